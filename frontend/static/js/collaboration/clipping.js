@@ -68,22 +68,22 @@ export function drawPanels(root, pairs, ratios, timeline, rule, step, choose) {
 /**
  * @param {HTMLElement} root
  * @param {Ratios} ratios
- * @param {Histogram} found
+ * @param {Histogram} histogram
  * @param {ClipRule} rule
  */
-function drawHistogram(root, ratios, found, rule) {
-  const [learner, source] = [rule.agents[ratios.learner], rule.agents[found.source]];
-  const number = sum(found.evaluated);
+function drawHistogram(root, ratios, histogram, rule) {
+  const [learner, source] = [rule.agents[ratios.learner], rule.agents[histogram.source]];
+  const number = sum(histogram.evaluated);
   const when = ratios.num_steps > 1 ? `steps ${ratios.steps[0]} to ${ratios.steps[1]} (${ratios.num_steps} recorded)` : `step ${ratios.steps[0]}`;
   if (!number) {
     root.append(make("p", "quiet", `In ${when} no rollout of ${source} was evaluated with an advantage that is not 0.`));
     return;
   }
-  root.append(sharesOutside(found, learner, source));
+  root.append(sharesOutside(histogram, learner, source));
   const width = Math.max(280, root.clientWidth);
   const band = ratios.band.length ? ratios.band.length * BAND_ROW + 10 : 0;
   const height = 14 + 2 * HALF + 20 + band;
-  const picture = canvas(width, height, `Histogram of raw ratios of ${when}: ${words(found)}`);
+  const picture = canvas(width, height, `Histogram of raw ratios of ${when}: ${words(histogram)}`);
   const hatches = [pattern(picture, "hatch", "encouraging"), pattern(picture, "hatch", "discouraging")];
   const [left, right] = [36, 8];
   const low = Math.log(ratios.edges[0]);
@@ -92,12 +92,12 @@ function drawHistogram(root, ratios, found, rule) {
   const x = (ratio) => left + Math.min(1, Math.max(0, (Math.log(ratio) - low) / span)) * (width - left - right);
   const middle = 14 + HALF;
   drawBand(picture, ratios.band, x, { top: 14, bottom: 14 + 2 * HALF, below: 14 + 2 * HALF + 22, width });
-  const highest = Math.max(1, ...[0, 1].flatMap((sign) => found.taught[sign].map((taught, bar) => taught + found.lost[sign][bar])));
+  const highest = Math.max(1, ...[0, 1].flatMap((sign) => histogram.taught[sign].map((taught, bar) => taught + histogram.lost[sign][bar])));
   const unit = (HALF - 6) / highest;
   [0, 1].forEach((sign) => {
     const direction = sign ? 1 : -1;
-    found.taught[sign].forEach((taught, bar) => {
-      const lost = found.lost[sign][bar];
+    histogram.taught[sign].forEach((taught, bar) => {
+      const lost = histogram.lost[sign][bar];
       if (!taught && !lost) return;
       const group = shape("g", { class: sign ? "discouraging" : "encouraging" });
       const where = { x: x(ratios.edges[bar]) + 0.5, width: Math.max(1, x(ratios.edges[bar + 1]) - x(ratios.edges[bar]) - 1) };
@@ -120,7 +120,7 @@ function drawHistogram(root, ratios, found, rule) {
     picture.append(shape("line", { x1: x(tick), x2: x(tick), y1: 14 + 2 * HALF, y2: 14 + 2 * HALF + 4, class: "axis-line" }), shape("text", { x: x(tick), y: 14 + 2 * HALF + 15, class: "tick tick-middle" }, String(tick)));
   }
   root.append(picture, key());
-  const beyond = sum(found.beyond);
+  const beyond = sum(histogram.beyond);
   if (beyond) root.append(make("p", "quiet small", `${count(beyond)} beyond the axis are counted in its first and last bar.`));
 }
 
@@ -184,21 +184,21 @@ function numberCell(text, part) {
   return cell;
 }
 
-/** @param {Histogram} found */
-function words(found) {
-  const part = (/** @type {number} */ sign) => `${share(found.lower[sign], found.evaluated[sign])} of ${count(found.evaluated[sign])} below the band, ${share(found.upper[sign], found.evaluated[sign])} above, ${share(found.unused[sign], found.evaluated[sign])} taught nothing`;
+/** @param {Histogram} histogram */
+function words(histogram) {
+  const part = (/** @type {number} */ sign) => `${share(histogram.lower[sign], histogram.evaluated[sign])} of ${count(histogram.evaluated[sign])} below the band, ${share(histogram.upper[sign], histogram.evaluated[sign])} above, ${share(histogram.unused[sign], histogram.evaluated[sign])} taught nothing`;
   return `A > 0: ${part(0)}. A < 0: ${part(1)}.`;
 }
 
 /**
  * The shares outside the band; above them the sentence about a delta trap, if the server found one.
- * @param {Histogram} found
+ * @param {Histogram} histogram
  * @param {string} learner
  * @param {string} source
  */
-function sharesOutside(found, learner, source) {
+function sharesOutside(histogram, learner, source) {
   const box = make("div", "stack-tight");
-  if (found.trap) box.append(make("p", "trap", found.trap));
+  if (histogram.trap) box.append(make("p", "trap", histogram.trap));
   const table = make("table", "table shares small");
   table.append(make("caption", "visually-hidden", `Rollouts of ${source} outside the band of ${learner}`));
   const head = make("tr");
@@ -212,8 +212,8 @@ function sharesOutside(found, learner, source) {
     const row = make("tr");
     const name = make("th", "", sign ? "A < 0" : "A > 0");
     name.scope = "row";
-    row.append(name, make("td", "number", count(found.evaluated[sign])));
-    for (const part of [found.lower[sign], found.upper[sign], found.unused[sign]]) row.append(numberCell(count(part), share(part, found.evaluated[sign])));
+    row.append(name, make("td", "number", count(histogram.evaluated[sign])));
+    for (const part of [histogram.lower[sign], histogram.upper[sign], histogram.unused[sign]]) row.append(numberCell(count(part), share(part, histogram.evaluated[sign])));
     body.append(row);
   });
   const top = make("thead");

@@ -23,7 +23,7 @@ const numAgents = rule.agents.length;
 
 /** @type {{steps: number[], ended: boolean, attempt: number, step: number | null, timeline: Timeline | null, whole: SumsView | null, wholeOf: number}} */
 const state = { steps: rule.steps, ended: rule.ended, attempt: rule.attempt, step: null, timeline: null, whole: null, wholeOf: -1 };
-/** What was asked of the API for steps that are complete. @type {Map<string, any>} */
+/** Answers of the API about steps that are complete. @type {Map<string, any>} */
 const answers = new Map();
 
 /** @param {string} id @returns {HTMLSelectElement | null} */
@@ -42,7 +42,7 @@ function focusedLearner() {
   return chosenLearner() ?? (numAgents > 3 && rule.shares ? 0 : null);
 }
 
-/** Learners whose histograms are asked for. @returns {number[]} */
+/** Learners whose histograms are fetched. @returns {number[]} */
 function histogramLearners() {
   const one = focusedLearner();
   return one === null ? rule.agents.map((/** @type {string} */ _, /** @type {number} */ place) => place) : [one];
@@ -90,28 +90,28 @@ function nearest(step) {
  * @param {AbortSignal} [signal]
  * @returns {Promise<any>}
  */
-async function ask(path, signal) {
+async function fetchJson(path, signal) {
   const answer = await fetch(`${url}${path}`, { headers: { Accept: "application/json" }, signal });
   if (!answer.ok) throw new Error(answer.status === 401 ? "You are signed out: load the page again." : `The server answered ${answer.status}.`);
   return answer.json();
 }
 
 /**
- * As `ask`, cached: for answers that do not change.
+ * As fetchJson, cached: for answers that do not change.
  * @param {string} path
  * @param {AbortSignal} signal
  */
-async function askOnce(path, signal) {
+async function fetchOnce(path, signal) {
   const cached = answers.get(path);
   if (cached) return cached;
-  const answer = await ask(path, signal);
+  const answer = await fetchJson(path, signal);
   answers.set(path, answer);
   if (answers.size > KEPT) answers.delete(/** @type {string} */ (answers.keys().next().value));
   return answer;
 }
 
 /** @param {unknown} error */
-function complain(error) {
+function showProblem(error) {
   if (error instanceof DOMException && error.name === "AbortError") return;
   const problem = must("#problem");
   problem.textContent = error instanceof TypeError ? "The server cannot be reached. The pictures show what was loaded last." : String(error instanceof Error ? error.message : error);
@@ -139,18 +139,18 @@ async function draw() {
   if (state.step === null) return;
   try {
     const step = state.step;
-    const view = await askOnce(`/step?step=${step}`, signal);
+    const view = await fetchOnce(`/step?step=${step}`, signal);
     drawn.view = view;
     drawStep();
     const steps = controls.window?.value ?? "1";
-    const histograms = rule.shares ? await Promise.all(histogramLearners().map((learner) => askOnce(`/ratios?step=${step}&learner=${learner}&window=${steps}`, signal))) : [];
+    const histograms = rule.shares ? await Promise.all(histogramLearners().map((learner) => fetchOnce(`/ratios?step=${step}&learner=${learner}&window=${steps}`, signal))) : [];
     drawn.ratios = new Map(histograms.map((ratios) => [ratios.learner, ratios]));
     drawClipping();
     page.dataset.drawn = String(step);
     must("#problem").hidden = true;
     if (controls.scope?.value === "run" || controls.ledger?.value === "run") await loadWhole(signal);
   } catch (error) {
-    complain(error);
+    showProblem(error);
   }
 }
 
@@ -240,7 +240,7 @@ function progressOf(scope) {
 /** @param {AbortSignal} signal */
 async function loadWhole(signal) {
   while (state.wholeOf !== state.steps.length) {
-    const answer = await ask("/run", signal);
+    const answer = await fetchJson("/run", signal);
     state.whole = answer;
     drawScoped();
     if (answer.done >= answer.of) state.wholeOf = state.steps.length;
@@ -300,7 +300,7 @@ function drawAlignment(timeline) {
   });
 }
 
-// ---- choosing ------------------------------------------------------------------------------------------------------
+// ---- selection -----------------------------------------------------------------------------------------------------
 
 /** @param {number} step */
 function choose(step) {
@@ -354,7 +354,7 @@ for (const control of [controls.measure, controls.scope, controls.unit, controls
     writeAddress();
     drawScoped();
     const isWhole = controls.scope?.value === "run" || controls.ledger?.value === "run";
-    if (isWhole && state.wholeOf !== state.steps.length) loadWhole(drawing.signal).catch(complain);
+    if (isWhole && state.wholeOf !== state.steps.length) loadWhole(drawing.signal).catch(showProblem);
   });
 }
 for (const control of [controls.window, controls.learner]) control?.addEventListener("change", draw);
@@ -366,7 +366,7 @@ addEventListener("popstate", () => {
 // ---- loading, and following a live run -----------------------------------------------------------------------------
 
 async function load() {
-  const answer = await ask("");
+  const answer = await fetchJson("");
   const wasAtEnd = state.step === null || state.step === state.steps[state.steps.length - 1];
   take(answer);
   state.timeline = answer.timeline;
@@ -393,11 +393,11 @@ async function follow() {
   if (!document.hidden) {
     try {
       const before = state.steps[state.steps.length - 1];
-      const answer = await ask("/steps");
+      const answer = await fetchJson("/steps");
       if (answer.steps[answer.steps.length - 1] !== before || answer.steps.length !== state.steps.length || answer.attempt !== state.attempt || answer.ended !== state.ended) await load();
       must("#problem").hidden = true;
     } catch (error) {
-      complain(error);
+      showProblem(error);
     }
   }
   if (!state.ended) setTimeout(follow, POLL_MS);
@@ -413,5 +413,5 @@ new ResizeObserver(() => {
 }).observe(page);
 
 readAddress();
-load().catch(complain);
+load().catch(showProblem);
 if (!state.ended) setTimeout(follow, POLL_MS);

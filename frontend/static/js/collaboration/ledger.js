@@ -143,11 +143,11 @@ export function drawRescuedPrompts(table, view, learner) {
     const cells = [make("td"), make("td"), make("td", "number", count(pair.prompts))];
     cells[0].append(chip(view, pair.learner));
     cells[1].append(chip(view, pair.source));
-    for (const [found, taught] of [pair.rescue, pair.warn]) {
-      const cell = make("td", "number", count(found));
-      cell.append(make("span", "part quiet", share(found, pair.prompts)));
+    for (const [prompts, taught] of [pair.rescue, pair.warn]) {
+      const cell = make("td", "number", count(prompts));
+      cell.append(make("span", "part quiet", share(prompts, pair.prompts)));
       const second = make("td", "number", count(taught));
-      second.append(make("span", "part quiet", share(taught, found)));
+      second.append(make("span", "part quiet", share(taught, prompts)));
       cells.push(cell, second);
     }
     row.append(...cells);

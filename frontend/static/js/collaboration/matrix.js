@@ -60,7 +60,7 @@ export function drawMatrix(table, view, measure, address) {
   top.append(head);
   const caption = table.querySelector("caption");
   table.replaceChildren(...(caption ? [caption] : []), top, body);
-  // One stop of the Tab key; arrows go on from there.
+  // One stop of the Tab key; the arrow keys move on from it.
   const links = [...table.querySelectorAll("a")];
   const current = links.find((link) => link.dataset.cell === focused) ?? links[0];
   for (const link of links) link.tabIndex = link === current ? 0 : -1;

@@ -37,7 +37,7 @@ export class OmegaMap {
     /** Row and column under the pointer or the keyboard. */
     this.at = { row: 0, place: 0 };
     root.addEventListener("keydown", (event) => this.#key(event));
-    root.addEventListener("focus", () => this.#tell());
+    root.addEventListener("focus", () => this.#showReadout());
   }
 
   /**
@@ -74,7 +74,7 @@ export class OmegaMap {
         picture.append(tile);
         const isWarm = at <= this.rule.warmup;
         if (isWarm || pair.clamped.includes(bucket)) picture.append(shape("rect", { ...where, fill: isWarm ? marks.warmup : marks.clamped, class: "tile" }));
-        tile.addEventListener("pointerenter", () => this.#look(index, place));
+        tile.addEventListener("pointerenter", () => this.#moveTo(index, place));
         tile.addEventListener("click", () => this.choose(at));
       });
     });
@@ -88,7 +88,7 @@ export class OmegaMap {
     this.root.replaceChildren(picture);
     this.#legend(limit);
     if (step !== null) this.#seek(step);
-    this.#tell();
+    this.#showReadout();
   }
 
   /** The value at which the colour is full: the largest distance from 1 that is shown, at least a factor of 1.5. */
@@ -152,9 +152,9 @@ export class OmegaMap {
    * @param {number} row
    * @param {number} place
    */
-  #look(row, place) {
+  #moveTo(row, place) {
     this.at = { row, place };
-    this.#tell();
+    this.#showReadout();
   }
 
   /** @param {KeyboardEvent} event */
@@ -169,11 +169,11 @@ export class OmegaMap {
     event.stopPropagation();
     const row = Math.min(Math.max(this.at.row + move[0], 0), this.pairs.length - 1);
     const steps = this.pairs[row].omega?.steps.length ?? 1;
-    this.#look(row, Math.min(Math.max(this.at.place + move[1], 0), steps - 1));
+    this.#moveTo(row, Math.min(Math.max(this.at.place + move[1], 0), steps - 1));
   }
 
   /** The equation of the cell, with its numbers put in. */
-  #tell() {
+  #showReadout() {
     const pair = this.pairs[this.at.row];
     const line = pair?.omega;
     const { timeline, rule } = this;

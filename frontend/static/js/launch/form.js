@@ -99,7 +99,7 @@ function showWarnings(chosen, agents) {
   const shares = data.sharing.some((name) => chosen.includes(name)) && isOn("algorithm.sharing");
   const clips = shares && chosen.includes("hacpo") && isOn("algorithm.clip_cross") && agents !== 1;
   if (clips && delta > 0.5 && !isConfirmed("algorithm.delta")) warnings.push(`Delta ${delta}: the lower bound becomes ${Number((1 - delta).toPrecision(3))}. You will be asked to confirm it.`);
-  if (shares && agents === 1) warnings.push("One agent alone has nobody to share with: HACPO and naive sharing are then GSPO.");
+  if (shares && agents === 1) warnings.push("One agent alone has no peer to share with: HACPO and naive sharing are then GSPO.");
   const length = contextWarning();
   if (length) warnings.push(length);
   const list = must("#warnings");
@@ -191,7 +191,7 @@ form.addEventListener("submit", (event) => {
   setTimeout(() => once.forEach((button) => button.setAttribute("disabled", "")), 0); // the pressed one is still sent
 });
 offerCommand(form);
-// The side card asks by itself.
+// The side card requests its estimate without the button.
 must("#estimate").hidden = true;
 addEventListener("pageshow", () => {
   for (const button of once) {

@@ -41,7 +41,7 @@ export class RunSocket {
     this.lastMessageAt = 0;
     /** @type {WebSocket | null} */
     this.socket = null;
-    setInterval(() => this.#beat(), PING_MS);
+    setInterval(() => this.#checkLink(), PING_MS);
     // A laptop that wakes up, or a network that returns, should not wait for a long pause to end.
     addEventListener("online", () => this.#open());
     // Without a network the socket would stay silent for half a minute before we knew.
@@ -114,7 +114,7 @@ export class RunSocket {
     setTimeout(() => this.#open(), longest * (0.5 + Math.random() / 2));
   }
 
-  #beat() {
+  #checkLink() {
     if (this.socket?.readyState !== WebSocket.OPEN) return;
     if (Date.now() - this.lastMessageAt > SILENCE_MS) this.#abandon();
     else this.#send({ op: "ping" });
@@ -145,7 +145,7 @@ export class RunSocket {
     if (frame.op === "run") followed.handlers.run?.(frame);
     else if (frame.op === "synced") followed.handlers.synced?.(followed.cursor);
     else if (frame.op === "error") this.#drop(frame.run, followed.handlers, frame.message);
-    else if (frame.op === "events") this.#take(frame, followed);
+    else if (frame.op === "events") this.#addEvents(frame, followed);
   }
 
   /**
@@ -165,7 +165,7 @@ export class RunSocket {
    * @param {{run: string, prev: number, seq: number, events: RunEvent[]}} frame
    * @param {{cursor: number, subscribedAt: number, handlers: Handlers}} followed
    */
-  #take(frame, followed) {
+  #addEvents(frame, followed) {
     if (frame.seq <= followed.cursor) return;
     if (frame.prev > followed.cursor) {
       // Frames sent before our subscription arrived have the same gap: subscribe once for each cursor.

@@ -28,7 +28,7 @@ function keepSwitch() {
 async function showMaths() {
   for (const drawing of page.querySelectorAll(".maths")) drawing.remove();
   if (!isAsked()) return;
-  const { drawn } = await import("../lib/maths.js"); // half a megabyte, for those who ask
+  const { drawn } = await import("../lib/maths.js"); // half a megabyte, so loaded on request
   for (const text of page.querySelectorAll("[data-maths]")) text.after(drawn(text.textContent ?? ""));
 }
 

@@ -239,7 +239,7 @@ def test_two_runs_are_compared_by_the_ids_of_their_questions(client, owner, run)
 def test_run_of_other_questions_is_said_to_be_one(client, owner, run):
     bodies = answers(7, "A", ["1", "0"])
     other = stored(owner, questions(ids="ab"), bodies[0], bodies[1].model_copy(update={"questions": "other"}))
-    assert "did not ask the same questions" in page(client, run, f"?against={other.pk}")
+    assert "did not have the same questions" in page(client, run, f"?against={other.pk}")
 
 
 def test_another_user_s_run_is_not_compared_with(client, run):
