@@ -71,12 +71,11 @@ class ManagedProcess:
         """The exit status if the process has just ended; then schedules the next start."""
         if self.process is None or (status := self.process.poll()) is None:
             return None
-        lived_s = time.monotonic() - self.started
+        was_steady = time.monotonic() - self.started > STEADY_S
         kill_group(self.process.pid)
         self.process = None
-        self.pause_s = (
-            FIRST_PAUSE_S if lived_s > STEADY_S or not self.restarts else min(2 * self.pause_s, LONGEST_PAUSE_S)
-        )
+        is_first_pause = was_steady or not self.restarts
+        self.pause_s = FIRST_PAUSE_S if is_first_pause else min(2 * self.pause_s, LONGEST_PAUSE_S)
         self.restarts += 1
         self.next_start = time.monotonic() + self.pause_s
         return status

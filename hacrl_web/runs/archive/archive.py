@@ -22,7 +22,7 @@ from hacrl_web.accounts.projects import require, require_delete
 from hacrl_web.registry.benchmarks.benchmarks import remove_files
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.runs.models import TERMINAL, Run, State, Sweep
-from hacrl_web.web.errors import FieldError, FieldErrors
+from hacrl_web.web.errors import FieldErrors, listed
 from workers.contract.trainer_process import RunDirBusy, lock_run_dir
 
 NAMED_RUNS = 5
@@ -108,7 +108,7 @@ def _require_unused(run: Run) -> None:
         if any(str(agent.get("model", "")).startswith(folder) for agent in other.spec.get("agents", ()))
     ]
     if readers:
-        names = ", ".join(readers[:NAMED_RUNS])
+        names = listed(readers, NAMED_RUNS)
         raise _in_use(f"{names} read{'s' if len(readers) == 1 else ''} the files of {run.name}: wait for the end.")
 
 
@@ -160,7 +160,7 @@ def delete_benchmark(benchmark: Benchmark) -> None:
         # Locked: a run that is launched meanwhile is seen here, or refused there (launch.hold).
         Benchmark.objects.select_for_update(of=("self",)).get(pk=benchmark.pk)
         if runs := _needed_by(benchmark):
-            names = ", ".join(run.name for run in runs[:NAMED_RUNS]) + (" and others" if runs[NAMED_RUNS:] else "")
+            names = listed([run.name for run in runs], NAMED_RUNS)
             is_one = len(runs) == 1
             needing = "1 run that has not ended needs" if is_one else f"{len(runs)} runs that have not ended need"
             raise _in_use(f"{needing} this benchmark: {names}. Stop {'it' if is_one else 'them'} first.")
@@ -169,4 +169,4 @@ def delete_benchmark(benchmark: Benchmark) -> None:
 
 
 def _in_use(message: str) -> FieldErrors:
-    return FieldErrors([FieldError("in_use", message, None)], 409)
+    return FieldErrors.single("in_use", message, status=409)
