@@ -105,13 +105,11 @@ class TrainerProcess:
         return status
 
     def _signal(self, number: signal.Signals, *, group: bool) -> None:
-        try:
+        with contextlib.suppress(ProcessLookupError):
             if group:
                 os.killpg(self.pid, number)  # pgid = pid: it leads its own session
             elif self.poll() is None:
                 os.kill(self.pid, number)
-        except ProcessLookupError:
-            pass
 
 
 def start_trainer(
@@ -123,6 +121,7 @@ def start_trainer(
     `command` replaces `python -m workers` (the tests' fake trainer). Error: RunDirBusy.
     """
     run_dir = run_dir.resolve()
+    program = command or [sys.executable, "-m", "workers"]
     variables = dict(os.environ if environment is None else environment)
     variables[MARK_VARIABLE] = mark = secrets.token_hex(16)
     variables["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), variables.get("PYTHONPATH")]))
@@ -135,13 +134,7 @@ def start_trainer(
     try:
         with open(run_dir / LOG_NAME, "ab") as log:
             process = subprocess.Popen(
-                [
-                    *(command or [sys.executable, "-m", "workers"]),
-                    str(run_dir / SPEC_NAME),
-                    str(run_dir),
-                    "--attempt",
-                    str(attempt),
-                ],
+                [*program, str(run_dir / SPEC_NAME), str(run_dir), "--attempt", str(attempt)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

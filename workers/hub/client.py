@@ -79,9 +79,7 @@ def weight_facts(hub_id: str, revision: str | None) -> dict[str, Any]:
         )
         raise ModelUnfit(f"{hub_id} has {kind}: choose a model with safetensors.") from None
     except SafetensorsParsingError:
-        raise ModelUnfit(
-            f"The safetensors headers of {hub_id} are damaged: choose another revision or model."
-        ) from None
+        raise ModelUnfit(f"The safetensors headers of {hub_id} are damaged: use another revision or model.") from None
     except hub_errors() as error:
         cached = _cached_weight_facts(hub_id, revision)
         if cached is not None:

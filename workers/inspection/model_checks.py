@@ -260,9 +260,7 @@ def _check_tokenizer(report: Report) -> str:
     report.tokenizer = tokenizer
     rows, pieces = report.facts["vocab_size"], len(tokenizer)
     if rows is not None and pieces > rows:
-        raise ModelUnfit(
-            f"The tokenizer has {pieces:,} tokens but the model only {rows:,}: use this model's tokenizer."
-        )
+        raise ModelUnfit(f"The tokenizer has {pieces:,} tokens but the model only {rows:,}: use the model's tokenizer.")
     generation = report.folder / "generation_config.json"
     stops = _read_json(generation) if generation.is_file() else {}
     stops = stops.get("eos_token_id") if isinstance(stops, dict) else None

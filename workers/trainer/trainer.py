@@ -98,7 +98,8 @@ class Trainer:
                 if self.is_due(spec.evaluation.eval_interval):
                     self.evaluate()
                 if self.step == spec.training.steps:
-                    self.save_last()
+                    while self.checkpoints.step != self.step:  # the last checkpoint is tried again at once
+                        self.save()
                 elif self.is_due(spec.checkpoint.save_steps):
                     self.save()
                 self.progress.record_step(self.step)
@@ -269,11 +270,6 @@ class Trainer:
         if saved is not None:
             path = saved.path.relative_to(self.run_dir).as_posix()
             self.spool.emit(events.Checkpoint(step=self.step, path=path, size_bytes=saved.size_bytes))
-
-    def save_last(self) -> None:
-        """The last checkpoint of a run: tried again at once. Error: CheckpointsFail."""
-        while self.checkpoints.step != self.step:
-            self.save()
 
     def pause(self) -> NoReturn:
         """Save what is not saved and end. Error: Paused, always."""

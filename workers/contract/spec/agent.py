@@ -43,10 +43,7 @@ class AgentSpec(SettingsSection):
         pattern=rf"^[^{UNPRINTABLE}/\\]+$",
     )
     model: str = setting(
-        help="Folder (config.json, tokenizer, safetensors) or hub id.",
-        source="product",
-        min_length=1,
-        max_length=1000,
+        help="Folder (config.json, tokenizer, safetensors) or hub id.", source="product", min_length=1, max_length=1000
     )
     revision: str | None = setting(
         None, help="Hub commit, tag or branch.", source="product", pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,199}$"

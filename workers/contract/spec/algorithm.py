@@ -120,9 +120,7 @@ class AlgorithmSpec(SettingsSection):
         lt=1,
     )
     quarantine_margin: Share = setting(
-        0.05,
-        help="A quarantine begins when the smoothed alignment is below minus this, ends above it.",
-        source="ours",
+        0.05, help="A quarantine begins when the smoothed alignment is below minus this, ends above it.", source="ours"
     )
     audit_share: Share = setting(
         0.0,

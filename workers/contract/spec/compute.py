@@ -53,9 +53,7 @@ class ComputeSpec(SettingsSection):
         source="product",
     )
     gradient_checkpointing: bool = setting(
-        False,
-        help="Recompute activations in backward passes: less memory, a third slower.",
-        source="arXiv 1604.06174",
+        False, help="Recompute activations in backward passes: less memory, a third slower.", source="arXiv 1604.06174"
     )
     offload: Literal["none", "optimizer", "idle", "both"] = setting(
         "none",

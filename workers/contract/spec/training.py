@@ -27,12 +27,7 @@ class TrainingSpec(SettingsSection):
     )
     num_iterations: Count = setting(1, help="Passes over the rollouts of a step.", source="Sec. 4.1", ge=1, le=100)
     micro_batch_size: Count = setting(
-        64,
-        help="Sequences a forward pass; no effect on results.",
-        source="design",
-        unit="sequences",
-        ge=1,
-        le=100_000,
+        64, help="Sequences a forward pass; no effect on results.", source="design", unit="sequences", ge=1, le=100_000
     )
     learning_rate: Number = setting(1e-6, help="Peak learning rate.", source="Sec. 4.1", gt=0, le=1)
     lr_schedule: Literal["constant", "linear", "cosine"] = setting(
