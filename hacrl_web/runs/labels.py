@@ -60,13 +60,10 @@ def _notes(value: object) -> str:
     text = value.replace("\r\n", "\n").replace("\r", "\n").strip()
     if len(text) > MAX_NOTES:
         raise values.ValueProblem("too_long", f"At most {MAX_NOTES} characters; you gave {len(text)}.")
-    if any(_is_odd(letter) for letter in text):
+    odd = (letter for letter in text if unicodedata.category(letter) in ("Cc", "Cs") or letter in values.BIDI_CONTROLS)
+    if any(letter not in "\n\t" for letter in odd):
         raise values.ValueProblem("bad_character", "Control characters are not allowed.")
     return text
-
-
-def _is_odd(letter: str) -> bool:
-    return letter not in "\n\t" and (unicodedata.category(letter) in ("Cc", "Cs") or letter in values.BIDI_CONTROLS)
 
 
 def labels_of(run: Run) -> dict[str, Any]:

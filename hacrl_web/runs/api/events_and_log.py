@@ -37,8 +37,7 @@ def get_events(
     run = visible_run(request, run_id)
     status = read_status([run.pk])[run.pk]
     if after > status.last_seq:
-        message = f"The run has no event {after}: the last is {status.last_seq}."
-        raise FieldErrors.single("bad_cursor", message, "after")
+        raise FieldErrors.single("bad_cursor", f"The run has no event {after}: the last is {status.last_seq}.", "after")
     batch = read_batch(run.pk, after, limit=limit)
     frame = events_frame(run.pk, after, batch.seq, [batch.text] if batch.count else [])
     # Both frames are JSON texts already: joining them saves parsing and writing them again.

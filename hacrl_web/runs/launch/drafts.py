@@ -33,8 +33,7 @@ def _held(user: Any, run: Run) -> Iterator[Run]:
         held = Run.objects.select_for_update(of=("self",)).select_related("project").filter(pk=run.pk).first()
         if held is None or held.state != State.DRAFT:
             state = held.state if held else "deleted"
-            message = f"{run.name} is no longer a draft ({state})."
-            raise FieldErrors.single("not_draft", message, status=409)
+            raise FieldErrors.single("not_draft", f"{run.name} is no longer a draft ({state}).", status=409)
         yield held
 
 

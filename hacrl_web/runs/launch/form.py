@@ -136,12 +136,6 @@ def _schema(section: str = "") -> dict[str, Any]:
     return schema
 
 
-def _grid_field(path: str, name: str) -> FormField:
-    """The control for the values of a setting in a sweep's grid."""
-    setting = _form_field(path, _schema("algorithm")["properties"][name])
-    return replace(setting, label=f"Values of {setting.label.lower()}", kind="text", default=None)
-
-
 def draw(
     values: Mapping[str, Any], errors: Iterable[FieldError]
 ) -> tuple[dict[str, FormField], list[FormSection], list[FieldError]]:
@@ -151,7 +145,9 @@ def draw(
     """
     top = {key: _form_field(key, _schema()["properties"][key]) for key in ("name", "seed")}
     top |= {key: FormField(key, key.capitalize()) for key in ("group", "benchmark", *LISTS, "seeds")}
-    top |= {path: _grid_field(path, name) for path, name in GRID_FIELDS.items()}
+    for path, name in GRID_FIELDS.items():
+        setting = _form_field(path, _schema("algorithm")["properties"][name])
+        top[path] = replace(setting, label=f"Values of {setting.label.lower()}", kind="text", default=None)
     every = dict(top)
     sections = []
     for key, title in SECTIONS.items():

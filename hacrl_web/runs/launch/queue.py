@@ -49,8 +49,7 @@ def move_run(user: Any, run: Run, place: int) -> int:
     with transaction.atomic():
         waiting = list(movable(user, run).only("priority", "queue_key").select_for_update())
         if run not in waiting:
-            message = "Only a run that waits in the queue has a place in it."
-            raise FieldErrors.single("not_queued", message, status=409)
+            raise FieldErrors.single("not_queued", "Only a run that waits in the queue has a place in it.", status=409)
         place = max(1, min(place, len(waiting)))
         slots = [(other.priority, other.queue_key) for other in waiting]
         waiting.insert(place - 1, waiting.pop(waiting.index(run)))
@@ -79,7 +78,6 @@ def set_priority(user: Any, run: Run, priority: int) -> None:
     highest = MAX_PRIORITY if user.is_staff else 0
     if not -MAX_PRIORITY <= priority <= highest:
         why = "" if user.is_staff else "; only staff may put a run before those of others"
-        message = f"Must be from {-MAX_PRIORITY} to {highest}{why}."
-        raise FieldErrors.single("out_of_range", message, "priority")
+        raise FieldErrors.single("out_of_range", f"Must be from {-MAX_PRIORITY} to {highest}{why}.", "priority")
     Run.objects.filter(pk=run.pk).update(priority=priority)
     run.refresh_from_db()

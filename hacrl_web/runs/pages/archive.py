@@ -19,8 +19,8 @@ from hacrl_web.accounts.projects import for_members, require_delete
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.runs.archive import archive
 from hacrl_web.runs.archive.disk_use import DiskUse, disk_use
-from hacrl_web.runs.models import GENERATED, Run, Sweep
-from hacrl_web.runs.requests import visible_run
+from hacrl_web.runs.models import GENERATED, Run
+from hacrl_web.runs.requests import visible_run, visible_sweep
 from hacrl_web.runs.worker.hosts import data_folder_id
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import uuid_or_none
@@ -70,7 +70,7 @@ def change_runs(request: HttpRequest, act: str) -> HttpResponse:
 @require_page
 def sweep_delete(request: HttpRequest, sweep_id: int) -> HttpResponse:
     """Deletes the sweep with all its runs, or none."""
-    sweep = get_object_or_404(Sweep.objects.visible_to(request.user).select_related("project"), pk=sweep_id)
+    sweep = visible_sweep(request, sweep_id)
     error, status = "", 200
     if request.method == "POST":
         try:

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_http_methods
 from hacrl_web.runs.labels import MAX_NOTES, MAX_TAG, MAX_TAGS, set_labels, split_tags, tags_of
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.requests import visible_run
-from hacrl_web.web.errors import FieldErrors
+from hacrl_web.web.errors import FieldError, FieldErrors
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -20,7 +20,7 @@ def run_labels(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     """Tags and notes of a run, for members to change and for viewers to read."""
     run = visible_run(request, run_id)
     tags, notes = ", ".join(run.tag_list), run.notes
-    errors: dict[str | None, list[str]] = {}
+    errors: list[FieldError] = []
     status = 200
     if request.method == "POST":
         tags, notes = request.POST.get("tags", ""), request.POST.get("notes", "")
@@ -29,15 +29,13 @@ def run_labels(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
             messages.info(request, "Tags and notes are saved.")
             return redirect(run)
         except FieldErrors as refused:
-            status = refused.status
-            for error in refused.errors:
-                errors.setdefault(error.field, []).append(error.message)
+            errors, status = refused.errors, refused.status
     context = {
         "run": run,
         "tags": tags,
         "notes": notes,
-        "tag_errors": errors.get("tags", []),
-        "note_errors": errors.get("notes", []),
+        "tag_errors": [error.message for error in errors if error.field == "tags"],
+        "note_errors": [error.message for error in errors if error.field == "notes"],
         "known": tags_of(Run.objects.visible_to(request.user).filter(project=run.project_id)),
         "limits": {"tags": MAX_TAGS, "tag": MAX_TAG, "notes": MAX_NOTES, "text": MAX_TAGS * (MAX_TAG + 2)},
     }

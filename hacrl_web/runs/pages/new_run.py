@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, JsonResponse, QueryDict
-from django.shortcuts import get_object_or_404, redirect
+from django.shortcuts import redirect
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
@@ -24,6 +24,7 @@ from hacrl_web.runs.launch.plan import plan_run
 from hacrl_web.runs.launch.settings_import import read_settings
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.pages.run_form import NewRunQuery, algorithm_settings, first_values, posted_values, render_form
+from hacrl_web.runs.requests import visible_run
 from hacrl_web.runs.sweeps.plan import plan_sweep
 from hacrl_web.runs.sweeps.sweeps import launch_sweep
 from hacrl_web.web.errors import FieldErrors
@@ -135,8 +136,7 @@ def run_command(request: HttpRequest) -> JsonResponse:
 @require_GET
 def run_clone(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     """To the form with a run's settings; the address may replace some, or ask for the run's ablations."""
-    run = get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
-    query = {"clone": run.pk, **algorithm_settings(request.GET)}
+    query = {"clone": visible_run(request, run_id).pk, **algorithm_settings(request.GET)}
     if NewRunQuery.read(request.GET).ablate:
         query["ablate"] = "1"
     return redirect(f"{reverse('runs:run_create')}?{urlencode(query)}")
@@ -163,8 +163,7 @@ def _yaml(request: HttpRequest) -> str:
 def _require_one(request: HttpRequest, what: str) -> None:
     """Error: FieldErrors for a sweep."""
     if request.POST.get("compare"):
-        message = f"A sweep is many runs: close Compare to {what} the settings of one."
-        raise FieldErrors.single("invalid", message)
+        raise FieldErrors.single("invalid", f"A sweep is many runs: close Compare to {what} the settings of one.")
 
 
 def _estimate(request: HttpRequest) -> Cost:

@@ -12,15 +12,7 @@ from django.shortcuts import render
 
 from hacrl_web.registry.models import AgentGroup, Benchmark
 from hacrl_web.runs.launch.cost import Cost
-from hacrl_web.runs.launch.form import (
-    GRID_FIELDS,
-    LISTS,
-    FormField,
-    confirmed,
-    confirmed_by,
-    draw,
-    values_of,
-)
+from hacrl_web.runs.launch.form import GRID_FIELDS, LISTS, FormField, confirmed, confirmed_by, draw, values_of
 from hacrl_web.runs.launch.presets import presets
 from hacrl_web.runs.launch.variants import ABLATIONS, HACPO, MAX_SWEEP_RUNS, idle_ablations
 from hacrl_web.runs.models import Run, State
