@@ -196,7 +196,7 @@ def list_questions(request: HttpRequest, pk: int, query: Query[QuestionListQuery
     try:
         page = read_page(benchmark, QuestionFilter(**query.dict()).of(benchmark))
     except (OSError, ValueError, KeyError):
-        message = "The question files of this benchmark cannot be read (any more)."
+        message = "The question files of this benchmark cannot be read."
         raise FieldErrors.single("unreadable", message, status=409) from None
     return {"items": page.rows, "next_start": page.next_start}
 

@@ -260,7 +260,7 @@ class TestPromote:
         source.unlink()
         assert Path(model.location, "weights.bin").read_bytes() == data
         run.delete()
-        assert "not there any more" in client.get(model.get_absolute_url()).content.decode()
+        assert "deleted, or not visible to you" in client.get(model.get_absolute_url()).content.decode()
 
     def test_twice_with_one_name_is_refused_and_the_next_name_is_proposed(self, client, run, monkeypatch):
         answer_inspections(monkeypatch, PASSED)
