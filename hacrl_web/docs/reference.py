@@ -98,7 +98,7 @@ def _setting(prefix: str, name: str, field: FieldInfo, schema: dict[str, Any]) -
         name=prefix + name,
         section=prefix.rstrip(".") or "run",
         kind=_kind(schema, field),
-        default="needed" if field.is_required() else _value(field.default),
+        default="required" if field.is_required() else _value(field.default),
         unit=schema.get("unit", ""),
         help=field.description or "",
         source=schema.get("source", ""),
