@@ -149,7 +149,7 @@ def queue_a_draft(request: HttpRequest, run_id: UUID, payload: Confirmed | None 
 
 
 class Labels(StrictBody):
-    """What people write on a run; both are needed, and replace the former ones."""
+    """Tags and notes of a run; both are required, and replace the stored ones."""
 
     tags: list[str]
     notes: str

@@ -130,7 +130,7 @@ def check_one_project(named_rows: Sequence[tuple[str, Any]], errors: list[FieldE
     for field, row in rows:
         first = rows[0][1]
         if row.project_id != first.project_id:
-            message = f"“{row}” is of project “{row.project}”, “{first}” of “{first.project}”: choose of one project."
+            message = f"“{row}” is of project “{row.project}”, “{first}” of “{first.project}”: choose from one project."
             errors.append(FieldError("other_project", message, field))
 
 

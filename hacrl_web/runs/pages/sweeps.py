@@ -22,7 +22,7 @@ from hacrl_web.web.page_query import page_of
 from workers.contract.demo_recipe import is_of_demo
 
 PAGE_SIZE = 50
-# The service of each button, its verb, and what the user reads of the changed runs.
+# The service of each button, its verb, and the message about the changed runs.
 ACTS: dict[str, tuple[Callable[[Sweep, str], list[Run]], str, str]] = {
     "stop": (sweeps.stop_all, "stopped", "Stopping {}: a trainer ends after its current phase."),
     "pause": (sweeps.pause_all, "paused", "Pausing {}: a trainer ends after its step, with a checkpoint."),
@@ -103,7 +103,7 @@ def _context(sweep: Sweep) -> dict[str, Any]:
 
 
 def _up_to_three(seeds: list[int]) -> str:
-    """The seeds that are missing to three, the fewest for a useful confidence interval."""
+    """The seeds that bring a sweep to three, the fewest for a useful confidence interval."""
     further = [seed for seed in range(max(seeds, default=0) + 3) if seed not in seeds]
     return ", ".join(map(str, further[: max(0, 3 - len(seeds))]))
 
