@@ -84,6 +84,15 @@ def test_every_setting_and_command_that_the_docs_name_exists(path):
         assert any((django_settings.BASE_DIR / "tests").rglob(file)), file
 
 
+def test_every_module_in_the_pictures_of_the_architecture_exists():
+    pictures = re.findall(r"```\n(.*?)```", (pages.FOLDER / "architecture.md").read_text(), re.DOTALL)
+    named_modules = re.findall(r"\b[a-z_]+(?:/[a-z_]+)+", "".join(pictures))
+    assert len(named_modules) >= 12
+    for module in named_modules:
+        places = [django_settings.BASE_DIR / folder / module for folder in ("", "hacrl_web", "workers", "frontend")]
+        assert any(place.is_dir() or place.with_suffix(".py").exists() for place in places), module
+
+
 def test_settings_page_is_up_to_date():
     written = (pages.FOLDER / f"{pages.SETTINGS}.md").read_text()
     assert written == reference.markdown(), "python -m hacrl_web.docs.reference > docs/settings.md"
