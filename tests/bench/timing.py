@@ -81,7 +81,7 @@ class Steps:
                 self.spool.emit(*step_events(record, with_rollouts=True))
                 self.trainer.progress.record_step(self.trainer.step)
             wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-        plans = [row for plan in record.plans for rows in plan for row in rows]
+        all_rows = [row for mini_batches in record.plan.mini_batches for rows in mini_batches for row in rows]
         results = [result for report in record.reports for found in report.results for result in found]
         return Timed(
             wall,
@@ -91,7 +91,7 @@ class Steps:
             len(results),
             sum(result.sequence_ratio is not None for result in results),
             sum(len(report.losses) for report in record.reports),
-            sum(len(row.response.shared_text) for row in plans if row.response),
+            sum(len(row.response.shared_text) for row in all_rows if row.response),
             dict(self.phases),
         )
 
