@@ -206,7 +206,7 @@ def test_stop_all_names_what_is_lost_and_works_twice(web, user):
     payload = {"path": "x", "size_bytes": 1}
     TelemetryEvent.objects.create(run=running, seq=1, attempt=1, type="checkpoint", step=3, payload=payload, time=1.0)
     panel = text_of(web.get(sweep.get_absolute_url())).partition('id="stop-all"')[2].partition("</details>")[0]
-    assert "Ends 1 run under way; 3 waiting or paused do not start or go on." in panel
+    assert "Ends 1 run under way; 3 waiting or paused do not start or continue." in panel
     assert f"{running.name}: 4 of 5 steps, newest checkpoint: step 3" in panel
     address = reverse("runs:sweep_stop", args=[sweep.pk])
     assert web.get(address).status_code == 405
@@ -238,7 +238,7 @@ def test_seeds_are_added_by_the_page(web, user):
     sweep = launch_sweep(user, sweep_request(user))
     address = reverse("runs:sweep_seeds", args=[sweep.pk])
     assert "Queued 2 runs." in text_of(web.post(address, {"seeds": "2, 5"}, follow=True))
-    assert "there already" in text_of(web.post(address, {"seeds": "2, 5"}, follow=True))
+    assert "already has all of these seeds" in text_of(web.post(address, {"seeds": "2, 5"}, follow=True))
     refused = web.post(address, {"seeds": "5, x"})
     assert refused.status_code == 422
     form = text_of(refused).partition('id="add-seeds" open')[2].partition("</form>")[0]
