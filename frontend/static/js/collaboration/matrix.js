@@ -40,7 +40,7 @@ export function cell(view, pair, measure) {
  * @param {HTMLElement} table emptied first
  * @param {SumsView} view
  * @param {Measure} measure
- * @param {(pair: Pair) => string} address of a cell's rollouts
+ * @param {(pair: PairSums) => string} address of a cell's rollouts
  */
 export function drawMatrix(table, view, measure, address) {
   const focused = document.activeElement instanceof HTMLElement ? document.activeElement.dataset.cell : undefined;
@@ -88,7 +88,7 @@ function heading(name, place, scope) {
  * @param {number} learner
  * @param {number} source
  * @param {Measure} measure
- * @param {(pair: Pair) => string} address
+ * @param {(pair: PairSums) => string} address
  */
 function drawCell(view, learner, source, measure, address) {
   const element = make("td", learner === source ? "own" : "");

@@ -402,7 +402,7 @@ def page_of(client, run: Run) -> str:
 def test_run_without_recorded_rollouts_says_why(client, make_run):
     page = page_of(client, make_run(telemetry={"rollout_interval": 0}))
     assert "<code>telemetry.rollout_interval</code> is 0" in page
-    assert "What the metrics tell of pairs is below." in page
+    assert "The metrics of the pairs are below." in page
     assert "The pictures of this tab appear with the first one" in page_of(client, make_run())
 
 
