@@ -1,4 +1,4 @@
-"""One process of an agent of several: `python -m workers.agents.rank_main SOCKET [PULSE]`, from multi_process.py.
+"""One process of an agent of several: `python -m workers.agents.rank_main SOCKET [HEARTBEAT]`, from multi_process.py.
 
 It loads the agent and makes calls with the same arguments as the agent's other processes; within a call they
 communicate (model/process_group.py). It ends with the trainer, however that ends.
