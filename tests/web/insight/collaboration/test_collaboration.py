@@ -403,7 +403,7 @@ def test_run_without_recorded_rollouts_says_why(client, make_run):
     page = page_of(client, make_run(telemetry={"rollout_interval": 0}))
     assert "<code>telemetry.rollout_interval</code> is 0" in page
     assert "The metrics of the pairs are below." in page
-    assert "The pictures of this tab appear with the first one" in page_of(client, make_run())
+    assert "The pictures of this tab appear by themselves with the first one" in page_of(client, make_run())
 
 
 def test_run_that_shares_nothing_has_a_ledger_and_no_pairs(client, make_run):
