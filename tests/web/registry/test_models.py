@@ -102,7 +102,7 @@ def test_what_lies_outside_is_not_told(ada, root):
             models.register_model(ada, location=location, name="x")
         messages.add(refused.value.errors[0].message)
     assert len(messages) == 1
-    assert f"below {root}" in messages.pop(), "and says what is allowed"
+    assert f"Allowed folders: {root}" in messages.pop(), "and says what is allowed"
 
 
 def test_folder_of_too_many_files_is_refused(ada, root):
