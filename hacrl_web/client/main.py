@@ -17,7 +17,7 @@ from hacrl_web.client.login import StoredLogin, forget_login, save_login
 from hacrl_web.client.show import complain, line, print_json
 
 EPILOG = (
-    "Exit status: 0 done; 1 refused, for the reason on stderr; 2 wrong use; 3 not logged in or not allowed; "
+    "Exit status: 0 done; 1 refused, for the reason on stderr; 2 incorrect usage; 3 not logged in or not allowed; "
     "4 not found; 5 no answer or busy; 6 the run has failed or was stopped; 130 interrupted."
 )
 TOKENS_PAGE = "/account/tokens"

@@ -39,7 +39,7 @@ def produce(run_dir: str, kind: str, rate: float, seconds: float) -> None:
     from workers.contract import events, spool
 
     writer = spool.SpoolWriter(Path(run_dir), 1, 2**40)
-    writer._gate.admits = lambda *_, **__: True  # type: ignore[method-assign] # the pipe is measured, not the limits
+    writer._quota.admits = lambda *_, **__: True  # type: ignore[method-assign] # the pipe is measured, not the limits
 
     def body(number: int) -> events.Body:
         if kind == "metrics":
