@@ -62,7 +62,7 @@ def test_container_needs_both_for_every_host_name(settings, name, value, cure):
 @pytest.mark.parametrize("key", ["short", "a" * 80])
 def test_weak_key_is_refused(settings, key):
     settings.SECRET_KEY = key
-    assert "weak" in found()["hacrl.E002"]
+    assert "The secret key is weak" in found()["hacrl.E002"]
     assert key not in found()["hacrl.E002"]
 
 
