@@ -40,7 +40,7 @@ class Facts:
             agents=tuple(agent.name for agent in spec.agents),
             shares=shares,
             uses_omega=shares and spec.algorithm.uses_omega,
-            can_trap=spec.algorithm.clips_shared and spec.algorithm.cross_clip_gradient == "zero",
+            can_trap=spec.algorithm.drops_outside_band,
             max_completion_length=spec.rollout.max_completion_length,
             has_engine=spec.rollout.engine != "transformers",
         )

@@ -15,7 +15,7 @@ from hacrl_web.client.api import ApiError, Client
 from hacrl_web.client.command import ClientProblem, object_id
 from hacrl_web.web.settings_file import MAX_BYTES, NoSettings, read_settings_file
 
-VERSION = 1  # of settings files
+VERSIONS = (1, 2)  # of settings files; the server upgrades the first
 BENCHMARK_SETTINGS = ("question_field", "answer_field", "prompt_template", "verifier", "tolerance", "held_out_fraction")
 
 
@@ -53,7 +53,7 @@ def read_launch_file(file: str) -> LaunchFile:
 def with_ids(client: Client, request: dict[str, Any]) -> dict[str, Any]:
     """The request as the API takes it. Errors: ApiError, ClientProblem."""
     request = dict(request)
-    if request.pop("schema_version", VERSION) != VERSION:
+    if request.get("schema_version", VERSIONS[-1]) not in VERSIONS:
         raise ClientProblem("Another version of HACRL Web wrote this file (schema_version).")
     if "agents" in request and "group" not in request:
         request["group"] = _group_of(client, request.pop("agents"))

@@ -28,7 +28,6 @@ from hacrl_web.runs.sweeps.sweeps import add_seeds, launch_sweep, retry_all
 from hacrl_web.web.errors import FieldErrors
 from workers.contract.demo_recipe import (
     AGENTS,
-    ALGORITHMS,
     ANSWER_FIELD,
     BENCHMARK_NAME,
     CONFIRM,
@@ -155,7 +154,9 @@ def _common_settings(request: dict[str, Any]) -> dict[str, Any]:
 def _request(
     group: AgentGroup, benchmark: Benchmark, seeds: Sequence[int], algorithms: Sequence[str], engine: str
 ) -> dict[str, Any]:
-    common_settings = demo_settings(ALGORITHMS[0], engine)
+    by_algorithm = [demo_settings(name, engine) for name in algorithms]
+    common_settings = by_algorithm[0]
+    common_settings["algorithm"] = {key: value for one in by_algorithm for key, value in one["algorithm"].items()}
     del common_settings["algorithm"]["name"]  # the runs of the sweep differ only in it
     return {
         "name": SWEEP_NAME,

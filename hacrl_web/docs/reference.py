@@ -8,14 +8,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, get_args
 
 from pydantic.fields import FieldInfo
 
-from workers.contract.spec.fields import SettingsSection
+from workers.algorithms.registry import algorithms, settings_schema
+from workers.algorithms.spec import AlgorithmSpec
+from workers.contract.spec.algorithm import DEFAULT
 from workers.contract.spec.run import RunSpec
+from workers.settings import SettingsSection
 
 _KINDS = {"integer": "whole number", "number": "number", "boolean": "true or false", "string": "text", "array": "list"}
 _KINDS |= {"object": "keys and values"}
@@ -86,7 +89,19 @@ def _walk(model: type[SettingsSection], prefix: str) -> Iterator[Setting]:
         if not section_class or field.description:  # a list of sections is itself a setting
             yield _setting(prefix, name, field, properties[name])
     for section, inner_prefix in inner:
-        yield from _walk(section, inner_prefix)
+        yield from _of_algorithms(inner_prefix) if issubclass(section, AlgorithmSpec) else _walk(section, inner_prefix)
+
+
+def _of_algorithms(prefix: str) -> Iterator[Setting]:
+    """The settings of all algorithms, each once, with the algorithms that have it where not all do."""
+    names = list(algorithms())
+    summaries = "; ".join(f"{name}: {cls.summary}" for name, cls in algorithms().items())
+    section = prefix.rstrip(".")
+    yield Setting(f"{prefix}name", section, " or ".join(names), DEFAULT, "", f"{summaries}.", "Sec. 3, Sec. 4.1")
+    for name, schema in settings_schema().items():
+        having = schema["algorithms"]
+        one = _setting(prefix, name, algorithms()[having[0]].model_fields[name], schema)
+        yield one if having == names else replace(one, help=f"{one.help} Of {', '.join(having)}.")
 
 
 def _is_section(annotation: Any) -> bool:

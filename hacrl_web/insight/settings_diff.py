@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from typing_extensions import TypedDict
 
 from hacrl_web.runs.models import Run
-from workers.contract.spec.algorithm import AlgorithmSpec
+from workers.algorithms.registry import algorithms
 from workers.contract.spec.run import RunSpec
 
 BASELINE = "gspo"  # the leaderboard's, too
@@ -93,11 +93,12 @@ def flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 def idle_paths(spec: Mapping[str, Any]) -> set[str]:
     """The settings of the algorithm that it does not use: GSPO has no delta."""
+    section = spec.get("algorithm", {})
     try:
-        rule = AlgorithmSpec.model_validate(spec.get("algorithm", {}))
-    except ValidationError:  # stored under other bounds
+        rule = algorithms()[section.get("name", "")].model_validate(section)
+    except (KeyError, ValidationError):  # stored by another installation, or under other bounds
         return set()
-    return {f"algorithm.{name}" for name in AlgorithmSpec.model_fields if name != "name" and not rule.uses(name)}
+    return {f"algorithm.{name}" for name in type(rule).model_fields if name != "name" and not rule.uses(name)}
 
 
 def diff_lines(specs: Sequence[Mapping[str, Any]]) -> list[SettingLine]:

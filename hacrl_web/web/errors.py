@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import ValidationError
 
+from workers.contract.spec.algorithm import field_path
+
 if TYPE_CHECKING:
     from django.forms import Form
 
@@ -86,6 +88,7 @@ _PLAIN = {
     "too_long": "At most {max_length} are possible.",
     "too_short": "At least {min_length} is needed.",
     "model_type": "Must be an object with settings.",
+    "union_tag_invalid": "Must be one of {expected_tags}.",
     "model_attributes_type": "Must be an object with settings.",
     "list_type": "Must be a list.",
     "dict_type": "Must be an object with settings.",
@@ -108,11 +111,13 @@ def plain_errors(error: ValidationError) -> list[FieldError]:
     errors = []
     for item in error.errors(include_url=False)[:MAX_ERRORS]:
         kind, message = item["type"], plain_message(item)
-        value = item.get("input")
+        value, place = item.get("input"), field_path(item["loc"])
+        if kind == "union_tag_invalid":  # of the algorithm, by its name
+            kind, value, place = "literal_error", item["ctx"]["tag"], f"{place}.name"
         if value == "":
             message = "Must not be empty."
         elif isinstance(value, str | int | float) and not isinstance(value, bool) and kind != "extra_forbidden":
             message += f" You gave {str(value)[:60]!r}." if isinstance(value, str) else f" You gave {str(value)[:60]}."
         code = {"extra_forbidden": "unknown_key", "value_error": "invalid"}.get(kind, kind)
-        errors.append(FieldError(code, message, ".".join(str(part) for part in item["loc"])[:200]))
+        errors.append(FieldError(code, message, place[:200]))
     return errors

@@ -26,7 +26,6 @@ from tools.generated_runs import runs as generated_runs
 from tools.generated_runs.command import Command
 from tools.generated_runs.runs import NOT_TRAINED, Plan, generated_events, new_run, store_run
 from workers.contract import events
-from workers.contract.contribution_weight import weigh
 from workers.contract.spec.run import RunSpec
 
 PLAN = Plan(2, 4, 2, 8, 4, 1, seed=3, variants=(("hacpo", 0.8),))
@@ -39,7 +38,7 @@ def spec_of(algorithm: str, delta: float, num_agents: int) -> RunSpec:
 
 @pytest.mark.parametrize(("algorithm", "delta", "agents"), [("hacpo", 0.8, 2), ("hacpo", 0.2, 3), ("gspo", 0.2, 2)])
 def test_recorded_weights_follow_the_formula_that_pages_use(algorithm, delta, agents) -> None:
-    """The pages' formula is workers.contract.contribution_weight, written without torch."""
+    """The pages' formula is workers.algorithms.contribution, written without torch."""
     spec = spec_of(algorithm, delta, agents)
     sides = set()
     for _, event in generated_events(PLAN, 0, spec, 4):
@@ -48,7 +47,7 @@ def test_recorded_weights_follow_the_formula_that_pages_use(algorithm, delta, ag
         is_self = event.agent == event.source
         sides.add((is_self, event.clip_side))
         factors = ([event.sequence_ratio], [event.advantage], event.omega)
-        ((side,), (weight,)) = weigh(spec.rule, is_self, event.mini_batch, *factors)
+        ((side,), (weight,)) = spec.rule.weigh(is_self, event.mini_batch, *factors)
         assert event.clip_side == ("none", "upper", "lower")[side]
         assert event.weight == pytest.approx(weight, rel=1e-6)
         if event.mini_batch == 0 and is_self:

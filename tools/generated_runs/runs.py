@@ -16,12 +16,13 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from hacrl_web.runs.launch.variants import HACPO, Variant
+from hacrl_web.runs.launch.variants import Variant
 from hacrl_web.runs.models import GENERATED, Run, State, StatusChange
 from hacrl_web.runs.telemetry.tables import insert
 from tools.generated_runs.evaluations import FURTHER, NUM_SAMPLES, EvaluationSimulator
 from tools.generated_runs.steps import Stepper
 from tools.generated_runs.world import World
+from workers.algorithms.registry import algorithms, own_settings
 from workers.contract import events
 from workers.contract.spec.run import RunSpec
 from workers.trainer.step_events import step_events
@@ -61,8 +62,9 @@ class Plan:
         recorded = self.steps // self.rollout_interval if self.rollout_interval else 0
         total = 0
         for name, _ in self.variants:
-            sources = self.agents if name == "hacpo" else 1
-            rollouts = self.prompts * self.generations * (2 if name == "gspox2" else 1) * self.agents
+            cls = algorithms()[name]
+            sources = self.agents if cls.can_share else 1
+            rollouts = self.prompts * self.generations * cls.rollouts_multiplier * self.agents
             total += self.steps * (self.agents * sources + 1) + recorded * rollouts * (1 + sources)
         return total * self.runs // len(self.variants)
 
@@ -70,7 +72,8 @@ class Plan:
         """Of run number `index`. agents: (name, folder). Error: pydantic.ValidationError."""
         algorithm, delta = self.variants[index % len(self.variants)]
         seed = self.seed + index // len(self.variants)
-        label = f"{algorithm} delta {delta:g}" if algorithm == "hacpo" else algorithm
+        settings = own_settings(algorithm, {"delta": delta})
+        label = f"{algorithm} delta {delta:g}" if settings else algorithm
         benchmarks = [{"benchmark": name, "train_path": NOT_TRAINED} for name in FURTHER]
         answers = {"num_samples": NUM_SAMPLES, "temperature": 0.8, "benchmarks": benchmarks} if self.questions else {}
         return RunSpec.model_validate(
@@ -79,7 +82,7 @@ class Plan:
                 "seed": seed,
                 "agents": [{"name": name, "model": folder} for name, folder in agents],
                 "data": {"benchmark": NOT_TRAINED, "train_path": NOT_TRAINED},
-                "algorithm": {"name": algorithm, "delta": delta},
+                "algorithm": {"name": algorithm, **settings},
                 "rollout": {"num_generations": self.generations, "max_completion_length": 32},
                 "training": {
                     "steps": self.steps,
@@ -180,7 +183,7 @@ def new_run(plan: Plan, index: int, spec: RunSpec, **related: Any) -> Run:
         name=spec.name,
         spec=spec.model_dump(mode="json"),
         algorithm=algorithm,
-        variant=Variant(algorithm, point={"delta": delta} if algorithm == HACPO else {}).label,
+        variant=Variant(algorithm, point=own_settings(algorithm, {"delta": delta})).label,
         seed=spec.seed,
         attempt=1,
         data_folder=GENERATED,

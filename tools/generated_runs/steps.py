@@ -82,15 +82,8 @@ class Stepper:
 
     def __init__(self, spec: RunSpec, world: World) -> None:
         self.spec, self.world = spec, world
-        rule = spec.rule
-        self.tracker = CapabilityTracker(
-            len(spec.agents),
-            rule.capability_window,
-            ratio_min=rule.ratio_min,
-            ratio_max=rule.ratio_max,
-            warmup_steps=rule.ratio_warmup_steps,
-        )
-        self.trust = Trust([agent.name for agent in spec.agents], spec.algorithm)
+        self.tracker = CapabilityTracker.of(len(spec.agents), spec.algorithm.capability_options)
+        self.trust = Trust([agent.name for agent in spec.agents], spec.sharing)
 
     def make(self, step: int) -> StepRecord:
         """Step 1, 2, ...: rollouts, objective and updates; afterwards the agents have learned."""
@@ -138,8 +131,8 @@ class Stepper:
             response = generated[row.source].responses[row.prompt][row.sample]
             limit = spec.rollout.max_completion_length
             ids = [0] * response.length
-            if not row.is_self:
-                shared = retokenize(policy, response, spec.algorithm, limit)
+            if (sharing := spec.sharing) is not None and not row.is_self:
+                shared = retokenize(policy, response, sharing, limit)
                 if isinstance(shared, str):
                     return shared
                 ids = shared

@@ -14,9 +14,8 @@ import torch
 from torch import Tensor
 
 from workers import heartbeat
-from workers.agents import objective
 from workers.agents.messages import LearnerRow, RowResult
-from workers.contract.spec.algorithm import AlgorithmSpec
+from workers.algorithms.spec import AlgorithmSpec, MicroBatch
 from workers.model.memory import halving
 from workers.model.policy import Policy
 
@@ -84,7 +83,7 @@ def prepare_rows(
 
 def _is_penalised(row: LearnerRow, rule: AlgorithmSpec) -> bool:
     """Whether the loss has a KL penalty on a row."""
-    return rule.beta > 0 and (row.is_self or rule.cross_kl)
+    return rule.beta > 0 and bool(rule.penalises(row.is_self))
 
 
 def gather_gradients(
@@ -154,7 +153,7 @@ def _backward(
     is_self = column([row.is_self for row, _, _ in chunk])
     mean_logp = column([inputs.mean_logp for _, _, inputs in chunk])
     old_logps = None
-    if objective.needs_token_logps(rule):
+    if rule.needs_token_logps:
         width = mask.shape[1]
         old_logps = column(
             [[*inputs.token_logps, *([0.0] * (width - len(inputs.token_logps)))] for _, _, inputs in chunk]
@@ -163,10 +162,10 @@ def _backward(
         # The weights are still those that sampled, so s = 1. In low precision a score from another batch shape
         # is off by more than the clip of 3e-4.
         present = logps.detach()  # (b, T)
-        by_learner = is_self | objective.rescores_shared(rule)  # (b,)  the old log-probability is the learner's own
+        by_learner = is_self | rule.rescores_shared  # (b,)  the old log-probability is the learner's own
         mean_logp = torch.where(by_learner, present.sum(dim=1) / mask.sum(dim=1), mean_logp)
         old_logps = None if old_logps is None else present
-    batch = objective.MicroBatch(
+    batch = MicroBatch(
         logps=logps,
         mask=mask,
         old_mean_logp=mean_logp,
@@ -179,7 +178,7 @@ def _backward(
         old_logps=old_logps,
     )
     heartbeat.send_heartbeat()
-    loss, stats = objective.loss(rule, batch, num_updates, denominator)
+    loss, stats = rule.loss(batch, num_updates, denominator)
     policy.optimizer.backward(loss)
     _fill_results(chunk, stats, num_updates, rule.beta > 0, sums)
     sums.loss += loss.item()

@@ -19,10 +19,9 @@ from safetensors.torch import load_file, save_file
 from workers import heartbeat
 from workers.agents.gradients import LOWER_LENGTH, Inputs, RowInputs
 from workers.agents.messages import GeneratedRollouts, LearnerRow, Response, RolloutsMissing, UpdateReport
-from workers.agents.objective import needs_token_logps, rescores_shared
 from workers.agents.updates import measure_alignment, run_updates
+from workers.algorithms.sharing import SharingSpec
 from workers.contract.spec.agent import AgentSpec
-from workers.contract.spec.algorithm import AlgorithmSpec
 from workers.contract.spec.run import RunSpec
 from workers.model.memory import OutOfMemory, halving
 from workers.model.policy import Policy
@@ -124,7 +123,7 @@ class LocalAgent:
                 scored = self._score([(index // per_prompt, ids) for index, ids in enumerate(token_ids)])
                 self._scoring_differences = [abs(_mean(a) - _mean(b)) for a, b in zip(sampled, scored, strict=True)]
             weights = self._weigh(sampled, scored)
-            by_token = needs_token_logps(self.spec.algorithm)
+            by_token = self.spec.algorithm.needs_token_logps
             responses: list[list[Response]] = [[] for _ in questions]
             for index, (row, ids, logps) in enumerate(zip(samples, token_ids, scored, strict=True)):
                 prompt, number = divmod(index, per_prompt)
@@ -201,14 +200,15 @@ class LocalAgent:
             return "empty"
         if not math.isfinite(row.response.mean_logp):  # a fault of the source must not cost this agent an update
             return "not finite"
-        ids = retokenize(self.policy, row.response, self.spec.algorithm, self.spec.rollout.max_completion_length)
+        assert self.spec.sharing is not None
+        ids = retokenize(self.policy, row.response, self.spec.sharing, self.spec.rollout.max_completion_length)
         if isinstance(ids, str):
             return ids
         return Inputs(self._prompts[row.prompt], ids, row.response.mean_logp, row.response.length)
 
     def _inputs_by_row(self, mini_batches: Sequence[Sequence[LearnerRow]]) -> RowInputs:
         """`_inputs`; for naive_learner, shared rows get this agent's log-probabilities before the step's updates."""
-        if not rescores_shared(self.spec.algorithm):
+        if not self.spec.algorithm.rescores_shared:
             return self._inputs
         shared = {
             (row.source, row.prompt, row.sample): self._inputs(row)
@@ -310,18 +310,18 @@ class LocalAgent:
         self.engine.take_weights()
 
 
-def retokenize(policy: Policy, response: Response, algorithm: AlgorithmSpec, max_length: int) -> list[int] | str:
+def retokenize(policy: Policy, response: Response, sharing: SharingSpec, max_length: int) -> list[int] | str:
     """A shared rollout in the learner's tokens, or the reason why it is dropped. Error: ResponseTooLong."""
-    ids = policy.encode_response(response.shared_text, literal=algorithm.eos == "literal")
-    if algorithm.eos == "map" and response.finish_reason == "stop":
+    ids = policy.encode_response(response.shared_text, literal=sharing.eos == "literal")
+    if sharing.eos == "map" and response.finish_reason == "stop":
         ids.append(policy.turn_eos)
     if len(ids) > max_length:
-        if algorithm.overflow == "error":
+        if sharing.overflow == "error":
             raise ResponseTooLong(
                 f"a shared rollout has {len(ids)} tokens for agent {policy.agent.name}, more than "
                 f"max_completion_length {max_length}: raise it, or set algorithm.overflow to drop"
             )
-        if algorithm.overflow == "drop":
+        if sharing.overflow == "drop":
             return "overflow"
         ids = ids[:max_length]
     return ids or "empty"

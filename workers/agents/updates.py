@@ -11,7 +11,7 @@ from torch import Tensor
 
 from workers.agents.gradients import ActiveRow, Inputs, RowInputs, gather_gradients, prepare_rows
 from workers.agents.messages import LearnerRow, RowResult, UpdateReport
-from workers.contract.spec.algorithm import AlgorithmSpec
+from workers.algorithms.spec import AlgorithmSpec
 from workers.contract.spec.run import RunSpec
 from workers.model.policy import Policy
 from workers.model.process_group import Ranks

@@ -5,12 +5,16 @@ Its advantages are GSPO's (gspo.advantages): the two rules differ in the ratio o
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import torch
-from torch import Tensor
+from workers.algorithms import tensors
+from workers.algorithms.contribution import ADVANTAGE_HELP, Step, WeightedRow
+from workers.algorithms.spec import AlgorithmSpec, MicroBatch
+from workers.lazy_torch import torch
 
-from workers.algorithms import common
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def loss(
@@ -38,14 +42,14 @@ def loss(
     raw = (logps - old_logps.to(dtype)) * mask  # (b, T)
     log_ratio = raw.clamp(-config.max_log_ratio, config.max_log_ratio)  # (b, T)
     low, high = 1 - config.epsilon, 1 + config.epsilon_high
-    objective, clipped, side, flows = common.clipped_objective(log_ratio, row_advantages, low, high)  # (b, T) each
+    objective, clipped, side, flows = tensors.clipped_objective(log_ratio, row_advantages, low, high)  # (b, T) each
 
     def over_tokens(values: Tensor) -> Tensor:
         return (values.to(dtype) * mask).sum(dim=1) / length  # (b,)
 
     every = torch.ones_like(length, dtype=torch.bool)  # (b,)
     row_objective = over_tokens(objective)  # (b,)
-    total, kl = common.loss_and_kl(row_objective, logps, mask, every, config.beta, ref_logps, denominator)
+    total, kl = tensors.loss_and_kl(row_objective, logps, mask, every, config.beta, ref_logps, denominator)
     with torch.no_grad():
         flows = flows & (raw.abs() <= config.max_log_ratio) & (row_advantages != 0) & (mask > 0)  # (b, T)
         stats = {
@@ -60,3 +64,31 @@ def loss(
             "clipped_high": over_tokens((side > 0) & ~flows),
         }
     return total, {name: value.detach() for name, value in stats.items()}
+
+
+class Grpo(AlgorithmSpec):
+    """GRPO: each agent alone, with a ratio for each token."""
+
+    label: ClassVar[str] = "GRPO"
+    summary: ClassVar[str] = "each agent alone, with a ratio for each token"
+    own_epsilons: ClassVar[tuple[float, float]] = (0.2, 0.28)
+    needs_token_logps: ClassVar[bool] = True
+
+    name: Literal["grpo"] = "grpo"
+
+    def loss(self, batch: MicroBatch, num_updates: int, denominator: float) -> tuple[Tensor, dict[str, Tensor]]:
+        assert batch.old_logps is not None
+        return loss(
+            *(batch.logps, batch.mask, batch.old_logps, batch.advantages, self),
+            ref_logps=batch.ref_logps,
+            denominator=denominator,
+        )
+
+    def explain(self, row: WeightedRow) -> Iterator[Step]:
+        factor = row.weight / row.advantage if row.advantage else 0.0
+        why = "mean over tokens of the ratio where the unclipped branch is taken; recorded as weight / A"
+        yield "tokens", "mean r_t", factor, why
+        yield "advantage", "A", row.advantage, ADVANTAGE_HELP
+
+    def equation(self, row: WeightedRow) -> str:
+        return "A · mean over tokens of r_t, where the unclipped branch is the minimum" if row.sequence_ratio else ""

@@ -5,12 +5,14 @@ The clipped objective is not hacpo.py's, so that "HACPO with one agent is GSPO" 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import torch
-from torch import Tensor
+from workers.algorithms import tensors
+from workers.algorithms.spec import AlgorithmSpec, MicroBatch
+from workers.lazy_torch import torch
 
-from workers.algorithms import common, naive
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def advantages(
@@ -22,7 +24,7 @@ def advantages(
     scale_rewards: the std is of the prompt's group, of the batch, or 1 (none).
     Returns advantages (B, G) and baselines (B,).
     """
-    advantages, baseline = naive.advantages(
+    advantages, baseline = tensors.joint_advantages(
         rewards[None], valid=None if valid is None else valid[None], scale_rewards=scale_rewards, epsilon=epsilon
     )
     return advantages[0], baseline
@@ -42,7 +44,7 @@ def loss(
 
     logps, completion_mask, ref_logps: (b, T).  old_mean_logp, advantages: (b,).
     config: epsilon, epsilon_high, beta, max_log_ratio.  denominator: rows planned for the whole mini-batch; default: b.
-    Returns the scalar and common.row_stats.
+    Returns the scalar and tensors.row_stats.
     """
     dtype = logps.dtype if logps.dtype == torch.float64 else torch.float32
     mask, logps, advantages = completion_mask.to(dtype), logps.to(dtype), advantages.to(dtype)
@@ -55,7 +57,33 @@ def loss(
     unclipped_is_minimum = ratio.detach() * advantages <= clipped * advantages  # (b,)
     objective = torch.where(unclipped_is_minimum, ratio, clipped) * advantages  # (b,)
     penalised = torch.ones_like(length, dtype=torch.bool)  # (b,)
-    total, kl = common.loss_and_kl(objective, logps, mask, penalised, config.beta, ref_logps, denominator)
+    total, kl = tensors.loss_and_kl(objective, logps, mask, penalised, config.beta, ref_logps, denominator)
     side = (ratio > high).int() - (ratio < low).int()  # (b,)
     flows = unclipped_is_minimum & (raw.abs() <= config.max_log_ratio) & (advantages != 0)  # (b,)
-    return total, common.row_stats(log_ratio, clipped, side, flows, objective, kl)
+    return total, tensors.row_stats(log_ratio, clipped, side, flows, objective, kl)
+
+
+class Gspo(AlgorithmSpec):
+    """GSPO: each agent alone, with one ratio for a sequence."""
+
+    label: ClassVar[str] = "GSPO"
+    summary: ClassVar[str] = "each agent alone"
+
+    name: Literal["gspo"] = "gspo"
+
+    def loss(self, batch: MicroBatch, num_updates: int, denominator: float) -> tuple[Tensor, dict[str, Tensor]]:
+        return loss(
+            *(batch.logps, batch.mask, batch.old_mean_logp, batch.advantages, self),
+            ref_logps=batch.ref_logps,
+            denominator=denominator,
+        )
+
+
+class GspoX2(Gspo):
+    """GSPO with twice the rollouts and half the mini-batch, so twice the updates: the baseline of equal cost."""
+
+    label: ClassVar[str] = "GSPOx2"
+    summary: ClassVar[str] = "each agent alone, with double rollouts and updates (the equal-cost baseline)"
+    rollouts_multiplier: ClassVar[int] = 2
+
+    name: Literal["gspox2"] = "gspox2"  # type: ignore[assignment]

@@ -6,14 +6,75 @@ Agent indices: `learner` is the paper's k, `source` its j. ratio[a, b] is omega(
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
+from math import inf
+from operator import mul
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-import torch
-from torch import Tensor
+from workers.algorithms import tensors
+from workers.algorithms.contribution import (
+    ADVANTAGE_HELP,
+    NOTHING_TO_TEACH,
+    RowWeights,
+    Step,
+    WeightedRow,
+    power,
+    single,
+    singles,
+    where_free,
+)
+from workers.algorithms.gated import GatedSpec
+from workers.algorithms.gates import GATES
+from workers.algorithms.spec import (
+    CAPABILITY_FLOOR,
+    Ablation,
+    AlgorithmSpec,
+    CapabilityOptions,
+    LearnerAdvantages,
+    MicroBatch,
+)
+from workers.lazy_torch import torch
+from workers.settings import Count, Number, Share, Slider, setting
 
-from workers.algorithms import common
+if TYPE_CHECKING:
+    from torch import Tensor
 
-CAPABILITY_FLOOR = 1e-8
+
+# Sec. 4.3 of the paper, and its two limits: no clip at all, and nothing shared.
+ABLATIONS = (
+    Ablation(
+        "no_adv",
+        "No capability-aware advantage (−adv)",
+        "The baseline of shared groups is their plain mean, not weighed by omega.",
+        {"advantage": "plain"},
+    ),
+    Ablation(
+        "no_omega",
+        "No omega on gradients (−omega)",
+        "A shared rollout weighs the same whoever wrote it.",
+        {"modulate_gradient": False},
+    ),
+    Ablation(
+        "no_exponent",
+        "No exponential importance sampling (alpha 0)",
+        "The cross ratio counts once, without its stop-gradient power.",
+        {"alpha": 0.0},
+    ),
+    Ablation(
+        "no_stepwise",
+        "No stepwise clipping (delta_step 0)",
+        "The lower bound of the cross ratio stays where it begins in each step.",
+        {"delta_step": 0.0},
+    ),
+    Ablation("no_clip", "No clip of shared rollouts", "The cross ratio may be anything.", {"clip_cross": False}),
+    Ablation(
+        "own_only",
+        "Own rollouts only (n = own)",
+        "Nothing is shared: each agent learns alone, which is GSPO.",
+        {"sharing": False},
+    ),
+)
 
 
 class CapabilityTracker:
@@ -35,6 +96,12 @@ class CapabilityTracker:
         self.floor = floor
         self.num_steps = 0
         self._history: list[deque[float]] = [deque(maxlen=window) for _ in range(n_agents)]
+
+    @classmethod
+    def of(cls, n_agents: int, options: CapabilityOptions) -> CapabilityTracker:
+        """The tracker of a run."""
+        bounds = {"ratio_min": options.ratio_min, "ratio_max": options.ratio_max}
+        return cls(n_agents, options.window, warmup_steps=options.warmup_steps, **bounds)
 
     def update(self, rewards: Tensor, valid: Tensor | None = None) -> None:
         """Add the rewards of a step, (n, B, G); valid: (n, B, G) bool, True = scored.
@@ -113,7 +180,7 @@ def baselines(
     count = valid.sum(dim=(0, 2))  # (B,)  N_q
     omega = ratio[learner].to(rewards.dtype)  # (n,)  omega(k, source)
     value = (omega[:, None, None] * scored).sum(dim=(0, 2)) / count.clamp(min=1)  # (B,)
-    uniform, highest = common.uniform_groups(rewards, valid)  # (B,) each
+    uniform, highest = tensors.uniform_groups(rewards, valid)  # (B,) each
     own_count = valid[learner].sum(dim=1)  # (B,)
     own_mean = scored[learner].sum(dim=1) / own_count.clamp(min=1)  # (B,)
     joint_mean = scored.sum(dim=(0, 2)) / count.clamp(min=1)  # (B,)  where the learner has no valid rollout
@@ -145,7 +212,7 @@ def advantages(
     if baseline is None:
         baseline = baselines(rewards, ratio, learner, valid=valid, reward_max=reward_max).value  # (B,)
     deviation = (rewards - baseline[:, None]).where(valid, 0.0)  # (n, B, G)
-    return deviation / common.reward_scale(rewards, valid, scale_rewards, epsilon)[:, None], baseline
+    return deviation / tensors.reward_scale(rewards, valid, scale_rewards, epsilon)[:, None], baseline
 
 
 def lower_bound(num_updates: int, config: Any) -> float:
@@ -172,40 +239,35 @@ def loss(
     logps, completion_mask, ref_logps: (b, T), the learner's tokens at the sampling temperature.  source_mean_logp,
     advantages, is_self, omega, source_lengths: (b,); omega is omega(source, learner).  num_updates: m, the learner's
     updates so far within the step.  config: epsilon, epsilon_high, delta, delta_step, alpha, cross_weight,
-    cross_clip_gradient, ratio_length, beta; by default max_log_ratio is 10, clip_cross true, cross_kl false.
+    cross_clip_gradient, ratio_length, beta; by default max_log_ratio is 10, clip_cross true, cross_kl false,
+    cross_gate hacpo.
     denominator: rows planned for the whole mini-batch (default: b; the KL mean is then over the rows that have one), so
     that the sum over micro-batches does not depend on the split.
     Returns the scalar and per-row stats (b,): sequence_ratio, clipped_ratio, clip_side (-1 below, 0, 1 above the
     band), gradient_flows, weight, objective, kl.
     """
-    dtype = logps.dtype if logps.dtype == torch.float64 else torch.float32
-    mask, logps = completion_mask.to(dtype), logps.to(dtype)
-    advantages, omega = advantages.to(dtype), omega.to(dtype)
-    source_mean_logp = source_mean_logp.to(dtype)
-    log_ratio, saturated = common.log_ratio(logps, mask, source_mean_logp, is_self, source_lengths, config)
-    # Eq. (47): min(s A, clip(s) A)
-    own, own_clipped, own_side, own_flows = common.clipped_objective(
-        log_ratio, advantages, 1 - config.epsilon, 1 + config.epsilon_high
+    return tensors.own_and_cross_loss(
+        *(logps, completion_mask, source_mean_logp, advantages, is_self, omega, config),
+        lambda log_ratio, advantages, omega: _cross_term(log_ratio, advantages, omega, num_updates, config),
+        ref_logps=ref_logps,
+        source_lengths=source_lengths,
+        denominator=denominator,
     )
-    cross, clipped, side, flows = _cross_term(log_ratio, advantages, omega, num_updates, config)
-    objective = torch.where(is_self, own, cross)  # (b,)
-    penalised = is_self | getattr(config, "cross_kl", False)  # (b,)
-    total, kl = common.loss_and_kl(objective, logps, mask, penalised, config.beta, ref_logps, denominator)
-    clipped, side = torch.where(is_self, own_clipped, clipped), torch.where(is_self, own_side, side)  # (b,) each
-    flows = torch.where(is_self, own_flows, flows) & ~saturated & (objective != 0)  # (b,)
-    return total, common.row_stats(log_ratio, clipped, side, flows, objective, kl)
 
 
 def _cross_term(
     log_ratio: Tensor, advantages: Tensor, omega: Tensor, num_updates: int, config: Any
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+) -> tensors.CrossTerm:
     """sg(c)^(1 + alpha) omega A cross_weight log s, with the value of c^(1 + alpha) omega A cross_weight; (b,) each."""
     ratio = log_ratio.detach().exp()  # (b,)
+    if (gate := getattr(config, "cross_gate", "hacpo")) != "hacpo":
+        value = GATES[gate].value(ratio, advantages.sign(), config.delta, torch)  # (b,)
+        return tensors.gated_term(value, log_ratio, omega * advantages * config.cross_weight)
     # Without the clip (the paper's ablation) no ratio is outside the band, and c is s.
     is_clipped = getattr(config, "clip_cross", True)
     low, high = (lower_bound(num_updates, config), 1.0) if is_clipped else (0.0, float("inf"))
     clipped = ratio.clamp(low, high)  # (b,)
-    side = common.side_of_band(ratio, low, high)
+    side = tensors.side_of_band(ratio, low, high)
     weight = clipped ** (1 + config.alpha) * omega * advantages * config.cross_weight  # (b,)
     if config.cross_clip_gradient == "zero":  # the paper: no gradient outside the band
         flows = side == 0
@@ -217,4 +279,265 @@ def _cross_term(
         raise ValueError(f"cross_clip_gradient {config.cross_clip_gradient!r}: zero, keep or sided is needed")
     # Eq. (12): d/dx [c sg(c)^alpha] = sg(c)^(1 + alpha) d/dx log s. In this form all modes log the paper's objective.
     objective = weight * (1 + torch.where(flows, log_ratio - log_ratio.detach(), 0.0))  # (b,)
-    return objective, clipped, side, flows
+    return tensors.CrossTerm(objective, clipped, side, flows)
+
+
+class Hacpo(GatedSpec):
+    """HACPO: capability-aware advantages, omega on shared gradients, exponential importance sampling, stepwise clip."""
+
+    label: ClassVar[str] = "HACPO"
+    summary: ClassVar[str] = "agents learn from each other's verified rollouts"
+    ablations: ClassVar[tuple[Ablation, ...]] = ABLATIONS
+
+    name: Literal["hacpo"] = "hacpo"
+    delta: Share = setting(
+        0.2,
+        help="The cross ratio's lower bound is 1 - delta at m = 0.",
+        source="Eq. (14), Sec. 3.4",
+        slider=Slider(0, 1, 0.01),
+    )
+    delta_step: Share = setting(
+        0.025,
+        help="The lower bound rises by this with each update of a step.",
+        source="Eq. (14), Table 5",
+        slider=Slider(0, 0.2, 0.005),
+    )
+    alpha: Number = setting(
+        1.0,
+        help="Exponent of the stop-gradient cross ratio.",
+        source="Eq. (12)",
+        slider=Slider(0, 5, 0.05),
+        ge=0,
+        le=10,
+    )
+    advantage: Literal["capability", "plain"] = setting(
+        "capability",
+        help="Baseline of shared groups: weighted by omega, or the plain joint mean (the paper's -adv).",
+        source="Eq. (7); Sec. 4.3",
+    )
+    modulate_gradient: bool = setting(
+        True, help="Weight shared rollouts by omega; off is the paper's -omega.", source="Eq. (10); Sec. 4.3"
+    )
+    cross_gate: Literal["hacpo", "signed", "gamma", "balance", "truncated", "tapered"] = setting(
+        "hacpo",
+        help="Which shared rollouts teach, by their ratio and the sign of their advantage. hacpo: the stepwise clip, "
+        "with alpha; the others replace both: docs/algorithms.md has their formulas.",
+        source="Eqs. (12), (14); others: docs/algorithms.md",
+        is_hypothetical=True,
+    )
+    clip_cross: bool = setting(
+        True, help="Clip the ratio of shared rollouts; off is the paper's no_clip.", source="Eq. (50); Sec. 4.3"
+    )
+    cross_clip_gradient: Literal["zero", "keep", "sided"] = setting(
+        "zero",
+        help="Gradient outside the band: zero (the paper), keep, or sided: kept where the update still helps.",
+        source="Eq. (50); keep, sided: ours",
+        is_hypothetical=True,
+    )
+    cross_clip_schedule: Literal["auto", "raw", "scaled"] = setting(
+        "auto",
+        help="raw: Eq. (14); scaled: ends at the two-agent bound for every n; auto: scaled for n > 2.",
+        source="design",
+    )
+    capability_window: Count = setting(
+        5,
+        help="K: steps over which a capability is averaged.",
+        source="Eq. (9)",
+        slider=Slider(1, 20, 1),
+        ge=1,
+        le=1000,
+    )
+    ratio_min: Number = setting(
+        0.1,
+        help="Smallest capability ratio omega.",
+        source="first public code",
+        slider=Slider(0.01, 1, 0.01),
+        gt=0,
+        le=1,
+    )
+    ratio_max: Number = setting(
+        10.0,
+        help="Largest capability ratio omega.",
+        source="first public code",
+        slider=Slider(1, 20, 0.1),
+        ge=1,
+        le=1000,
+    )
+    ratio_warmup_steps: Count = setting(
+        0, help="Omega is 1 during these first steps.", source="official recipe", ge=0, le=100_000
+    )
+
+    @property
+    def weighs_baseline(self) -> bool:
+        return self.sharing and self.advantage == "capability"
+
+    @property
+    def modulates_gradient(self) -> bool:
+        return self.sharing and self.modulate_gradient
+
+    @property
+    def clips_shared(self) -> bool:
+        """True if the stepwise clip acts."""
+        return self.sharing and self.clip_cross and self.cross_gate == "hacpo"
+
+    @property
+    def drops_outside_band(self) -> bool:
+        return self.clips_shared and self.cross_clip_gradient == "zero"
+
+    @property
+    def capability_options(self) -> CapabilityOptions:
+        return CapabilityOptions(self.capability_window, self.ratio_min, self.ratio_max, self.ratio_warmup_steps)
+
+    def uses(self, name: str) -> bool:
+        if not super().uses(name):
+            return False
+        if name in ("capability_window", "ratio_min", "ratio_max", "ratio_warmup_steps"):
+            return self.uses_omega
+        if name == "delta":
+            return self.clips_shared or self.cross_gate == "signed"
+        if name in ("delta_step", "cross_clip_schedule", "cross_clip_gradient"):
+            return self.clips_shared
+        return self.cross_gate == "hacpo" or name not in ("alpha", "clip_cross")
+
+    def filled(self, num_blocks: int, updates_per_block: int) -> AlgorithmSpec:
+        n, m = num_blocks, updates_per_block
+        scaled = self.cross_clip_schedule == "scaled" or (self.cross_clip_schedule == "auto" and n > 2)
+        # With n agents the last update is number nM - 1 instead of 2M - 1: same last bound for every n.
+        factor = (2 * m - 1) / (n * m - 1) if scaled and n * m > 1 else 1.0
+        return super().filled(n, m).model_copy(update={"delta_step": self.delta_step * factor})
+
+    def cautions(self, last_update: int) -> list[tuple[str, str, str]]:
+        if not self.clips_shared:
+            return []
+        result = []
+        if self.delta > 0.5:
+            bound = f"{1 - self.delta:.3g}"
+            message = (
+                f"The lower bound becomes {bound}; the paper's Table 5 prints the lower bound, did you mean {bound}?"
+            )
+            result.append(("delta_above_half", "delta", message))
+        if lower_bound(last_update, self) >= 1:
+            effect = {
+                "zero": "teaches nothing",
+                "keep": "weighs every shared rollout as if its ratio were 1",
+                "sided": "teaches only where a step moves the ratio towards 1",
+            }[self.cross_clip_gradient]
+            message = (
+                f"The last cross mini-batch of each step has a lower bound of 1 and {effect}: lower delta_step or "
+                "raise mini_batch_size."
+            )
+            result.append(("last_bound_reaches_one", "delta_step", message))
+        return result
+
+    def shared_advantages(
+        self, rewards: Tensor, valid: Tensor, ratio: Tensor, learner: int, reward_max: float
+    ) -> LearnerAdvantages:
+        weights = ratio if self.weighs_baseline else torch.ones_like(ratio)  # -adv: a plain joint mean
+        joint = baselines(rewards, weights, learner, valid=valid, reward_max=reward_max)
+        value, baseline = advantages(
+            *(rewards, weights, learner), valid=valid, scale_rewards=self.scale_rewards, baseline=joint.value
+        )
+        return LearnerAdvantages(value, baseline, joint.guarded)
+
+    def shared_loss(self, batch: MicroBatch, num_updates: int, denominator: float) -> tuple[Tensor, dict[str, Tensor]]:
+        return loss(
+            *(batch.logps, batch.mask, batch.old_mean_logp, batch.advantages, batch.is_self, batch.omega),
+            num_updates,
+            self,
+            ref_logps=batch.ref_logps,
+            source_lengths=batch.source_lengths,
+            denominator=denominator,
+        )
+
+    # The same without torch
+
+    def gate(self, s: Any, sign: Any, num_updates: int, ops: Any) -> Any:
+        return GATES[self.cross_gate].value(s, sign, self.delta, ops)
+
+    @property
+    def gate_help(self) -> str:
+        return f"{self.cross_gate}: {GATES[self.cross_gate].formula}"
+
+    def shared_band(self, num_updates: int) -> tuple[float, float] | None:
+        return (single(lower_bound(num_updates, self)), 1.0) if self.clips_shared else None
+
+    @property
+    def band_moves(self) -> bool:
+        return self.clips_shared
+
+    @property
+    def shared_help(self) -> str:
+        if self.cross_gate != "hacpo":
+            return super().shared_help
+        if not self.clip_cross:
+            return "This run clips no shared rollouts (clip_cross is off)."
+        text = "The steps underneath are the band [1 − δ + m·δ_step, 1], Eq. (14): it narrows with each update m."
+        if self.cross_clip_gradient == "zero":
+            return text
+        return f"{text} With cross_clip_gradient {self.cross_clip_gradient}, rollouts outside the band can teach too."
+
+    def weigh(
+        self,
+        is_own: bool,
+        num_updates: int,
+        ratios: Sequence[float],
+        advantages: Sequence[float],
+        omega: float = 1.0,
+    ) -> RowWeights:
+        if is_own or not self.sharing or self.cross_gate != "hacpo":
+            return super().weigh(is_own, num_updates, ratios, advantages, omega)
+        low, high = self.shared_band(num_updates) or (0.0, inf)
+        sides = [(s > high) - (s < low) for s in ratios]
+        clipped = [low if s < low else high if s > high else s for s in ratios]
+        # c^(1 + alpha) * omega * A * cross_weight, Eqs. (10) and (12), in the order in which the loss multiplies.
+        weights = singles(map(mul, power(clipped, 1 + self.alpha), repeat(single(omega))))
+        weights = singles(map(mul, weights, advantages))
+        if self.cross_weight != 1:
+            weights = singles(map(mul, weights, repeat(single(self.cross_weight))))
+        return RowWeights(sides, where_free(weights, self._flows(sides, advantages), ratios, self.max_log_ratio))
+
+    def _flows(self, sides: Sequence[int], advantages: Sequence[float]) -> Iterable[bool]:
+        """Which rows pass a gradient."""
+        if self.cross_clip_gradient == "zero":
+            return [side == 0 for side in sides]
+        if self.cross_clip_gradient == "keep":
+            return repeat(True, len(sides))
+        return [side == 0 or side * a < 0 for side, a in zip(sides, advantages, strict=True)]
+
+    def explain(self, row: WeightedRow) -> Iterator[Step]:
+        """Eqs. (10), (12), (14) and (50)."""
+        if row.is_own or not self.sharing or self.cross_gate != "hacpo":
+            yield from super().explain(row)
+            return
+        s, m = row.sequence_ratio or 0.0, row.mini_batch or 0
+        low, high = self.shared_band(m) or (0.0, inf)
+        clipped = min(max(s, low), high)
+        (side,), (weight,) = self.weigh(False, m, [s], [row.advantage], row.omega)
+        where = "inside the band" if not side else "below the band" if side < 0 else "above the band"
+        bounds = f"[{low:.4g}, {high:.4g}]: 1 - delta + m * delta_step with m = {m}" if self.clip_cross else "no clip"
+        yield "sequence ratio", "s", s, "the learner's probability of the text over the source's, per token; Eq. (11)"
+        yield "clip", "c / s", clipped / s if s else 0.0, f"{where} {bounds}"
+        yield "exponent", "c^α", clipped**self.alpha, f"alpha = {self.alpha:g}; Eq. (12)"
+        yield "capability ratio", "ω", row.omega, "of the source to the learner; Eq. (8)"
+        yield "advantage", "A", row.advantage, ADVANTAGE_HELP
+        yield "cross weight", "cross_weight", self.cross_weight, "the same for all shared rollouts"
+        if row.advantage == 0:
+            reason = NOTHING_TO_TEACH
+        elif weight:
+            reason = "the gradient flows"
+        elif side:
+            reason = f"{where}: no gradient (cross_clip_gradient {self.cross_clip_gradient})"
+        else:
+            reason = "the log ratio was clamped to max_log_ratio: no gradient"
+        yield "gradient", "1[flows]", float(weight != 0), reason
+
+    def equation(self, row: WeightedRow) -> str:
+        if row.is_own or not self.sharing or self.cross_gate != "hacpo":
+            return super().equation(row)
+        if row.sequence_ratio is None or row.clipped_ratio is None:
+            return ""
+        if not row.weight:
+            return "no gradient flows: outside the band, or A is 0"
+        factor = f" · {self.cross_weight:.3g}" if self.cross_weight != 1 else ""
+        name = "c^(1+α) · ω · A · cross_weight" if factor else "c^(1+α) · ω · A"
+        return f"{name} = {row.clipped_ratio:.3g}^{1 + self.alpha:.3g} · {row.omega:.3g} · {row.advantage:.3g}{factor}"

@@ -6,30 +6,15 @@ learner's own at the start of the step (naive_learner). Pure tensor functions.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import torch
-from torch import Tensor
+from workers.algorithms import tensors
+from workers.algorithms.sharing import SharingSpec
+from workers.algorithms.spec import MicroBatch
+from workers.lazy_torch import torch
 
-from workers.algorithms import common
-
-
-def advantages(
-    rewards: Tensor, *, valid: Tensor | None = None, scale_rewards: str = "group", epsilon: float = 1e-6
-) -> tuple[Tensor, Tensor]:
-    """The same for every learner: (r - mean of all r of the prompt) / (std_ddof1 of all + epsilon).
-
-    rewards: (n, B, G).  valid: (n, B, G) bool, True = scored; an unscored rollout gets advantage 0.
-    Returns advantages (n, B, G) and baselines (B,).
-    """
-    valid = torch.ones_like(rewards, dtype=torch.bool) if valid is None else valid
-    count = valid.sum(dim=(0, 2))  # (B,)
-    mean = rewards.where(valid, 0.0).sum(dim=(0, 2)) / count.clamp(min=1)  # (B,)
-    uniform, highest = common.uniform_groups(rewards, valid)  # (B,) each
-    # The mean is rounded, and divided by epsilon the error would teach.
-    baseline = torch.where(uniform, highest, mean)  # (B,)
-    deviation = (rewards - baseline[:, None]).where(valid, 0.0)  # (n, B, G)
-    return deviation / common.reward_scale(rewards, valid, scale_rewards, epsilon)[:, None], baseline
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def loss(
@@ -51,10 +36,48 @@ def loss(
     dtype = logps.dtype if logps.dtype == torch.float64 else torch.float32
     mask, logps, advantages = completion_mask.to(dtype), logps.to(dtype), advantages.to(dtype)
     old_mean_logp = old_mean_logp.to(dtype)
-    log_ratio, saturated = common.log_ratio(logps, mask, old_mean_logp, is_self, source_lengths, config)
+    log_ratio, saturated = tensors.log_ratio(logps, mask, old_mean_logp, is_self, source_lengths, config)
     low, high = 1 - config.epsilon, 1 + config.epsilon_high
-    objective, clipped, side, flows = common.clipped_objective(log_ratio, advantages, low, high)  # (b,) each
+    objective, clipped, side, flows = tensors.clipped_objective(log_ratio, advantages, low, high)  # (b,) each
     penalised = is_self | getattr(config, "cross_kl", False)  # (b,)
-    total, kl = common.loss_and_kl(objective, logps, mask, penalised, config.beta, ref_logps, denominator)
+    total, kl = tensors.loss_and_kl(objective, logps, mask, penalised, config.beta, ref_logps, denominator)
     flows = flows & ~saturated & (advantages != 0)  # (b,)
-    return total, common.row_stats(log_ratio, clipped, side, flows, objective, kl)
+    return total, tensors.row_stats(log_ratio, clipped, side, flows, objective, kl)
+
+
+class NaiveSource(SharingSpec):
+    """Naive sharing: no correction, the ratio against the source's log-probability."""
+
+    label: ClassVar[str] = "Naive sharing"
+    summary: ClassVar[str] = "shared without HACPO's corrections, ratio against the source"
+
+    name: Literal["naive_source"] = "naive_source"
+
+    def shared_loss(self, batch: MicroBatch, num_updates: int, denominator: float) -> tuple[Tensor, dict[str, Tensor]]:
+        return loss(
+            *(batch.logps, batch.mask, batch.old_mean_logp, batch.advantages, batch.is_self, self),
+            ref_logps=batch.ref_logps,
+            source_lengths=batch.source_lengths,
+            denominator=denominator,
+        )
+
+    def shared_band(self, num_updates: int) -> tuple[float, float] | None:
+        return self.own_band() if self.sharing else None
+
+    @property
+    def shared_help(self) -> str:
+        return (
+            "The band is that of own rollouts: a rollout outside it is lost where the update would move it further out."
+        )
+
+
+class NaiveLearner(NaiveSource):
+    """Naive sharing, where the old log-probability of a shared rollout is the learner's own."""
+
+    summary: ClassVar[str] = "shared without HACPO's corrections, ratio against the learner's own start of the step"
+
+    name: Literal["naive_learner"] = "naive_learner"  # type: ignore[assignment]
+
+    @property
+    def rescores_shared(self) -> bool:
+        return self.sharing

@@ -2,7 +2,7 @@
 
 Eqs. (6) to (9) in double precision, rounded to float32 at the end, so that What-if can apply other windows and clamps
 to recorded rewards. tests/workers/contract/test_advantages.py compares them with the tensors of
-workers/algorithms/hacpo.py and workers/agents/objective.py. No torch, no Django.
+workers/algorithms/hacpo.py. No torch, no Django.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from operator import sub, truediv
 
-from workers.contract.contribution_weight import single
-from workers.contract.spec.algorithm import AlgorithmSpec
+from workers.algorithms.contribution import single
+from workers.algorithms.spec import CAPABILITY_FLOOR, CapabilityOptions
 
-CAPABILITY_FLOOR = 1e-8  # Eq. (9); see `capability` in docs/metrics.md
 REWARD_MAX = 1.0  # the verifier's upper bound
 EPSILON = 1e-6
 
@@ -28,9 +27,9 @@ def capability(means: Sequence[float], window: int) -> float:
     return max(sum(recent) / len(recent) if recent else 0.0, CAPABILITY_FLOOR)
 
 
-def capability_ratio(source: float, learner: float, rule: AlgorithmSpec) -> float:
+def capability_ratio(source: float, learner: float, options: CapabilityOptions) -> float:
     """Omega, Eq. (8), clamped."""
-    return min(max(source / learner, rule.ratio_min), rule.ratio_max)
+    return min(max(source / learner, options.ratio_min), options.ratio_max)
 
 
 @dataclass(frozen=True)

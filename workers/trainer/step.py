@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from workers.agents.messages import GeneratedRollouts, LearnerRow
-from workers.agents.objective import Objective, objective_of
+from workers.algorithms.spec import Objective
 from workers.contract.advantages import REWARD_MAX
 from workers.contract.spec.run import RunSpec
 from workers.questions.dataset import Question
@@ -60,8 +60,7 @@ class LearnerRows:
         _, num_prompts, per_prompt = self.advantages.shape
         advantages, valid = self.advantages[source].tolist(), self.valid[source].tolist()
         is_self = source == self.learner
-        is_modulated = self.spec.algorithm.name == "hacpo" and self.spec.algorithm.modulate_gradient
-        omega = self.ratio[source, self.learner].item() if is_modulated and not is_self else 1.0
+        omega = self.spec.algorithm.omega(self.ratio, self.learner, source)
 
         def row(prompt: int, number: int) -> LearnerRow:
             response = None if is_self else self.generated[source].responses[prompt][number]
@@ -74,9 +73,9 @@ class LearnerRows:
         """[self block, cross block], split into mini-batches m = 0, 1, ...; unscorable rollouts are left out."""
         spec = self.spec
         blocks = self.of_source(self.learner) * spec.training.num_iterations
-        if spec.algorithm.shares_rollouts:
+        if spec.sharing:
             sources = sources_of_step(spec, self.step, self.learner, self.trusted)
-            order = spec.algorithm.cross_order
+            order = spec.sharing.cross_order
             is_mixed = order == "mixed" or (order == "auto" and len(sources) > 1)
             if is_mixed:  # an order that does not depend on the agents' places in the list
                 sources.sort(key=lambda source: spec.agents[source].name)
@@ -93,7 +92,7 @@ class LearnerRows:
 
     def quarantined(self) -> list[LearnerRow]:
         """The rollouts of untrusted sources: the learner does not learn from them, but their alignment is measured."""
-        if not self.spec.algorithm.shares_rollouts:
+        if not self.spec.sharing:
             return []
         untrusted = [source for source, is_trusted in enumerate(self.trusted or ()) if not is_trusted]
         return [row for source in untrusted for row in self.of_source(source) if row]
@@ -129,7 +128,7 @@ def plan_step(
 ) -> StepPlan:
     """step: 0, 1, ...  ratio: (n, n), omega."""
     trusted = [trust.trusted_sources(learner) for learner in range(len(spec.agents))]
-    objective = objective_of(spec.algorithm, scores.rewards, scores.valid, ratio, REWARD_MAX, torch.tensor(trusted))
+    objective = spec.algorithm.objective(scores.rewards, scores.valid, ratio, REWARD_MAX, torch.tensor(trusted))
     learners = [
         LearnerRows(spec, step, learner, generated, advantages, scores.valid, ratio, trusted[learner])
         for learner, advantages in enumerate(objective.advantages)

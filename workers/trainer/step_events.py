@@ -13,9 +13,9 @@ from typing import Literal
 import numpy as np
 
 from workers.agents.messages import GeneratedRollouts, LearnerRow, RowResult, UpdateReport
-from workers.algorithms import common, hacpo
+from workers.algorithms import hacpo, tensors
+from workers.algorithms.spec import AlgorithmSpec
 from workers.contract import events
-from workers.contract.spec.algorithm import AlgorithmSpec
 from workers.questions.dataset import Question
 from workers.trainer.scoring import Scores
 from workers.trainer.step import StepPlan
@@ -196,7 +196,7 @@ def contribution_events(record: StepRecord) -> Iterator[events.Contribution]:
                 drop_reason=result.drop_reason,
                 reward=rewards[row.source][row.prompt][row.sample],
                 source_num_tokens=record.generated[row.source].responses[row.prompt][row.sample].length,
-                alpha=None if row.is_self or record.algorithm.name != "hacpo" else record.algorithm.alpha,
+                alpha=None if row.is_self else getattr(record.algorithm, "alpha", None),
                 capability=capability[learner],
                 source_capability=capability[row.source],
             )
@@ -215,7 +215,7 @@ def _visits(record: StepRecord, learner: int) -> Iterator[tuple[int | None, Lear
 def _uniform(scores: Scores, agents: Sequence[int]) -> list[bool]:
     """By prompt: whether all valid rewards of these agents are equal, or there are none."""
     rewards, valid = scores.rewards[list(agents)], scores.valid[list(agents)]  # (k, B, G)
-    is_uniform, highest = common.uniform_groups(rewards, valid)  # (B,) each
+    is_uniform, highest = tensors.uniform_groups(rewards, valid)  # (B,) each
     return (is_uniform | highest.isneginf()).tolist()
 
 

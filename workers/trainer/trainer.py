@@ -56,15 +56,8 @@ class Trainer:
         self.evaluations = EvaluationRunner(spec, verifier, self.progress, self.log, self.pause)
         self.scorer = self.evaluations.scorer
         self.checkpoints = CheckpointWriter(run_dir, spec.checkpoint, self.log)
-        algorithm = spec.algorithm
-        self.tracker = hacpo.CapabilityTracker(
-            len(spec.agents),
-            algorithm.capability_window,
-            ratio_min=algorithm.ratio_min,
-            ratio_max=algorithm.ratio_max,
-            warmup_steps=algorithm.ratio_warmup_steps,
-        )
-        self.trust = Trust([agent.name for agent in spec.agents], algorithm)
+        self.tracker = hacpo.CapabilityTracker.of(len(spec.agents), spec.algorithm.capability_options)
+        self.trust = Trust([agent.name for agent in spec.agents], spec.sharing)
         self.audit = RewardAudit(spec)
         self.placement: Placement
         self.agents: Sequence[AgentInterface] = ()
@@ -164,8 +157,8 @@ class Trainer:
 
     def generate(self, questions: Sequence[Question]) -> list[GeneratedRollouts]:
         """The rollouts of all agents. Error: RolloutsMissing, unless the run may continue without an agent's."""
-        algorithm = self.spec.algorithm
-        may_continue = algorithm.on_missing_source == "degrade" and algorithm.shares_rollouts and len(self.agents) > 1
+        sharing = self.spec.sharing
+        may_continue = sharing is not None and sharing.on_missing_source == "degrade" and len(self.agents) > 1
         generated: list[GeneratedRollouts] = []
         calls = [partial(agent.generate, self.step, questions) for agent in self.agents]
         for agent, answer in zip(self.agents, self.call("generate", calls), strict=True):

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from workers import heartbeat
 from workers.agents.messages import GeneratedRollouts
-from workers.contract.spec.algorithm import AlgorithmSpec
+from workers.algorithms.sharing import SharingSpec
 from workers.contract.spec.run import RunSpec
 from workers.questions.dataset import Question
 from workers.randomness import derived_key
@@ -79,10 +79,11 @@ class Evidence:
 class Trust:
     """The evidence on every learner-source pair. Without any, every source is trusted."""
 
-    def __init__(self, names: Sequence[str], algorithm: AlgorithmSpec) -> None:
-        self.names, self.algorithm = names, algorithm
-        self.watches_alignment = algorithm.peer_quarantine and algorithm.shares_rollouts
-        self.audits = algorithm.audit_share > 0
+    def __init__(self, names: Sequence[str], sharing: SharingSpec | None) -> None:
+        """sharing: None where no rollouts are shared."""
+        self.names, self.options = names, sharing or SharingSpec(name="")
+        self.watches_alignment = self.options.peer_quarantine
+        self.audits = self.options.audit_share > 0
         self.alignment = [[Evidence() for _ in names] for _ in names]  # [learner][source]
         self.disagreement = [Evidence() for _ in names]
 
@@ -99,17 +100,17 @@ class Trust:
 
     def is_due(self, step: int) -> bool:
         """Whether the alignment of step 1, 2, ... is measured for the quarantine."""
-        return self.watches_alignment and step % self.algorithm.quarantine_interval == 0
+        return self.watches_alignment and step % self.options.quarantine_interval == 0
 
     def note_alignment(self, learner: int, measured: Mapping[int, float | None]) -> list[TrustChange]:
         """Add a learner's alignments by source; None (a gradient was 0) is no evidence."""
-        algorithm, changes = self.algorithm, []
-        margin = algorithm.quarantine_margin
+        options, changes = self.options, []
+        margin = options.quarantine_margin
         for source, value in sorted(measured.items()):
             evidence = self.alignment[learner][source]
             if value is None:
                 continue
-            evidence.add(value, 1.0, algorithm.quarantine_smoothing)
+            evidence.add(value, 1.0, options.quarantine_smoothing)
             mean = evidence.total / evidence.count
             pair, text = f"{self.names[learner]} <- {self.names[source]}", f"smoothed gradient alignment {mean:.3f}"
             if not evidence.decide(mean < -margin, mean > margin):
@@ -123,16 +124,16 @@ class Trust:
 
     def note_audit(self, tallies: Sequence[AuditTally]) -> list[TrustChange]:
         """Add a step's audit, by agent."""
-        algorithm, changes = self.algorithm, []
+        options, changes = self.options, []
         for agent, tally in enumerate(tallies):
             name, evidence = self.names[agent], self.disagreement[agent]
             if not tally.decided:
                 continue
-            evidence.add(tally.disagreed, tally.decided, algorithm.audit_smoothing)
+            evidence.add(tally.disagreed, tally.decided, options.audit_smoothing)
             share = evidence.total / evidence.count
             counts = f"{tally.disagreed} of {tally.decided} answers of this step, smoothed {share:.0%}"
-            is_contradicted = share > algorithm.audit_threshold and evidence.count >= MIN_AUDITED
-            if not evidence.decide(is_contradicted, share < algorithm.audit_threshold / 2):
+            is_contradicted = share > options.audit_threshold and evidence.count >= MIN_AUDITED
+            if not evidence.decide(is_contradicted, share < options.audit_threshold / 2):
                 continue
             if evidence.is_out:
                 reason = f"a second verifier contradicts the rewards of {name}: {counts}"
@@ -160,6 +161,7 @@ class RewardAudit:
 
     def __init__(self, spec: RunSpec) -> None:
         self.spec = spec
+        self.share = spec.sharing.audit_share if spec.sharing else 0.0
         kind, tolerance = spec.data.verifier, repr(spec.data.tolerance)
         self.second_verifier = VerifierProcess("workers.verifiers.cross_check", kind, tolerance)
 
@@ -176,7 +178,7 @@ class RewardAudit:
             for prompt, (question, group) in enumerate(zip(questions, generated[agent].responses, strict=True)):
                 for number, response in enumerate(group):
                     key = derived_key("audit", self.spec.seed, spec.stable_seed, step, question.id, number)
-                    is_drawn = key < self.spec.algorithm.audit_share * 2**64
+                    is_drawn = key < self.share * 2**64
                     if not is_drawn or not scores.valid[agent, prompt, number]:
                         continue
                     num_checked += 1

@@ -14,7 +14,7 @@ from hacrl_web.alerts.signals import Facts
 from hacrl_web.insight.checkpoints.checkpoints import accuracies
 from hacrl_web.insight.collaboration.step_summary import OUTCOMES, Summary, summary_of
 from hacrl_web.runs.models import Run
-from workers.contract.advantages import CAPABILITY_FLOOR
+from workers.algorithms.spec import CAPABILITY_FLOOR
 from workers.contract.spec.run import RunSpec
 
 TRAP = BY_KIND["cross_clip"]
@@ -83,12 +83,12 @@ def _omega(
 ) -> dict[str, Any]:
     """The factor on the weights of the pair's rollouts in a step, and whether the clamp of Eq. (8) changed it."""
     omega, learner, source = factors or (None, None, None)
-    rule = spec.algorithm
-    is_weighed = not is_own and rule.name == "hacpo" and rule.modulate_gradient
+    options = spec.algorithm.capability_options
+    is_weighed = not is_own and spec.algorithm.modulates_gradient
     clamped = False
-    if is_weighed and learner and source and step is not None and step > rule.ratio_warmup_steps:
+    if is_weighed and learner and source and step is not None and step > options.warmup_steps:
         is_lost = max(learner, source) <= CAPABILITY_FLOOR
-        clamped = is_lost or not rule.ratio_min <= source / learner <= rule.ratio_max
+        clamped = is_lost or not options.ratio_min <= source / learner <= options.ratio_max
     return {"omega": omega, "capability": learner, "source_capability": source, "clamped": clamped}
 
 

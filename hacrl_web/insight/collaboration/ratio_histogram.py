@@ -9,7 +9,7 @@ from typing import Any
 
 from hacrl_web.insight.collaboration.collaboration import short, trap
 from hacrl_web.runs.models import Run
-from workers.contract.contribution_weight import clip_lower_bound
+from workers.algorithms.contribution import single
 from workers.contract.spec.run import RunSpec
 
 BINS = 44
@@ -26,18 +26,34 @@ def bounds(spec: RunSpec) -> list[dict[str, Any]]:
     At most MOST_BOUNDS updates, evenly spread, always with the first and the last.
     """
     rule = spec.rule
-    if not rule.shares_rollouts or len(spec.agents) == 1 or (rule.name == "hacpo" and not rule.clip_cross):
+    band = rule.shared_band(0) if len(spec.agents) > 1 else None
+    if band is None:
         return []
-    if rule.name != "hacpo":  # naive sharing clips all rollouts as GSPO clips own ones
-        assert rule.epsilon is not None
-        assert rule.epsilon_high is not None
-        return [{"m": None, "low": 1 - rule.epsilon, "high": 1 + rule.epsilon_high}]
+    if not rule.band_moves:
+        return [{"m": None, "low": band[0], "high": band[1]}]
     first, end = spec.updates_per_block, spec.num_blocks * spec.updates_per_block
     updates = list(range(first, end))
     if len(updates) > MOST_BOUNDS:
         stride = (len(updates) - 1) / (MOST_BOUNDS - 1)
         updates = [updates[round(place * stride)] for place in range(MOST_BOUNDS)]
-    return [{"m": m, "low": clip_lower_bound(m, rule), "high": 1.0} for m in updates]
+    bands = [(m, rule.shared_band(m) or band) for m in updates]
+    return [{"m": m, "low": low, "high": high} for m, (low, high) in bands]
+
+
+def gate_curve(spec: RunSpec, ends: Sequence[float]) -> list[dict[str, float]]:
+    """What a shared rollout of |A| = 1 and omega = 1 weighs at each edge, {s, positive, negative}.
+
+    positive, negative: |weight| by the sign of A, at the first update of shared rollouts.
+    """
+    rule = spec.rule
+    if not rule.shares_rollouts or len(spec.agents) == 1:
+        return []
+    ratios = [single(end) for end in ends]
+    by_sign = [rule.weigh(False, spec.updates_per_block, ratios, [sign] * len(ratios)).weights for sign in (1.0, -1.0)]
+    return [
+        {"s": s, "positive": abs(positive), "negative": abs(negative)}
+        for s, positive, negative in zip(ratios, *by_sign, strict=True)
+    ]
 
 
 def window_steps(run: Run, steps: dict[int, int], step: int, window: int) -> list[int]:
@@ -137,5 +153,6 @@ def clipping(run: Run, spec: RunSpec, learner: int, steps: dict[int, int]) -> di
         "num_steps": len(steps),
         "edges": ends,
         "band": band,
+        "gate": gate_curve(spec, ends),
         "sources": sources,
     }

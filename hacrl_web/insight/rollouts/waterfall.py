@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hacrl_web.runs.models import Contribution
-from workers.contract.contribution_weight import Factor, WeightedRow, factors, is_cross
-from workers.contract.spec.algorithm import AlgorithmSpec
+from workers.algorithms.contribution import Factor, WeightedRow, factors
+from workers.algorithms.spec import AlgorithmSpec
 
 WIDTH = 100.0  # of the drawing, in its own units
 
@@ -61,12 +61,18 @@ def _weighted(row: Contribution) -> WeightedRow:
         row.advantage or 0.0,
         1.0 if row.omega is None else row.omega,
         row.weight or 0.0,
+        row.clipped_ratio,
     )
+
+
+def _factors(rule: AlgorithmSpec, row: WeightedRow) -> list[Factor]:
+    """The steps from s to the weight; empty if the row has no s."""
+    return [] if row.sequence_ratio is None or row.mini_batch is None else factors(rule.explain(row))
 
 
 def waterfalls(rule: AlgorithmSpec, contributions: Sequence[LearnerContribution]) -> list[Waterfall]:
     """One for each contribution, all on one scale."""
-    factors_of_each = [factors(rule, _weighted(one.row)) for one in contributions]
+    factors_of_each = [_factors(rule, _weighted(one.row)) for one in contributions]
     scale = _Scale([abs(factor.product) for of_one in factors_of_each for factor in of_one])
     return [
         Waterfall(
@@ -120,14 +126,4 @@ def _bars(steps: Sequence[Factor], scale: _Scale) -> list[Bar]:
 
 def equation(rule: AlgorithmSpec, row: Contribution) -> str:
     """The equation of a weight with its numbers; empty without an s."""
-    if row.sequence_ratio is None or row.clipped_ratio is None or row.advantage is None:
-        return ""
-    if rule.name == "grpo":
-        return "A · mean over tokens of r_t, where the unclipped branch is the minimum"
-    if not is_cross(rule, row.agent == row.source):
-        return f"s · A = {row.sequence_ratio:.6g} · {row.advantage:.3g}" if row.weight else "0: min(s A, c A) is c A"
-    if not row.weight:
-        return "no gradient flows: outside the band, or A is 0"
-    factor = f" · {rule.cross_weight:.3g}" if rule.cross_weight != 1 else ""
-    name = "c^(1+α) · ω · A · cross_weight" if factor else "c^(1+α) · ω · A"
-    return f"{name} = {row.clipped_ratio:.3g}^{1 + rule.alpha:.3g} · {row.omega:.3g} · {row.advantage:.3g}{factor}"
+    return rule.equation(_weighted(row))

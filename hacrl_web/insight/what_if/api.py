@@ -8,18 +8,19 @@ from uuid import UUID
 from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
 from ninja import Query, Router, Schema
+from pydantic import create_model
 from typing_extensions import TypedDict
 
-from hacrl_web.insight.what_if.rows import MAX_WINDOW, RecordedCheck
+from hacrl_web.insight.what_if.rows import RecordedCheck
 from hacrl_web.insight.what_if.what_if import what_if_answer
 from hacrl_web.runs.models import Run
 from hacrl_web.web.schemas import Number
+from workers.algorithms.registry import settings_schema
 
 MAX_STEP = 2**31 - 1
 # Two types: a parameter's default becomes part of its type.
 First = Annotated[int, Query(ge=0, le=MAX_STEP)]
 Last = Annotated[int, Query(ge=0, le=MAX_STEP)]
-Setting = Annotated[float | None, Query(allow_inf_nan=False)]
 router = Router(tags=["insight"])
 
 
@@ -50,7 +51,6 @@ class HypotheticalPair(TypedDict):
 class BoundsAnswer(TypedDict):
     first: float
     last: float
-    delta_step: float
 
 
 class WhatIfAnswer(TypedDict):
@@ -64,23 +64,25 @@ class WhatIfAnswer(TypedDict):
     last: NotRequired[int | None]
     is_thinned: NotRequired[bool]
     rows: NotRequired[int]
-    bounds: NotRequired[list[BoundsAnswer]]
+    bounds: NotRequired[list[BoundsAnswer | None]]
     cautions: NotRequired[list[str]]
     check: NotRequired[RecordedCheck | None]
     clone: NotRequired[str]
     elapsed_ms: NotRequired[float]
 
 
-class HypotheticalSettings(Schema):
-    """Settings of HACPO in place of the run's own."""
+def _parameter(schema: dict[str, Any]) -> Any:
+    """The type of a setting as a parameter; RunSpec checks its bounds."""
+    if "enum" in schema:
+        return Literal[tuple(schema["enum"])]
+    return int if schema["type"] == "integer" else Annotated[float, Query(allow_inf_nan=False)]
 
-    alpha: Setting = None
-    delta: Setting = None
-    delta_step: Setting = None
-    cross_clip_gradient: Literal["zero", "keep", "sided"] | None = None
-    capability_window: Annotated[int | None, Query(ge=1, le=MAX_WINDOW)] = None
-    ratio_min: Setting = None
-    ratio_max: Setting = None
+
+_fields: dict[str, Any] = {
+    name: (_parameter(schema) | None, None) for name, schema in settings_schema().items() if schema.get("hypothetical")
+}
+# Settings in place of the run's own: those of any algorithm that What-if can weigh again.
+HypotheticalSettings: Any = create_model("HypotheticalSettings", __base__=Schema, **_fields)
 
 
 @router.get(

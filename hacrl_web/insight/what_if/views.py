@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
@@ -14,34 +14,12 @@ from django.views.decorators.http import require_GET
 
 from hacrl_web.insight.recorded_steps import end, step_after, step_before
 from hacrl_web.insight.what_if.rows import MAX_WINDOW
-from hacrl_web.insight.what_if.what_if import HYPOTHETICAL_SETTINGS, why_nothing
+from hacrl_web.insight.what_if.what_if import why_nothing
 from hacrl_web.runs.pages.run_header import header, run_or_404
 from hacrl_web.runs.stored_spec import stored_spec
-from workers.contract.spec.algorithm import AlgorithmSpec
 from workers.contract.spec.run import RunSpec
 
 WINDOW_STEPS = 10
-
-
-class HypotheticalSetting(NamedTuple):
-    """A slider: its ends and its grain. The number field beside it accepts every value that RunSpec does."""
-
-    name: str
-    label: str
-    low: float
-    high: float
-    grain: float
-
-
-SLIDERS = (
-    HypotheticalSetting("alpha", "alpha", 0, 5, 0.05),
-    HypotheticalSetting("delta", "delta", 0, 1, 0.01),
-    HypotheticalSetting("delta_step", "delta_step", 0, 0.2, 0.005),
-    HypotheticalSetting("capability_window", "capability_window (K)", 1, 20, 1),
-    HypotheticalSetting("ratio_min", "ratio_min", 0.01, 1, 0.01),
-    HypotheticalSetting("ratio_max", "ratio_max", 1, 20, 0.1),
-)
-MODES = ("zero", "keep", "sided")
 
 
 @require_GET
@@ -50,20 +28,20 @@ def run_what_if(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     spec = stored_spec(run)
     rows = run.contributions.all()
     ends = {"first": end(rows, "step"), "last": end(rows, "-step")}
-    schema = AlgorithmSpec.model_json_schema()["properties"]
+    schema = type(spec.algorithm).model_json_schema()["properties"]
+    hypothetical = spec.algorithm.hypothetical_settings()
     context = header(run) | {
         "tab": "what-if",
         "nothing": why_nothing(spec),
         "ends": ends,
         "windows": _windows(rows, ends["first"], ends["last"]) if ends["last"] is not None else [],
-        "sliders": [_slider(one, spec, schema[one.name]) for one in SLIDERS],
-        "modes": [{"value": mode, "is_recorded": mode == spec.algorithm.cross_clip_gradient} for mode in MODES],
-        "mode_help": schema["cross_clip_gradient"]["description"],
+        "sliders": [_slider(name, spec, schema[name]) for name in hypothetical if "slider" in schema[name]],
+        "choices": [_choice(name, spec, schema[name]) for name in hypothetical if "enum" in schema[name]],
         "page_data": {
             "url": reverse("api-1:what_if", args=[run.pk]),
             "clone": reverse("runs:run_clone", args=[run.pk]),
             "agents": run.agent_names,
-            "recorded": {name: getattr(spec.algorithm, name) for name in HYPOTHETICAL_SETTINGS},
+            "recorded": {name: getattr(spec.algorithm, name) for name in hypothetical},
             **ends,  # all steps: the last ones alone are least like the start of a run with other values
         },
     }
@@ -82,16 +60,21 @@ def _windows(rows: QuerySet[Any], first: int, last: int) -> list[dict[str, Any]]
     return windows
 
 
-def _slider(setting: HypotheticalSetting, spec: RunSpec, schema: Mapping[str, Any]) -> dict[str, Any]:
-    value = getattr(spec.algorithm, setting.name)
+def _slider(name: str, spec: RunSpec, schema: Mapping[str, Any]) -> dict[str, Any]:
+    value, (low, high, grain) = getattr(spec.algorithm, name), schema["slider"]
     return {
-        "name": setting.name,
-        "label": setting.label,
+        "name": name,
         "help": schema["description"],
         "value": value,
-        "low": min(setting.low, value),
-        "high": max(setting.high, value),
-        "grain": setting.grain,
+        "low": min(low, value),
+        "high": max(high, value),
+        "grain": grain,
         "least": schema.get("minimum", 1e-6),
-        "most": MAX_WINDOW if setting.name == "capability_window" else schema.get("maximum", ""),
+        "most": MAX_WINDOW if name == "capability_window" else schema.get("maximum", ""),
     }
+
+
+def _choice(name: str, spec: RunSpec, schema: Mapping[str, Any]) -> dict[str, Any]:
+    value = getattr(spec.algorithm, name)
+    values = [{"value": one, "is_recorded": one == value} for one in schema["enum"]]
+    return {"name": name, "help": schema["description"], "values": values}

@@ -1,4 +1,4 @@
-"""What-if: recorded rollouts, weighed again with hypothetical settings of HACPO.
+"""What-if: recorded rollouts, weighed again with hypothetical settings of the run's algorithm.
 
 First-order: the rollouts, their rewards and their ratios s stay as recorded. Another exponent, bound or clip mode
 changes weights only; another capability window or clamp changes omega too, and with it baselines and A.
@@ -19,14 +19,12 @@ from hacrl_web.insight.what_if.rows import NEAR, Block, OutcomeCounts, RecordedC
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.web.errors import FieldErrors, plain_errors
+from workers.algorithms.contribution import single
+from workers.algorithms.sharing import SharingSpec
+from workers.algorithms.spec import AlgorithmSpec
 from workers.contract.advantages import RewardGroup, advantages, baseline, capability, capability_ratio, divisor
-from workers.contract.contribution_weight import clip_lower_bound, single, weigh
-from workers.contract.spec.algorithm import AlgorithmSpec
 from workers.contract.spec.run import RunSpec
 
-# Settings that change omega, and so A as well as the weight.
-OMEGA_SETTINGS = ("capability_window", "ratio_min", "ratio_max")
-HYPOTHETICAL_SETTINGS = ("alpha", "delta", "delta_step", "cross_clip_gradient", *OMEGA_SETTINGS)
 NO_WEIGHT = (
     "Every weight on record for these steps is 0, so there are no shares to show: no rollout taught anything. "
     "This happens if all answers to a question get the same reward, because each advantage is then 0."
@@ -86,9 +84,9 @@ Ratios = dict[tuple[int, int], float]
 def why_nothing(spec: RunSpec) -> str:
     """Why none of the settings acts on this run; empty if they do."""
     rule = spec.algorithm
-    if rule.name != "hacpo":
-        return f"This run follows {rule.name}, whose weights have no alpha, delta, window or clamp."
-    if not rule.sharing or len(spec.agents) == 1:
+    if not rule.hypothetical_settings():
+        return f"This run follows {rule.name}, which has no setting that weighs shared rollouts."
+    if not rule.shares_rollouts or len(spec.agents) == 1:
         return "No rollout was shared in this run: every weight is that of an own rollout, on which none of these acts."
     return ""
 
@@ -108,7 +106,7 @@ def what_if_answer(
         other = with_hypothetical(spec, settings)
     except ValidationError as error:
         raise FieldErrors(plain_errors(error)) from error
-    rows = read(run, first, last, spec.algorithm.capability_window)
+    rows = read(run, first, last, spec.algorithm.capability_options.window)
     before, after = recorded(rows, spec.rule), hypothetical(rows, spec.rule, other.rule)
     if checks and rows.steps and rows.check is None:
         rows.check = check_recorded(rows, spec.rule)
@@ -135,7 +133,7 @@ def what_if_answer(
 def with_hypothetical(spec: RunSpec, settings: Mapping[str, Any]) -> RunSpec:
     """The run's spec with other values. Error: pydantic.ValidationError."""
     values = spec.model_dump(mode="json")
-    values["algorithm"] |= {name: value for name, value in settings.items() if name in HYPOTHETICAL_SETTINGS}
+    values["algorithm"] |= settings
     return RunSpec.model_validate(values)
 
 
@@ -157,28 +155,25 @@ def _pairs_answer(before: Pairs, after: Pairs) -> list[dict[str, Any]]:
     ]
 
 
-def _bounds(spec: RunSpec) -> dict[str, float]:
-    """The cross band's lower bound at a step's first and last cross update, Eq. (14)."""
-    rule = spec.rule
-    return {
-        "first": clip_lower_bound(spec.updates_per_block, rule),  # own mini-batches come before
-        "last": spec.last_lower_bound,
-        "delta_step": rule.delta_step,
-    }
+def _bounds(spec: RunSpec) -> dict[str, float] | None:
+    """The cross band's lower bound at a step's first and last cross update, Eq. (14); None without a clip."""
+    # Own mini-batches come before.
+    first, last = (spec.rule.shared_band(update) for update in (spec.updates_per_block, spec.last_update))
+    return {"first": first[0], "last": last[0]} if first and last else None
 
 
 def _clone_query(spec: RunSpec, other: RunSpec) -> str:
     """The query that opens the clone form with the settings that differ."""
     changed = {
         f"algorithm.{name}": getattr(other.algorithm, name)
-        for name in HYPOTHETICAL_SETTINGS
+        for name in spec.algorithm.hypothetical_settings()
         if getattr(other.algorithm, name) != getattr(spec.algorithm, name)
     }
     return urlencode(changed)
 
 
 def _penalises(rule: AlgorithmSpec, is_own: bool) -> bool:
-    return rule.beta > 0 and (is_own or rule.cross_kl)
+    return rule.beta > 0 and bool(rule.penalises(is_own))
 
 
 def recorded(rows: Rows, rule: AlgorithmSpec) -> Pairs:
@@ -194,7 +189,7 @@ def recorded(rows: Rows, rule: AlgorithmSpec) -> Pairs:
 def hypothetical(rows: Rows, recorded_rule: AlgorithmSpec, rule: AlgorithmSpec) -> Pairs:
     """The sums of the same rollouts under another rule."""
     pairs = _pairs(rows)
-    is_same = all(getattr(recorded_rule, name) == getattr(rule, name) for name in OMEGA_SETTINGS)
+    is_same = recorded_rule.capability_options == rule.capability_options
     changed = {} if is_same else _changed_steps(rows, recorded_rule, rule)
     for block in rows.blocks:
         learner_step = changed.get((block.step, block.learner))
@@ -209,11 +204,11 @@ def hypothetical(rows: Rows, recorded_rule: AlgorithmSpec, rule: AlgorithmSpec) 
             advantages, omega = learner_step.advantages(block), learner_step.omega(block, rule)
             signs = [(a > 0) - (a < 0) for a in advantages]
             pair.unknown += learner_step.num_unknown(block)
-        sides, weights = weigh(rule, block.is_own, block.mini_batch, block.ratios, advantages, omega)
+        sides, weights = rule.weigh(block.is_own, block.mini_batch, block.ratios, advantages, omega)
         pair.add(OutcomeCounts.of(sides, signs, weights), with_zero=with_zero)
     for (step, learner, source), omega in rows.omegas.items():
         learner_step = changed.get((step, learner))
-        is_changed = learner_step is not None and rule.modulate_gradient and learner != source
+        is_changed = learner_step is not None and rule.modulates_gradient and learner != source
         pairs[learner, source].omegas.append(learner_step.factors[source] if learner_step and is_changed else omega)
     return pairs
 
@@ -233,7 +228,7 @@ class LearnerStep:
     of_source: dict[int, Shared]
 
     def omega(self, block: Block, rule: AlgorithmSpec) -> float:
-        return 1.0 if block.is_own or not rule.modulate_gradient else self.factors[block.source]
+        return 1.0 if block.is_own or not rule.modulates_gradient else self.factors[block.source]
 
     def advantages(self, block: Block) -> list[float]:
         return self.of(block.source, block.rewards, block.prompts)
@@ -262,19 +257,22 @@ def _changed_steps(rows: Rows, recorded_rule: AlgorithmSpec, rule: AlgorithmSpec
 def ratios(rows: Rows, step: int, rule: AlgorithmSpec) -> Ratios:
     """omega(a, b) of a step for all ordered pairs, Eqs. (8) and (9)."""
     agents = range(rows.num_agents)
-    if step <= rule.ratio_warmup_steps:
+    options = rule.capability_options
+    if step <= options.warmup_steps:
         return {(a, b): 1.0 for a in agents for b in agents}
-    strength = [capability(rows.means_until(agent, step), rule.capability_window) for agent in agents]
-    return {(a, b): 1.0 if a == b else capability_ratio(strength[a], strength[b], rule) for a in agents for b in agents}
+    strength = [capability(rows.means_until(agent, step), options.window) for agent in agents]
+    return {
+        (a, b): 1.0 if a == b else capability_ratio(strength[a], strength[b], options) for a in agents for b in agents
+    }
 
 
 def learner_step_of(rows: Rows, step: int, learner: int, rule: AlgorithmSpec, omega: Ratios) -> LearnerStep:
-    """As workers/agents/objective.py computes it, with quarantine and all options."""
+    """As SharingSpec.objective computes it, with quarantine and all options."""
     cache: dict[tuple[int, tuple[int, ...]], Shared] = {}
     of_source = {}
     for source in range(rows.num_agents):
         # With cross_advantage "source" a shared rollout has its source's baseline.
-        owner = source if rule.cross_advantage == "source" else learner
+        owner = source if isinstance(rule, SharingSpec) and rule.cross_advantage == "source" else learner
         # The advantages of an untrusted source are those that it would have if it were trusted.
         in_baseline = tuple(
             j for j in range(rows.num_agents) if (step, owner, j) not in rows.quarantined or j == source
@@ -289,7 +287,7 @@ def _baselines(
     rows: Rows, step: int, in_baseline: tuple[int, ...], learner: int, rule: AlgorithmSpec, omega: Ratios
 ) -> Shared:
     groups = rows.groups[step]
-    is_plain = rule.advantage == "plain" or len(in_baseline) == 1
+    is_plain = not rule.weighs_baseline or len(in_baseline) == 1
     factors = {j: 1.0 if is_plain else single(omega[learner, j]) for j in in_baseline}
     mus = {prompt: baseline(group, in_baseline, learner, factors) for prompt, group in groups.items()}
     place = (step, in_baseline, rule.scale_rewards)
@@ -315,7 +313,7 @@ def check_recorded(rows: Rows, rule: AlgorithmSpec) -> RecordedCheck:
         for learner in range(rows.num_agents)
     }
     for block in rows.blocks:
-        sides, weights = weigh(rule, block.is_own, block.mini_batch, block.ratios, block.advantages, block.omega)
+        sides, weights = rule.weigh(block.is_own, block.mini_batch, block.ratios, block.advantages, block.omega)
         total += len(weights)
         sides_same += sum(a == b for a, b in zip(sides, block.sides, strict=True))
         for ours, theirs in zip(weights, block.weights, strict=True):
@@ -327,7 +325,7 @@ def check_recorded(rows: Rows, rule: AlgorithmSpec) -> RecordedCheck:
         gaps = [abs(a - b) for a, b in zip(advantages, block.advantages, strict=True)]
         advantage_worst = max(advantage_worst, max(gaps, default=0.0))
     strengths = [
-        (capability(rows.means_until(agent, step), rule.capability_window), value)
+        (capability(rows.means_until(agent, step), rule.capability_options.window), value)
         for (step, agent), value in rows.capabilities.items()
     ]
     exact = sum(isclose(ours, theirs, rel_tol=NEAR) for ours, theirs in strengths)

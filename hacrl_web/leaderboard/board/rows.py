@@ -18,7 +18,7 @@ from hacrl_web.insight.settings_diff import effective, flat
 from hacrl_web.leaderboard.board.results import FINAL, MEAN_OF_SAMPLES, RunResult, run_results
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.runs.models import Run, State
-from workers.contract.spec.algorithm import OWN_EPSILONS, SEQUENCE_EPSILONS, SHARING, acts_on_shared
+from workers.algorithms.registry import algorithms
 
 EVALUATION_ONLY = "evaluation only"  # in an algorithm's place: a run of no steps
 NOT_RECORDED = "not recorded"
@@ -221,15 +221,11 @@ def relevant_settings(settings: Settings, algorithm: str) -> dict[str, Any]:
     relevant = {path: value for path, value in settings.items() if path != "algorithm.name"}
     if algorithm == EVALUATION_ONLY:
         return {path: value for path, value in relevant.items() if _acts_on_start(path)}
-    own = OWN_EPSILONS.get(algorithm, SEQUENCE_EPSILONS)
-    for path, epsilon in zip(("algorithm.epsilon", "algorithm.epsilon_high"), own, strict=True):
-        if relevant.get(path) is None:
-            relevant[path] = epsilon
-    if algorithm in SHARING:
-        return relevant
-    section = "algorithm."
-    shared = [path for path in relevant if path.startswith(section) and acts_on_shared(path.removeprefix(section))]
-    return {path: value for path, value in relevant.items() if path not in shared}
+    if (rule := algorithms().get(algorithm)) is not None:
+        for path, epsilon in zip(("algorithm.epsilon", "algorithm.epsilon_high"), rule.own_epsilons, strict=True):
+            if relevant.get(path) is None:
+                relevant[path] = epsilon
+    return relevant
 
 
 def _acts_on_start(path: str) -> bool:

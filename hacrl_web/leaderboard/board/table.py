@@ -27,6 +27,7 @@ from hacrl_web.leaderboard.board.rows import (
 )
 from hacrl_web.leaderboard.board.selection import AVERAGE, NO_BASELINE, BoardSelection
 from hacrl_web.runs.templatetags.formats import plain_significant, signed
+from workers.algorithms.registry import sharing_names
 
 
 def make_table(board: Board, selection: BoardSelection) -> BoardTable:
@@ -225,7 +226,8 @@ def _mark(cells: Sequence[Cell]) -> None:
 def headline(table: BoardTable) -> str:
     """`Highest: hacpo 0.663. Over gspo 0.446: +0.216, one seed, no interval, 1.9 times the device time.`
 
-    HACPO's best row is always compared with the baseline, even if another row is highest. Empty without two rows.
+    The best row that shares rollouts is always compared with the baseline, even if another is highest. Empty without
+    two rows.
     """
     scored = [group for group in table.groups if table.cell(group).by_seed]
     scored.sort(key=lambda group: -_mean(table, group))
@@ -235,7 +237,7 @@ def headline(table: BoardTable) -> str:
     baseline = [group for group in rest if group.is_baseline]
     beside = {group.row.id: group for group in [*baseline, *rest[:1]]}
     sentences = [f"Over {words}" for group in beside.values() if (words := _over(table, top, group))]
-    ours = next((group for group in scored if group.row.algorithm == "hacpo"), top)
+    ours = next((group for group in scored if group.row.algorithm in sharing_names()), top)
     if ours is not top and baseline and (words := _over(table, ours, baseline[0])):
         sentences.append(f"{_score(table, ours)} over {words}")
     return " ".join([f"Highest: {_score(table, top)}.", *sentences]) if sentences else ""

@@ -24,7 +24,7 @@ from hacrl_web.registry.benchmarks.uploads import Staged
 from hacrl_web.registry.models import VERIFIERS, Benchmark
 from hacrl_web.web.errors import FieldError, FieldErrors
 from workers.contract.spec.data import CANONICAL_HELD_OUT_FILE, CANONICAL_TRAIN_FILE, MAX_COLUMN_NAME
-from workers.contract.spec.fields import MAX_TEMPLATE
+from workers.settings import MAX_TEMPLATE
 
 MAX_HELD_OUT_FRACTION = 0.9
 EXTRACTIONS = {

@@ -16,7 +16,7 @@ from hacrl_web.registry.models import AGENT_SETTINGS, Agent
 from hacrl_web.registry.values import Checker
 from hacrl_web.web.errors import plain_errors
 from workers.contract.spec.agent import AgentSpec
-from workers.contract.spec.fields import MAX_TEMPLATE
+from workers.settings import MAX_TEMPLATE
 
 FIELDS = ("learning_rate", "prompt_format", *AGENT_SETTINGS)
 KEYWORDS = "chat_template_kwargs"

@@ -13,11 +13,13 @@ from typing import Any
 
 from django.http import QueryDict
 
-from hacrl_web.runs.launch.variants import GRID
+from hacrl_web.runs.launch.variants import GRID, ablations
 from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.page_query import whole_number
-from workers.contract.spec.fields import MAX_TEMPLATE
+from workers.algorithms.registry import algorithms, settings_schema
+from workers.contract.spec.algorithm import DEFAULT
 from workers.contract.spec.run import RunSpec
+from workers.settings import MAX_TEMPLATE
 
 # Sections of RunSpec on the form, in its order; agents and data come from the chosen group and benchmark.
 SECTIONS = {
@@ -31,7 +33,16 @@ SECTIONS = {
 }
 # Settings that many runs change. The others are closed under "Further settings".
 COMMON = {
-    "algorithm": ("alpha", "delta", "delta_step", "cross_clip_gradient", "beta", "capability_window"),
+    "algorithm": (
+        "alpha",
+        "delta",
+        "delta_step",
+        "cross_gate",
+        "cross_clip_gradient",
+        "floor",
+        "beta",
+        "capability_window",
+    ),
     "training": ("steps", "train_batch_size", "mini_batch_size", "learning_rate", "lr_schedule", "warmup_steps"),
     "rollout": ("num_generations", "temperature", "max_completion_length"),
     "evaluation": ("eval_interval", "max_questions", "num_samples", "temperature"),
@@ -66,6 +77,7 @@ class FormField:
     unit: str = ""
     bounds: str = ""
     choices: list[str] = field(default_factory=list)
+    algorithms: list[str] = field(default_factory=list)  # those that have this setting, for settings of algorithms
     default: Any = None
     value: Any = None
     errors: list[str] = field(default_factory=list)
@@ -124,13 +136,23 @@ def _form_field(path: str, schema: Mapping[str, Any]) -> FormField:
         unit=concrete.get("unit", ""),
         bounds=_bounds(concrete),
         choices=choices,
+        algorithms=concrete.get("algorithms", []),
         default=concrete.get("default"),
     )
 
 
 @cache
 def _schema(section: str = "") -> dict[str, Any]:
-    """The JSON schema of RunSpec or of one of its sections."""
+    """The JSON schema of RunSpec or of one of its sections; of `algorithm`, the settings of all algorithms."""
+    if section == "algorithm":
+        name = {
+            "enum": list(algorithms()),
+            "default": DEFAULT,
+            "description": " ".join(f"{key}: {cls.summary}." for key, cls in algorithms().items()),
+            "label": "Algorithm",
+        }
+        description = "How verified rollouts become updates."
+        return {"description": description, "properties": {"name": name, **settings_schema()}}
     model: Any = RunSpec.model_fields[section].annotation if section else RunSpec
     schema: dict[str, Any] = model.model_json_schema()
     return schema
@@ -281,7 +303,20 @@ def parse_form(post: QueryDict) -> dict[str, Any]:
             errors.append(FieldError("unknown_field", f"There is no setting {short_path!r}.", short_path))
     if errors:
         raise FieldErrors(errors)
+    _leave_out_idle(request, compares=bool(post.get("compare")))
     return request
+
+
+def _leave_out_idle(request: dict[str, Any], *, compares: bool) -> None:
+    """Leave out the settings that no chosen algorithm has: the form sends the controls of all of them."""
+    section = request.get("algorithm", {})
+    keys = request.get("ablations", ())
+    removed = [ablations()[key][0] for key in keys if key in ablations()]
+    names = [*request.get("algorithms", ()), *removed] if compares else [section.get("name", DEFAULT)]
+    chosen = [algorithms()[name] for name in names if name in algorithms()]
+    idle = settings_schema().keys() - {name for cls in chosen for name in cls.model_fields}
+    if chosen:
+        request["algorithm"] = {name: value for name, value in section.items() if name not in idle}
 
 
 def parse_seeds(text: str) -> list[int]:

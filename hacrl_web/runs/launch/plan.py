@@ -26,8 +26,9 @@ from workers.contract.spec.compute import INSTALL_RAY
 from workers.contract.spec.rollout import INSTALL_VLLM
 from workers.contract.spec.run import RunSpec
 
+VERSION = "schema_version"  # of a settings file that is sent as it is
 SECTIONS = ("algorithm", "rollout", "training", "evaluation", "checkpoint", "compute", "telemetry")
-KEYS = frozenset({"name", "group", "benchmark", "seed", "confirm", "cloned_from", "draft", *SECTIONS})
+KEYS = frozenset({"name", "group", "benchmark", "seed", "confirm", "cloned_from", "draft", VERSION, *SECTIONS})
 
 
 class LaunchError(FieldErrors):
@@ -157,7 +158,7 @@ def cannot_repeat(run: Run) -> list[FieldError]:
 def check_spec(request: Mapping[str, Any], rows: RequestRows, errors: list[FieldError]) -> RunSpec | None:
     """The settings of a request; None where RunSpec refuses them. Errors are added to `errors`."""
     benchmark = rows.benchmark
-    values: dict[str, Any] = {key: request[key] for key in ("name", "seed", *SECTIONS) if key in request}
+    values: dict[str, Any] = {key: request[key] for key in ("name", "seed", VERSION, *SECTIONS) if key in request}
     if isinstance(values.get("algorithm"), str):  # the short form: only its name
         values["algorithm"] = {"name": values["algorithm"]}
     # Placeholders: the other settings are checked even where group or benchmark are missing.

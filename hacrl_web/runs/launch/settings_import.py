@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from hacrl_web.runs.launch.form import SECTIONS
 from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.settings_file import NoSettings, read_settings_file
+from workers.algorithms.registry import settings_schema
+from workers.contract.spec.algorithm import SCHEMA_VERSION
 from workers.contract.spec.run import RunSpec
 
 FURTHER = "evaluation.benchmarks"
@@ -33,7 +36,7 @@ def read_settings(data: bytes) -> dict[str, Any]:
         elif key in TOP:
             settings[key] = value
         elif key == "schema_version":
-            if value != RunSpec.model_fields[key].default:
+            if value not in (1, SCHEMA_VERSION):
                 errors.append(FieldError("other_version", "Another version wrote this file.", key))
         elif key not in LEFT_OUT:
             errors.append(FieldError("unknown_key", UNKNOWN, key[:80]))
@@ -54,9 +57,14 @@ def _section(section: str, value: Any, errors: list[FieldError]) -> dict[str, An
     if not isinstance(value, dict):
         errors.append(FieldError("invalid", "Must be an object with settings.", section))
         return {}
-    fields = RunSpec.model_fields[section].annotation.model_fields  # type: ignore[union-attr]
+    fields = {"name", *settings_schema()} if section == "algorithm" else _fields(section)
     errors += [FieldError("unknown_key", UNKNOWN, f"{section}.{name[:80]}") for name in value if name not in fields]
     return {f"{section}.{name}": setting for name, setting in value.items() if name in fields}
+
+
+def _fields(section: str) -> Collection[str]:
+    fields: Collection[str] = RunSpec.model_fields[section].annotation.model_fields  # type: ignore[union-attr]
+    return fields
 
 
 def _fits_a_field(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Variants of a sweep: algorithms, ablations of HACPO, and points of a grid, each on the same seeds.
+"""Variants of a sweep: algorithms, ablations of them, and points of a grid, each on the same seeds.
 
 A variant is an algorithm with its changes of RunSpec's section `algorithm`. A grid multiplies only the variants that
 use its settings: GSPO has no delta, so it runs once and not once per delta.
@@ -8,68 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import product
 from typing import Any
 
 from pydantic import ValidationError
 
 from hacrl_web.web.errors import FieldError, plain_errors
-from workers.contract.spec.algorithm import AlgorithmSpec
+from workers.algorithms.registry import algorithms, own_settings, settings_schema
+from workers.algorithms.spec import Ablation, AlgorithmSpec
 
 MAX_SWEEP_RUNS = 60
 MAX_LABEL = 100  # characters; the name of a run is 20 longer, for the sweep's own and the seed
-HACPO = "hacpo"
-# Settings of AlgorithmSpec that a grid may vary: those that the paper tunes.
+# Settings that a grid may vary: those that the paper tunes.
 GRID = ("alpha", "delta", "delta_step", "capability_window")
 
 
-@dataclass(frozen=True)
-class Ablation:
-    """HACPO without one of its parts."""
-
-    key: str
-    label: str
-    sentence: str
-    overrides: Mapping[str, Any]
-
-
-# Sec. 4.3 of the paper, and its two limits: no clip at all, and nothing shared.
-ABLATIONS = {
-    ablation.key: ablation
-    for ablation in (
-        Ablation(
-            "no_adv",
-            "No capability-aware advantage (−adv)",
-            "The baseline of shared groups is their plain mean, not weighed by omega.",
-            {"advantage": "plain"},
-        ),
-        Ablation(
-            "no_omega",
-            "No omega on gradients (−omega)",
-            "A shared rollout weighs the same whoever wrote it.",
-            {"modulate_gradient": False},
-        ),
-        Ablation(
-            "no_exponent",
-            "No exponential importance sampling (alpha 0)",
-            "The cross ratio counts once, without its stop-gradient power.",
-            {"alpha": 0.0},
-        ),
-        Ablation(
-            "no_stepwise",
-            "No stepwise clipping (delta_step 0)",
-            "The lower bound of the cross ratio stays where it begins in each step.",
-            {"delta_step": 0.0},
-        ),
-        Ablation("no_clip", "No clip of shared rollouts", "The cross ratio may be anything.", {"clip_cross": False}),
-        Ablation(
-            "own_only",
-            "Own rollouts only (n = own)",
-            "Nothing is shared: each agent learns alone, which is GSPO.",
-            {"sharing": False},
-        ),
-    )
-}
+@cache
+def ablations() -> dict[str, tuple[str, Ablation]]:
+    """By key: the algorithm, and the part that is removed."""
+    pairs = [(name, one) for name, cls in algorithms().items() for one in cls.ablations]
+    return {one.key: (name, one) for name, one in reversed(pairs)}
 
 
 @dataclass(frozen=True)
@@ -83,7 +42,7 @@ class Variant:
     @property
     def overrides(self) -> dict[str, Any]:
         """Its changes of the section `algorithm`."""
-        removed = ABLATIONS[self.ablation].overrides if self.ablation else {}
+        removed = ablations()[self.ablation][1].overrides if self.ablation else {}
         return {**removed, **self.point, "name": self.algorithm}
 
     @property
@@ -128,19 +87,23 @@ def grid_of(grid: Any, errors: list[FieldError]) -> dict[str, list[Any]]:
 
 
 def _number(name: str, value: Any, errors: list[FieldError]) -> list[Any]:
-    """The value as AlgorithmSpec reads it, or nothing and an error."""
+    """The value as the setting reads it, or nothing and an error."""
+    cls = algorithms()[settings_schema()[name]["algorithms"][0]]
     try:
-        return [getattr(AlgorithmSpec.model_validate({name: value}), name)]
+        return [getattr(cls.model_validate({name: value}), name)]
     except ValidationError as error:
         errors += [replace(one, field=f"grid.{name}") for one in plain_errors(error)]
         return []
 
 
 def expand(
-    algorithms: Sequence[Any], ablations: Iterable[str], grid: Mapping[str, Sequence[Any]], base: Mapping[str, Any]
+    names: Sequence[Any], removed: Iterable[str], grid: Mapping[str, Sequence[Any]], base: Mapping[str, Any]
 ) -> list[Variant]:
-    """The variants of a request, algorithms first. base: the section `algorithm` that all share."""
-    rows = [Variant(str(name)) for name in algorithms] + [Variant(HACPO, key) for key in ablations]
+    """The variants of a request, algorithms first.
+
+    names: of algorithms.  removed: keys of ablations.  base: the section `algorithm` that all share.
+    """
+    rows = [Variant(str(name)) for name in names] + [Variant(ablations()[key][0], key) for key in removed]
     return [
         Variant(row.algorithm, row.ablation, dict(zip(axes, point, strict=True)))
         for row in rows
@@ -151,18 +114,28 @@ def expand(
 
 def _axes(row: Variant, grid: Mapping[str, Sequence[Any]], base: Mapping[str, Any]) -> list[str]:
     """The settings of the grid that a row uses and its ablation does not remove."""
-    try:
-        rule = AlgorithmSpec.model_validate({**base, **row.overrides})
-    except ValidationError:  # check_spec adds the error
+    rule = rule_of(row.algorithm, {**base, **row.overrides})
+    if rule is None:  # check_spec adds the error
         return []
     return [name for name in grid if name not in row.overrides and rule.uses(name)]
 
 
-def idle_ablations(base: AlgorithmSpec) -> list[str]:
-    """Ablations that change nothing in this rule."""
+def rule_of(name: str, section: Mapping[str, Any]) -> AlgorithmSpec | None:
+    """An algorithm with those settings of a section that it has; None if one is refused."""
+    try:
+        return algorithms()[name].model_validate({**own_settings(name, section), "name": name})
+    except (KeyError, ValidationError):
+        return None
+
+
+def idle_ablations(name: str, section: Mapping[str, Any]) -> list[str]:
+    """The ablations of an algorithm that change nothing with these settings."""
+    rule = rule_of(name, section)
+    if rule is None:
+        return []
     return [
-        key
-        for key, ablation in ABLATIONS.items()
-        if not base.shares_rollouts
-        or all(getattr(base, name) == value or not base.uses(name) for name, value in ablation.overrides.items())
+        one.key
+        for one in rule.ablations
+        if not rule.shares_rollouts
+        or all(getattr(rule, key) == value or not rule.uses(key) for key, value in one.overrides.items())
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 from uuid import UUID
 
 from django.db.models import QuerySet
@@ -14,27 +14,19 @@ from hacrl_web.registry.models import AgentGroup, Benchmark
 from hacrl_web.runs.launch.cost import Cost
 from hacrl_web.runs.launch.form import GRID_FIELDS, LISTS, FormField, confirmed, confirmed_by, draw, values_of
 from hacrl_web.runs.launch.presets import presets
-from hacrl_web.runs.launch.variants import ABLATIONS, HACPO, MAX_SWEEP_RUNS, idle_ablations
+from hacrl_web.runs.launch.variants import MAX_SWEEP_RUNS, ablations, idle_ablations
 from hacrl_web.runs.models import Run, State
+from hacrl_web.runs.pages.run_header import can_ablate
 from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.runs.sweeps.sweeps import MAX_NAME
 from hacrl_web.web.errors import FieldError
 from hacrl_web.web.page_query import MAX_ID, PageQuery, RowId, uuid_or_none, whole_number
-from workers.contract.spec.algorithm import SHARING, AlgorithmSpec
+from workers.algorithms.registry import algorithms, settings_schema
 
-ALGORITHMS = get_args(AlgorithmSpec.model_fields["name"].annotation)
 COMPARED = ("hacpo", "gspo", "gspox2")  # ticked when Compare is opened
 ABLATION_SEEDS = 3
 CLONE = " (clone)"
 MAX_VALUE = 40  # characters of a setting in an address
-ALGORITHM_WORDS = {
-    "hacpo": "HACPO: agents learn from each other's verified rollouts",
-    "gspo": "GSPO: each agent alone",
-    "gspox2": "GSPOx2: each agent alone, with double rollouts and updates (the equal-cost baseline)",
-    "grpo": "GRPO: each agent alone, with a ratio for each token",
-    "naive_source": "Naive sharing: shared without HACPO's corrections, ratio against the source",
-    "naive_learner": "Naive sharing, ratio against the learner's own start of the step",
-}
 
 
 class NewRunQuery(PageQuery):
@@ -50,7 +42,7 @@ class NewRunQuery(PageQuery):
 
 def algorithm_settings(query: QueryDict) -> dict[str, str]:
     """Settings in the address that replace a clone's own, by dotted path. RunSpec checks them when the form is sent."""
-    names = {f"algorithm.{name}" for name in AlgorithmSpec.model_fields}
+    names = {"algorithm.name", *(f"algorithm.{name}" for name in settings_schema())}
     return {name: query[name][:MAX_VALUE] for name in query if name in names}
 
 
@@ -72,7 +64,7 @@ def first_values(request: HttpRequest) -> dict[str, Any]:
             "confirmed": [one for one in before if one.field not in replaced],
             **replaced,
         }
-        if query.ablate and run.algorithm == HACPO:
+        if query.ablate and can_ablate(run):
             values |= _ablation_of(run)
     return values | query.model_dump(include={"group", "benchmark"}, exclude_none=True)
 
@@ -82,13 +74,14 @@ def _values_of(run: Run) -> dict[str, Any]:
 
 
 def _ablation_of(run: Run) -> dict[str, Any]:
-    """The sweep that ablates a HACPO run: itself, and without each of its parts, over three seeds."""
-    idle = idle_ablations(stored_spec(run).algorithm)
+    """The sweep that ablates a run: itself, and without each of its parts, over three seeds."""
+    rule = stored_spec(run).algorithm
+    idle = idle_ablations(rule.name, rule.model_dump())
     return {
         "name": f"Ablation of {run.name}"[:MAX_NAME],
         "compare": True,
-        "algorithms": [HACPO],
-        "ablations": [key for key in ABLATIONS if key not in idle],
+        "algorithms": [rule.name],
+        "ablations": [one.key for one in rule.ablations if one.key not in idle],
         "seeds": ", ".join(str(run.seed + number) for number in range(ABLATION_SEEDS)),
     }
 
@@ -132,7 +125,16 @@ def render_form(
         "form_data": {
             "presets": offered,
             "groups": [_group_data(group) for group in groups],
-            "sharing": list(SHARING),
+            "algorithms": [
+                {
+                    "name": name,
+                    "shares": cls.can_share,
+                    "rollouts": cls.rollouts_multiplier,
+                    "settings": list(cls.model_fields),
+                }
+                for name, cls in algorithms().items()
+            ],
+            "ablations": {key: name for key, (name, _) in ablations().items()},
         },
     }
     return render(request, "runs/launch/run_form.html", context, status=status)
@@ -158,14 +160,14 @@ def _further(ticked: Sequence[Any], benchmarks: QuerySet[Benchmark]) -> list[dic
 
 def _sweep_controls(fields: Mapping[str, FormField], values: Mapping[str, Any]) -> dict[str, Any]:
     """What Compare opens."""
-    algorithms, ablations = values.get("algorithms", COMPARED), values.get("ablations", ())
+    ticked, removed = values.get("algorithms", COMPARED), values.get("ablations", ())
     grid = [fields[path] for path in GRID_FIELDS]
     return {
-        "algorithms": [(name, ALGORITHM_WORDS[name], name in algorithms) for name in ALGORITHMS],
-        "ablations": [(ablation, ablation.key in ablations) for ablation in ABLATIONS.values()],
+        "algorithms": [(name, f"{cls.label}: {cls.summary}", name in ticked) for name, cls in algorithms().items()],
+        "ablations": [(ablation, key in removed) for key, (_, ablation) in ablations().items()],
         "grid": grid,
         "is_grid_open": any(field.value or field.errors for field in grid),
-        "is_ablation_open": bool(ablations or fields["ablations"].errors),
+        "is_ablation_open": bool(removed or fields["ablations"].errors),
         "max_runs": MAX_SWEEP_RUNS,
     }
 

@@ -12,6 +12,7 @@ from hacrl_web.runs.launch.drafts import open_cautions
 from hacrl_web.runs.launch.queue import place_in_queue
 from hacrl_web.runs.models import Run, State
 from hacrl_web.runs.telemetry.resumption import under_way
+from workers.algorithms.registry import algorithms
 
 
 def run_or_404(request: HttpRequest, run_id: uuid.UUID) -> Run:
@@ -20,11 +21,18 @@ def run_or_404(request: HttpRequest, run_id: uuid.UUID) -> Run:
     return get_object_or_404(runs, pk=run_id)
 
 
+def can_ablate(run: Run) -> bool:
+    """Whether its algorithm has parts that a sweep can leave out."""
+    cls = algorithms().get(run.algorithm)
+    return cls is not None and bool(cls.ablations)
+
+
 def header(run: Run) -> dict[str, Any]:
     """What every tab of a run shows above it."""
     last_checkpoint = run.events.filter(type="checkpoint").order_by("-seq").first()
     agents = [{"name": name, "position": place} for place, name in enumerate(run.agent_names)]
     context = {"run": run, "agents": agents, "last_checkpoint": last_checkpoint, "place": place_in_queue(run)}
+    context["can_ablate"] = can_ablate(run)
     if run.state == State.DRAFT:
         context["cautions"] = open_cautions(run)
     return context | {"resumption": under_way(run)}

@@ -5,26 +5,24 @@ All errors are collected, each with the field of the request that it came from.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, NamedTuple
 
-from pydantic import ValidationError
-
 from hacrl_web.runs.launch.plan import KEYS, SECTIONS, LaunchError, RequestRows, check_spec, find_rows
 from hacrl_web.runs.launch.variants import (
-    ABLATIONS,
-    HACPO,
     MAX_LABEL,
     MAX_SWEEP_RUNS,
     Variant,
+    ablations,
     expand,
     grid_of,
     idle_ablations,
 )
-from hacrl_web.web.errors import MAX_ERRORS, FieldError, plain_errors
-from workers.contract.spec.algorithm import AlgorithmSpec
+from hacrl_web.web.errors import MAX_ERRORS, FieldError
+from workers.algorithms.registry import algorithms, own_settings, settings_schema
+from workers.contract.spec.algorithm import DEFAULT
 from workers.contract.spec.run import RunSpec
 
 SWEEP_KEYS = frozenset({"algorithms", "ablations", "seeds", "grid"})
@@ -67,15 +65,16 @@ def plan_sweep(user: Any, request: Any) -> SweepPlan:
         raise LaunchError.single("invalid", "Must be an object with settings.")
     errors: list[FieldError] = []
     parts = _sweep_parts(request, errors)
-    rule = _base_rule(parts.base, errors)
-    variants = _variants(parts, rule, errors) if rule and not errors else []
+    variants = _variants(parts, errors) if isinstance(parts.base, Mapping) and not errors else []
     shared = {key: value for key, value in request.items() if key not in SWEEP_KEYS}
     rows = find_rows(user, shared, errors, KEYS - {"cloned_from", "draft"})
-    # With errors in the lists, one HACPO run shows the errors of the other settings.
-    runs = [(seed, variant) for seed in parts.seeds for variant in variants] or [(0, Variant(HACPO))]
+    # With errors in the lists, a run of the default shows the errors of the other settings.
+    runs = [(seed, variant) for seed in parts.seeds for variant in variants] or [(0, Variant(DEFAULT))]
     planned = []
     for seed, variant in runs:
-        section = {**parts.base, **variant.overrides} if isinstance(parts.base, Mapping) else parts.base
+        section = parts.base
+        if isinstance(section, Mapping):
+            section = {**own_settings(variant.algorithm, section), **variant.overrides}
         problems: list[FieldError] = []
         spec = check_spec({**shared, "algorithm": section, "seed": seed}, rows, problems)
         moved = dict.fromkeys(replace(one, field=variant.field_of(one.field)) for one in problems)
@@ -86,18 +85,19 @@ def plan_sweep(user: Any, request: Any) -> SweepPlan:
         message = "A sweep compares trained agents: at least 1 step is needed."
         errors.append(FieldError("no_training", message, "training.steps"))
     errors += _repeated_runs(planned)
-    if errors or rule is None:
+    if errors:
         raise LaunchError(errors[:MAX_ERRORS])
-    return SweepPlan(_normalized(parts, rule, planned, rows), rows, planned)
+    return SweepPlan(_normalized(parts, planned, rows), rows, planned)
 
 
 def _sweep_parts(request: Mapping[str, Any], errors: list[FieldError]) -> SweepParts:
-    algorithms = each_once(request, "algorithms", errors, is_needed=not request.get("ablations"))
-    ablations = each_once(request, "ablations", errors, is_needed=False)
+    names = each_once(request, "algorithms", errors, is_needed=not request.get("ablations"))
+    removed = each_once(request, "ablations", errors, is_needed=False)
+    expected = ", ".join(ablations())
     errors += [
-        FieldError("literal_error", f"Must be one of {', '.join(ABLATIONS)}. You gave {str(key)[:60]!r}.", "ablations")
-        for key in ablations
-        if not isinstance(key, str) or key not in ABLATIONS
+        FieldError("literal_error", f"Must be one of {expected}. You gave {str(key)[:60]!r}.", "ablations")
+        for key in removed
+        if not isinstance(key, str) or key not in ablations()
     ]
     seeds = each_once(request, "seeds", errors)
     grid = grid_of(request.get("grid", {}), errors)
@@ -106,7 +106,7 @@ def _sweep_parts(request: Mapping[str, Any], errors: list[FieldError]) -> SweepP
         errors.append(FieldError("unknown_key", "A sweep takes its algorithms from “algorithms”.", "algorithm.name"))
     if "seed" in request:
         errors.append(FieldError("unknown_key", "A sweep takes its seeds from “seeds”.", "seed"))
-    return SweepParts(algorithms, ablations, seeds, grid, base)
+    return SweepParts(names, removed, seeds, grid, base)
 
 
 def each_once(request: Mapping[str, Any], key: str, errors: list[FieldError], *, is_needed: bool = True) -> list[Any]:
@@ -124,18 +124,7 @@ def each_once(request: Mapping[str, Any], key: str, errors: list[FieldError], *,
     return list(values)
 
 
-def _base_rule(base: Any, errors: list[FieldError]) -> AlgorithmSpec | None:
-    """The section `algorithm` that all share, read for HACPO; None with errors."""
-    if not isinstance(base, Mapping):  # check_spec adds the error
-        return None
-    try:
-        return AlgorithmSpec.model_validate({**base, "name": HACPO})
-    except ValidationError as error:
-        errors += [replace(one, field=f"algorithm.{one.field}") for one in plain_errors(error)]
-        return None
-
-
-def _variants(parts: SweepParts, rule: AlgorithmSpec, errors: list[FieldError]) -> list[Variant]:
+def _variants(parts: SweepParts, errors: list[FieldError]) -> list[Variant]:
     """The rows of the sweep; none with errors."""
     points = prod(len(values) for values in parts.grid.values())
     if points > MAX_SWEEP_RUNS:  # before they are multiplied out
@@ -148,10 +137,16 @@ def _variants(parts: SweepParts, rule: AlgorithmSpec, errors: list[FieldError]) 
         if not any(name in variant.point for variant in variants):
             message = f"None of the chosen algorithms uses {name}, so there is nothing to vary."
             problems.append(FieldError("unused", message, f"grid.{name}"))
-    idle = idle_ablations(rule)
+    used = {name for variant in variants for name in _settings_of(variant.algorithm)}
+    for name in parts.base.keys() - used:
+        is_known = name in settings_schema()
+        message = "None of the chosen algorithms has this setting." if is_known else "There is no setting of this name."
+        problems.append(FieldError("unknown_key", message, f"algorithm.{str(name)[:80]}"))
     for key in parts.ablations:
-        if key in idle and not parts.grid.keys() & ABLATIONS[key].overrides.keys():
-            message = f"“{ABLATIONS[key].label}” removes what these settings do not have: it would be HACPO again."
+        name, ablation = ablations()[key]
+        if key in idle_ablations(name, parts.base) and not parts.grid.keys() & ablation.overrides.keys():
+            label = algorithms()[name].label
+            message = f"“{ablation.label}” removes what these settings do not have: it would be {label} again."
             problems.append(FieldError("unused", message, "ablations"))
     longest = max((variant.label for variant in variants if variant.point), key=len, default="")
     if len(longest) > MAX_LABEL:
@@ -162,6 +157,12 @@ def _variants(parts: SweepParts, rule: AlgorithmSpec, errors: list[FieldError]) 
         problems.append(FieldError("too_many_runs", f"A sweep has at most {MAX_SWEEP_RUNS} runs; {product}.", "seeds"))
     errors += problems
     return [] if problems else variants
+
+
+def _settings_of(name: str) -> Iterable[str]:
+    """Those of an algorithm; of one that does not exist, all: the error is then about its name."""
+    cls = algorithms().get(name)
+    return settings_schema() if cls is None else cls.model_fields
 
 
 def _repeated_runs(planned: list[PlannedRun]) -> list[FieldError]:
@@ -180,13 +181,16 @@ def _repeated_runs(planned: list[PlannedRun]) -> list[FieldError]:
     return list(dict.fromkeys(errors))
 
 
-def _normalized(parts: SweepParts, rule: AlgorithmSpec, runs: list[PlannedRun], rows: RequestRows) -> dict[str, Any]:
+def _normalized(parts: SweepParts, runs: list[PlannedRun], rows: RequestRows) -> dict[str, Any]:
     """The request with the values that RunSpec read, and in the sections only the settings that it has."""
     first = runs[0].spec
     changed = first.model_dump(mode="json", exclude_unset=True)
     sections = {key: changed[key] for key in SECTIONS if key in changed}
     if "algorithm" in sections:
-        sections["algorithm"] = rule.model_dump(mode="json", exclude_unset=True, exclude={"name"})
+        values: dict[str, Any] = {}
+        for run in reversed(runs):  # the first that has a setting decides how it is written
+            values |= run.spec.algorithm.model_dump(mode="json", include=set(parts.base))
+        sections["algorithm"] = {name: values[name] for name in parts.base}
     if rows.further is not None:  # ids, as in requests
         sections["evaluation"]["benchmarks"] = [benchmark.pk for benchmark in rows.further]
     group, benchmark = rows.pair

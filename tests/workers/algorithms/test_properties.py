@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from workers.algorithms import grpo, gspo, hacpo, naive
+from workers.algorithms import grpo, gspo, hacpo, naive, tensors
 
 DOUBLE = torch.float64
 EPSILON, EPSILON_HIGH = 0.1, 0.2
@@ -248,15 +248,15 @@ def test_order_of_agents_prompts_and_samples_is_no_matter(seed, scale):
         )
         torch.testing.assert_close(found, moved(expected), rtol=0, atol=1e-9)
         torch.testing.assert_close(other, baseline[prompts], rtol=0, atol=1e-12)
-    expected, _ = naive.advantages(rewards, valid=valid, scale_rewards=scale)
-    found, _ = naive.advantages(moved(rewards), valid=moved(valid), scale_rewards=scale)
+    expected, _ = tensors.joint_advantages(rewards, valid=valid, scale_rewards=scale)
+    found, _ = tensors.joint_advantages(moved(rewards), valid=moved(valid), scale_rewards=scale)
     torch.testing.assert_close(found, moved(expected), rtol=0, atol=1e-9)
 
 
 @given(seed=SEEDS)
 def test_equal_agents_are_judged_by_the_joint_mean(seed):
     rewards, valid, _ = group(seed)
-    plain, baseline = naive.advantages(rewards, valid=valid)
+    plain, baseline = tensors.joint_advantages(rewards, valid=valid)
     for learner in range(3):
         found, other = hacpo.advantages(rewards, torch.ones(3, 3, dtype=DOUBLE), learner, valid=valid)
         torch.testing.assert_close(found, plain, rtol=0, atol=1e-12)

@@ -7,11 +7,10 @@ import itertools
 import pytest
 import torch
 
-from workers.agents import objective
 from workers.algorithms import hacpo
+from workers.algorithms.contribution import single
+from workers.algorithms.hacpo import Hacpo
 from workers.contract import advantages
-from workers.contract.contribution_weight import single
-from workers.contract.spec.algorithm import AlgorithmSpec
 
 N, PROMPTS, PER_PROMPT = 3, 40, 4
 
@@ -36,12 +35,12 @@ def groups(rewards: torch.Tensor, valid: torch.Tensor) -> list[advantages.Reward
 @pytest.mark.parametrize("is_plain", [False, True])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_advantages_are_the_rules(scale, is_plain, seed):
-    algorithm = AlgorithmSpec(scale_rewards=scale, advantage="plain" if is_plain else "capability")
+    algorithm = Hacpo(scale_rewards=scale, advantage="plain" if is_plain else "capability")
     rewards, valid = world(seed)
     tracker = hacpo.CapabilityTracker(N)
     tracker.update(rewards, valid)
     ratio = tracker.ratio()
-    judged = objective.objective_of(algorithm, rewards, valid, ratio)
+    judged = algorithm.objective(rewards, valid, ratio)
     heard = range(N)
     guarded = 0
     every = [value for group in groups(rewards, valid) for value in group.values(heard)]
@@ -60,7 +59,7 @@ def test_advantages_are_the_rules(scale, is_plain, seed):
 
 
 def test_capability_and_ratio_are_the_trackers_bit_for_bit():
-    algorithm = AlgorithmSpec(capability_window=3, ratio_min=0.5, ratio_max=2.0)
+    algorithm = Hacpo(capability_window=3, ratio_min=0.5, ratio_max=2.0)
     tracker = hacpo.CapabilityTracker(N, 3, ratio_min=0.5, ratio_max=2.0)
     means: list[list[float]] = [[], [], []]
     for seed in range(6):
@@ -74,7 +73,10 @@ def test_capability_and_ratio_are_the_trackers_bit_for_bit():
         found = [advantages.capability(means[j], 3) for j in range(N)]
         assert found == tracker.capability.tolist()
         for k, j in itertools.permutations(range(N), 2):
-            assert advantages.capability_ratio(found[j], found[k], algorithm) == tracker.ratio()[j, k].item()
+            assert (
+                advantages.capability_ratio(found[j], found[k], algorithm.capability_options)
+                == tracker.ratio()[j, k].item()
+            )
 
 
 def test_uniform_lone_and_unheard_groups_have_no_advantage():

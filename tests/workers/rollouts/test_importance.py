@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from tests.support.workers.tiny import make_pair, make_spec, records, train
-from workers.agents import local, objective
-from workers.contract.spec.algorithm import AlgorithmSpec
+from workers.agents import local
+from workers.algorithms.registry import algorithms
+from workers.algorithms.spec import AlgorithmSpec, MicroBatch
 from workers.rollouts.engine import TransformersEngine, truncated_weight
 from workers.rollouts.sampler import Sample, SampleRequest
 
@@ -36,9 +37,9 @@ def test_weight_is_the_ratio_of_mean_probabilities_up_to_the_cap(trainer, engine
 @pytest.mark.parametrize("name", ["grpo", "gspo", "hacpo", "naive_source"])
 def test_a_scaled_advantage_scales_the_rows_own_loss_and_nothing_else(name):
     """What `updates` builds on: every rule's objective of an own row is proportional to its advantage."""
-    algorithm = AlgorithmSpec(name=name, beta=0.1, epsilon=0.1, epsilon_high=0.1)
+    algorithm = algorithms()[name](name=name, beta=0.1, epsilon=0.1, epsilon_high=0.1)
     logps = torch.tensor([[-1.0, -0.5], [-0.2, -0.9], [-2.0, -0.1]])
-    batch = objective.MicroBatch(
+    batch = MicroBatch(
         logps=logps,
         mask=torch.ones(3, 2, dtype=torch.bool),
         old_mean_logp=torch.tensor([-0.7, -0.9, -1.0]),  # one inside the band, one above, one below
@@ -52,7 +53,7 @@ def test_a_scaled_advantage_scales_the_rows_own_loss_and_nothing_else(name):
     without_kl = algorithm.model_copy(update={"beta": 0.0})
 
     def loss(rule: AlgorithmSpec, scale: float) -> float:
-        return objective.loss(rule, replace(batch, advantages=scale * batch.advantages), 0, 3.0)[0].item()
+        return rule.loss(replace(batch, advantages=scale * batch.advantages), 0, 3.0)[0].item()
 
     assert loss(without_kl, 1.7) == pytest.approx(1.7 * loss(without_kl, 1.0), rel=1e-5)
     assert loss(without_kl, 1.0) != 0

@@ -46,8 +46,8 @@ def test_three_agents_learn_from_each_other(tmp_path, trio):
 def test_three_agents_end_at_the_bound_of_two(tmp_path, trio):
     spec = make_spec(tmp_path, trio, algorithm={"delta": 0.2, "delta_step": 0.05})
     # M = 1, n = 3: the last update is number 2 instead of 1; the step is halved, .05 * 1 / 2.
-    assert spec.delta_step == pytest.approx(0.025)
-    assert spec.last_lower_bound == pytest.approx(0.85)
+    assert spec.rule.delta_step == pytest.approx(0.025)
+    assert spec.rule.shared_band(spec.last_update)[0] == pytest.approx(0.85)
     run_dir = tmp_path / "run"
     train(spec, run_dir)
     below = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.workers.tiny import make_pair, make_spec, records, train
-from workers.contract.spec.algorithm import AlgorithmSpec
+from workers.algorithms.registry import algorithms
 from workers.contract.spec.run import RunSpec
 from workers.questions.dataset import Question
 from workers.trainer.step import batch_of_step
@@ -55,7 +55,8 @@ def test_trained_runs_of_one_seed_answer_the_same_questions(tmp_path):
 )
 def test_rule_uses_only_settings_that_change_its_training(rule, unused):
     names = ("alpha", "delta", "delta_step", "capability_window", "sharing", "overflow", "audit_share", "cross_weight")
-    found = {name for name in (*names, "beta", "epsilon") if not AlgorithmSpec.model_validate(rule).uses(name)}
+    algorithm = algorithms()[rule.get("name", "hacpo")].model_validate(rule)
+    found = {name for name in (*names, "beta", "epsilon") if not algorithm.uses(name)}
     assert found >= unused
     assert not found & {"beta", "epsilon"}
     if rule.get("name", "hacpo") == "hacpo" and rule.get("sharing", True):

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from tests.support.workers.peers import StartVerifier, train_with_liar
 from tests.support.workers.tiny import make_agent, make_pair, make_spec, records, weights
-from workers.agents import objective
 from workers.agents.messages import GeneratedRollouts, Response
 from workers.algorithms import gspo
-from workers.contract.spec.algorithm import AlgorithmSpec
+from workers.algorithms.hacpo import Hacpo
 from workers.trainer.checkpoints import newest_checkpoint
 from workers.trainer.step import LearnerRows
 from workers.trainer.trust import AuditTally, Trust
@@ -26,7 +25,7 @@ ALL = [[True, True], [True, True]]
 
 
 def trust(**settings) -> Trust:
-    return Trust(["A", "B"], AlgorithmSpec(peer_quarantine=True, audit_share=0.1, **settings))
+    return Trust(["A", "B"], Hacpo(peer_quarantine=True, audit_share=0.1, **settings))
 
 
 # The states of a pair
@@ -111,15 +110,15 @@ def rewards_of_three() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 @pytest.mark.parametrize("settings", [{}, {"advantage": "plain"}, {"scale_rewards": "batch"}, {"name": "naive_source"}])
 def test_judgement_is_as_if_the_source_had_sent_nothing(settings):
     rewards, valid, ratio = rewards_of_three()
-    algorithm = AlgorithmSpec(**settings)
+    algorithm = Hacpo(**settings)
     trusted = torch.tensor([[True, False, True], [True, True, True], [True, True, True]])
-    found = objective.objective_of(algorithm, rewards, valid, ratio, trusted=trusted)
+    found = algorithm.objective(rewards, valid, ratio, trusted=trusted)
     two = torch.tensor([0, 2])
-    without = objective.objective_of(algorithm, rewards[two], valid[two], ratio[two][:, two])
+    without = algorithm.objective(rewards[two], valid[two], ratio[two][:, two])
     assert torch.equal(found.advantages[0][two], without.advantages[0])
     assert torch.equal(found.baselines[0], without.baselines[0])
     assert not found.in_baseline[0][1].any()
-    whole = objective.objective_of(algorithm, rewards, valid, ratio)
+    whole = algorithm.objective(rewards, valid, ratio)
     for learner in (1, 2):  # theirs is what it would have been
         assert torch.equal(found.advantages[learner], whole.advantages[learner])
     assert torch.equal(found.advantages[0][1], whole.advantages[0][1])  # watched as if it were trusted
@@ -128,7 +127,7 @@ def test_judgement_is_as_if_the_source_had_sent_nothing(settings):
 def test_learner_without_trusted_sources_has_the_objective_of_gspo():
     rewards, valid, ratio = rewards_of_three()
     trusted = torch.tensor([[True, False, False], [True, True, True], [True, True, True]])
-    found = objective.objective_of(AlgorithmSpec(), rewards, valid, ratio, trusted=trusted)
+    found = Hacpo().objective(rewards, valid, ratio, trusted=trusted)
     own, baseline = gspo.advantages(rewards[0], valid=valid[0])
     assert torch.equal(found.advantages[0][0], own)
     assert torch.equal(found.baselines[0], baseline)

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from workers.agents.messages import GeneratedRollouts, LearnerRow, Response, RowResult, UpdateReport
-from workers.agents.objective import Objective
 from workers.algorithms import hacpo
-from workers.contract.spec.algorithm import AlgorithmSpec
+from workers.algorithms.hacpo import Hacpo
+from workers.algorithms.spec import Objective
 from workers.questions.dataset import Question
 from workers.trainer.scoring import Scores
 from workers.trainer.step import StepPlan
@@ -68,7 +68,7 @@ def record() -> StepRecord:
     return StepRecord(
         step=7,
         names=["A", "B"],
-        algorithm=AlgorithmSpec(),
+        algorithm=Hacpo(),
         questions=[Question("q0", "1", "1"), Question("q1", "2", "2")],
         generated=generated,
         scores=Scores(REWARDS, torch.ones(2, 2, 2, dtype=torch.bool), [0, 2]),

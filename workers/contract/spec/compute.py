@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import ValidationInfo, field_validator
 
-from workers.contract.spec.fields import Count, Number, SettingsSection, setting
+from workers.settings import Count, Number, SettingsSection, setting
 
 INSTALL_RAY = "run `.venv/bin/pip install -c constraints.txt -e '.[ray]'` there"
 

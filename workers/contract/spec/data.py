@@ -8,8 +8,8 @@ from typing import Annotated
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from workers.contract.spec.fields import Count, Number, PromptTemplate, SettingsSection, setting
 from workers.contract.verifier_kinds import DEFAULT_TOLERANCE, RULES, VerifierKind
+from workers.settings import Count, Number, PromptTemplate, SettingsSection, setting
 
 # Names of a benchmark's files after its import.
 CANONICAL_TRAIN_FILE, CANONICAL_HELD_OUT_FILE = "questions.jsonl", "held_out.jsonl"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from workers.contract.spec.fields import Count, Number, SettingsSection, setting
+from workers.settings import Count, Number, SettingsSection, setting
 
 INSTALL_VLLM = "run `.venv/bin/python -m workers.rollouts.install_vllm` there"
 

@@ -13,19 +13,21 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator, model_validator
 
-from workers.contract.contribution_weight import clip_lower_bound
+from workers.algorithms.hacpo import Hacpo
+from workers.algorithms.sharing import SharingSpec
+from workers.algorithms.spec import AlgorithmSpec
 from workers.contract.spec.agent import AgentSpec
-from workers.contract.spec.algorithm import OWN_EPSILONS, SEQUENCE_EPSILONS, AlgorithmSpec
+from workers.contract.spec.algorithm import AnyAlgorithm, field_path, upgraded
 from workers.contract.spec.checkpoint import CheckpointSpec
 from workers.contract.spec.compute import ComputeSpec
 from workers.contract.spec.data import DataSpec, EvaluationSpec
-from workers.contract.spec.fields import UNPRINTABLE, Count, SettingsSection, setting
 from workers.contract.spec.rollout import RolloutSpec
 from workers.contract.spec.telemetry import TelemetrySpec
 from workers.contract.spec.training import TrainingSpec
 from workers.contract.verifier_kinds import VerifierKind
+from workers.settings import UNPRINTABLE, Count, SettingsSection, setting
 
 # Kinds of verifier whose rewards the second verifier (workers.verifiers.cross_check) hardly checks, and why.
 BARELY_AUDITED: dict[VerifierKind, str] = {"regex": "matches no expressions", "python": "runs no code"}
@@ -37,7 +39,7 @@ _PLAIN_TEXT = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 class RunSpec(SettingsSection):
     """All settings of a run."""
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     name: str = setting(
         "run", help="Shown in lists.", source="product", min_length=1, max_length=120, pattern=rf"^[^{UNPRINTABLE}]+$"
     )
@@ -46,13 +48,18 @@ class RunSpec(SettingsSection):
     )
     agents: tuple[AgentSpec, ...] = setting(help="One to eight agents.", source="Sec. 2", min_length=1, max_length=8)
     data: DataSpec
-    algorithm: AlgorithmSpec = AlgorithmSpec()
+    algorithm: AnyAlgorithm = Hacpo()
     rollout: RolloutSpec = RolloutSpec()
     training: TrainingSpec = TrainingSpec()
     evaluation: EvaluationSpec = EvaluationSpec()
     checkpoint: CheckpointSpec = CheckpointSpec()
     compute: ComputeSpec = ComputeSpec()
     telemetry: TelemetrySpec = TelemetrySpec()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_this_version(cls, values: Any) -> Any:
+        return upgraded(values)
 
     @field_validator("agents")
     @classmethod
@@ -95,10 +102,11 @@ class RunSpec(SettingsSection):
 
     @field_validator("training")
     @classmethod
-    def _gspox2_halves_mini_batches(cls, training: TrainingSpec, info: ValidationInfo) -> TrainingSpec:
+    def _mini_batch_can_be_split(cls, training: TrainingSpec, info: ValidationInfo) -> TrainingSpec:
         algorithm = info.data.get("algorithm")
-        if algorithm and algorithm.name == "gspox2" and training.mini_batch_size % 2:
-            raise ValueError("mini_batch_size must be even, because gspox2 halves it")
+        if algorithm and training.mini_batch_size % algorithm.rollouts_multiplier:
+            word = "even" if algorithm.rollouts_multiplier == 2 else f"a multiple of {algorithm.rollouts_multiplier}"
+            raise ValueError(f"mini_batch_size must be {word}, because {algorithm.name} divides it")
         return training
 
     @property
@@ -109,12 +117,12 @@ class RunSpec(SettingsSection):
     @property
     def num_generations(self) -> int:
         """Rollouts per prompt and agent that this run really samples."""
-        return self.rollout.num_generations * (2 if self.algorithm.name == "gspox2" else 1)
+        return self.rollout.num_generations * self.algorithm.rollouts_multiplier
 
     @property
     def mini_batch_prompts(self) -> int:
         """Prompts per optimizer update that this run really uses."""
-        return self.training.mini_batch_size // (2 if self.algorithm.name == "gspox2" else 1)
+        return self.training.mini_batch_size // self.algorithm.rollouts_multiplier
 
     @property
     def updates_per_block(self) -> int:
@@ -124,64 +132,39 @@ class RunSpec(SettingsSection):
     @property
     def num_blocks(self) -> int:
         """Agents whose rollouts one learner trains on in a step, itself included."""
-        if not self.algorithm.shares_rollouts:
+        sharing = self.sharing
+        if sharing is None:
             return 1
-        return 1 + min(self.algorithm.max_sources_per_learner or len(self.agents), len(self.agents) - 1)
+        return 1 + min(sharing.max_sources_per_learner or len(self.agents), len(self.agents) - 1)
+
+    @property
+    def last_update(self) -> int:
+        """m of the last update of a learner's step."""
+        return self.num_blocks * self.updates_per_block - 1
+
+    @property
+    def sharing(self) -> SharingSpec | None:
+        """The settings of shared rollouts; None if learners train on their own alone."""
+        algorithm = self.algorithm
+        return algorithm if isinstance(algorithm, SharingSpec) and algorithm.sharing else None
 
     @property
     def rule(self) -> AlgorithmSpec:
         """The algorithm with every number filled in, as the loss reads it."""
-        low, high = OWN_EPSILONS.get(self.algorithm.name, SEQUENCE_EPSILONS)
-        epsilon, epsilon_high = self.algorithm.epsilon, self.algorithm.epsilon_high
-        return self.algorithm.model_copy(
-            update={
-                "epsilon": low if epsilon is None else epsilon,
-                "epsilon_high": high if epsilon_high is None else epsilon_high,
-                "delta_step": self.delta_step,
-            }
-        )
-
-    @property
-    def delta_step(self) -> float:
-        """Rise of the cross lower bound per update, after cross_clip_schedule."""
-        algorithm, n, m = self.algorithm, self.num_blocks, self.updates_per_block
-        scaled = algorithm.cross_clip_schedule == "scaled" or (algorithm.cross_clip_schedule == "auto" and n > 2)
-        # With n agents the last update is number nM - 1 instead of 2M - 1: same last bound for every n.
-        return algorithm.delta_step * ((2 * m - 1) / (n * m - 1) if scaled and n * m > 1 else 1.0)
-
-    @property
-    def last_lower_bound(self) -> float:
-        """The cross lower bound of a step's last update, Eq. (14)."""
-        return clip_lower_bound(self.num_blocks * self.updates_per_block - 1, self.rule)
+        return self.algorithm.filled(self.num_blocks, self.updates_per_block)
 
     def cautions(self) -> list[Caution]:
         """Settings that are allowed but probably a mistake; a request confirms each by its code."""
-        algorithm, result = self.algorithm, []
-        if algorithm.audit_share > 0 and self.data.verifier in BARELY_AUDITED:
+        result = []
+        if self.sharing and self.sharing.audit_share > 0 and self.data.verifier in BARELY_AUDITED:
             message = (
                 f"The second verifier {BARELY_AUDITED[self.data.verifier]}: with verifier {self.data.verifier} it "
                 "decides almost nothing."
             )
             result.append(Caution(code="audit_decides_little", field="algorithm.audit_share", message=message))
-        if not algorithm.clips_shared or len(self.agents) == 1 or self.is_evaluation_only:
-            return result
-        if algorithm.delta > 0.5:
-            bound = f"{1 - algorithm.delta:.3g}"
-            message = (
-                f"The lower bound becomes {bound}; the paper's Table 5 prints the lower bound, did you mean {bound}?"
-            )
-            result.append(Caution(code="delta_above_half", field="algorithm.delta", message=message))
-        if self.last_lower_bound >= 1:
-            effect = {
-                "zero": "teaches nothing",
-                "keep": "weighs every shared rollout as if its ratio were 1",
-                "sided": "teaches only where a step moves the ratio towards 1",
-            }[algorithm.cross_clip_gradient]
-            message = (
-                f"The last cross mini-batch of each step has a lower bound of 1 and {effect}: lower delta_step or "
-                "raise mini_batch_size."
-            )
-            result.append(Caution(code="last_bound_reaches_one", field="algorithm.delta_step", message=message))
+        if len(self.agents) > 1 and not self.is_evaluation_only:
+            cautions = self.rule.cautions(self.last_update)
+            result += [Caution(code=code, field=f"algorithm.{name}", message=text) for code, name, text in cautions]
         return result
 
     def to_json(self) -> str:
@@ -205,8 +188,7 @@ class RunSpec(SettingsSection):
             raise InvalidSettings(f"{path} is not YAML: {' '.join(str(error).split())}") from None
         except ValidationError as error:
             problems = [
-                f"{'.'.join(map(str, item['loc'])) or 'file'}: {item['msg']}"
-                for item in error.errors(include_url=False)
+                f"{field_path(item['loc']) or 'file'}: {item['msg']}" for item in error.errors(include_url=False)
             ]
             raise InvalidSettings(f"{path} does not hold the settings of a run: " + "; ".join(problems)) from None
 

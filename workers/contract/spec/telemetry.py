@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workers.contract.spec.fields import Count, SettingsSection, setting
+from workers.settings import Count, SettingsSection, setting
 
 
 class TelemetrySpec(SettingsSection):

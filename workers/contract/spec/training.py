@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import ValidationInfo, field_validator
 
-from workers.contract.spec.fields import Count, Number, SettingsSection, Share, setting
+from workers.settings import Count, Number, SettingsSection, Share, setting
 
 
 class TrainingSpec(SettingsSection):

@@ -9,7 +9,7 @@ import { canvas, drawLines, logTicks, pattern, shape } from "../lib/svg.js";
  * @typedef {Api.BandStep} Bound
  * @typedef {Api.RatiosAnswer} Ratios
  * @typedef {import("./omega.js").Timeline} Timeline
- * @typedef {{agents: string[], trap_at: number, clip_gradient: string}} ClipRule
+ * @typedef {{agents: string[], trap_at: number, can_trap: boolean}} ClipRule
  */
 
 const HALF = 76;
@@ -58,7 +58,7 @@ export function drawPanels(root, pairs, ratios, timeline, rule, step, choose) {
       width: timeline.width,
       range: [0, 1],
       step,
-      limit: rule.clip_gradient === "zero" ? { value: rule.trap_at, label: "alert, below and A > 0" } : undefined,
+      limit: rule.can_trap ? { value: rule.trap_at, label: "alert, below and A > 0" } : undefined,
       label: `Clip shares of ${rule.agents[pair.learner]} from ${rule.agents[pair.source]} over the steps`,
       choose,
     });

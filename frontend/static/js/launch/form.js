@@ -7,13 +7,14 @@ import { requestCost } from "./cost.js";
 /**
  * @typedef {{name: string, model: string, position: number, context: number | null}} GroupAgent
  * @typedef {{id: number, name: string, agents: GroupAgent[]}} Group
+ * @typedef {{name: string, shares: boolean, rollouts: number, settings: string[]}} Algorithm
  * @typedef {{label: string, values: Record<string, string | number | boolean>,
  *   confirm: {field: string, value: string, text: string}[]}} Preset
  */
 
 const LENGTHS = ["rollout.max_prompt_length", "rollout.max_completion_length"];
 const form = /** @type {HTMLFormElement} */ (must("#run-form"));
-/** @type {{groups: Group[], presets: Preset[], sharing: string[]}} */
+/** @type {{groups: Group[], presets: Preset[], algorithms: Algorithm[], ablations: Record<string, string>}} */
 const data = readJson("form-data");
 
 /**
@@ -42,11 +43,24 @@ function compares() {
   return box instanceof HTMLInputElement && box.checked;
 }
 
-/** @returns {string[]} an ablation is of HACPO */
+/** @param {string} name @returns {string[]} values of the ticked boxes */
+function ticked(name) {
+  return [...form.querySelectorAll(`[name="${name}"]:checked`)].map((box) => /** @type {HTMLInputElement} */ (box).value);
+}
+
+/** @returns {Algorithm[]} those of the chosen runs; an ablation is of one algorithm */
 function algorithms() {
-  if (!compares()) return [control("algorithm.name")?.value ?? ""];
-  const chosen = [...form.querySelectorAll('[name="algorithms"]:checked')].map((box) => /** @type {HTMLInputElement} */ (box).value);
-  return chosen.length === 0 && form.querySelector('[name="ablations"]:checked') ? ["hacpo"] : chosen;
+  const names = compares() ? [...ticked("algorithms"), ...ticked("ablations").map((key) => data.ablations[key])] : [control("algorithm.name")?.value];
+  return data.algorithms.filter((one) => names.includes(one.name));
+}
+
+/** Hides the settings that no chosen algorithm has. */
+function showSettings() {
+  const names = algorithms().map((one) => one.name);
+  for (const field of form.querySelectorAll("[data-algorithms]")) {
+    const own = (/** @type {HTMLElement} */ (field).dataset.algorithms ?? "").split(" ");
+    /** @type {HTMLElement} */ (field).hidden = names.length > 0 && !own.some((name) => names.includes(name));
+  }
 }
 
 /** @returns {Group | undefined} */
@@ -80,26 +94,28 @@ function showStep() {
   const completion = number("rollout.max_completion_length");
   const chosen = algorithms();
   const perStep = agents * prompts * generations;
-  const double = chosen.length === 1 && chosen[0] === "gspox2" ? 2 : 1;
+  const factor = chosen.length === 1 ? chosen[0].rollouts : 1;
   show("agents", agents ? String(agents) : "choose a group");
-  show("per-step", agents ? count(perStep * double) : "–");
-  show("formula", agents ? `${agents} agents × ${count(prompts)} prompts × ${count(generations * double)} rollouts` : "agents × prompts × rollouts");
-  show("tokens", agents ? `at most ${count(perStep * double * completion)}` : "–");
+  show("per-step", agents ? count(perStep * factor) : "–");
+  show("formula", agents ? `${agents} agents × ${count(prompts)} prompts × ${count(generations * factor)} rollouts` : "agents × prompts × rollouts");
+  show("tokens", agents ? `at most ${count(perStep * factor * completion)}` : "–");
   showWarnings(chosen, agents);
+  showSettings();
 }
 
 /**
  * Settings that the server accepts but that may be mistakes.
- * @param {string[]} chosen
+ * @param {Algorithm[]} chosen
  * @param {number} agents
  */
 function showWarnings(chosen, agents) {
   const warnings = [];
   const delta = compares() && control("grid.delta")?.value.trim() ? NaN : number("algorithm.delta");
-  const shares = data.sharing.some((name) => chosen.includes(name)) && isOn("algorithm.sharing");
-  const clips = shares && chosen.includes("hacpo") && isOn("algorithm.clip_cross") && agents !== 1;
+  const shares = chosen.some((one) => one.shares) && isOn("algorithm.sharing");
+  const hasClip = chosen.some((one) => one.settings.includes("clip_cross")) && control("algorithm.cross_gate")?.value === "hacpo";
+  const clips = shares && hasClip && isOn("algorithm.clip_cross") && agents !== 1;
   if (clips && delta > 0.5 && !isConfirmed("algorithm.delta")) warnings.push(`Delta ${delta}: the lower bound becomes ${Number((1 - delta).toPrecision(3))}. You will be asked to confirm it.`);
-  if (shares && agents === 1) warnings.push("One agent alone has no peer to share with: HACPO and naive sharing are then GSPO.");
+  if (shares && agents === 1) warnings.push("One agent alone has no peer to share with: it then learns as by GSPO.");
   const length = contextWarning();
   if (length) warnings.push(length);
   const list = must("#warnings");

@@ -21,11 +21,9 @@ from hacrl_web.insight.what_if.what_if import (
 from hacrl_web.runs.models import Run
 from tests.support.web.insight_rows import contribution, insert, store
 from tests.support.workers.tiny import make_pair, make_spec, train
-from workers.agents import objective
-from workers.algorithms.hacpo import CapabilityTracker
+from workers.algorithms.hacpo import CapabilityTracker, Hacpo
 from workers.contract.advantages import RewardGroup
 from workers.contract.events import Metrics
-from workers.contract.spec.algorithm import AlgorithmSpec
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
 
@@ -83,7 +81,7 @@ def test_recorded_values_give_the_recorded_shares_and_weights_exactly(web, real)
 def test_window_and_clamp_recompute_omega_baselines_and_advantages_as_the_trainer_would(real, trained):
     spec, _ = trained
     other = with_hypothetical(spec, {"capability_window": 1, "ratio_max": 1.05, "ratio_min": 0.9})
-    rows = read(real, 1, 5, spec.algorithm.capability_window)
+    rows = read(real, 1, 5, spec.algorithm.capability_options.window)
     step = 4
     n, per_prompt = 2, 8
     prompts = sorted(rows.groups[step])
@@ -95,7 +93,7 @@ def test_window_and_clamp_recompute_omega_baselines_and_advantages_as_the_traine
     tracker.update(rewards)
     omega = tracker.ratio()
     assert ratios(rows, step, other.rule) == {(a, b): omega[a, b].item() for a in range(n) for b in range(n)}
-    of_trainer = objective.objective_of(spec.algorithm, rewards, torch.ones_like(rewards, dtype=torch.bool), omega)
+    of_trainer = spec.algorithm.objective(rewards, torch.ones_like(rewards, dtype=torch.bool), omega)
     compared = 0
     for block in rows.blocks:
         if block.step != step:
@@ -118,7 +116,7 @@ def test_window_and_clamp_recompute_omega_baselines_and_advantages_as_the_traine
 @pytest.mark.parametrize("modulate_gradient", [True, False])
 def test_views_follow_quarantine_and_options(cross_advantage, modulate_gradient):
     n, num_prompts, per_prompt = 3, 12, 4
-    algorithm = AlgorithmSpec(cross_advantage=cross_advantage, modulate_gradient=modulate_gradient)
+    algorithm = Hacpo(cross_advantage=cross_advantage, modulate_gradient=modulate_gradient)
     generator = torch.Generator().manual_seed(4)
     chance = torch.tensor([0.2, 0.5, 0.8])[:, None, None]
     rewards = (torch.rand(n, num_prompts, per_prompt, generator=generator) < chance).float()
@@ -126,9 +124,7 @@ def test_views_follow_quarantine_and_options(cross_advantage, modulate_gradient)
     tracker = CapabilityTracker(n)
     tracker.update(rewards)
     omega = tracker.ratio()
-    of_trainer = objective.objective_of(
-        algorithm, rewards, torch.ones_like(rewards, dtype=torch.bool), omega, trusted=trusted
-    )
+    of_trainer = algorithm.objective(rewards, torch.ones_like(rewards, dtype=torch.bool), omega, trusted=trusted)
     rows = Rows(n, steps=[1])
     rows.groups = {1: {q: RewardGroup({j: rewards[j, q].tolist() for j in range(n)}) for q in range(num_prompts)}}
     rows.quarantined = {(1, k, j) for k in range(n) for j in range(n) if not trusted[k, j]}

@@ -1,11 +1,14 @@
-"""Parts that several algorithms share: the sequence ratio, PPO's clip, the KL penalty, the scale of advantages."""
+"""Parts that several algorithms share: sequence ratio, clip, KL penalty, joint advantages. Pure tensor functions."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import torch
-from torch import Tensor
+from workers.lazy_torch import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def log_ratio(
@@ -77,11 +80,11 @@ def loss_and_kl(
     return total + beta * kl.sum() / (rows if denominator is not None else penalised.sum().clamp(min=1)), kl
 
 
-@torch.no_grad()
 def row_stats(
     log_ratio: Tensor, clipped: Tensor, side: Tensor, flows: Tensor, objective: Tensor, kl: Tensor
 ) -> dict[str, Tensor]:
     """What a loss returns of each row, (b,): clip_side is -1 below, 0 inside and 1 above the band."""
+    log_ratio, objective = log_ratio.detach(), objective.detach()
     stats = {
         "sequence_ratio": log_ratio.exp(),
         "clipped_ratio": clipped,
@@ -92,6 +95,58 @@ def row_stats(
         "kl": kl,
     }
     return {name: value.detach() for name, value in stats.items()}
+
+
+class CrossTerm(NamedTuple):
+    """Of each shared row, (b,): its objective, the clipped s or the gate, the side, and where the gradient flows."""
+
+    objective: Tensor
+    clipped: Tensor
+    side: Tensor
+    flows: Tensor
+
+
+def gated_term(gate: Tensor, log_ratio: Tensor, factor: Tensor) -> CrossTerm:
+    """gate * factor * log s, in value gate * factor; (b,) each. A row whose gate is 0 is lost on its side of 1."""
+    flows = gate != 0
+    objective = gate * factor * (1 + torch.where(flows, log_ratio - log_ratio.detach(), 0.0))
+    side = side_of_band(log_ratio.detach().exp(), 1.0, 1.0)
+    return CrossTerm(objective, gate, torch.where(flows, torch.zeros_like(side), side), flows)
+
+
+def own_and_cross_loss(
+    logps: Tensor,
+    completion_mask: Tensor,
+    source_mean_logp: Tensor,
+    advantages: Tensor,
+    is_self: Tensor,
+    omega: Tensor,
+    config: Any,
+    cross_term: Callable[[Tensor, Tensor, Tensor], CrossTerm],
+    *,
+    ref_logps: Tensor | None = None,
+    source_lengths: Tensor | None = None,
+    denominator: float | None = None,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Eq. (47) on own rows and `cross_term`(log s, A, omega) on shared ones; shapes as for hacpo.loss.
+
+    Returns the scalar and row_stats.
+    """
+    dtype = logps.dtype if logps.dtype == torch.float64 else torch.float32
+    mask, logps = completion_mask.to(dtype), logps.to(dtype)
+    advantages, omega = advantages.to(dtype), omega.to(dtype)
+    log_s, saturated = log_ratio(logps, mask, source_mean_logp.to(dtype), is_self, source_lengths, config)
+    # Eq. (47): min(s A, clip(s) A)
+    own, own_clipped, own_side, own_flows = clipped_objective(
+        log_s, advantages, 1 - config.epsilon, 1 + config.epsilon_high
+    )
+    cross = cross_term(log_s, advantages, omega)
+    objective = torch.where(is_self, own, cross.objective)  # (b,)
+    penalised = is_self | getattr(config, "cross_kl", False)  # (b,)
+    total, kl = loss_and_kl(objective, logps, mask, penalised, config.beta, ref_logps, denominator)
+    clipped, side = torch.where(is_self, own_clipped, cross.clipped), torch.where(is_self, own_side, cross.side)
+    flows = torch.where(is_self, own_flows, cross.flows) & ~saturated & (objective != 0)  # (b,)
+    return total, row_stats(log_s, clipped, side, flows, objective, kl)
 
 
 def uniform_groups(rewards: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
@@ -118,3 +173,21 @@ def reward_scale(rewards: Tensor, valid: Tensor, mode: str, epsilon: float = 1e-
     # A single rollout is a uniform group: its advantage is 0 with any divisor.
     std = (centred.square().sum(dim=over, keepdim=True) / (count - 1).clamp(min=1)).sqrt()
     return (std + epsilon).expand(1, num_prompts, 1)[0, :, 0]
+
+
+def joint_advantages(
+    rewards: Tensor, *, valid: Tensor | None = None, scale_rewards: str = "group", epsilon: float = 1e-6
+) -> tuple[Tensor, Tensor]:
+    """The same for every learner: (r - mean of all r of the prompt) / (std_ddof1 of all + epsilon).
+
+    rewards: (n, B, G).  valid: (n, B, G) bool, True = scored; an unscored rollout gets advantage 0.
+    Returns advantages (n, B, G) and baselines (B,).
+    """
+    valid = torch.ones_like(rewards, dtype=torch.bool) if valid is None else valid
+    count = valid.sum(dim=(0, 2))  # (B,)
+    mean = rewards.where(valid, 0.0).sum(dim=(0, 2)) / count.clamp(min=1)  # (B,)
+    uniform, highest = uniform_groups(rewards, valid)  # (B,) each
+    # The mean is rounded, and divided by epsilon the error would teach.
+    baseline = torch.where(uniform, highest, mean)  # (B,)
+    deviation = (rewards - baseline[:, None]).where(valid, 0.0)  # (n, B, G)
+    return deviation / reward_scale(rewards, valid, scale_rewards, epsilon)[:, None], baseline

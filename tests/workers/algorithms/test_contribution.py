@@ -9,16 +9,16 @@ import pytest
 import torch
 
 from tests.support.workers.tiny import make_pair, make_spec, records, train
-from workers.agents import objective
 from workers.algorithms import hacpo
-from workers.contract.contribution_weight import WeightedRow, clip_band, factors, single, weigh
-from workers.contract.spec.algorithm import AlgorithmSpec
+from workers.algorithms.contribution import WeightedRow, factors, single
+from workers.algorithms.registry import algorithms
+from workers.algorithms.spec import AlgorithmSpec, MicroBatch
 
 ROWS = 4000
 
 
-def rule(**changes) -> AlgorithmSpec:
-    return AlgorithmSpec(**{"epsilon": 3e-4, "epsilon_high": 4e-4, "beta": 0.0, **changes})
+def rule(name: str = "hacpo", **changes) -> AlgorithmSpec:
+    return algorithms()[name](**{"epsilon": 3e-4, "epsilon_high": 4e-4, "beta": 0.0, **changes})
 
 
 def batch(spread: float, count: int = ROWS, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -33,7 +33,7 @@ def batch(spread: float, count: int = ROWS, seed: int = 0) -> tuple[torch.Tensor
 
 def by_torch(algorithm: AlgorithmSpec, log_ratio, advantages, *, is_own: bool, omega: float, num_updates: int):
     """The stats of the run's own loss: one token a row, its old log-probability 0."""
-    found = objective.MicroBatch(
+    found = MicroBatch(
         logps=log_ratio[:, None],
         mask=torch.ones(len(log_ratio), 1),
         old_mean_logp=torch.zeros(len(log_ratio)),
@@ -42,7 +42,7 @@ def by_torch(algorithm: AlgorithmSpec, log_ratio, advantages, *, is_own: bool, o
         omega=torch.tensor([omega] * len(log_ratio)),
         source_lengths=torch.ones(len(log_ratio)),
     )
-    _, stats = objective.loss(algorithm, found, num_updates, float(len(log_ratio)))
+    _, stats = algorithm.loss(found, num_updates, float(len(log_ratio)))
     return {name: stats[name].tolist() for name in ("sequence_ratio", "clip_side", "weight", "gradient_flows")}
 
 
@@ -65,7 +65,7 @@ def test_weights_and_sides_are_the_losses_own_bit_for_bit(changes, is_own):
     log_ratio, advantages = batch(0.0005 if is_own else 0.5)
     omega = 1.0 if is_own else 1.2345678901234
     stats = by_torch(algorithm, log_ratio, advantages, is_own=is_own, omega=omega, num_updates=2)
-    sides, weights = weigh(algorithm, is_own, 2, stats["sequence_ratio"], advantages.tolist(), omega)
+    sides, weights = algorithm.weigh(is_own, 2, stats["sequence_ratio"], advantages.tolist(), omega)
     assert sides == stats["clip_side"]
     assert weights == stats["weight"]
     assert [bool(weight) for weight in weights] == stats["gradient_flows"]
@@ -76,7 +76,7 @@ def test_other_exponents_differ_in_the_last_bit_at_most(alpha):
     algorithm = rule(alpha=alpha, delta=0.9)
     log_ratio, advantages = batch(0.3)
     stats = by_torch(algorithm, log_ratio, advantages, is_own=False, omega=0.7, num_updates=0)
-    sides, weights = weigh(algorithm, False, 0, stats["sequence_ratio"], advantages.tolist(), 0.7)
+    sides, weights = algorithm.weigh(False, 0, stats["sequence_ratio"], advantages.tolist(), 0.7)
     assert sides == stats["clip_side"]
     for ours, theirs in zip(weights, stats["weight"], strict=True):
         assert abs(ours - theirs) <= 2.5e-7 * abs(theirs)
@@ -88,7 +88,7 @@ def test_rules_without_a_cross_term_weigh_every_row_as_an_own_one(name, is_own):
     algorithm = rule(name=name)
     log_ratio, advantages = batch(0.0005)
     stats = by_torch(algorithm, log_ratio, advantages, is_own=is_own, omega=3.0, num_updates=1)
-    sides, weights = weigh(algorithm, is_own, 1, stats["sequence_ratio"], advantages.tolist(), 3.0)
+    sides, weights = algorithm.weigh(is_own, 1, stats["sequence_ratio"], advantages.tolist(), 3.0)
     assert (sides, weights) == (stats["clip_side"], stats["weight"])
 
 
@@ -96,34 +96,29 @@ def test_lower_bound_is_the_algorithms():
     for delta, step in ((0.2, 0.025), (0.8, 0.01), (0.1, 0.3), (1.0, 0.0)):
         algorithm = rule(delta=delta, delta_step=step)
         for m in range(12):
-            assert clip_band(algorithm, False, m) == (single(hacpo.lower_bound(m, algorithm)), 1.0)
+            assert algorithm.shared_band(m) == (single(hacpo.lower_bound(m, algorithm)), 1.0)
 
 
 def test_steps_of_a_shared_row_by_hand():
     # s = .5, band [.8, 1] at m = 0: c = .8, c / s = 1.6, c^2 = .64, * 1.5 * -2 * .5 = -.96; no gradient: 0.
     algorithm = rule(cross_weight=0.5, alpha=1.0)
     taken = WeightedRow(is_own=False, mini_batch=0, sequence_ratio=0.5, advantage=-2.0, omega=1.5, weight=0.0)
-    found = factors(algorithm, taken)
+    found = factors(algorithm.explain(taken))
     assert [step.symbol for step in found] == ["s", "c / s", "c^α", "ω", "A", "cross_weight", "1[flows]"]
     assert [step.value for step in found] == pytest.approx([0.5, 1.6, 0.8, 1.5, -2.0, 0.5, 0.0], rel=1e-7)
     assert [step.product for step in found] == pytest.approx([0.5, 0.8, 0.64, 0.96, -1.92, -0.96, 0.0], rel=1e-7)
     assert "below the band" in found[-1].why
     # The band of m = 12 is [1.0, 1]: .8 + 12 * .025 > 1.
-    assert "[1, 1]" in factors(algorithm, WeightedRow(False, 12, 0.5, -2.0, 1.5, 0.0))[1].why
+    assert "[1, 1]" in factors(algorithm.explain(WeightedRow(False, 12, 0.5, -2.0, 1.5, 0.0)))[1].why
 
 
 def test_steps_of_an_own_row_say_which_branch_was_taken():
     # s = 1.1, A = 2: s A = 2.2, c A = 1.0004 * 2: the minimum is the clipped branch, which has no gradient.
-    clipped = factors(rule(), WeightedRow(True, 0, 1.1, 2.0, 1.0, 0.0))
+    clipped = factors(rule().explain(WeightedRow(True, 0, 1.1, 2.0, 1.0, 0.0)))
     assert [step.value for step in clipped] == [1.1, 2.0, 0.0]
     assert "min(2.2, 2.001)" in clipped[-1].why
     # A = -2: s A = -2.2 is the minimum.
-    assert factors(rule(), WeightedRow(True, 0, 1.1, -2.0, 1.0, -2.2))[-1].product == pytest.approx(-2.2)
-
-
-def test_row_without_a_ratio_has_no_steps():
-    assert factors(rule(), WeightedRow(False, 0, None, 0.0, 1.0, 0.0)) == []
-    assert factors(rule(), WeightedRow(False, None, 0.9, 1.0, 1.0, 0.0)) == []
+    assert factors(rule().explain(WeightedRow(True, 0, 1.1, -2.0, 1.0, -2.2)))[-1].product == pytest.approx(-2.2)
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +148,7 @@ def test_product_of_the_steps_is_the_weight_that_the_trainer_used_in_1000_rows(r
     chosen = random.Random(0).sample(evaluated, 1000)
     assert sum(row["weight"] != 0 for row in chosen if row["agent"] != row["source"]) > 100
     for row in chosen:
-        product = factors(algorithm, taken(row))[-1].product
+        product = factors(algorithm.explain(taken(row)))[-1].product
         assert math.isclose(product, row["weight"], rel_tol=1e-6, abs_tol=0)
 
 
@@ -165,7 +160,7 @@ def test_recorded_settings_give_every_recorded_weight_and_share_again(real_rows)
             assert row["weight"] == 0
             continue
         is_own = row["agent"] == row["source"]
-        found = weigh(algorithm, is_own, row["mini_batch"], [row["sequence_ratio"]], [row["advantage"]], row["omega"])
+        found = algorithm.weigh(is_own, row["mini_batch"], [row["sequence_ratio"]], [row["advantage"]], row["omega"])
         assert found.weights == [row["weight"]]
         sides.setdefault((row["step"], row["agent"], row["source"]), []).extend(found.sides)
     told = [event for event in metrics if event["source"]]

@@ -1,8 +1,8 @@
-"""Part of the contract: the base of every section of settings, and fields that carry bounds, help text and source."""
+"""The base of every section of settings, and fields that carry bounds, help text and source."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -17,9 +17,37 @@ class SettingsSection(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, str_strip_whitespace=True)
 
 
-def setting(default: Any = ..., *, help: str, source: str, label: str = "", unit: str = "", **bounds: Any) -> Any:
-    """A field with its help text, the source of its default, and its unit."""
-    extra = {"source": source, "label": label, "unit": unit}
+class Slider(NamedTuple):
+    """The ends and the grain of a setting's slider in What-if."""
+
+    low: float
+    high: float
+    grain: float
+
+
+def setting(
+    default: Any = ...,
+    *,
+    help: str,
+    source: str,
+    label: str = "",
+    unit: str = "",
+    slider: Slider | None = None,
+    is_hypothetical: bool = False,
+    **bounds: Any,
+) -> Any:
+    """A field with its help text, the source of its default, and its unit.
+
+    slider, or is_hypothetical for a choice: What-if weighs recorded rollouts with other values of it.
+    """
+    is_hypothetical = is_hypothetical or slider is not None
+    extra: dict[str, Any] = {
+        "source": source,
+        "label": label,
+        "unit": unit,
+        "slider": slider,
+        "hypothetical": is_hypothetical,
+    }
     return Field(default, description=help, json_schema_extra={k: v for k, v in extra.items() if v}, **bounds)
 
 

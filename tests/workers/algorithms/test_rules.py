@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from workers.agents import objective
-from workers.algorithms import gspo, naive
-from workers.contract.spec.algorithm import AlgorithmSpec
+from workers.algorithms import gspo, tensors
+from workers.algorithms.spec import AlgorithmSpec, MicroBatch, Objective
 from workers.contract.spec.run import RunSpec
 
 DOUBLE = torch.float64
@@ -27,15 +26,15 @@ def algorithm(**changes: Any) -> AlgorithmSpec:
     return RunSpec.model_validate({"agents": agents, "data": {"train_path": "q"}, "algorithm": changes}).rule
 
 
-def judged(**changes: Any) -> objective.Objective:
-    return objective.objective_of(algorithm(**changes), REWARDS, VALID, RATIO)
+def judged(**changes: Any) -> Objective:
+    return algorithm(**changes).objective(REWARDS, VALID, RATIO)
 
 
 def one_row(ratio: float, advantage: float, *, is_self: bool, omega: float = 1.0, m: int = 0, **changes: Any):
     """Loss, gradient by log s and stats of one rollout of two tokens whose log-probabilities are both log(ratio)."""
     logps = torch.full((1, 2), math.log(ratio), dtype=DOUBLE, requires_grad=True)
     reference = changes.pop("reference", None)
-    batch = objective.MicroBatch(
+    batch = MicroBatch(
         logps=logps,
         mask=torch.ones(1, 2, dtype=torch.bool),
         old_mean_logp=torch.zeros(1, dtype=DOUBLE),
@@ -46,7 +45,7 @@ def one_row(ratio: float, advantage: float, *, is_self: bool, omega: float = 1.0
         ref_logps=None if reference is None else torch.full((1, 2), reference, dtype=DOUBLE),
         old_logps=torch.zeros(1, 2, dtype=DOUBLE),
     )
-    loss, stats = objective.loss(algorithm(**changes), batch, m, 1)
+    loss, stats = algorithm(**changes).loss(batch, m, 1)
     loss.backward()
     assert logps.grad is not None
     return loss.item(), logps.grad.sum().item(), {name: value.item() for name, value in stats.items()}
@@ -106,7 +105,7 @@ def test_agents_alone_have_no_advantages_of_others():
 def test_unscorable_rollouts_count_nowhere_in_the_joint_mean():
     valid = VALID.clone()
     valid[1, 0] = False
-    found, baseline = naive.advantages(REWARDS, valid=valid)
+    found, baseline = tensors.joint_advantages(REWARDS, valid=valid)
     assert baseline.tolist() == [0.5, 0.75]  # prompt 0: (1 + 0) / 2
     assert found[1, 0].tolist() == [0.0, 0.0]
 
@@ -119,7 +118,7 @@ def test_grpo_clips_each_token_by_hand():
     # Gradient by token: r / 3 where it flows: (0, .3, 1/3). Old log-probabilities are -1 each.
     ratios = torch.tensor([1.5, 0.9, 1.0], dtype=DOUBLE)
     logps = (ratios.log() - 1)[None].requires_grad_()
-    batch = objective.MicroBatch(
+    batch = MicroBatch(
         logps=logps,
         mask=torch.ones(1, 3, dtype=torch.bool),
         old_mean_logp=torch.tensor([-1.0], dtype=DOUBLE),
@@ -129,7 +128,7 @@ def test_grpo_clips_each_token_by_hand():
         source_lengths=torch.tensor([3]),
         old_logps=torch.full((1, 3), -1.0, dtype=DOUBLE),
     )
-    loss, stats = objective.loss(algorithm(name="grpo"), batch, 0, 2)  # two planned rows: half
+    loss, stats = algorithm(name="grpo").loss(batch, 0, 2)  # two planned rows: half
     loss.backward()
     assert loss.item() == pytest.approx(-0.53, abs=1e-12)
     assert logps.grad is not None
@@ -144,7 +143,7 @@ def test_grpo_clips_each_token_by_hand():
 def test_grpo_averages_over_tokens_before_rows():
     # Rows of 1 and 3 tokens at ratio 1, A = 1 and -1: (1 - 1) / 2 = 0; token-mean would give (1 - 3) / 4.
     mask = torch.tensor([[True, False, False], [True, True, True]])
-    batch = objective.MicroBatch(
+    batch = MicroBatch(
         logps=torch.zeros(2, 3, dtype=DOUBLE),
         mask=mask,
         old_mean_logp=torch.zeros(2),
@@ -154,7 +153,7 @@ def test_grpo_averages_over_tokens_before_rows():
         source_lengths=torch.tensor([1, 3]),
         old_logps=torch.zeros(2, 3, dtype=DOUBLE),
     )
-    assert objective.loss(algorithm(name="grpo"), batch, 0, 2)[0].item() == 0.0
+    assert algorithm(name="grpo").loss(batch, 0, 2)[0].item() == 0.0
 
 
 def test_empty_epsilon_is_the_algorithms_own():
@@ -222,5 +221,5 @@ def test_sharing_algorithms_without_sharing_are_gspo():
     for name in ("hacpo", "naive_source", "naive_learner"):
         spec = algorithm(name=name, sharing=False)
         assert not spec.shares_rollouts
-        found = objective.objective_of(spec, REWARDS, VALID, RATIO)
+        found = spec.objective(REWARDS, VALID, RATIO)
         assert torch.equal(found.advantages[1][1], gspo.advantages(REWARDS[1])[0])

@@ -1,0 +1,129 @@
+"""The base of a sharing rule that is one gate: the share of a shared rollout's gradient that passes.
+
+Advantages, loss, weights and their explanation follow from `gate`. A rule of one's own overrides it, and names its
+settings: docs/algorithms.md has an example.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import repeat
+from operator import mul
+from typing import TYPE_CHECKING, Any
+
+from workers.algorithms import tensors
+from workers.algorithms.contribution import (
+    ADVANTAGE_HELP,
+    NOTHING_TO_TEACH,
+    RowWeights,
+    Step,
+    WeightedRow,
+    single,
+    singles,
+    where_free,
+)
+from workers.algorithms.gates import PlainOps
+from workers.algorithms.sharing import SharingSpec
+from workers.algorithms.spec import MicroBatch
+from workers.lazy_torch import torch
+from workers.settings import Number, setting
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class GatedSpec(SharingSpec):
+    """Plain sharing through a gate: the joint mean as the baseline, no omega, GSPO's term on own rollouts."""
+
+    cross_weight: Number = setting(
+        1.0, help="Factor on every cross rollout; 1/(n-1) keeps many peers in check.", source="design", ge=0, le=10
+    )
+
+    def gate(self, s: Any, sign: Any, num_updates: int, ops: Any) -> Any:
+        """g: the share of a shared rollout's gradient that passes. A pure function, of numbers or of tensors.
+
+        s: the sequence ratio.  sign: of A (-1, 0, 1).  num_updates: m.  ops: torch, or gates.PlainOps for numbers:
+        `where`, `clip` and `exp` are in both.
+        """
+        raise NotImplementedError
+
+    @property
+    def gate_help(self) -> str:
+        """The gate's formula, in words."""
+        return "the rule's gate g(s, sign A)"
+
+    @property
+    def shared_help(self) -> str:
+        return f"The lines are the gate: {self.gate_help}."
+
+    def shared_loss(self, batch: MicroBatch, num_updates: int, denominator: float) -> tuple[Tensor, dict[str, Tensor]]:
+        """GSPO's term on own rollouts, g * omega * A * cross_weight * log s on shared ones (g without a gradient)."""
+
+        def cross_term(log_ratio: Tensor, advantages: Tensor, omega: Tensor) -> tensors.CrossTerm:
+            gate = self.gate(log_ratio.detach().exp(), advantages.sign(), num_updates, torch)  # (b,)
+            return tensors.gated_term(gate, log_ratio, omega * advantages * self.cross_weight)
+
+        return tensors.own_and_cross_loss(
+            *(batch.logps, batch.mask, batch.old_mean_logp, batch.advantages, batch.is_self, batch.omega),
+            self,
+            cross_term,
+            ref_logps=batch.ref_logps,
+            source_lengths=batch.source_lengths,
+            denominator=denominator,
+        )
+
+    # The same without torch
+
+    def weigh(
+        self,
+        is_own: bool,
+        num_updates: int,
+        ratios: Sequence[float],
+        advantages: Sequence[float],
+        omega: float = 1.0,
+    ) -> RowWeights:
+        if is_own or not self.sharing:
+            return super().weigh(is_own, num_updates, ratios, advantages, omega)
+        gates = singles(
+            self.gate(s, (a > 0) - (a < 0), num_updates, PlainOps) for s, a in zip(ratios, advantages, strict=True)
+        )
+        factors = singles(
+            map(mul, singles(map(mul, repeat(single(omega)), advantages)), repeat(single(self.cross_weight)))
+        )
+        sides = [0 if gate else (s > 1) - (s < 1) for gate, s in zip(gates, ratios, strict=True)]
+        weights = singles(map(mul, gates, factors))
+        return RowWeights(sides, where_free(weights, repeat(True, len(weights)), ratios, self.max_log_ratio))
+
+    def explain(self, row: WeightedRow) -> Iterator[Step]:
+        if row.is_own or not self.sharing:
+            yield from super().explain(row)
+            return
+        s, sign = row.sequence_ratio or 0.0, (row.advantage > 0) - (row.advantage < 0)
+        gate = float(self.gate(s, sign, row.mini_batch or 0, PlainOps))
+        yield "sequence ratio", "s", s, "the learner's probability of the text over the source's, per token; Eq. (11)"
+        yield "gate", "g / s", gate / s if s else 0.0, self.gate_help
+        yield "capability ratio", "ω", row.omega, "of the source to the learner; Eq. (8)"
+        yield "advantage", "A", row.advantage, ADVANTAGE_HELP
+        yield "cross weight", "cross_weight", self.cross_weight, "the same for all shared rollouts"
+        weight = self._weight_of(row)
+        if row.advantage == 0:
+            reason = NOTHING_TO_TEACH
+        elif weight:
+            reason = "the gradient flows"
+        elif gate:
+            reason = "the log ratio was clamped to max_log_ratio: no gradient"
+        else:
+            reason = "the gate is 0: no gradient"
+        yield "gradient", "1[flows]", float(weight != 0), reason
+
+    def equation(self, row: WeightedRow) -> str:
+        if row.is_own or not self.sharing:
+            return super().equation(row)
+        if row.sequence_ratio is None:
+            return ""
+        if not row.weight:
+            return "no gradient flows: the gate is 0, or A is 0"
+        gate = 0.0 if row.clipped_ratio is None else row.clipped_ratio
+        factor = f" · {self.cross_weight:.3g}" if self.cross_weight != 1 else ""
+        name = "g · ω · A · cross_weight" if factor else "g · ω · A"
+        return f"{name} = {gate:.3g} · {row.omega:.3g} · {row.advantage:.3g}{factor}"

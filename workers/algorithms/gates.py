@@ -1,0 +1,84 @@
+"""Gates: how much of a shared rollout's gradient passes, by its sequence ratio s and the sign of its advantage.
+
+A learner's update from a shared rollout is g(s, sign A) * omega * A * cross_weight * grad log s. HACPO's own g is the
+stepwise clip of Eqs. (12) and (14), in hacpo.py; the gates here depend on s and the sign alone. Each is written once,
+for tensors (`ops` is torch) and for single numbers (`ops` is PlainOps, for pages, which load no torch).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+class PlainOps:
+    """torch's functions of these names, for single numbers."""
+
+    @staticmethod
+    def where(condition: Any, then: float, otherwise: float) -> float:
+        return then if condition else otherwise
+
+    @staticmethod
+    def clip(value: float, low: float, high: float) -> float:
+        return min(max(value, low), high)
+
+    @staticmethod
+    def exp(value: float) -> float:
+        return math.exp(value)
+
+
+@dataclass(frozen=True)
+class Gate:
+    """A gate's formula in words and its source. value: g from s, the sign of A (-1, 0, 1), delta and `ops`."""
+
+    formula: str
+    source: str
+    value: Callable[[Any, Any, float, Any], Any]
+
+
+def _signed(s: Any, sign: Any, delta: float, ops: Any) -> Any:
+    return ops.where(sign > 0, ops.clip(s, 1 - delta, 1.0), ops.where(s >= 1, 1.0, 0.0))
+
+
+def _gamma(s: Any, sign: Any, delta: float, ops: Any) -> Any:
+    return ops.where(sign > 0, s**2 * ops.exp(3 * (1 - s)), s**3 * ops.exp(2 * (1 - s)))
+
+
+def _balance(s: Any, sign: Any, delta: float, ops: Any) -> Any:
+    return 2 / (1 + 1 / s)  # and not 2 s / (1 + s), which is inf / inf for the largest s
+
+
+def _truncated(s: Any, sign: Any, delta: float, ops: Any) -> Any:
+    return ops.clip(s, 0.0, 1.0)
+
+
+def _tapered(s: Any, sign: Any, delta: float, ops: Any) -> Any:
+    return ops.where(sign > 0, 1.0, ops.clip(s, 0.0, 1.0))
+
+
+GATES = {
+    "signed": Gate(
+        "A > 0: s clipped to [1 - delta, 1]; A < 0: 1 where s >= 1, else 0",
+        "ours",
+        _signed,
+    ),
+    "gamma": Gate(
+        "A > 0: s^2 e^(3 (1 - s)); A < 0: s^3 e^(2 (1 - s))",
+        "VESPO, arXiv 2602.10693",
+        _gamma,
+    ),
+    "balance": Gate(
+        "2 s / (1 + s)",
+        "balance heuristic of learner and source, Veach and Guibas 1995",
+        _balance,
+    ),
+    "truncated": Gate("min(s, 1)", "truncated importance sampling; CISPO, arXiv 2506.13585", _truncated),
+    "tapered": Gate("A > 0: 1; A < 0: min(s, 1)", "TOPR, arXiv 2503.14286", _tapered),
+}
+
+
+def plain_gate(name: str, s: float, sign: float, delta: float) -> float:
+    """g of one rollout."""
+    return float(GATES[name].value(s, sign, delta, PlainOps))

@@ -1,0 +1,116 @@
+"""All algorithms by name: those of this package, and those of the folders that HACRL_ALGORITHMS names.
+
+A file that cannot be loaded is left out, and `refused` has the reason; the product works without it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import pkgutil
+import sys
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any, get_args
+
+from workers import algorithms as package
+from workers.algorithms.sharing import SharingSpec
+from workers.algorithms.spec import AlgorithmSpec
+
+FOLDERS = "HACRL_ALGORITHMS"  # folders of further algorithms, separated as in PATH
+
+
+@cache
+def _loaded() -> tuple[dict[str, type[AlgorithmSpec]], dict[str, str]]:
+    """The algorithms by name, those that share first; and why files were refused, by their path."""
+    modules = [
+        importlib.import_module(f"{package.__name__}.{one.name}") for one in pkgutil.iter_modules(package.__path__)
+    ]
+    found = {cls.model_fields["name"].default: cls for module in modules for cls in _classes(module)}
+    refused: dict[str, str] = {}
+    for folder in filter(None, os.environ.get(FOLDERS, "").split(os.pathsep)):
+        for path in sorted(Path(folder).glob("*.py")):
+            try:
+                for cls in _classes(_from_file(path)):
+                    _check(cls, found)
+                    found[cls.model_fields["name"].default] = cls
+            except Exception as error:  # of somebody's own file: whatever it raises
+                refused[str(path)] = f"{type(error).__name__}: {error}"
+    shared_first = sorted(found.items(), key=lambda item: (not issubclass(item[1], SharingSpec), item[0]))
+    return dict(shared_first), refused
+
+
+def _from_file(path: Path) -> ModuleType:
+    name = f"hacrl_algorithm_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # pydantic reads the annotations of a class from its module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _classes(module: ModuleType) -> list[type[AlgorithmSpec]]:
+    """The algorithms that a module defines: subclasses with a name of their own."""
+    return [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type)
+        and issubclass(value, AlgorithmSpec)
+        and value.__module__ == module.__name__
+        and isinstance(value.model_fields["name"].default, str)
+    ]
+
+
+def _check(cls: type[AlgorithmSpec], known: Mapping[str, type[AlgorithmSpec]]) -> None:
+    """Error: ValueError, for an algorithm that could not be told apart or shown."""
+    name = cls.model_fields["name"].default
+    if get_args(cls.model_fields["name"].annotation) != (name,):
+        raise ValueError(f"{cls.__name__}.name must be Literal[{name!r}] with the default {name!r}")
+    if not (name.isidentifier() and name.isascii() and name.islower() and len(name) <= 40):
+        raise ValueError(f"the name {name!r} must be of at most 40 small letters, digits and underscores")
+    if name in known:
+        raise ValueError(f"the name {name!r} is taken by {known[name].__name__}")
+    for attribute in ("label", "summary"):
+        if not isinstance(getattr(cls, attribute, None), str):
+            raise ValueError(f"{cls.__name__} needs {attribute}, a text")
+    cls(name=name)  # every setting needs a default
+
+
+def algorithms() -> dict[str, type[AlgorithmSpec]]:
+    """By name, those that share rollouts first."""
+    return _loaded()[0]
+
+
+def refused() -> dict[str, str]:
+    """Files that could not be used, with the reason."""
+    return _loaded()[1]
+
+
+def sharing_names() -> list[str]:
+    """The algorithms in which learners train on other agents' rollouts."""
+    return [name for name, cls in algorithms().items() if issubclass(cls, SharingSpec)]
+
+
+@cache
+def settings_schema() -> dict[str, dict[str, Any]]:
+    """The JSON schema of each setting of any algorithm, with `algorithms`: the names of those that have it.
+
+    Where two define a setting differently, the schema is that of the first.
+    """
+    properties: dict[str, dict[str, Any]] = {}
+    for algorithm, cls in algorithms().items():
+        for name, schema in cls.model_json_schema()["properties"].items():
+            if name != "name":
+                properties.setdefault(name, {**schema, "algorithms": []})["algorithms"].append(algorithm)
+    return properties
+
+
+def own_settings(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a section of settings those that an algorithm has; all of them if there is no such algorithm."""
+    cls = algorithms().get(name)
+    return dict(values) if cls is None else {key: value for key, value in values.items() if key in cls.model_fields}

@@ -1,0 +1,175 @@
+"""The base of every algorithm in which learners train on other agents' rollouts: their settings, and advantages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from workers.algorithms import gspo, tensors
+from workers.algorithms.spec import AlgorithmSpec, LearnerAdvantages, MicroBatch, Objective
+from workers.lazy_torch import torch
+from workers.settings import Count, Number, Share, setting
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class SharingSpec(AlgorithmSpec):
+    """The settings of shared rollouts. Advantages are those against the plain mean of all agents' rewards."""
+
+    can_share: ClassVar[bool] = True
+
+    sharing: bool = setting(
+        True, help="Off: a sharing algorithm becomes n independent GSPO runs, bit for bit.", source="design"
+    )
+    cross_advantage: Literal["learner", "source"] = setting(
+        "learner",
+        help="Whose baseline a shared rollout's advantage is measured against.",
+        source="App. E; Eq. (10): source",
+    )
+    cross_order: Literal["auto", "mixed", "source_order"] = setting(
+        "auto", help="Order of cross rollouts over the mini-batches; auto: mixed for n > 2.", source="design"
+    )
+    max_sources_per_learner: Count = setting(
+        0,
+        help="A learner trains on at most this many peers in a step, drawn anew each step; 0: all. Its baseline still "
+        "includes all peers.",
+        source="design",
+        ge=0,
+        le=7,
+    )
+    on_missing_source: Literal["error", "degrade"] = setting(
+        "error",
+        help="When an agent delivers no rollouts in a step: the run fails, or the others continue without them.",
+        source="design",
+    )
+    peer_quarantine: bool = setting(
+        False,
+        help="A source whose smoothed gradient alignment with a learner is negative stops teaching it, and leaves its "
+        "baseline, until it recovers.",
+        source="ours; Theorem 4.3 says positive",
+    )
+    quarantine_interval: Count = setting(
+        1,
+        help="Steps between measurements of alignment for the quarantine (each costs as much as a step's updates).",
+        source="ours",
+        unit="steps",
+        ge=1,
+        le=100_000,
+    )
+    quarantine_smoothing: Number = setting(
+        0.8,
+        help="Weight of earlier alignments in the smoothed one, a mean over about 1 / (1 - this) of them.",
+        source="ours",
+        ge=0,
+        lt=1,
+    )
+    quarantine_margin: Share = setting(
+        0.05, help="A quarantine begins when the smoothed alignment is below minus this, ends above it.", source="ours"
+    )
+    audit_share: Share = setting(
+        0.0,
+        help="Share of each agent's rollouts whose rewards a second, independent verifier checks; 0: none. It decides "
+        "clear cases only.",
+        source="ours",
+    )
+    audit_threshold: Number = setting(
+        0.2,
+        help="Others stop learning from an agent when the second verifier contradicts more than this share of its "
+        "rewards (smoothed), until the share has halved.",
+        source="ours",
+        gt=0,
+        le=1,
+    )
+    audit_smoothing: Number = setting(
+        0.8,
+        help="Weight of earlier steps in the smoothed share, a mean over about 1 / (1 - this) steps.",
+        source="ours",
+        ge=0,
+        lt=1,
+    )
+    ratio_length: Literal["own", "source"] = setting(
+        "own", help="Length that divides the learner's log-probability of a cross rollout.", source="Eq. (11)"
+    )
+    cross_kl: bool = setting(
+        False,
+        label="KL on shared rollouts",
+        help="Apply the KL penalty to shared rollouts too.",
+        source="design; off: first public code",
+    )
+    overflow: Literal["drop", "truncate", "error"] = setting(
+        "drop",
+        help="What happens to a shared rollout longer than max_completion_length in the learner's tokens.",
+        source="design: tokenizers and text",
+    )
+
+    @property
+    def shares_rollouts(self) -> bool:
+        return self.sharing
+
+    def uses(self, name: str) -> bool:
+        if not self.sharing and name not in AlgorithmSpec.model_fields:
+            return name == "sharing"
+        return super().uses(name)
+
+    def penalises(self, is_self: Any) -> Any:
+        return is_self | (self.sharing and self.cross_kl)
+
+    # The step, in tensors
+
+    def objective(
+        self,
+        rewards: Tensor,
+        valid: Tensor,
+        ratio: Tensor,
+        reward_max: float = 1.0,
+        trusted: Tensor | None = None,
+    ) -> Objective:
+        if not self.sharing:
+            return super().objective(rewards, valid, ratio, reward_max, trusted)
+        agents = torch.arange(len(rewards))
+        result = Objective([], [], [], [])
+        for learner in range(len(rewards)):
+            sources = torch.ones_like(agents, dtype=torch.bool) if trusted is None else trusted[learner]  # (n,)
+            view = (rewards, valid, ratio, learner, reward_max)
+            advantages, baseline, guarded = self.learner_advantages(*view, sources)
+            for source in agents[~sources].tolist():
+                as_if_trusted = self.learner_advantages(*view, sources | (agents == source))
+                advantages[source] = as_if_trusted.advantages[source]
+            result.advantages.append(advantages)
+            result.baselines.append(baseline)
+            result.guarded.append(guarded)
+            result.in_baseline.append(valid & sources[:, None, None])
+        if self.cross_advantage == "source":
+            # Eq. (10) read literally: a shared rollout is compared with its source's baseline.
+            by_source = torch.stack([result.advantages[source][source] for source in range(len(rewards))])  # (n, B, G)
+            for learner, own in enumerate(result.advantages):
+                result.advantages[learner] = by_source.clone()
+                result.advantages[learner][learner] = own[learner]
+        return result
+
+    def learner_advantages(
+        self, rewards: Tensor, valid: Tensor, ratio: Tensor, learner: int, reward_max: float, sources: Tensor
+    ) -> LearnerAdvantages:
+        if not self.sharing or (len(rewards) > 1 and sources.sum() == 1):  # only its own rollouts: GSPO, bit for bit
+            return super().learner_advantages(rewards, valid, ratio, learner, reward_max, sources)
+        return self.shared_advantages(rewards, valid & sources[:, None, None], ratio, learner, reward_max)
+
+    def shared_advantages(
+        self, rewards: Tensor, valid: Tensor, ratio: Tensor, learner: int, reward_max: float
+    ) -> LearnerAdvantages:
+        """One learner's advantages against the valid rollouts of all agents; here: against their plain mean."""
+        advantages, baseline = tensors.joint_advantages(rewards, valid=valid, scale_rewards=self.scale_rewards)
+        return LearnerAdvantages(advantages, baseline, torch.zeros_like(baseline, dtype=torch.bool))
+
+    def loss(self, batch: MicroBatch, num_updates: int, denominator: float) -> tuple[Tensor, dict[str, Tensor]]:
+        if not self.sharing:
+            return gspo.loss(
+                *(batch.logps, batch.mask, batch.old_mean_logp, batch.advantages, self),
+                ref_logps=batch.ref_logps,
+                denominator=denominator,
+            )
+        return self.shared_loss(batch, num_updates, denominator)
+
+    def shared_loss(self, batch: MicroBatch, num_updates: int, denominator: float) -> tuple[Tensor, dict[str, Tensor]]:
+        """`loss` while rollouts are shared."""
+        raise NotImplementedError

@@ -1,0 +1,290 @@
+"""The base of every algorithm: the settings of its own term, and what trainer, pages and API ask it.
+
+An algorithm is one file of this package (or of a folder in HACRL_ALGORITHMS) with one or more subclasses: their fields
+are its settings, their methods its mathematics. docs/algorithms.md shows how to add one. The web reads these files too,
+so torch is loaded at its first use only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+
+from workers.algorithms import tensors
+from workers.algorithms.contribution import RowWeights, Step, WeightedRow, own_steps, own_weights, single
+from workers.lazy_torch import torch
+from workers.settings import Number, OwnNumber, SettingsSection, setting
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+CAPABILITY_FLOOR = 1e-8  # Eq. (9)
+
+
+@dataclass(frozen=True)
+class Objective:
+    """By learner: advantages (n, B, G), baselines (B,), and prompts whose baseline the guard replaced (B,) bool.
+
+    in_baseline: (n, B, G) bool, the rollouts that the baseline averages: those of trusted sources. An untrusted
+    source has the advantages that it would have if it were trusted too.
+    """
+
+    advantages: list[Tensor]
+    baselines: list[Tensor]
+    guarded: list[Tensor]
+    in_baseline: list[Tensor]
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """Rows of one learner. logps, mask, ref_logps, old_logps: (b, T); the rest (b,).
+
+    old_mean_logp: the denominator of the sequence ratio.  old_logps: the same by token (own rollouts only).
+    """
+
+    logps: Tensor
+    mask: Tensor
+    old_mean_logp: Tensor
+    advantages: Tensor
+    is_self: Tensor
+    omega: Tensor
+    source_lengths: Tensor
+    ref_logps: Tensor | None = None
+    old_logps: Tensor | None = None
+
+
+class LearnerAdvantages(NamedTuple):
+    """One learner's advantages (n, B, G) and baselines (B,), and which of these the guard replaced (B,) bool."""
+
+    advantages: Tensor
+    baseline: Tensor
+    guarded: Tensor
+
+
+@dataclass(frozen=True)
+class CapabilityOptions:
+    """How capabilities and their ratios are measured, Eqs. (8) and (9). Every run records them."""
+
+    window: int = 5
+    ratio_min: float = 0.1
+    ratio_max: float = 10.0
+    warmup_steps: int = 0
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """An algorithm without one of its parts."""
+
+    key: str
+    label: str
+    sentence: str
+    overrides: dict[str, Any]
+
+
+class AlgorithmSpec(SettingsSection):
+    """The settings of an algorithm, and its mathematics. The losses read settings by attribute."""
+
+    # What forms, boards and costs show of it.
+    label: ClassVar[str]
+    summary: ClassVar[str]
+    # It samples this many times the rollouts, and its mini-batches have as many prompts fewer.
+    rollouts_multiplier: ClassVar[int] = 1
+    own_epsilons: ClassVar[tuple[float, float]] = (3e-4, 4e-4)  # where epsilon and epsilon_high are empty
+    needs_token_logps: ClassVar[bool] = False  # the old log-probabilities token by token
+    can_share: ClassVar[bool] = False  # it has the settings of SharingSpec
+    ablations: ClassVar[tuple[Ablation, ...]] = ()
+
+    name: str
+    epsilon: OwnNumber = setting(
+        None, help="Lower clip of the self ratio; empty: 3e-4 (grpo: 0.2).", source="GSPO; Eq. (47)", gt=0, lt=1
+    )
+    epsilon_high: OwnNumber = setting(
+        None, help="Upper clip of the self ratio; empty: 4e-4 (grpo: 0.28).", source="GSPO; Eq. (47)", gt=0, le=10
+    )
+    scale_rewards: Literal["group", "batch", "none"] = setting(
+        "group",
+        help="Divide advantages by the standard deviation of the prompt's rewards, of all rewards, or not at all.",
+        source="Eq. (6); batch, none: TRL",
+    )
+    max_log_ratio: Number = setting(
+        10.0, help="Sequence ratios are clamped to exp(±this).", source="official recipe", gt=0, le=50
+    )
+    beta: Number = setting(
+        1e-3, help="KL penalty against the starting model (self rollouts).", source="first public code", ge=0, le=10
+    )
+    eos: Literal["map", "strip", "literal"] = setting(
+        "map",
+        label="End of sequence",
+        help="How a shared rollout ends: with the learner's own EOS, without one, or with the source's text.",
+        source="design: tokenizers and text",
+    )
+
+    # Which of its parts act
+
+    @property
+    def shares_rollouts(self) -> bool:
+        """True if learners train on other agents' rollouts."""
+        return False
+
+    @property
+    def uses_omega(self) -> bool:
+        """True if the capability ratio acts: in the baselines of Eq. (7), or in the weights of Eq. (10)."""
+        return self.weighs_baseline or self.modulates_gradient
+
+    @property
+    def weighs_baseline(self) -> bool:
+        """True if omega weighs the rewards of a baseline, Eq. (7)."""
+        return False
+
+    @property
+    def modulates_gradient(self) -> bool:
+        """True if omega weighs the gradient of shared rollouts, Eq. (10)."""
+        return False
+
+    @property
+    def drops_outside_band(self) -> bool:
+        """True if a shared rollout outside its clip band teaches nothing, whatever its advantage."""
+        return False
+
+    @property
+    def rescores_shared(self) -> bool:
+        """True if the old log-probability of a shared rollout is the learner's own at the start of the step."""
+        return False
+
+    @property
+    def capability_options(self) -> CapabilityOptions:
+        return CapabilityOptions()
+
+    def uses(self, name: str) -> bool:
+        """False if a setting has no effect at the present values of the others."""
+        return name in type(self).model_fields
+
+    @classmethod
+    def hypothetical_settings(cls) -> list[str]:
+        """The settings under which What-if can weigh recorded rollouts again."""
+        extras = {name: field.json_schema_extra for name, field in cls.model_fields.items()}
+        return [name for name, extra in extras.items() if isinstance(extra, dict) and extra.get("hypothetical")]
+
+    def penalises(self, is_self: Any) -> Any:
+        """Whether a row has a KL penalty: of one row (bool) or of many ((b,) bool)."""
+        return is_self
+
+    def filled(self, num_blocks: int, updates_per_block: int) -> AlgorithmSpec:
+        """The same with every number filled in, as the loss reads it.
+
+        num_blocks: agents whose rollouts a learner trains on.  updates_per_block: M, updates that each of them fills.
+        """
+        low, high = self.own_epsilons
+        return self.model_copy(
+            update={
+                "epsilon": low if self.epsilon is None else self.epsilon,
+                "epsilon_high": high if self.epsilon_high is None else self.epsilon_high,
+            }
+        )
+
+    def cautions(self, last_update: int) -> list[tuple[str, str, str]]:
+        """Settings that are allowed but probably a mistake: code, setting, message. Every number is filled in.
+
+        last_update: m of a step's last update.
+        """
+        return []
+
+    # The step, in tensors
+
+    def objective(
+        self,
+        rewards: Tensor,
+        valid: Tensor,
+        ratio: Tensor,
+        reward_max: float = 1.0,
+        trusted: Tensor | None = None,
+    ) -> Objective:
+        """Every learner's advantages of a step. rewards, valid: (n, B, G).  ratio: (n, n), omega.
+
+        trusted: (n, n) bool, [learner, source], its diagonal True; None: every source is trusted.
+        """
+        agents = torch.arange(len(rewards))
+        each = [
+            self.learner_advantages(rewards, valid, ratio, learner, reward_max, agents == learner)
+            for learner in range(len(rewards))
+        ]
+        return Objective(
+            [one.advantages for one in each],
+            [one.baseline for one in each],
+            [one.guarded for one in each],
+            [valid & (agents == learner)[:, None, None] for learner in range(len(rewards))],
+        )
+
+    def learner_advantages(
+        self, rewards: Tensor, valid: Tensor, ratio: Tensor, learner: int, reward_max: float, sources: Tensor
+    ) -> LearnerAdvantages:
+        """The advantages of a learner that uses some sources, (n,) bool. Here: of its own rollouts alone, as GSPO."""
+        advantages = torch.zeros_like(rewards)
+        own, baseline = tensors.joint_advantages(
+            rewards[learner][None], valid=valid[learner][None], scale_rewards=self.scale_rewards
+        )
+        advantages[learner] = own[0]
+        return LearnerAdvantages(advantages, baseline, torch.zeros_like(baseline, dtype=torch.bool))
+
+    def omega(self, ratio: Tensor, learner: int, source: int) -> float:
+        """The factor on the gradient of a source's rollouts. ratio: (n, n), Eq. (8)."""
+        return float(ratio[source, learner].item()) if self.modulates_gradient and source != learner else 1.0
+
+    def loss(self, batch: MicroBatch, num_updates: int, denominator: float) -> tuple[Tensor, dict[str, Tensor]]:
+        """The scalar and per-row stats (b,) of one micro-batch (tensors.row_stats). Every number is filled in.
+
+        num_updates: m, the learner's updates so far within the step.  denominator: rows planned for the mini-batch.
+        """
+        raise NotImplementedError
+
+    # The same without torch, for the pages that explain a weight or compute it for other settings
+
+    def own_band(self) -> tuple[float, float]:
+        """The float32 bounds of the ratio of own rollouts."""
+        if self.epsilon is None or self.epsilon_high is None:
+            raise ValueError("epsilon is empty: pass RunSpec.rule, in which every number is filled in")
+        return single(1 - self.epsilon), single(1 + self.epsilon_high)
+
+    def shared_band(self, num_updates: int) -> tuple[float, float] | None:
+        """The bounds of the ratio of shared rollouts at update m of a step; None where nothing is clipped."""
+        return None
+
+    @property
+    def band_moves(self) -> bool:
+        """True if the band of shared rollouts depends on the update."""
+        return False
+
+    @property
+    def shared_help(self) -> str:
+        """A sentence under the histogram of shared ratios: what the rule does with them."""
+        return ""
+
+    def weigh(
+        self,
+        is_own: bool,
+        num_updates: int,
+        ratios: Sequence[float],
+        advantages: Sequence[float],
+        omega: float = 1.0,
+    ) -> RowWeights:
+        """Weights of one source's rows in one update of a learner. Not for a ratio by token.
+
+        ratios: s before clipping, float32 numbers, as recorded.  advantages: A, float32 numbers.  omega: of Eq. (8).
+        """
+        return own_weights(ratios, advantages, self.own_band(), self.max_log_ratio)
+
+    def explain(self, row: WeightedRow) -> Iterator[Step]:
+        """The steps from s to the weight of a row. The row has an s and an update."""
+        weight = self._weight_of(row)
+        return own_steps(row, self.own_band(), is_free=weight != 0)
+
+    def equation(self, row: WeightedRow) -> str:
+        """The equation of a weight with its numbers; empty without an s."""
+        if row.sequence_ratio is None:
+            return ""
+        return f"s · A = {row.sequence_ratio:.6g} · {row.advantage:.3g}" if row.weight else "0: min(s A, c A) is c A"
+
+    def _weight_of(self, row: WeightedRow) -> float:
+        weights = self.weigh(row.is_own, row.mini_batch or 0, [row.sequence_ratio or 0.0], [row.advantage], row.omega)
+        return weights.weights[0]
