@@ -236,9 +236,9 @@ declare namespace Api {
     runs: Record<string, unknown>[];
   }
   interface BoundsAnswer {
-    first: number;
-    last: number;
-    delta_step: number;
+    first: number | null;
+    last: number | null;
+    delta_step: number | null;
   }
   interface BucketsAnswer {
     run: string;
@@ -486,6 +486,11 @@ declare namespace Api {
     prompt_template?: string | null;
     held_out_fraction?: number | null;
   }
+  interface GatePoint {
+    s: number;
+    positive: number;
+    negative: number;
+  }
   interface GroupIn {
     name: string;
     agents: AgentIn[];
@@ -518,13 +523,15 @@ declare namespace Api {
     hypothetical: OutcomeAnswer;
   }
   interface HypotheticalSettings {
-    alpha?: number | null;
     delta?: number | null;
     delta_step?: number | null;
+    alpha?: number | null;
+    cross_gate?: "hacpo" | "signed" | "gamma" | "balance" | "truncated" | "tapered" | null;
     cross_clip_gradient?: "zero" | "keep" | "sided" | null;
     capability_window?: number | null;
     ratio_min?: number | null;
     ratio_max?: number | null;
+    floor?: number | null;
   }
   interface IntervalAnswer {
     mean: number;
@@ -867,6 +874,7 @@ declare namespace Api {
     num_steps: number;
     edges: number[];
     band: BandStep[];
+    gate: GatePoint[];
     sources: SourceRatios[];
   }
   interface RecordedCheck {

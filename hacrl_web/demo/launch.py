@@ -26,8 +26,11 @@ from hacrl_web.runs.models import Sweep
 from hacrl_web.runs.sweeps.plan import plan_sweep
 from hacrl_web.runs.sweeps.sweeps import add_seeds, launch_sweep, retry_all
 from hacrl_web.web.errors import FieldErrors
+from workers.algorithms.registry import own_settings
 from workers.contract.demo_recipe import (
     AGENTS,
+    ALGORITHM_SETTINGS,
+    ALGORITHMS,
     ANSWER_FIELD,
     BENCHMARK_NAME,
     CONFIRM,
@@ -154,10 +157,9 @@ def _common_settings(request: dict[str, Any]) -> dict[str, Any]:
 def _request(
     group: AgentGroup, benchmark: Benchmark, seeds: Sequence[int], algorithms: Sequence[str], engine: str
 ) -> dict[str, Any]:
-    by_algorithm = [demo_settings(name, engine) for name in algorithms]
-    common_settings = by_algorithm[0]
-    common_settings["algorithm"] = {key: value for one in by_algorithm for key, value in one["algorithm"].items()}
-    del common_settings["algorithm"]["name"]  # the runs of the sweep differ only in it
+    common_settings: dict[str, Any] = demo_settings(ALGORITHMS[0], engine)
+    used = {key for name in algorithms for key in own_settings(name, ALGORITHM_SETTINGS)}
+    common_settings["algorithm"] = {key: value for key, value in ALGORITHM_SETTINGS.items() if key in used}
     return {
         "name": SWEEP_NAME,
         "group": group.pk,

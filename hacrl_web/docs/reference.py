@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
@@ -84,7 +84,7 @@ def _walk(model: type[SettingsSection], prefix: str) -> Iterator[Setting]:
     for name, field in model.model_fields.items():
         section_class = next(filter(_is_section, (field.annotation, *get_args(field.annotation))), None)
         if section_class:
-            is_list = section_class is not field.annotation
+            is_list = get_origin(field.annotation) is tuple
             inner.append((section_class, f"{prefix}{name}{'[]' if is_list else ''}."))
         if not section_class or field.description:  # a list of sections is itself a setting
             yield _setting(prefix, name, field, properties[name])

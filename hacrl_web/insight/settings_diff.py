@@ -49,7 +49,10 @@ class SettingLine:
 
     @property
     def differs(self) -> bool:
-        return any(not is_same(self.values[0], value) for value in self.values[1:])
+        """Whether two values are unequal; a setting that another run's algorithm does not have is none of it."""
+        is_of_algorithm = self.path.startswith("algorithm.")
+        values = [value for value in self.values if not (is_of_algorithm and value is ABSENT)]
+        return any(not is_same(values[0], value) for value in values[1:])
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from torch import Tensor
 from workers import heartbeat
 from workers.agents.messages import LearnerRow, RowResult
 from workers.algorithms.spec import AlgorithmSpec, MicroBatch
+from workers.algorithms.tensors import ROW_STATS
 from workers.model.memory import halving
 from workers.model.policy import Policy
 
@@ -187,8 +188,7 @@ def _backward(
 def _fill_results(
     chunk: Sequence[ActiveRow], stats: Mapping[str, Tensor], num_updates: int, has_reference: bool, sums: GradientSums
 ) -> None:
-    names = ("sequence_ratio", "clipped_ratio", "clip_side", "gradient_flows", "weight", "kl")
-    ratios, clipped, sides, flows, weights, kls = (stats[name].tolist() for name in names)
+    ratios, clipped, sides, flows, weights, kls = (stats[name].tolist() for name in ROW_STATS)
     # A rule with one ratio for a row clips all of it or nothing.
     is_cut = ~stats["gradient_flows"]
     low, high = (

@@ -97,7 +97,7 @@ def own_weights(
     ratios: Sequence[float], advantages: Sequence[float], band: tuple[float, float], limit: float
 ) -> RowWeights:
     """Eq. (47): s A where it is the minimum of s A and c A. limit: max_log_ratio."""
-    low, high = band
+    low, high = map(single, band)
     sides = [(s > high) - (s < low) for s in ratios]
     clipped = [low if s < low else high if s > high else s for s in ratios]
     weights = singles(map(mul, ratios, advantages))

@@ -459,7 +459,7 @@ class Hacpo(GatedSpec):
         return f"{self.cross_gate}: {GATES[self.cross_gate].formula}"
 
     def shared_band(self, num_updates: int) -> tuple[float, float] | None:
-        return (single(lower_bound(num_updates, self)), 1.0) if self.clips_shared else None
+        return (lower_bound(num_updates, self), 1.0) if self.clips_shared else None
 
     @property
     def band_moves(self) -> bool:
@@ -486,7 +486,7 @@ class Hacpo(GatedSpec):
     ) -> RowWeights:
         if is_own or not self.sharing or self.cross_gate != "hacpo":
             return super().weigh(is_own, num_updates, ratios, advantages, omega)
-        low, high = self.shared_band(num_updates) or (0.0, inf)
+        low, high = map(single, self.shared_band(num_updates) or (0.0, inf))
         sides = [(s > high) - (s < low) for s in ratios]
         clipped = [low if s < low else high if s > high else s for s in ratios]
         # c^(1 + alpha) * omega * A * cross_weight, Eqs. (10) and (12), in the order in which the loss multiplies.

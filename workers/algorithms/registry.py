@@ -1,12 +1,13 @@
 """All algorithms by name: those of this package, and those of the folders that HACRL_ALGORITHMS names.
 
-A file that cannot be loaded is left out, and `refused` has the reason; the product works without it.
+A file that cannot be loaded is left out, and `refused_files` has the reason; the product works without it.
 """
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
+import logging
 import os
 import pkgutil
 import sys
@@ -39,6 +40,7 @@ def _loaded() -> tuple[dict[str, type[AlgorithmSpec]], dict[str, str]]:
                     found[cls.model_fields["name"].default] = cls
             except Exception as error:  # of somebody's own file: whatever it raises
                 refused[str(path)] = f"{type(error).__name__}: {error}"
+                logging.getLogger(__name__).warning("algorithm file %s is not used: %s", path, refused[str(path)])
     shared_first = sorted(found.items(), key=lambda item: (not issubclass(item[1], SharingSpec), item[0]))
     return dict(shared_first), refused
 
@@ -86,7 +88,7 @@ def algorithms() -> dict[str, type[AlgorithmSpec]]:
     return _loaded()[0]
 
 
-def refused() -> dict[str, str]:
+def refused_files() -> dict[str, str]:
     """Files that could not be used, with the reason."""
     return _loaded()[1]
 

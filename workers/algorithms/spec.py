@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from workers.algorithms import tensors
-from workers.algorithms.contribution import RowWeights, Step, WeightedRow, own_steps, own_weights, single
+from workers.algorithms.contribution import RowWeights, Step, WeightedRow, own_steps, own_weights
 from workers.lazy_torch import torch
 from workers.settings import Number, OwnNumber, SettingsSection, setting
 
@@ -241,10 +241,10 @@ class AlgorithmSpec(SettingsSection):
     # The same without torch, for the pages that explain a weight or compute it for other settings
 
     def own_band(self) -> tuple[float, float]:
-        """The float32 bounds of the ratio of own rollouts."""
+        """The bounds of the ratio of own rollouts."""
         if self.epsilon is None or self.epsilon_high is None:
             raise ValueError("epsilon is empty: pass RunSpec.rule, in which every number is filled in")
-        return single(1 - self.epsilon), single(1 + self.epsilon_high)
+        return 1 - self.epsilon, 1 + self.epsilon_high
 
     def shared_band(self, num_updates: int) -> tuple[float, float] | None:
         """The bounds of the ratio of shared rollouts at update m of a step; None where nothing is clipped."""

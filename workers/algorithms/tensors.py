@@ -80,6 +80,10 @@ def loss_and_kl(
     return total + beta * kl.sum() / (rows if denominator is not None else penalised.sum().clamp(min=1)), kl
 
 
+# What a loss returns of each row, and the events record.
+ROW_STATS = ("sequence_ratio", "clipped_ratio", "clip_side", "gradient_flows", "weight", "kl")
+
+
 def row_stats(
     log_ratio: Tensor, clipped: Tensor, side: Tensor, flows: Tensor, objective: Tensor, kl: Tensor
 ) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""The checks before the first step: that a run fits into memory, and which questions fit into every agent's context."""
+"""The checks before the first step: algorithm, memory, and which questions fit into every agent's context."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from pathlib import Path
 
 import psutil
 import torch
+from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from workers.agents.interface import AgentInterface
+from workers.algorithms.spec import MicroBatch
+from workers.algorithms.tensors import ROW_STATS
 from workers.contract.memory_footprint import Machine, Shape, shape_of
 from workers.contract.memory_plan import shortfall
 from workers.contract.spec.data import DataSpec
@@ -23,6 +26,43 @@ CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container; "max" or abs
 
 class DoesNotFit(RuntimeError):
     """The run needs more memory than the machine has; the text says how much, and what would fit."""
+
+
+class AlgorithmRefused(RuntimeError):
+    """The algorithm raises, or returns what cannot be trained on; the text says what."""
+
+
+def check_algorithm(spec: RunSpec) -> None:
+    """Run the rule once on a small batch, and refuse one that would only harm the agents. Error: AlgorithmRefused."""
+    rule, generator = spec.rule, torch.Generator().manual_seed(0)
+    shape = (max(2, len(spec.agents)), 2, 2)  # (n, B, G)
+    rewards = torch.tensor([1.0, 0.0, 1.0, 0.0]).repeat(shape[0]).view(shape)
+    numbers: list[Tensor] = []
+    try:
+        objective = rule.objective(rewards, torch.ones(shape, dtype=torch.bool), torch.ones(shape[0], shape[0]))
+        numbers += [*objective.advantages, *objective.baselines]
+        for is_self in (True, False) if rule.shares_rollouts else (True,):
+            logps = (-torch.rand(8, 3, generator=generator)).requires_grad_()  # (b, T)
+            old = logps.detach() + torch.linspace(-0.5, 0.5, 8)[:, None]  # (b, T)
+            batch = MicroBatch(
+                logps=logps,
+                mask=torch.ones(8, 3, dtype=torch.bool),
+                old_mean_logp=old.mean(dim=1),
+                advantages=torch.tensor([1.0, -1.0]).repeat(4),
+                is_self=torch.full((8,), is_self),
+                omega=torch.ones(8),
+                source_lengths=torch.full((8,), 3),
+                ref_logps=logps.detach(),
+                old_logps=old,
+            )
+            loss, stats = rule.loss(batch, 0, 8.0)
+            loss.backward()
+            assert logps.grad is not None
+            numbers += [loss.detach(), logps.grad, *(stats[name] for name in ROW_STATS)]
+    except Exception as error:  # of somebody's own file: whatever it raises
+        raise AlgorithmRefused(f"algorithm {rule.name} fails: {type(error).__name__}: {error}") from error
+    if not all(bool(torch.isfinite(one.double()).all()) for one in numbers):
+        raise AlgorithmRefused(f"algorithm {rule.name} returns numbers that are not finite on a batch of 8 rows")
 
 
 def check_memory(spec: RunSpec) -> None:

@@ -30,7 +30,12 @@ from workers.questions.dataset import Question, Split, split_questions
 from workers.rollouts.engine import LOGP_DIFFERENCE_LIMIT
 from workers.trainer.checkpoints import CheckpointsFail, CheckpointWriter, newest_checkpoint
 from workers.trainer.evaluation import EvaluationRunner, EvaluationSet
-from workers.trainer.preflight import check_memory, evaluated_questions_that_fit, questions_that_fit
+from workers.trainer.preflight import (
+    check_algorithm,
+    check_memory,
+    evaluated_questions_that_fit,
+    questions_that_fit,
+)
 from workers.trainer.progress import ProgressReporter
 from workers.trainer.step import StepPlan, batch_of_step, learning_rate, plan_step
 from workers.trainer.step_events import StepRecord, step_events
@@ -218,6 +223,7 @@ class Trainer:
         names = [agent.name for agent in self.spec.agents]
         folders = None if resumable is None else [resumable.folders[name] for name in names]
         if resumable is None:
+            check_algorithm(self.spec)
             check_memory(self.spec)
         self.placement = place(self.spec, self.run_dir, folders)
         self.agents = self.placement.agents

@@ -140,6 +140,14 @@ class BandStep(TypedDict):
     high: float
 
 
+class GatePoint(TypedDict):
+    """|weight| of a shared rollout of |A| = 1 and omega 1 at the ratio s, by the sign of A."""
+
+    s: float
+    positive: float
+    negative: float
+
+
 class SourceRatios(TypedDict):
     """Histograms over `edges`: [positive, negative] advantages."""
 
@@ -162,6 +170,7 @@ class RatiosAnswer(TypedDict):
     num_steps: int
     edges: list[float]
     band: list[BandStep]
+    gate: list[GatePoint]
     sources: list[SourceRatios]
 
 

@@ -13,6 +13,7 @@ from workers.algorithms.contribution import single
 from workers.contract.spec.run import RunSpec
 
 BINS = 44
+GATE_POINTS = 200
 MOST_ROWS = 60_000  # of one learner: as many as a request can count in time
 MOST_BOUNDS = 32
 OUTSIDE = 0.01  # share of the ratios beyond either end of the axis; the first and last bar count them
@@ -41,14 +42,15 @@ def bounds(spec: RunSpec) -> list[dict[str, Any]]:
 
 
 def gate_curve(spec: RunSpec, ends: Sequence[float]) -> list[dict[str, float]]:
-    """What a shared rollout of |A| = 1 and omega = 1 weighs at each edge, {s, positive, negative}.
+    """What a shared rollout of |A| = 1 and omega = 1 weighs by its ratio, {s, positive, negative}.
 
     positive, negative: |weight| by the sign of A, at the first update of shared rollouts.
     """
     rule = spec.rule
-    if not rule.shares_rollouts or len(spec.agents) == 1:
+    if not rule.shares_rollouts or len(spec.agents) == 1 or not ends:
         return []
-    ratios = [single(end) for end in ends]
+    grain = (ends[-1] / ends[0]) ** (1 / GATE_POINTS)
+    ratios = [single(ends[0] * grain**place) for place in range(GATE_POINTS + 1)]
     by_sign = [rule.weigh(False, spec.updates_per_block, ratios, [sign] * len(ratios)).weights for sign in (1.0, -1.0)]
     return [
         {"s": s, "positive": abs(positive), "negative": abs(negative)}

@@ -11,7 +11,7 @@ from ninja import Query, Router, Schema
 from pydantic import create_model
 from typing_extensions import TypedDict
 
-from hacrl_web.insight.what_if.rows import RecordedCheck
+from hacrl_web.insight.what_if.rows import MAX_WINDOW, RecordedCheck
 from hacrl_web.insight.what_if.what_if import what_if_answer
 from hacrl_web.runs.models import Run
 from hacrl_web.web.schemas import Number
@@ -49,8 +49,11 @@ class HypotheticalPair(TypedDict):
 
 
 class BoundsAnswer(TypedDict):
-    first: float
-    last: float
+    """Lower bounds of the band; null where nothing is clipped."""
+
+    first: float | None
+    last: float | None
+    delta_step: float | None
 
 
 class WhatIfAnswer(TypedDict):
@@ -64,7 +67,7 @@ class WhatIfAnswer(TypedDict):
     last: NotRequired[int | None]
     is_thinned: NotRequired[bool]
     rows: NotRequired[int]
-    bounds: NotRequired[list[BoundsAnswer | None]]
+    bounds: NotRequired[list[BoundsAnswer]]
     cautions: NotRequired[list[str]]
     check: NotRequired[RecordedCheck | None]
     clone: NotRequired[str]
@@ -72,10 +75,12 @@ class WhatIfAnswer(TypedDict):
 
 
 def _parameter(schema: dict[str, Any]) -> Any:
-    """The type of a setting as a parameter; RunSpec checks its bounds."""
+    """The type of a setting as a parameter; RunSpec checks its other bounds."""
     if "enum" in schema:
         return Literal[tuple(schema["enum"])]
-    return int if schema["type"] == "integer" else Annotated[float, Query(allow_inf_nan=False)]
+    if schema["type"] == "integer":  # a window of steps, which are read from the database
+        return Annotated[int, Query(le=MAX_WINDOW)]
+    return Annotated[float, Query(allow_inf_nan=False)]
 
 
 _fields: dict[str, Any] = {

@@ -155,11 +155,15 @@ def _pairs_answer(before: Pairs, after: Pairs) -> list[dict[str, Any]]:
     ]
 
 
-def _bounds(spec: RunSpec) -> dict[str, float] | None:
+def _bounds(spec: RunSpec) -> dict[str, float | None]:
     """The cross band's lower bound at a step's first and last cross update, Eq. (14); None without a clip."""
     # Own mini-batches come before.
     first, last = (spec.rule.shared_band(update) for update in (spec.updates_per_block, spec.last_update))
-    return {"first": first[0], "last": last[0]} if first and last else None
+    return {
+        "first": first[0] if first else None,
+        "last": last[0] if last else None,
+        "delta_step": getattr(spec.rule, "delta_step", None),
+    }
 
 
 def _clone_query(spec: RunSpec, other: RunSpec) -> str:

@@ -221,11 +221,13 @@ def relevant_settings(settings: Settings, algorithm: str) -> dict[str, Any]:
     relevant = {path: value for path, value in settings.items() if path != "algorithm.name"}
     if algorithm == EVALUATION_ONLY:
         return {path: value for path, value in relevant.items() if _acts_on_start(path)}
-    if (rule := algorithms().get(algorithm)) is not None:
-        for path, epsilon in zip(("algorithm.epsilon", "algorithm.epsilon_high"), rule.own_epsilons, strict=True):
-            if relevant.get(path) is None:
-                relevant[path] = epsilon
-    return relevant
+    if (rule := algorithms().get(algorithm)) is None:
+        return relevant
+    for path, epsilon in zip(("algorithm.epsilon", "algorithm.epsilon_high"), rule.own_epsilons, strict=True):
+        if relevant.get(path) is None:
+            relevant[path] = epsilon
+    own = {f"algorithm.{name}" for name in rule.model_fields}
+    return {path: value for path, value in relevant.items() if path in own or not path.startswith("algorithm.")}
 
 
 def _acts_on_start(path: str) -> bool:

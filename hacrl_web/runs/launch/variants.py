@@ -27,8 +27,11 @@ GRID = ("alpha", "delta", "delta_step", "capability_window")
 @cache
 def ablations() -> dict[str, tuple[str, Ablation]]:
     """By key: the algorithm, and the part that is removed."""
-    pairs = [(name, one) for name, cls in algorithms().items() for one in cls.ablations]
-    return {one.key: (name, one) for name, one in reversed(pairs)}
+    by_key: dict[str, tuple[str, Ablation]] = {}
+    for name, cls in algorithms().items():
+        for one in cls.ablations:
+            by_key.setdefault(one.key, (name, one))
+    return by_key
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
 from uuid import UUID
 
@@ -21,7 +22,7 @@ from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.runs.sweeps.sweeps import MAX_NAME
 from hacrl_web.web.errors import FieldError
 from hacrl_web.web.page_query import MAX_ID, PageQuery, RowId, uuid_or_none, whole_number
-from workers.algorithms.registry import algorithms, settings_schema
+from workers.algorithms.registry import algorithms, refused_files, settings_schema
 
 COMPARED = ("hacpo", "gspo", "gspox2")  # ticked when Compare is opened
 ABLATION_SEEDS = 3
@@ -122,6 +123,7 @@ def render_form(
         "draft": uuid_or_none(values.get("draft")),
         "cost": cost,
         "presets": offered,
+        "refused_algorithms": [(Path(path).name, reason) for path, reason in refused_files().items()],
         "form_data": {
             "presets": offered,
             "groups": [_group_data(group) for group in groups],

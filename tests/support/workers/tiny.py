@@ -11,6 +11,7 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
+from workers.algorithms.registry import own_settings
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SPOOL_NAME, SpoolWriter, read_records
 from workers.trainer.stop_signals import StopFlag
@@ -100,6 +101,8 @@ def make_spec(root: Path, agents: list[dict[str, Any]], **changes: Any) -> RunSp
     }
     for name, section in changes.items():
         sections[name] = {**sections[name], **section} if isinstance(sections.get(name), dict) else section
+    if "delta" not in changes.get("algorithm", {}):  # of the base, which suits HACPO
+        sections["algorithm"] = own_settings(sections["algorithm"]["name"], sections["algorithm"])
     return RunSpec.model_validate(sections)
 
 

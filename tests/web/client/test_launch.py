@@ -69,7 +69,7 @@ def test_group_and_benchmark_may_be_named_and_a_file_with_seeds_is_a_sweep(hacrl
         ("name: !!binary aGk=", "line 1, column 7: could not determine"),
         ("name: a\n---\nname: b", "another document"),
         ("[" * 5000, "nested too deeply"),
-        ("schema_version: 2", "Another version"),
+        ("schema_version: 3", "Another version"),
         ("agents: {}", "agents: Must be a list"),
         ("agents: [{name: A, model: /no/such}]", "No group has these agents"),
         ("group: 1\ndata: {benchmark: 1}", "data: Must name a benchmark"),

@@ -13,7 +13,7 @@ from django.urls import Resolver404, resolve, reverse
 from hacrl_web.docs import pages, reference
 from hacrl_web.docs.markdown import render, slug_of
 from hacrl_web.ops.up import parse
-from workers.contract.spec.run import RunSpec
+from workers.algorithms.hacpo import Hacpo
 
 FILES = sorted(pages.FOLDER.glob("*.md"))
 OF_THE_ROOT = [django_settings.BASE_DIR / name for name in ("README.md", "CONTRIBUTING.md")]
@@ -100,9 +100,9 @@ def test_settings_page_is_up_to_date():
 
 def test_settings_page_has_every_setting_of_a_run_with_its_bounds():
     delta = next(one for one in reference.settings() if one.name == "algorithm.delta")
-    field = RunSpec.model_fields["algorithm"].annotation.model_fields["delta"]
+    field = Hacpo.model_fields["delta"]
     assert (delta.kind, delta.default) == ("number, at least 0, at most 1", f"{field.default:g}")
-    assert (delta.help, delta.source) == (field.description, "Eq. (14), Sec. 3.4")
+    assert (delta.help, delta.source) == (f"{field.description} Of hacpo.", "Eq. (14), Sec. 3.4")
     assert {"agents[].lora_rank", "evaluation.benchmarks[].num_samples", "compute.device"} <= reference.names()
     optional = next(one for one in reference.settings() if one.name == "agents[].learning_rate")
     assert optional.kind == "number, above 0, at most 1, or empty"

@@ -10,7 +10,7 @@ import torch
 
 from tests.support.workers.tiny import make_pair, make_spec, records, train
 from workers.algorithms import hacpo
-from workers.algorithms.contribution import WeightedRow, factors, single
+from workers.algorithms.contribution import WeightedRow, factors
 from workers.algorithms.registry import algorithms
 from workers.algorithms.spec import AlgorithmSpec, MicroBatch
 
@@ -96,7 +96,7 @@ def test_lower_bound_is_the_algorithms():
     for delta, step in ((0.2, 0.025), (0.8, 0.01), (0.1, 0.3), (1.0, 0.0)):
         algorithm = rule(delta=delta, delta_step=step)
         for m in range(12):
-            assert algorithm.shared_band(m) == (single(hacpo.lower_bound(m, algorithm)), 1.0)
+            assert algorithm.shared_band(m) == (hacpo.lower_bound(m, algorithm), 1.0)
 
 
 def test_steps_of_a_shared_row_by_hand():

@@ -14,6 +14,13 @@ from workers.contract.spec.run import RunSpec
 BASE = {"agents": [{"name": "a", "model": "m"}, {"name": "b", "model": "m"}], "data": {"train_path": "q.jsonl"}}
 
 
+def last_bound(spec: RunSpec) -> float:
+    """The lower bound of shared ratios at a step's last update."""
+    band = spec.rule.shared_band(spec.last_update)
+    assert band is not None
+    return band[0]
+
+
 def spec(**over) -> RunSpec:
     return RunSpec.model_validate({**BASE, **over})
 
@@ -137,7 +144,7 @@ def test_last_bound_by_hand():
     # B 128, mini-batch 64: M = 2. Two agents: updates 0..3, last m = 3: 1 - .2 + 3 * .025 = .875.
     two = spec()
     assert two.updates_per_block == 2
-    assert two.rule.shared_band(two.last_update)[0] == pytest.approx(0.875, abs=1e-12)
+    assert last_bound(two) == pytest.approx(0.875, abs=1e-12)
 
 
 @given(n=st.integers(3, 8), step=st.floats(0.001, 0.05))
@@ -145,16 +152,14 @@ def test_scaled_schedule_ends_at_the_two_agent_bound_for_every_n(n, step):
     agents = [{"name": str(i), "model": "m"} for i in range(n)]
     many = spec(agents=agents, algorithm={"delta_step": step})
     two = spec(algorithm={"delta_step": step})
-    assert many.rule.shared_band(many.last_update)[0] == pytest.approx(
-        two.rule.shared_band(two.last_update)[0], abs=1e-12
-    )
+    assert last_bound(many) == pytest.approx(last_bound(two), abs=1e-12)
 
 
 def test_schedule_counts_the_sources_that_are_trained_on():
     agents = [{"name": str(i), "model": "m"} for i in range(5)]
     few = spec(agents=agents, algorithm={"max_sources_per_learner": 1})
     # One peer a step: two blocks of M = 2 updates each, as with two agents.
-    assert (few.num_blocks, few.rule.delta_step, few.rule.shared_band(few.last_update)[0]) == (
+    assert (few.num_blocks, few.rule.delta_step, last_bound(few)) == (
         2,
         0.025,
         pytest.approx(0.875),
@@ -179,7 +184,7 @@ def test_raw_schedule_of_five_agents_warns_that_the_last_batch_teaches_nothing()
     # n 5, M 2: last m = 9: 1 - .2 + 9 * .025 = 1.025, cut to 1.
     agents = [{"name": str(i), "model": "m"} for i in range(5)]
     raw = spec(agents=agents, algorithm={"cross_clip_schedule": "raw"})
-    assert raw.rule.shared_band(raw.last_update)[0] == 1.0
+    assert last_bound(raw) == 1.0
     assert [c.code for c in raw.cautions()] == ["last_bound_reaches_one"]
 
 

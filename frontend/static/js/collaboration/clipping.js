@@ -7,6 +7,7 @@ import { canvas, drawLines, logTicks, pattern, shape } from "../lib/svg.js";
 /**
  * @typedef {Api.SourceRatios} Histogram
  * @typedef {Api.BandStep} Bound
+ * @typedef {Api.GatePoint} GatePoint
  * @typedef {Api.RatiosAnswer} Ratios
  * @typedef {import("./omega.js").Timeline} Timeline
  * @typedef {{agents: string[], trap_at: number, can_trap: boolean}} ClipRule
@@ -114,6 +115,7 @@ function drawHistogram(root, ratios, histogram, rule) {
       picture.append(group);
     });
   });
+  drawGate(picture, ratios.gate, x, middle);
   picture.append(shape("line", { x1: left, x2: width - right, y1: middle, y2: middle, class: "axis-line" }));
   for (const [y, text] of /** @type {[number, string][]} */ ([[middle - 4, "0"], [14 + 8, count(highest)], [14 + 2 * HALF, count(highest)]])) picture.append(shape("text", { x: left - 4, y, class: "tick tick-left" }, text));
   for (const tick of logTicks(ratios.edges[0], ratios.edges[ratios.edges.length - 1])) {
@@ -153,6 +155,24 @@ function drawBand(picture, band, x, at) {
   picture.append(shape("text", { x: isRight ? at.width : Math.max(36, place(first.low)), y: 9, class: `tick ${isRight ? "tick-left" : ""}` }, label));
 }
 
+/**
+ * What a rollout of |A| = 1 weighs at each ratio: encouraging ones upwards, discouraging ones downwards.
+ * @param {SVGSVGElement} picture
+ * @param {GatePoint[]} gate
+ * @param {(ratio: number) => number} x
+ * @param {number} middle
+ */
+function drawGate(picture, gate, x, middle) {
+  const highest = Math.max(1, ...gate.flatMap((point) => [point.positive, point.negative]));
+  for (const sign of /** @type {("positive" | "negative")[]} */ (["positive", "negative"])) {
+    const direction = sign === "positive" ? -1 : 1;
+    const points = gate.map((point) => `${x(point.s).toFixed(1)},${(middle + (direction * (HALF - 6) * point[sign]) / highest).toFixed(1)}`);
+    const line = shape("polyline", { points: points.join(" "), class: "gate" });
+    line.append(shape("title", {}, `Weight of a rollout of |A| = 1 by its ratio, A ${sign === "positive" ? "> 0" : "< 0"}; highest ${significant(highest)}`));
+    picture.append(line);
+  }
+}
+
 /** What the shapes of the bars mean. */
 function key() {
   const list = make("ul", "line-legend small");
@@ -171,6 +191,11 @@ function key() {
     item.append(mark, make("span", "", text));
     list.append(item);
   }
+  const item = make("li");
+  const mark = canvas(18, 12, "");
+  mark.append(shape("polyline", { points: "1,10 8,3 17,3", class: "gate" }));
+  item.append(mark, make("span", "", "weight at |A| = 1"));
+  list.append(item);
   return list;
 }
 

@@ -183,8 +183,9 @@ function taughtTable(pairs, which) {
   return place;
 }
 
-/** The band's lower bound over a step's shared updates: one number if it is constant. @param {{first: number, last: number}} bounds */
+/** The band's lower bound over a step's shared updates: one number if it is constant. @param {Api.BoundsAnswer} bounds */
 function bounds({ first, last }) {
+  if (first === null || last === null) return "none";
   const [from, to] = [significant(first), significant(last)];
   return from === to ? from : `${from} to ${to}`;
 }

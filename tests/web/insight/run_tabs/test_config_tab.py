@@ -135,7 +135,11 @@ def test_setting_that_the_algorithm_does_not_read_is_said_to_be_not_used(client)
     other = make_run(owner, group=run.group_id, algorithm={"name": "hacpo"})
     client.force_login(owner)
     alone = rows(client, run)
-    assert "not used" in alone["algorithm.delta"][0]
+    assert "algorithm.delta" not in alone
     assert "not used" not in alone["algorithm.epsilon"][0] + alone["algorithm.name"][0]
-    # Beside a run that reads it, only the value that counts for nothing is marked.
-    assert ["not used" in value for value in rows(client, run, against=other.pk)["algorithm.delta"]] == [True, False]
+    assert rows(client, run, against=other.pk)["algorithm.delta"] == ["not there", "0.2"]
+    unclipped = make_run(owner, group=run.group_id, algorithm={"name": "hacpo", "clip_cross": False})
+    assert ["not used" in value for value in rows(client, unclipped, against=other.pk)["algorithm.delta"]] == [
+        True,
+        False,
+    ]

@@ -14,6 +14,7 @@ from hacrl_web.runs.models import Run, Sweep
 from hacrl_web.web.errors import FieldErrors
 from tests.support.web import factories
 from tests.support.web.page_text import field_of, text_of
+from workers.algorithms.registry import settings_schema
 from workers.contract.spec.run import RunSpec
 
 
@@ -39,6 +40,7 @@ def test_form_has_a_control_for_every_setting(web, user, form):
     drawn = set(re.findall(r'name="([a-z]+\.[a-z_0-9]+)"', html))
     sections = ("algorithm", "rollout", "training", "evaluation", "checkpoint", "compute", "telemetry")
     expected = {f"{s}.{name}" for s in sections for name in type(RunSpec.model_fields[s].default).model_fields}
+    expected |= {f"algorithm.{name}" for name in settings_schema()}
     assert drawn == expected | {f"grid.{name}" for name in GRID}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hacrl_web.runs.launch.plan import LaunchError
-from hacrl_web.runs.launch.variants import ABLATIONS
+from hacrl_web.runs.launch.variants import ablations
 from hacrl_web.runs.models import Run, StatusChange, Sweep
 from hacrl_web.runs.sweeps.plan import plan_sweep
 from hacrl_web.runs.sweeps.state import state_of
@@ -47,14 +47,14 @@ def set_state(run, state: str, **columns) -> None:
 
 
 def test_runs_of_one_seed_differ_in_the_section_of_the_algorithm_alone(user):
-    ablations = list(ABLATIONS)
-    sweep = launch_sweep(user, sweep_request(user, ablations=ablations, grid={"capability_window": [5, 9]}))
+    removed = list(ablations())
+    sweep = launch_sweep(user, sweep_request(user, ablations=removed, grid={"capability_window": [5, 9]}))
     for seed in (1, 2):
         shared = [
             {key: value for key, value in run.spec.items() if key not in ("name", "algorithm")}
             for run in sweep.runs.filter(seed=seed)
         ]
-        assert len(shared) > len(ablations)
+        assert len(shared) > len(removed)
         assert all(one == shared[0] for one in shared)
         assert shared[0]["seed"] == seed
 
@@ -91,10 +91,10 @@ def test_grid_does_not_multiply_an_ablation_that_removes_its_setting(user):
 
 
 def test_each_ablation_changes_what_it_names_and_nothing_else(user):
-    sweep = launch_sweep(user, sweep_request(user, algorithms=["hacpo"], ablations=list(ABLATIONS), seeds=[1]))
+    sweep = launch_sweep(user, sweep_request(user, algorithms=["hacpo"], ablations=list(ablations()), seeds=[1]))
     whole = sweep.runs.get(variant="hacpo").spec["algorithm"]
     assert whole["alpha"] == 1.0
-    for key, ablation in ABLATIONS.items():
+    for key, (_, ablation) in ablations().items():
         rule = sweep.runs.get(variant=f"hacpo {key}").spec["algorithm"]
         assert {name: value for name, value in rule.items() if value != whole[name]} == dict(ablation.overrides)
 
@@ -343,6 +343,6 @@ def test_unnamed_variants_of_one_algorithm_do_not_hide_each_other(user):
 
 
 def test_every_spec_of_a_sweep_can_be_read_again(user):
-    sweep = launch_sweep(user, sweep_request(user, ablations=list(ABLATIONS)))
+    sweep = launch_sweep(user, sweep_request(user, ablations=list(ablations())))
     for run in sweep.runs.all():
         assert RunSpec.model_validate(run.spec).seed == run.seed
