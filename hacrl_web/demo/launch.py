@@ -39,6 +39,7 @@ from workers.contract.demo_recipe import (
     TRAIN_FILE,
     demo_settings,
 )
+from workers.contract.spec.algorithm import DEFAULT
 
 GROUP_NAME = " + ".join(AGENTS.values())
 SWEEP_NAME = "Demo"
@@ -165,7 +166,7 @@ def _request(
         "group": group.pk,
         "benchmark": benchmark.pk,
         # HACPO first: its page is worth watching while the others wait.
-        "algorithms": sorted(algorithms, key="hacpo".__ne__),
+        "algorithms": sorted(algorithms, key=DEFAULT.__ne__),
         "seeds": list(seeds),
         "confirm": list(CONFIRM),
         **common_settings,

@@ -12,8 +12,8 @@ from hacrl_web.leaderboard.board.rows import BoardRow
 from hacrl_web.leaderboard.render.exports import estimate_as_dict
 from hacrl_web.leaderboard.render.figures import interval_text
 from hacrl_web.runs.models import Sweep
+from workers.contract.spec.algorithm import BASELINE, DEFAULT
 
-HACPO = "hacpo"
 RISE = "start"
 
 
@@ -25,13 +25,13 @@ def _scores(row: BoardRow, when: str = FINAL) -> dict[int, float]:
 def paired_differences(board: Board) -> dict[str, MeanInterval]:
     """HACPO minus each other algorithm, and minus its own start, paired by seed."""
     by_name = {row.algorithm: row for row in board.with_results}
-    hacpo = by_name.pop(HACPO, None)
+    hacpo = by_name.pop(DEFAULT, None)
     if hacpo is None:
         return {}
     own = _scores(hacpo)
     others = {name: _scores(row) for name, row in by_name.items()} | {RISE: _scores(hacpo, START)}
     result = {name: paired(own, scores) for name, scores in others.items()}
-    return {f"{HACPO} - {name}": gap for name, gap in result.items() if gap is not None}
+    return {f"{DEFAULT} - {name}": gap for name, gap in result.items() if gap is not None}
 
 
 def demo_summary(sweep: Sweep) -> dict[str, Any]:
@@ -39,8 +39,8 @@ def demo_summary(sweep: Sweep) -> dict[str, Any]:
     runs = list(sweep.runs.order_by("created_at"))
     results = run_results(runs)
     board = sweep_board(sweep)
-    gspo = next((_scores(row) for row in board.with_results if row.algorithm == "gspo"), {})
-    gains = {row.algorithm: paired(_scores(row), gspo) for row in board.with_results if row.algorithm != "gspo"}
+    gspo = next((_scores(row) for row in board.with_results if row.algorithm == BASELINE), {})
+    gains = {row.algorithm: paired(_scores(row), gspo) for row in board.with_results if row.algorithm != BASELINE}
     return {
         "runs": [
             {"run": str(run.pk), "algorithm": run.algorithm, "seed": run.seed, "state": run.state}

@@ -14,9 +14,9 @@ from typing_extensions import TypedDict
 
 from hacrl_web.runs.models import Run
 from workers.algorithms.registry import algorithms
+from workers.contract.spec.algorithm import BASELINE
 from workers.contract.spec.run import RunSpec
 
-BASELINE = "gspo"  # the leaderboard's, too
 MAX_MATCHES = 20
 
 

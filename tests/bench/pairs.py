@@ -13,6 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from workers.algorithms.registry import own_settings
 from workers.contract.demo_recipe import AGENTS, BENCHMARK_NAME, HELD_OUT_FILE, SKILLS, TRAIN_FILE, demo_settings
 from workers.contract.spec.run import RunSpec
 from workers.demo import task
@@ -112,6 +113,7 @@ def run_spec(agents: Mapping[str, Path], data: Path, **sections: Any) -> RunSpec
     }
     for name, changes in sections.items():
         settings[name] = {**settings.get(name, {}), **changes} if isinstance(changes, dict) else changes
+    settings["algorithm"] = own_settings(settings["algorithm"]["name"], settings["algorithm"])
     if is_smoke():
         settings["training"] = {**settings["training"], "steps": 2, "warmup_steps": 1}
         settings["evaluation"] = {**settings["evaluation"], "eval_interval": 2, "max_questions": 8}

@@ -1,12 +1,14 @@
-"""Compares options on pairs of agents over seeds: `python -m tests.bench.study run|table OUT ...`.
+"""Compares options on pairs of agents over seeds: `python -m tests.bench.study run|table|collect OUT ...`.
 
-Each run is one of `python -m workers`, in a process that imports torch once, and leaves one JSON file: what is there is
-not run again. The table gives means, 95 % intervals over the seeds (Student's t) and paired differences to a baseline.
+Each run is one of `python -m workers`, in a process that imports torch once, and leaves one JSON file: what is there,
+or in the CSV of results, is not run again. The table gives means, 95 % intervals over the seeds (Student's t) and
+paired differences to a baseline; `collect` adds the results of OUT to the CSV.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import math
 import multiprocessing
@@ -19,15 +21,19 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from tests.bench.pairs import PAIRS, SMOKE, questions, run_spec, warm_start
+from workers.algorithms.gates import GATES
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SPOOL_NAME, read_records
 
 PAPER = {"delta": 0.2}
 SIDED = {"cross_clip_gradient": "sided"}
 SOURCE = {"ratio_length": "source"}
+NO_OMEGA = {"modulate_gradient": False}
+PLAIN = {"advantage": "plain"}
 # What differs from the demo's HACPO, which has delta .8.
 OPTIONS: dict[str, dict[str, Any]] = {
     "zero .2": PAPER,
@@ -42,8 +48,27 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "source, zero .8": SOURCE,
     "source, sided .2": PAPER | SIDED | SOURCE,
     "source, sided .8": SIDED | SOURCE,
+    # What each part of HACPO costs, at delta .8.
+    "zero .8, -omega": NO_OMEGA,
+    "zero .8, -adv": PLAIN,
+    "zero .8, alpha 0": {"alpha": 0.0},
+    "zero .8, alpha 0, -omega": {"alpha": 0.0} | NO_OMEGA,
+    "zero .8, alpha 0, -omega, -adv": {"alpha": 0.0} | NO_OMEGA | PLAIN,
+    "sided .8, alpha 0": SIDED | {"alpha": 0.0},
+    "sided .8, alpha 0, -omega": SIDED | {"alpha": 0.0} | NO_OMEGA,
+    "sided 0, alpha 0": SIDED | {"alpha": 0.0, "delta": 0.0, "delta_step": 0.0},
+    "no clip, alpha 0, -omega, -adv": {"clip_cross": False, "alpha": 0.0} | NO_OMEGA | PLAIN,
+    "shared baseline alone": {"cross_weight": 0.0},
+    # Gates: with plain means and without omega, and the signed one with HACPO's omega and baseline.
+    "signed": {"name": "signed"},
+    "signed, omega": {"cross_gate": "signed"},
+    **{gate: {"cross_gate": gate} | NO_OMEGA | PLAIN for gate in GATES if gate != "signed"},
+    "naive_learner": {"name": "naive_learner"},
+    "gspox2": {"name": "gspox2"},
 }
 BASELINE = "zero .2"
+KEY = ("pair", "option", "passes", "mini_batches", "prompts", "starts", "seed")  # of a run, in the CSV
+CSV = Path(__file__).with_name("study.csv")
 EARLY, LATE = range(1, 11), range(31, 41)  # steps
 
 
@@ -56,9 +81,22 @@ class Run:
     seed: int
     starts: int = 1
     prompts: int = 24  # of a step
+    passes: int = 1  # over the rollouts of a step
+    mini_batches: int = 1  # of a block
+
+    @property
+    def row(self) -> str:
+        """The option with the passes and mini-batches in which it differs from the demo's."""
+        passes = f", {self.passes} passes" if self.passes > 1 else ""
+        return self.option + passes + (f", {self.mini_batches} mini-batches" if self.mini_batches > 1 else "")
+
+    @property
+    def key(self) -> dict[str, str]:
+        """Its columns in the CSV."""
+        return {name: str(getattr(self, name)) for name in KEY}
 
     def path(self, out: Path) -> Path:
-        return out / self.pair / self.option / f"{self.seed}.json"
+        return out / self.pair / self.row / f"{self.seed}.json"
 
 
 def spec_of(run: Run, cache: Path) -> RunSpec:
@@ -70,7 +108,11 @@ def spec_of(run: Run, cache: Path) -> RunSpec:
         name=f"{run.pair}, {run.option}, seed {run.seed}",
         seed=run.seed,
         algorithm=OPTIONS[run.option],
-        training={"train_batch_size": run.prompts, "mini_batch_size": run.prompts},
+        training={
+            "train_batch_size": run.prompts,
+            "mini_batch_size": run.prompts // run.mini_batches,
+            "num_iterations": run.passes,
+        },
         evaluation={"eval_interval": 0},
         checkpoint={"save_steps": 0},
         telemetry={"rollout_interval": 0, "alignment_interval": 0},
@@ -93,7 +135,7 @@ def execute(run: Run, out: Path) -> Run:
         records = [record for _, record in read_records(folder / SPOOL_NAME)]
     if records[-1]["type"] != "finished" or records[-1]["outcome"] != "completed":
         raise RuntimeError(f"{run} did not complete")
-    result = {"algorithm": spec.algorithm.model_dump(mode="json"), **summary(records, spec.training.steps)}
+    result = {**run.key, "algorithm": spec.algorithm.model_dump(mode="json"), **summary(records, spec.training.steps)}
     result["cpu_s"] = round(time_of_process() - cpu_before, 1)
     path = run.path(out)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -212,9 +254,9 @@ def signed(value: float) -> str:
     return ("+" if value >= 0 else "-") + shown(abs(value))
 
 
-def run_all(out: Path, runs: Sequence[Run], processes: int) -> int:
-    """Run what has no result yet; the exit status."""
-    missing = [run for run in runs if not run.path(out).exists()]
+def run_all(out: Path, runs: Sequence[Run], processes: int, done: Sequence[dict[str, str]]) -> int:
+    """Run what has no result yet; the exit status. done: keys of runs that the CSV has."""
+    missing = [run for run in runs if not run.path(out).exists() and run.key not in done]
     failed = 0
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=context) as pool:
@@ -228,15 +270,42 @@ def run_all(out: Path, runs: Sequence[Run], processes: int) -> int:
     return 1 if failed else 0
 
 
+def read_csv(path: Path) -> list[dict[str, str]]:
+    """The rows of the CSV; none where there is no such file."""
+    if not path.exists():
+        return []
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def collect(out: Path, path: Path) -> int:
+    """Add the results of OUT to the CSV, sorted; the number of its rows."""
+    rows = {tuple(row[name] for name in KEY): row for row in read_csv(path)}
+    for result_path in out.glob("*/*/*.json"):
+        result = json.loads(result_path.read_text())
+        numbers = {name: fmean(result[name].values()) for name in ("start", "final")}
+        by_agent = "; ".join(f"{name} {value:.4f}" for name, value in result["final"].items())
+        row = {name: result[name] for name in KEY} | {name: f"{value:.5f}" for name, value in numbers.items()}
+        rows[tuple(result[name] for name in KEY)] = row | {"by_agent": by_agent, "cpu_s": str(result["cpu_s"])}
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, [*KEY, "start", "final", "by_agent", "cpu_s"], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows[key] for key in sorted(rows))
+    return len(rows)
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.study", description=__doc__)
-    parser.add_argument("action", choices=("run", "table"))
+    parser.add_argument("action", choices=("run", "table", "collect"))
     parser.add_argument("out", type=Path, metavar="OUT", help="folder of warm starts and results")
     parser.add_argument("--pairs", default="complementary;mirrored;strong and weak", help="separated by ;")
     parser.add_argument("--options", default=";".join(OPTIONS), help="separated by ;")
     parser.add_argument("--seeds", type=int, default=5, help="run seeds 0 to N - 1")
     parser.add_argument("--starts", type=int, default=1, help="warm starts per pair: run seed modulo this")
     parser.add_argument("--prompts", type=int, default=24, help="prompts of a step (default: the demo's 24)")
+    parser.add_argument("--passes", default="1", help="passes over the rollouts of a step, such as 1,2,4,8")
+    parser.add_argument("--mini-batches", type=int, default=1, help="of a block (default: 1)")
+    parser.add_argument("--csv", type=Path, default=CSV, help="results that are not run again (default: study.csv)")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--baseline", default=BASELINE)
     parser.add_argument(
@@ -247,17 +316,23 @@ def main(arguments: list[str] | None = None) -> int:
         os.environ[SMOKE] = "1"
         given.pairs, given.options, given.seeds = "complementary", BASELINE, 1
     pairs, options = given.pairs.split(";"), given.options.split(";")
-    if given.action == "table":
-        for pair in pairs:
-            print("\n".join(table(given.out, pair, options, given.baseline)), end="\n\n")
+    if given.action == "collect":
+        print(f"{collect(given.out, given.csv)} rows in {given.csv}")
         return 0
     runs = [
-        Run(pair, option, seed, given.starts, given.prompts)
+        Run(pair, option, seed, given.starts, given.prompts, passes, given.mini_batches)
+        for passes in map(int, given.passes.split(","))
         for option in options
         for pair in pairs
         for seed in range(given.seeds)
-    ]  # options outermost: all seeds of one before the next begins
-    return run_all(given.out, runs, given.processes)
+    ]  # options before pairs and seeds: all seeds of one before the next begins
+    if given.action == "table":
+        rows = list(dict.fromkeys(run.row for run in runs))
+        for pair in pairs:
+            print("\n".join(table(given.out, pair, rows, given.baseline)), end="\n\n")
+        return 0
+    done = [{name: row[name] for name in KEY} for row in read_csv(given.csv)]
+    return run_all(given.out, runs, given.processes, done)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from hacrl_web.registry.models import Agent, AgentGroup, Benchmark, LanguageMode
 from hacrl_web.runs.models import Run, State, Sweep
 from tools.generated_runs.runs import NOT_TRAINED, Plan, generated_events, new_run, store_run
 from tools.generated_runs.world import NUM_QUESTIONS, SUBJECTS
+from workers.contract.spec.algorithm import DEFAULT
 
 ALGORITHMS = ("hacpo", "gspo", "gspox2")
 MAX_ROWS = 20_000_000
@@ -117,7 +118,7 @@ def _plan(options: dict[str, Any]) -> Plan:
         deltas = [float(delta) for delta in options["deltas"].split(",")]
     except ValueError:
         raise CommandError(f"--deltas takes numbers, such as 0.8,0.2; not {options['deltas']!r}") from None
-    variants = [(name, delta) for name in algorithms for delta in (deltas if name == "hacpo" else [0.2])]
+    variants = [(name, delta) for name in algorithms for delta in (deltas if name == DEFAULT else [0.2])]
     plan = Plan(variants=tuple(variants), **{name: options[name] for name in LIMITS})
     if plan.rows() > MAX_ROWS:
         raise CommandError(

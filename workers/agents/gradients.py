@@ -59,6 +59,18 @@ class GradientSums:
         self.sampling_logp_differences += other.sampling_logp_differences
 
 
+@dataclass(frozen=True)
+class MiniBatchSize:
+    """What losses divide by. rows: planned ones, whatever is missing.  tokens: of the responses that are there.
+
+    max_tokens: of the longest response that the run allows.
+    """
+
+    rows: int
+    tokens: int
+    max_tokens: int
+
+
 def prepare_rows(
     rows: Sequence[LearnerRow],
     inputs_of: RowInputs,
@@ -92,7 +104,7 @@ def gather_gradients(
     rule: AlgorithmSpec,
     active: Sequence[ActiveRow],
     num_updates: int,
-    denominator: int,
+    size: MiniBatchSize,
     notes: list[str],
 ) -> GradientSums:
     """Leave the gradients of a mini-batch in the policy's optimizer; fills in the results of its rows."""
@@ -100,13 +112,13 @@ def gather_gradients(
     rows = sorted(active, key=lambda item: len(item[2].prompt) + len(item[2].response))
     ranks = policy.ranks
 
-    def attempt(size: int) -> GradientSums:
+    def attempt(micro_batch_size: int) -> GradientSums:
         policy.optimizer.discard_gradients()
         sums = GradientSums()
-        for chunks in ranks.rounds(rows, size):
+        for chunks in ranks.rounds(rows, micro_batch_size):
             has_reference = any(_is_penalised(row, rule) for chunk in chunks for row, _, _ in chunk)
             if chunk := ranks.mine(chunks):
-                _backward(policy, rule, chunk, num_updates, denominator, has_reference, sums)
+                _backward(policy, rule, chunk, num_updates, size, has_reference, sums)
             else:
                 policy.stand_by(with_reference=has_reference)
         return sums
@@ -138,7 +150,7 @@ def _backward(
     rule: AlgorithmSpec,
     chunk: Sequence[ActiveRow],
     num_updates: int,
-    denominator: int,
+    size: MiniBatchSize,
     has_reference: bool,
     sums: GradientSums,
 ) -> None:
@@ -177,9 +189,11 @@ def _backward(
         source_lengths=column([inputs.length for _, _, inputs in chunk]),
         ref_logps=ref_logps,
         old_logps=old_logps,
+        num_tokens=size.tokens,
+        max_tokens=size.max_tokens,
     )
     heartbeat.send_heartbeat()
-    loss, stats = rule.loss(batch, num_updates, denominator)
+    loss, stats = rule.loss(batch, num_updates, size.rows)
     policy.optimizer.backward(loss)
     _fill_results(chunk, stats, num_updates, rule.beta > 0, sums)
     sums.loss += loss.item()

@@ -9,7 +9,7 @@ from dataclasses import fields
 import torch
 from torch import Tensor
 
-from workers.agents.gradients import ActiveRow, Inputs, RowInputs, gather_gradients, prepare_rows
+from workers.agents.gradients import ActiveRow, Inputs, MiniBatchSize, RowInputs, gather_gradients, prepare_rows
 from workers.agents.messages import LearnerRow, RowResult, UpdateReport
 from workers.algorithms.spec import AlgorithmSpec
 from workers.contract.spec.run import RunSpec
@@ -36,10 +36,12 @@ def run_updates(
     report = UpdateReport(learning_rate=learning_rate, failures_in_a_row=failures_in_a_row)
     rule, optimizer = spec.rule, policy.optimizer
     denominator = spec.mini_batch_prompts * spec.num_generations
+    max_tokens = spec.rollout.max_completion_length
     cache: dict[tuple[int, int, int], Inputs | str] = {}
     prepared = [prepare_rows(rows, inputs_of, rule, cache) for rows in mini_batches]
     if measures_alignment:
-        report.alignment = _alignment(policy, rule, [item for _, active in prepared for item in active], report.notes)
+        rows = [item for _, active in prepared for item in active]
+        report.alignment = _alignment(policy, rule, rows, max_tokens, report.notes)
     for num_updates, (results, active) in enumerate(prepared):
         report.results.append(results)
         if report.rolled_back:  # the weights that sampled these rollouts are gone
@@ -47,7 +49,8 @@ def run_updates(
             for result in results:
                 result.drop_reason = ROLLED_BACK
             continue
-        sums = gather_gradients(policy, rule, active, num_updates, denominator, report.notes)
+        size = MiniBatchSize(denominator, sum(result.num_tokens or 0 for result in results), max_tokens)
+        sums = gather_gradients(policy, rule, active, num_updates, size, report.notes)
         norm, is_applied = optimizer.step(learning_rate, is_sound=math.isfinite(sums.loss), is_first=num_updates == 0)
         report.failures_in_a_row = 0 if is_applied else report.failures_in_a_row + 1
         if not is_applied:
@@ -78,11 +81,11 @@ def measure_alignment(
 ) -> dict[int, float | None]:
     """The gradient alignment of the learner's own rows and those of each source, at the present weights."""
     _, active = prepare_rows(rows, inputs_of, spec.rule, {})
-    return _alignment(policy, spec.rule, active, notes)
+    return _alignment(policy, spec.rule, active, spec.rollout.max_completion_length, notes)
 
 
 def _alignment(
-    policy: Policy, rule: AlgorithmSpec, active: Sequence[ActiveRow], notes: list[str]
+    policy: Policy, rule: AlgorithmSpec, active: Sequence[ActiveRow], max_tokens: int, notes: list[str]
 ) -> dict[int, float | None]:
     """By source: the cosine between its cross term's gradient and the self term's, at the present weights.
 
@@ -99,7 +102,8 @@ def _alignment(
 
     def gradient(source: int) -> list[Tensor]:
         rows = list(by_source.get(source, {}).values())
-        gather_gradients(policy, plain, rows, 0, max(1, len(rows)), notes)
+        size = MiniBatchSize(max(1, len(rows)), sum(len(inputs.response) for _, _, inputs in rows), max_tokens)
+        gather_gradients(policy, plain, rows, 0, size, notes)
         return policy.optimizer.pop_gradients()
 
     sources = sorted({row.source for row, _, _ in active if not row.is_self})

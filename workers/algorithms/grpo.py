@@ -1,12 +1,13 @@
-"""GRPO, each agent alone: one ratio for each token, mean over tokens and then over rows. Pure tensor functions.
+"""GRPO, each agent alone: one ratio for each token, mean over tokens and then over rows.
 
-Its advantages are GSPO's (gspo.advantages): the two rules differ in the ratio only.
+Its advantages are GSPO's: the two rules differ in the ratio only. The rules of dapo.py, dr_grpo.py, cispo.py and
+sapo.py are GRPO with another term of a token, or another weight of a row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from workers.algorithms import tensors
 from workers.algorithms.contribution import ADVANTAGE_HELP, Step, WeightedRow
@@ -15,6 +16,23 @@ from workers.lazy_torch import torch
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+class TokenTerms(NamedTuple):
+    """Of each token, (b, T): objective, clipped ratio, side, where the gradient flows, and the gradient by log r."""
+
+    objective: Tensor
+    clipped: Tensor
+    side: Tensor
+    flows: Tensor
+    weight: Tensor
+
+
+def clipped_terms(log_ratio: Tensor, logps: Tensor, advantages: Tensor, config: Any) -> TokenTerms:
+    """min(r A, clip(r) A). log_ratio, logps: (b, T).  advantages: (b, 1)."""
+    low, high = 1 - config.epsilon, 1 + config.epsilon_high
+    objective, clipped, side, flows = tensors.clipped_objective(log_ratio, advantages, low, high)
+    return TokenTerms(objective, clipped, side, flows, objective)
 
 
 def loss(
@@ -26,11 +44,14 @@ def loss(
     *,
     ref_logps: Tensor | None = None,
     denominator: float | None = None,
+    terms: Callable[[Tensor, Tensor, Tensor, Any], TokenTerms] = clipped_terms,
+    factors: Tensor | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """The GRPO loss of one micro-batch: -(1/rows) sum_i mean_t min(r_t A_i, clip(r_t) A_i) + beta * KL.
 
     logps, completion_mask, old_logps, ref_logps: (b, T).  advantages: (b,).
     config: epsilon, epsilon_high, beta, max_log_ratio.  denominator: rows planned for the whole mini-batch; default: b.
+    terms: of a token, in place of the minimum.  factors: (b,), of each row in the loss, KL included.
     Returns the scalar and per-row stats (b,) as gspo.loss does, where sequence_ratio = exp(mean_t log r_t),
     clipped_ratio the same of clipped r_t, clip_side the side on which more tokens lie, gradient_flows = any token's;
     and clipped_low, clipped_high: shares of tokens whose gradient the clip removed.
@@ -41,15 +62,15 @@ def loss(
     row_advantages = advantages.to(dtype)[:, None]  # (b, 1)
     raw = (logps - old_logps.to(dtype)) * mask  # (b, T)
     log_ratio = raw.clamp(-config.max_log_ratio, config.max_log_ratio)  # (b, T)
-    low, high = 1 - config.epsilon, 1 + config.epsilon_high
-    objective, clipped, side, flows = tensors.clipped_objective(log_ratio, row_advantages, low, high)  # (b, T) each
+    objective, clipped, side, flows, weight = terms(log_ratio, logps, row_advantages, config)  # (b, T) each
 
     def over_tokens(values: Tensor) -> Tensor:
         return (values.to(dtype) * mask).sum(dim=1) / length  # (b,)
 
     every = torch.ones_like(length, dtype=torch.bool)  # (b,)
     row_objective = over_tokens(objective)  # (b,)
-    total, kl = tensors.loss_and_kl(row_objective, logps, mask, every, config.beta, ref_logps, denominator)
+    weighted = row_objective if factors is None else row_objective * factors  # (b,)
+    total, kl = tensors.loss_and_kl(weighted, logps, mask, every, config.beta, ref_logps, denominator, factors)
     with torch.no_grad():
         flows = flows & (raw.abs() <= config.max_log_ratio) & (row_advantages != 0) & (mask > 0)  # (b, T)
         stats = {
@@ -57,7 +78,7 @@ def loss(
             "clipped_ratio": over_tokens(clipped.log()).exp(),
             "clip_side": (side * mask).sum(dim=1).sign().int(),
             "gradient_flows": flows.any(dim=1),
-            "weight": over_tokens(torch.where(flows, objective, 0.0)),
+            "weight": over_tokens(torch.where(flows, weight, 0.0)),
             "objective": row_objective,
             "kl": kl,
             "clipped_low": over_tokens((side < 0) & ~flows),
@@ -82,7 +103,17 @@ class Grpo(AlgorithmSpec):
             *(batch.logps, batch.mask, batch.old_logps, batch.advantages, self),
             ref_logps=batch.ref_logps,
             denominator=denominator,
+            terms=self.token_terms,
+            factors=self.row_factors(batch, denominator),
         )
+
+    def token_terms(self, log_ratio: Tensor, logps: Tensor, advantages: Tensor, config: Any) -> TokenTerms:
+        """The term of each token. log_ratio, logps: (b, T).  advantages: (b, 1)."""
+        return clipped_terms(log_ratio, logps, advantages, config)
+
+    def row_factors(self, batch: MicroBatch, denominator: float) -> Tensor | None:
+        """The factor of each row's mean over tokens, (b,); None for 1."""
+        return None
 
     def explain(self, row: WeightedRow) -> Iterator[Step]:
         factor = row.weight / row.advantage if row.advantage else 0.0

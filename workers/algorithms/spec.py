@@ -41,6 +41,7 @@ class MicroBatch:
     """Rows of one learner. logps, mask, ref_logps, old_logps: (b, T); the rest (b,).
 
     old_mean_logp: the denominator of the sequence ratio.  old_logps: the same by token (own rollouts only).
+    num_tokens: of all responses of the mini-batch.  max_tokens: the longest response that the run allows.
     """
 
     logps: Tensor
@@ -52,6 +53,8 @@ class MicroBatch:
     source_lengths: Tensor
     ref_logps: Tensor | None = None
     old_logps: Tensor | None = None
+    num_tokens: int = 0
+    max_tokens: int = 0
 
 
 class LearnerAdvantages(NamedTuple):
@@ -97,10 +100,14 @@ class AlgorithmSpec(SettingsSection):
 
     name: str
     epsilon: OwnNumber = setting(
-        None, help="Lower clip of the self ratio; empty: 3e-4 (grpo: 0.2).", source="GSPO; Eq. (47)", gt=0, lt=1
+        None, help="Lower clip of the self ratio; empty: 3e-4, by token 0.2.", source="GSPO; Eq. (47)", gt=0, lt=1
     )
     epsilon_high: OwnNumber = setting(
-        None, help="Upper clip of the self ratio; empty: 4e-4 (grpo: 0.28).", source="GSPO; Eq. (47)", gt=0, le=10
+        None,
+        help="Upper clip of the self ratio; empty: 4e-4 (grpo, dapo: 0.28, dr_grpo: 0.2); cispo: the largest ratio, 5.",
+        source="GSPO; Eq. (47)",
+        gt=0,
+        le=10,
     )
     scale_rewards: Literal["group", "batch", "none"] = setting(
         "group",

@@ -64,20 +64,22 @@ def loss_and_kl(
     beta: float,
     ref_logps: Tensor | None,
     denominator: float | None,
+    factors: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """-(sum of objectives) / rows + beta * mean KL of the penalised rows; and the KL of each row, (b,).
 
     objective: (b,).  penalised: (b,) bool.  logps, mask, ref_logps: (b, T).  denominator: rows planned for the whole
     mini-batch, so that the sum over micro-batches does not depend on the split; default: b, and for the KL the
-    penalised rows.
+    penalised rows.  factors: (b,), of each row's KL.
     """
     rows = float(denominator if denominator is not None else max(len(objective), 1))
     total = -objective.sum() / rows
     if ref_logps is None:
         return total, torch.zeros_like(objective)
     kl = kl_to_reference(logps, ref_logps, mask, penalised)  # (b,)
+    weighted = kl if factors is None else kl * factors  # (b,)
     # The trainer's mini-batches are all self or all shared, so the planned rows are those of the mean.
-    return total + beta * kl.sum() / (rows if denominator is not None else penalised.sum().clamp(min=1)), kl
+    return total + beta * weighted.sum() / (rows if denominator is not None else penalised.sum().clamp(min=1)), kl
 
 
 # What a loss returns of each row, and the events record.

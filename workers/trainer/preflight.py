@@ -54,6 +54,8 @@ def check_algorithm(spec: RunSpec) -> None:
                 source_lengths=torch.full((8,), 3),
                 ref_logps=logps.detach(),
                 old_logps=old,
+                num_tokens=24,
+                max_tokens=3,
             )
             loss, stats = rule.loss(batch, 0, 8.0)
             loss.backward()

@@ -17,6 +17,7 @@ from hacrl_web.insight.compare import comparison
 from hacrl_web.runs.models import Run
 from hacrl_web.web.page_query import PageQuery, Text, Whole, one_of
 from hacrl_web.web.streaming import download_csv
+from workers.contract.spec.algorithm import BASELINE
 
 CSV_HEAD = (
     *("run", "name", "algorithm", "seed", "agent", "metric", "best", "step_of_best", "last", "last_step"),
@@ -78,7 +79,7 @@ def compare_selection(request: HttpRequest) -> CompareSelection | None:
     # A run keeps its colour when another is taken out: the address then names the colours of the rest.
     places = range(comparison.MAX_RUNS)
     has_colours = len(query.colour) == len(runs) == len(set(query.colour)) and set(query.colour) <= set(places)
-    default = next((run for run in runs if run.algorithm == settings_diff.BASELINE), runs[0])
+    default = next((run for run in runs if run.algorithm == BASELINE), runs[0])
     metrics = comparison.metric_names(runs)
     metric = one_of(query.metric, metrics, metrics[0] if metrics else "")
     return CompareSelection(

@@ -37,6 +37,7 @@ from hacrl_web.runs.worker.hosts import data_folder_id
 from hacrl_web.web.errors import FieldError, FieldErrors, plain_errors
 from hacrl_web.web.page_query import MAX_ID, whole_number
 from workers.contract.checkpoint_manifest import DamagedCheckpoint, Manifest
+from workers.contract.spec.algorithm import BASELINE
 from workers.contract.spec.run import RunSpec
 
 LISTS = ("models", "benchmarks")
@@ -195,7 +196,7 @@ def _spec(
         # A placeholder if there are none; too many are in `errors` already.
         "agents": selection.agents[:MAX_AGENTS] or [{"name": "-", "model": "-"}],
         "data": data[0] if data else {"train_path": "-"},
-        "algorithm": {"name": "gspo", "beta": 0.0},  # not used
+        "algorithm": {"name": BASELINE, "beta": 0.0},  # not used
         "rollout": rollout,
         "training": {"steps": 0},
         "evaluation": {**evaluation, "benchmarks": data[1:]},

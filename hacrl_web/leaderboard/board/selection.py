@@ -11,8 +11,8 @@ from django.http import QueryDict
 from hacrl_web.leaderboard.board.boards import Board
 from hacrl_web.leaderboard.board.results import MEAN_OF_SAMPLES
 from hacrl_web.web.page_query import PageQuery, Text, one_of
+from workers.contract.spec.algorithm import BASELINE
 
-BASELINE = "gspo"
 NO_BASELINE = "none"
 AVERAGE = "/average"  # the column over all shown benchmarks; no benchmark has a slash in its name
 CELL_CONTENTS = {"score": "scores", "difference": "differences to the baseline"}

@@ -27,7 +27,7 @@ from hacrl_web.leaderboard.board.rows import (
 )
 from hacrl_web.leaderboard.board.selection import AVERAGE, NO_BASELINE, BoardSelection
 from hacrl_web.runs.templatetags.formats import plain_significant, signed
-from workers.algorithms.registry import sharing_names
+from workers.contract.spec.algorithm import DEFAULT
 
 
 def make_table(board: Board, selection: BoardSelection) -> BoardTable:
@@ -158,8 +158,9 @@ def baseline_of(row: BoardRow, rows: Sequence[BoardRow], baseline: str) -> Board
     row_of_id = next((other for other in rows if other.id == baseline), None)
     if row_of_id is not None:
         return row_of_id
+    # Settings that only one of the two algorithms has do not part them.
     settings = relevant_settings(row.all_settings, baseline)
-    alike = [other for other in rows if other.algorithm == baseline and other.settings == settings]
+    alike = [other for other in rows if other.algorithm == baseline and settings.items() <= other.settings.items()]
     # Of several, which differ in their facts, the one that shares most with this row.
     return max(alike, key=lambda other: len(other.facts.items() & row.facts.items()), default=None)
 
@@ -226,8 +227,8 @@ def _mark(cells: Sequence[Cell]) -> None:
 def headline(table: BoardTable) -> str:
     """`Highest: hacpo 0.663. Over gspo 0.446: +0.216, one seed, no interval, 1.9 times the device time.`
 
-    The best row that shares rollouts is always compared with the baseline, even if another is highest. Empty without
-    two rows.
+    The best row of the default algorithm is always compared with the baseline, even if another is highest. Empty
+    without two rows.
     """
     scored = [group for group in table.groups if table.cell(group).by_seed]
     scored.sort(key=lambda group: -_mean(table, group))
@@ -237,7 +238,7 @@ def headline(table: BoardTable) -> str:
     baseline = [group for group in rest if group.is_baseline]
     beside = {group.row.id: group for group in [*baseline, *rest[:1]]}
     sentences = [f"Over {words}" for group in beside.values() if (words := _over(table, top, group))]
-    ours = next((group for group in scored if group.row.algorithm in sharing_names()), top)
+    ours = next((group for group in scored if group.row.algorithm == DEFAULT), top)
     if ours is not top and baseline and (words := _over(table, ours, baseline[0])):
         sentences.append(f"{_score(table, ours)} over {words}")
     return " ".join([f"Highest: {_score(table, top)}.", *sentences]) if sentences else ""

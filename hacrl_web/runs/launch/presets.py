@@ -6,6 +6,7 @@ from typing import Any
 
 from hacrl_web.runs.launch.form import CAUTIONS, Confirmation
 from workers.contract.demo_recipe import CONFIRM, demo_settings
+from workers.contract.spec.algorithm import DEFAULT
 
 # Sec. 4.1: what all runs of the paper have in common.
 _PAPER: dict[str, Any] = {
@@ -42,7 +43,7 @@ _PAIRS = (
 
 def presets() -> list[dict[str, Any]]:
     """Each preset: its label, {dotted field: value}, and the cautions that it confirms."""
-    sections = demo_settings("hacpo")
+    sections = demo_settings(DEFAULT)
     demo = {f"{section}.{name}": value for section, values in sections.items() for name, value in values.items()}
     del demo["algorithm.name"]  # chosen above the preset
     confirmations = [Confirmation(code, str(demo[CAUTIONS[code]])) for code in CONFIRM]

@@ -117,13 +117,13 @@ def expand(
 
 def _axes(row: Variant, grid: Mapping[str, Sequence[Any]], base: Mapping[str, Any]) -> list[str]:
     """The settings of the grid that a row uses and its ablation does not remove."""
-    rule = rule_of(row.algorithm, {**base, **row.overrides})
+    rule = rule_or_none(row.algorithm, {**base, **row.overrides})
     if rule is None:  # check_spec adds the error
         return []
     return [name for name in grid if name not in row.overrides and rule.uses(name)]
 
 
-def rule_of(name: str, section: Mapping[str, Any]) -> AlgorithmSpec | None:
+def rule_or_none(name: str, section: Mapping[str, Any]) -> AlgorithmSpec | None:
     """An algorithm with those settings of a section that it has; None if one is refused."""
     try:
         return algorithms()[name].model_validate({**own_settings(name, section), "name": name})
@@ -133,7 +133,7 @@ def rule_of(name: str, section: Mapping[str, Any]) -> AlgorithmSpec | None:
 
 def idle_ablations(name: str, section: Mapping[str, Any]) -> list[str]:
     """The ablations of an algorithm that change nothing with these settings."""
-    rule = rule_of(name, section)
+    rule = rule_or_none(name, section)
     if rule is None:
         return []
     return [

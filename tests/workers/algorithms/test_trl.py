@@ -18,6 +18,7 @@ from workers.model.policy import Policy
 grpo_trainer = pytest.importorskip("trl.trainer.grpo_trainer", reason="needs the dev extra: trl")
 Dataset = pytest.importorskip("datasets").Dataset
 TEMPERATURE = 0.7
+MAX_LENGTH = 9
 
 PROMPTS = [[2, 3, 4], [5, 6], [7, 8, 9, 10], [2, 9]]
 RESPONSES = [[4, 5, 1], [6, 7, 8, 9, 1], [10], [11, 12, 4, 5, 6, 7]]
@@ -26,18 +27,22 @@ ADVANTAGES = [1.3, -0.7, 0.4, -1.1]
 SHIFTS = [0.0, 3e-3, -5e-4, 1e-4]
 
 
-def trl_trainer(folder: Path, root: Path, level: str, beta: float, epsilon: float, epsilon_high: float) -> Any:
-    """TRL's own trainer on the same model, in evaluation mode: no dropout, no scaling for accumulation."""
+def trl_trainer(folder: Path, root: Path, form: str, level: str, beta: float, bounds: tuple[float, float]) -> Any:
+    """TRL's own trainer on the same model, in evaluation mode: no dropout, no scaling for accumulation.
+
+    form: its loss_type.  bounds: epsilon and epsilon_high.
+    """
     config = grpo_trainer.GRPOConfig(
         output_dir=str(root),
         use_cpu=True,
         bf16=False,
         report_to=[],
-        loss_type="grpo",
+        loss_type=form,
         importance_sampling_level=level,
         beta=beta,
-        epsilon=epsilon,
-        epsilon_high=epsilon_high,
+        epsilon=bounds[0],
+        epsilon_high=bounds[1],
+        max_completion_length=MAX_LENGTH,
         temperature=TEMPERATURE,
         use_bias_correction_kl=False,
         per_device_train_batch_size=4,
@@ -67,6 +72,7 @@ def trl_inputs(policy: Policy, old: list[list[float]], reference: Any, beta: flo
         "completion_ids": right(RESPONSES, 0),
         "completion_mask": right([[1] * len(row) for row in RESPONSES], 0),
         "advantages": torch.tensor(ADVANTAGES),
+        "num_items_in_batch": torch.tensor(float(sum(map(len, RESPONSES)))),
         "old_per_token_logps": right(old, 0.0),
     }
     if beta:
@@ -77,16 +83,24 @@ def trl_inputs(policy: Policy, old: list[list[float]], reference: Any, beta: flo
 
 @pytest.mark.parametrize("beta", [0.0, 0.05])
 @pytest.mark.parametrize(
-    ("name", "level", "epsilon", "epsilon_high"),
-    [("gspo", "sequence", 3e-4, 4e-4), ("hacpo", "sequence", 3e-4, 4e-4), ("grpo", "token", 0.2, 0.28)],
+    ("name", "form", "level", "bounds"),
+    [
+        ("gspo", "grpo", "sequence", (3e-4, 4e-4)),
+        ("hacpo", "grpo", "sequence", (3e-4, 4e-4)),
+        ("grpo", "grpo", "token", (0.2, 0.28)),
+        ("dapo", "dapo", "token", (0.2, 0.28)),
+        ("dr_grpo", "dr_grpo", "token", (0.2, 0.2)),
+        ("cispo", "cispo", "token", (0.2, 5.0)),
+        ("sapo", "sapo", "token", (0.2, 0.28)),
+    ],
 )
-def test_loss_and_gradient_equal_those_of_trl(tmp_path, name, level, epsilon, epsilon_high, beta):
+def test_loss_and_gradient_equal_those_of_trl(tmp_path, name, form, level, bounds, beta):
     folder = make_agent(tmp_path / "model", "qwen3", seed=4)
     spec = make_spec(
         tmp_path,
         [{"name": "A", "model": str(folder)}],
         algorithm={"name": name, "beta": beta},
-        rollout={"temperature": TEMPERATURE},
+        rollout={"temperature": TEMPERATURE, "max_completion_length": MAX_LENGTH},
         training={"train_batch_size": 1, "mini_batch_size": 1, "max_grad_norm": 1e6, "micro_batch_size": 3},
     )
     policy = Policy(spec.agents[0], spec, torch.device("cpu"))
@@ -102,7 +116,7 @@ def test_loss_and_gradient_equal_those_of_trl(tmp_path, name, level, epsilon, ep
         for row, ids, shift in zip(logps, RESPONSES, SHIFTS, strict=True)
     ]
 
-    trainer = trl_trainer(folder, tmp_path, level, beta, epsilon, epsilon_high)
+    trainer = trl_trainer(folder, tmp_path, form, level, beta, bounds)
     expected = trainer._compute_loss(trainer.model, trl_inputs(policy, old, policy.reference, beta))
     expected.backward()
     gradients = {key: parameter.grad.clone() for key, parameter in trainer.model.named_parameters()}

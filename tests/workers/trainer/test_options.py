@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.support.workers.tiny import make_agent, make_pair, make_spec, records, train, weights
-from workers.agents.gradients import Inputs, gather_gradients, prepare_rows
+from workers.agents.gradients import Inputs, MiniBatchSize, gather_gradients, prepare_rows
 from workers.agents.local import LocalAgent
 from workers.agents.messages import LearnerRow, Response
 from workers.agents.updates import run_updates
@@ -152,7 +152,7 @@ def test_gradients_of_any_micro_batch_size_are_the_same_in_float64(tmp_path, tri
     for size in (32, 8, 1, 5):
         policy.micro_batch_size = size
         results, active = prepare_rows(rows, lambda row: inputs[row.sample], spec.rule, {})
-        gathered = gather_gradients(policy, spec.rule, active, 1, 40, [])
+        gathered = gather_gradients(policy, spec.rule, active, 1, MiniBatchSize(40, 0, 0), [])
         found.append((gathered.loss, torch.cat([part.flatten() for part in policy.optimizer.pop_gradients()])))
         assert len(active) == 32
         assert any(result.gradient_flows for result in results)

@@ -12,6 +12,7 @@ from workers.algorithms.spec import AlgorithmSpec
 
 SCHEMA_VERSION = 2
 DEFAULT = "hacpo"
+BASELINE = "gspo"  # what others are compared with: each agent alone, at the same cost of rollouts
 SECTION = "algorithm"
 
 if TYPE_CHECKING:

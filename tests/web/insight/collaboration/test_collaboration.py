@@ -17,6 +17,7 @@ from hacrl_web.insight.collaboration.collaboration import sentences, view
 from hacrl_web.insight.collaboration.timeline import timeline
 from hacrl_web.runs.models import Contribution, RolloutSample, Run, TelemetryEvent
 from tests.support.web import factories
+from workers.algorithms.registry import own_settings
 from workers.contract.spec.run import RunSpec
 
 ROWS = [
@@ -80,7 +81,8 @@ def world(make_run):
 
 def spec_of(run: Run, **algorithm) -> RunSpec:
     changed = dict(run.spec)
-    changed["algorithm"] = {**run.spec["algorithm"], **algorithm}
+    section = {**run.spec["algorithm"], **algorithm}
+    changed["algorithm"] = own_settings(section["name"], section)
     return RunSpec.model_validate(changed)
 
 

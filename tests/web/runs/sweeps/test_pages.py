@@ -15,6 +15,7 @@ from hacrl_web.runs.sweeps.sweeps import launch_sweep
 from tests.support.web import factories
 from tests.support.web.page_text import complete, field_of, text_of
 from tests.web.runs.sweeps.test_sweeps import set_state, sweep_request
+from workers.algorithms.registry import algorithms
 from workers.contract.spec.run import RunSpec
 
 pytestmark = pytest.mark.django_db
@@ -141,7 +142,7 @@ def test_cost_is_the_median_of_runs_of_the_same_group_and_benchmark(user):
     found = cost_of(user, specs, run.group, run.benchmark)
     assert found.device_seconds == pytest.approx(320 * 0.5)
     assert found.basis_runs == 6
-    naive = specs[0].model_copy(update={"algorithm": specs[0].algorithm.model_copy(update={"name": "naive_source"})})
+    naive = specs[0].model_copy(update={"algorithm": algorithms()["naive_source"]()})
     # Not measured: the median of all six, of 0.25 0.25 0.5 0.5 4.25 4.5
     found = cost_of(user, [naive], run.group, run.benchmark)
     assert found.device_seconds == pytest.approx(320 * 0.5)
