@@ -16,6 +16,7 @@ from tests.support.workers.tiny import make_agent, make_pair, make_spec, records
 from workers.agents.messages import GeneratedRollouts, Response
 from workers.algorithms import gspo
 from workers.algorithms.hacpo import Hacpo
+from workers.algorithms.registry import algorithms
 from workers.trainer.checkpoints import newest_checkpoint
 from workers.trainer.step import LearnerRows
 from workers.trainer.trust import AuditTally, Trust
@@ -110,7 +111,7 @@ def rewards_of_three() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 @pytest.mark.parametrize("settings", [{}, {"advantage": "plain"}, {"scale_rewards": "batch"}, {"name": "naive_source"}])
 def test_judgement_is_as_if_the_source_had_sent_nothing(settings):
     rewards, valid, ratio = rewards_of_three()
-    algorithm = Hacpo(**settings)
+    algorithm = algorithms()[settings.get("name", "hacpo")](**settings)
     trusted = torch.tensor([[True, False, True], [True, True, True], [True, True, True]])
     found = algorithm.objective(rewards, valid, ratio, trusted=trusted)
     two = torch.tensor([0, 2])

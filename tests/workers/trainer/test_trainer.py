@@ -542,6 +542,7 @@ def test_baselines_are_computed_once_for_each_learner(tmp_path, pair, monkeypatc
         return original(rewards, ratio, learner, **options)
 
     monkeypatch.setattr(hacpo, "baselines", counted)
+    monkeypatch.setattr("workers.trainer.trainer.check_algorithm", lambda spec: None)
     train(make_spec(tmp_path, pair, training={"steps": 2}), tmp_path / "run")
     assert calls == [0, 1, 0, 1]
 
