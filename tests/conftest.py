@@ -15,6 +15,10 @@ from collections.abc import Generator
 from typing import Any, TypeVar
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("hacrl", deadline=None)  # a loaded machine is no failure
+settings.load_profile("hacrl")
 
 for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")

@@ -149,6 +149,16 @@ def start(role: str, *arguments: Any) -> subprocess.Popen[str]:
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
 
 
+def beside(process: subprocess.Popen[str], producer: subprocess.Popen[str]) -> subprocess.Popen[str]:
+    """The process after its end. It waits for what the producer emits, so it ends with a producer that fails."""
+    while process.poll() is None:
+        if producer.poll():
+            process.kill()
+            raise SystemExit(f"the producer failed with status {producer.returncode}")
+        time.sleep(0.02)
+    return process
+
+
 def answer(process: subprocess.Popen[str]) -> Report:
     output, _ = process.communicate(timeout=1800)
     if process.returncode:
@@ -183,7 +193,7 @@ def pipeline(name: str, url: str, loads: Sequence[tuple[float, float]], backlog:
             if not rate:
                 spooled = answer(producer)
             began = time.perf_counter()
-            stored = answer(start("ship", run_id, total))
+            stored = answer(beside(start("ship", run_id, total), producer))
             took = time.perf_counter() - began
             spooled = answer(producer) if rate else spooled
             found.append({"database": name, "asked": rate, "events": total, "spool_rate": spooled["rate"], **stored})

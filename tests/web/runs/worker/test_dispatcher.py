@@ -340,6 +340,17 @@ class TestFinishLost:
         left.refresh_from_db()
         assert (left.state, left.last_seq, left.events.count()) == ("stopped", 1, 1)
 
+    def test_run_whose_spool_takes_longer_than_a_tick_may_ends_in_a_later_one(self, watch, left, monkeypatch):
+        left.request_stop()
+        monkeypatch.setattr(module, "FINISH_S", 0.0)  # other runs wait meanwhile
+        Dispatcher(watch).tick()
+        left.refresh_from_db()
+        assert (left.state, left.events.count()) == ("lost", 0)
+        monkeypatch.setattr(module, "FINISH_S", 60.0)
+        Dispatcher(watch).tick()
+        left.refresh_from_db()
+        assert (left.state, left.events.count()) == ("stopped", 1)
+
     def test_failed_run_has_the_rest_of_its_spool(self, watch, left):
         Run.objects.filter(pk=left.pk).update(interruptions=3)
         Dispatcher(watch).tick()
