@@ -13,6 +13,7 @@ from django.conf import settings
 from django.core.cache import cache
 from django.core.exceptions import ObjectDoesNotExist
 from django.http import Http404, HttpRequest, HttpResponse, RawPostDataException
+from django.http.multipartparser import MultiPartParserError
 from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
@@ -55,7 +56,10 @@ class BrowserAuth(SessionAuth):
     """A browser's session with its CSRF token. A visitor is refused as a visitor, not for a missing CSRF token."""
 
     def __call__(self, request: HttpRequest) -> Any:
-        return super().__call__(request) if request.user.is_authenticated else None
+        try:
+            return super().__call__(request) if request.user.is_authenticated else None
+        except MultiPartParserError:  # the CSRF check reads the body; Django would log it as an error of ours
+            raise FieldErrors.single("not_json", NOT_JSON, status=400) from None
 
 
 class Rate(BaseThrottle):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.machinery
 import importlib.util
 import json
@@ -9,6 +10,7 @@ import os
 import re
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import urllib.request
@@ -141,6 +143,17 @@ def test_moved_checkout_gets_a_new_environment(script: ModuleType, checkout: Pat
     script.write_stamp(root="/somewhere/else")
     script.install(["web"])
     assert steps[0][1:4] == ["-m", "venv", "--clear"]
+
+
+def test_linked_environment_of_another_folder_is_not_emptied(
+    script: ModuleType, checkout: Path, steps: list[list[str]], tmp_path: Path
+) -> None:
+    script.write_stamp(root="/somewhere/else")
+    (checkout / ".venv").rename(tmp_path / "theirs")
+    (checkout / ".venv").symlink_to(tmp_path / "theirs")
+    with pytest.raises(script.Problem, match="is a link to .*theirs, which was not made for this folder"):
+        script.install(["web"])
+    assert steps == []
 
 
 def test_torch_index_is_added_and_does_not_replace_the_users(
@@ -339,15 +352,28 @@ def test_another_database_is_migrated_again(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.delenv("DATABASE_URL", raising=False)
     database = tmp_path / "db.sqlite3"
     assert not preflight.is_migrated(tmp_path)
-    database.write_text("")
+    _write_migrations(database, "0001_start", "0002_more")
     preflight.note_migrated(tmp_path)
     assert preflight.is_migrated(tmp_path)
-    (tmp_path / "other").write_text("")
+    _write_migrations(tmp_path / "other", "0001_start", "0002_more")
+    older = tmp_path / "older"
+    _write_migrations(older, "0001_start")
+    database.write_bytes(older.read_bytes())  # the same inode
+    assert not preflight.is_migrated(tmp_path)
+    database.write_text("no database")
+    assert not preflight.is_migrated(tmp_path)
     (tmp_path / "other").replace(database)  # a restored copy: another inode
     assert not preflight.is_migrated(tmp_path)
     preflight.note_migrated(tmp_path)
+    assert preflight.is_migrated(tmp_path)
     monkeypatch.setenv("DATABASE_URL", "postgres:///hacrl")
     assert not preflight.is_migrated(tmp_path)
+
+
+def _write_migrations(path: Path, *names: str) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE django_migrations (app, name)")
+        connection.executemany("INSERT INTO django_migrations VALUES ('runs', ?)", [(name,) for name in names])
 
 
 # ---- processes ------------------------------------------------------------------------------------------------------

@@ -161,12 +161,14 @@ class Client:
         except (ValueError, RecursionError):
             raise Unreachable(f"{self.url} answered, but not JSON: is it HACRL Web?") from None
 
-    def pages(self, path: str, /, *, most: int | None = None, **parameters: Any) -> Iterator[Any]:
-        """The items of a list, page by page; at most `most`."""
+    def pages(
+        self, path: str, /, *, most: int | None = None, page_size: int | None = PAGE, **parameters: Any
+    ) -> Iterator[Any]:
+        """The items of a list, page by page; at most `most`. page_size: None for the list's own."""
         cursor: str | None = ""
         count = 0
         while cursor is not None:
-            limit = PAGE if most is None else min(PAGE, most - count)
+            limit = page_size if page_size is None or most is None else min(page_size, most - count)
             page = self.get(path, **parameters, limit=limit, cursor=cursor or None)
             yield from page["items"]
             count += len(page["items"])

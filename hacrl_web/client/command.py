@@ -78,7 +78,7 @@ def client_command(act: Command) -> Command:
             complain(f"hacrl: {error}")
             raise typer.Exit(exit_status(error)) from None
         except (LookupError, TypeError, AttributeError, ValueError) as error:
-            complain(f"hacrl: Unexpected answer. Does the installation have another version? ({error!r})")
+            complain(f"hacrl: Unexpected answer. Does the installation have another version? ({repr(error)[:200]})")
             raise typer.Exit(NO_ANSWER) from error
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None

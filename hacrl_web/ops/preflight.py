@@ -5,6 +5,7 @@ Standard library only, so that `status` and `down` work before anything is insta
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import hashlib
@@ -15,6 +16,7 @@ import os
 import re
 import shutil
 import socket
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -243,14 +245,19 @@ def redis_command(folder: Path) -> list[str]:
 
 
 def migrations_key(data: Path) -> str | None:
-    """A hash of database and migrations: while it is unchanged, `migrate` has nothing to do. None for PostgreSQL."""
+    """A hash of database and migrations: while it is unchanged, `migrate` has nothing to do. None for PostgreSQL.
+
+    Of the database with what it says of its own migrations: an older one may have been copied into its place.
+    """
     url = os.environ.get("DATABASE_URL", "")
     if url and not url.startswith("sqlite:"):
         return None
     database = Path(url.removeprefix("sqlite:///")) if url else data / "db.sqlite3"
     try:
-        total = hashlib.sha256(f"{database}\0{database.stat().st_ino}".encode())
-    except OSError:
+        with contextlib.closing(sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+            applied = connection.execute("SELECT app, name FROM django_migrations ORDER BY app, name").fetchall()
+        total = hashlib.sha256(f"{database}\0{database.stat().st_ino}\0{applied}".encode())
+    except (OSError, sqlite3.Error):
         return None
     for path in sorted((ROOT / "hacrl_web").glob("*/migrations/*.py")):
         total.update(f"\0{path.relative_to(ROOT)}\0".encode() + path.read_bytes())

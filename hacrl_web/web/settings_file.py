@@ -35,7 +35,7 @@ class _Loader(yaml.SafeLoader):
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         keys = set()
-        for key, _ in node.value:
+        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():  # else super() refuses it
             name = key.value if isinstance(key, yaml.ScalarNode) else None
             if name is None or key.tag != TEXT:
                 raise yaml.MarkedYAMLError(problem="a setting's name must be a text", problem_mark=key.start_mark)

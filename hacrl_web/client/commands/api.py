@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode
 
 import typer
 
@@ -38,19 +38,30 @@ def call_api(
         raise ClientProblem(f"{method} is not one of {', '.join(VERBS)}.")
     if everything and verb != "GET":
         raise ClientProblem("--all belongs to GET.")
+    path, _, in_path = path.partition("?")
     body, parameters = read_data(data), read_query(query or [])
+    for name, value in parse_qsl(in_path, keep_blank_values=True):
+        parameters.setdefault(name, []).append(value)
     if verb == "PUT" and not isinstance(body, dict):
         raise ClientProblem("PUT needs --data: a JSON object with the fields that change.")
     address = f"{path}?{urlencode(parameters, doseq=True)}" if parameters else path
     with connect() as client:
         if everything:
             filters: dict[str, Any] = {name: values for name, values in parameters.items() if name not in PAGING}
-            return print_json(list(client.pages(path, **filters)))
+            try:
+                return print_json(list(client.pages(path, page_size=None, **filters)))
+            except (LookupError, TypeError):
+                raise ClientProblem(f"--all cannot follow {path}: it is no list with `items` and `next`.") from None
         if verb == "PUT":
-            return print_json(client.change(address, **body))
+            try:
+                return print_json(client.change(address, **body))
+            except (LookupError, TypeError):
+                raise ClientProblem(f"{path} cannot be changed with PUT.") from None
         response = client.request(verb, address, json=body)
-        if "attachment" not in response.headers.get("Content-Disposition", ""):
-            return print_json(client.json_of(response)) if response.content else None
+        if not response.content:
+            return None
+        if "json" in response.headers.get("Content-Type", ""):
+            return print_json(client.json_of(response))
     try:
         return print_text(response.content.decode())
     except UnicodeDecodeError:
@@ -59,14 +70,22 @@ def call_api(
 
 def read_data(text: str) -> Any:
     """The body of a request; None without one. Errors: ClientProblem, OSError."""
-    if text.startswith("@"):
-        text = Path(text[1:]).read_text(encoding="utf-8")
-    elif text == "-":
-        text = sys.stdin.read()
     try:
-        return json.loads(text) if text else None
+        if text.startswith("@"):
+            text = Path(text[1:]).read_text(encoding="utf-8")
+        elif text == "-":
+            text = sys.stdin.read()
+        body = json.loads(text, parse_constant=_refuse_constant) if text else None
+        json.dumps(body, ensure_ascii=False).encode()
+    except UnicodeError:
+        raise ClientProblem("--data is not UTF-8 text.") from None
     except ValueError as error:
         raise ClientProblem(f"--data is not JSON: {error}.") from None
+    return body
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a finite number")
 
 
 def read_query(pairs: list[str]) -> dict[str, list[str]]:

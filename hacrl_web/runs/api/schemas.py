@@ -236,8 +236,10 @@ class SweepChange(SweepHead):
 
 
 class VariantAnswer(TypedDict):
+    """runs: by seed; null where the run was deleted."""
+
     label: str
-    runs: list[str]
+    runs: list[str | None]
 
 
 class SweepAnswer(SweepRow):

@@ -60,7 +60,7 @@ def disk_use(run: Run) -> DiskUse:
         num_rows += count
         fixed = NUMBER_BYTES * (len(fields) - len(texts)) * count
         rows_bytes += int(INDEX_FACTOR * (fixed + sum(size or 0 for size in totals.values())))
-    return DiskUse(num_rows, rows_bytes, _folder_bytes(str(run.run_dir)))
+    return DiskUse(num_rows, rows_bytes, _folder_bytes(str(run.run_dir)) if run.attempt else 0)
 
 
 def _folder_bytes(folder: str) -> int | None:

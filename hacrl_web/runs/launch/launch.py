@@ -81,7 +81,8 @@ def create_run(user: Any, spec: RunSpec, group: AgentGroup | None, benchmark: Be
 def retry(user: Any, run: Run) -> Run:
     """Queue a new run of the same settings and seed, from step 0; the old one and its checkpoints stay as they are.
 
-    It takes the old one's place in its sweep's comparison. Error: FieldErrors, and nothing is written.
+    It takes the old one's place in its sweep's comparison. A retry that has not ended is returned: two clicks make one
+    run. Error: FieldErrors, and nothing is written.
     """
     if not run.is_terminal:
         message = f"The run has not ended ({run.state}): only one that has ended can be retried."
@@ -90,6 +91,10 @@ def retry(user: Any, run: Run) -> Run:
     if errors := cannot_repeat(run):
         raise LaunchError(errors)
     with transaction.atomic():
+        Run.objects.select_for_update(of=("self",)).get(pk=run.pk)
+        under_way = next((one for one in run.retries.order_by("created_at") if not one.is_terminal), None)
+        if under_way is not None:
+            return under_way
         further = {"project": run.project, "sweep": run.sweep, "variant": run.variant, "retry_of": run}
         if any(agent.model.startswith(str(run.run_dir.resolve())) for agent in spec.agents):
             further["data_folder"] = run.data_folder  # an evaluated checkpoint: only that host has the copy

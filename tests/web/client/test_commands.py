@@ -30,6 +30,28 @@ def answering(answer):
     return mock.patch.object(command, "Client", connected)
 
 
+def test_api_follows_filters_of_the_path_and_names_what_it_cannot_do(hacrl, user, tmp_path):
+    first, second = make_run(user, name="first"), make_run(user, name="second")
+    hacrl("tag", "second", "--add", "a b")
+    for words in (
+        ("/runs?tag=a%20b", "--all"),
+        ("/runs", "-q", "tag=a b", "--all"),
+        ("/runs?limit=1", "-q", "tag=a b"),
+    ):
+        found = said_json(hacrl("api", "GET", *words))
+        assert [run["name"] for run in (found if isinstance(found, list) else found["items"])] == ["second"]
+    assert "algorithm:" in hacrl("api", "GET", f"/runs/{first.pk}/config.yaml")
+    assert said_json(hacrl("api", "GET", "/boards", "--all")) == []
+    path = f"/runs/{second.pk}/events"
+    assert f"--all cannot follow {path}" in hacrl("api", "GET", path, "--all", status=1)
+    assert "/me cannot be changed with PUT" in hacrl("api", "PUT", "/me", "-d", "{}", status=1)
+    binary = tmp_path / "picture"
+    binary.write_bytes(bytes(range(256)))
+    assert "--data is not UTF-8 text" in hacrl("api", "POST", "/runs", "-d", f"@{binary}", status=1)
+    assert "--data is not UTF-8 text" in hacrl("api", "POST", "/runs", "-d", r'"\ud800"', status=1)
+    assert "NaN is not a finite number" in hacrl("api", "POST", "/runs", "-d", '{"seed": NaN}', status=1)
+
+
 def test_one_or_many_runs_are_tagged_archived_and_deleted(hacrl, user, monkeypatch):
     runs = [stored(make_run(user, name=name), metrics(1, capability=0.5)) for name in ("swan", "goose")]
     going = make_run(user, name="going")

@@ -67,6 +67,8 @@ def test_group_and_benchmark_may_be_named_and_a_file_with_seeds_is_a_sweep(hacrl
         ("a: &a\n  b: *a", "line 2, column 6: settings have no aliases"),
         ("training:\n  1: 2", "line 2, column 3: a setting's name must be a text"),
         ("name: !!binary aGk=", "line 1, column 7: could not determine"),
+        ("!!map [1]", "expected a mapping node"),
+        ("training: !!map [[steps, 1]]", "line 1, column 11: expected a mapping node"),
         ("name: a\n---\nname: b", "another document"),
         ("[" * 5000, "nested too deeply"),
         ("schema_version: 3", "Another version"),

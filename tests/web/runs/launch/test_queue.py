@@ -216,6 +216,12 @@ class TestButtons:
         assert run.get_absolute_url() in page
         assert "Retry as a new run" in page
         assert "It starts at step 0" in page
+        # Pressed again, in another tab: the retry that has not ended.
+        assert press(web, "run_retry", run)["Location"] == new.get_absolute_url()
+        assert Run.objects.count() == 2
+        Run.objects.filter(pk=new.pk).update(state="failed")
+        press(web, "run_retry", run)
+        assert Run.objects.count() == 3
 
     def test_queue_buttons_move_runs(self, web, user):
         a, b, c = (factories.make_run(user, name=f"run {n}") for n in range(3))

@@ -1,0 +1,107 @@
+"""What holds for every registered algorithm: alone it is its own baseline, it resumes, and it survives bad peers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from tests.support.workers.tiny import make_pair, make_spec, records, train, weights
+from workers.agents.local import LocalAgent
+from workers.agents.messages import RolloutsMissing
+from workers.algorithms.gates import GATES
+from workers.algorithms.registry import algorithms, sharing_names
+from workers.trainer.trainer import Trainer
+from workers.trainer.trust import Trust
+
+pytestmark = pytest.mark.slow
+# Every algorithm, and HACPO with every gate.
+GATED = [{"name": "hacpo", "cross_gate": gate} for gate in GATES]
+SHARING: list[dict[str, Any]] = [*({"name": name} for name in sharing_names()), *GATED]
+EVERY: list[dict[str, Any]] = [*({"name": name} for name in algorithms()), *GATED]
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory) -> list[dict[str, Any]]:
+    return make_pair(tmp_path_factory.mktemp("pair"))
+
+
+def trained(root, agents, folder: str, /, attempt: int = 1, **sections: Any) -> Trainer:
+    sections = {"training": {"steps": 2, "learning_rate": 1e-3}, **sections}
+    return train(make_spec(root, agents, **sections), root / folder, attempt)
+
+
+def same(left: Trainer, right: Trainer) -> bool:
+    return all(
+        torch.equal(value, weights(right, agent)[name])
+        for agent in range(len(left.agents))
+        for name, value in weights(left, agent).items()
+    )
+
+
+@pytest.mark.parametrize("algorithm", SHARING, ids=str)
+def test_sharing_switched_off_is_gspo_bit_for_bit(tmp_path, pair, algorithm):
+    apart = trained(tmp_path, pair, "apart", algorithm={**algorithm, "sharing": False, "beta": 0.01})
+    alone = trained(tmp_path, pair, "alone", algorithm={"name": "gspo", "beta": 0.01})
+    assert same(apart, alone)
+
+
+@pytest.mark.parametrize("algorithm", SHARING, ids=str)
+def test_one_agent_learns_as_by_gspo(tmp_path, pair, algorithm):
+    one = trained(tmp_path, pair[:1], "one", algorithm={**algorithm, "beta": 0.01})
+    gspo = trained(tmp_path, pair[:1], "gspo", algorithm={"name": "gspo", "beta": 0.01})
+    for name, value in weights(one, 0).items():
+        torch.testing.assert_close(value, weights(gspo, 0)[name], rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("algorithm", EVERY, ids=str)
+def test_resumed_run_repeats_the_uninterrupted_one_bit_for_bit(tmp_path, pair, algorithm):
+    sections = {"algorithm": algorithm, "training": {"steps": 4}, "checkpoint": {"save_steps": 2, "keep": 2}}
+    whole = trained(tmp_path, pair, "run", **sections)
+    folder = tmp_path / "run" / "checkpoints"
+    (folder / "step-000004").rename(folder / "gone")
+    resumed = trained(tmp_path, pair, "run", attempt=2, **sections)
+    assert same(resumed, whole)
+    ends = [
+        [record["values"] for record in records(tmp_path / "run", "metrics") if record["step"] == 4 and is_of(record)]
+        for is_of in (lambda record: record["attempt"] == 1, lambda record: record["attempt"] == 2)
+    ]
+    assert ends[0] == ends[1] != []
+
+
+@pytest.mark.parametrize("algorithm", SHARING, ids=str)
+def test_agents_without_trusted_sources_learn_as_without_sharing(tmp_path, pair, algorithm, monkeypatch):
+    alone = trained(tmp_path, pair, "alone", algorithm={**algorithm, "sharing": False})
+    shared = trained(tmp_path, pair, "shared", algorithm=algorithm)
+    monkeypatch.setattr(Trust, "trusted_sources", lambda self, learner: [source == learner for source in range(2)])
+    isolated = trained(tmp_path, pair, "isolated", algorithm={**algorithm, "peer_quarantine": True})
+    assert same(isolated, alone)
+    assert not same(shared, alone)
+
+
+@pytest.mark.parametrize("algorithm", SHARING, ids=str)
+def test_a_missing_peer_and_an_audit_leave_the_others_learning(tmp_path, pair, algorithm, monkeypatch):
+    generate = LocalAgent.generate
+
+    def without_rollouts(agent, now, questions):
+        found = generate(agent, now, questions)
+        if (agent.name, now) == ("Llama", 1):
+            raise RolloutsMissing("its machine is gone")
+        return found
+
+    monkeypatch.setattr(LocalAgent, "generate", without_rollouts)
+    options = {"on_missing_source": "degrade", "audit_share": 1.0, "peer_quarantine": True}
+    trained(tmp_path, pair, "run", training={"steps": 3}, algorithm={**algorithm, **options})
+    rows = [row for row in records(tmp_path / "run", "contribution") if row["step"] == 2]
+    assert {row["source"] for row in rows} == {"Qwen"}
+    assert {row["agent"] for row in rows} == {"Qwen", "Llama"}
+
+
+@pytest.mark.parametrize("algorithm", EVERY, ids=str)
+def test_lora_agents_learn(tmp_path, pair, algorithm):
+    agents = [{**agent, "lora_rank": 2} for agent in pair]
+    before = trained(tmp_path, agents, "before", algorithm=algorithm, training={"steps": 1, "learning_rate": 1e-9})
+    after = trained(tmp_path, agents, "after", algorithm=algorithm, training={"steps": 1, "learning_rate": 1e-2})
+    assert not same(before, after)
+    assert all(value.isfinite().all() for agent in range(2) for value in weights(after, agent).values())
