@@ -1231,7 +1231,7 @@ declare namespace Api {
   }
   interface VariantAnswer {
     label: string;
-    runs: string[];
+    runs: (string | null)[];
   }
   interface VerdictOut {
     reward: number | null;

@@ -151,7 +151,7 @@ def test_linked_environment_of_another_folder_is_not_emptied(
     script.write_stamp(root="/somewhere/else")
     (checkout / ".venv").rename(tmp_path / "theirs")
     (checkout / ".venv").symlink_to(tmp_path / "theirs")
-    with pytest.raises(script.Problem, match="is a link to .*theirs, which was not made for this folder"):
+    with pytest.raises(script.Problem, match=r"is a link to .*theirs, which was not made for this folder"):
         script.install(["web"])
     assert steps == []
 

@@ -60,7 +60,8 @@ def call_api(
         response = client.request(verb, address, json=body)
         if not response.content:
             return None
-        if "json" in response.headers.get("Content-Type", ""):
+        kind = response.headers.get("Content-Type", "")
+        if "json" in kind or "html" in kind:  # a page is of something else, such as a proxy
             return print_json(client.json_of(response))
     try:
         return print_text(response.content.decode())

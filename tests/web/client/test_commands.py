@@ -165,7 +165,7 @@ def test_any_operation_is_called_by_its_address(hacrl, user, tmp_path):
 def test_api_prints_the_text_of_a_file_and_of_no_other_kind(hacrl, user):
     run = stored(make_run(user, name="swan"), Log(message="hello"))
     assert "hello" in hacrl("api", "GET", f"/runs/{run.pk}/log.txt")
-    proxy = httpx2.Response(200, text="<html>")
+    proxy = httpx2.Response(200, html="<html>")
     archive = httpx2.Response(200, content=b"PK\xff", headers={"Content-Disposition": "attachment"})
     for answer, status, message in ((proxy, 5, "not JSON"), (archive, 1, "not one of text")):
         with answering(lambda _, answer=answer: answer):

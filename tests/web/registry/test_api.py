@@ -122,6 +122,14 @@ def test_wrong_content_types_are_no_crash(client, ada, content_type):
         assert 400 <= response.status_code < 500
 
 
+def test_multipart_body_without_a_boundary_is_refused_in_one_line_of_the_log(ada, caplog):
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(ada)
+    response = client.generic("POST", "/api/v1/models", b"x", content_type="multipart/form-data")
+    assert response.status_code == 400
+    assert not [record for record in caplog.records if record.exc_info]
+
+
 def test_unknown_key_is_named(client, ada):
     (error,) = errors(client.post("/api/v1/models", {"location": "/x", "trust_remote_code": True}, content_type=JSON))
     assert error["field"] == "trust_remote_code"

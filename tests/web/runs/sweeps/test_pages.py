@@ -324,9 +324,13 @@ def test_api_estimates_launches_shows_stops_and_retries(web, user):
     stopped = post_json(web, f"{path}/stop").json()
     assert (len(stopped["changed"]), stopped["progress"]["counts"]) == (6, {"stopped": 6})
     assert post_json(web, f"{path}/stop").json()["changed"] == []
+    run = Run.objects.get(variant="gspo", seed=2)
+    Run.objects.filter(pk=run.pk).delete()
+    rows = {one["label"]: one["runs"] for one in web.get(f"/api/v1{path}").json()["variants"]}
+    assert (rows["gspo"][1], len(rows["hacpo"])) == (None, 2)
     assert post_json(web, f"{path}/retry").json()["changed"] == []
-    assert len(post_json(web, f"{path}/retry", {"state": "stopped"}).json()["changed"]) == 6
-    assert len(post_json(web, f"{path}/pause", {"why": "lunch"}).json()["changed"]) == 6
+    assert len(post_json(web, f"{path}/retry", {"state": "stopped"}).json()["changed"]) == 5
+    assert len(post_json(web, f"{path}/pause", {"why": "lunch"}).json()["changed"]) == 5
     assert "lunch" in Run.objects.filter(state="paused").first().reason
     assert len(post_json(web, f"{path}/resume").json()["changed"]) == 6
     assert len(post_json(web, f"{path}/seeds", {"seeds": [9]}).json()["changed"]) == 3

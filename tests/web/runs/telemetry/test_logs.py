@@ -251,6 +251,9 @@ class TestDiskUse:
 
     def test_run_directory_of_another_host_is_not_called_empty(self, client, owner):
         run = make_run(owner)
+        assert disk_use(run).files_bytes == 0  # it never started
+        Run.objects.filter(pk=run.pk).update(attempt=1)
+        run.refresh_from_db()
         assert disk_use(run).files_bytes is None
         client.force_login(owner)
         assert b"not on this host" in client.get(reverse("runs:run_disk", args=[run.pk])).content
