@@ -127,7 +127,7 @@ def logs(
     """
     with connect() as client:
         name = run_id(client, run)
-        filters = {"q": search or None, "level": level or None}
+        filters: dict[str, Any] = {"q": search or None, "level": level or None}
         cursor = client.get(f"/runs/{name}")["last_seq"]
         newest = list(client.pages(f"/runs/{name}/log", most=tail, order="newest", **filters)) if tail else []
         lines = newest[::-1]
