@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from django.conf import settings
 from django.test import Client
 
 from hacrl_web.registry.language_models import groups
@@ -125,7 +126,7 @@ def test_wrong_content_types_are_no_crash(client, ada, content_type):
 def test_multipart_body_without_a_boundary_is_refused_in_one_line_of_the_log(ada, caplog):
     client = Client(enforce_csrf_checks=True)
     client.force_login(ada)
-    client.cookies["csrftoken"] = "a" * 32
+    client.cookies[settings.CSRF_COOKIE_NAME] = "a" * 32
     response = client.generic("POST", "/api/v1/models", b"x", content_type="multipart/form-data")
     assert response.status_code == 400
     assert not [record for record in caplog.records if record.exc_info]
