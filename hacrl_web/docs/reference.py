@@ -14,8 +14,8 @@ from typing import Any, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
+from workers.algorithms.base.spec import AlgorithmSpec
 from workers.algorithms.registry import algorithms, settings_schema
-from workers.algorithms.spec import AlgorithmSpec
 from workers.contract.spec.algorithm import DEFAULT
 from workers.contract.spec.run import RunSpec
 from workers.settings import SettingsSection

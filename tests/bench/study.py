@@ -25,7 +25,7 @@ from statistics import fmean
 from typing import Any
 
 from tests.bench.pairs import PAIRS, SMOKE, questions, run_spec, warm_start
-from workers.algorithms.gates import GATES
+from workers.algorithms.base.gates import GATES
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SPOOL_NAME, read_records
 

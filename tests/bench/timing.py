@@ -16,7 +16,7 @@ from unittest import mock
 import torch
 
 from tests.bench.models import BenchVerifier
-from workers.agents import gradients, objective
+from workers.agents import updates
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
 from workers.model.optimizer import PolicyOptimizer
@@ -139,14 +139,15 @@ class Steps:
                 self.parts["sampling pass" if is_sampling else "forward"] += time.perf_counter() - started[0]
 
             handles += [model.register_forward_pre_hook(before), model.register_forward_hook(after)]
+        rule = type(self.spec.algorithm)
         patches = [
             mock.patch.object(engine, "sample", sample),
             mock.patch.object(torch.Tensor, "backward", self._timed("backward", torch.Tensor.backward)),
             mock.patch.object(PolicyOptimizer, "step", self._timed("optimizer", PolicyOptimizer.step)),
             mock.patch.object(Policy, "encode_response", self._timed("tokenizer", Policy.encode_response)),
             mock.patch.object(Policy, "decode", self._timed("tokenizer", Policy.decode)),
-            mock.patch.object(objective, "loss", self._timed("loss", objective.loss)),
-            mock.patch.object(gradients, "_fill_results", self._timed("row results", gradients._fill_results)),
+            mock.patch.object(rule, "loss", self._timed("loss", rule.loss)),
+            mock.patch.object(updates, "_fill_results", self._timed("row results", updates._fill_results)),
             mock.patch.object(step.LearnerRows, "mini_batches", self._timed("plan", step.LearnerRows.mini_batches)),
             mock.patch.object(self.trainer, "phase", self._phase),
             mock.patch.object(self.trainer.scorer, "score_step", self._timed("verify", self.trainer.scorer.score_step)),

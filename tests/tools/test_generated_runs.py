@@ -38,7 +38,7 @@ def spec_of(algorithm: str, delta: float, num_agents: int) -> RunSpec:
 
 @pytest.mark.parametrize(("algorithm", "delta", "agents"), [("hacpo", 0.8, 2), ("hacpo", 0.2, 3), ("gspo", 0.2, 2)])
 def test_recorded_weights_follow_the_formula_that_pages_use(algorithm, delta, agents) -> None:
-    """The pages' formula is workers.algorithms.contribution, written without torch."""
+    """The pages' formula is workers.algorithms.base.contribution, written without torch."""
     spec = spec_of(algorithm, delta, agents)
     sides = set()
     for _, event in generated_events(PLAN, 0, spec, 4):

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 CHECKS = Path(__file__).with_name("own_algorithm_checks.py")
-HEAD = "from typing import ClassVar, Literal\nfrom workers.algorithms.gated import GatedSpec\n"
+HEAD = "from typing import ClassVar, Literal\nfrom workers.algorithms.base.gated import GatedSpec\n"
 OTHERS = {
     "raises": "1 / 0\n",
     "taken": f"""{HEAD}

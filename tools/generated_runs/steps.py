@@ -13,10 +13,9 @@ import torch
 from torch import Tensor
 
 from tools.generated_runs.world import Exercise, World, exercises
-from workers.agents.gradients import Inputs
 from workers.agents.local import retokenize
 from workers.agents.messages import GeneratedRollouts, LearnerRow, UpdateReport
-from workers.agents.updates import run_updates
+from workers.agents.updates import Inputs, run_updates
 from workers.algorithms.hacpo import CapabilityTracker
 from workers.contract.spec.run import RunSpec
 from workers.model.policy import Policy

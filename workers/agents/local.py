@@ -17,10 +17,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from workers import heartbeat
-from workers.agents.gradients import LOWER_LENGTH, Inputs, RowInputs
 from workers.agents.messages import GeneratedRollouts, LearnerRow, Response, RolloutsMissing, UpdateReport
-from workers.agents.updates import measure_alignment, run_updates
-from workers.algorithms.sharing import SharingSpec
+from workers.agents.updates import LOWER_LENGTH, Inputs, RowInputs, measure_alignment, run_updates
+from workers.algorithms.base.sharing import SharingSpec
 from workers.contract.spec.agent import AgentSpec
 from workers.contract.spec.run import RunSpec
 from workers.model.memory import OutOfMemory, halving

@@ -1,24 +1,80 @@
-"""Step 4 of Algorithm 1 for one learner: one optimizer step for each of its mini-batches; and gradient alignment."""
+"""Step 4 of Algorithm 1 for one learner: one optimizer step for each of its mini-batches; and gradient alignment.
+
+Forward and backward passes are of micro-batches that fit into memory. Rows that cannot move the weights (advantage 0,
+dropped) are left out of the passes but stay in the denominator.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from workers.agents.gradients import ActiveRow, Inputs, MiniBatchSize, RowInputs, gather_gradients, prepare_rows
+from workers import heartbeat
 from workers.agents.messages import LearnerRow, RowResult, UpdateReport
-from workers.algorithms.spec import AlgorithmSpec
+from workers.algorithms.base.spec import AlgorithmSpec, MicroBatch
+from workers.algorithms.base.tensors import ROW_STATS
 from workers.contract.spec.run import RunSpec
+from workers.model.memory import halving
 from workers.model.policy import Policy
 from workers.model.process_group import Ranks
 
+LOWER_LENGTH = "lower max_completion_length or max_prompt_length"
 # Updates in a row without a finite loss or gradient before the weights are rolled back, or the run ends.
 MAX_FAILURES_IN_A_ROW = 3
 SKIPPED, ROLLED_BACK = "update skipped", "rolled back"  # drop reasons of rows whose update was not made
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """A row in the learner's own tokens. length: the source's tokens that mean_logp is the mean of.
+
+    token_logps: the old log-probabilities token by token, if the rule needs them (own rollouts only).
+    importance: the factor of the row's loss (rollouts/engine.py).
+    """
+
+    prompt: Sequence[int]
+    response: Sequence[int]
+    mean_logp: float
+    length: int
+    token_logps: Sequence[float] = ()
+    importance: float = 1.0
+
+
+# The inputs of a row, or the reason why it is dropped
+RowInputs = Callable[[LearnerRow], Inputs | str]
+# A row with its place in the report and in the learner's own tokens
+ActiveRow = tuple[LearnerRow, RowResult, Inputs]
+
+
+@dataclass
+class GradientSums:
+    """Sums over the rows whose gradients were gathered."""
+
+    loss: float = 0.0
+    kl: tuple[float, float] = (0.0, 0.0)
+    sampling_logp_differences: list[float] = field(default_factory=list)
+
+    def add(self, other: GradientSums) -> None:
+        self.loss += other.loss
+        self.kl = (self.kl[0] + other.kl[0], self.kl[1] + other.kl[1])
+        self.sampling_logp_differences += other.sampling_logp_differences
+
+
+@dataclass(frozen=True)
+class MiniBatchSize:
+    """What losses divide by. rows: planned ones, whatever is missing.  tokens: of the responses that are there.
+
+    max_tokens: of the longest response that the run allows.
+    """
+
+    rows: int
+    tokens: int
+    max_tokens: int
 
 
 def run_updates(
@@ -118,3 +174,153 @@ def _cosine(one: Sequence[Tensor], other: Sequence[Tensor], ranks: Ranks) -> flo
 
     size = math.sqrt(product(one, one)) * math.sqrt(product(other, other))
     return product(one, other) / size if size > 0 and math.isfinite(size) else None
+
+
+def prepare_rows(
+    rows: Sequence[LearnerRow],
+    inputs_of: RowInputs,
+    rule: AlgorithmSpec,
+    cache: dict[tuple[int, int, int], Inputs | str],
+) -> tuple[list[RowResult], list[ActiveRow]]:
+    """The results to fill in, and the rows that can move the weights. cache: inputs by source, prompt and sample."""
+    results = [RowResult() for _ in rows]
+    active: list[ActiveRow] = []
+    for row, result in zip(rows, results, strict=True):
+        place = (row.source, row.prompt, row.sample)
+        if place not in cache:
+            cache[place] = inputs_of(row)
+        inputs = cache[place]
+        if isinstance(inputs, str):
+            result.drop_reason = inputs
+            continue
+        result.num_tokens = len(inputs.response)
+        if row.advantage != 0 or _is_penalised(row, rule):
+            active.append((row, result, inputs))
+    return results, active
+
+
+def _is_penalised(row: LearnerRow, rule: AlgorithmSpec) -> bool:
+    """Whether the loss has a KL penalty on a row."""
+    return rule.beta > 0 and bool(rule.penalises(row.is_self))
+
+
+def gather_gradients(
+    policy: Policy,
+    rule: AlgorithmSpec,
+    active: Sequence[ActiveRow],
+    num_updates: int,
+    size: MiniBatchSize,
+    notes: list[str],
+) -> GradientSums:
+    """Leave the gradients of a mini-batch in the policy's optimizer; fills in the results of its rows."""
+    # Rows of similar length share a micro-batch. A stable sort: the split depends on the rows alone.
+    rows = sorted(active, key=lambda item: len(item[2].prompt) + len(item[2].response))
+    ranks = policy.ranks
+
+    def attempt(micro_batch_size: int) -> GradientSums:
+        policy.optimizer.discard_gradients()
+        sums = GradientSums()
+        for chunks in ranks.rounds(rows, micro_batch_size):
+            has_reference = any(_is_penalised(row, rule) for chunk in chunks for row, _, _ in chunk)
+            if chunk := ranks.mine(chunks):
+                _backward(policy, rule, chunk, num_updates, size, has_reference, sums)
+            else:
+                policy.stand_by(with_reference=has_reference)
+        return sums
+
+    sums, policy.micro_batch_size = halving(
+        ranks.together(attempt), policy.micro_batch_size, "micro_batch_size", LOWER_LENGTH, notes
+    )
+    policy.optimizer.sum_gradients()
+    return sums if ranks.is_alone else _sums_of_ranks(policy, rows, sums)
+
+
+def _sums_of_ranks(policy: Policy, rows: Sequence[ActiveRow], own: GradientSums) -> GradientSums:
+    """The sums of all ranks together, in their order; fills in the results of the other ranks' rows."""
+    ranks = policy.ranks
+    rounds = ranks.rounds(rows, policy.micro_batch_size)
+    mine = [result for chunks in rounds for _, result, _ in ranks.mine(chunks)]
+    total = GradientSums()
+    for rank, (sums, results) in enumerate(ranks.gather((own, mine))):
+        theirs = (item for chunks in rounds for item in (chunks[rank] if rank < len(chunks) else ()))
+        for (_, result, _), result_of_rank in zip(theirs, results, strict=True):
+            for part in fields(RowResult):
+                setattr(result, part.name, getattr(result_of_rank, part.name))
+        total.add(sums)
+    return total
+
+
+def _backward(
+    policy: Policy,
+    rule: AlgorithmSpec,
+    chunk: Sequence[ActiveRow],
+    num_updates: int,
+    size: MiniBatchSize,
+    has_reference: bool,
+    sums: GradientSums,
+) -> None:
+    """Forward and backward pass of one micro-batch; fills in the row results and adds to `sums`."""
+    prompts = [inputs.prompt for _, _, inputs in chunk]
+    responses = [inputs.response for _, _, inputs in chunk]
+    logps, mask = policy.token_logps(prompts, responses)  # (b, T)
+    ref_logps = policy.reference_logps(prompts, responses) if has_reference else None  # (b, T)
+
+    def column(values: list[Any]) -> Tensor:
+        return torch.tensor(values, device=policy.device)  # (b,)
+
+    is_self = column([row.is_self for row, _, _ in chunk])
+    mean_logp = column([inputs.mean_logp for _, _, inputs in chunk])
+    old_logps = None
+    if rule.needs_token_logps:
+        width = mask.shape[1]
+        old_logps = column(
+            [[*inputs.token_logps, *([0.0] * (width - len(inputs.token_logps)))] for _, _, inputs in chunk]
+        )  # (b, T)
+    if num_updates == 0 and not policy.sampling_logps_are_exact:
+        # The weights are still those that sampled, so s = 1. In low precision a score from another batch shape
+        # is off by more than the clip of 3e-4.
+        present = logps.detach()  # (b, T)
+        by_learner = is_self | rule.rescores_shared  # (b,)  the old log-probability is the learner's own
+        mean_logp = torch.where(by_learner, present.sum(dim=1) / mask.sum(dim=1), mean_logp)
+        old_logps = None if old_logps is None else present
+    batch = MicroBatch(
+        logps=logps,
+        mask=mask,
+        old_mean_logp=mean_logp,
+        # Every rule's objective of a row is proportional to its advantage, so this scales the row's loss.
+        advantages=column([row.advantage * inputs.importance for row, _, inputs in chunk]),
+        is_self=is_self,
+        omega=column([row.omega for row, _, _ in chunk]),
+        source_lengths=column([inputs.length for _, _, inputs in chunk]),
+        ref_logps=ref_logps,
+        old_logps=old_logps,
+        num_tokens=size.tokens,
+        max_tokens=size.max_tokens,
+    )
+    heartbeat.send_heartbeat()
+    loss, stats = rule.loss(batch, num_updates, size.rows)
+    policy.optimizer.backward(loss)
+    _fill_results(chunk, stats, num_updates, rule.beta > 0, sums)
+    sums.loss += loss.item()
+
+
+def _fill_results(
+    chunk: Sequence[ActiveRow], stats: Mapping[str, Tensor], num_updates: int, has_reference: bool, sums: GradientSums
+) -> None:
+    ratios, clipped, sides, flows, weights, kls = (stats[name].tolist() for name in ROW_STATS)
+    # A rule with one ratio for a row clips all of it or nothing.
+    is_cut = ~stats["gradient_flows"]
+    low, high = (
+        stats.get(f"clipped_{side}", (sign * stats["clip_side"] > 0) & is_cut).tolist()
+        for side, sign in (("low", -1), ("high", 1))
+    )
+    for index, (row, result, _) in enumerate(chunk):
+        result.sequence_ratio, result.clipped_ratio = ratios[index], clipped[index]
+        result.clip_side, result.gradient_flows, result.weight = sides[index], flows[index], weights[index]
+        result.clipped_low, result.clipped_high = float(low[index]), float(high[index])
+        if row.is_self:
+            if num_updates == 0:  # the weights that sampled it: log s is the engine's error
+                error = abs(math.log(ratios[index])) if ratios[index] > 0 else math.nan
+                sums.sampling_logp_differences.append(error)
+            if has_reference:
+                sums.kl = (sums.kl[0] + kls[index], sums.kl[1] + 1)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from workers.algorithms.base.spec import MicroBatch
 from workers.algorithms.grpo import Grpo
-from workers.algorithms.spec import MicroBatch
 
 if TYPE_CHECKING:
     from torch import Tensor

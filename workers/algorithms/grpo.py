@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from workers.algorithms import tensors
-from workers.algorithms.contribution import ADVANTAGE_HELP, Step, WeightedRow
-from workers.algorithms.spec import AlgorithmSpec, MicroBatch
+from workers.algorithms.base import tensors
+from workers.algorithms.base.contribution import ADVANTAGE_HELP, Step, WeightedRow
+from workers.algorithms.base.spec import AlgorithmSpec, MicroBatch
 from workers.lazy_torch import torch
 
 if TYPE_CHECKING:

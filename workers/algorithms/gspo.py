@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from workers.algorithms import tensors
-from workers.algorithms.spec import AlgorithmSpec, MicroBatch
+from workers.algorithms.base import tensors
+from workers.algorithms.base.spec import AlgorithmSpec, MicroBatch
 from workers.lazy_torch import torch
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from math import inf
 from operator import mul
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from workers.algorithms import tensors
-from workers.algorithms.contribution import (
+from workers.algorithms.base import tensors
+from workers.algorithms.base.contribution import (
     ADVANTAGE_HELP,
     NOTHING_TO_TEACH,
     RowWeights,
@@ -24,9 +24,9 @@ from workers.algorithms.contribution import (
     singles,
     where_free,
 )
-from workers.algorithms.gated import GatedSpec
-from workers.algorithms.gates import GATES
-from workers.algorithms.spec import (
+from workers.algorithms.base.gated import GatedSpec
+from workers.algorithms.base.gates import GATES
+from workers.algorithms.base.spec import (
     CAPABILITY_FLOOR,
     Ablation,
     AlgorithmSpec,

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from workers.algorithms import tensors
-from workers.algorithms.sharing import SharingSpec
-from workers.algorithms.spec import MicroBatch
+from workers.algorithms.base import tensors
+from workers.algorithms.base.sharing import SharingSpec
+from workers.algorithms.base.spec import MicroBatch
 from workers.lazy_torch import torch
 
 if TYPE_CHECKING:

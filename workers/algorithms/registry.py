@@ -18,8 +18,8 @@ from types import ModuleType
 from typing import Any, get_args
 
 from workers import algorithms as package
-from workers.algorithms.sharing import SharingSpec
-from workers.algorithms.spec import AlgorithmSpec
+from workers.algorithms.base.sharing import SharingSpec
+from workers.algorithms.base.spec import AlgorithmSpec
 
 FOLDERS = "HACRL_ALGORITHMS"  # folders of further algorithms, separated as in PATH
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
-from workers.algorithms.gated import GatedSpec
-from workers.algorithms.gates import GATES
+from workers.algorithms.base.gated import GatedSpec
+from workers.algorithms.base.gates import GATES
 from workers.settings import Share, Slider, setting
 
 

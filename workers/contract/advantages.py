@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from operator import sub, truediv
 
-from workers.algorithms.contribution import single
-from workers.algorithms.spec import CAPABILITY_FLOOR, CapabilityOptions
+from workers.algorithms.base.contribution import single
+from workers.algorithms.base.spec import CAPABILITY_FLOOR, CapabilityOptions
 
 REWARD_MAX = 1.0  # the verifier's upper bound
 EPSILON = 1e-6

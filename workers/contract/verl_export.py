@@ -13,8 +13,8 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+from workers.algorithms.base.spec import CAPABILITY_FLOOR
 from workers.algorithms.hacpo import Hacpo
-from workers.algorithms.spec import CAPABILITY_FLOOR
 from workers.contract.advantages import EPSILON
 from workers.contract.spec.agent import AgentSpec
 from workers.contract.spec.run import InvalidSettings, RunSpec, dump_yaml

@@ -11,8 +11,8 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from workers.agents.interface import AgentInterface
-from workers.algorithms.spec import MicroBatch
-from workers.algorithms.tensors import ROW_STATS
+from workers.algorithms.base.spec import MicroBatch
+from workers.algorithms.base.tensors import ROW_STATS
 from workers.contract.memory_footprint import Machine, Shape, shape_of
 from workers.contract.memory_plan import shortfall
 from workers.contract.spec.data import DataSpec

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from workers.agents.messages import GeneratedRollouts, LearnerRow
-from workers.algorithms.spec import Objective
+from workers.algorithms.base.spec import Objective
 from workers.contract.advantages import REWARD_MAX
 from workers.contract.spec.run import RunSpec
 from workers.questions.dataset import Question

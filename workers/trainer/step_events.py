@@ -13,8 +13,9 @@ from typing import Literal
 import numpy as np
 
 from workers.agents.messages import GeneratedRollouts, LearnerRow, RowResult, UpdateReport
-from workers.algorithms import hacpo, tensors
-from workers.algorithms.spec import AlgorithmSpec
+from workers.algorithms import hacpo
+from workers.algorithms.base import tensors
+from workers.algorithms.base.spec import AlgorithmSpec
 from workers.contract import events
 from workers.questions.dataset import Question
 from workers.trainer.scoring import Scores

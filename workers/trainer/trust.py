@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from workers import heartbeat
 from workers.agents.messages import GeneratedRollouts
-from workers.algorithms.sharing import SharingSpec
+from workers.algorithms.base.sharing import SharingSpec
 from workers.contract.spec.run import RunSpec
 from workers.questions.dataset import Question
 from workers.randomness import derived_key

@@ -14,7 +14,7 @@ from hacrl_web.alerts.signals import Facts
 from hacrl_web.insight.checkpoints.checkpoints import accuracies
 from hacrl_web.insight.collaboration.step_summary import OUTCOMES, Summary, summary_of
 from hacrl_web.runs.models import Run
-from workers.algorithms.spec import CAPABILITY_FLOOR
+from workers.algorithms.base.spec import CAPABILITY_FLOOR
 from workers.contract.spec.run import RunSpec
 
 TRAP = BY_KIND["cross_clip"]

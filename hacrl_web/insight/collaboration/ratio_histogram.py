@@ -9,7 +9,7 @@ from typing import Any
 
 from hacrl_web.insight.collaboration.collaboration import short, trap
 from hacrl_web.runs.models import Run
-from workers.algorithms.contribution import single
+from workers.algorithms.base.contribution import single
 from workers.contract.spec.run import RunSpec
 
 BINS = 44

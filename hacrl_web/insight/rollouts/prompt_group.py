@@ -12,7 +12,7 @@ from hacrl_web.insight.rollouts.search import RolloutHit
 from hacrl_web.insight.rollouts.waterfall import LearnerContribution, Waterfall, equation, waterfalls
 from hacrl_web.runs.models import Run
 from hacrl_web.web.visible import visible
-from workers.algorithms.spec import AlgorithmSpec
+from workers.algorithms.base.spec import AlgorithmSpec
 
 MAX_TEXT = 4000  # characters of a rollout; the page loads the rest on request
 MAX_PROMPT = 8000

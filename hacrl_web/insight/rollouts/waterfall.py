@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hacrl_web.runs.models import Contribution
-from workers.algorithms.contribution import Factor, WeightedRow, factors
-from workers.algorithms.spec import AlgorithmSpec
+from workers.algorithms.base.contribution import Factor, WeightedRow, factors
+from workers.algorithms.base.spec import AlgorithmSpec
 
 WIDTH = 100.0  # of the drawing, in its own units
 

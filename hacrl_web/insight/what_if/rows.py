@@ -15,7 +15,7 @@ from uuid import UUID
 from hacrl_web.insight.recorded_steps import segments, spread_steps
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.telemetry.metric_series import MetricSeries, read_series
-from workers.algorithms.spec import CAPABILITY_FLOOR
+from workers.algorithms.base.spec import CAPABILITY_FLOOR
 from workers.contract.advantages import RewardGroup
 
 # About 0.2 s to read. More steps are thinned evenly.

@@ -19,9 +19,9 @@ from hacrl_web.insight.what_if.rows import NEAR, Block, OutcomeCounts, RecordedC
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.web.errors import FieldErrors, plain_errors
-from workers.algorithms.contribution import single
-from workers.algorithms.sharing import SharingSpec
-from workers.algorithms.spec import AlgorithmSpec
+from workers.algorithms.base.contribution import single
+from workers.algorithms.base.sharing import SharingSpec
+from workers.algorithms.base.spec import AlgorithmSpec
 from workers.contract.advantages import RewardGroup, advantages, baseline, capability, capability_ratio, divisor
 from workers.contract.spec.run import RunSpec
 

@@ -15,8 +15,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from hacrl_web.web.errors import FieldError, plain_errors
+from workers.algorithms.base.spec import Ablation, AlgorithmSpec
 from workers.algorithms.registry import algorithms, own_settings, settings_schema
-from workers.algorithms.spec import Ablation, AlgorithmSpec
 
 MAX_SWEEP_RUNS = 60
 MAX_LABEL = 100  # characters; the name of a run is 20 longer, for the sweep's own and the seed

@@ -8,9 +8,8 @@ import pytest
 import torch
 
 from tests.support.workers.tiny import make_pair, make_spec, records, train, weights
-from workers.agents.gradients import Inputs
 from workers.agents.messages import LearnerRow, Response
-from workers.agents.updates import run_updates
+from workers.agents.updates import Inputs, run_updates
 from workers.model.policy import Policy
 
 SHARED = Response("1", "1", "stop", 2, 2, -1.0)

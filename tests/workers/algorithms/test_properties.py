@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from workers.algorithms import grpo, gspo, hacpo, naive, tensors
+from workers.algorithms import grpo, gspo, hacpo, naive
+from workers.algorithms.base import tensors
 
 DOUBLE = torch.float64
 EPSILON, EPSILON_HIGH = 0.1, 0.2

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from workers.algorithms import gspo, tensors
-from workers.algorithms.spec import AlgorithmSpec, MicroBatch, Objective
+from workers.algorithms import gspo
+from workers.algorithms.base import tensors
+from workers.algorithms.base.spec import AlgorithmSpec, MicroBatch, Objective
 from workers.contract.spec.run import RunSpec
 
 DOUBLE = torch.float64

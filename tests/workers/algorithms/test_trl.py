@@ -10,9 +10,8 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.support.workers.tiny import make_agent, make_spec
-from workers.agents.gradients import Inputs
 from workers.agents.messages import LearnerRow
-from workers.agents.updates import run_updates
+from workers.agents.updates import Inputs, run_updates
 from workers.model.policy import Policy
 
 grpo_trainer = pytest.importorskip("trl.trainer.grpo_trainer", reason="needs the dev extra: trl")

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from workers.algorithms import hacpo
-from workers.algorithms.contribution import single
+from workers.algorithms.base.contribution import single
 from workers.algorithms.hacpo import Hacpo
 from workers.contract import advantages
 

@@ -12,10 +12,9 @@ import torch
 from transformers import DynamicCache
 
 from tests.support.workers.tiny import make_agent, make_spec
-from workers.agents.gradients import Inputs
 from workers.agents.local import LocalAgent
 from workers.agents.messages import LearnerRow
-from workers.agents.updates import run_updates
+from workers.agents.updates import Inputs, run_updates
 from workers.model.policy import Policy
 from workers.questions.dataset import split_questions
 from workers.rollouts import sampler

@@ -10,7 +10,7 @@ import torch
 from tests.support.workers.tiny import make_pair, make_spec, records, train, weights
 from workers.agents.local import LocalAgent
 from workers.agents.messages import RolloutsMissing
-from workers.algorithms.gates import GATES
+from workers.algorithms.base.gates import GATES
 from workers.algorithms.registry import algorithms, sharing_names
 from workers.trainer.trainer import Trainer
 from workers.trainer.trust import Trust

@@ -11,10 +11,9 @@ import pytest
 import torch
 
 from tests.support.workers.tiny import HashVerifier, make_pair, make_spec, records, train, weights
-from workers.agents.gradients import Inputs
 from workers.agents.local import LocalAgent
 from workers.agents.messages import LearnerRow, RowResult
-from workers.agents.updates import run_updates
+from workers.agents.updates import Inputs, run_updates
 from workers.algorithms import hacpo
 from workers.contract.events import Log
 from workers.contract.spool import SPOOL_NAME, SpoolWriter, read_records

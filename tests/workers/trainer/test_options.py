@@ -6,10 +6,9 @@ import pytest
 import torch
 
 from tests.support.workers.tiny import make_agent, make_pair, make_spec, records, train, weights
-from workers.agents.gradients import Inputs, MiniBatchSize, gather_gradients, prepare_rows
 from workers.agents.local import LocalAgent
 from workers.agents.messages import LearnerRow, Response
-from workers.agents.updates import run_updates
+from workers.agents.updates import Inputs, MiniBatchSize, gather_gradients, prepare_rows, run_updates
 from workers.algorithms.registry import algorithms
 from workers.model.policy import Policy
 from workers.questions.dataset import split_questions

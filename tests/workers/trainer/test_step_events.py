@@ -11,8 +11,8 @@ import torch
 
 from workers.agents.messages import GeneratedRollouts, LearnerRow, Response, RowResult, UpdateReport
 from workers.algorithms import hacpo
+from workers.algorithms.base.spec import Objective
 from workers.algorithms.hacpo import Hacpo
-from workers.algorithms.spec import Objective
 from workers.questions.dataset import Question
 from workers.trainer.scoring import Scores
 from workers.trainer.step import StepPlan

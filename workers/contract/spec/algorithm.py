@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Union
 
 from pydantic import Field
 
+from workers.algorithms.base.spec import AlgorithmSpec
 from workers.algorithms.registry import algorithms, own_settings
-from workers.algorithms.spec import AlgorithmSpec
 
 SCHEMA_VERSION = 2
 DEFAULT = "hacpo"

@@ -11,8 +11,8 @@ from itertools import repeat
 from operator import mul
 from typing import TYPE_CHECKING, Any
 
-from workers.algorithms import tensors
-from workers.algorithms.contribution import (
+from workers.algorithms.base import tensors
+from workers.algorithms.base.contribution import (
     ADVANTAGE_HELP,
     NOTHING_TO_TEACH,
     RowWeights,
@@ -22,9 +22,9 @@ from workers.algorithms.contribution import (
     singles,
     where_free,
 )
-from workers.algorithms.gates import PlainOps
-from workers.algorithms.sharing import SharingSpec
-from workers.algorithms.spec import MicroBatch
+from workers.algorithms.base.gates import PlainOps
+from workers.algorithms.base.sharing import SharingSpec
+from workers.algorithms.base.spec import MicroBatch
 from workers.lazy_torch import torch
 from workers.settings import Number, setting
 

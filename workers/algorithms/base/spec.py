@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from workers.algorithms import tensors
-from workers.algorithms.contribution import RowWeights, Step, WeightedRow, own_steps, own_weights
+from workers.algorithms.base import tensors
+from workers.algorithms.base.contribution import RowWeights, Step, WeightedRow, own_steps, own_weights
 from workers.lazy_torch import torch
 from workers.settings import Number, OwnNumber, SettingsSection, setting
 

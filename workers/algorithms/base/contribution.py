@@ -1,7 +1,7 @@
 """The weight of one rollout in a learner's update, in the trainer's arithmetic, without torch.
 
 The losses use float32 tensors; here plain numbers are rounded to float32 after each operation, so that a page can
-explain a recorded weight, or compute it for other settings. tests/workers/algorithms/test_contribution.py compares
+explain a recorded weight, or compute it for other settings. tests/workers/algorithms/base/test_contribution.py compares
 both.
 """
 

@@ -10,9 +10,9 @@ import torch
 
 from tests.support.workers.tiny import make_pair, make_spec, records, train
 from workers.algorithms import hacpo
-from workers.algorithms.contribution import WeightedRow, factors
+from workers.algorithms.base.contribution import WeightedRow, factors
+from workers.algorithms.base.spec import AlgorithmSpec, MicroBatch
 from workers.algorithms.registry import algorithms
-from workers.algorithms.spec import AlgorithmSpec, MicroBatch
 
 ROWS = 4000
 

@@ -7,11 +7,11 @@ import math
 import pytest
 import torch
 
-from workers.algorithms.contribution import WeightedRow, factors
-from workers.algorithms.gates import GATES, PlainOps, plain_gate
+from workers.algorithms.base.contribution import WeightedRow, factors
+from workers.algorithms.base.gates import GATES, PlainOps, plain_gate
+from workers.algorithms.base.sharing import SharingSpec
+from workers.algorithms.base.spec import AlgorithmSpec, MicroBatch
 from workers.algorithms.registry import algorithms
-from workers.algorithms.sharing import SharingSpec
-from workers.algorithms.spec import AlgorithmSpec, MicroBatch
 
 RATIOS = (0.3, 0.5, 0.8, 1.0, 1.3)
 # By gate: g at RATIOS for A > 0 and for A < 0, delta .8.
@@ -118,5 +118,5 @@ def test_own_rows_and_runs_without_sharing_follow_gspo_in_every_sharing_rule(nam
 def test_one_agent_has_gspos_advantages_in_every_rule(name):
     rewards = torch.tensor([[[1.0, 0.0, 0.0], [1.0, 1.0, 0.0]]])
     valid, ratio = torch.ones_like(rewards, dtype=torch.bool), torch.ones(1, 1)
-    found = rule(name).objective(rewards, valid, ratio)
+    found = rule(name, scale_rewards="group").objective(rewards, valid, ratio)
     assert torch.equal(found.advantages[0], rule("gspo").objective(rewards, valid, ratio).advantages[0])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from workers.algorithms import gspo, tensors
-from workers.algorithms.spec import AlgorithmSpec, LearnerAdvantages, MicroBatch, Objective
+from workers.algorithms import gspo
+from workers.algorithms.base import tensors
+from workers.algorithms.base.spec import AlgorithmSpec, LearnerAdvantages, MicroBatch, Objective
 from workers.lazy_torch import torch
 from workers.settings import Count, Number, Share, setting
 
