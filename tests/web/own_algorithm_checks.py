@@ -18,6 +18,7 @@ from tests.support.web.factories import launch_request
 from tests.support.web.insight_rows import store
 from tests.support.web.leaderboard_help import finish, table_of
 from tests.support.workers.tiny import make_pair, make_spec, records, train
+from tests.web.client.test_client import hacrl as hacrl  # its fixture
 from workers.algorithms.registry import algorithms, refused_files
 from workers.contract.spec.run import RunSpec
 
@@ -62,6 +63,13 @@ def test_api_launches_it_and_refuses_settings_of_others_by_name(web, user):
     assert answer.status_code == 422
     assert answer.json()["error"]["field"] == "algorithm.alpha"
     assert Run.objects.count() == 1
+
+
+def test_command_line_launches_it(hacrl, user, tmp_path):
+    path = tmp_path / "request.json"
+    path.write_text(json.dumps(launch_request(user, algorithm={"name": NAME, "share": 0.1})))
+    hacrl("launch", str(path))
+    assert Run.objects.get().spec["algorithm"]["share"] == 0.1
 
 
 def test_trainer_trains_by_it(trained):

@@ -39,7 +39,7 @@ class NotFinite(GatedSpec):
 
 @pytest.mark.once
 @pytest.mark.slow
-def test_a_rule_in_one_file_is_in_form_api_trainer_what_if_and_board(tmp_path):
+def test_a_rule_in_one_file_is_in_form_api_command_line_trainer_what_if_and_board(tmp_path):
     example = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "algorithms.md").read_text(), re.DOTALL)
     assert len(example) == 1
     for name, text in {"halved": example[0], **OTHERS}.items():
@@ -53,4 +53,4 @@ def test_a_rule_in_one_file_is_in_form_api_trainer_what_if_and_board(tmp_path):
         timeout=280,
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
-    assert "7 passed" in done.stdout
+    assert "8 passed" in done.stdout
