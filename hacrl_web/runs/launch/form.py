@@ -148,7 +148,7 @@ def _schema(section: str = "") -> dict[str, Any]:
         name = {
             "enum": list(algorithms()),
             "default": DEFAULT,
-            "description": " ".join(f"{key}: {cls.summary}." for key, cls in algorithms().items()),
+            "description": "How verified rollouts become updates.",
             "label": "Algorithm",
         }
         description = "How verified rollouts become updates."

@@ -131,6 +131,7 @@ def render_form(
             "algorithms": [
                 {
                     "name": name,
+                    "summary": cls.summary,
                     "shares": cls.can_share,
                     "rollouts": cls.rollouts_multiplier,
                     "settings": list(cls.model_fields),

@@ -7,7 +7,7 @@ import { requestCost } from "./cost.js";
 /**
  * @typedef {{name: string, model: string, position: number, context: number | null}} GroupAgent
  * @typedef {{id: number, name: string, agents: GroupAgent[]}} Group
- * @typedef {{name: string, shares: boolean, rollouts: number, settings: string[]}} Algorithm
+ * @typedef {{name: string, summary: string, shares: boolean, rollouts: number, settings: string[]}} Algorithm
  * @typedef {{label: string, values: Record<string, string | number | boolean>,
  *   confirm: {field: string, value: string, text: string}[]}} Preset
  */
@@ -54,12 +54,17 @@ function algorithms() {
   return data.algorithms.filter((one) => names.includes(one.name));
 }
 
-/** Hides the settings that no chosen algorithm has. */
+/** Says what the chosen algorithm does, and hides the settings that no chosen one has. */
 function showSettings() {
-  const names = algorithms().map((one) => one.name);
+  const chosen = algorithms();
+  const names = chosen.map((one) => one.name);
+  if (chosen.length === 1) must("#id-algorithm-name-help").textContent = `${chosen[0].name}: ${chosen[0].summary}.`;
   for (const field of form.querySelectorAll("[data-algorithms]")) {
     const own = (/** @type {HTMLElement} */ (field).dataset.algorithms ?? "").split(" ");
     /** @type {HTMLElement} */ (field).hidden = names.length > 0 && !own.some((name) => names.includes(name));
+  }
+  for (const number of form.querySelectorAll("[data-further]")) {
+    number.textContent = String(number.closest("details")?.querySelectorAll(".field:not([hidden])").length ?? "");
   }
 }
 
