@@ -92,7 +92,7 @@ def test_delta_above_one_half_is_queued_only_when_confirmed(page: Page, register
     fill_run(page, name="Confirmed", **{"algorithm.delta": 0.8, "training.steps": 2})
     page.get_by_role("button", name="Queue run").click()
     field = page.locator("[data-field='algorithm.delta']")
-    expect(field).to_contain_text("The lower bound becomes 0.2; the paper's Table 5 prints the lower bound")
+    expect(field).to_contain_text("A delta of 0.8 means a lower bound of 0.2.")
     assert "/runs/new" in page.url
     field.get_by_role("checkbox").check()
     queue(page)

@@ -72,7 +72,7 @@ def test_home_shows_what_the_demo_prepares(client, staff):
     assert "From models to a first run" in client.get("/").content.decode()
     with preparing("Teaching two small models.") as say:
         page = client.get("/").content.decode()
-        assert "The demo is being made." in page
+        assert "The demo is being prepared." in page
         assert "Teaching two small models." in page
         assert "From models to a first run" not in page
         tutorial = reverse("docs:page", args=["tutorial"])
@@ -81,12 +81,12 @@ def test_home_shows_what_the_demo_prepares(client, staff):
         say("Registering.")
         assert client.get(reverse("runs:pulse")).json()["demo"] == "Registering."
     assert preparation() is None
-    assert "The demo is being made." not in client.get("/").content.decode()
+    assert "The demo is being prepared." not in client.get("/").content.decode()
 
 
 @pytest.mark.parametrize("name", ["runs:run_list", "runs:sweep_list", "registry:model_list", "leaderboard:index"])
 def test_empty_pages_show_what_the_demo_prepares(client, staff, name):
-    assert "The demo is being made." not in client.get(reverse(name)).content.decode()
+    assert "The demo is being prepared." not in client.get(reverse(name)).content.decode()
     with preparing("Teaching: 41 % done."):
         assert "<span data-doing>Teaching: 41 % done.</span>" in client.get(reverse(name)).content.decode()
 
@@ -95,7 +95,7 @@ def test_only_staff_see_the_demo(client, user):
     client.force_login(user)
     with preparing("Teaching two small models."):
         for page in ("/", reverse("runs:run_list")):
-            assert "being made" not in client.get(page).content.decode()
+            assert "being prepared" not in client.get(page).content.decode()
         assert client.get(reverse("runs:pulse")).json()["demo"] == ""
 
 

@@ -411,9 +411,10 @@ class Hacpo(GatedSpec):
             return []
         result = []
         if self.delta > 0.5:
-            bound = f"{1 - self.delta:.3g}"
+            delta, bound = f"{self.delta:.3g}", f"{1 - self.delta:.3g}"
             message = (
-                f"The lower bound becomes {bound}; the paper's Table 5 prints the lower bound, did you mean {bound}?"
+                f"A delta of {delta} means a lower bound of {bound}. The paper's Table 5 prints lower bounds under "
+                f'"delta": its {delta} is a delta of {bound} here.'
             )
             result.append(("delta_above_half", "delta", message))
         if lower_bound(last_update, self) >= 1:

@@ -116,7 +116,10 @@ def test_delta_above_one_half_asks_to_be_confirmed(delta, asks):
     assert ("delta_above_half" in cautions) is asks
     if delta == 0.8:
         text = cautions["delta_above_half"].message
-        assert text == "The lower bound becomes 0.2; the paper's Table 5 prints the lower bound, did you mean 0.2?"
+        assert text == (
+            "A delta of 0.8 means a lower bound of 0.2. The paper's Table 5 prints lower bounds under "
+            '"delta": its 0.8 is a delta of 0.2 here.'
+        )
         assert cautions["delta_above_half"].field == "algorithm.delta"
 
 

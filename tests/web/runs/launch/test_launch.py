@@ -134,7 +134,8 @@ def test_large_delta_is_refused_until_it_is_confirmed(user):
     request = launch_request(user, algorithm={"name": "hacpo", "delta": 0.8})
     found = messages(user, request)
     assert found == {
-        "algorithm.delta": "The lower bound becomes 0.2; the paper's Table 5 prints the lower bound, did you mean 0.2?"
+        "algorithm.delta": "A delta of 0.8 means a lower bound of 0.2. The paper's Table 5 prints lower bounds under "
+        '"delta": its 0.8 is a delta of 0.2 here.'
     }
     assert refusal(user, request) == {"algorithm.delta": "delta_above_half"}
     run = launch(user, {**request, "confirm": ["delta_above_half"]})
