@@ -218,10 +218,17 @@ def test_long_step_names_its_log_and_reports_progress(
         ("", ""),
         ("Collecting torch\nDownloading torch-2.13.0.whl (190 MB)\n", "Downloading torch-2.13.0.whl (190 MB)"),
         ("Collecting torch\nDownl", "Collecting torch"),
+        (
+            "Installing collected packages: setuptools, torch\n  Attempting uninstall: setuptools\n"
+            "    Uninstalling setuptools-65.5.0:\n      Successfully uninstalled setuptools-65.5.0\n",
+            "Installing collected packages: setuptools, torch",
+        ),
+        ("npm warn deprecated\nadded 80 packages\n", "added 80 packages"),
         ("Collecting " + "x" * 200 + "\n", "Collecting " + "x" * 88 + "…"),
         (
             "WARNING: Retrying (Retry(total=3)) after connection broken by 'NewConnectionError(': [Errno -2]\n",
-            "The package index could not be reached: check the network, the proxy, HACRL_TORCH_INDEX",
+            "A package index could not be reached: check the network, the proxy and `pip config list`, and start "
+            "again. If HACRL_TORCH_INDEX is set, it may be left out.",
         ),
     ],
 )
