@@ -5,6 +5,7 @@ import re
 from datetime import UTC, datetime
 
 import pytest
+from django.conf import settings
 from django.urls import reverse
 
 from hacrl_web.leaderboard.board import paper
@@ -180,8 +181,17 @@ def test_demo_says_what_it_shows_and_what_not(web, user):
     run = sweep.runs.get()
     agents = [agent | {"name": name} for agent, name in zip(run.spec["agents"], AGENTS.values(), strict=True)]
     Run.objects.filter(pk=run.pk).update(spec=run.spec | {"agents": agents})
-    assert "What they do not show" not in text(show(web, finished_sweep(user, {"gspo": (0.4,)})))
-    assert "What they do not show" in text(show(web, sweep))
+    told = "They do not show that HACPO is better than naive sharing"
+    assert told not in text(show(web, finished_sweep(user, {"gspo": (0.4,)})))
+    faq = (settings.BASE_DIR / "docs" / "faq.md").read_text()
+    (naive,) = re.findall(r"beats naive sharing.*?\n(.*)", faq)
+    differences = re.findall(r"-\.\d+ \+- \.\d+", naive)
+    assert len(differences) == 2
+    for html in (text(show(web, sweep)), text(web.get(sweep.get_absolute_url()))):
+        assert told in html
+        assert "prototype of this comparison was a tie with GSPOx2" in html
+        for difference in differences:
+            assert difference.replace("+-", "±") in html
 
 
 def test_list_is_searched_and_leads_to_the_boards(web, user):
@@ -220,11 +230,12 @@ def test_figures_of_the_page_are_json_and_not_script(web, user):
 
 def test_sweep_answers_its_question_in_one_line(web, user):
     sweep = sweep_of(user, ["gspo", "gspox2", "hacpo"], [4])
-    for name, score, seconds in (("gspo", 0.446, 10), ("gspox2", 0.5, 19), ("hacpo", 0.662, 19)):
+    for name, score, seconds in (("gspo", 0.4463, 10), ("gspox2", 0.5013, 19), ("hacpo", 0.6625, 19)):
         finish(by_name(sweep)[name, 4], {"A": score, "B": score}, seconds=seconds)
     html = web.get(sweep.get_absolute_url()).content.decode()
-    said = "Highest: hacpo 0.662. Over gspo 0.446: +0.216, one seed, no interval, 1.9 times the device time."
-    assert f"{said} Over gspox2 0.500: +0.162, one seed, no interval, 1.0 times the device time.</p>" in html
+    # Of three digits each, 0.663 and 0.446 would not give 0.216.
+    said = "Highest: hacpo 0.6625. Over gspo 0.4463: +0.216, one seed, no interval, 1.9 times the device time."
+    assert f"{said} Over gspox2 0.5013: +0.161, one seed, no interval, 1.0 times the device time.</p>" in html
     assert ">+0.346</span>" in html, "what a row gained has its sign, as differences have"
     # The way to an interval: the form for further seeds, which holds what makes three.
     assert f'<a href="{sweep.get_absolute_url()}#more-seeds">' in html
@@ -234,13 +245,13 @@ def test_sweep_answers_its_question_in_one_line(web, user):
 def test_hacpo_stands_beside_the_baseline_also_where_another_row_is_highest(web, user):
     sweep = finished_sweep(user, {"gspo": (0.4,), "hacpo": (0.6,), "naive_source": (0.7,)})
     html = web.get(sweep.get_absolute_url()).content.decode()
-    assert "Highest: naive_source 0.700. Over gspo 0.400: +0.300, " in html
-    assert "Over hacpo 0.600: +0.100, " in html
-    assert "hacpo 0.600 over gspo 0.400: +0.200, " in html
+    assert "Highest: naive_source 0.7000. Over gspo 0.4000: +0.300, " in html
+    assert "Over hacpo 0.6000: +0.100, " in html
+    assert "hacpo 0.6000 over gspo 0.4000: +0.200, " in html
 
 
 def test_answer_over_seeds_tells_a_tie(web, user):
     # gaps .1 and -.05: mean .025, s = .15 / sqrt(2), 12.706 * s / sqrt(2) = .95
     sweep = finished_sweep(user, {"gspo": (0.4, 0.5), "hacpo": (0.5, 0.45)})
     html = text(web.get(sweep.get_absolute_url()))
-    assert "hacpo 0.475. Over gspo 0.450: +0.0250, ± 0.95 over 2 seeds (a tie)" in html
+    assert "hacpo 0.4750. Over gspo 0.4500: +0.0250, ± 0.95 over 2 seeds (a tie)" in html
