@@ -115,8 +115,12 @@ def evaluate(
     run: Annotated[
         str | None, typer.Option(help="The agents of a checkpoint of this run.", autocompletion=complete_run)
     ] = None,
-    step: Annotated[int | None, typer.Option(help="The checkpoint's.")] = None,
+    step: Annotated[int | None, typer.Option(help="The checkpoint's; the newest if it is left out.")] = None,
     num_samples: Annotated[int | None, typer.Option(help="Answers to each question.")] = None,
+    max_tokens: Annotated[
+        int | None,
+        typer.Option(help="Of each answer; left out: as in training, or what the shortest context allows."),
+    ] = None,
     max_questions: Annotated[int | None, typer.Option(help="Of each benchmark.")] = None,
     name: Annotated[str | None, typer.Option(help="Of the evaluation.")] = None,
     json: AsJson = False,
@@ -133,6 +137,7 @@ def evaluate(
             "run": run_id(client, run) if run else None,
         }
         body |= {"step": step, "num_samples": num_samples, "max_questions": max_questions, "name": name}
+        body["max_completion_length"] = max_tokens
         settings = {key: value for key, value in body.items() if value is not None}
         answer = client.post("/evaluations", settings, key=uuid4().hex)
     print_json(answer) if json else line(f"Run {answer['id']}: {answer['name']}, {client.url}{answer['url']}")

@@ -129,12 +129,18 @@ class NoSuchCheckpoint(LookupError):
     """There is no such checkpoint on this host; the text is for users."""
 
 
-def find_checkpoint(run: Run, step: int) -> Manifest:
-    """The checkpoint of a step, the sizes of its files checked. Errors: NoSuchCheckpoint, DamagedCheckpoint."""
+def find_checkpoint(run: Run, step: int | None) -> Manifest:
+    """The checkpoint of a step, or the newest; the sizes of its files are checked.
+
+    Errors: NoSuchCheckpoint, DamagedCheckpoint.
+    """
     if not is_here(run):
         raise NoSuchCheckpoint(f"The files of this run are on {run.worker_host or 'another host'}, not on this one.")
-    for path in step_folders(run.run_dir / FOLDER_NAME):
-        if int(path.name.removeprefix("step-")) == step:
+    folders = step_folders(run.run_dir / FOLDER_NAME)
+    if step is None and not folders:
+        raise NoSuchCheckpoint("This run has no checkpoint yet.")
+    for path in folders[-1:] if step is None else folders:
+        if step is None or int(path.name.removeprefix("step-")) == step:
             manifest = read_manifest(path)
             manifest.check_sizes()
             return manifest

@@ -38,8 +38,9 @@ class EvaluationsAnswer(TypedDict):
 @router.post("/evaluations", response={201: RunAnswer}, summary="Evaluate models: a run of no training step")
 @idempotent
 def create_evaluation(request: HttpRequest, payload: Annotated[dict[str, Any], Body()]) -> Any:
-    """`models` (ids), `group`, or `run` and `step` of a checkpoint; `benchmarks` (ids); `num_samples`, `temperature`,
-    `max_completion_length`, `max_questions`, `seed`, `name`."""
+    """`models` (ids), `group`, or `run` and `step` of a checkpoint (without `step`: the newest); `benchmarks` (ids);
+    `num_samples`, `temperature`, `max_completion_length` (left out: as in training, or what the shortest context
+    allows), `max_questions`, `seed`, `name`."""
     return Status(201, detail(launch_evaluation(request.user, payload)))
 
 

@@ -38,6 +38,7 @@ from hacrl_web.web.errors import FieldError, FieldErrors, plain_errors
 from hacrl_web.web.page_query import MAX_ID, whole_number
 from workers.contract.checkpoint_manifest import DamagedCheckpoint, Manifest
 from workers.contract.spec.algorithm import BASELINE
+from workers.contract.spec.rollout import RolloutSpec
 from workers.contract.spec.run import RunSpec
 
 LISTS = ("models", "benchmarks")
@@ -46,6 +47,7 @@ KEYS = (
     *("num_samples", "temperature", "max_completion_length", "max_questions"),
 )
 MAX_PROMPT = 1024  # tokens, as in training; less if a model's context is short
+USUAL_LENGTH: int = RolloutSpec.model_fields["max_completion_length"].default
 MAX_NAME = 80
 # Where RunSpec's errors belong in the request.
 _FIELDS = {"agents": "models", "data": "benchmarks"}
@@ -59,6 +61,7 @@ class SelectedAgents:
     contexts: list[int] = field(default_factory=list)  # tokens, of the models with a limit
     group: AgentGroup | None = None
     manifest: Manifest | None = None
+    trained_length: int | None = None  # the most tokens of a response in the training of the checkpoint
     sources: list[tuple[str, Any]] = field(default_factory=list)  # (field, row) that the agents come from
 
     def add(self, agent: dict[str, Any], model: LanguageModel) -> None:
@@ -145,14 +148,18 @@ def visible_row(model: Any, user: Any, key: Any) -> Any:
 def _add_checkpoint(
     user: Any, request: Mapping[str, Any], folder: Path, selection: SelectedAgents, errors: list[FieldError]
 ) -> None:
-    """The agents of a run's checkpoint, each in the prompt format of its training."""
-    run, step = find_run(user, request.get("run")), whole_number(request.get("step", ""))
+    """The agents of a run's checkpoint, the newest if no step is named, each in the prompt format of its training."""
+    run, step = find_run(user, request.get("run")), request.get("step")
     if run is None:
         errors.append(FieldError("not_found", "There is no such run.", "run"))
         return
     selection.sources.append(("run", run))
+    number = None if step in (None, "") else whole_number(step)
+    if number is None and step not in (None, ""):
+        errors.append(FieldError("invalid", "Must be a whole number.", "step"))
+        return
     try:
-        selection.manifest = checkpoints.find_checkpoint(run, -1 if step is None else step)
+        selection.manifest = checkpoints.find_checkpoint(run, number)
     except checkpoints.NoSuchCheckpoint as error:
         errors.append(FieldError("not_found", str(error), "step"))
         return
@@ -161,8 +168,13 @@ def _add_checkpoint(
         return
     names = ("prompt_format", "prompt_template", "chat_template_kwargs")
     specs = {agent["name"]: agent for agent in run.spec["agents"]}
+    selection.trained_length = run.spec.get("rollout", {}).get("max_completion_length")
+    # A trained agent has the context of the model that it began with.
+    locations = [agent["model"] for agent in run.spec["agents"]]
+    bases = LanguageModel.objects.filter(project=run.project_id, location__in=locations)
+    selection.contexts += [length for length in bases.values_list("context_length", flat=True) if length]
     for place, name in enumerate(selection.manifest.folders):
-        suffix = f" step {step}"
+        suffix = f" step {selection.manifest.step}"
         own = {key: specs[name][key] for key in names if key in specs.get(name, {})}
         named = {"name": name[: MAX_NAME - len(suffix)] + suffix, "model": str(folder / str(place))}
         selection.agents.append(own | named)
@@ -187,7 +199,7 @@ def _spec(
         errors.append(FieldError("missing", "Choose a benchmark, at least one.", "benchmarks"))
     data = [data_values(one) for one in benchmarks]
     limit = request.get("max_completion_length")
-    rollout = {} if limit in (None, "") else {"max_completion_length": limit}
+    rollout = {"max_completion_length": _usual_length(selection) if limit in (None, "") else limit}
     own = ("num_samples", "temperature", "max_questions")
     evaluation = {key: request[key] for key in own if request.get(key) not in (None, "")}
     names = ", ".join(agent["name"] for agent in selection.agents)
@@ -209,6 +221,15 @@ def _spec(
         errors += [FieldError(one.code, one.message, _field(one.field)) for one in plain_errors(error)]
         return None, benchmarks
     return _within_contexts(spec, selection.contexts, errors), benchmarks
+
+
+def _usual_length(selection: SelectedAgents) -> int:
+    """The most tokens of a response where none are named: as in training, or what the shortest context allows.
+
+    A prompt keeps its usual length, but at most half of a context.
+    """
+    allowed = [context - min(MAX_PROMPT, context // 2) for context in selection.contexts]
+    return max(1, min([selection.trained_length or USUAL_LENGTH, *allowed]))
 
 
 def _field(path: str | None) -> str | None:

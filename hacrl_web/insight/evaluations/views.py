@@ -20,14 +20,20 @@ from pydantic import Field
 from hacrl_web.accounts.projects import for_members
 from hacrl_web.insight.evaluations import answer_sheets as sheets
 from hacrl_web.insight.evaluations.evaluations import BenchmarkEvaluations, curve, evaluation_summary
-from hacrl_web.insight.evaluations.new_evaluation import KEYS, LISTS, find_run, launch_evaluation, visible_row
+from hacrl_web.insight.evaluations.new_evaluation import (
+    KEYS,
+    LISTS,
+    USUAL_LENGTH,
+    find_run,
+    launch_evaluation,
+    visible_row,
+)
 from hacrl_web.registry.models import MAX_AGENTS, AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.pages.run_header import header, run_or_404
 from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.page_query import PageQuery, Text, Whole, one_of, page_of
 from hacrl_web.web.streaming import download_csv
-from workers.contract.spec.rollout import RolloutSpec
 
 PAGE_SIZE = 50
 RUNS_OFFERED = 30
@@ -39,7 +45,8 @@ NUMBERS = (
     (
         "max_completion_length",
         "Response tokens at most",
-        "As in training, for scores to be compared with it.",
+        "As in training, for scores to be compared with it. "
+        f"Empty: {USUAL_LENGTH:,}, or what the shortest context allows.",
         "tokens",
     ),
     ("max_questions", "Questions of each benchmark at most", "0: all that are held out.", "questions"),
@@ -305,7 +312,6 @@ def _show(
     group = visible_row(AgentGroup, request.user, values.get("group"))
     run = find_run(request.user, values.get("run"))
     models, benchmarks = _choices(request.user, values, group or run)
-    usual = RolloutSpec.model_fields["max_completion_length"].default
     names = {*(name for name, *_ in NUMBERS), *LISTS, "name"}
     context = {
         "values": values,
@@ -315,7 +321,7 @@ def _show(
         "run": run,
         "numbers": [
             {"name": name, "label": label, "help": help_text, "unit": unit, "errors": by_field.get(name, [])}
-            | {"value": usual if values.get(name) is None else values[name]}
+            | {"value": "" if values.get(name) is None else values[name]}
             for name, label, help_text, unit in NUMBERS
         ],
         "errors_of": {name: by_field.get(name, []) for name in (*LISTS, "name")},

@@ -211,12 +211,15 @@ def test_queue_checkpoints_scores_and_alerts(hacrl, user):
         first.group.name,
         "--max-questions",
         "7",
+        "--max-tokens",
+        "33",
         "--name",
         "asked",
     ]
     made = Run.objects.get(pk=said_json(hacrl("evaluate", *words, "--json"))["id"])
     assert (made.name, made.benchmark, made.group) == ("asked", first.benchmark, first.group)
     assert made.spec["evaluation"]["max_questions"] == 7
+    assert made.spec["rollout"]["max_completion_length"] == 33
     assert "missing" in hacrl("evaluate", "--benchmark", str(first.benchmark_id), status=1)
     assert "No alert is open" in hacrl("alerts", "first")
     Alert.objects.create(

@@ -96,6 +96,21 @@ def test_checkpoint_is_evaluated_from_a_copy_that_outlives_it(client, owner, req
         assert (folder / "weights.bin").read_bytes() == (own / "weights.bin").read_bytes(), name
 
 
+def test_newest_checkpoint_is_evaluated_where_no_step_is_named(client, owner, request_of):
+    trained = claimed(owner, rollout={"max_completion_length": 77})
+    trained.run_dir.mkdir(parents=True)
+    assert "This run has no checkpoint" in wrong(client, request_of(models=[], run=str(trained.pk)))["step"]
+    for step in (3, 12):
+        add_checkpoint(trained, step)
+    assert post(client, request_of(models=[], run=str(trained.pk), max_completion_length="")).status_code == 201
+    run = Run.objects.exclude(pk=trained.pk).get()
+    assert run.agent_names == ["A step 12", "B step 12"]
+    assert run.spec["rollout"]["max_completion_length"] == 77  # as in training
+    odd = post(client, request_of(models=[], run=str(trained.pk), step="x"))
+    assert "whole number" in odd.json()["error"]["message"]
+    assert "the newest checkpoint of" in client.get(PATH, {"run": trained.pk}).content.decode()
+
+
 def test_retry_of_an_evaluated_checkpoint_stays_where_its_copy_is(client, owner, request_of):
     trained = claimed(owner)
     add_checkpoint(trained, 3)
@@ -188,6 +203,17 @@ def test_response_longer_than_the_context_is_refused_and_prompts_get_what_is_lef
     assert "The shortest context is 100 tokens" in errors["max_completion_length"]
     assert post(client, request_of(models=[short], max_completion_length=64)).status_code == 201
     assert Run.objects.get().spec["rollout"]["max_prompt_length"] == 36
+
+
+@pytest.mark.parametrize(
+    ("context", "length", "prompt"), [(None, 4096, 1024), (100, 50, 50), (4096, 3072, 1024), (9000, 4096, 1024)]
+)
+def test_length_that_is_left_out_fits_into_the_shortest_context(client, owner, request_of, context, length, prompt):
+    models = [make_model(owner, "other").pk, make_model(owner, "short").pk]
+    LanguageModel.objects.filter(name="short").update(context_length=context)
+    assert client.post(PATH, request_of(models=models, max_completion_length="")).status_code == 302
+    rollout = Run.objects.get().spec["rollout"]
+    assert (rollout["max_completion_length"], rollout["max_prompt_length"]) == (length, prompt)
 
 
 def test_model_whose_folder_has_changed_is_refused(client, owner, request_of):
