@@ -8,6 +8,8 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+from hacrl_web.client.program import HACRL
+
 
 class NotLoggedIn(Exception):
     """The address or the token is missing; the text says what to do."""
@@ -56,7 +58,7 @@ def find_login() -> StoredLogin:
         if not url or url.rstrip("/") == content.url:
             url, token = url or content.url, token or content.token
     if not url or not token:
-        raise NotLoggedIn("Not logged in: hacrl login URL, or set HACRL_URL and HACRL_TOKEN.")
+        raise NotLoggedIn(f"Not logged in: {HACRL} login URL, or set HACRL_URL and HACRL_TOKEN.")
     return StoredLogin(url.rstrip("/"), token)
 
 

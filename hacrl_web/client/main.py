@@ -14,6 +14,7 @@ from hacrl_web.client.api import Client, check_address
 from hacrl_web.client.command import AsJson, ClientProblem, client_command, connect
 from hacrl_web.client.commands import api, compare, objects, results, runs, watch
 from hacrl_web.client.login import StoredLogin, forget_login, save_login
+from hacrl_web.client.program import HACRL
 from hacrl_web.client.show import complain, line, print_json
 
 EPILOG = (
@@ -55,7 +56,7 @@ class Commands(typer.core.TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if words := next((words for words in (" ".join(args[:2]), args[0]) if words in FORMER), None):
-            complain(f"hacrl: {words} is now: hacrl api {FORMER[words]}")
+            complain(f"hacrl: {words} is now: {HACRL} api {FORMER[words]}")
             raise typer.Exit(2)
         return super().resolve_command(ctx, args)
 

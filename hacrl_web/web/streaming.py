@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import AsyncIterator, Iterable, Iterator
 from itertools import islice
 from typing import Any
@@ -61,3 +62,8 @@ def csv_cell(value: Any) -> str:
     if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
         return "'" + value
     return str(value)
+
+
+def file_slug(*parts: Any) -> str:
+    """A name for a file or folder: small letters, digits and dashes; empty if the parts have none."""
+    return re.sub(r"[^a-z0-9]+", "-", " ".join(map(str, parts)).lower()).strip("-")[:60]

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, urlencode
 import typer
 
 from hacrl_web.client.command import ClientProblem, client_command, connect
+from hacrl_web.client.program import HACRL
 from hacrl_web.client.show import print_json, print_text
 
 VERBS = ("GET", "POST", "PUT", "DELETE")
@@ -66,7 +67,7 @@ def call_api(
     try:
         return print_text(response.content.decode())
     except UnicodeDecodeError:
-        raise ClientProblem("The answer is a file, and not one of text: hacrl export saves it.") from None
+        raise ClientProblem(f"The answer is a file, and not one of text: {HACRL} export saves it.") from None
 
 
 def read_data(text: str) -> Any:

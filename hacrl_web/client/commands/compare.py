@@ -22,6 +22,7 @@ from hacrl_web.client.command import (
     object_id,
     run_id,
 )
+from hacrl_web.client.program import HACRL
 from hacrl_web.client.show import format_number, line, print_json, print_text, table
 
 
@@ -171,7 +172,7 @@ def _file(
         return f"/runs/{run_id(client, name)}/log.txt", {}
     if what is ExportKind.CHECKPOINT:
         if step is None:
-            raise ClientProblem("Name the step: --step N; hacrl checkpoints RUN lists them.")
+            raise ClientProblem(f"Name the step: --step N; {HACRL} checkpoints RUN lists them.")
         return f"/runs/{run_id(client, name)}/checkpoints/{step}/{agent}.zip", {}
     if "=" not in name:
         name = f"sweep={object_id(client, '/sweeps', 'sweep', name)}"

@@ -21,6 +21,7 @@ from hacrl_web.client.command import (
     connect,
     object_id,
 )
+from hacrl_web.client.program import HACRL
 from hacrl_web.client.show import counted, format_number, line, print_json, print_rows, state, table
 
 models = typer.Typer(help="List and register models.", **OPTIONS)
@@ -48,14 +49,14 @@ _list_by_default(
     "/models",
     ["id", "name", "architecture", "parameters", "kind"],
     lambda row: [row["id"], row["name"], row["architecture"], format_number(row["num_parameters"]), row["kind"]],
-    "No model yet: hacrl models add LOCATION.",
+    f"No model yet: {HACRL} models add LOCATION.",
 )
 _list_by_default(
     groups,
     "/groups",
     ["id", "name", "agents"],
     lambda row: [row["id"], row["name"], ", ".join(agent["name"] for agent in row["agents"])],
-    "No group yet: hacrl groups add NAME --agent MODEL --agent MODEL.",
+    f"No group yet: {HACRL} groups add NAME --agent MODEL --agent MODEL.",
 )
 _list_by_default(
     benchmarks,
@@ -64,7 +65,7 @@ _list_by_default(
     lambda row: [
         *(row["id"], row["name"], format_number(row["num_train"]), format_number(row["num_held_out"]), row["verifier"])
     ],
-    "No benchmark yet: hacrl benchmarks add FILE, or hacrl benchmarks load KEY.",
+    f"No benchmark yet: {HACRL} benchmarks add FILE, or {HACRL} benchmarks load KEY.",
 )
 
 

@@ -26,6 +26,7 @@ from hacrl_web.client.command import (
 )
 from hacrl_web.client.commands import watch as watching
 from hacrl_web.client.launch_file import read_launch_file, with_ids
+from hacrl_web.client.program import HACRL
 from hacrl_web.client.show import counted, format_number, line, print_json, print_rows, state, table
 
 NEWEST = 20
@@ -54,7 +55,7 @@ def runs(
         print(*(UUID(run["id"]) for run in rows), sep="\n", end="\n" if rows else "")
     else:
         heads = ["id", "name", "algorithm", "state", "step", "seed", "tags"]
-        print_rows(rows, json, heads, _cells, empty="No run yet: hacrl launch FILE.")
+        print_rows(rows, json, heads, _cells, empty=f"No run yet: {HACRL} launch FILE.")
 
 
 def _cells(run: dict[str, Any]) -> list[Any]:

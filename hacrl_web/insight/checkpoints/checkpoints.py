@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.worker.hosts import data_folder_id
 from hacrl_web.web.schemas import EVERY_FIELD
+from hacrl_web.web.streaming import file_slug
 from workers.contract.checkpoint_manifest import FOLDER_NAME, DamagedCheckpoint, Manifest, read_manifest, step_folders
 
 MAX_LISTED = 100
@@ -157,4 +157,4 @@ def agent_at(manifest: Manifest, place: int) -> str:
 
 def agent_slug(*parts: Any) -> str:
     """A name for a file or folder: small letters, digits and dashes."""
-    return re.sub(r"[^a-z0-9]+", "-", " ".join(map(str, parts)).lower()).strip("-")[:60] or "model"
+    return file_slug(*parts) or "model"

@@ -30,7 +30,7 @@ def read_settings(data: bytes) -> dict[str, Any]:
     errors: list[FieldError] = []
     for key, value in file.items():
         if key in SWEEP:
-            errors.append(FieldError("sweep", "This file launches a sweep: `hacrl launch FILE` does that.", key))
+            errors.append(FieldError("sweep", "This file launches a sweep: `./hacrl launch FILE` does that.", key))
         elif key in SECTIONS:
             settings |= _section(key, value, errors)
         elif key in TOP:

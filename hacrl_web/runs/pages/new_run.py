@@ -30,7 +30,8 @@ from hacrl_web.runs.sweeps.sweeps import launch_sweep
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import uuid_or_none
 from hacrl_web.web.settings_file import MAX_BYTES
-from hacrl_web.web.streaming import download_text
+from hacrl_web.web.streaming import download_text, file_slug
+from workers.contract.spec.run import CONFIRMED, dump_yaml
 
 View = Callable[[HttpRequest], HttpResponse]
 
@@ -92,8 +93,9 @@ def run_cost(request: HttpRequest) -> HttpResponse:
 @require_POST
 @_or_form
 def run_download(request: HttpRequest) -> HttpResponse:
-    """One run's settings as a file."""
-    return download_text(_yaml(request), "run.yaml", "application/yaml")
+    """One run's settings as a file that is named after it."""
+    text = _yaml(request)
+    return download_text(text, f"{file_slug(request.POST.get('name', '')) or 'run'}.yaml", "application/yaml")
 
 
 @require_POST
@@ -126,10 +128,8 @@ def run_command(request: HttpRequest) -> JsonResponse:
         text = _yaml(request)
     except FieldErrors as refused:
         return JsonResponse({"errors": [error.as_dict() for error in refused.errors]}, status=refused.status)
-    codes = sorted({one.code for one in confirmed(request.POST)})
-    options = "".join(f" --confirm {code}" for code in codes)
-    # Quoted: the shell takes the lines as they are. In YAML only keys begin a line, so that none is EOF.
-    return JsonResponse({"command": f"hacrl launch -{options} <<'EOF'\n{text}EOF\n"})
+    # Quoted: the shell takes the lines as they are. In YAML only keys and dashes begin a line, so that none is EOF.
+    return JsonResponse({"command": f"./hacrl launch - <<'EOF'\n{text}EOF\n"})
 
 
 @for_members
@@ -154,10 +154,11 @@ def _draft(request: HttpRequest) -> Run | None:
 
 
 def _yaml(request: HttpRequest) -> str:
-    """Error: FieldErrors."""
+    """The settings, and the cautions that were confirmed, so that the file can be launched. Error: FieldErrors."""
     _require_one(request, "download")
     spec, _ = plan_run(request.user, _run_request(request.POST) | {"confirm": list(CAUTIONS)})
-    return spec.to_yaml()
+    codes = sorted({one.code for one in spec.cautions()} & {one.code for one in confirmed(request.POST)})
+    return spec.to_yaml() + (dump_yaml({CONFIRMED: codes}) if codes else "")
 
 
 def _require_one(request: HttpRequest, what: str) -> None:

@@ -190,7 +190,7 @@ def test_api_sends_a_query_with_every_method(hacrl):
 @pytest.mark.parametrize("words", FORMER)
 def test_former_command_names_the_operation_that_replaces_it(hacrl, user, words):
     shown = hacrl(*words.split(), "x", status=2)
-    assert shown == f"hacrl: {words} is now: hacrl api {FORMER[words]}\n"
+    assert shown == f"hacrl: {words} is now: ./hacrl api {FORMER[words]}\n"
 
 
 def test_queue_checkpoints_scores_and_alerts(hacrl, user):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,8 @@ from typer.testing import CliRunner
 
 from hacrl_web.client.main import EPILOG, app
 
-PAGE = (Path(__file__).resolve().parents[3] / "docs" / "cli.md").read_text()
+ROOT_FOLDER = Path(__file__).resolve().parents[3]
+PAGE = (ROOT_FOLDER / "docs" / "cli.md").read_text()
 ROWS = re.findall(r"^\| `(hacrl [^`]+)` \|", PAGE, re.MULTILINE)
 EVERYWHERE = {"--help", "--json"}  # said once for all
 ROOT: Any = typer.main.get_command(app)
@@ -86,3 +90,14 @@ def test_docs_and_help_list_the_same_exit_statuses():
 def test_version_is_printed_and_nothing_else_is_done():
     told = CliRunner().invoke(app, ["--version", "runs"])
     assert (told.exit_code, told.output.split()[0], len(told.output.splitlines())) == (0, "hacrl", 1)
+
+
+@pytest.mark.parametrize(("name", "told"), [("hacrl", "hacrl"), ("__main__.py", "./hacrl")])
+def test_messages_name_the_command_as_it_was_started(tmp_path, name, told):
+    """After the launcher's installation there is no `hacrl` on PATH; the installed one is a file of this name."""
+    script = tmp_path / name
+    script.write_text("from hacrl_web.client.main import main\nmain()\n")
+    environment = {"PYTHONPATH": str(ROOT_FOLDER), "XDG_CONFIG_HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+    done = subprocess.run([sys.executable, script, "runs"], env=environment, capture_output=True, text=True)
+    assert done.returncode == 3
+    assert f"Not logged in: {told} login URL" in done.stderr

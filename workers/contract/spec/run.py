@@ -32,6 +32,7 @@ from workers.settings import UNPRINTABLE, Count, SettingsSection, setting
 # Kinds of verifier whose rewards the second verifier (workers.verifiers.cross_check) hardly checks, and why.
 BARELY_AUDITED: dict[VerifierKind, str] = {"regex": "matches no expressions", "python": "runs no code"}
 YAML_SUFFIXES = (".yaml", ".yml")
+CONFIRMED = "confirm"  # in a file to launch: the cautions that its user has confirmed; no setting
 # Words that every YAML reader takes for text; the dumper itself quotes words such as null and yes.
 _PLAIN_TEXT = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
@@ -180,7 +181,10 @@ class RunSpec(SettingsSection):
         """Read a settings file: YAML by its suffix, else JSON. Error: InvalidSettings."""
         try:
             if path.suffix.lower() in YAML_SUFFIXES:
-                return cls.model_validate(yaml.safe_load(path.read_bytes()))
+                content = yaml.safe_load(path.read_bytes())
+                if isinstance(content, dict):
+                    content.pop(CONFIRMED, None)
+                return cls.model_validate(content)
             return cls.model_validate_json(path.read_bytes())
         except OSError as error:
             raise InvalidSettings(f"cannot read {path}: {error.strerror}") from None

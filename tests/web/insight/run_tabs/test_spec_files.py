@@ -66,7 +66,7 @@ def test_settings_of_another_version_are_said_and_the_tab_stays(client, owner):
         assert client.get(reverse(f"insight:{name}", args=[run.pk])).status_code == 409
 
 
-def test_form_hands_out_its_settings_and_queues_nothing(client, owner):
+def test_form_hands_out_its_settings_and_queues_nothing(client, owner, tmp_path):
     form = {
         "name": "to keep",
         "group": make_group(owner).pk,
@@ -81,9 +81,13 @@ def test_form_hands_out_its_settings_and_queues_nothing(client, owner):
     }
     answer = client.post(reverse("runs:run_download"), form)
     assert answer.status_code == 200, answer.content.decode()
-    assert answer["Content-Disposition"] == 'attachment; filename="run.yaml"'
+    assert answer["Content-Disposition"] == 'attachment; filename="to-keep.yaml"'
     spec = RunSpec.model_validate(yaml.safe_load(answer.content))
     assert (spec.name, spec.seed, spec.algorithm.delta) == ("to keep", 3, 0.8)
+    file = tmp_path / "to-keep.yaml"
+    file.write_bytes(client.post(reverse("runs:run_download"), form | {"confirm": "delta_above_half=0.8"}).content)
+    assert yaml.safe_load(file.read_text())["confirm"] == ["delta_above_half"]
+    assert RunSpec.from_file(file) == spec  # `python -m workers` trains it
     wrong = client.post(reverse("runs:run_download"), {**form, "seed": "-1"})
     assert wrong.status_code == 422
     assert "Must be at least 0" in wrong.content.decode()

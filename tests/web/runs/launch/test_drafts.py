@@ -196,7 +196,7 @@ class TestForm:
         web.post(reverse("runs:run_save"), form | {"algorithm.delta": "0.8"})
         run = Run.objects.get()
         page = text_of(web.get(run.get_absolute_url()))
-        assert "The lower bound becomes 0.2" in page
+        assert "A delta of 0.8 means a lower bound of 0.2" in page
         assert 'name="confirm" value="delta_above_half" required' in page
         url = reverse("runs:run_queue_draft", args=[run.pk])
         assert "It stays as it was. " in text_of(web.post(url, follow=True))
@@ -225,7 +225,7 @@ class TestForm:
     def test_edited_draft_is_queued_with_its_new_settings(self, web, draft, form):
         sent = form | {"draft": str(draft.pk), "algorithm.delta": "0.8"}
         asked = web.post(reverse("runs:run_create"), sent)
-        assert "did you mean 0.2?" in field_of(asked, "algorithm.delta")
+        assert "is a delta of 0.2 here" in field_of(asked, "algorithm.delta")
         web.post(reverse("runs:run_create"), sent | {"confirm": "delta_above_half=0.8"})
         run = Run.objects.get()
         assert (run.pk, run.name, run.state) == (draft.pk, "from the form", "queued")
@@ -263,14 +263,16 @@ class TestForm:
 
 
 class TestCommand:
-    def test_it_holds_the_settings_as_a_shell_reads_them(self, web, form):
+    def test_it_holds_the_settings_as_a_shell_reads_them(self, web, form, tmp_path):
         odd = "it's $HOME `id` \\ \" EOF"
         sent = form | {"name": odd, "algorithm.delta": "0.8", "confirm": "delta_above_half=0.8"}
         command = web.post(reverse("runs:run_command"), sent).json()["command"]
-        assert command.startswith("hacrl launch - --confirm delta_above_half <<'EOF'\n")
-        script = f"hacrl() {{ cat; }}\n{command}"
-        text = subprocess.run(["sh", "-c", script], capture_output=True, check=True, text=True).stdout
-        assert yaml.safe_load(text)["name"] == odd
+        assert command.startswith("./hacrl launch - <<'EOF'\n")
+        (tmp_path / "hacrl").write_text("#!/bin/sh\ncat\n")
+        (tmp_path / "hacrl").chmod(0o755)
+        ran = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, check=True, text=True)
+        text = ran.stdout
+        assert (yaml.safe_load(text)["name"], yaml.safe_load(text)["confirm"]) == (odd, ["delta_above_half"])
         downloaded = web.post(reverse("runs:run_download"), sent)
         assert text == downloaded.content.decode()
         assert not Run.objects.exists()
@@ -377,8 +379,10 @@ def test_terminal_saves_and_queues_a_draft(hacrl, user, tmp_path):
     assert "A sweep cannot be a draft" in hacrl("launch", str(file), status=1)
 
 
-def test_copied_command_launches_from_standard_input(user, hacrl, form, rf):
-    request = rf.post(reverse("runs:run_command"), form)
+@pytest.mark.parametrize("delta", ["0.2", "0.8"])
+def test_copied_command_launches_from_standard_input(user, hacrl, form, rf, delta):
+    sent = form | {"algorithm.delta": delta, "confirm": f"delta_above_half={delta}"}
+    request = rf.post(reverse("runs:run_command"), sent)
     request.user = user
     command = json.loads(run_command(request).content)["command"]
     text = command.partition("\n")[2].removesuffix("EOF\n")
