@@ -81,6 +81,17 @@ def test_step_drives_every_picture_and_stands_in_the_address(page: Page, run_pat
     expect(page.locator("#omega-readout")).to_contain_text("= clip(")
 
 
+@pytest.mark.parametrize("key", [",", "."])
+def test_keys_of_a_step_stop_the_playback(page: Page, run_path: str, key: str) -> None:
+    page.goto(f"{run_path}?step=2")
+    drawn(page, 2)
+    page.get_by_role("button", name="Play", exact=True).click()
+    expect(page.locator("#step-play")).to_have_text("Pause")
+    page.keyboard.press(key)
+    expect(page.locator("#step-play")).to_have_text("Play")
+    expect(page.locator("#step-play")).to_have_attribute("aria-pressed", "false")
+
+
 def test_whole_run_is_more_than_a_step(page: Page, run_path: str) -> None:
     page.goto(f"{run_path}?step=2&ledger=run")
     drawn(page, 2)

@@ -53,7 +53,7 @@ SAID = re.compile(r'class="(?:field-error|alert alert-error)"[^>]*>(.*?)</(?:div
 # What a refusal of each class says: what was wrong, or what is allowed.
 OF_FOLDERS = r"Allowed folders|control character|must not contain|longer than|cannot be read|folder|needed|link"
 OF_NAMES = r"characters|needed|required|not be empty|Must be text|no visible character|valid Unicode"
-OF_SETTINGS = r"Must |no setting|too large|is needed|is required|did you mean|thing to look at"
+OF_SETTINGS = r"Must |no setting|too large|is needed|is required|is a delta of|thing to look at"
 OF_BODIES = r"send one JSON object|can be read|Give |Must be|needed|required|no setting|Content-Type|Choose "
 OF_QUERIES = r"no query parameter|not a cursor of this list|Must (be|have) "
 OF_WEBHOOKS = r"list of hosts|have the form https://host/path|may not contain|not allowed|at most 500"

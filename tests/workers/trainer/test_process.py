@@ -191,7 +191,7 @@ def test_cautions_confirmed_at_launch_are_not_repeated(tmp_path, spec, capfd, mo
     assert capfd.readouterr().err == ""
     monkeypatch.delenv(process.trainer_process.DEATH_PIPE_VARIABLE)
     process.prepare(wide, tmp_path / "by hand", None)
-    assert "did you mean 0.2?" in capfd.readouterr().err
+    assert "is a delta of 0.2 here" in capfd.readouterr().err
 
 
 def test_second_request_ends_at_once_and_leaves_a_sound_spool(tmp_path, spec, monkeypatch):

@@ -335,19 +335,29 @@ function playing(isOn) {
   }, PLAY_MS);
 }
 
-must("#step-back").addEventListener("click", () => move(-1));
-must("#step-next").addEventListener("click", () => move(1));
+/** Move by hand, which ends the playback. @param {number} places */
+function moveByHand(places) {
+  playing(false);
+  move(places);
+}
+
+must("#step-back").addEventListener("click", () => moveByHand(-1));
+must("#step-next").addEventListener("click", () => moveByHand(1));
 must("#step-play").addEventListener("click", () => playing(!player));
-range.addEventListener("input", () => choose(state.steps[Number(range.value)]));
+range.addEventListener("input", () => {
+  playing(false);
+  choose(state.steps[Number(range.value)]);
+});
 number.addEventListener("change", () => {
+  playing(false);
   if (number.value !== "") choose(Number(number.value));
   number.value = String(state.step);
 });
 addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.target instanceof Element && event.target.closest("input:not([type=range]), select, textarea")) return;
-  if (event.key === ",") move(-1);
-  if (event.key === ".") move(1);
+  if (event.key === ",") moveByHand(-1);
+  if (event.key === ".") moveByHand(1);
 });
 for (const control of [controls.measure, controls.scope, controls.unit, controls.ledger]) {
   control?.addEventListener("change", () => {

@@ -294,7 +294,7 @@ def test_clone_opens_the_form_with_these_values_and_asks_about_a_delta_that_nobo
         reverse("api-1:what_if", args=[run.pk]),
         {"alpha": 2, "delta": 0.8, "capability_window": 3, "cross_clip_gradient": "keep"},
     ).json()
-    assert "did you mean 0.2" in answer["cautions"][0]
+    assert "is a delta of 0.2" in answer["cautions"][0]
     form = web.get(f"{reverse('runs:run_clone', args=[run.pk])}?{answer['clone']}", follow=True)
     form_parts = form.context["fields"], form.context["sections"]
     values = {f.path: f.value for section in form_parts[1] for f in (*section.common, *section.further)}

@@ -111,8 +111,8 @@ def test_delta_above_one_half_asks_for_confirmation_beside_its_field(web, form):
     response = web.post(reverse("runs:run_create"), {**form, "algorithm.delta": "0.8"})
     shown = field_of(response, "algorithm.delta")
     assert response.status_code == 422
-    assert "The lower bound becomes 0.2" in shown
-    assert "did you mean 0.2?" in shown
+    assert "A delta of 0.8 means a lower bound of 0.2" in shown
+    assert "is a delta of 0.2 here" in shown
     assert 'name="confirm" value="delta_above_half=0.8"' in shown
     assert not Run.objects.exists()
     confirmed = web.post(

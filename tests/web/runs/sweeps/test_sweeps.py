@@ -193,7 +193,7 @@ def test_errors_of_lists_and_settings_come_together(user):
 
 
 def test_large_delta_of_a_grid_is_asked_about_at_the_grid(user):
-    assert "lower bound becomes 0.2" in refused(user, grid={"delta": [0.2, 0.8]})["grid.delta"]
+    assert "means a lower bound of 0.2" in refused(user, grid={"delta": [0.2, 0.8]})["grid.delta"]
     sweep = launch_sweep(user, sweep_request(user, grid={"delta": [0.2, 0.8]}, confirm=["delta_above_half"]))
     assert sweep.runs.count() == 6
 
