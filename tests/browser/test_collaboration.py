@@ -88,7 +88,7 @@ def test_keys_of_a_step_stop_the_playback(page: Page, run_path: str, key: str) -
     page.get_by_role("button", name="Play", exact=True).click()
     expect(page.locator("#step-play")).to_have_text("Pause")
     page.keyboard.press(key)
-    expect(page.locator("#step-play")).to_have_text("Play")
+    expect(page.locator("#step-play")).to_have_text("Play", timeout=1_000)  # before it ends by itself
     expect(page.locator("#step-play")).to_have_attribute("aria-pressed", "false")
 
 
