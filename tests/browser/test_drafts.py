@@ -53,7 +53,7 @@ def test_command_is_copied_without_leaving_the_form(world: World, world_page: Pa
     copied = page.evaluate("navigator.clipboard.readText()")
     assert copied == page.locator("#command-text").input_value()
     first, _, text = copied.partition("\n")
-    assert first == "hacrl launch - <<'EOF'"
+    assert first == "./hacrl launch - <<'EOF'"
     assert yaml.safe_load(text.removesuffix("EOF\n"))["name"] == "to be copied"
     assert page.url.partition("?")[0].endswith("/runs/new")
     assert axe.findings(page, axe.source(), "form with a command") == []
