@@ -66,3 +66,8 @@ def test_file_to_launch_has_the_settings_of_the_demo(user, ids):
 
 def test_readme_is_short():
     assert len((django_settings.BASE_DIR / "README.md").read_text().split()) <= 800
+
+
+def test_the_launcher_the_readme_and_the_tutorial_name_the_same_size():
+    for name in ("hacrl", "README.md", "docs/tutorial.md"):
+        assert "1.6 GB" in (django_settings.BASE_DIR / name).read_text(), name
