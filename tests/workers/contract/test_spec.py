@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from workers.contract.spec.agent import RESERVED_KEYWORDS, AgentSpec
+from workers.contract.spec.algorithm import field_path
 from workers.contract.spec.run import RunSpec
 
 BASE = {"agents": [{"name": "a", "model": "m"}, {"name": "b", "model": "m"}], "data": {"train_path": "q.jsonl"}}
@@ -53,7 +54,24 @@ def test_no_step_is_an_evaluation_and_no_prompt_is_refused():
 @pytest.mark.parametrize("section", ["algorithm", "rollout", "training", "evaluation", "checkpoint", "compute", "data"])
 def test_unknown_keys_are_refused_where_they_stand(section):
     over = {**(BASE["data"] if section == "data" else {}), "detla": 0.2}
-    assert refused(**{section: over})[(section, "detla")] == "Extra inputs are not permitted"
+    problems = {field_path(place): text for place, text in refused(**{section: over}).items()}
+    assert problems[f"{section}.detla"] == "Extra inputs are not permitted"
+
+
+def test_settings_of_another_algorithm_and_unknown_algorithms_are_refused_by_name():
+    assert list(map(field_path, refused(algorithm={"name": "gspo", "delta": 0.2}))) == ["algorithm.delta"]
+    (text,) = refused(algorithm={"name": "ppo"}).values()
+    assert "'ppo'" in text
+    assert "'hacpo'" in text
+
+
+def test_settings_of_version_1_are_upgraded():
+    stored = {"name": "gspo", "beta": 0.5, "delta": 0.7, "sharing": False}
+    upgraded = spec(schema_version=1, algorithm=stored)
+    assert upgraded.algorithm.model_dump(exclude_unset=True) == {"name": "gspo", "beta": 0.5}
+    assert upgraded.schema_version == 2
+    kept = spec(schema_version=1, algorithm={**stored, "name": "hacpo"}).algorithm
+    assert kept.model_dump(exclude_unset=True) == {**stored, "name": "hacpo"}
 
 
 def test_unknown_top_level_key_is_refused():
@@ -106,6 +124,8 @@ def test_every_setting_has_help_and_a_source():
     sections = [*schema["$defs"].values()]
     for section in sections:
         for name, field in section["properties"].items():
+            if "const" in field:  # an algorithm's name: its summary is its help
+                continue
             assert field.get("description"), f"{section['title']}.{name} has no help text"
             assert field.get("source"), f"{section['title']}.{name} has no source"
 
@@ -124,7 +144,7 @@ def test_delta_above_one_half_asks_to_be_confirmed(delta, asks):
 
 
 def test_delta_needs_no_confirmation_where_nothing_is_shared():
-    assert spec(algorithm={"name": "gspo", "delta": 0.8}).cautions() == []
+    assert spec(algorithm={"name": "hacpo", "delta": 0.8, "sharing": False}).cautions() == []
 
 
 def test_one_agent_alone_is_asked_nothing_about_sharing():
@@ -172,7 +192,7 @@ def test_schedule_counts_the_sources_that_are_trained_on():
 
 
 def test_only_what_is_clipped_has_cautions_about_the_clip():
-    for changes in ({"name": "naive_source"}, {"clip_cross": False}, {"sharing": False}):
+    for changes in ({"cross_gate": "signed"}, {"clip_cross": False}, {"sharing": False}):
         assert spec(algorithm={"delta": 0.8, **changes}).cautions() == []
 
 

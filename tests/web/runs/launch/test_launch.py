@@ -55,10 +55,11 @@ def test_algorithm_may_be_named_in_short(user):
 
 
 def test_every_algorithm_can_be_chosen_and_empty_epsilons_are_its_own(user):
-    for name in algorithms():
+    for name, cls in algorithms().items():
         spec = planned(user, launch_request(user, algorithm={"name": name, "epsilon": "", "epsilon_high": ""}))
         assert spec.algorithm.epsilon is None
-        assert spec.rule.epsilon == (0.2 if name == "grpo" else 3e-4)
+        assert (spec.rule.epsilon, spec.rule.epsilon_high) == cls.own_epsilons
+        assert cls.own_epsilons == (3e-4, 4e-4) or not cls.can_share
 
 
 def test_form_texts_are_read_as_numbers(user):
