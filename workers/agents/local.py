@@ -31,6 +31,7 @@ from workers.rollouts.engine import logp_difference, make_engine, truncated_weig
 from workers.rollouts.sampler import Sample, SampleRequest
 
 MAX_ROLL_BACKS = 3  # in a run, by agent
+TRUNCATED = "truncated"  # drop reason of a cut rollout, with mask_truncated_completions
 
 
 class ResponseTooLong(ValueError):
@@ -128,7 +129,8 @@ class LocalAgent:
                 prompt, number = divmod(index, per_prompt)
                 old_logps = logps if by_token else ()
                 own = Inputs(self._prompts[prompt], ids, _mean(logps), len(ids), old_logps, weights[index])
-                self._own[prompt, number] = own if ids else "empty"
+                is_masked = self.spec.algorithm.mask_truncated_completions and not row.finished
+                self._own[prompt, number] = TRUNCATED if is_masked else own if ids else "empty"
                 responses[prompt].append(self._response(row, ids, _mean(logps)))
             entropy = (sum(row.entropy for row in samples), float(sum(len(row.token_ids) for row in samples)))
             return GeneratedRollouts(responses, entropy, notes=tuple(self.take_notes()))
@@ -199,6 +201,8 @@ class LocalAgent:
             return "empty"
         if not math.isfinite(row.response.mean_logp):  # a fault of the source must not cost this agent an update
             return "not finite"
+        if self.spec.algorithm.mask_truncated_completions and row.response.finish_reason == "length":
+            return TRUNCATED
         assert self.spec.sharing is not None
         ids = retokenize(self.policy, row.response, self.spec.sharing, self.spec.rollout.max_completion_length)
         if isinstance(ids, str):

@@ -204,3 +204,18 @@ def test_step_without_any_rollouts_is_an_error_also_where_the_run_may_degrade(tm
         MissingAgent(monkeypatch, agent["name"], 1)
     with pytest.raises(RolloutsMissing, match="no agent delivered rollouts in step 2"):
         trained(tmp_path, crowd[:2], "run", on_missing_source="degrade")
+
+
+def test_cut_answers_teach_nobody_where_they_are_masked(tmp_path, crowd):
+    settings = {"mask_truncated_completions": True}
+    trained(tmp_path, crowd[:2], "run", **settings)
+    rows = records(tmp_path / "run", "contribution")
+    answers = {
+        (one["step"], one["agent"], one["prompt_id"], one["sample"]): one["finish_reason"]
+        for one in records(tmp_path / "run", "rollout")
+    }
+    cut = [answers[row["step"], row["source"], row["prompt_id"], row["sample"]] == "length" for row in rows]
+    assert 0 < sum(cut) < len(rows)
+    assert [row["drop_reason"] == "truncated" for row in rows] == cut
+    assert any(row["weight"] for row in rows)
+    assert not any(row["weight"] for row, is_cut in zip(rows, cut, strict=True) if is_cut)

@@ -120,6 +120,11 @@ class AlgorithmSpec(SettingsSection):
     beta: Number = setting(
         1e-3, help="KL penalty against the starting model (self rollouts).", source="first public code", ge=0, le=10
     )
+    mask_truncated_completions: bool = setting(
+        False,
+        help="Answers that are cut at max_completion_length teach nothing; they still count in baselines.",
+        source="TRL; DAPO, arXiv 2503.14476",
+    )
     eos: Literal["map", "strip", "literal"] = setting(
         "map",
         label="End of sequence",
