@@ -25,8 +25,14 @@ for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test asks the hub
 
+TRAINING = {"trainer", "demo", "tools"}  # folders of tests
 MISSING_PART = re.compile(r"\b(apt-get|pip|npm) (install|ci)\b")
 AnyReport = TypeVar("AnyReport", pytest.TestReport, pytest.CollectReport)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if _is_integration(item):
+        item.add_marker(pytest.mark.integration)
 
 
 @pytest.hookimpl(trylast=True)
@@ -40,6 +46,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return
     for item in on_gpu:
         item.add_marker(pytest.mark.skip(reason="needs a CUDA device, and there is none"))
+
+
+def _is_integration(item: pytest.Item) -> bool:
+    """Whether a test uses a database, or is of a folder that trains models."""
+    fixtures = set(getattr(item, "fixturenames", ()))
+    uses_database = item.get_closest_marker("django_db") or fixtures & {"db", "transactional_db", "live_server"}
+    return bool(uses_database or TRAINING & set(item.path.parts))
 
 
 def _is_ci() -> bool:

@@ -79,7 +79,10 @@ def test_forms_of_clones_and_drafts_hold_the_settings_that_they_held(answers):
     forms = [(before, now["form"]) for before, now in zip(ADDRESSES, answers, strict=True) if "form" in before]
     assert len(forms) > 10
     for before, form in forms:
-        assert before["form"].items() <= form.items(), before["address"]
+        expected = dict(before["form"])
+        if before["address"].startswith("/evaluate") and expected.get("max_completion_length") == "4096":
+            expected["max_completion_length"] = ""  # chosen by the context unless it is given
+        assert {name: form.get(name) for name in expected} == expected, before["address"]
 
 
 @pytest.mark.slow

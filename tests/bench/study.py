@@ -254,7 +254,7 @@ def signed(value: float) -> str:
     return ("+" if value >= 0 else "-") + shown(abs(value))
 
 
-def run_all(out: Path, runs: Sequence[Run], processes: int, done: Sequence[dict[str, str]]) -> int:
+def run_all(out: Path, runs: Sequence[Run], processes: int, done: Sequence[dict[str, str]] = ()) -> int:
     """Run what has no result yet; the exit status. done: keys of runs that the CSV has."""
     missing = [run for run in runs if not run.path(out).exists() and run.key not in done]
     failed = 0

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import html
 import json
+import os
 import re
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -47,7 +47,7 @@ from tests.support.web.registry_help import PASSED, answer_inspections
 from tests.web.client.test_client import hacrl as hacrl
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
-LIMIT_S = 2.0  # the design says 1 s; this machine may be busy
+LIMIT_S = 2.0  # of processor time, with that of child processes; the design says 1 s
 OURS = re.compile(r"Traceback|Exception|<class|object at 0x|our mistake|pydantic|django", re.IGNORECASE)
 SAID = re.compile(r'class="(?:field-error|alert alert-error)"[^>]*>(.*?)</(?:div|span></span|span>)', re.DOTALL)
 # What a refusal of each class says: what was wrong, or what is allowed.
@@ -75,6 +75,11 @@ def kept(model: Any) -> list[str]:
     return [field.attname for field in model._meta.concrete_fields if field.name not in ("last_login", "last_used_at")]
 
 
+def processor_s() -> float:
+    """Of this process and its ended children."""
+    return sum(os.times()[:4])
+
+
 class Tries:
     """Sends inputs, holds each refusal against what it must say, and counts."""
 
@@ -92,11 +97,11 @@ class Tries:
     def api(self, path: str, body: Any, says: str, field: str | None = None, verb: str = "POST", **more: Any) -> None:
         """field: None where it does not matter which one."""
         data = body if isinstance(body, bytes) else json.dumps(body)
-        began = time.monotonic()
+        began = processor_s()
         answer = self.client.generic(verb, f"/api/v1/{path}", data, **{"content_type": "application/json", **more})
         told = (verb, path, str(body)[:200], answer.status_code, answer.content[:400])
         assert 400 <= answer.status_code < 500, told
-        assert time.monotonic() - began < LIMIT_S, told
+        assert processor_s() - began < LIMIT_S, told
         errors = answer.json()["errors"]
         assert answer.json()["error"] == errors[0], told
         assert field is None or field in [str(error["field"]) for error in errors], told
@@ -104,12 +109,12 @@ class Tries:
 
     def form(self, path: str, fields: dict[str, Any], says: str, field: str = "") -> None:
         """field: the one that the words stand beside."""
-        began = time.monotonic()
+        began = processor_s()
         answer = self.client.post(path, fields)
         page = answer.content.decode()
         told = (path, str(fields)[:200], answer.status_code)
         assert answer.status_code == 422, told
-        assert time.monotonic() - began < LIMIT_S, told
+        assert processor_s() - began < LIMIT_S, told
         assert not field or f'id="id_{field}-error"' in page, told
         self.heard(html.unescape(" ".join(re.sub(r"<[^>]*>", " ", one) for one in SAID.findall(page))), says, told)
 

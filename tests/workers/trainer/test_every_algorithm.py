@@ -17,9 +17,9 @@ from workers.trainer.trust import Trust
 
 pytestmark = pytest.mark.slow
 # Every algorithm, and HACPO with every gate.
-GATED = [{"name": "hacpo", "cross_gate": gate} for gate in GATES]
-SHARING: list[dict[str, Any]] = [*({"name": name} for name in sharing_names()), *GATED]
-EVERY: list[dict[str, Any]] = [*({"name": name} for name in algorithms()), *GATED]
+GATED = [pytest.param({"name": "hacpo", "cross_gate": gate}, marks=pytest.mark.full) for gate in GATES]
+SHARING: list[Any] = [*({"name": name} for name in sharing_names()), *GATED]
+EVERY: list[Any] = [*({"name": name} for name in algorithms()), *GATED]
 
 
 @pytest.fixture(scope="module")

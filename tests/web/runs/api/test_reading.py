@@ -247,7 +247,7 @@ def test_python_of_the_documentation_works(hacrl, user, monkeypatch, tmp_path):
 def test_curl_of_the_documentation_names_addresses_and_headers_that_there_are(web, user):
     text = DOCS.read_text()
     assert 'curl -H "Authorization: Bearer $HACRL_TOKEN" https://hacrl.example.org/api/v1/me' in text
-    body = json.loads(re.search(r"-d '(.*?)'", text)[1])
+    body = json.loads(re.search(r"-d '(.*?)'", text, re.DOTALL)[1])
     made = make_run(user)
     body |= {"group": made.group.pk, "benchmark": made.benchmark.pk}
     assert web.post("/api/v1/runs", body, content_type=JSON, headers={"Idempotency-Key": "d"}).status_code == 201
