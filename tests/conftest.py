@@ -25,7 +25,7 @@ for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test asks the hub
 
-TRAINING = {"trainer", "demo", "tools"}  # folders of tests
+TRAINING = {"trainer", "demo", "tools", "model", "rollouts"}  # folders of tests
 MISSING_PART = re.compile(r"\b(apt-get|pip|npm) (install|ci)\b")
 AnyReport = TypeVar("AnyReport", pytest.TestReport, pytest.CollectReport)
 
@@ -49,7 +49,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _is_integration(item: pytest.Item) -> bool:
-    """Whether a test uses a database, or is of a folder that trains models."""
+    """Whether a test uses a database, or is of a folder that loads or trains models."""
     fixtures = set(getattr(item, "fixturenames", ()))
     uses_database = item.get_closest_marker("django_db") or fixtures & {"db", "transactional_db", "live_server"}
     return bool(uses_database or TRAINING & set(item.path.parts))
