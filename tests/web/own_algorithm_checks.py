@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 
 import pytest
+import torch
 from django.urls import reverse
 
 from hacrl_web.insight.what_if.rows import read
@@ -19,6 +20,7 @@ from tests.support.web.insight_rows import store
 from tests.support.web.leaderboard_help import finish, table_of
 from tests.support.workers.tiny import make_pair, make_spec, records, train
 from tests.web.client.test_client import hacrl as hacrl  # its fixture
+from workers.algorithms.base.spec import MicroBatch
 from workers.algorithms.registry import algorithms, refused_files
 from workers.contract.spec.run import RunSpec
 
@@ -43,6 +45,21 @@ def test_files_that_cannot_be_used_are_named_with_their_reasons():
     assert reasons["raises.py"] == "ZeroDivisionError: division by zero"
     assert "is taken by Hacpo" in reasons["taken.py"]
     assert "needs label" in reasons["unnamed.py"]
+    assert "needs label" in reasons["half_good.py"]
+    assert "good" not in algorithms()  # nothing of a refused file
+
+
+def test_gate_may_be_a_single_number():
+    rule = algorithms()["constant"]().filled(2, 1)
+    weight = rule.weigh(False, 0, [0.5, 1.5], [1.0, -1.0]).weights
+    assert weight == [0.5, -0.5]
+    logps = torch.tensor([[-1.0], [-2.0]], requires_grad=True)
+    one = torch.ones(2)
+    batch = MicroBatch(*(logps, one[:, None], -one, torch.tensor([1.0, -1.0]), one < 0, one, one))
+    loss, stats = rule.loss(batch, 0, 2.0)
+    loss.backward()
+    assert stats["weight"].tolist() == weight
+    assert logps.grad.tolist() == [[-0.25], [0.25]]
 
 
 def test_form_offers_the_rule_with_its_settings_and_names_the_refused_files(web):

@@ -25,6 +25,24 @@ class Again(GatedSpec):
 class Unnamed(GatedSpec):
     name: Literal["unnamed"] = "unnamed"
 """,
+    "half_good": f"""{HEAD}
+class Good(GatedSpec):
+    label: ClassVar[str] = "good"
+    summary: ClassVar[str] = "good"
+    name: Literal["good"] = "good"
+
+class Bad(GatedSpec):
+    name: Literal["bad"] = "bad"
+""",
+    "constant": f"""{HEAD}
+class Constant(GatedSpec):
+    label: ClassVar[str] = "constant"
+    summary: ClassVar[str] = "a gate that is one number"
+    name: Literal["constant"] = "constant"
+
+    def gate(self, s, sign, num_updates, ops):
+        return 0.5
+""",
     "not_finite": f"""{HEAD}
 class NotFinite(GatedSpec):
     label: ClassVar[str] = "Not finite"
@@ -53,4 +71,4 @@ def test_a_rule_in_one_file_is_in_form_api_command_line_trainer_what_if_and_boar
         timeout=280,
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
-    assert "8 passed" in done.stdout
+    assert "9 passed" in done.stdout

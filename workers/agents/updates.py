@@ -194,14 +194,9 @@ def prepare_rows(
             result.drop_reason = inputs
             continue
         result.num_tokens = len(inputs.response)
-        if row.advantage != 0 or _is_penalised(row, rule):
+        if row.advantage != 0 or rule.penalises(row.is_self):
             active.append((row, result, inputs))
     return results, active
-
-
-def _is_penalised(row: LearnerRow, rule: AlgorithmSpec) -> bool:
-    """Whether the loss has a KL penalty on a row."""
-    return rule.beta > 0 and bool(rule.penalises(row.is_self))
 
 
 def gather_gradients(
@@ -221,7 +216,7 @@ def gather_gradients(
         policy.optimizer.discard_gradients()
         sums = GradientSums()
         for chunks in ranks.rounds(rows, micro_batch_size):
-            has_reference = any(_is_penalised(row, rule) for chunk in chunks for row, _, _ in chunk)
+            has_reference = any(rule.penalises(row.is_self) for chunk in chunks for row, _, _ in chunk)
             if chunk := ranks.mine(chunks):
                 _backward(policy, rule, chunk, num_updates, size, has_reference, sums)
             else:

@@ -1,4 +1,4 @@
-"""GSPO, each agent alone: group-relative advantages and the sequence-level clipped loss. Pure tensor functions.
+"""GSPO, each agent alone: the sequence-level clipped loss. Pure tensor functions.
 
 The clipped objective is not hacpo.py's, so that "HACPO with one agent is GSPO" compares two derivations.
 """
@@ -13,21 +13,6 @@ from workers.lazy_torch import torch
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-
-def advantages(
-    rewards: Tensor, *, valid: Tensor | None = None, epsilon: float = 1e-6, scale_rewards: str = "group"
-) -> tuple[Tensor, Tensor]:
-    """Group-relative advantages of one agent: (r - mean) / (std_ddof1 + epsilon).
-
-    rewards: (B, G).  valid: (B, G) bool, True = scored; an unscored rollout counts nowhere and gets advantage 0.
-    scale_rewards: the std is of the prompt's group, of the batch, or 1 (none).
-    Returns advantages (B, G) and baselines (B,).
-    """
-    advantages, baseline = tensors.joint_advantages(
-        rewards[None], valid=None if valid is None else valid[None], scale_rewards=scale_rewards, epsilon=epsilon
-    )
-    return advantages[0], baseline
 
 
 def loss(

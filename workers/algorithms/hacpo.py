@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from workers.algorithms.base import tensors
 from workers.algorithms.base.contribution import (
-    ADVANTAGE_HELP,
-    NOTHING_TO_TEACH,
     RowWeights,
     Step,
     WeightedRow,
@@ -452,6 +450,10 @@ class Hacpo(GatedSpec):
 
     # The same without torch
 
+    def _clips(self, is_own: bool) -> bool:
+        """True for rows of HACPO's own term, Eq. (12): shared ones, unless another gate replaces it."""
+        return not is_own and self.sharing and self.cross_gate == "hacpo"
+
     def gate(self, s: Any, sign: Any, num_updates: int, ops: Any) -> Any:
         return GATES[self.cross_gate].value(s, sign, self.delta, ops)
 
@@ -485,7 +487,7 @@ class Hacpo(GatedSpec):
         advantages: Sequence[float],
         omega: float = 1.0,
     ) -> RowWeights:
-        if is_own or not self.sharing or self.cross_gate != "hacpo":
+        if not self._clips(is_own):
             return super().weigh(is_own, num_updates, ratios, advantages, omega)
         low, high = map(single, self.shared_band(num_updates) or (0.0, inf))
         sides = [(s > high) - (s < low) for s in ratios]
@@ -507,38 +509,26 @@ class Hacpo(GatedSpec):
 
     def explain(self, row: WeightedRow) -> Iterator[Step]:
         """Eqs. (10), (12), (14) and (50)."""
-        if row.is_own or not self.sharing or self.cross_gate != "hacpo":
+        if not self._clips(row.is_own):
             yield from super().explain(row)
             return
         s, m = row.sequence_ratio or 0.0, row.mini_batch or 0
         low, high = self.shared_band(m) or (0.0, inf)
         clipped = min(max(s, low), high)
-        (side,), (weight,) = self.weigh(False, m, [s], [row.advantage], row.omega)
+        side = (s > high) - (s < low)
         where = "inside the band" if not side else "below the band" if side < 0 else "above the band"
         bounds = f"[{low:.4g}, {high:.4g}]: 1 - delta + m * delta_step with m = {m}" if self.clip_cross else "no clip"
         yield "sequence ratio", "s", s, "the learner's probability of the text over the source's, per token; Eq. (11)"
         yield "clip", "c / s", clipped / s if s else 0.0, f"{where} {bounds}"
         yield "exponent", "c^α", clipped**self.alpha, f"alpha = {self.alpha:g}; Eq. (12)"
-        yield "capability ratio", "ω", row.omega, "of the source to the learner; Eq. (8)"
-        yield "advantage", "A", row.advantage, ADVANTAGE_HELP
-        yield "cross weight", "cross_weight", self.cross_weight, "the same for all shared rollouts"
-        if row.advantage == 0:
-            reason = NOTHING_TO_TEACH
-        elif weight:
-            reason = "the gradient flows"
-        elif side:
-            reason = f"{where}: no gradient (cross_clip_gradient {self.cross_clip_gradient})"
-        else:
-            reason = "the log ratio was clamped to max_log_ratio: no gradient"
-        yield "gradient", "1[flows]", float(weight != 0), reason
+        obstacle = f"{where}: no gradient (cross_clip_gradient {self.cross_clip_gradient})"
+        yield from self._last_steps(row, obstacle if side else "")
 
     def equation(self, row: WeightedRow) -> str:
-        if row.is_own or not self.sharing or self.cross_gate != "hacpo":
+        if not self._clips(row.is_own):
             return super().equation(row)
         if row.sequence_ratio is None or row.clipped_ratio is None:
             return ""
         if not row.weight:
             return "no gradient flows: outside the band, or A is 0"
-        factor = f" · {self.cross_weight:.3g}" if self.cross_weight != 1 else ""
-        name = "c^(1+α) · ω · A · cross_weight" if factor else "c^(1+α) · ω · A"
-        return f"{name} = {row.clipped_ratio:.3g}^{1 + self.alpha:.3g} · {row.omega:.3g} · {row.advantage:.3g}{factor}"
+        return self._product("c^(1+α)", f"{row.clipped_ratio:.3g}^{1 + self.alpha:.3g}", row)

@@ -11,6 +11,7 @@ import logging
 import os
 import pkgutil
 import sys
+import zlib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -35,9 +36,11 @@ def _loaded() -> tuple[dict[str, type[AlgorithmSpec]], dict[str, str]]:
     for folder in filter(None, os.environ.get(FOLDERS, "").split(os.pathsep)):
         for path in sorted(Path(folder).glob("*.py")):
             try:
+                own: dict[str, type[AlgorithmSpec]] = {}
                 for cls in _classes(_from_file(path)):
-                    _check(cls, found)
-                    found[cls.model_fields["name"].default] = cls
+                    _check(cls, found | own)
+                    own[cls.model_fields["name"].default] = cls
+                found |= own  # all of a file, or none
             except Exception as error:  # of somebody's own file: whatever it raises
                 refused[str(path)] = f"{type(error).__name__}: {error}"
                 logging.getLogger(__name__).warning("algorithm file %s is not used: %s", path, refused[str(path)])
@@ -46,7 +49,7 @@ def _loaded() -> tuple[dict[str, type[AlgorithmSpec]], dict[str, str]]:
 
 
 def _from_file(path: Path) -> ModuleType:
-    name = f"hacrl_algorithm_{path.stem}"
+    name = f"hacrl_algorithm_{path.stem}_{zlib.crc32(str(path).encode()):x}"  # two folders may have the same stem
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None

@@ -176,15 +176,11 @@ def _clone_query(spec: RunSpec, other: RunSpec) -> str:
     return urlencode(changed)
 
 
-def _penalises(rule: AlgorithmSpec, is_own: bool) -> bool:
-    return rule.beta > 0 and bool(rule.penalises(is_own))
-
-
 def recorded(rows: Rows, rule: AlgorithmSpec) -> Pairs:
     """The sums as the trainer recorded them."""
     pairs = _pairs(rows)
     for block in rows.blocks:
-        pairs[block.learner, block.source].add(block.recorded_counts, with_zero=_penalises(rule, block.is_own))
+        pairs[block.learner, block.source].add(block.recorded_counts, with_zero=rule.penalises(block.is_own))
     for (_, learner, source), omega in rows.omegas.items():
         pairs[learner, source].omegas.append(omega)
     return pairs
@@ -198,7 +194,7 @@ def hypothetical(rows: Rows, recorded_rule: AlgorithmSpec, rule: AlgorithmSpec) 
     for block in rows.blocks:
         learner_step = changed.get((block.step, block.learner))
         pair = pairs[block.learner, block.source]
-        with_zero = _penalises(rule, block.is_own)
+        with_zero = rule.penalises(block.is_own)
         if learner_step is None and block.is_own:  # no hypothetical setting acts on it
             pair.add(block.recorded_counts, with_zero=with_zero)
             continue

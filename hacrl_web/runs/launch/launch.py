@@ -8,6 +8,8 @@ from uuid import UUID
 
 from django.db import transaction
 
+from hacrl_web.accounts.models import Role
+from hacrl_web.accounts.projects import require
 from hacrl_web.registry.models import AgentGroup, Benchmark
 from hacrl_web.runs import worker_queue
 from hacrl_web.runs.launch.plan import LaunchError, RequestRows, cannot_repeat, is_draft, plan_run
@@ -82,8 +84,9 @@ def retry(user: Any, run: Run) -> Run:
     """Queue a new run of the same settings and seed, from step 0; the old one and its checkpoints stay as they are.
 
     It takes the old one's place in its sweep's comparison. A retry that has not ended is returned: two clicks make one
-    run. Error: FieldErrors, and nothing is written.
+    run. Error: FieldErrors, and nothing is written; 403 for a viewer.
     """
+    require(user, run.project, Role.MEMBER)
     if not run.is_terminal:
         message = f"The run has not ended ({run.state}): only one that has ended can be retried."
         raise LaunchError.single("not_ended", message, status=409)

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from workers.algorithms import gspo, hacpo
+from workers.algorithms.base import tensors
 
 DOUBLE = torch.float64
 
@@ -369,8 +370,8 @@ def test_hacpo_with_one_agent_is_gspo():
     tracker = hacpo.CapabilityTracker(1)
     tracker.update(rewards, valid)
     ours, our_baseline = hacpo.advantages(rewards, tracker.ratio(), 0, valid=valid)
-    theirs, their_baseline = gspo.advantages(rewards[0], valid=valid[0])
-    torch.testing.assert_close(ours[0], theirs, rtol=0, atol=1e-6)
+    theirs, their_baseline = tensors.joint_advantages(rewards, valid=valid)
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-6)
     torch.testing.assert_close(our_baseline, their_baseline, rtol=0, atol=1e-6)
 
     rows, width = 48, 7
@@ -405,9 +406,11 @@ def test_hacpo_with_one_agent_is_gspo():
         torch.testing.assert_close(left, right, rtol=0, atol=1e-6)
 
 
-def test_gspo_advantages_by_hand():
+def test_joint_advantages_by_hand():
     # (1, 0, 0, 0): mean .25, squares .5625 + 3 * .0625 = .75, / 3, std .5.
-    found, baseline = gspo.advantages(torch.tensor([[1.0, 0.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]], dtype=DOUBLE))
+    found, baseline = tensors.joint_advantages(
+        torch.tensor([[[1.0, 0.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]]], dtype=DOUBLE)
+    )
     assert baseline.tolist() == [0.25, 1.0]
-    assert found[0].tolist() == pytest.approx([0.75 / 0.500001, *[-0.25 / 0.500001] * 3], abs=1e-12)
-    assert found[1].tolist() == [0.0] * 4
+    assert found[0, 0].tolist() == pytest.approx([0.75 / 0.500001, *[-0.25 / 0.500001] * 3], abs=1e-12)
+    assert found[0, 1].tolist() == [0.0] * 4

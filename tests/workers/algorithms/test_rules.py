@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 
-from workers.algorithms import gspo
 from workers.algorithms.base import tensors
 from workers.algorithms.base.spec import AlgorithmSpec, MicroBatch, Objective
 from workers.contract.spec.run import RunSpec
@@ -99,8 +98,8 @@ def test_scale_of_rewards(name):
 def test_agents_alone_have_no_advantages_of_others():
     found = judged(name="grpo")
     assert not found.advantages[0][1].any()
-    expected, _ = gspo.advantages(REWARDS[0])
-    assert torch.equal(found.advantages[0][0], expected)
+    expected, _ = tensors.joint_advantages(REWARDS[:1])
+    assert torch.equal(found.advantages[0][0], expected[0])
 
 
 def test_unscorable_rollouts_count_nowhere_in_the_joint_mean():
@@ -223,4 +222,4 @@ def test_sharing_algorithms_without_sharing_are_gspo():
         spec = algorithm(name=name, sharing=False)
         assert not spec.shares_rollouts
         found = spec.objective(REWARDS, VALID, RATIO)
-        assert torch.equal(found.advantages[1][1], gspo.advantages(REWARDS[1])[0])
+        assert torch.equal(found.advantages[1][1], tensors.joint_advantages(REWARDS[1:2])[0][0])

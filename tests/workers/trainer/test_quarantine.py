@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.support.workers.peers import StartVerifier, train_with_liar
 from tests.support.workers.tiny import make_agent, make_pair, make_spec, records, weights
 from workers.agents.messages import GeneratedRollouts, Response
-from workers.algorithms import gspo
+from workers.algorithms.base import tensors
 from workers.algorithms.hacpo import Hacpo
 from workers.algorithms.registry import algorithms
 from workers.trainer.checkpoints import newest_checkpoint
@@ -129,8 +129,8 @@ def test_learner_without_trusted_sources_has_the_objective_of_gspo():
     rewards, valid, ratio = rewards_of_three()
     trusted = torch.tensor([[True, False, False], [True, True, True], [True, True, True]])
     found = Hacpo().objective(rewards, valid, ratio, trusted=trusted)
-    own, baseline = gspo.advantages(rewards[0], valid=valid[0])
-    assert torch.equal(found.advantages[0][0], own)
+    own, baseline = tensors.joint_advantages(rewards[:1], valid=valid[:1])
+    assert torch.equal(found.advantages[0][0], own[0])
     assert torch.equal(found.baselines[0], baseline)
 
 

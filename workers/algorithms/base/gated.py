@@ -60,7 +60,8 @@ class GatedSpec(SharingSpec):
         """GSPO's term on own rollouts, g * omega * A * cross_weight * log s on shared ones (g without a gradient)."""
 
         def cross_term(log_ratio: Tensor, advantages: Tensor, omega: Tensor) -> tensors.CrossTerm:
-            gate = self.gate(log_ratio.detach().exp(), advantages.sign(), num_updates, torch)  # (b,)
+            gate = torch.as_tensor(self.gate(log_ratio.detach().exp(), advantages.sign(), num_updates, torch))
+            gate = gate.to(log_ratio).expand_as(log_ratio)  # (b,)  a constant is a gate too
             return tensors.gated_term(gate, log_ratio, omega * advantages * self.cross_weight)
 
         return tensors.own_and_cross_loss(
@@ -102,6 +103,10 @@ class GatedSpec(SharingSpec):
         gate = float(self.gate(s, sign, row.mini_batch or 0, PlainOps))
         yield "sequence ratio", "s", s, "the learner's probability of the text over the source's, per token; Eq. (11)"
         yield "gate", "g / s", gate / s if s else 0.0, self.gate_help
+        yield from self._last_steps(row, "" if gate else "the gate is 0: no gradient")
+
+    def _last_steps(self, row: WeightedRow, obstacle: str) -> Iterator[Step]:
+        """The steps from the passing share of s to the weight. obstacle: why the rule lets nothing pass, if so."""
         yield "capability ratio", "ω", row.omega, "of the source to the learner; Eq. (8)"
         yield "advantage", "A", row.advantage, ADVANTAGE_HELP
         yield "cross weight", "cross_weight", self.cross_weight, "the same for all shared rollouts"
@@ -110,10 +115,8 @@ class GatedSpec(SharingSpec):
             reason = NOTHING_TO_TEACH
         elif weight:
             reason = "the gradient flows"
-        elif gate:
-            reason = "the log ratio was clamped to max_log_ratio: no gradient"
         else:
-            reason = "the gate is 0: no gradient"
+            reason = obstacle or "the log ratio was clamped to max_log_ratio: no gradient"
         yield "gradient", "1[flows]", float(weight != 0), reason
 
     def equation(self, row: WeightedRow) -> str:
@@ -123,7 +126,10 @@ class GatedSpec(SharingSpec):
             return ""
         if not row.weight:
             return "no gradient flows: the gate is 0, or A is 0"
-        gate = 0.0 if row.clipped_ratio is None else row.clipped_ratio
+        return self._product("g", f"{row.clipped_ratio or 0:.3g}", row)
+
+    def _product(self, symbol: str, value: str, row: WeightedRow) -> str:
+        """symbol * omega * A, with its numbers, and the cross weight where it is not 1."""
         factor = f" · {self.cross_weight:.3g}" if self.cross_weight != 1 else ""
-        name = "g · ω · A · cross_weight" if factor else "g · ω · A"
-        return f"{name} = {gate:.3g} · {row.omega:.3g} · {row.advantage:.3g}{factor}"
+        name = f"{symbol} · ω · A" + (" · cross_weight" if factor else "")
+        return f"{name} = {value} · {row.omega:.3g} · {row.advantage:.3g}{factor}"

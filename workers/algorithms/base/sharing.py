@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from workers.algorithms import gspo
 from workers.algorithms.base import tensors
@@ -112,8 +112,8 @@ class SharingSpec(AlgorithmSpec):
             return name == "sharing"
         return super().uses(name)
 
-    def penalises(self, is_self: Any) -> Any:
-        return is_self | (self.sharing and self.cross_kl)
+    def penalises(self, is_self: bool) -> bool:
+        return super().penalises(is_self or (self.sharing and self.cross_kl))
 
     # The step, in tensors
 

@@ -100,11 +100,11 @@ class AlgorithmSpec(SettingsSection):
 
     name: str
     epsilon: OwnNumber = setting(
-        None, help="Lower clip of the self ratio; empty: 3e-4, by token 0.2.", source="GSPO; Eq. (47)", gt=0, lt=1
+        None, help="Lower clip of the self ratio; empty: the algorithm's own.", source="GSPO; Eq. (47)", gt=0, lt=1
     )
     epsilon_high: OwnNumber = setting(
         None,
-        help="Upper clip of the self ratio; empty: 4e-4 (grpo, dapo: 0.28, dr_grpo: 0.2); cispo: the largest ratio, 5.",
+        help="Upper clip of the self ratio; empty: the algorithm's own.",
         source="GSPO; Eq. (47)",
         gt=0,
         le=10,
@@ -178,9 +178,9 @@ class AlgorithmSpec(SettingsSection):
         extras = {name: field.json_schema_extra for name, field in cls.model_fields.items()}
         return [name for name, extra in extras.items() if isinstance(extra, dict) and extra.get("hypothetical")]
 
-    def penalises(self, is_self: Any) -> Any:
-        """Whether a row has a KL penalty: of one row (bool) or of many ((b,) bool)."""
-        return is_self
+    def penalises(self, is_self: bool) -> bool:
+        """Whether the loss has a KL penalty on own rows, or on shared ones."""
+        return self.beta > 0 and is_self
 
     def filled(self, num_blocks: int, updates_per_block: int) -> AlgorithmSpec:
         """The same with every number filled in, as the loss reads it.

@@ -11,8 +11,10 @@ from django.urls import reverse
 from hacrl_web.accounts.audit_log import AuditEntry
 from hacrl_web.accounts.models import Membership, Role
 from hacrl_web.runs.launch import queue
+from hacrl_web.runs.launch.launch import retry
 from hacrl_web.runs.models import Drain, Host, Run, State, Worker
 from hacrl_web.runs.pages import workers
+from hacrl_web.web.errors import FieldErrors
 from tests.support.web import factories
 
 pytestmark = pytest.mark.django_db
@@ -219,6 +221,9 @@ class TestButtons:
         # Pressed again, in another tab: the retry that has not ended.
         assert press(web, "run_retry", run)["Location"] == new.get_absolute_url()
         assert Run.objects.count() == 2
+        with pytest.raises(FieldErrors) as refusal:  # a viewer may not retry, also where a retry is under way
+            retry(factories.make_member(run.project, "viewer"), run)
+        assert refusal.value.status == 403
         Run.objects.filter(pk=new.pk).update(state="failed")
         press(web, "run_retry", run)
         assert Run.objects.count() == 3
