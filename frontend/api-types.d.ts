@@ -372,6 +372,8 @@ declare namespace Api {
     alpha: number | null;
     capability: number | null;
     source_capability: number | null;
+    start_ratio: number | null;
+    age: number | null;
   }
   interface ContributionQuery {
     limit?: number;

@@ -95,6 +95,8 @@ class Contribution(Body):
     """The use of one rollout by one learner: one row per (step, learner, rollout).
 
     `num_tokens` is in the learner's tokens, `source_num_tokens` in the source's; `alpha` is empty for own rollouts.
+    `start_ratio` is the sequence ratio at the start of the step, where the rule measures it (anchor: own). `age` is the
+    number of steps since a replayed rollout was sampled; empty for those of this step.
     """
 
     type: Literal["contribution"] = "contribution"
@@ -117,6 +119,8 @@ class Contribution(Body):
     alpha: float | None = None
     capability: float | None = None
     source_capability: float | None = None
+    start_ratio: float | None = None
+    age: int | None = None
 
 
 class Evaluation(Body):

@@ -135,6 +135,8 @@ class ContributionAnswer(TypedDict):
     alpha: float | None
     capability: float | None
     source_capability: float | None
+    start_ratio: float | None
+    age: int | None
 
 
 class ContributionsAnswer(TypedDict):

@@ -106,6 +106,7 @@ class Contribution(SpoolRow):
     num_tokens = models.PositiveIntegerField()
     advantage = models.FloatField(null=True)
     sequence_ratio = models.FloatField(null=True)
+    start_ratio = models.FloatField(null=True)
     clipped_ratio = models.FloatField(null=True)
     clip_side = models.CharField(max_length=8)
     omega = models.FloatField(null=True)
@@ -117,6 +118,7 @@ class Contribution(SpoolRow):
     alpha = models.FloatField(null=True)
     capability = models.FloatField(null=True)
     source_capability = models.FloatField(null=True)
+    age = models.PositiveIntegerField(null=True)
 
     class Meta(SpoolRow.Meta):
         constraints = [models.UniqueConstraint(fields=["run", "seq"], name="contribution_once")]

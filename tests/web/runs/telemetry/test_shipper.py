@@ -471,6 +471,8 @@ def test_every_field_of_a_contribution_arrives_in_its_row_and_is_served(run, cli
         alpha=2.0,
         capability=0.25,
         source_capability=0.75,
+        start_ratio=0.5,
+        age=2,
     )
     sent = event.model_dump(exclude={"type"})
     assert not [name for name, field in ContributionEvent.model_fields.items() if sent.get(name) == field.default]
