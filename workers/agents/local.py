@@ -210,8 +210,9 @@ class LocalAgent:
         return Inputs(self._prompts[row.prompt], ids, row.response.mean_logp, row.response.length)
 
     def _inputs_by_row(self, mini_batches: Sequence[Sequence[LearnerRow]]) -> RowInputs:
-        """`_inputs`; for naive_learner, shared rows get this agent's log-probabilities before the step's updates."""
-        if not self.spec.algorithm.rescores_shared:
+        """`_inputs`, with this agent's log-probabilities of shared rows before its updates if the rule needs them."""
+        algorithm = self.spec.algorithm
+        if not (algorithm.rescores_shared or algorithm.measures_start):
             return self._inputs
         shared = {
             (row.source, row.prompt, row.sample): self._inputs(row)
@@ -222,8 +223,11 @@ class LocalAgent:
         fitting = [(place, inputs) for place, inputs in shared.items() if isinstance(inputs, Inputs)]
         scored = self._score([(place[1], inputs.response) for place, inputs in fitting])
         for (place, inputs), logps in zip(fitting, scored, strict=True):
-            # Both sides are this agent's tokens now, so both are divided by their number.
-            shared[place] = replace(inputs, mean_logp=_mean(logps), length=len(logps))
+            start = _mean(logps)
+            if algorithm.measures_start:
+                shared[place] = replace(inputs, start_mean_logp=start)
+            else:  # both sides are this agent's tokens now, so both are divided by their number
+                shared[place] = replace(inputs, mean_logp=start, length=len(logps))
         return lambda row: shared.get((row.source, row.prompt, row.sample)) or self._inputs(row)
 
     def update(

@@ -65,6 +65,7 @@ class RowResult:
     num_tokens: int = 0
     sequence_ratio: float | None = None
     clipped_ratio: float | None = None
+    start_ratio: float | None = None
     clip_side: int = 0
     gradient_flows: bool = False
     weight: float = 0.0

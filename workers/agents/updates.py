@@ -34,6 +34,7 @@ class Inputs:
     """A row in the learner's own tokens. length: the source's tokens that mean_logp is the mean of.
 
     token_logps: the old log-probabilities token by token, if the rule needs them (own rollouts only).
+    start_mean_logp: of a shared rollout, the learner's own at the start of the step, if the rule measures it.
     importance: the factor of the row's loss (rollouts/engine.py).
     """
 
@@ -42,6 +43,7 @@ class Inputs:
     mean_logp: float
     length: int
     token_logps: Sequence[float] = ()
+    start_mean_logp: float | None = None
     importance: float = 1.0
 
 
@@ -287,6 +289,9 @@ def _backward(
         is_self=is_self,
         omega=column([row.omega for row, _, _ in chunk]),
         source_lengths=column([inputs.length for _, _, inputs in chunk]),
+        start_mean_logp=column(
+            [inputs.mean_logp if (start := inputs.start_mean_logp) is None else start for _, _, inputs in chunk]
+        ),
         ref_logps=ref_logps,
         old_logps=old_logps,
         num_tokens=size.tokens,
@@ -303,6 +308,7 @@ def _fill_results(
     chunk: Sequence[ActiveRow], stats: Mapping[str, Tensor], num_updates: int, has_reference: bool, sums: GradientSums
 ) -> None:
     ratios, clipped, sides, flows, weights, kls = (stats[name].tolist() for name in ROW_STATS)
+    starts = stats["start_ratio"].tolist() if "start_ratio" in stats else None
     # A rule with one ratio for a row clips all of it or nothing.
     is_cut = ~stats["gradient_flows"]
     low, high = (
@@ -311,6 +317,7 @@ def _fill_results(
     )
     for index, (row, result, _) in enumerate(chunk):
         result.sequence_ratio, result.clipped_ratio = ratios[index], clipped[index]
+        result.start_ratio = None if starts is None or row.is_self else starts[index]
         result.clip_side, result.gradient_flows, result.weight = sides[index], flows[index], weights[index]
         result.clipped_low, result.clipped_high = float(low[index]), float(high[index])
         if row.is_self:

@@ -237,8 +237,7 @@ def loss(
     logps, completion_mask, ref_logps: (b, T), the learner's tokens at the sampling temperature.  source_mean_logp,
     advantages, is_self, omega, source_lengths: (b,); omega is omega(source, learner).  num_updates: m, the learner's
     updates so far within the step.  config: epsilon, epsilon_high, delta, delta_step, alpha, cross_weight,
-    cross_clip_gradient, ratio_length, beta; by default max_log_ratio is 10, clip_cross true, cross_kl false,
-    cross_gate hacpo.
+    cross_clip_gradient, ratio_length, beta; by default max_log_ratio is 10, clip_cross true, cross_kl false.
     denominator: rows planned for the whole mini-batch (default: b; the KL mean is then over the rows that have one), so
     that the sum over micro-batches does not depend on the split.
     Returns the scalar and per-row stats (b,): sequence_ratio, clipped_ratio, clip_side (-1 below, 0, 1 above the
@@ -258,9 +257,6 @@ def _cross_term(
 ) -> tensors.CrossTerm:
     """sg(c)^(1 + alpha) omega A cross_weight log s, with the value of c^(1 + alpha) omega A cross_weight; (b,) each."""
     ratio = log_ratio.detach().exp()  # (b,)
-    if (gate := getattr(config, "cross_gate", "hacpo")) != "hacpo":
-        value = GATES[gate].value(ratio, advantages.sign(), config.delta, torch)  # (b,)
-        return tensors.gated_term(value, log_ratio, omega * advantages * config.cross_weight)
     # Without the clip (the paper's ablation) no ratio is outside the band, and c is s.
     is_clipped = getattr(config, "clip_cross", True)
     low, high = (lower_bound(num_updates, config), 1.0) if is_clipped else (0.0, float("inf"))
@@ -389,6 +385,8 @@ class Hacpo(GatedSpec):
     def uses(self, name: str) -> bool:
         if not super().uses(name):
             return False
+        if name in ("anchor", "anchor_clip"):
+            return self.cross_gate != "hacpo"
         if name in ("capability_window", "ratio_min", "ratio_max", "ratio_warmup_steps"):
             return self.uses_omega
         if name == "delta":
@@ -439,6 +437,8 @@ class Hacpo(GatedSpec):
         return LearnerAdvantages(value, baseline, joint.guarded)
 
     def shared_loss(self, batch: MicroBatch, num_updates: int, denominator: float) -> tuple[Tensor, dict[str, Tensor]]:
+        if self.cross_gate != "hacpo":
+            return super().shared_loss(batch, num_updates, denominator)
         return loss(
             *(batch.logps, batch.mask, batch.old_mean_logp, batch.advantages, batch.is_self, batch.omega),
             num_updates,
@@ -486,9 +486,10 @@ class Hacpo(GatedSpec):
         ratios: Sequence[float],
         advantages: Sequence[float],
         omega: float = 1.0,
+        starts: Sequence[float] | None = None,
     ) -> RowWeights:
         if not self._clips(is_own):
-            return super().weigh(is_own, num_updates, ratios, advantages, omega)
+            return super().weigh(is_own, num_updates, ratios, advantages, omega, starts)
         low, high = map(single, self.shared_band(num_updates) or (0.0, inf))
         sides = [(s > high) - (s < low) for s in ratios]
         clipped = [low if s < low else high if s > high else s for s in ratios]

@@ -189,6 +189,7 @@ def contribution_events(record: StepRecord) -> Iterator[events.Contribution]:
                 num_tokens=result.num_tokens,
                 advantage=row.advantage,
                 sequence_ratio=result.sequence_ratio,
+                start_ratio=result.start_ratio,
                 clipped_ratio=result.clipped_ratio,
                 clip_side=CLIP_SIDES[result.clip_side],
                 omega=row.omega,

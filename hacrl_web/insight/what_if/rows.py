@@ -27,8 +27,8 @@ NEAR = 1e-9  # means of the same rewards differ by less, in whatever order they 
 CACHED = 4  # ranges of steps in memory, about 5 MB each
 SIDES = {"lower": -1, "none": 0, "upper": 1}
 COLUMNS = (
-    "step", "agent", "source", "prompt_id", "reward", "advantage", "sequence_ratio", "clip_side", "omega", "weight",
-    "mini_batch", "drop_reason",
+    "step", "agent", "source", "prompt_id", "reward", "advantage", "sequence_ratio", "start_ratio", "clip_side",
+    "omega", "weight", "mini_batch", "drop_reason",
 )  # fmt: skip
 
 
@@ -63,6 +63,7 @@ class Block:
     advantages: array[float] = field(default_factory=lambda: array("d"))
     signs: list[int] = field(default_factory=list)
     ratios: array[float] = field(default_factory=lambda: array("d"))
+    starts: array[float] = field(default_factory=lambda: array("d"))  # the ratios where the rule measures no start
     sides: list[int] = field(default_factory=list)
     weights: array[float] = field(default_factory=lambda: array("d"))
     silent_prompts: list[int] = field(default_factory=list)
@@ -160,7 +161,7 @@ class _RowReader:
 
     def take(self, records: Iterable[tuple[Any, ...]]) -> None:
         places, prompts, rows = self.places, self.prompts, self.rows
-        for step, agent, source, prompt_id, reward, a, s, side, omega, weight, m, drop_reason in records:
+        for step, agent, source, prompt_id, reward, a, s, start, side, omega, weight, m, drop_reason in records:
             if agent not in places or source not in places or reward is None or a is None or omega is None:
                 continue
             k, j = places[agent], places[source]
@@ -187,6 +188,7 @@ class _RowReader:
             block.advantages.append(a)
             block.signs.append((a > 0) - (a < 0))
             block.ratios.append(s)
+            block.starts.append(s if start is None else start)
             block.sides.append(SIDES.get(side, 0))
             block.weights.append(weight or 0.0)
 

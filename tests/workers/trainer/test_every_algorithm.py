@@ -16,8 +16,9 @@ from workers.trainer.trainer import Trainer
 from workers.trainer.trust import Trust
 
 pytestmark = pytest.mark.slow
-# Every algorithm, and HACPO with every gate.
+# Every algorithm, HACPO with every gate, and a gate anchored at the learner.
 GATED = [pytest.param({"name": "hacpo", "cross_gate": gate}, marks=pytest.mark.full) for gate in GATES]
+GATED.append(pytest.param({"name": "signed", "anchor": "own"}, marks=pytest.mark.full))
 SHARING: list[Any] = [*({"name": name} for name in sharing_names()), *GATED]
 EVERY: list[Any] = [*({"name": name} for name in algorithms()), *GATED]
 

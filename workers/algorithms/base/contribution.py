@@ -42,6 +42,7 @@ class WeightedRow:
     omega: float
     weight: float
     clipped_ratio: float | None = None
+    start_ratio: float | None = None
 
 
 @dataclass(frozen=True)

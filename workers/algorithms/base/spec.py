@@ -41,6 +41,7 @@ class MicroBatch:
     """Rows of one learner. logps, mask, ref_logps, old_logps: (b, T); the rest (b,).
 
     old_mean_logp: the denominator of the sequence ratio.  old_logps: the same by token (own rollouts only).
+    start_mean_logp: the learner's own log-probability at the start of the step, where the rule measures it.
     num_tokens: of all responses of the mini-batch.  max_tokens: the longest response that the run allows.
     """
 
@@ -51,6 +52,7 @@ class MicroBatch:
     is_self: Tensor
     omega: Tensor
     source_lengths: Tensor
+    start_mean_logp: Tensor | None = None
     ref_logps: Tensor | None = None
     old_logps: Tensor | None = None
     num_tokens: int = 0
@@ -162,6 +164,11 @@ class AlgorithmSpec(SettingsSection):
     @property
     def rescores_shared(self) -> bool:
         """True if the old log-probability of a shared rollout is the learner's own at the start of the step."""
+        return False
+
+    @property
+    def measures_start(self) -> bool:
+        """True if the loss also needs the learner's own log-probability of shared rollouts at the start of the step."""
         return False
 
     @property
@@ -279,10 +286,12 @@ class AlgorithmSpec(SettingsSection):
         ratios: Sequence[float],
         advantages: Sequence[float],
         omega: float = 1.0,
+        starts: Sequence[float] | None = None,
     ) -> RowWeights:
         """Weights of one source's rows in one update of a learner. Not for a ratio by token.
 
         ratios: s before clipping, float32 numbers, as recorded.  advantages: A, float32 numbers.  omega: of Eq. (8).
+        starts: s at the start of the step, for rules that measure it; None: where s is now.
         """
         return own_weights(ratios, advantages, self.own_band(), self.max_log_ratio)
 
@@ -298,5 +307,6 @@ class AlgorithmSpec(SettingsSection):
         return f"s · A = {row.sequence_ratio:.6g} · {row.advantage:.3g}" if row.weight else "0: min(s A, c A) is c A"
 
     def _weight_of(self, row: WeightedRow) -> float:
-        weights = self.weigh(row.is_own, row.mini_batch or 0, [row.sequence_ratio or 0.0], [row.advantage], row.omega)
-        return weights.weights[0]
+        starts = None if row.start_ratio is None else [row.start_ratio]
+        place = (row.is_own, row.mini_batch or 0, [row.sequence_ratio or 0.0], [row.advantage])
+        return self.weigh(*place, row.omega, starts).weights[0]
