@@ -63,6 +63,10 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "signed": {"name": "signed"},
     "signed, omega": {"cross_gate": "signed"},
     **{gate: {"cross_gate": gate} | NO_OMEGA | PLAIN for gate in GATES if gate != "signed"},
+    # Beyond gates.
+    "signed, own": {"name": "signed", "anchor": "own"},
+    "signed, own .05": {"name": "signed", "anchor": "own", "anchor_clip": 0.05},
+    "transfer": {"name": "transfer"},
     "naive_learner": {"name": "naive_learner"},
     "gspox2": {"name": "gspox2"},
 }

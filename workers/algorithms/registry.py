@@ -31,20 +31,20 @@ def _loaded() -> tuple[dict[str, type[AlgorithmSpec]], dict[str, str]]:
     modules = [
         importlib.import_module(f"{package.__name__}.{one.name}") for one in pkgutil.iter_modules(package.__path__)
     ]
-    found = {cls.model_fields["name"].default: cls for module in modules for cls in _classes(module)}
+    classes = {cls.model_fields["name"].default: cls for module in modules for cls in _classes(module)}
     refused: dict[str, str] = {}
     for folder in filter(None, os.environ.get(FOLDERS, "").split(os.pathsep)):
         for path in sorted(Path(folder).glob("*.py")):
             try:
                 own: dict[str, type[AlgorithmSpec]] = {}
                 for cls in _classes(_from_file(path)):
-                    _check(cls, found | own)
+                    _check(cls, classes | own)
                     own[cls.model_fields["name"].default] = cls
-                found |= own  # all of a file, or none
+                classes |= own  # all of a file, or none
             except Exception as error:  # of somebody's own file: whatever it raises
                 refused[str(path)] = f"{type(error).__name__}: {error}"
                 logging.getLogger(__name__).warning("algorithm file %s is not used: %s", path, refused[str(path)])
-    shared_first = sorted(found.items(), key=lambda item: (not issubclass(item[1], SharingSpec), item[0]))
+    shared_first = sorted(classes.items(), key=lambda item: (not issubclass(item[1], SharingSpec), item[0]))
     return dict(shared_first), refused
 
 
