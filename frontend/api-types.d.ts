@@ -66,6 +66,7 @@ declare namespace Api {
     advice: string;
     chart: string | null;
     url: string;
+    fix_url: string;
     is_open: boolean;
     raised_step: number;
     raised_at: string;

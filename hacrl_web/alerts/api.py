@@ -30,7 +30,10 @@ router = Router(tags=["alerts"])
 
 
 class AlertAnswer(Schema):
-    """chart: key of the run's chart that shows the alert, null for a kind that no longer exists."""
+    """chart: key of the run's chart that shows the alert, null for a kind that no longer exists.
+
+    fix_url: the new-run form with a clone of the run in which the cause is removed; may be empty.
+    """
 
     id: int
     run: str
@@ -44,6 +47,7 @@ class AlertAnswer(Schema):
     advice: str
     chart: str | None
     url: str
+    fix_url: str
     is_open: bool
     raised_step: int
     raised_at: datetime

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import Any
+from urllib.parse import urlencode
 
 from django.conf import settings
 from django.db import models
@@ -65,6 +66,13 @@ class Alert(models.Model):
     @property
     def advice(self) -> str:
         return self.rule.advice if self.rule else ""
+
+    @property
+    def fix_url(self) -> str:
+        """The new-run form with a clone of the run in which the cause is removed; empty where no setting does that."""
+        if not self.rule or not self.rule.fix:
+            return ""
+        return f"{reverse('runs:run_clone', args=[self.run_id])}?{urlencode(self.rule.fix)}"
 
     def get_absolute_url(self) -> str:
         """The chart that shows it."""

@@ -6,12 +6,13 @@ it is at or under `clear_at` in `clear_after` of them. Between the two limits it
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from hacrl_web.alerts import signals
 from hacrl_web.alerts.signals import Facts, Series, StepMetrics, Value
+from workers.contract.spec.algorithm import RECOMMENDED
 
 Read = Callable[[StepMetrics, Facts, str, str], Value | None]
 OURS = "ours"
@@ -38,6 +39,7 @@ class Rule:
     signal: Callable[[Series, Facts], float | None] = signals.latest
     window: int = 1  # points of the series that `signal` needs
     is_low: bool = False
+    fix: Mapping[str, str] = field(default_factory=dict)  # settings of the algorithm with which to clone the run
     applies: Callable[[Facts], bool] = lambda facts: True
 
     @property
@@ -90,7 +92,9 @@ RULES = (
         applies=lambda facts: facts.shares and facts.can_trap,
         sentence="{percent} of the rollouts of {source} with positive advantage lie below the clip band of {agent}: "
         "it learns nothing from them.",
-        advice="Raise algorithm.delta, or set algorithm.cross_clip_gradient to sided.",
+        advice="Clone the run with the recommended rule, which has no clip band; or raise algorithm.delta, or set "
+        "algorithm.cross_clip_gradient to sided.",
+        fix={"algorithm.name": RECOMMENDED},
         source="docs/LOG.md, the delta trap",
     ),
     Rule(

@@ -14,6 +14,7 @@ from hacrl_web.alerts.models import Alert, Cursor
 from hacrl_web.alerts.rules import RULES
 from hacrl_web.runs.models import Run, State, TelemetryEvent
 from tests.support.web.factories import make_run, make_training_run, make_user
+from workers.contract.spec.algorithm import RECOMMENDED
 
 pytestmark = pytest.mark.django_db
 
@@ -264,7 +265,9 @@ def test_alert_links_to_its_chart_and_says_what_to_do(client, run, user):
     raise_one(run)
     (alert,) = client.get(f"/api/v1/runs/{run.pk}/alerts").json()["items"]
     assert (alert["chart"], alert["url"]) == ("lower-positive", f"/runs/{run.pk}#chart-lower-positive")
-    assert alert["advice"] == "Raise algorithm.delta, or set algorithm.cross_clip_gradient to sided."
+    assert alert["advice"].startswith("Clone the run with the recommended rule, which has no clip band; or raise")
+    form = client.get(alert["fix_url"], follow=True)
+    assert form.context["fields"]["algorithm"].value == RECOMMENDED
 
 
 def test_every_rule_names_a_chart_of_the_run_page_and_measured_metrics():

@@ -13,6 +13,7 @@ from workers.algorithms.registry import algorithms, own_settings
 SCHEMA_VERSION = 2
 DEFAULT = "hacpo"
 BASELINE = "gspo"  # what others are compared with: each agent alone, at the same cost of rollouts
+RECOMMENDED = "signed"  # the sharing rule that the study of docs/science.md supports
 SECTION = "algorithm"
 
 if TYPE_CHECKING:

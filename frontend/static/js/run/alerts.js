@@ -66,7 +66,7 @@ function show(root, { items: alerts, count: total, num_open: numOpen }) {
 
 /** @param {Alert[]} alerts of one kind */
 function openAlerts(alerts) {
-  const { title, chart, advice } = alerts[0];
+  const { title, chart, advice, fix_url: fixUrl } = alerts[0];
   const box = make("div", "alert alert-warning");
   const head = make("p");
   head.append(make("strong", "", title), " ");
@@ -80,7 +80,14 @@ function openAlerts(alerts) {
   const list = make("ul");
   for (const alert of alerts.slice(0, OPEN_SHOWN)) list.append(make("li", "", `Since step ${count(alert.raised_step)}: ${alert.text}`));
   if (alerts.length > OPEN_SHOWN) list.append(make("li", "", `and ${count(alerts.length - OPEN_SHOWN)} more, see the Events tab`));
-  box.append(head, list, make("p", "", advice));
+  const todo = make("p", "", advice);
+  if (fixUrl) {
+    const fix = document.createElement("a");
+    fix.href = fixUrl;
+    fix.textContent = "Clone with fix";
+    todo.append(" ", fix);
+  }
+  box.append(head, list, todo);
   return box;
 }
 
