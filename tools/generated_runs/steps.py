@@ -20,6 +20,7 @@ from workers.algorithms.hacpo import CapabilityTracker
 from workers.contract.spec.run import RunSpec
 from workers.model.policy import Policy
 from workers.model.process_group import Ranks
+from workers.trainer.replay import Replay
 from workers.trainer.scoring import Scores
 from workers.trainer.step import plan_step
 from workers.trainer.step_events import StepRecord
@@ -83,6 +84,7 @@ class Stepper:
         self.spec, self.world = spec, world
         self.tracker = CapabilityTracker.of(len(spec.agents), spec.algorithm.capability_options)
         self.trust = Trust([agent.name for agent in spec.agents], spec.sharing)
+        self.replay = Replay(spec)
 
     def make(self, step: int) -> StepRecord:
         """Step 1, 2, ...: rollouts, objective and updates; afterwards the agents have learned."""
@@ -91,13 +93,16 @@ class Stepper:
         done = step / spec.training.steps
         generated, scores = self._generate(batch, done)
         self.tracker.update(scores.rewards, scores.valid)
-        plan = plan_step(spec, step - 1, generated, scores, self.tracker.ratio(), self.trust)
+        questions = [exercise.question for exercise in batch]
+        self.replay.begin_step(step - 1, questions)
+        plan = plan_step(spec, step - 1, generated, scores, self.tracker.ratio(), self.trust, self.replay)
         reports = [self._update(learner, step, generated, plan.mini_batches[learner]) for learner in world.agents]
+        self.replay.end_step(step - 1, questions, scores, plan.trusted_sources, plan.mini_batches, reports)
         return StepRecord(
             step=step,
             names=self.trust.names,
             algorithm=spec.algorithm,
-            questions=[exercise.question for exercise in batch],
+            questions=questions,
             generated=generated,
             scores=scores,
             tracker=self.tracker,
@@ -127,7 +132,7 @@ class Stepper:
         policy = cast(Policy, simulated)
 
         def inputs_of(row: LearnerRow) -> Inputs | str:
-            response = generated[row.source].responses[row.prompt][row.sample]
+            response = row.response or generated[row.source].responses[row.prompt][row.sample]
             limit = spec.rollout.max_completion_length
             ids = [0] * response.length
             if (sharing := spec.sharing) is not None and not row.is_self:

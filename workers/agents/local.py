@@ -120,7 +120,7 @@ class LocalAgent:
             sampled = [row.logps[: len(ids)] for row, ids in zip(samples, token_ids, strict=True)]
             scored = sampled
             if not self.policy.sampling_logps_are_exact:
-                scored = self._score([(index // per_prompt, ids) for index, ids in enumerate(token_ids)])
+                scored = self._score([(self._prompts[row // per_prompt], ids) for row, ids in enumerate(token_ids)])
                 self._scoring_differences = [abs(_mean(a) - _mean(b)) for a, b in zip(sampled, scored, strict=True)]
             weights = self._weigh(sampled, scored)
             by_token = self.spec.algorithm.needs_token_logps
@@ -168,8 +168,8 @@ class LocalAgent:
         )
 
     @torch.no_grad()
-    def _score(self, rows: Sequence[tuple[int, Sequence[int]]]) -> list[list[float]]:
-        """Log-probabilities by token of responses (prompt index, ids) as the update will compute them."""
+    def _score(self, rows: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[list[float]]:
+        """Log-probabilities by token of responses (prompt, response) as the update will compute them."""
         order = sorted((index for index in range(len(rows)) if rows[index][1]), key=lambda index: len(rows[index][1]))
 
         def attempt(size: int) -> dict[int, list[float]]:
@@ -181,7 +181,7 @@ class LocalAgent:
                     self.policy.stand_by()
                     continue
                 logps, _ = self.policy.token_logps(
-                    [self._prompts[rows[index][0]] for index in chunk], [rows[index][1] for index in chunk]
+                    [rows[index][0] for index in chunk], [rows[index][1] for index in chunk]
                 )
                 for index, values in zip(chunk, logps.tolist(), strict=True):
                     by_length[index] = values[: len(rows[index][1])]
@@ -207,7 +207,8 @@ class LocalAgent:
         ids = retokenize(self.policy, row.response, self.spec.sharing, self.spec.rollout.max_completion_length)
         if isinstance(ids, str):
             return ids
-        return Inputs(self._prompts[row.prompt], ids, row.response.mean_logp, row.response.length)
+        prompt = self._prompts[row.prompt] if row.question is None else self._encode(row.question)
+        return Inputs(prompt, ids, row.response.mean_logp, row.response.length)
 
     def _inputs_by_row(self, mini_batches: Sequence[Sequence[LearnerRow]]) -> RowInputs:
         """`_inputs`, with this agent's log-probabilities of shared rows before its updates if the rule needs them."""
@@ -221,7 +222,7 @@ class LocalAgent:
             if not row.is_self
         }
         fitting = [(place, inputs) for place, inputs in shared.items() if isinstance(inputs, Inputs)]
-        scored = self._score([(place[1], inputs.response) for place, inputs in fitting])
+        scored = self._score([(inputs.prompt, inputs.response) for _, inputs in fitting])
         for (place, inputs), logps in zip(fitting, scored, strict=True):
             start = _mean(logps)
             if algorithm.measures_start:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from workers.questions.dataset import Question
+
 
 @dataclass(frozen=True)
 class Response:
@@ -47,7 +49,10 @@ class GeneratedRollouts:
 
 @dataclass(frozen=True)
 class LearnerRow:
-    """One rollout in one learner's mini-batch. Own rollouts have omega 1 and no response: the agent has their ids."""
+    """One rollout in one learner's mini-batch. Own rollouts have omega 1 and no response: the agent has their ids.
+
+    question: of a replayed rollout (trainer/replay.py), whose `prompt` is none of the step's, but a number after them.
+    """
 
     prompt: int
     source: int
@@ -56,6 +61,7 @@ class LearnerRow:
     advantage: float
     omega: float
     response: Response | None = None
+    question: Question | None = None
 
 
 @dataclass(slots=True)

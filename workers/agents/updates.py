@@ -147,8 +147,10 @@ def _alignment(
 ) -> dict[int, float | None]:
     """By source: the cosine between its cross term's gradient and the self term's, at the present weights.
 
-    Over all rows once, with the bound of m = 0 and without the KL term. None if either norm is 0 or not finite.
+    Over all rows of this step once, with the bound of m = 0 and without the KL term. None if either norm is 0 or not
+    finite.
     """
+    active = [item for item in active if item[0].question is None]  # without replayed rows
     plain = rule.model_copy(update={"beta": 0.0})
     by_source: dict[int, dict[tuple[int, int], ActiveRow]] = {}
     own = -1

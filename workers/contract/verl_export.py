@@ -240,6 +240,7 @@ def not_carried(spec: RunSpec) -> list[str]:
         (rule.cross_order == "mixed", "algorithm.cross_order mixed: shared rollouts keep the order of the prompts."),
         (rule.cross_kl, "algorithm.cross_kl: the KL penalty is on own rollouts only."),
         (rule.on_missing_source == "degrade", "algorithm.on_missing_source degrade: a missing agent ends the run."),
+        (rule.replay_steps > 0, f"algorithm.replay_steps {rule.replay_steps}: no rollout is replayed."),
         (rule.peer_quarantine, "algorithm.peer_quarantine: no source is excluded."),
         (rule.audit_share > 0, f"algorithm.audit_share {rule.audit_share:g}: no second verifier checks rewards."),
         (correction != "none", f"rollout.importance_correction {correction}: every own rollout weighs the same."),

@@ -109,8 +109,9 @@ def agent_metrics(record: StepRecord, agent: int) -> events.Metrics:
 
 
 def pair_metrics(record: StepRecord, learner: int, source: int) -> events.Metrics:
-    """The numbers of a learner-source pair in a step, over all visits of all passes."""
-    visits = [(row, result) for _, row, result in _visits(record, learner) if row.source == source]
+    """The numbers of a learner-source pair in a step, over all visits of all passes; replayed rows are only counted."""
+    of_source = [(row, result) for _, row, result in _visits(record, learner) if row.source == source]
+    visits = [(row, result) for row, result in of_source if row.question is None]
     with_ratio = [(row, result) for row, result in visits if result.sequence_ratio is not None]
     ratio = np.array([result.sequence_ratio for _, result in with_ratio])
     omega = record.tracker.ratio()[source, learner].item()
@@ -128,6 +129,8 @@ def pair_metrics(record: StepRecord, learner: int, source: int) -> events.Metric
     }
     for percent in (10, 50, 90):
         values[f"sequence_ratio/p{percent}"] = float(np.percentile(ratio, percent)) if len(ratio) else None
+    if getattr(record.algorithm, "replay_steps", 0):
+        values["replayed"] = float(len({row.prompt for row, _ in of_source if row.question is not None}))
     if source in record.reports[learner].alignment:
         values["gradient_alignment"] = record.reports[learner].alignment[source]
     if record.trust is not None:
@@ -180,11 +183,12 @@ def contribution_events(record: StepRecord) -> Iterator[events.Contribution]:
             if place in recorded:
                 continue
             recorded.add(place)
+            origin = _origin(record, rewards, learner, row)
             yield events.Contribution(
                 step=record.step,
                 agent=name,
                 source=record.names[row.source],
-                prompt_id=record.questions[row.prompt].id,
+                prompt_id=origin.prompt_id,
                 sample=row.sample,
                 num_tokens=result.num_tokens,
                 advantage=row.advantage,
@@ -196,12 +200,34 @@ def contribution_events(record: StepRecord) -> Iterator[events.Contribution]:
                 weight=result.weight,
                 mini_batch=num_updates,
                 drop_reason=result.drop_reason,
-                reward=rewards[row.source][row.prompt][row.sample],
-                source_num_tokens=record.generated[row.source].responses[row.prompt][row.sample].length,
+                reward=origin.reward,
+                source_num_tokens=origin.num_tokens,
                 alpha=None if row.is_self else getattr(record.algorithm, "alpha", None),
                 capability=capability[learner],
                 source_capability=capability[row.source],
+                age=origin.age,
             )
+
+
+@dataclass(frozen=True)
+class _Origin:
+    """The rollout of a row: its prompt, reward and length, and its age if it is replayed."""
+
+    prompt_id: str
+    reward: float
+    num_tokens: int
+    age: int | None
+
+
+def _origin(record: StepRecord, rewards: list[list[list[float]]], learner: int, row: LearnerRow) -> _Origin:
+    """rewards: those of this step, (n, B, G)."""
+    if row.question is None:
+        response = record.generated[row.source].responses[row.prompt][row.sample]
+        reward = rewards[row.source][row.prompt][row.sample]
+        return _Origin(record.questions[row.prompt].id, reward, response.length, None)
+    rescue = record.plan.replayed[learner][row.prompt - len(record.questions)]
+    # A rescue counts steps from 0, an event from 1.
+    return _Origin(rescue.question.id, rescue.reward, rescue.response.length, record.step - 1 - rescue.step)
 
 
 def _visits(record: StepRecord, learner: int) -> Iterator[tuple[int | None, LearnerRow, RowResult]]:

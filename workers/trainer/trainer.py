@@ -37,6 +37,7 @@ from workers.trainer.preflight import (
     questions_that_fit,
 )
 from workers.trainer.progress import ProgressReporter
+from workers.trainer.replay import Replay
 from workers.trainer.step import StepPlan, batch_of_step, learning_rate, plan_step
 from workers.trainer.step_events import StepRecord, step_events
 from workers.trainer.stop_signals import Paused, StopFlag
@@ -64,6 +65,7 @@ class Trainer:
         self.tracker = hacpo.CapabilityTracker.of(len(spec.agents), spec.algorithm.capability_options)
         self.trust = Trust([agent.name for agent in spec.agents], spec.sharing)
         self.audit = RewardAudit(spec)
+        self.replay = Replay(spec)
         self.placement: Placement
         self.agents: Sequence[AgentInterface] = ()
         self.step = 0  # completed steps
@@ -119,18 +121,20 @@ class Trainer:
         self.log_trust(self.trust.note_audit(tallies))
         self.tracker.update(scores.rewards, scores.valid)
         ratio = self.tracker.ratio()  # (n, n)  ratio[a, b] = omega(a, b)
-        plan = plan_step(spec, self.step, generated, scores, ratio, self.trust)
+        self.replay.begin_step(self.step, questions)
+        plan = plan_step(spec, self.step, generated, scores, ratio, self.trust, self.replay)
         is_watched = self.trust.is_due(self.step + 1)
         alignments = self.measure_alignments(plan) if is_watched else []
         # A source that is excluded by this step's evidence is not used in this step.
         if self.log_trust([change for each in enumerate(alignments) for change in self.trust.note_alignment(*each)]):
-            plan = plan_step(spec, self.step, generated, scores, ratio, self.trust)
+            plan = plan_step(spec, self.step, generated, scores, ratio, self.trust, self.replay)
         # 4. Each learner takes its [self block, cross block] in mini-batches, one optimizer step each.
         interval = spec.telemetry.alignment_interval
         is_recorded = bool(interval and (self.step + 1) % interval == 0 and spec.algorithm.shares_rollouts)
         reports = self.update(plan, measures_alignment=is_recorded and not is_watched)
         for report, alignment in zip(reports, alignments, strict=False):  # none if it is not watched
             report.alignment = alignment
+        self.replay.end_step(self.step, questions, scores, plan.trusted_sources, plan.mini_batches, reports)
         # 5. The new weights are the next step's policies.
         self.step += 1
         self.is_in_step = self.is_mid_step = False
@@ -298,7 +302,8 @@ class Trainer:
     def state_dict(self) -> dict[str, Any]:
         """The trainer's own state, beside the agents'."""
         trust = {"trust": self.trust.state_dict()} if self.trust.is_on else {}
-        return {"tracker": self.tracker.state_dict(), **self.progress.state_dict(), **trust}
+        replay = {"replay": self.replay.state_dict()} if self.replay.is_on else {}
+        return {"tracker": self.tracker.state_dict(), **self.progress.state_dict(), **trust, **replay}
 
     def load_state_dict(self, step: int, state: dict[str, Any]) -> None:
         self.step = step
@@ -307,6 +312,8 @@ class Trainer:
         self.progress.load_state_dict(state)
         if "trust" in state:
             self.trust.load_state_dict(state["trust"])
+        if "replay" in state:
+            self.replay.load_state_dict(state["replay"])
 
     def is_due(self, interval: int) -> bool:
         """Whether something that happens every `interval` steps, and after the last, happens after this one."""
