@@ -71,7 +71,6 @@ class RowResult:
     num_tokens: int = 0
     sequence_ratio: float | None = None
     clipped_ratio: float | None = None
-    start_ratio: float | None = None
     clip_side: int = 0
     gradient_flows: bool = False
     weight: float = 0.0
@@ -79,6 +78,7 @@ class RowResult:
     # Shares of the row's tokens whose gradient the clip removed; 0 or 1 if a row has one ratio.
     clipped_low: float = 0.0
     clipped_high: float = 0.0
+    start_ratio: float | None = None
 
 
 @dataclass
