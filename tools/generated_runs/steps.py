@@ -92,10 +92,10 @@ class Stepper:
         batch = world.chance.sample(exercises(), spec.training.train_batch_size)
         done = step / spec.training.steps
         generated, scores = self._generate(batch, done)
-        self.tracker.update(scores.rewards, scores.valid)
         questions = [exercise.question for exercise in batch]
+        self.tracker.update(scores.rewards, scores.valid, [question.subject for question in questions])
         self.replay.begin_step(step - 1, questions)
-        plan = plan_step(spec, step - 1, generated, scores, self.tracker.ratio(), self.trust, self.replay)
+        plan = plan_step(spec, step - 1, generated, scores, self.tracker.step_ratio(), self.trust, self.replay)
         reports = [self._update(learner, step, generated, plan.mini_batches[learner]) for learner in world.agents]
         self.replay.end_step(step - 1, questions, scores, plan.trusted_sources, plan.mini_batches, reports)
         return StepRecord(

@@ -1,11 +1,10 @@
-"""HACPO, arXiv 2603.02604: capabilities, ratios, capability-adjusted advantages and the loss. Pure tensor functions.
+"""HACPO, arXiv 2603.02604: capability-adjusted advantages and the loss. Pure tensor functions.
 
 Agent indices: `learner` is the paper's k, `source` its j. ratio[a, b] is omega(a, b) = P[a] / P[b], clipped.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from math import inf
@@ -13,6 +12,7 @@ from operator import mul
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from workers.algorithms.base import tensors
+from workers.algorithms.base.capability import CapabilityTracker as CapabilityTracker  # part of HACPO's surface
 from workers.algorithms.base.contribution import (
     RowWeights,
     Step,
@@ -25,12 +25,12 @@ from workers.algorithms.base.contribution import (
 from workers.algorithms.base.gated import GatedSpec
 from workers.algorithms.base.gates import GATES
 from workers.algorithms.base.spec import (
-    CAPABILITY_FLOOR,
     Ablation,
     AlgorithmSpec,
     CapabilityOptions,
     LearnerAdvantages,
     MicroBatch,
+    OmegaScope,
 )
 from workers.lazy_torch import torch
 from workers.settings import Count, Number, Share, Slider, setting
@@ -75,88 +75,6 @@ ABLATIONS = (
 )
 
 
-class CapabilityTracker:
-    """Capability of each agent, Eq. (9): its mean positive reward over the last `window` steps, this one too."""
-
-    def __init__(
-        self,
-        n_agents: int,
-        window: int = 5,
-        *,
-        ratio_min: float = 0.1,
-        ratio_max: float = 10.0,
-        warmup_steps: int = 0,
-        floor: float = CAPABILITY_FLOOR,
-    ) -> None:
-        self.n_agents = n_agents
-        self.ratio_min, self.ratio_max = ratio_min, ratio_max
-        self.warmup_steps = warmup_steps
-        self.floor = floor
-        self.num_steps = 0
-        self._history: list[deque[float]] = [deque(maxlen=window) for _ in range(n_agents)]
-
-    @classmethod
-    def of(cls, n_agents: int, options: CapabilityOptions) -> CapabilityTracker:
-        """The tracker of a run."""
-        bounds = {"ratio_min": options.ratio_min, "ratio_max": options.ratio_max}
-        return cls(n_agents, options.window, warmup_steps=options.warmup_steps, **bounds)
-
-    def update(self, rewards: Tensor, valid: Tensor | None = None) -> None:
-        """Add the rewards of a step, (n, B, G); valid: (n, B, G) bool, True = scored.
-
-        A step in which an agent has no valid rollout leaves its capability unchanged.
-        """
-        rewards = rewards.double()
-        valid = torch.ones_like(rewards, dtype=torch.bool) if valid is None else valid
-        for history, own, scored in zip(self._history, rewards, valid, strict=True):
-            if scored.any():
-                history.append(own[scored].clamp(min=0).mean().item())
-        self.num_steps += 1
-
-    def forget(self, agent: int) -> None:
-        """Restart an agent's capability from no rewards."""
-        self._history[agent].clear()
-
-    @property
-    def capability(self) -> Tensor:
-        """P, (n,) float64, Eq. (9). An agent without any valid rollout so far is at the floor."""
-        means = [sum(history) / len(history) if history else 0.0 for history in self._history]
-        return torch.tensor(means, dtype=torch.float64).clamp(min=self.floor)
-
-    @property
-    def floored(self) -> Tensor:
-        """(n,) bool: True where the capability is only the floor. Two such agents have ratio 1."""
-        return self.capability <= self.floor
-
-    def ratio(self) -> Tensor:
-        """Omega, (n, n) float64, Eq. (8): ratio[a, b] = clip(P[a] / P[b]); all 1 during the warm-up steps."""
-        if self.num_steps <= self.warmup_steps:
-            return torch.ones(self.n_agents, self.n_agents, dtype=torch.float64)
-        return self._unclamped().clamp(self.ratio_min, self.ratio_max)
-
-    def clamped(self) -> Tensor:
-        """(n, n) bool: True where the clip of Eq. (8) changed the ratio, or both capabilities are at the floor."""
-        if self.num_steps <= self.warmup_steps:
-            return torch.zeros(self.n_agents, self.n_agents, dtype=torch.bool)
-        raw, floored = self._unclamped(), self.floored
-        both_floored = (floored[:, None] & floored[None, :]).fill_diagonal_(False)
-        return (raw < self.ratio_min) | (raw > self.ratio_max) | both_floored
-
-    def _unclamped(self) -> Tensor:
-        capability = self.capability
-        return (capability[:, None] / capability[None, :]).fill_diagonal_(1.0)  # (n, n)
-
-    def state_dict(self) -> dict[str, Any]:
-        """What resuming needs, as JSON values."""
-        return {"num_steps": self.num_steps, "history": [list(history) for history in self._history]}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.num_steps = state["num_steps"]
-        for history, values in zip(self._history, state["history"], strict=True):
-            history.clear()
-            history.extend(values)
-
-
 class Baselines(NamedTuple):
     """Baselines of one learner (B,), and for which prompts a rule replaced Eq. (7), (B,) bool each."""
 
@@ -170,14 +88,15 @@ def baselines(
 ) -> Baselines:
     """Capability-adjusted baselines of one learner, Eq. (7), with its two exceptions.
 
-    rewards: (n, B, G).  ratio: (n, n).  valid: (n, B, G) bool.  reward_max: the verifier's upper bound.
+    rewards: (n, B, G).  ratio: (n, n), or (n, n, B) by prompt.  valid: (n, B, G) bool.  reward_max: the verifier's
+    upper bound.
     All rewards of a prompt equal: the baseline is that reward. Above reward_max: the mean of the learner's own.
     """
     valid = torch.ones_like(rewards, dtype=torch.bool) if valid is None else valid
     scored = rewards.where(valid, 0.0)  # (n, B, G)
     count = valid.sum(dim=(0, 2))  # (B,)  N_q
-    omega = ratio[learner].to(rewards.dtype)  # (n,)  omega(k, source)
-    value = (omega[:, None, None] * scored).sum(dim=(0, 2)) / count.clamp(min=1)  # (B,)
+    omega = ratio[learner].to(rewards.dtype).reshape(len(ratio), -1, 1)  # (n, 1 or B, 1)  omega(k, source)
+    value = (omega * scored).sum(dim=(0, 2)) / count.clamp(min=1)  # (B,)
     uniform, highest = tensors.uniform_groups(rewards, valid)  # (B,) each
     own_count = valid[learner].sum(dim=1)  # (B,)
     own_mean = scored[learner].sum(dim=1) / own_count.clamp(min=1)  # (B,)
@@ -201,8 +120,9 @@ def advantages(
 ) -> tuple[Tensor, Tensor]:
     """Advantages of every rollout as one learner sees them, Eq. (6): (r - mu_k) / (std_ddof1 of all + epsilon).
 
-    rewards: (n, B, G).  ratio: (n, n), Eq. (8).  valid: (n, B, G) bool, True = scored; an unscored rollout counts
-    nowhere and gets advantage 0.  scale_rewards: the std is of the prompt's group, of the batch, or 1 (none).
+    rewards: (n, B, G).  ratio: (n, n), Eq. (8), or (n, n, B) by prompt.  valid: (n, B, G) bool, True = scored; an
+    unscored rollout counts nowhere and gets advantage 0.  scale_rewards: the std is of the prompt's group, of the
+    batch, or 1 (none).
     baseline: (B,), if the caller has it from `baselines`.
     Returns advantages (n, B, G) and baselines (B,).
     """
@@ -360,6 +280,22 @@ class Hacpo(GatedSpec):
     ratio_warmup_steps: Count = setting(
         0, help="Omega is 1 during these first steps.", source="official recipe", ge=0, le=100_000
     )
+    omega_scope: OmegaScope = setting(
+        "run",
+        help="Which capabilities omega compares: of the run, of each prompt in this step, or of the prompt's subject "
+        "over the capability window (the run's for a question without a subject).",
+        source="run: Eq. (8); others: ours",
+    )
+    omega_shrinkage: Number = setting(
+        4.0,
+        help="The capability on a prompt or subject is the mean positive reward of its rollouts and this many more "
+        "with the agent's overall capability.",
+        source="ours",
+        unit="rollouts",
+        slider=Slider(0.5, 32, 0.5),
+        gt=0,
+        le=1_000_000,
+    )
 
     @property
     def weighs_baseline(self) -> bool:
@@ -380,15 +316,46 @@ class Hacpo(GatedSpec):
 
     @property
     def capability_options(self) -> CapabilityOptions:
-        return CapabilityOptions(self.capability_window, self.ratio_min, self.ratio_max, self.ratio_warmup_steps)
+        return CapabilityOptions(
+            *(self.capability_window, self.ratio_min, self.ratio_max, self.ratio_warmup_steps),
+            scope=self.omega_scope if self.uses_omega else "run",
+            shrinkage=self.omega_shrinkage,
+        )
+
+    def hypothetical_settings(self) -> list[str]:
+        # By subject What-if cannot compute omega: the records hold the rewards of prompts, but not their subjects.
+        of_omega = {"capability_window", "ratio_min", "ratio_max", "omega_shrinkage"}
+        scope = self.capability_options.scope
+        left_out = {"omega_shrinkage"} if scope == "run" else of_omega if scope == "subject" else set()
+        return [name for name in super().hypothetical_settings() if name not in left_out]
+
+    @property
+    def omega_help(self) -> str:
+        scope = self.capability_options.scope
+        if scope == "run":
+            return ""
+        place = {"prompt": "on each prompt in the step", "subject": "on the prompt's subject over the last steps"}[
+            scope
+        ]
+        return (
+            f"The rows are the run's ω. In this run ω acts by {scope}: it compares mean positive rewards {place}, with "
+            f"{self.omega_shrinkage:g} rollouts of the agent's overall capability added."
+        )
+
+    @property
+    def omega_reason(self) -> str:
+        place = {"run": "; Eq. (8)", "prompt": " on this prompt", "subject": " on this prompt's subject, if it has one"}
+        return "of the source to the learner" + place[self.capability_options.scope]
 
     def uses(self, name: str) -> bool:
         if not super().uses(name):
             return False
         if name in ("anchor", "anchor_clip"):
             return self.cross_gate != "hacpo"
-        if name in ("capability_window", "ratio_min", "ratio_max", "ratio_warmup_steps"):
+        if name in ("capability_window", "ratio_min", "ratio_max", "ratio_warmup_steps", "omega_scope"):
             return self.uses_omega
+        if name == "omega_shrinkage":
+            return self.uses_omega and self.omega_scope != "run"
         if name == "delta":
             return self.clips_shared or self.cross_gate == "signed"
         if name in ("delta_step", "cross_clip_schedule", "cross_clip_gradient"):

@@ -232,6 +232,10 @@ def not_carried(spec: RunSpec) -> list[str]:
         (rule.scale_rewards == "batch", "algorithm.scale_rewards batch: each prompt's deviation divides its rewards."),
         (rule.uses_omega and rule.advantage == "plain", "algorithm.advantage plain: omega acts in the baseline."),
         (rule.uses_omega and not rule.modulate_gradient, "algorithm.modulate_gradient false: omega weighs gradients."),
+        (
+            rule.capability_options.scope != "run",
+            f"algorithm.omega_scope {rule.omega_scope}: omega is the ratio of the agents' capabilities in the run.",
+        ),
         (rule.cross_gate != "hacpo", f"algorithm.cross_gate {rule.cross_gate}: the stepwise clip is used."),
         (not rule.clip_cross, "algorithm.clip_cross false: shared ratios are clipped."),
         (rule.cross_weight != 1, f"algorithm.cross_weight {rule.cross_weight:g}: the weight is 1."),

@@ -54,7 +54,7 @@ class LearnerRows:
     generated: Sequence[GeneratedRollouts]
     advantages: Tensor  # (n, B, G)
     valid: Tensor  # (n, B, G)
-    ratio: Tensor  # (n, n)
+    ratio: Tensor  # (n, n) or (n, n, B)
     trusted: Sequence[bool] | None = None  # by source; None: every source is trusted
     replayed: Sequence[Rescue] = ()
 
@@ -63,11 +63,11 @@ class LearnerRows:
         _, num_prompts, per_prompt = self.advantages.shape
         advantages, valid = self.advantages[source].tolist(), self.valid[source].tolist()
         is_self = source == self.learner
-        omega = self.spec.algorithm.omega(self.ratio, self.learner, source)
+        omega = self.spec.algorithm.omega(self.ratio, self.learner, source).expand(num_prompts).tolist()
 
         def row(prompt: int, number: int) -> LearnerRow:
             response = None if is_self else self.generated[source].responses[prompt][number]
-            return LearnerRow(prompt, source, number, is_self, advantages[prompt][number], omega, response)
+            return LearnerRow(prompt, source, number, is_self, advantages[prompt][number], omega[prompt], response)
 
         places = itertools.product(range(num_prompts), range(per_prompt))
         return [row(prompt, number) if valid[prompt][number] else None for prompt, number in places]
@@ -154,7 +154,7 @@ def plan_step(
     trust: Trust,
     replay: Replay,
 ) -> StepPlan:
-    """step: 0, 1, ...  ratio: (n, n), omega."""
+    """step: 0, 1, ...  ratio: omega, (n, n) or (n, n, B)."""
     trusted = [trust.trusted_sources(learner) for learner in range(len(spec.agents))]
     objective = spec.algorithm.objective(scores.rewards, scores.valid, ratio, REWARD_MAX, torch.tensor(trusted))
     replayed = [replay.of_learner(learner, sources) for learner, sources in enumerate(trusted)]

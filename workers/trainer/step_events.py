@@ -127,6 +127,8 @@ def pair_metrics(record: StepRecord, learner: int, source: int) -> events.Metric
         "retok_len_ratio": _average(lengths),
         "dropped": float(sum(result.drop_reason is not None for _, result in visits)),
     }
+    if (by_prompt := record.tracker.step_ratio()[source, learner]).ndim:  # (B,)
+        values |= {"omega/min": by_prompt.min().item(), "omega/max": by_prompt.max().item()}
     for percent in (10, 50, 90):
         values[f"sequence_ratio/p{percent}"] = float(np.percentile(ratio, percent)) if len(ratio) else None
     if getattr(record.algorithm, "replay_steps", 0):

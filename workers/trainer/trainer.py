@@ -119,8 +119,8 @@ class Trainer:
         self.stop.check()
         self.is_mid_step = True
         self.log_trust(self.trust.note_audit(tallies))
-        self.tracker.update(scores.rewards, scores.valid)
-        ratio = self.tracker.ratio()  # (n, n)  ratio[a, b] = omega(a, b)
+        self.tracker.update(scores.rewards, scores.valid, [question.subject for question in questions])
+        ratio = self.tracker.step_ratio()  # (n, n) or (n, n, B)  ratio[a, b] = omega(a, b)
         self.replay.begin_step(self.step, questions)
         plan = plan_step(spec, self.step, generated, scores, ratio, self.trust, self.replay)
         is_watched = self.trust.is_due(self.step + 1)

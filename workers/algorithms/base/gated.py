@@ -171,9 +171,14 @@ class GatedSpec(SharingSpec):
             obstacle = obstacle or f"s / s0 has left 1 ± {self.anchor_clip:g}: no gradient"
         yield from self._last_steps(row, obstacle)
 
+    @property
+    def omega_reason(self) -> str:
+        """Which ratio the factor omega of a shared rollout is."""
+        return "of the source to the learner; Eq. (8)"
+
     def _last_steps(self, row: WeightedRow, obstacle: str) -> Iterator[Step]:
         """The steps from the passing share of s to the weight. obstacle: why the rule lets nothing pass, if so."""
-        yield "capability ratio", "ω", row.omega, "of the source to the learner; Eq. (8)"
+        yield "capability ratio", "ω", row.omega, self.omega_reason
         yield "advantage", "A", row.advantage, self.advantage_help
         yield "cross weight", "cross_weight", self.cross_weight, "the same for all shared rollouts"
         weight = self._weight_of(row)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 CAPABILITY_FLOOR = 1e-8  # Eq. (9)
+OmegaScope = Literal["run", "prompt", "subject"]
 
 
 @dataclass(frozen=True)
@@ -69,12 +70,17 @@ class LearnerAdvantages(NamedTuple):
 
 @dataclass(frozen=True)
 class CapabilityOptions:
-    """How capabilities and their ratios are measured, Eqs. (8) and (9). Every run records them."""
+    """How capabilities and their ratios are measured, Eqs. (8) and (9). Every run records them.
+
+    scope, shrinkage: which capabilities omega compares, see base/capability.py.
+    """
 
     window: int = 5
     ratio_min: float = 0.1
     ratio_max: float = 10.0
     warmup_steps: int = 0
+    scope: OmegaScope = "run"
+    shrinkage: float = 4.0
 
 
 @dataclass(frozen=True)
@@ -179,10 +185,9 @@ class AlgorithmSpec(SettingsSection):
         """False if a setting has no effect at the present values of the others."""
         return name in type(self).model_fields
 
-    @classmethod
-    def hypothetical_settings(cls) -> list[str]:
+    def hypothetical_settings(self) -> list[str]:
         """The settings under which What-if can weigh recorded rollouts again."""
-        extras = {name: field.json_schema_extra for name, field in cls.model_fields.items()}
+        extras = {name: field.json_schema_extra for name, field in type(self).model_fields.items()}
         return [name for name, extra in extras.items() if isinstance(extra, dict) and extra.get("hypothetical")]
 
     def penalises(self, is_self: bool) -> bool:
@@ -219,7 +224,7 @@ class AlgorithmSpec(SettingsSection):
         reward_max: float = 1.0,
         trusted: Tensor | None = None,
     ) -> Objective:
-        """Every learner's advantages of a step. rewards, valid: (n, B, G).  ratio: (n, n), omega.
+        """Every learner's advantages of a step. rewards, valid: (n, B, G).  ratio: omega, (n, n) or (n, n, B).
 
         trusted: (n, n) bool, [learner, source], its diagonal True; None: every source is trusted.
         """
@@ -246,9 +251,10 @@ class AlgorithmSpec(SettingsSection):
         advantages[learner] = own[0]
         return LearnerAdvantages(advantages, baseline, torch.zeros_like(baseline, dtype=torch.bool))
 
-    def omega(self, ratio: Tensor, learner: int, source: int) -> float:
-        """The factor on the gradient of a source's rollouts. ratio: (n, n), Eq. (8)."""
-        return float(ratio[source, learner].item()) if self.modulates_gradient and source != learner else 1.0
+    def omega(self, ratio: Tensor, learner: int, source: int) -> Tensor:
+        """The factor on the gradient of a source's rollouts: () for a ratio (n, n), Eq. (8), (B,) for (n, n, B)."""
+        factor = ratio[source, learner]
+        return factor if self.modulates_gradient and source != learner else torch.ones_like(factor)
 
     def loss(self, batch: MicroBatch, num_updates: int, denominator: float) -> tuple[Tensor, dict[str, Tensor]]:
         """The scalar and per-row stats (b,) of one micro-batch (tensors.row_stats). Every number is filled in.
@@ -273,6 +279,11 @@ class AlgorithmSpec(SettingsSection):
     def band_moves(self) -> bool:
         """True if the band of shared rollouts depends on the update."""
         return False
+
+    @property
+    def omega_help(self) -> str:
+        """Sentences on how omega is measured, where it is not the run's of Eq. (8)."""
+        return ""
 
     @property
     def shared_help(self) -> str:
