@@ -534,6 +534,7 @@ declare namespace Api {
     capability_window?: number | null;
     ratio_min?: number | null;
     ratio_max?: number | null;
+    omega_shrinkage?: number | null;
     floor?: number | null;
   }
   interface IntervalAnswer {

@@ -326,17 +326,15 @@ class Hacpo(GatedSpec):
         # By subject What-if cannot compute omega: the records hold the rewards of prompts, but not their subjects.
         of_omega = {"capability_window", "ratio_min", "ratio_max", "omega_shrinkage"}
         scope = self.capability_options.scope
-        left_out = {"omega_shrinkage"} if scope == "run" else of_omega if scope == "subject" else set()
-        return [name for name in super().hypothetical_settings() if name not in left_out]
+        constants = {"omega_shrinkage"} if scope == "run" else of_omega if scope == "subject" else set()
+        return [name for name in super().hypothetical_settings() if name not in constants]
 
     @property
     def omega_help(self) -> str:
         scope = self.capability_options.scope
         if scope == "run":
             return ""
-        place = {"prompt": "on each prompt in the step", "subject": "on the prompt's subject over the last steps"}[
-            scope
-        ]
+        place = "on each prompt in the step" if scope == "prompt" else "on each prompt's subject over the last steps"
         return (
             f"The rows are the run's ω. In this run ω acts by {scope}: it compares mean positive rewards {place}, with "
             f"{self.omega_shrinkage:g} rollouts of the agent's overall capability added."

@@ -82,8 +82,8 @@ class CapabilityTracker:
             pairs = [[of_agent.get(subject, (0.0, 0.0)) for subject in subjects] for of_agent in windows]
             sums, counts = rewards.new_tensor(pairs).unbind(dim=2)  # (n, B) each
         overall = self.capability[:, None].expand_as(sums)  # (n, B)
-        shrunk = (sums + self.shrinkage * overall) / (counts + self.shrinkage)  # (n, B)
-        return torch.where(counts > 0, shrunk, overall).clamp(min=self.floor)
+        mean = (sums + self.shrinkage * overall) / (counts + self.shrinkage)  # (n, B)
+        return torch.where(counts > 0, mean, overall).clamp(min=self.floor)
 
     def forget(self, agent: int) -> None:
         """Restart an agent's capability from no rewards."""
