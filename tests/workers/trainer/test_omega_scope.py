@@ -13,6 +13,7 @@ from tests.support.workers.tiny import HashVerifier, make_agent, make_pair, make
 from workers.agents.messages import GeneratedRollouts, Response
 from workers.algorithms.base.capability import CapabilityTracker
 from workers.contract.spec.run import RunSpec
+from workers.trainer.replay import Replay
 from workers.trainer.scoring import Scores
 from workers.trainer.step import plan_step
 from workers.trainer.trust import Trust
@@ -145,7 +146,8 @@ def test_quarantined_source_has_its_omega_by_prompt_and_no_part_in_the_baseline(
     tracker = CapabilityTracker.of(3, spec.algorithm.capability_options)
     tracker.update(rewards, valid)
     trust = Trust([agent.name for agent in spec.agents], spec.sharing)
-    plan = plan_step(spec, 0, generated, Scores(rewards, valid, [0] * 3), tracker.step_ratio(), trust)
+    scores = Scores(rewards, valid, [0] * 3)
+    plan = plan_step(spec, 0, generated, scores, tracker.step_ratio(), trust, Replay(spec))
     quarantined = {(row.source, row.prompt): row.omega for row in plan.quarantined[0]}
     assert quarantined == pytest.approx({(1, 0): 1 / 2, (1, 1): 1 / 2})
     used = {(row.source, row.prompt): row.omega for batch in plan.mini_batches[0] for row in batch}
