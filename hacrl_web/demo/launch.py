@@ -1,4 +1,4 @@
-"""The demo: two tiny agents with complementary skills, trained by HACPO, GSPO and GSPOx2 on the product's own path.
+"""The demo: two tiny agents with complementary skills, trained with and without sharing on the product's own path.
 
 Creates (once) and registers the agents, their group and the questions, and launches the comparison as one sweep.
 """

@@ -1,4 +1,4 @@
-"""What a peer that lies, or emits noise, does to an honest agent: `python -m tests.bench.bad_peers OUT [--seeds 5]`.
+"""What a peer that lies, or emits noise, does to an honest agent: `python -m tests.bench.bad_peers OUT`.
 
 On the pairs of the study; the bad peer is the second agent. The verdicts on a liar's rollouts are turned around; noise
 is random text. One JSON file a run, what is there is not run again; then a table: the honest agent's held-out
@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from tests.bench.pairs import SMOKE
-from tests.bench.study import Run, interval, shown, signed, spec_of
+from tests.bench.study import OPTIONS, Run, interval, shown, signed, spec_of
 from tests.support.workers.peers import emit_noise, train_with_liar
 from tests.support.workers.tiny import records
 from workers.contract.spec.run import RunSpec
@@ -30,7 +30,7 @@ from workers.verifiers.service import Verifier
 
 KINDS = ("complementary", "mirrored", "strong and weak")
 QUARANTINE, AUDIT = {"peer_quarantine": True}, {"audit_share": 0.1}
-# The peer, and what differs from the demo's HACPO.
+# The peer, and what differs from the option of the study.
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "alone": ("honest", {"sharing": False}),
     "liar, quarantine": ("liar", QUARANTINE),
@@ -42,13 +42,17 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 NOISE = ("0123456789+-*()=;}", 24)  # letters, most of them
 
 
-def execute(kind: str, case: str, seed: int, starts: int, prompts: int, out: Path) -> None:
+def folder_of(out: Path, option: str, kind: str, case: str) -> Path:
+    return out / "bad peers" / option / kind / case
+
+
+def execute(kind: str, case: str, seed: int, starts: int, prompts: int, option: str, out: Path) -> None:
     """Run one case and write its result."""
-    path = out / "bad peers" / kind / case / f"{seed}.json"
+    path = folder_of(out, option, kind, case) / f"{seed}.json"
     if path.exists():
         return
     peer, algorithm = CASES[case]
-    base = spec_of(Run(kind, "zero .8", seed, starts, prompts), out / "cache").model_dump(mode="json")
+    base = spec_of(Run(kind, option, seed, starts, prompts), out / "cache").model_dump(mode="json")
     spec = RunSpec.model_validate({**base, "algorithm": {**base["algorithm"], **algorithm}})
     honest, bad = (agent.name for agent in spec.agents)
     with tempfile.TemporaryDirectory() as workshop, pytest.MonkeyPatch.context() as patch, Verifier("math") as verifier:
@@ -64,9 +68,9 @@ def execute(kind: str, case: str, seed: int, starts: int, prompts: int, out: Pat
     os.replace(path.with_suffix(".part"), path)
 
 
-def table(out: Path, kind: str) -> list[str]:
+def table(out: Path, option: str, kind: str) -> list[str]:
     """Markdown: one row for each case that has results."""
-    found = {case: _load(out / "bad peers" / kind / case) for case in CASES}
+    found = {case: _load(folder_of(out, option, kind, case)) for case in CASES}
     lines = [f"| {kind} | runs | honest agent | minus alone | steps in quarantine |", "|---|---|---|---|---|"]
     for case, results in found.items():
         if not results:
@@ -92,6 +96,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--starts", type=int, default=1, help="warm starts per pair: run seed modulo this")
     parser.add_argument("--prompts", type=int, default=24)
+    parser.add_argument("--option", choices=OPTIONS, default="zero .8", help="of the study (default: the demo's HACPO)")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--smoke", action="store_true", help="one seed of hardly trained agents, two steps")
     options = parser.parse_args(arguments)
@@ -102,10 +107,10 @@ def main(arguments: list[str]) -> int:
     todo = [(kind, case, seed) for seed, kind, case in product(range(options.seeds), kinds, cases)]
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(options.processes, mp_context=context) as pool:
-        rest = (options.starts, options.prompts, options.out)
+        rest = (options.starts, options.prompts, options.option, options.out)
         for future in [pool.submit(execute, *one, *rest) for one in todo]:
             future.result()
-    print("\n".join(line for kind in KINDS for line in table(options.out, kind)))
+    print("\n".join(line for kind in KINDS for line in table(options.out, options.option, kind)))
     return 0
 
 

@@ -1,8 +1,9 @@
-"""Compares options on pairs of agents over seeds: `python -m tests.bench.study run|table|collect OUT ...`.
+"""Compares options on pairs of agents over seeds: `python -m tests.bench.study run|table|collect|report OUT ...`.
 
 Each run is one of `python -m workers`, in a process that imports torch once, and leaves one JSON file: what is there,
 or in the CSV of results, is not run again. The table gives means, 95 % intervals over the seeds (Student's t) and
-paired differences to a baseline; `collect` adds the results of OUT to the CSV.
+paired differences to a baseline; `collect` adds the results of OUT to the CSV; `report` is the tables of
+docs/science.md, from the CSV alone.
 """
 
 from __future__ import annotations
@@ -286,6 +287,8 @@ def collect(out: Path, path: Path) -> int:
     """Add the results of OUT to the CSV, sorted; the number of its rows."""
     rows = {tuple(row[name] for name in KEY): row for row in read_csv(path)}
     for result_path in out.glob("*/*/*.json"):
+        if result_path.parents[1].name == "cache":  # of warm starts
+            continue
         result = json.loads(result_path.read_text())
         numbers = {name: fmean(result[name].values()) for name in ("start", "final")}
         by_agent = "; ".join(f"{name} {value:.4f}" for name, value in result["final"].items())
@@ -298,9 +301,72 @@ def collect(out: Path, path: Path) -> int:
     return len(rows)
 
 
+# Accuracies by (pair, warm starts, seed)
+Scores = dict[tuple[str, str, str], float]
+
+
+def report(rows: Sequence[dict[str, str]], baseline: str) -> list[str]:
+    """Markdown, from rows of the CSV: every option at every number of passes; then each at its own best number.
+
+    Differences are paired: the same pair, warm start and seed.
+    """
+    scores: dict[str, dict[int, Scores]] = {}
+    seconds: dict[tuple[str, int], list[float]] = {}
+    for row in rows:
+        option = row["option"] + (f", {row['mini_batches']} mini-batches" if row["mini_batches"] != "1" else "")
+        place = (row["pair"], row["starts"], row["seed"])
+        scores.setdefault(option, {}).setdefault(int(row["passes"]), {})[place] = float(row["final"])
+        seconds.setdefault((option, int(row["passes"])), []).append(float(row["cpu_s"]))
+    pairs = list(dict.fromkeys(row["pair"] for row in rows))
+    lines = [f"| rule | passes | runs | {' | '.join(pairs)} | all | CPU s |", "|---" * (len(pairs) + 5) + "|"]
+    for option, by_passes in scores.items():
+        for passes, own in sorted(by_passes.items()):
+            cells = [_mean_of([value for (one, *_), value in own.items() if one == pair]) for pair in pairs]
+            cost = fmean(seconds[option, passes])
+            cells += [_mean_of(list(own.values())), f"{cost:.0f}"]
+            lines.append(f"| {option} | {passes} | {len(own)} | {' | '.join(cells)} |")
+    lines += ["", *_at_their_best(scores, pairs, baseline)]
+    return lines
+
+
+def _at_their_best(scores: dict[str, dict[int, Scores]], pairs: Sequence[str], baseline: str) -> list[str]:
+    """Each option at its own best number of passes: `baseline` at its best, minus it.
+
+    The best is that of the highest mean over the runs that all numbers of passes have.
+    """
+    best: dict[str, tuple[int, Scores]] = {}
+    for option, by_passes in scores.items():
+        common = set.intersection(*(set(own) for own in by_passes.values()))
+        passes = max(by_passes, key=lambda one: fmean(by_passes[one][place] for place in common) if common else 0.0)
+        best[option] = (passes, by_passes[passes])
+    if baseline not in best:
+        return []
+    passes, own = best.pop(baseline)
+    lines = [
+        f"| {baseline}, {passes} passes, minus | passes | runs | {' | '.join(pairs)} | all |",
+        "|---" * (len(pairs) + 4) + "|",
+    ]
+    for option, (number, theirs) in best.items():
+        gaps = {place: own[place] - theirs[place] for place in sorted(own.keys() & theirs.keys())}
+        cells = [_gap_of([gap for (one, *_), gap in gaps.items() if one == pair]) for pair in pairs]
+        lines.append(f"| {option} | {number} | {len(gaps)} | {' | '.join(cells)} | {_gap_of(list(gaps.values()))} |")
+    return lines
+
+
+def _mean_of(values: Sequence[float]) -> str:
+    return shown(fmean(values)) if values else ""
+
+
+def _gap_of(values: Sequence[float]) -> str:
+    if not values:
+        return ""
+    width = f" +- {shown(interval(values))}" if len(values) > 1 else ""
+    return f"{signed(fmean(values))}{width}"
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.study", description=__doc__)
-    parser.add_argument("action", choices=("run", "table", "collect"))
+    parser.add_argument("action", choices=("run", "table", "collect", "report"))
     parser.add_argument("out", type=Path, metavar="OUT", help="folder of warm starts and results")
     parser.add_argument("--pairs", default="complementary;mirrored;strong and weak", help="separated by ;")
     parser.add_argument("--options", default=";".join(OPTIONS), help="separated by ;")
@@ -322,6 +388,9 @@ def main(arguments: list[str] | None = None) -> int:
     pairs, options = given.pairs.split(";"), given.options.split(";")
     if given.action == "collect":
         print(f"{collect(given.out, given.csv)} rows in {given.csv}")
+        return 0
+    if given.action == "report":
+        print("\n".join(report(read_csv(given.csv), given.baseline)))
         return 0
     runs = [
         Run(pair, option, seed, given.starts, given.prompts, passes, given.mini_batches)

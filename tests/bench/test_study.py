@@ -64,3 +64,27 @@ def test_every_pair_says_how_well_each_agent_knows_each_skill():
     for agents in PAIRS.values():
         assert all(agent.correct_share.keys() == SKILLS.keys() for agent in agents.values())
         assert len({agent.architecture for agent in agents.values()}) == len(agents)
+
+
+def row_of(option: str, passes: int, seed: int, final: float, pair: str = "a") -> dict[str, str]:
+    values = {"pair": pair, "option": option, "passes": passes, "mini_batches": 1, "prompts": 24, "starts": 4}
+    return {name: str(value) for name, value in {**values, "seed": seed, "final": final, "cpu_s": 10 * passes}.items()}
+
+
+def test_report_compares_each_rule_at_its_own_best_number_of_passes():
+    rows = [
+        *(row_of("ours", 1, seed, 0.5) for seed in range(3)),
+        *(row_of("ours", 4, seed, 0.8 + seed / 10) for seed in range(3)),
+        *(row_of("theirs", 1, seed, 0.7) for seed in range(3)),
+        *(row_of("theirs", 4, seed, 0.6) for seed in range(3)),
+        row_of("theirs", 1, 7, 0.9, pair="b"),  # it has no partner
+    ]
+    lines = study.report(rows, "ours")
+    assert "| ours | 4 | 3 | .900 |  | .900 | 40 |" in lines
+    assert "| theirs | 1 | 4 | .700 | .900 | .750 | 10 |" in lines
+    # .1, .2, .3: .2 +- .248, as above.
+    assert lines[-3:] == [
+        "| ours, 4 passes, minus | passes | runs | a | b | all |",
+        "|---|---|---|---|---|---|",
+        "| theirs | 1 | 3 | +.200 +- .248 |  | +.200 +- .248 |",
+    ]

@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from workers.algorithms.registry import own_settings
+from workers.contract.spec.algorithm import RECOMMENDED
 
 RECIPE_VERSION = 1
 SEED = 0
-ALGORITHMS = ("gspo", "gspox2", "hacpo")
+ALGORITHMS = ("hacpo", RECOMMENDED, "naive_source", "gspo", "gspox2")
 ALGORITHM_SETTINGS = {"delta": 0.8, "delta_step": 0.025, "alpha": 1.0, "beta": 0.0}
 ENGINES = ("transformers", "vllm")
 # Code by which a launch request confirms delta 0.8; see the delta trap in docs/LOG.md.
@@ -55,7 +56,7 @@ def demo_settings(algorithm: str, engine: str = ENGINES[0]) -> dict[str, dict[st
         "training": {
             "steps": 40,
             "train_batch_size": 24,
-            # One mini-batch per block: GSPO has 1 update a step, HACPO (own, cross) and GSPOx2 (halves) have 2.
+            # One mini-batch per block: GSPO has 1 update a step, sharing (own, cross) and GSPOx2 (halves) have 2.
             "mini_batch_size": 24,
             "micro_batch_size": 192,
             "learning_rate": 4e-4,

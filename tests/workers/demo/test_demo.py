@@ -21,6 +21,7 @@ from workers.contract.demo_recipe import (
     TRAIN_FILE,
     demo_settings,
 )
+from workers.contract.spec.algorithm import RECOMMENDED
 from workers.contract.spec.run import RunSpec
 from workers.demo.task import make_problems
 from workers.demo.warm_start import DIGIT_PAIRS
@@ -88,9 +89,12 @@ def test_settings_are_valid_and_differ_by_the_rule_only(tmp_path):
     specs = {algorithm: spec_of(tmp_path, algorithm) for algorithm in ALGORITHMS}
     assert [spec.algorithm.name for spec in specs.values()] == list(ALGORITHMS)
     assert len({spec.training for spec in specs.values()}) == 1
-    # Updates of a step: GSPO 1, GSPOx2 2, HACPO 1 own and 1 cross. Rollouts of a prompt: 8, 16, 8.
-    assert [spec.updates_per_block for spec in specs.values()] == [1, 2, 1]
-    assert [spec.num_generations for spec in specs.values()] == [8, 16, 8]
+    # Updates of a step: GSPO 1, GSPOx2 2, with sharing 1 own and 1 cross. Rollouts of a prompt: 8, GSPOx2 16.
+    assert {name: spec.updates_per_block for name, spec in specs.items() if name != "gspox2"} == dict.fromkeys(
+        ("hacpo", RECOMMENDED, "naive_source", "gspo"), 1
+    )
+    assert (specs["gspox2"].updates_per_block, specs["gspox2"].num_generations) == (2, 16)
+    assert {spec.num_generations for name, spec in specs.items() if name != "gspox2"} == {8}
 
 
 def test_request_confirms_exactly_the_cautions_that_the_demo_raises(tmp_path):
@@ -99,7 +103,7 @@ def test_request_confirms_exactly_the_cautions_that_the_demo_raises(tmp_path):
 
 
 def test_unknown_algorithm_has_no_settings():
-    with pytest.raises(ValueError, match="the demo runs gspo, gspox2, hacpo, not 'ppo'"):
+    with pytest.raises(ValueError, match="the demo runs hacpo, signed, naive_source, gspo, gspox2, not 'ppo'"):
         demo_settings("ppo")
 
 

@@ -14,6 +14,7 @@ from tests.support.workers.peers import StartVerifier, emit_noise, last_rewards,
 from tests.support.workers.tiny import CHARACTERS, make_pair, make_spec, records
 from tests.workers.demo.test_demo import spec_of
 from workers.contract.demo_recipe import AGENTS, demo_settings
+from workers.contract.spec.algorithm import RECOMMENDED
 from workers.contract.spec.run import RunSpec
 from workers.verifiers.service import Verifier
 
@@ -79,15 +80,16 @@ def test_quarantine_leaves_an_honest_pair_its_gain(mean_reward):
 
 @pytest.mark.full
 @pytest.mark.timeout(1800)
+@pytest.mark.parametrize("rule", ["hacpo", RECOMMENDED])
 @pytest.mark.parametrize("peer", ["liar", "noise"])
-def test_honest_agent_of_the_demo_ends_as_alone(demo, tmp_path, peer):
+def test_honest_agent_of_the_demo_ends_as_alone(demo, tmp_path, peer, rule):
     """24 steps, two seeds; its accuracy on 400 problems. docs/LOG.md: seed 0, quarantine alone."""
     honest, bad = AGENTS.values()
     ends: dict[str, list[float]] = {"alone": [], peer: []}
     for seed in (0, 1):
         for name, algorithm in (("alone", {"sharing": False}), (peer, {**QUARANTINE, **AUDIT})):
-            settings = {**demo_settings("hacpo")["algorithm"], **algorithm}
-            base = spec_of(demo, "hacpo", training={"steps": 24}, evaluation={"eval_interval": 0})
+            settings = {**demo_settings(rule)["algorithm"], **algorithm}
+            base = spec_of(demo, rule, training={"steps": 24}, evaluation={"eval_interval": 0})
             spec = RunSpec.model_validate({**base.model_dump(mode="json"), "algorithm": settings, "seed": seed})
             with pytest.MonkeyPatch.context() as patch, Verifier("math") as verifier:
                 if (name, peer) == ("noise", "noise"):

@@ -36,7 +36,7 @@ _SPELLINGS = {"gspo_x2": "gspox2"}
 
 
 class Command(BaseCommand):
-    help = "Make the demo agents, launch HACPO against GSPO and GSPOx2, and show the comparison."
+    help = "Make the demo agents, launch rules that share rollouts against GSPO, and show the comparison."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--once", action="store_true", help="wait until all runs have ended, print the leaderboard")
@@ -47,7 +47,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--algorithms",
             default=",".join(ALGORITHMS),
-            help="comma-separated: hacpo, gspo, gspox2, grpo, naive_source, naive_learner (default: the first three)",
+            help="comma-separated names of algorithms (default: %(default)s)",
         )
         parser.add_argument("--engine", choices=ENGINES, default=ENGINES[0], help="what generates the rollouts")
         parser.add_argument("--follow", type=int, metavar="SWEEP", help="say in one line how a demo's runs have ended")
