@@ -34,8 +34,8 @@ class Inputs:
     """A row in the learner's own tokens. length: the source's tokens that mean_logp is the mean of.
 
     token_logps: the old log-probabilities token by token, if the rule needs them (own rollouts only).
-    start_mean_logp: of a shared rollout, the learner's own at the start of the step, if the rule measures it.
     importance: the factor of the row's loss (rollouts/engine.py).
+    start_mean_logp: of a shared rollout, the learner's own at the start of the step, if the rule measures it.
     """
 
     prompt: Sequence[int]
@@ -43,8 +43,8 @@ class Inputs:
     mean_logp: float
     length: int
     token_logps: Sequence[float] = ()
-    start_mean_logp: float | None = None
     importance: float = 1.0
+    start_mean_logp: float | None = None
 
 
 # The inputs of a row, or the reason why it is dropped
