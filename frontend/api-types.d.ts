@@ -387,6 +387,7 @@ declare namespace Api {
     clip_side: string;
     weight: number | null;
     drop_reason: string | null;
+    age: number | null;
   }
   interface ContributionsAnswer {
     items: ContributionAnswer[];
@@ -773,6 +774,7 @@ declare namespace Api {
     prompts: number;
     rescue: number[];
     warn: number[];
+    replayed: number[];
     omega: number | null;
     capability: number | null;
     source_capability: number | null;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.db.models import Q
 
+OF_STEP = Q(age__isnull=True)  # sampled in this step, not replayed
 TAUGHT = Q(weight__gt=0) | Q(weight__lt=0)  # the gradient is not zero
 Rewards = tuple[float, float]  # the lowest and the highest of an agent's own rollouts to one prompt
 

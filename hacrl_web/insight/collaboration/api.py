@@ -101,6 +101,7 @@ class PairSumsAnswer(TypedDict):
     prompts: int
     rescue: list[Number]
     warn: list[Number]
+    replayed: list[Number]
     omega: float | None
     capability: float | None
     source_capability: float | None
@@ -214,7 +215,9 @@ def get_steps(request: HttpRequest, run_id: UUID) -> Any:
 
 @router.get("/runs/{run_id}/collaboration/step", response=StepAnswer, summary="Who taught whom in one step")
 def get_step(request: HttpRequest, run_id: UUID, step: Step) -> Any:
-    """By ordered pair: outcomes of the source's rollouts, their weight, rescue and warn. 404: no such recorded step."""
+    """By ordered pair: outcomes of the source's rollouts, their weight, rescue and warn; replayed rollouts. 404: no
+    such recorded step.
+    """
     run, spec = _run(request, run_id)
     picture = view(spec, summary_of(run, _recorded(run, step), step), step)
     return {"step": step, **picture, "sentences": sentences(spec, picture)}

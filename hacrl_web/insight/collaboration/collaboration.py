@@ -53,7 +53,8 @@ def view(spec: RunSpec, summary: Summary, step: int | None = None) -> dict[str, 
 def _pair(summary: Summary, learner: str, source: str) -> dict[str, Any]:
     """The outcomes of a source's rollouts with one learner.
 
-    Outcomes are [rollouts, tokens]; lists by sign are [A > 0, A < 0]; rescue and warn are [prompts, of them taught].
+    Outcomes are [rollouts, tokens]; lists by sign are [A > 0, A < 0]; rescue and warn are [prompts, of them taught];
+    replayed: [rollouts of earlier steps, of them taught], which are in `weight` alone.
     """
     sums, prompts = (sums_of.get((learner, source), NOTHING) for sums_of in (summary.pairs, summary.prompts))
     outcomes = {name: [sums[name], sums[f"{name}_tokens"]] for name in OUTCOMES}
@@ -75,6 +76,7 @@ def _pair(summary: Summary, learner: str, source: str) -> dict[str, Any]:
         "prompts": prompts["prompts"],
         "rescue": [prompts["rescued"], prompts["rescued_taught"]],
         "warn": [prompts["avoided"], prompts["avoided_taught"]],
+        "replayed": [sums["replayed"], sums["replayed_taught"]],
     }
 
 
@@ -191,7 +193,7 @@ def _alone(name: str, pair: dict[str, Any]) -> str:
 
 
 def _on_prompts(names: Sequence[str], pair: dict[str, Any]) -> list[Sentence]:
-    """The sentences on rescued and on avoided prompts."""
+    """The sentences on rescued and on avoided prompts, and on replayed rollouts."""
     learner, source = names[pair["learner"]], names[pair["source"]]
     result = []
     if pair["rescue"][0]:
@@ -207,6 +209,12 @@ def _on_prompts(names: Sequence[str], pair: dict[str, Any]) -> list[Sentence]:
             "what to avoid."
         )
         result.append({"lesson": "mistake", "text": text})
+    if pair["replayed"][0]:
+        text = (
+            f"Replayed: {pair['replayed'][0]} of {source}'s correct answers of earlier steps, to prompts that "
+            f"{learner} had not solved; {pair['replayed'][1]} of them taught {learner}."
+        )
+        result.append({"text": text})
     return result
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hacrl_web.insight.collaboration.collaboration import short, trap
+from hacrl_web.insight.rescued_prompts import OF_STEP
 from hacrl_web.runs.models import Run
 from workers.algorithms.base.contribution import single
 from workers.contract.spec.run import RunSpec
@@ -74,8 +75,8 @@ def window_steps(run: Run, steps: dict[int, int], step: int, window: int) -> lis
 
 
 def shared_rows(run: Run, steps: dict[int, int], learner: str) -> list[Row]:
-    """Evaluated rollouts of peers with an advantage. steps: step -> attempt, in order."""
-    rows = run.contributions.filter(agent=learner, step__gte=min(steps), step__lte=max(steps))
+    """Evaluated rollouts of peers with an advantage, without replayed ones. steps: step -> attempt, in order."""
+    rows = run.contributions.filter(OF_STEP, agent=learner, step__gte=min(steps), step__lte=max(steps))
     rows = rows.exclude(source=learner).filter(sequence_ratio__isnull=False).order_by()
     columns = ("step", "attempt", "source", "sequence_ratio", "advantage", "weight", "clip_side", "reward")
     return [

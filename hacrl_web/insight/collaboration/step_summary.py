@@ -20,7 +20,7 @@ from django.db.models import Count, Max, Min, Q, QuerySet, Sum
 from django.db.models.functions import Coalesce
 
 from hacrl_web.insight.recorded_steps import segments
-from hacrl_web.insight.rescued_prompts import TAUGHT, is_avoided, is_rescued
+from hacrl_web.insight.rescued_prompts import OF_STEP, TAUGHT, is_avoided, is_rescued
 from hacrl_web.runs.models import Contribution, RolloutSample, Run
 
 CACHED_STEPS = 256  # at most 0.1 MB each, with 8 agents
@@ -115,41 +115,54 @@ _TOKENS = Coalesce("source_num_tokens", "num_tokens")
 
 
 def _columns() -> dict[str, Any]:
-    """The sums of a pair's rows. Tokens are the source's; positive and negative are signs of the advantage."""
-    columns: dict[str, Any] = {"rows": Count("pk"), "tokens": Sum(_TOKENS)}
+    """The sums of a pair's rows. Tokens are the source's; positive and negative are signs of the advantage.
+
+    Replayed rows are counted apart; the weights include theirs.
+    """
+    columns: dict[str, Any] = {
+        "rows": Count("pk", filter=OF_STEP),
+        "tokens": Sum(_TOKENS, filter=OF_STEP),
+        "replayed": Count("pk", filter=~OF_STEP),
+        "replayed_taught": Count("pk", filter=~OF_STEP & IN_LOSS & TAUGHT),
+    }
     for name, outcome in OUTCOMES.items():
-        columns |= {name: Count("pk", filter=outcome), f"{name}_tokens": Sum(_TOKENS, filter=outcome)}
+        of_outcome = OF_STEP & outcome
+        columns |= {name: Count("pk", filter=of_outcome), f"{name}_tokens": Sum(_TOKENS, filter=of_outcome)}
+    evaluated = OF_STEP & EVALUATED
     for sign, of_sign in (("positive", POSITIVE), ("negative", NEGATIVE)):
         columns |= {
             f"weight_{sign}": Sum("weight", filter=IN_LOSS & of_sign),
-            f"lost_{sign}": Count("pk", filter=OUTCOMES["clipped"] & of_sign),
-            f"evaluated_{sign}": Count("pk", filter=EVALUATED & of_sign),
-            f"lower_{sign}": Count("pk", filter=EVALUATED & of_sign & Q(clip_side="lower")),
-            f"upper_{sign}": Count("pk", filter=EVALUATED & of_sign & Q(clip_side="upper")),
+            f"lost_{sign}": Count("pk", filter=OF_STEP & OUTCOMES["clipped"] & of_sign),
+            f"evaluated_{sign}": Count("pk", filter=evaluated & of_sign),
+            f"lower_{sign}": Count("pk", filter=evaluated & of_sign & Q(clip_side="lower")),
+            f"upper_{sign}": Count("pk", filter=evaluated & of_sign & Q(clip_side="upper")),
         }
     not_correct = Q(reward__lte=0) | Q(reward__isnull=True)
-    return columns | {"incorrect_positive": Count("pk", filter=EVALUATED & POSITIVE & not_correct)}
+    return columns | {"incorrect_positive": Count("pk", filter=evaluated & POSITIVE & not_correct)}
 
 
 _COLUMNS = _columns()
 
 
 def _add_pairs(summary: Summary, of_step: QuerySet[Contribution]) -> None:
-    factors = {"factor": Max("omega"), "own": Max("capability"), "theirs": Max("source_capability")}
+    columns = {"factor": "omega", "own": "capability", "theirs": "source_capability"}
+    factors = {name: Max(column, filter=OF_STEP) for name, column in columns.items()}
     for row in of_step.values("agent", "source").annotate(**_COLUMNS, **factors):
         pair = (row.pop("agent"), row.pop("source"))
         summary.factors[pair] = tuple(row.pop(name) for name in factors)
         summary.pairs[pair] = sums = Counter({name: value or 0 for name, value in row.items()})
         sums["weight_negative"] *= -1  # weight has the sign of the advantage
         if sums["dropped"]:
-            reasons = of_step.filter(~IN_LOSS, agent=pair[0], source=pair[1]).values_list("drop_reason")
+            reasons = of_step.filter(OF_STEP & ~IN_LOSS, agent=pair[0], source=pair[1]).values_list("drop_reason")
             for reason, rows, tokens in reasons.annotate(rows=Count("pk"), tokens=Sum(_TOKENS)):
                 summary.dropped[(*pair, reason)] = Counter(rows=rows, tokens=tokens or 0)
 
 
 def _add_prompts(summary: Summary, of_step: QuerySet[Contribution]) -> None:
     rows = list(
-        of_step.values_list("step", "agent", "source", "prompt_id").annotate(
+        of_step.filter(OF_STEP)
+        .values_list("step", "agent", "source", "prompt_id")
+        .annotate(
             low=Min("reward"),
             high=Max("reward"),
             correct=Count("pk", filter=TAUGHT & Q(reward__gt=0)),

@@ -23,16 +23,19 @@ def run_collaboration(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     rule = spec.rule
     steps = list(recorded_steps(run))
     shares = spec.algorithm.shares_rollouts and len(spec.agents) > 1
+    replays = shares and spec.sharing is not None and spec.sharing.replay_steps > 0
     context = header(run) | {
         "tab": "collaboration",
         "has_steps": bool(steps),
         "shares": shares,
         "has_omega": Facts.of(spec).uses_omega,
         "rule": rule,
+        "replays": replays,
         "is_recorded": spec.telemetry.rollout_interval > 0,
         "page_data": {
             "agents": run.agent_names,
             "shares": shares,
+            "replays": replays,
             "ratio_min": rule.capability_options.ratio_min,
             "ratio_max": rule.capability_options.ratio_max,
             "warmup": rule.capability_options.warmup_steps,

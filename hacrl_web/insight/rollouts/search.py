@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django.db.models import Exists, Max, Min, OuterRef, Q, QuerySet
+from django.db.models.functions import Coalesce
 
 from hacrl_web.insight.recorded_steps import Segment, segments
-from hacrl_web.insight.rescued_prompts import TAUGHT, is_avoided, is_rescued
+from hacrl_web.insight.rescued_prompts import OF_STEP, TAUGHT, is_avoided, is_rescued
 from hacrl_web.insight.rollouts.filter import CLIPS, PROMPT_KINDS, SIGNS, PageCursor, RolloutFilter, read_cursor
 from hacrl_web.runs.models import RolloutSample, Run
 from hacrl_web.web.schemas import EVERY_FIELD
@@ -26,13 +27,13 @@ TEXT_PIECE = 1000
 _OF_ROLLOUT = ("step", "seq", "attempt", "prompt_id", "sample", "agent", "reward", "num_tokens")
 _OF_LEARNER = (
     "step", "seq", "attempt", "prompt_id", "sample", "source", "reward", "source_num_tokens", "agent", "advantage",
-    "sequence_ratio", "clip_side", "weight", "drop_reason",
+    "sequence_ratio", "clip_side", "weight", "drop_reason", "age",
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class ContributionSummary:
-    """The contribution of a rollout to one learner, in short."""
+    """The contribution of a rollout to one learner, in short. age: as in events.Contribution."""
 
     learner: str
     advantage: float | None
@@ -40,11 +41,12 @@ class ContributionSummary:
     clip_side: str
     weight: float | None
     drop_reason: str | None
+    age: int | None
 
 
 @dataclass(frozen=True)
 class RolloutHit:
-    """A rollout that matches; with `taught` if the filter is about learners, once for each learner."""
+    """A rollout that matches; with `taught` if the filter is about learners, once for each learner and use."""
 
     __pydantic_config__ = EVERY_FIELD
     step: int
@@ -62,9 +64,14 @@ class RolloutHit:
         return PageCursor(self.step, self.seq)
 
     @property
+    def sampled_step(self) -> int:
+        """Its step, or that of the rollout that is replayed in it."""
+        return self.step - ((self.taught and self.taught.age) or 0)
+
+    @property
     def place(self) -> tuple[int, int, str]:
         """The key of its prompt group."""
-        return self.step, self.attempt, self.prompt_id
+        return self.sampled_step, self.attempt, self.prompt_id
 
 
 @dataclass
@@ -87,7 +94,7 @@ def hit_of(run: Run, seq: int) -> RolloutHit | None:
 def first_that_taught(run: Run, step: int) -> RolloutHit | None:
     """The first rollout of a step with a weight for a learner."""
     for segment in segments(run.contributions.all(), step, step):
-        rows = run.contributions.filter(TAUGHT, attempt=segment.attempt, step=step).order_by("seq")
+        rows = run.contributions.filter(OF_STEP, TAUGHT, attempt=segment.attempt, step=step).order_by("seq")
         if hits := _hits(rows, 1, of_learner=True):
             return hits[0]
     return None
@@ -209,9 +216,11 @@ def _with_text(run: Run, rows: QuerySet[Any], rollout_filter: RolloutFilter) -> 
     holds = Q(completion__icontains=rollout_filter.text) | Q(prompt__icontains=rollout_filter.text)
     if not rollout_filter.is_of_learner:
         return rows.filter(holds)
-    place = {name: OuterRef(name) for name in ("step", "prompt_id", "sample", "attempt")}
+    place = {name: OuterRef(name) for name in ("prompt_id", "sample")}
     sampled = RolloutSample.objects.filter(holds, run_id=run.pk, agent=OuterRef("source"), **place)
-    return rows.filter(Exists(sampled))
+    # A replayed rollout may have been sampled in an earlier attempt.
+    of_step = Q(attempt=OuterRef("attempt")) | Q(attempt__lt=OuterRef("attempt"), step__lt=OuterRef("step"))
+    return rows.filter(Exists(sampled.filter(of_step, step=OuterRef("step") - Coalesce(OuterRef("age"), 0))))
 
 
 def _hits(rows: QuerySet[Any], count: int, *, of_learner: bool = False) -> list[RolloutHit]:

@@ -55,7 +55,8 @@ def run_rollouts(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 
 def _steps_beside(run: Run, selected: RolloutHit) -> dict[str, int | None]:
     rows = run.rollouts.all()
-    return {"before": step_before(rows, selected.step), "after": step_after(rows, selected.step)}
+    step = selected.sampled_step
+    return {"before": step_before(rows, step), "after": step_after(rows, step)}
 
 
 def _selected(run: Run, seq: str, hits: Sequence[RolloutHit], *, prefers_teaching: bool) -> RolloutHit | None:
@@ -96,9 +97,10 @@ def _link(rollout_filter: RolloutFilter, hit: RolloutHit) -> str:
 
 
 def _is_same(one: RolloutHit, other: RolloutHit) -> bool:
-    """The same rollout, and of the same learner if both name one."""
+    """The same rollout in the same step, and of the same learner if both name one."""
     learners = {hit.taught.learner for hit in (one, other) if hit.taught is not None}
-    return (one.place, one.agent, one.sample) == (other.place, other.agent, other.sample) and len(learners) <= 1
+    first, second = ((hit.step, hit.place, hit.agent, hit.sample) for hit in (one, other))
+    return first == second and len(learners) <= 1
 
 
 def _links(rollout_filter: RolloutFilter, page: RolloutPage, selected: RolloutHit | None) -> dict[str, str]:

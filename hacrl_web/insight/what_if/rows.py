@@ -28,7 +28,7 @@ CACHED = 4  # ranges of steps in memory, about 5 MB each
 SIDES = {"lower": -1, "none": 0, "upper": 1}
 COLUMNS = (
     "step", "agent", "source", "prompt_id", "reward", "advantage", "sequence_ratio", "start_ratio", "clip_side",
-    "omega", "weight", "mini_batch", "drop_reason",
+    "omega", "weight", "mini_batch", "drop_reason", "age",
 )  # fmt: skip
 
 
@@ -51,6 +51,7 @@ class Block:
     """Evaluated rows of one learner from one source in one update, column by column; agents by place.
 
     silent_*: rows of the same update that were not evaluated, because their A was 0.
+    age: of replayed rows, whose omega and A are those of an earlier step, whatever the hypothesis; else 0.
     """
 
     step: int
@@ -58,6 +59,7 @@ class Block:
     source: int
     mini_batch: int
     omega: float
+    age: int = 0
     prompts: list[int] = field(default_factory=list)
     rewards: array[float] = field(default_factory=lambda: array("d"))
     advantages: array[float] = field(default_factory=lambda: array("d"))
@@ -72,6 +74,10 @@ class Block:
     @property
     def is_own(self) -> bool:
         return self.learner == self.source
+
+    @property
+    def is_replayed(self) -> bool:
+        return self.age > 0
 
     @cached_property
     def recorded_counts(self) -> OutcomeCounts:
@@ -102,7 +108,8 @@ class Rows:
     num_agents: int
     steps: list[int] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
-    counts: dict[tuple[int, int], int] = field(default_factory=dict)  # (learner, source): all valid rollouts
+    # (learner, source): all valid rollouts of the steps
+    counts: dict[tuple[int, int], int] = field(default_factory=dict)
     omegas: dict[tuple[int, int, int], float] = field(default_factory=dict)  # (step, learner, source)
     groups: dict[int, dict[int, RewardGroup]] = field(default_factory=dict)  # by step and prompt
     quarantined: set[tuple[int, int, int]] = field(default_factory=set)  # (step, learner, source)
@@ -154,30 +161,32 @@ class _RowReader:
 
     def __init__(self, rows: Rows, places: dict[str, int]) -> None:
         self.rows, self.places = rows, places
-        self.blocks: dict[tuple[int, int, int, int], Block] = {}
+        self.blocks: dict[tuple[int, int, int, int, int], Block] = {}
         self.counts: Counter[tuple[int, int, int]] = Counter()  # (step, learner, source)
         self.rewards: dict[int, dict[int, dict[int, list[float]]]] = {}  # step, prompt, source
         self.prompts: dict[str, int] = {}
 
     def take(self, records: Iterable[tuple[Any, ...]]) -> None:
         places, prompts, rows = self.places, self.prompts, self.rows
-        for step, agent, source, prompt_id, reward, a, s, start, side, omega, weight, m, drop_reason in records:
+        for step, agent, source, prompt_id, reward, a, s, start, side, omega, weight, m, drop_reason, age in records:
             if agent not in places or source not in places or reward is None or a is None or omega is None:
                 continue
             k, j = places[agent], places[source]
-            self.counts[step, k, j] += 1
+            self.counts[step, k, j] += age is None
             prompt = prompts.setdefault(prompt_id, len(prompts))
             if k == j:
                 of_step = self.rewards.setdefault(step, {})
                 of_step.setdefault(prompt, {}).setdefault(j, []).append(reward)
-            rows.omegas[step, k, j] = omega
+            if age is None:
+                rows.omegas[step, k, j] = omega
             if m is None:
                 if drop_reason == "quarantined":
                     rows.quarantined.add((step, k, j))
                 continue
-            block = self.blocks.get((step, k, j, m))
+            key = (step, k, j, m, age or 0)
+            block = self.blocks.get(key)
             if block is None:
-                block = self.blocks[step, k, j, m] = Block(step, k, j, m, omega)
+                block = self.blocks[key] = Block(step, k, j, m, omega, age or 0)
             if s is None:
                 if drop_reason is None:
                     block.silent_prompts.append(prompt)

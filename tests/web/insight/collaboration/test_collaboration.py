@@ -130,6 +130,31 @@ def test_rescue_and_warning_are_counted_by_prompt(world):
     assert pair_of(picture_of(world), 0, 1)["rescue"] == [1, 1]
 
 
+def test_replayed_rollouts_are_counted_apart_and_weigh(world):
+    before, bars = picture_of(world), ratio_histogram.clipping(world, spec_of(world), 0, {1: 1})
+    for seq, (prompt, age, omega, weight) in enumerate([("r", 1, 9.0, 0.25), ("s", 2, 0.5, 0.0)]):
+        Contribution.objects.create(
+            run=world, seq=900 + seq, attempt=1, step=1, agent="A", source="B", prompt_id=prompt, sample=0, age=age,
+            num_tokens=7, source_num_tokens=3, advantage=1.5, sequence_ratio=0.5, clipped_ratio=0.5, clip_side="lower",
+            weight=weight, mini_batch=1, omega=omega, reward=1.0, capability=0.25, source_capability=0.5,
+        )  # fmt: skip
+    after = picture_of(world)
+    pair = pair_of(after, 0, 1)
+    assert pair_of(before, 0, 1)["replayed"] == [0, 0]
+    assert pair["replayed"] == [2, 1]
+    assert pair["weight"] == pytest.approx([0.85, 0.4], abs=1e-12)
+    for one, other in zip(before["pairs"], after["pairs"], strict=True):
+        changed = {"replayed": other["replayed"], "weight": other["weight"]}
+        assert one | changed == other  # omega too, and every outcome
+    assert before["agents"] == after["agents"]
+    assert ratio_histogram.clipping(world, spec_of(world), 0, {1: 1}) == bars
+    told = [sentence for sentence in sentences(spec_of(world), after) if sentence["text"].startswith("Replayed")]
+    assert [sentence["text"] for sentence in told] == [
+        "Replayed: 2 of B's correct answers of earlier steps, to prompts that A had not solved; 1 of them taught A."
+    ]
+    assert not [one for one in sentences(spec_of(world), before) if one["text"].startswith("Replayed")]
+
+
 def test_sentences_on_prompts_lead_to_their_rollouts_and_to_no_others(web, world):
     by_lesson = {
         sentence["lesson"]: sentence
@@ -406,6 +431,13 @@ def test_run_without_recorded_rollouts_says_why(client, make_run):
     assert "<code>telemetry.rollout_interval</code> is 0" in page
     assert "The metrics of the pairs are below." in page
     assert "The pictures of this tab appear by themselves with the first one" in page_of(client, make_run())
+
+
+@pytest.mark.parametrize("replay_steps", [0, 2])
+def test_page_explains_replay_only_where_the_run_replays(client, make_run, replay_steps):
+    page = page_of(client, make_run(algorithm={"name": "hacpo", "replay_steps": replay_steps}))
+    assert ("Replayed: correct answers of the source" in page) == (replay_steps > 0)
+    assert ('"replays": true' in page) == (replay_steps > 0)
 
 
 def test_run_that_shares_nothing_has_a_ledger_and_no_pairs(client, make_run):

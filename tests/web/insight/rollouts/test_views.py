@@ -187,3 +187,46 @@ def test_search_that_ran_out_of_time_says_so(web, run, monkeypatch):
     text = page(web, run, "agent=B")
     assert "Looked through 4 rows, to step 1" in text
     assert 'href="?agent=B&amp;after=1.' in text
+
+
+def test_replayed_rollout_leads_to_the_prompt_of_its_own_step(web, user, make_run):
+    run = make_run(user, algorithm={"name": "hacpo", "replay_steps": 3})
+    replay = {"age": 2, "weight": 0.25}
+    insert(
+        run.pk,
+        [
+            rollout(1, 4, "B", "p", 1, completion="sampled in step 4"),
+            contribution(2, 4, "A", "B", "p", 1, weight=0.75),
+            rollout(3, 6, "A", "q", 1, attempt=2, completion="another one"),
+            contribution(4, 6, "A", "A", "q", 1, attempt=2),
+            contribution(5, 6, "A", "B", "p", 1, attempt=2, **replay),
+            contribution(6, 6, "B", "B", "p", 1, attempt=2, age=1),  # of step 5, which is not recorded
+        ],
+    )
+    answer = web.get(f"{address(run)}?rollout=5")
+    group = answer.context["group"]
+    assert (group.step, group.prompt_id, group.selected.row["seq"]) == (4, "p", 1)
+    assert [one.contribution.row.seq for one in group.waterfalls] == [2, 5]
+    assert "replayed in step 6" in answer.content.decode()
+    # The rollout's own page has the same two; a rollout of the step in which it is replayed has none of them.
+    assert [one.contribution.row.seq for one in web.get(f"{address(run)}?rollout=1").context["group"].waterfalls] == [
+        2,
+        5,
+    ]
+    of_six = web.get(f"{address(run)}?rollout=3").context["group"]
+    assert (of_six.step, [one.contribution.row.seq for one in of_six.waterfalls]) == (6, [4])
+    assert web.get(f"{address(run)}?rollout=6").context["group"] is None
+    # By learner: each use is a line of its own, and the text is that of the step in which it was sampled.
+    page = web.get(f"{address(run)}?learner=A&rollout=5").context
+    assert [(line.hit.seq, line.is_selected) for line in page["lines"]] == [(2, False), (4, False), (5, True)]
+    assert page["links"]["p"].endswith("rollout=4")
+    found = web.get(f"{address(run)}?learner=A&q=sampled").context["page"].hits
+    assert [hit.seq for hit in found] == [2, 5]
+
+
+def test_page_opens_at_a_rollout_of_its_step_not_at_a_replayed_one(web, user, make_run):
+    run = make_run(user, algorithm={"name": "hacpo", "replay_steps": 3})
+    body = [rollout(1, 3, "B", "p", 0), rollout(2, 4, "A", "q", 0), rollout(3, 4, "A", "q", 1)]
+    body += [contribution(4, 4, "A", "B", "p", 0, age=1), contribution(5, 4, "A", "A", "q", 1)]
+    insert(run.pk, body)
+    assert web.get(address(run)).context["selected"].seq == 5

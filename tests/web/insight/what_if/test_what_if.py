@@ -78,6 +78,54 @@ def test_recorded_values_give_the_recorded_shares_and_weights_exactly(web, real)
             assert shares == by_pair[names[pair["learner"]], names[pair["source"]]]
 
 
+def test_replayed_rollouts_weigh_but_leave_the_counts_of_a_step(make_run, user, tmp_path):
+    spec = make_spec(
+        tmp_path,
+        make_pair(tmp_path),
+        rollout={"num_generations": 2},
+        training={"steps": 4},
+        evaluation={"eval_interval": 100},
+        algorithm={"name": "hacpo", "delta": 0.8, "replay_steps": 2},
+    )
+    train(spec, tmp_path / "run")
+    run = make_run(user)
+    run.spec = spec.model_dump(mode="json")
+    run.save()
+    store(run, tmp_path / "run")
+    answer = what_if_answer(run, 1, 4, {}, checks=True)
+    check = answer["check"]
+    assert check.rows == check.weights == check.sides == run.contributions.exclude(sequence_ratio=None).count()
+    assert check.advantage < 1e-6
+    replayed = run.contributions.exclude(age=None)
+    assert replayed.exclude(weight=0).exists()
+    # Half the alpha changes what they weigh; half the window leaves their omega and A.
+    for settings in ({}, {"alpha": 0.5}, {"capability_window": 1, "ratio_max": 1.05}):
+        other = with_hypothetical(spec, settings).rule
+        for pair in what_if_answer(run, 1, 4, settings)["pairs"]:
+            learner, source = (run.agent_names[pair[name]] for name in ("learner", "source"))
+            rows = run.contributions.filter(agent=learner, source=source)
+            assert pair["recorded"]["rows"] == rows.filter(age=None).count() == 32  # 4 steps, 4 prompts, 2 rollouts
+            recorded_weight = sum(abs(weight) for weight in rows.values_list("weight", flat=True))
+            assert pair["recorded"]["weight"] == pytest.approx(recorded_weight)
+            if settings.get("alpha"):
+                expected = sum(
+                    abs(other.weigh(learner == source, m, [s], [a], omega).weights[0])
+                    for m, s, a, omega in rows.exclude(sequence_ratio=None).values_list(
+                        "mini_batch", "sequence_ratio", "advantage", "omega"
+                    )
+                )
+                assert pair["hypothetical"]["weight"] == pytest.approx(expected)
+    (_, *blocks) = sorted(read(run, 1, 4, 5).blocks, key=lambda block: block.age)
+    of_replays = [block for block in blocks if block.is_replayed]
+    narrow = with_hypothetical(spec, {"capability_window": 1, "ratio_max": 1.05}).rule
+    only = Rows(2, steps=[1, 2, 3, 4], blocks=of_replays, counts={(0, 1): 0, (1, 0): 0, (0, 0): 0, (1, 1): 0})
+    full = read(run, 1, 4, 5)
+    only.means, only.restarts, only.groups = full.means, full.restarts, full.groups
+    before, after = recorded(only, spec.rule), hypothetical(only, spec.rule, narrow)
+    assert before[0, 1].weight + before[1, 0].weight > 0
+    assert [after[place].weight for place in before] == [before[place].weight for place in before]
+
+
 def test_window_and_clamp_recompute_omega_baselines_and_advantages_as_the_trainer_would(real, trained):
     spec, _ = trained
     other = with_hypothetical(spec, {"capability_window": 1, "ratio_max": 1.05, "ratio_min": 0.9})
