@@ -17,7 +17,7 @@ from hacrl_web.runs.launch.variants import GRID, ablations
 from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.page_query import whole_number
 from workers.algorithms.registry import algorithms, settings_schema
-from workers.contract.spec.algorithm import DEFAULT
+from workers.contract.spec.algorithm import DEFAULT, RECOMMENDED
 from workers.contract.spec.run import RunSpec
 from workers.settings import MAX_TEMPLATE
 
@@ -43,7 +43,15 @@ COMMON = {
         "beta",
         "capability_window",
     ),
-    "training": ("steps", "train_batch_size", "mini_batch_size", "learning_rate", "lr_schedule", "warmup_steps"),
+    "training": (
+        "steps",
+        "train_batch_size",
+        "mini_batch_size",
+        "num_iterations",
+        "learning_rate",
+        "lr_schedule",
+        "warmup_steps",
+    ),
     "rollout": ("num_generations", "temperature", "max_completion_length"),
     "evaluation": ("eval_interval", "max_questions", "num_samples", "temperature"),
     "checkpoint": ("save_steps", "keep"),
@@ -78,6 +86,7 @@ class FormField:
     bounds: str = ""
     choices: list[str] = field(default_factory=list)
     algorithms: list[str] = field(default_factory=list)  # those that have this setting, for settings of algorithms
+    recommended: str = ""  # a choice
     default: Any = None
     value: Any = None
     errors: list[str] = field(default_factory=list)
@@ -137,6 +146,7 @@ def _form_field(path: str, schema: Mapping[str, Any]) -> FormField:
         bounds=_bounds(concrete),
         choices=choices,
         algorithms=concrete.get("algorithms", []),
+        recommended=concrete.get("recommended", ""),
         default=concrete.get("default"),
     )
 
@@ -150,6 +160,7 @@ def _schema(section: str = "") -> dict[str, Any]:
             "default": DEFAULT,
             "description": "How verified rollouts become updates.",
             "label": "Algorithm",
+            "recommended": RECOMMENDED,
         }
         description = "How verified rollouts become updates."
         return {"description": description, "properties": {"name": name, **settings_schema()}}

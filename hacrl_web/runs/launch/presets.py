@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from hacrl_web.runs.launch.form import CAUTIONS, Confirmation
+from workers.algorithms.registry import algorithms
 from workers.contract.demo_recipe import CONFIRM, demo_settings
-from workers.contract.spec.algorithm import DEFAULT
+from workers.contract.spec.algorithm import DEFAULT, RECOMMENDED, RECOMMENDED_PASSES
 
 # Sec. 4.1: what all runs of the paper have in common.
 _PAPER: dict[str, Any] = {
@@ -51,6 +52,9 @@ def presets() -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = [
         {"label": "The demo's settings (small models on a CPU)", "values": demo, "confirm": boxes}
     ]
+    shared = {"algorithm.name": RECOMMENDED, "training.num_iterations": RECOMMENDED_PASSES}
+    label = f"Our study's advice: {algorithms()[RECOMMENDED].label.lower()}, {RECOMMENDED_PASSES} passes over each step"
+    rows.append({"label": label, "values": shared, "confirm": []})
     for pair, alpha, delta, delta_step in _PAIRS:
         own = {"algorithm.alpha": alpha, "algorithm.delta": delta, "algorithm.delta_step": delta_step}
         rows.append({"label": f"Paper: {pair}", "values": {**_PAPER, **own}, "confirm": []})

@@ -23,9 +23,9 @@ from hacrl_web.runs.sweeps.sweeps import MAX_NAME
 from hacrl_web.web.errors import FieldError
 from hacrl_web.web.page_query import MAX_ID, PageQuery, RowId, uuid_or_none, whole_number
 from workers.algorithms.registry import algorithms, refused_files, settings_schema
-from workers.contract.spec.algorithm import BASELINE, DEFAULT
+from workers.contract.spec.algorithm import BASELINE, DEFAULT, RECOMMENDED
 
-COMPARED = (DEFAULT, BASELINE, "gspox2")  # ticked when Compare is opened
+COMPARED = (DEFAULT, RECOMMENDED, BASELINE)  # ticked when Compare is opened
 ABLATION_SEEDS = 3
 CLONE = " (clone)"
 MAX_VALUE = 40  # characters of a setting in an address

@@ -14,6 +14,7 @@ SCHEMA_VERSION = 2
 DEFAULT = "hacpo"
 BASELINE = "gspo"  # what others are compared with: each agent alone, at the same cost of rollouts
 RECOMMENDED = "signed"  # the sharing rule that the study of docs/science.md supports
+RECOMMENDED_PASSES = 4  # over the rollouts of a step
 SECTION = "algorithm"
 
 if TYPE_CHECKING:

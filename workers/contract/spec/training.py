@@ -25,7 +25,14 @@ class TrainingSpec(SettingsSection):
     mini_batch_size: Count = setting(
         64, help="Prompts per update (gspox2 takes half).", source="Sec. 4.1", unit="prompts", ge=1, le=100_000
     )
-    num_iterations: Count = setting(1, help="Passes over the rollouts of a step.", source="Sec. 4.1", ge=1, le=100)
+    num_iterations: Count = setting(
+        1,
+        help="Passes over the rollouts of a step. Where rollouts are shared, more passes taught more in every "
+        "comparison so far: docs/science.md.",
+        source="Sec. 4.1",
+        ge=1,
+        le=100,
+    )
     micro_batch_size: Count = setting(
         64, help="Sequences a forward pass; no effect on results.", source="design", unit="sequences", ge=1, le=100_000
     )
