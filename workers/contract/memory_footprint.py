@@ -9,6 +9,7 @@ torch, no Django.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import ceil
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -137,8 +138,11 @@ def parts_of(spec: RunSpec, agent: AgentSpec, shape: Shape, *, on_gpu: bool, gpu
 
 
 def _rows(spec: RunSpec) -> int:
-    """Rows of a mini-batch that one process of an agent trains on."""
-    return -(-spec.mini_batch_prompts * spec.num_generations // spec.compute.processes_per_agent)
+    """The most rows of a mini-batch that one process of an agent trains on."""
+    rows = spec.mini_batch_prompts * spec.num_generations
+    if spec.sharing and spec.num_blocks > 1:  # one of each prompt can be replayed, spread over the cross mini-batches
+        rows += ceil(spec.sharing.replay_steps * spec.mini_batch_prompts / (spec.num_blocks - 1))
+    return ceil(rows / spec.compute.processes_per_agent)
 
 
 def _batch(spec: RunSpec) -> int:
