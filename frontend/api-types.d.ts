@@ -300,6 +300,7 @@ declare namespace Api {
     steps: number[];
     timeline: TimelineOfPairs;
     so_far: AgentProgress[];
+    omega_spread: string;
   }
   interface CompareQuery {
     runs?: string[];
@@ -776,6 +777,7 @@ declare namespace Api {
     warn: number[];
     replayed: number[];
     omega: number | null;
+    omega_low: number | null;
     capability: number | null;
     source_capability: number | null;
     clamped: boolean;

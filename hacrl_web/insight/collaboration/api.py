@@ -10,7 +10,7 @@ from django.shortcuts import get_object_or_404
 from ninja import Query, Router
 from typing_extensions import TypedDict
 
-from hacrl_web.insight.collaboration.collaboration import sentences, so_far, view
+from hacrl_web.insight.collaboration.collaboration import omega_spread, sentences, so_far, view
 from hacrl_web.insight.collaboration.ratio_histogram import clipping, window_steps
 from hacrl_web.insight.collaboration.step_summary import recorded_steps, run_summary, summary_of
 from hacrl_web.insight.collaboration.timeline import timeline
@@ -69,6 +69,7 @@ class AgentProgress(TypedDict):
 class CollaborationAnswer(StepsAnswer):
     timeline: TimelineOfPairs
     so_far: list[AgentProgress]
+    omega_spread: str
 
 
 class AgentSums(TypedDict):
@@ -103,6 +104,7 @@ class PairSumsAnswer(TypedDict):
     warn: list[Number]
     replayed: list[Number]
     omega: float | None
+    omega_low: float | None
     capability: float | None
     source_capability: float | None
     clamped: bool
@@ -201,9 +203,15 @@ def get_collaboration(request: HttpRequest, run_id: UUID) -> Any:
     """`steps`: those with recorded contributions. `timeline`: at most 120 columns of equally many steps.
 
     `so_far`: by agent the peers' share of |weight| and the held-out accuracy, first and newest, as texts.
+    `omega_spread`: a sentence on the omegas of the newest step, where they are by prompt or subject.
     """
     run, spec = _run(request, run_id)
-    return {**_state(run), "timeline": timeline(run, spec), "so_far": so_far(run, recorded_steps(run))}
+    return {
+        **_state(run),
+        "timeline": timeline(run, spec),
+        "so_far": so_far(run, recorded_steps(run)),
+        "omega_spread": omega_spread(run, spec),
+    }
 
 
 @router.get(

@@ -49,7 +49,7 @@ class Summary:
     pairs: _COLUMNS of a learner's rows from a source.  dropped: rows and tokens, by pair and reason.
     prompts: all, rescued and avoided ones, and those of them on which the source taught.
     generated: rollouts of an agent, unscorable ones included.
-    factors: omega, P of the learner and P of the source, of a single step.
+    factors: highest omega, P of the learner, P of the source, and lowest omega, of a single step.
     """
 
     pairs: dict[Pair, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
@@ -146,7 +146,8 @@ _COLUMNS = _columns()
 
 def _add_pairs(summary: Summary, of_step: QuerySet[Contribution]) -> None:
     columns = {"factor": "omega", "own": "capability", "theirs": "source_capability"}
-    factors = {name: Max(column, filter=OF_STEP) for name, column in columns.items()}
+    factors: dict[str, Max | Min] = {name: Max(column, filter=OF_STEP) for name, column in columns.items()}
+    factors["lowest"] = Min("omega", filter=OF_STEP)
     for row in of_step.values("agent", "source").annotate(**_COLUMNS, **factors):
         pair = (row.pop("agent"), row.pop("source"))
         summary.factors[pair] = tuple(row.pop(name) for name in factors)

@@ -381,6 +381,8 @@ async function load() {
   take(answer);
   state.timeline = answer.timeline;
   drawSoFar(answer.so_far);
+  const spread = document.querySelector("#omega-spread");
+  if (spread) spread.textContent = answer.omega_spread;
   if (wasAtEnd && state.steps.length) state.step = state.steps[state.steps.length - 1];
   await draw();
   drawClipping();

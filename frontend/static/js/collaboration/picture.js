@@ -114,6 +114,12 @@ function arrow(from, to, pair, part, isFaded, words) {
   return group;
 }
 
+/** Omega in a step: one number, or the lowest and the highest of its prompts. @param {PairSums} pair */
+function omegas(pair) {
+  const [low, high] = [significant(pair.omega_low), significant(pair.omega)];
+  return low === high ? high : `${low} to ${high}`;
+}
+
 /**
  * @param {{x: number, y: number}} from
  * @param {{x: number, y: number}} to
@@ -124,7 +130,7 @@ function arrow(from, to, pair, part, isFaded, words) {
 function label(from, to, pair, number, words) {
   const isOwn = pair.learner === pair.source;
   const used = `${count(pair.used[0])} of ${count(pair.rows)}`;
-  const omega = isOwn || pair.omega === null ? "" : `ω ${significant(pair.omega)}${pair.clamped ? " (clamped)" : ""} · `;
+  const omega = isOwn || pair.omega === null ? "" : `ω ${omegas(pair)}${pair.clamped ? " (clamped)" : ""} · `;
   const text = `${omega}${used} taught`;
   // On the curve of `arrow`, nearer to the source for shared rollouts, so that the labels of two that cross stay apart.
   const t = isOwn ? 0.5 : number > 2 ? 0.72 : 0.2;
@@ -239,7 +245,7 @@ function boxAt(x, y, width, height, place, name, isNarrow) {
  */
 function title(view, pair, part) {
   const names = view.agents.map((agent) => agent.name);
-  const omega = pair.learner === pair.source || pair.omega === null ? "" : `, ω = ${significant(pair.omega)}${pair.clamped ? " (clamped)" : ""}`;
+  const omega = pair.learner === pair.source || pair.omega === null ? "" : `, ω = ${omegas(pair)}${pair.clamped ? " (clamped)" : ""}`;
   return `${names[pair.learner]} ← ${names[pair.source]}: ${share(part, 1)} of its |weight|, ${pair.used[0]} of ${pair.rows} rollouts taught${omega}`;
 }
 

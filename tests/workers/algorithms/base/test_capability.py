@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from workers.algorithms import hacpo
 from workers.algorithms.base.capability import CapabilityTracker
+from workers.algorithms.base.contribution import WeightedRow, factors
 from workers.algorithms.hacpo import Hacpo
-from workers.algorithms.registry import algorithms
+from workers.algorithms.registry import algorithms, settings_schema
 
 DOUBLE = torch.float64
 # Two agents, two prompts, four rollouts: P = 3/8 and 5/8.
@@ -165,3 +166,44 @@ def test_one_agent_and_agents_that_share_nothing_are_judged_as_by_gspo(values, s
         for learner in range(n):
             assert torch.equal(ours.baselines[learner], theirs.baselines[learner])
             assert torch.equal(ours.advantages[learner], theirs.advantages[learner])
+
+
+# The settings and their explanation
+
+
+def test_settings_are_those_of_hacpo_and_count_where_they_act():
+    assert [settings_schema()[name]["algorithms"] for name in ("omega_scope", "omega_shrinkage")] == [["hacpo"]] * 2
+    assert [Hacpo(omega_scope=scope).uses("omega_shrinkage") for scope in ("run", "prompt", "subject")] == [
+        False,
+        True,
+        True,
+    ]
+    without = Hacpo(omega_scope="prompt", advantage="plain", modulate_gradient=False)
+    assert not without.uses("omega_scope")
+    assert not without.uses("omega_shrinkage")
+    assert without.capability_options.scope == "run"
+
+
+def test_what_if_turns_what_it_can_compute():
+    of_omega = {"capability_window", "ratio_min", "ratio_max", "omega_shrinkage"}
+    names = {scope: set(Hacpo(omega_scope=scope).hypothetical_settings()) for scope in ("run", "prompt", "subject")}
+    assert names["prompt"] >= of_omega
+    assert names["run"] & of_omega == of_omega - {"omega_shrinkage"}
+    assert not names["subject"] & of_omega
+    assert names["subject"] >= {"alpha", "delta"}
+
+
+@pytest.mark.parametrize(
+    ("scope", "reason"),
+    [
+        ("run", "of the source to the learner; Eq. (8)"),
+        ("prompt", "of the source to the learner on this prompt"),
+        ("subject", "of the source to the learner on this prompt's subject, if it has one"),
+    ],
+)
+def test_factor_of_a_weight_names_what_omega_compares(scope, reason):
+    row = WeightedRow(False, 1, 0.9, 0.5, 1.25, 0.5)
+    for gate in ("hacpo", "signed"):
+        rule = Hacpo(omega_scope=scope, cross_gate=gate).filled(2, 1)
+        (omega,) = [factor for factor in factors(rule.explain(row)) if factor.symbol == "ω"]
+        assert (omega.value, omega.why) == (1.25, reason)
