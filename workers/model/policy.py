@@ -16,7 +16,7 @@ from transformers import AutoTokenizer
 
 from workers.contract.spec.agent import AgentSpec
 from workers.contract.spec.run import RunSpec
-from workers.model import lora, sharding
+from workers.model import head, lora, sharding
 from workers.model.loading import CPU, choose_dtype, load_model, recompute_layers
 from workers.model.optimizer import PolicyOptimizer
 from workers.model.process_group import ALONE, Ranks
@@ -46,6 +46,7 @@ class Policy:
         self._load_start = partial(load_model, agent.model, agent.revision, dtype, place)
         if self._uses_lora:
             lora.add_adapter(self.model, agent, derived_key("lora", spec.seed, agent.stable_seed))
+        self._has_linear_head = not ranks.is_sharded and head.is_linear_head(self.model)
         self.reference = self._reference_of(spec, starts_here)
         self._read_tokenizer(location)
         if spec.is_evaluation_only:
@@ -164,31 +165,34 @@ class Policy:
         temperature: the sampling temperature by default.
         Returns logps (b, T), 0 where padded, and the completion mask (b, T), True = counts in the loss.
         """
-        device = self.device
+        device, model, temperature = self.device, model or self.model, temperature or self.temperature
         rows = [[*prompt, *response] for prompt, response in zip(prompts, responses, strict=True)]
         width = max(map(len, rows))
         ids = torch.tensor([row + [0] * (width - len(row)) for row in rows], device=device)  # (b, S)
-        starts = [len(prompt) for prompt in prompts]
-        first = min(starts)
-        # Padding follows every real token, so the causal mask alone keeps it out: no attention mask.
-        logits = (model or self.model)(
-            input_ids=ids[:, :-1], use_cache=False, logits_to_keep=width - first
-        ).logits  # (b, S - first, V)
+        starts = torch.tensor([len(prompt) for prompt in prompts], device=device)  # (b,)
+        lengths = torch.tensor([len(response) for response in responses], device=device)  # (b,)
+        position = torch.arange(int(lengths.max()), device=device)  # (T,)
+        mask = position[None, :] < lengths[:, None]  # (b, T)
+        place = (starts[:, None] + position[None, :]).clamp(max=width - 1)  # (b, T)  of each response token in its row
+        vocabulary = model.config.get_text_config().vocab_size
+        if self._has_linear_head and len(rows) * (width - int(starts.min())) * vocabulary > head.MIN_LOGITS:
+            # Padding follows every real token, so the causal mask alone keeps it out: no attention mask.
+            states = model.base_model(input_ids=ids[:, :-1], use_cache=False).last_hidden_state  # (b, S - 1, d)
+            row = torch.arange(len(rows), device=device)[:, None].expand_as(mask)[mask]  # (N,)
+            chosen = states[row, place[mask] - 1]  # (N, d)
+            output = head.Head.of(model)
+            assert output is not None
+            values = head.token_logps(output, chosen, ids[row, place[mask]], temperature)  # (N,)
+            return values.new_zeros(mask.shape).masked_scatter(mask, values), mask
+        first = int(starts.min())
+        logits = model(input_ids=ids[:, :-1], use_cache=False, logits_to_keep=width - first).logits  # (b, S - first, V)
         logits = logits if logits.dtype == torch.float64 else logits.float()
-        temperature = temperature or self.temperature
         if temperature != 1.0:
             logits = logits / temperature
         logps = -functional.cross_entropy(
             logits.reshape(-1, logits.shape[-1]), ids[:, first:].reshape(-1), reduction="none"
         ).view(len(ids), -1)  # (b, S - first)
-        lengths = torch.tensor([len(response) for response in responses], device=device)  # (b,)
-        position = torch.arange(int(lengths.max()), device=device)  # (T,)
-        mask = position[None, :] < lengths[:, None]  # (b, T)
-        if max(starts) > first:
-            offset = torch.tensor(starts, device=device) - first  # (b,)
-            index = (offset[:, None] + position[None, :]).clamp(max=logps.shape[1] - 1)  # (b, T)
-            logps = logps.gather(1, index)
-        return logps.where(mask, 0.0), mask
+        return logps.gather(1, place - first).where(mask, 0.0), mask
 
     @torch.no_grad()
     def reference_logps(self, prompts: Sequence[Sequence[int]], responses: Sequence[Sequence[int]]) -> Tensor:

@@ -1,0 +1,129 @@
+"""Log-probabilities of chosen tokens from hidden states, without the logits of all tokens at once.
+
+The output layer and its softmax run over chunks of tokens, and again in the backward pass: the logits of one chunk are
+all that is ever held. The gradient by logits is (one-hot - softmax) times the gradient of the log-probability, written
+over them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+CHUNK_BYTES = 2**26  # of a chunk's logits in float32
+# Below this many logits the plain path is as small, and faster.
+MIN_LOGITS = 2**24
+
+
+@dataclass(frozen=True)
+class Head:
+    """A model's output layer: logits = cap * tanh(scale * (W h + b) / cap), without tanh if cap is 0.
+
+    weight: (V, d).  bias: (V,) or None.
+    """
+
+    weight: Tensor
+    bias: Tensor | None
+    scale: float
+    cap: float
+
+    @classmethod
+    def of(cls, model: Any) -> Head | None:
+        """That of a causal language model; None if it is not one linear layer."""
+        layer = model.get_output_embeddings()
+        if type(layer) is not nn.Linear:
+            return None
+        config = model.config.get_text_config()
+        scale = getattr(config, "logit_scale", None) or 1 / (getattr(config, "logits_scaling", None) or 1)
+        return cls(layer.weight, layer.bias, float(scale), float(getattr(config, "final_logit_softcapping", None) or 0))
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """(c, V) in float32, or float64, for hidden states (c, d)."""
+        logits = nn.functional.linear(hidden, self.weight, self.bias)
+        logits = logits if logits.dtype == torch.float64 else logits.float()
+        if self.scale != 1:
+            logits = logits * self.scale
+        return self.cap * torch.tanh(logits / self.cap) if self.cap else logits
+
+
+@torch.no_grad()
+def is_linear_head(model: Any) -> bool:
+    """Whether `Head.of` computes the logits that the model itself does, tried on three tokens."""
+    head = Head.of(model)
+    if head is None:
+        return False
+    ids = torch.tensor([[0, 1, 2]], device=model.device)
+    expected = model(input_ids=ids, use_cache=False).logits[0].float()
+    hidden = model.base_model(input_ids=ids, use_cache=False).last_hidden_state[0]
+    if hidden.shape[-1] != head.weight.shape[1]:
+        return False
+    return torch.allclose(head.logits(hidden).float(), expected, rtol=1e-2, atol=1e-2 * float(expected.abs().max()))
+
+
+def token_logps(head: Head, hidden: Tensor, targets: Tensor, temperature: float) -> Tensor:
+    """log softmax(logits / temperature) of each target, (N,), in float32 (float64 for such weights).
+
+    hidden: (N, d), the states from which each target is predicted.  targets: (N,).
+    """
+    result: Tensor = _TokenLogps.apply(hidden, head.weight, head.bias, targets, head.scale, head.cap, temperature)
+    return result
+
+
+class _TokenLogps(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        targets: Tensor,
+        scale: float,
+        cap: float,
+        temperature: float,
+    ) -> Tensor:
+        head = Head(weight, bias, scale, cap)
+        logps, normalizers = [], []
+        for rows in _chunks(hidden, weight):
+            logits = head.logits(hidden[rows]).div_(temperature)  # (c, V)
+            normalizers.append(logits.logsumexp(dim=1))  # (c,)
+            logps.append(logits.gather(1, targets[rows, None])[:, 0] - normalizers[-1])  # (c,)
+        ctx.save_for_backward(hidden, weight, bias, targets, torch.cat(normalizers))
+        ctx.numbers = (scale, cap, temperature)
+        return torch.cat(logps)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        hidden, weight, bias, targets, normalizers = ctx.saved_tensors
+        scale, cap, temperature = ctx.numbers
+        head = Head(weight, bias, scale, cap)
+        by_hidden = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
+        by_weight = torch.zeros_like(weight, dtype=normalizers.dtype) if ctx.needs_input_grad[1] else None
+        by_bias = torch.zeros_like(bias, dtype=normalizers.dtype) if ctx.needs_input_grad[2] else None
+        for rows in _chunks(hidden, weight):
+            logits = head.logits(hidden[rows])  # (c, V)
+            slope = scale / temperature * (1 - (logits / cap).square() if cap else 1)
+            part = logits.div_(temperature).sub_(normalizers[rows, None]).exp_()  # the softmax
+            part.mul_(-gradient[rows, None])
+            part.scatter_add_(1, targets[rows, None], gradient[rows, None].to(part.dtype))
+            part = part.mul_(slope).to(hidden.dtype)  # (c, V)  the gradient by W h + b
+            if by_hidden is not None:
+                torch.mm(part, weight, out=by_hidden[rows])
+            if by_weight is not None and by_weight.dtype == part.dtype:
+                by_weight.addmm_(part.T, hidden[rows])
+            elif by_weight is not None:
+                by_weight += part.T @ hidden[rows]
+            if by_bias is not None:
+                by_bias += part.sum(dim=0)
+        by_weight = None if by_weight is None else by_weight.to(weight.dtype)
+        by_bias = None if by_bias is None or bias is None else by_bias.to(bias.dtype)
+        return by_hidden, by_weight, by_bias, None, None, None, None
+
+
+def _chunks(hidden: Tensor, weight: Tensor) -> Iterator[slice]:
+    size = max(1, CHUNK_BYTES // (4 * len(weight)))
+    for start in range(0, len(hidden), size):
+        yield slice(start, min(start + size, len(hidden)))
