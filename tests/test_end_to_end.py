@@ -25,10 +25,12 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 folder, questions = sys.argv[1], json.loads(sys.argv[2])
 model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
 texts = []
-for question in questions:
-    inputs = tokenizer(question, return_tensors="pt")
-    ids = model.generate(inputs.input_ids, max_new_tokens=26, do_sample=False)[0, inputs.input_ids.shape[1]:]
-    texts.append(tokenizer.decode(ids, skip_special_tokens=True))
+for start in range(0, len(questions), 50):
+    inputs = tokenizer(questions[start : start + 50], padding=True, padding_side="left", return_tensors="pt")
+    ids = model.generate(
+        inputs.input_ids, attention_mask=inputs.attention_mask, max_new_tokens=26, do_sample=False
+    )[:, inputs.input_ids.shape[1]:]
+    texts += tokenizer.batch_decode(ids, skip_special_tokens=True)
 assert not any(name.split(".")[0] in ("workers", "hacrl_web") for name in sys.modules)
 print(json.dumps(texts))
 """

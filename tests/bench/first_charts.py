@@ -13,7 +13,7 @@ import os
 import re
 
 from tests.bench.pages import quantile
-from tests.bench.product import generated_runs, logged_in, running
+from tests.bench.product import logged_in, running
 
 AIM_S = 1.5
 # Looks once a frame, as a person would; times are counted from the moment the page was asked for.
@@ -41,17 +41,10 @@ def longest_run(page: object) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="a data folder with a long run")
+    parser.add_argument("--data", required=True, help="a data folder with a long run")
     parser.add_argument("--run", help="a run's id, where the newest hundred do not hold the longest")
     parser.add_argument("--loads", type=int, default=10)
-    parser.add_argument("--smoke", action="store_true", help="a few generated runs, one load")
     options = parser.parse_args()
-    if options.smoke:
-        options.loads = 1
-        with generated_runs() as options.data:
-            return measure(options)
-    if not options.data:
-        parser.error("--data is needed")
     return measure(options)
 
 

@@ -16,7 +16,7 @@ from statistics import median
 from typing import Any
 
 from tests.bench.first_charts import longest_run
-from tests.bench.product import generated_runs, logged_in, running
+from tests.bench.product import logged_in, running
 
 AIM_S, AIM_BYTES, AIM_SHIFT = 1.0, 300_000, 0.1
 SETTLE_MS = 700  # what is drawn late may still push the rest away
@@ -58,16 +58,9 @@ def report(path: str, found: list[dict[str, Any]], num_files: int) -> bool:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="a data folder with runs")
+    parser.add_argument("--data", required=True, help="a data folder with runs")
     parser.add_argument("--loads", type=int, default=5)
-    parser.add_argument("--smoke", action="store_true", help="a few generated runs, one load")
     options = parser.parse_args()
-    if options.smoke:
-        options.loads = 1
-        with generated_runs() as options.data:
-            return measure(options)
-    if not options.data:
-        parser.error("--data is needed")
     return measure(options)
 
 

@@ -12,24 +12,29 @@ from pathlib import Path
 
 import pytest
 
+from tests.bench.product import generated_runs
+
 FOLDER = Path(__file__).parent
-# By module: further arguments, and the figures that it must print.
+SMOKE = ["--smoke"]
+FEW_RUNS = ["--data", "RUNS", "--loads", "1"]
+# By module: its arguments, and the figures that it must print. OUT: an empty folder. RUNS: one with generated runs.
 BENCHES: dict[str, tuple[list[str], str]] = {
-    "bad_peers": (["OUT"], r"\| alone \| 1 \|"),
-    "first_charts": ([], r"first chart +\d+\.\d\d s"),
-    "first_paint": ([], r"first paint \d+\.\d\d s"),
-    "footprint": ([], r"smoke +[\d,]+ +\d+ MiB +\d+ MiB +\d"),
-    "live_charts": ([], r'"frames/s": \d+'),
-    "pages": ([], r"runs list.* \d+ "),
-    "placement": ([], r"ray / local \d+\.\d\d"),
-    "scaling": ([], r" 2 +1 +\d+ +\d+"),
-    "study": (["run", "OUT"], ""),
-    "telemetry": ([], r"\d"),
-    "trainer": ([], r"GSPO / TRL, dense +\d\.\d{3}"),
-    "verifier": ([], r"plain: ours [\d,]+/s, math-verify alone [\d,]+/s, ratio"),
+    "bad_peers": (["OUT", *SMOKE], r"\| alone \| 1 \|"),
+    "first_charts": (FEW_RUNS, r"first chart +\d+\.\d\d s"),
+    "first_paint": (FEW_RUNS, r"first paint \d+\.\d\d s"),
+    "footprint": (SMOKE, r"smoke +[\d,]+ +\d+ MiB +\d+ MiB +\d"),
+    "live_charts": (SMOKE, r'"frames/s": \d+'),
+    "pages": (SMOKE, r"runs list.* \d+ "),
+    "placement": (SMOKE, r"ray / local \d+\.\d\d"),
+    "scaling": (SMOKE, r" 2 +1 +\d+ +\d+"),
+    "study": (["run", "OUT", *SMOKE], ""),
+    "telemetry": (SMOKE, r"\d"),
+    "trainer": (SMOKE, r"GSPO / TRL, dense +\d\.\d{3}"),
+    "verifier": (SMOKE, r"plain: ours [\d,]+/s, math-verify alone [\d,]+/s, ratio"),
 }
 NO_BENCH = {"peers", "pictures"}  # a part of telemetry, and the pictures of the docs
 IN_BROWSER = {"first_charts", "first_paint", "live_charts"}
+FULL = {"bad_peers", "placement"}  # tests of the trainer train the same agents
 NEEDS = {"trainer": "trl", "placement": "ray"}
 
 
@@ -39,20 +44,28 @@ def test_every_bench_has_a_smoke_run():
 
 
 def marks(name: str) -> list[pytest.MarkDecorator]:
-    return [pytest.mark.slow, pytest.mark.timeout(300), *([pytest.mark.browser] if name in IN_BROWSER else [])]
+    found = [pytest.mark.slow, pytest.mark.timeout(300)]
+    return [*found, *[pytest.mark.browser][: name in IN_BROWSER], *[pytest.mark.full][: name in FULL]]
+
+
+@pytest.fixture(scope="module")
+def few_runs():
+    with generated_runs() as data:
+        yield data
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=marks(name)) for name in BENCHES])
-def test_smoke_run_prints_its_figures(name, tmp_path):
+def test_smoke_run_prints_its_figures(name, tmp_path, request):
     if name in NEEDS and importlib.util.find_spec(NEEDS[name]) is None:
         pytest.skip(f"needs {NEEDS[name]}")
     if name in IN_BROWSER and not shutil.which("chromium"):
         pytest.skip("no Chromium: apt-get install chromium")
     words, figures = BENCHES[name]
-    arguments = [str(tmp_path / "out") if word == "OUT" else word for word in words]
+    made = {"OUT": lambda: str(tmp_path / "out"), "RUNS": lambda: request.getfixturevalue("few_runs")}
+    arguments = [made[word]() if word in made else word for word in words]
     environment = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
     done = subprocess.run(
-        [sys.executable, "-m", f"tests.bench.{name}", *arguments, "--smoke"],
+        [sys.executable, "-m", f"tests.bench.{name}", *arguments],
         cwd=FOLDER.parents[1],
         env={**environment, "HACRL_DATA": str(tmp_path / "data")},
         capture_output=True,

@@ -69,7 +69,7 @@ def test_g_and_l_lead_to_the_leaderboard(page: Page, made: dict[str, str]) -> No
     expect(page.get_by_label("Search boards")).to_have_value("gl")
 
 
-@pytest.mark.parametrize("width", [390, 1440])
+@pytest.mark.parametrize("width", [390, pytest.param(1440, marks=pytest.mark.full)])
 def test_axe_finds_nothing_serious_and_no_board_scrolls_sideways(page: Page, made: dict[str, str], width: int) -> None:
     axe = source()
     page.set_viewport_size({"width": width, "height": 900})

@@ -95,17 +95,19 @@ def operations() -> dict[str, Any]:
     return dict(api.get_openapi_schema()["paths"])
 
 
+def declared(route: str) -> dict[str, bool]:
+    """The query parameters of an address of the API, and whether an operation cannot do without them."""
+    verbs = operations().get("/" + PARAMETER.sub(r"{\2}", route), {})
+    queries = [one for verb in verbs.values() for one in verb.get("parameters", ()) if one["in"] == "query"]
+    needed = {one["name"] for one in queries if one["required"]}
+    return {one["name"]: one["name"] in needed for one in queries}
+
+
 def query_of(route: str) -> str:
     """The parameters that an operation cannot do without; pages leave out what they do not know."""
     if not route.startswith("api/v1/"):
         return f"?{urlencode(NEEDED)}"
-    verbs = operations().get("/" + PARAMETER.sub(r"{\2}", route), {})
-    needed = {
-        one["name"]
-        for verb in verbs.values()
-        for one in verb.get("parameters", ())
-        if one["in"] == "query" and one["required"]
-    }
+    needed = [name for name, is_needed in declared(route).items() if is_needed]
     return f"?{urlencode({name: value for name, value in NEEDED.items() if name in needed})}"
 
 

@@ -21,7 +21,7 @@ from hacrl_web.alerts.send import send_due
 from hacrl_web.runs.models import Run, State
 from tests.support.web.factories import make_training_run, make_user
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 
 class Receiver:

@@ -24,7 +24,7 @@ from tests.support.web.registry_help import field_error, jsonl, make_user
 from tests.workers.questions.test_hub_files import COMMIT, Hub
 from workers.questions import canonical, files
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 JSON = {"HTTP_ACCEPT": "application/json"}
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "data" / "benchmarks"
 CSV = "problem,solution,level\n" + "".join(f'"What is {n}+1?","so it is #### {n + 1}",{n % 3}\n' for n in range(20))
@@ -269,7 +269,6 @@ def test_source_that_cannot_be_is_refused_without_a_child(client, ada, monkeypat
     assert client.post("/benchmarks/new/fetch", asked).status_code == response.status_code == 422
 
 
-@pytest.mark.once
 def test_built_in_benchmark_is_fetched_at_a_commit_that_is_kept(client, ada, monkeypatch, tmp_path):
     lines = {
         side: jsonl([{"question": f"{side} {n}", "answer": f"so #### {n}"} for n in range(count)]).read()
@@ -328,7 +327,6 @@ def test_built_in_benchmark_from_a_local_copy_by_the_api(client, ada, settings):
 
 
 @pytest.mark.parametrize("key", ["math-500", "aime2025", "amc23", "minerva", "olympiadbench"])
-@pytest.mark.once
 def test_built_in_benchmarks_accept_the_local_copies(client, ada, settings, key):
     name = {"math-500": "math500", "minerva": "minerva_math", "olympiadbench": "olympiad_bench"}.get(key, key)
     if not (SHARED / f"{name}.jsonl").is_file():

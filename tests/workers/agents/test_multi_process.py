@@ -154,7 +154,7 @@ def test_an_error_in_a_process_is_raised_and_ends_all(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sharding", ["none", "fsdp2"])
+@pytest.mark.parametrize("sharding", [pytest.param("none", marks=pytest.mark.full), "fsdp2"])
 def test_checkpoint_that_cannot_be_written_is_an_error_of_the_disk_and_the_agent_continues(tmp_path, sharding):
     folder = make_agent(tmp_path / "model", "llama")
     agent = RankedAgent(spec_of(tmp_path, [{"name": "A", "model": str(folder)}], 2, sharding), 0, None)

@@ -335,6 +335,7 @@ class TestPromote:
             assert client.post(address("promote_agent", run), {"step": odd, "agent": "0"}).status_code == 404
 
 
+@pytest.mark.once
 class TestAsk:
     form = {"question": "1+1=", "expected": "2", "step": "10", "temperature": "0", "max_new_tokens": "5", "seed": "0"}
 

@@ -13,7 +13,7 @@ from hacrl_web.runs.models import Run
 from hacrl_web.web.settings_file import MAX_BYTES
 from tests.support.web.factories import make_run
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 
 def send(client: Any, data: bytes) -> Any:
