@@ -49,6 +49,7 @@ def test_what_cannot_be_installed_is_skipped_in_ci_too(monkeypatch: pytest.Monke
     assert strict(skipped("needs a CUDA device, and there is none")).skipped
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ci", "folder", "mark", "is_repeated"),
     [

@@ -90,7 +90,8 @@ def baselines(
 
     rewards: (n, B, G).  ratio: (n, n), or (n, n, B) by prompt.  valid: (n, B, G) bool.  reward_max: the verifier's
     upper bound.
-    All rewards of a prompt equal: the baseline is that reward. Above reward_max: the mean of the learner's own.
+    All rewards of a prompt equal: the baseline is that reward. Above reward_max, or below minus that (possible with the
+    overlong penalty alone): the mean of the learner's own.
     """
     valid = torch.ones_like(rewards, dtype=torch.bool) if valid is None else valid
     scored = rewards.where(valid, 0.0)  # (n, B, G)
@@ -102,7 +103,7 @@ def baselines(
     own_mean = scored[learner].sum(dim=1) / own_count.clamp(min=1)  # (B,)
     joint_mean = scored.sum(dim=(0, 2)) / count.clamp(min=1)  # (B,)  where the learner has no valid rollout
     fallback = torch.where(own_count > 0, own_mean, joint_mean)  # (B,)
-    guarded = ~uniform & (value > reward_max)  # (B,)
+    guarded = ~uniform & (value.abs() > reward_max)  # (B,)
     value = torch.where(uniform, highest, torch.where(guarded, fallback, value))  # (B,)
     return Baselines(value, uniform, guarded)
 

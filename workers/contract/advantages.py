@@ -21,6 +21,27 @@ REWARD_MAX = 1.0  # the verifier's upper bound
 EPSILON = 1e-6
 
 
+@dataclass(frozen=True)
+class OverlongPenalty:
+    """What training adds to the reward of a long answer: DAPO, arXiv 2503.14476, Eq. (13).
+
+    limit: max_completion_length.  cache: the tokens before it over which the penalty grows; 0: no penalty.
+    strips_eos: contributions count an answer without its EOS.
+    """
+
+    limit: int
+    cache: int
+    strips_eos: bool = False
+
+    def of(self, num_tokens: int) -> float:
+        """0 up to limit - cache tokens of the source, EOS included; then it falls linearly, to -1 at the limit."""
+        return min(max((self.limit - self.cache - num_tokens) / self.cache, -1.0), 0.0) if self.cache else 0.0
+
+    def of_contribution(self, source_num_tokens: int) -> float:
+        """The same of a recorded contribution. An answer of `limit` tokens was cut, so it has no EOS."""
+        return self.of(min(source_num_tokens + self.strips_eos, self.limit))
+
+
 def capability(means: Sequence[float], window: int) -> float:
     """P, Eq. (9), from an agent's mean rewards by step, the newest last; the floor if there are none."""
     recent = means[-window:]
@@ -65,7 +86,7 @@ def baseline(group: RewardGroup, sources: Sequence[int], learner: int, omega: Ma
         return lowest
     count = sum(one[2] for one in terms)
     mu = single(sum(factor * total for factor, total, *_ in terms) / count)
-    if mu <= REWARD_MAX:
+    if abs(mu) <= REWARD_MAX:  # below -1 only with the overlong penalty
         return mu
     own, own_count, *_ = group.totals.get(learner) or (sum(one[1] for one in terms), count)
     return single(own / own_count)

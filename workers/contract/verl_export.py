@@ -240,6 +240,7 @@ def not_carried(spec: RunSpec) -> list[str]:
         (not rule.clip_cross, "algorithm.clip_cross false: shared ratios are clipped."),
         (rule.cross_weight != 1, f"algorithm.cross_weight {rule.cross_weight:g}: the weight is 1."),
         (rule.cross_clip_gradient != "zero", f"algorithm.cross_clip_gradient {rule.cross_clip_gradient}: it is zero."),
+        (rule.overlong_cache > 0, f"algorithm.overlong_cache {rule.overlong_cache}: no reward falls with the length."),
         (rule.mask_truncated_completions, "algorithm.mask_truncated_completions: cut answers are trained on."),
         (rule.cross_order == "mixed", "algorithm.cross_order mixed: shared rollouts keep the order of the prompts."),
         (rule.cross_kl, "algorithm.cross_kl: the KL penalty is on own rollouts only."),

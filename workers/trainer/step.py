@@ -136,13 +136,23 @@ class StepPlan:
     """The objective, and by learner: the trusted sources, the mini-batches, and the rows of untrusted sources.
 
     replayed: by learner; their rows are numbered as prompts after those of the step.
+    penalties: (n, B, G), what the overlong penalty adds to the verifier's rewards in the objective.
     """
 
     trusted_sources: Sequence[Sequence[bool]]
     objective: Objective
     mini_batches: Sequence[Sequence[Sequence[LearnerRow]]]
     quarantined: Sequence[Sequence[LearnerRow]]
+    penalties: Tensor
     replayed: Sequence[Sequence[Rescue]] = ()
+
+
+def overlong_penalties(spec: RunSpec, generated: Sequence[GeneratedRollouts], valid: Tensor) -> Tensor:
+    """The penalty of each rollout, by its source's own count of tokens; 0 where there is none. valid: (n, B, G)."""
+    penalties = torch.zeros(valid.shape)  # (n, B, G)
+    for agent, prompt, number in valid.nonzero().tolist() if spec.overlong.cache else ():
+        penalties[agent, prompt, number] = spec.overlong.of(generated[agent].responses[prompt][number].num_tokens)
+    return penalties
 
 
 def plan_step(
@@ -156,7 +166,9 @@ def plan_step(
 ) -> StepPlan:
     """step: 0, 1, ...  ratio: omega, (n, n) or (n, n, B)."""
     trusted = [trust.trusted_sources(learner) for learner in range(len(spec.agents))]
-    objective = spec.algorithm.objective(scores.rewards, scores.valid, ratio, REWARD_MAX, torch.tensor(trusted))
+    penalties = overlong_penalties(spec, generated, scores.valid)
+    rewards = scores.rewards + penalties  # (n, B, G)
+    objective = spec.algorithm.objective(rewards, scores.valid, ratio, REWARD_MAX, torch.tensor(trusted))
     replayed = [replay.of_learner(learner, sources) for learner, sources in enumerate(trusted)]
     learners = [
         LearnerRows(
@@ -169,5 +181,6 @@ def plan_step(
         objective,
         [rows.mini_batches() for rows in learners],
         [rows.quarantined() for rows in learners],
+        penalties,
         replayed,
     )

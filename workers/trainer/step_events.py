@@ -90,13 +90,16 @@ def agent_metrics(record: StepRecord, agent: int) -> events.Metrics:
     }
     ratios = {
         "reward/mean": (record.scores.rewards[agent][scored].sum().item(), float(scored.sum())),
-        "frac_reward_zero_std": _share(_uniform(record.scores, [agent])),
-        "frac_reward_zero_std_joint": _share(_uniform(record.scores, range(len(record.names)))),
+        "frac_reward_zero_std": _share(_uniform(record, [agent])),
+        "frac_reward_zero_std_joint": _share(_uniform(record, range(len(record.names)))),
         "guard_frac": _share(record.plan.objective.guarded[agent].tolist()),
         "completions/clipped_ratio": _share([response.finish_reason == "length" for response in responses]),
         "clip_ratio/low_mean": (sum(result.clipped_low for result in own), float(len(own))),
         "clip_ratio/high_mean": (sum(result.clipped_high for result in own), float(len(own))),
     }
+    if record.algorithm.overlong_cache:
+        penalties = record.plan.penalties[agent][scored]  # (rows,)
+        ratios["overlong_penalty/mean"] = (penalties.sum().item(), float(len(penalties)))
     if report.engine_logp_difference is not None:
         values["engine_logp_difference"] = report.engine_logp_difference
     if weights := report.importance_weights:
@@ -242,9 +245,10 @@ def _visits(record: StepRecord, learner: int) -> Iterator[tuple[int | None, Lear
         yield None, row, RowResult(drop_reason="quarantined")
 
 
-def _uniform(scores: Scores, agents: Sequence[int]) -> list[bool]:
-    """By prompt: whether all valid rewards of these agents are equal, or there are none."""
-    rewards, valid = scores.rewards[list(agents)], scores.valid[list(agents)]  # (k, B, G)
+def _uniform(record: StepRecord, agents: Sequence[int]) -> list[bool]:
+    """By prompt: whether all valid rewards of these agents, with the overlong penalty, are equal or there are none."""
+    rewards = (record.scores.rewards + record.plan.penalties)[list(agents)]  # (k, B, G)
+    valid = record.scores.valid[list(agents)]  # (k, B, G)
     is_uniform, highest = tensors.uniform_groups(rewards, valid)  # (B,) each
     return (is_uniform | highest.isneginf()).tolist()
 

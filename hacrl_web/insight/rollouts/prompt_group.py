@@ -16,6 +16,7 @@ from hacrl_web.insight.rollouts.waterfall import LearnerContribution, Waterfall,
 from hacrl_web.runs.models import Run
 from hacrl_web.web.visible import visible
 from workers.algorithms.base.spec import AlgorithmSpec
+from workers.contract.spec.run import RunSpec
 
 MAX_TEXT = 4000  # characters of a rollout; the page loads the rest on request
 MAX_PROMPT = 8000
@@ -24,13 +25,23 @@ PER_AGENT = 16  # rollouts of an agent on the page
 
 @dataclass
 class Card:
-    """One rollout of the prompt."""
+    """One rollout of the prompt. penalty: what training added to its reward; None if the run has no such penalty."""
 
     row: dict[str, Any]
     text: str
     is_cut: bool
     is_selected: bool
     contributions: list[LearnerContribution]
+    penalty: float | None = None
+
+    @property
+    def penalty_size(self) -> float:
+        return abs(self.penalty or 0.0)
+
+    @property
+    def training_reward(self) -> float:
+        """The reward of which advantages are computed."""
+        return float(self.row["reward"]) + (self.penalty or 0.0)
 
 
 @dataclass
@@ -58,9 +69,9 @@ class PromptGroup:
     waterfalls: list[Waterfall]
 
 
-def group_of(run: Run, rule: AlgorithmSpec, hit: RolloutHit) -> PromptGroup | None:
+def group_of(run: Run, spec: RunSpec, hit: RolloutHit) -> PromptGroup | None:
     """The prompt group of a rollout, with the rollout selected; None if its step is not recorded."""
-    agents, step = run.agent_names, hit.sampled_step
+    agents, step, rule, overlong = run.agent_names, hit.sampled_step, spec.rule, spec.overlong
     attempts = [hit.attempt] if step == hit.step else [one.attempt for one in segments(run.rollouts.all(), step, step)]
     if not attempts:
         return None
@@ -90,7 +101,9 @@ def group_of(run: Run, rule: AlgorithmSpec, hit: RolloutHit) -> PromptGroup | No
             column.num_more += 1
             continue
         of_card = contributions.get((row["agent"], row["sample"]), [])
-        card = Card(row, visible(row["text"]), row["length"] > MAX_TEXT, is_selected, of_card)
+        is_penalised = overlong.cache > 0 and row["reward"] is not None
+        penalty = overlong.of(row["num_tokens"]) if is_penalised else None
+        card = Card(row, visible(row["text"]), row["length"] > MAX_TEXT, is_selected, of_card, penalty)
         column.cards.append(card)
         selected = card if is_selected else selected
     head = rows[0]

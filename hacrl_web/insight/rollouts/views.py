@@ -31,8 +31,7 @@ def run_rollouts(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     opening = {"after": str(PageCursor(ends["last"], 0))} if is_query_empty and ends["last"] is not None else {}
     page = search_rollouts(run, rollout_filter.model_copy(update=opening))
     selected = _selected(run, request.GET.get("rollout", ""), page.hits, prefers_teaching=is_query_empty)
-    rule = stored_spec(run).rule
-    group = group_of(run, rule, selected) if selected else None
+    group = group_of(run, stored_spec(run), selected) if selected else None
     context = header(run) | {
         "tab": "rollouts",
         "rollout_filter": rollout_filter,

@@ -15,8 +15,9 @@ from uuid import UUID
 from hacrl_web.insight.recorded_steps import segments, spread_steps
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.telemetry.metric_series import MetricSeries, read_series
+from workers.algorithms.base.contribution import single
 from workers.algorithms.base.spec import CAPABILITY_FLOOR
-from workers.contract.advantages import RewardGroup
+from workers.contract.advantages import OverlongPenalty, RewardGroup
 
 # About 0.2 s to read. More steps are thinned evenly.
 MAX_ROWS = 40_000
@@ -26,9 +27,10 @@ MAX_HISTORY = 1000  # steps of a capability window: RunSpec's bound
 NEAR = 1e-9  # means of the same rewards differ by less, in whatever order they are added up
 CACHED = 4  # ranges of steps in memory, about 5 MB each
 SIDES = {"lower": -1, "none": 0, "upper": 1}
+NO_PENALTY = OverlongPenalty(0, 0)
 COLUMNS = (
     "step", "agent", "source", "prompt_id", "reward", "advantage", "sequence_ratio", "start_ratio", "clip_side",
-    "omega", "weight", "mini_batch", "drop_reason", "age",
+    "omega", "weight", "mini_batch", "drop_reason", "age", "source_num_tokens",
 )  # fmt: skip
 
 
@@ -129,22 +131,24 @@ class Rows:
         return means[max(bisect_left(steps, begin), stop - MAX_HISTORY) : stop].tolist()
 
 
-def read(run: Run, first: int, last: int, window: int) -> Rows:
+def read(run: Run, first: int, last: int, window: int, overlong: OverlongPenalty = NO_PENALTY) -> Rows:
     """The rows of the recorded steps from `first` to `last`; cached until the run records more.
 
-    window: the run's own capability_window.
+    window: the run's own capability_window.  overlong: what its training added to the recorded rewards.
     """
-    return _read(run.pk, tuple(run.agent_names), first, last, run.last_seq, window)
+    return _read(run.pk, tuple(run.agent_names), first, last, run.last_seq, window, overlong)
 
 
 @lru_cache(maxsize=CACHED)
-def _read(run_id: UUID, names: tuple[str, ...], first: int, last: int, last_seq: int, window: int) -> Rows:
+def _read(
+    run_id: UUID, names: tuple[str, ...], first: int, last: int, last_seq: int, window: int, overlong: OverlongPenalty
+) -> Rows:
     run = Run.objects.only("pk").get(pk=run_id)
     places = {name: place for place, name in enumerate(names)}
     rows = Rows(len(names))
     parts = segments(run.contributions.all(), first, last)
     steps, rows.is_thinned = spread_steps(run.contributions.all(), parts, MAX_STEPS, MAX_ROWS)
-    reader = _RowReader(rows, places)
+    reader = _RowReader(rows, places, overlong)
     for one in parts:
         of_attempt = run.contributions.filter(attempt=one.attempt, step__range=(one.first, one.last))
         if rows.is_thinned:
@@ -157,10 +161,10 @@ def _read(run_id: UUID, names: tuple[str, ...], first: int, last: int, last_seq:
 
 
 class _RowReader:
-    """Collects rows into blocks and reward groups."""
+    """Collects rows into blocks and reward groups. Their rewards have the overlong penalty, as in training."""
 
-    def __init__(self, rows: Rows, places: dict[str, int]) -> None:
-        self.rows, self.places = rows, places
+    def __init__(self, rows: Rows, places: dict[str, int], overlong: OverlongPenalty) -> None:
+        self.rows, self.places, self.overlong = rows, places, overlong
         self.blocks: dict[tuple[int, int, int, int, int], Block] = {}
         self.counts: Counter[tuple[int, int, int]] = Counter()  # (step, learner, source)
         self.rewards: dict[int, dict[int, dict[int, list[float]]]] = {}  # step, prompt, source
@@ -168,9 +172,12 @@ class _RowReader:
 
     def take(self, records: Iterable[tuple[Any, ...]]) -> None:
         places, prompts, rows = self.places, self.prompts, self.rows
-        for step, agent, source, prompt_id, reward, a, s, start, side, omega, weight, m, drop_reason, age in records:
+        for *place, reward, a, s, start, side, omega, weight, m, drop_reason, age, length in records:
+            step, agent, source, prompt_id = place
             if agent not in places or source not in places or reward is None or a is None or omega is None:
                 continue
+            if self.overlong.cache:
+                reward = single(reward + single(self.overlong.of_contribution(length or 0)))
             k, j = places[agent], places[source]
             self.counts[step, k, j] += age is None
             prompt = prompts.setdefault(prompt_id, len(prompts))

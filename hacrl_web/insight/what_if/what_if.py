@@ -111,7 +111,7 @@ def what_if_answer(
         other = with_hypothetical(spec, settings)
     except ValidationError as error:
         raise FieldErrors(plain_errors(error)) from error
-    rows = read(run, first, last, spec.algorithm.capability_options.window)
+    rows = read(run, first, last, spec.algorithm.capability_options.window, spec.overlong)
     before, after = recorded(rows, spec.rule), hypothetical(rows, spec.rule, other.rule)
     if checks and rows.steps and rows.check is None:
         rows.check = check_recorded(rows, spec.rule)

@@ -115,6 +115,7 @@ def _unmeasured(spec: RunSpec) -> list[str]:
         "omega": rule.uses_omega,
         "gradient_alignment": 0 < interval <= spec.training.steps,
         "engine_logp_difference": spec.rollout.engine != "transformers",
+        "overlong_penalty/mean": spec.overlong.cache > 0,
     }
     return [name for name, is_measured in measured.items() if not is_measured]
 

@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from tests.support.workers.tiny import make_agent, make_spec
 from workers.agents.messages import LearnerRow
 from workers.agents.updates import Inputs, run_updates
+from workers.contract.advantages import OverlongPenalty
 from workers.model.policy import Policy
 
 grpo_trainer = pytest.importorskip("trl.trainer.grpo_trainer", reason="needs the dev extra: trl")
@@ -153,3 +154,12 @@ def test_loss_and_gradient_equal_those_of_trl(tmp_path, name, form, level, bound
         assert [low] == shares["clip_ratio/low_mean"]
         assert [high] == shares["clip_ratio/high_mean"]
         assert low + high > 0
+
+
+@pytest.mark.parametrize(("limit", "cache"), [(100, 20), (9, 9), (26, 7), (4096, 1)])
+def test_overlong_penalty_is_that_of_trl(limit, cache):
+    get_penalty = pytest.importorskip("trl.rewards").get_soft_overlong_punishment
+    lengths = [*range(min(limit, 200) + 3), limit - cache, limit - 1, limit, limit + 1]
+    expected = get_penalty(max_completion_len=limit, soft_punish_cache=cache)([[1] * length for length in lengths])
+    assert [OverlongPenalty(limit, cache).of(length) for length in lengths] == expected
+    assert min(expected) == -1.0

@@ -88,3 +88,21 @@ def test_uniform_lone_and_unheard_groups_have_no_advantage():
     mixed = advantages.RewardGroup({0: [0.0, 1.0], 1: [1.0, 1.0]})
     assert advantages.baseline(mixed, (0, 1), 0, {0: 1.0, 1: 4.0}) == 0.5
     assert advantages.baseline(advantages.RewardGroup({1: [1.0, 0.0]}), (0, 1), 0, {0: 1.0, 1: 4.0}) == 0.5
+
+
+def test_overlong_penalty_falls_linearly_to_minus_one():
+    penalty = advantages.OverlongPenalty(limit=10, cache=4)
+    assert [penalty.of(length) for length in (0, 6, 7, 8, 9, 10)] == [0.0, 0.0, -0.25, -0.5, -0.75, -1.0]
+    assert advantages.OverlongPenalty(limit=10, cache=0).of(10) == 0.0
+    # Without its EOS an answer of 8 tokens is recorded with 7; one that was cut has all 10.
+    stripped = advantages.OverlongPenalty(limit=10, cache=4, strips_eos=True)
+    assert [stripped.of_contribution(length) for length in (7, 9, 10)] == [-0.5, -1.0, -1.0]
+
+
+def test_baseline_below_every_possible_reward_is_guarded_in_both():
+    """A strong source whose answers are all wrong and overlong: (0 + 0 + 4 * -1 + 4 * -1) / 4 = -2."""
+    rewards, valid = torch.tensor([[[0.0, 0.0]], [[-1.0, -1.0]]]), torch.ones(2, 1, 2, dtype=torch.bool)
+    found = hacpo.baselines(rewards, torch.tensor([[1.0, 4.0], [0.25, 1.0]]), 0, valid=valid)
+    assert (found.value.item(), found.guarded.item()) == (0.0, True)
+    group = advantages.RewardGroup({0: [0.0, 0.0], 1: [-1.0, -1.0]})
+    assert advantages.baseline(group, (0, 1), 0, {0: 1.0, 1: 4.0}) == 0.0

@@ -241,3 +241,9 @@ def test_keywords_that_the_trainer_sets_itself_are_refused_for_a_chat_template()
     assert named <= RESERVED_KEYWORDS
     agent = {"name": "a", "model": "m", "chat_template_kwargs": {"enable_thinking": False, "tokenize": True}}
     assert "'tokenize'" in refused(agents=[agent])[("agents", 0, "chat_template_kwargs")]
+
+
+def test_overlong_cache_beyond_the_longest_answer_is_refused():
+    message = refused(algorithm={"overlong_cache": 9}, rollout={"max_completion_length": 8})[("rollout",)]
+    assert "max_completion_length 8 is below algorithm.overlong_cache 9" in message
+    assert spec(algorithm={"overlong_cache": 8}, rollout={"max_completion_length": 8}).overlong.cache == 8

@@ -83,6 +83,7 @@ def record() -> StepRecord:
             ),
             mini_batches=[plans, []],
             quarantined=[[], []],
+            penalties=torch.zeros(2, 2, 2),
         ),
         reports=[report, UpdateReport()],
     )

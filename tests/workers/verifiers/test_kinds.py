@@ -186,6 +186,7 @@ def judged() -> list[float | None]:
     return found
 
 
+@pytest.mark.slow
 def test_verdicts_are_the_same_in_a_thread_in_asyncio_and_on_the_command_line(tmp_path):
     pytest.importorskip("math_verify", reason="math-verify is missing: pip install -c constraints.txt -e '.[train]'")
     expected = [reward for *_, reward in SAME]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 from workers.algorithms.base import tensors
 from workers.algorithms.base.contribution import RowWeights, Step, WeightedRow, own_steps, own_weights
 from workers.lazy_torch import torch
-from workers.settings import Number, OwnNumber, SettingsSection, setting
+from workers.settings import Count, Number, OwnNumber, SettingsSection, setting
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -133,6 +133,15 @@ class AlgorithmSpec(SettingsSection):
         help="Answers that are cut at max_completion_length teach nothing; they still count in baselines.",
         source="TRL; DAPO, arXiv 2503.14476",
     )
+    overlong_cache: Count = setting(
+        0,
+        help="Over this many last tokens before max_completion_length the reward of an answer falls linearly by 1, in "
+        "training only; 0: no penalty.",
+        source="DAPO, arXiv 2503.14476, Eq. (13); TRL's soft_punish_cache",
+        unit="tokens",
+        ge=0,
+        le=1_000_000,
+    )
     eos: Literal["map", "strip", "literal"] = setting(
         "map",
         label="End of sequence",
@@ -226,6 +235,7 @@ class AlgorithmSpec(SettingsSection):
     ) -> Objective:
         """Every learner's advantages of a step. rewards, valid: (n, B, G).  ratio: omega, (n, n) or (n, n, B).
 
+        rewards: the verifier's, 0 to reward_max, with the overlong penalty, at least -1.
         trusted: (n, n) bool, [learner, source], its diagonal True; None: every source is trusted.
         """
         agents = torch.arange(len(rewards))

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, fie
 from workers.algorithms.base.sharing import SharingSpec
 from workers.algorithms.base.spec import AlgorithmSpec
 from workers.algorithms.hacpo import Hacpo
+from workers.contract.advantages import OverlongPenalty
 from workers.contract.spec.agent import AgentSpec
 from workers.contract.spec.algorithm import AnyAlgorithm, field_path, upgraded
 from workers.contract.spec.checkpoint import CheckpointSpec
@@ -87,6 +88,17 @@ class RunSpec(SettingsSection):
             raise ValueError(f"{data.benchmark!r} is the run's own benchmark, which is evaluated anyway: remove it")
         return evaluation
 
+    @field_validator("rollout")
+    @classmethod
+    def _overlong_cache_fits(cls, rollout: RolloutSpec, info: ValidationInfo) -> RolloutSpec:
+        algorithm = info.data.get("algorithm")
+        if algorithm and algorithm.overlong_cache > rollout.max_completion_length:
+            raise ValueError(
+                f"max_completion_length {rollout.max_completion_length} is below algorithm.overlong_cache "
+                f"{algorithm.overlong_cache}: every answer would be penalised; lower overlong_cache"
+            )
+        return rollout
+
     @field_validator("compute")
     @classmethod
     def _processes_suit_engine_and_lora(cls, compute: ComputeSpec, info: ValidationInfo) -> ComputeSpec:
@@ -153,6 +165,14 @@ class RunSpec(SettingsSection):
     def rule(self) -> AlgorithmSpec:
         """The algorithm with every number filled in, as the loss reads it."""
         return self.algorithm.filled(self.num_blocks, self.updates_per_block)
+
+    @property
+    def overlong(self) -> OverlongPenalty:
+        """What training adds to the rewards of long answers."""
+        algorithm = self.algorithm
+        return OverlongPenalty(
+            self.rollout.max_completion_length, algorithm.overlong_cache, strips_eos=algorithm.eos == "strip"
+        )
 
     def cautions(self) -> list[Caution]:
         """Settings that are allowed but probably a mistake; a request confirms each by its code."""

@@ -51,6 +51,7 @@ export const CHART_GROUPS = [
     charts: [
       { key: "kl", title: "KL to the starting model, nats", help: "k3 estimate over own rollouts.", metric: "kl", kind: "agent" },
       { key: "length", title: "Completion length, tokens", help: "Mean over own rollouts.", metric: "completions/mean_length", kind: "agent" },
+      { key: "overlong", title: "Overlong penalty, mean", help: "What algorithm.overlong_cache adds to the rewards of own rollouts in training: 0 for short answers, −1 at max_completion_length.", metric: "overlong_penalty/mean", kind: "agent" },
       { key: "grad-norm", title: "Gradient norm", help: "Before clipping to max_grad_norm.", metric: "grad_norm", kind: "agent" },
       { key: "entropy", title: "Entropy, nats per token", help: "Of the policy on its own rollouts.", metric: "entropy", kind: "agent" },
       { key: "engine-difference", title: "Engine against trainer, nats", help: "Mean difference of log-probabilities on one greedy response after each step's updates; above 0.1 the engine has other weights.", metric: "engine_logp_difference", kind: "agent" },

@@ -126,6 +126,26 @@ def test_replayed_rollouts_weigh_but_leave_the_counts_of_a_step(make_run, user, 
     assert [after[place].weight for place in before] == [before[place].weight for place in before]
 
 
+@pytest.mark.parametrize("eos", ["map", "strip"])
+def test_advantages_of_penalised_rewards_are_recomputed_too(web, user, make_run, tmp_path, eos):
+    spec = make_spec(
+        tmp_path,
+        make_pair(tmp_path),
+        rollout={"num_generations": 8},
+        training={"steps": 2},
+        algorithm={"overlong_cache": 5, "eos": eos},
+    )
+    train(spec, tmp_path / "run")
+    run = make_run(user)
+    run.spec = spec.model_dump(mode="json")
+    run.save()
+    store(run, tmp_path / "run")
+    check = web.get(reverse("api-1:what_if", args=[run.pk]), {"first": 0, "last": 9, "check": True}).json()["check"]
+    assert check["rows"] == check["weights"] > 100
+    assert (check["strengths"], check["capabilities"]) == (4, 4)
+    assert check["advantage"] < 1e-6
+
+
 def test_window_and_clamp_recompute_omega_baselines_and_advantages_as_the_trainer_would(real, trained):
     spec, _ = trained
     other = with_hypothetical(spec, {"capability_window": 1, "ratio_max": 1.05, "ratio_min": 0.9})

@@ -62,11 +62,13 @@ def test_run_page_draws_pairs_where_rollouts_are_shared_and_warns_where_the_pape
 def test_run_page_has_no_chart_of_what_the_run_does_not_measure_or_use(web, user, changes, unmeasured):
     run = factories.make_run(user, **changes)
     told = web.get(run.get_absolute_url()).context["page_data"]["unmeasured"]
-    assert told == [*unmeasured, "engine_logp_difference"]  # the trainer itself samples: nothing to compare
+    # The trainer itself samples, so there is nothing to compare; and no reward is lowered for its length.
+    assert told == [*unmeasured, "engine_logp_difference", "overlong_penalty/mean"]
 
 
-def test_run_page_has_the_chart_of_an_engine_where_one_samples(web, user):
-    run = factories.make_run(user, rollout={"engine": "vllm"}, telemetry={"alignment_interval": 1})
+def test_run_page_has_the_charts_of_an_engine_that_samples_and_of_a_penalty(web, user):
+    changes = {"rollout": {"engine": "vllm"}, "algorithm": {"overlong_cache": 2}}
+    run = factories.make_run(user, **changes, telemetry={"alignment_interval": 1})
     assert web.get(run.get_absolute_url()).context["page_data"]["unmeasured"] == []
 
 
