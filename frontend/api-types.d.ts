@@ -892,7 +892,7 @@ declare namespace Api {
     worst: number;
     strengths: number;
     capabilities: number;
-    advantage: number;
+    advantage: number | null;
   }
   interface RequestAnswer {
     name?: string;

@@ -15,20 +15,29 @@ from urllib.parse import urlencode
 
 from pydantic import ValidationError
 
-from hacrl_web.insight.what_if.rows import NEAR, Block, OutcomeCounts, RecordedCheck, Rows, read
+from hacrl_web.insight.what_if.rows import ANY_PROMPT, NEAR, Block, OutcomeCounts, RecordedCheck, Rows, read
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.web.errors import FieldErrors, plain_errors
 from workers.algorithms.base.contribution import single
 from workers.algorithms.base.sharing import SharingSpec
 from workers.algorithms.base.spec import AlgorithmSpec
-from workers.contract.advantages import RewardGroup, advantages, baseline, capability, capability_ratio, divisor
+from workers.contract.advantages import (
+    RewardGroup,
+    advantages,
+    baseline,
+    capability,
+    capability_on_prompt,
+    capability_ratio,
+    divisor,
+)
 from workers.contract.spec.run import RunSpec
 
 NO_WEIGHT = (
     "Every weight on record for these steps is 0, so there are no shares to show: no rollout taught anything. "
     "This happens if all answers to a question get the same reward, because each advantage is then 0."
 )
+CONSTANT = "It has no effect in this run, or the records lack what it needs: they hold no omega by subject."
 
 
 @dataclass
@@ -84,6 +93,8 @@ class LearnerSource:
 Pairs = dict[tuple[int, int], LearnerSource]  # (learner, source)
 Shared = tuple[dict[int, float], dict[int, float]]  # baselines and divisors, by prompt
 Ratios = dict[tuple[int, int], float]
+RatiosOfPrompts = Mapping[int, Ratios]  # of the prompts that have their own
+NO_PROMPT: RatiosOfPrompts = {}
 
 
 def why_nothing(spec: RunSpec) -> str:
@@ -107,11 +118,14 @@ def what_if_answer(
         return {"nothing": nothing, "pairs": [], "steps": 0}
     if last < first:
         raise FieldErrors.single("invalid", "The last step must not be before the first.", "last")
+    if constants := [name for name in settings if is_constant(name, spec)]:
+        raise FieldErrors.single("invalid", CONSTANT, constants[0])
     try:
         other = with_hypothetical(spec, settings)
     except ValidationError as error:
         raise FieldErrors(plain_errors(error)) from error
-    rows = read(run, first, last, spec.algorithm.capability_options.window, spec.overlong)
+    options = spec.algorithm.capability_options
+    rows = read(run, first, last, options.window, spec.overlong, by_prompt=options.scope != "run")
     before, after = recorded(rows, spec.rule), hypothetical(rows, spec.rule, other.rule)
     if checks and rows.steps and rows.check is None:
         rows.check = check_recorded(rows, spec.rule)
@@ -133,6 +147,11 @@ def what_if_answer(
         "clone": _clone_query(spec, other),
         "elapsed_ms": round(1000 * (time.perf_counter() - began), 1),
     }
+
+
+def is_constant(name: str, spec: RunSpec) -> bool:
+    """True for a setting of the run's algorithm with whose other values What-if cannot weigh its rollouts."""
+    return name in type(spec.algorithm).model_fields and name not in spec.algorithm.hypothetical_settings()
 
 
 def with_hypothetical(spec: RunSpec, settings: Mapping[str, Any]) -> RunSpec:
@@ -189,8 +208,8 @@ def recorded(rows: Rows, rule: AlgorithmSpec) -> Pairs:
         pairs[block.learner, block.source].add(
             block.recorded_counts, with_zero=with_zero, is_replayed=block.is_replayed
         )
-    for (_, learner, source), omega in rows.omegas.items():
-        pairs[learner, source].omegas.append(omega)
+    for (_, learner, source), omegas in rows.omegas.items():
+        pairs[learner, source].omegas += omegas.values()
     return pairs
 
 
@@ -214,10 +233,11 @@ def hypothetical(rows: Rows, recorded_rule: AlgorithmSpec, rule: AlgorithmSpec) 
             pair.unknown += learner_step.num_unknown(block)
         sides, weights = rule.weigh(block.is_own, block.mini_batch, block.ratios, advantages, omega, block.starts)
         pair.add(OutcomeCounts.of(sides, signs, weights), with_zero=with_zero, is_replayed=block.is_replayed)
-    for (step, learner, source), omega in rows.omegas.items():
+    for (step, learner, source), omegas in rows.omegas.items():
         learner_step = changed.get((step, learner))
-        is_changed = learner_step is not None and rule.modulates_gradient and learner != source
-        pairs[learner, source].omegas.append(learner_step.factors[source] if learner_step and is_changed else omega)
+        if learner_step is not None and rule.modulates_gradient and learner != source:
+            omegas = {prompt: learner_step.factor(source, prompt) for prompt in omegas}
+        pairs[learner, source].omegas += omegas.values()
     return pairs
 
 
@@ -227,16 +247,24 @@ def _pairs(rows: Rows) -> Pairs:
 
 @dataclass
 class LearnerStep:
-    """One learner's step under another omega: its factors on sources, and the parts of its advantages.
+    """One learner's step under another omega, and the parts of its advantages.
 
     of_source: by source, the baselines and divisors (by prompt) for the advantages of its rollouts.
     """
 
-    factors: dict[int, float]
+    learner: int
+    ratios: Ratios
+    of_prompts: RatiosOfPrompts
     of_source: dict[int, Shared]
 
+    def factor(self, source: int, prompt: int) -> float:
+        """Omega of a source's rollouts of a prompt."""
+        return self.of_prompts.get(prompt, self.ratios)[source, self.learner]
+
     def omega(self, block: Block, rule: AlgorithmSpec) -> float:
-        return 1.0 if block.is_own or not rule.modulates_gradient else self.factors[block.source]
+        if block.is_own or not rule.modulates_gradient:
+            return 1.0
+        return self.factor(block.source, block.prompts[0] if block.prompts else ANY_PROMPT)
 
     def advantages(self, block: Block) -> list[float]:
         return self.of(block.source, block.rewards, block.prompts)
@@ -255,26 +283,55 @@ def _changed_steps(rows: Rows, recorded_rule: AlgorithmSpec, rule: AlgorithmSpec
     """By step and learner, for the steps in which the rule changes an omega."""
     steps: dict[tuple[int, int], LearnerStep] = {}
     for step in rows.steps:
-        before, after = (ratios(rows, step, one) for one in (recorded_rule, rule))
+        before, after = ((ratios(rows, step, one), ratios_of_prompts(rows, step, one)) for one in (recorded_rule, rule))
         if before != after:
             for learner in range(rows.num_agents):
-                steps[step, learner] = learner_step_of(rows, step, learner, rule, after)
+                steps[step, learner] = learner_step_of(rows, step, learner, rule, *after)
     return steps
 
 
 def ratios(rows: Rows, step: int, rule: AlgorithmSpec) -> Ratios:
     """omega(a, b) of a step for all ordered pairs, Eqs. (8) and (9)."""
-    agents = range(rows.num_agents)
+    return _ratios(_capabilities(rows, step, rule), step, rule)
+
+
+def ratios_of_prompts(rows: Rows, step: int, rule: AlgorithmSpec) -> RatiosOfPrompts:
+    """The same by prompt, where the rule measures it so."""
     options = rule.capability_options
+    if options.scope != "prompt":
+        return {}
+    overall = list(enumerate(_capabilities(rows, step, rule)))
+    result = {}
+    for prompt in rows.groups[step]:
+        sums = [rows.positives.get((step, prompt, agent), (0.0, 0)) for agent, _ in overall]
+        strengths = [capability_on_prompt(*sums[agent], of_agent, options.shrinkage) for agent, of_agent in overall]
+        result[prompt] = _ratios(strengths, step, rule)
+    return result
+
+
+def _capabilities(rows: Rows, step: int, rule: AlgorithmSpec) -> list[float]:
+    """P of each agent, Eq. (9)."""
+    window = rule.capability_options.window
+    return [capability(rows.means_until(agent, step), window) for agent in range(rows.num_agents)]
+
+
+def _ratios(strengths: Sequence[float], step: int, rule: AlgorithmSpec) -> Ratios:
+    agents, options = range(len(strengths)), rule.capability_options
     if step <= options.warmup_steps:
         return {(a, b): 1.0 for a in agents for b in agents}
-    strength = [capability(rows.means_until(agent, step), options.window) for agent in agents]
     return {
-        (a, b): 1.0 if a == b else capability_ratio(strength[a], strength[b], options) for a in agents for b in agents
+        (a, b): 1.0 if a == b else capability_ratio(strengths[a], strengths[b], options) for a in agents for b in agents
     }
 
 
-def learner_step_of(rows: Rows, step: int, learner: int, rule: AlgorithmSpec, omega: Ratios) -> LearnerStep:
+def learner_step_of(
+    rows: Rows,
+    step: int,
+    learner: int,
+    rule: AlgorithmSpec,
+    omega: Ratios,
+    of_prompts: RatiosOfPrompts = NO_PROMPT,
+) -> LearnerStep:
     """As SharingSpec.objective computes it, with quarantine and all options."""
     cache: dict[tuple[int, tuple[int, ...]], Shared] = {}
     of_source = {}
@@ -286,18 +343,28 @@ def learner_step_of(rows: Rows, step: int, learner: int, rule: AlgorithmSpec, om
             j for j in range(rows.num_agents) if (step, owner, j) not in rows.quarantined or j == source
         )
         if (owner, in_baseline) not in cache:
-            cache[owner, in_baseline] = _baselines(rows, step, in_baseline, owner, rule, omega)
+            cache[owner, in_baseline] = _baselines(rows, step, in_baseline, owner, rule, omega, of_prompts)
         of_source[source] = cache[owner, in_baseline]
-    return LearnerStep({j: omega[j, learner] for j in range(rows.num_agents)}, of_source)
+    return LearnerStep(learner, omega, of_prompts, of_source)
 
 
 def _baselines(
-    rows: Rows, step: int, in_baseline: tuple[int, ...], learner: int, rule: AlgorithmSpec, omega: Ratios
+    rows: Rows,
+    step: int,
+    in_baseline: tuple[int, ...],
+    learner: int,
+    rule: AlgorithmSpec,
+    omega: Ratios,
+    of_prompts: RatiosOfPrompts,
 ) -> Shared:
     groups = rows.groups[step]
     is_plain = not rule.weighs_baseline or len(in_baseline) == 1
-    factors = {j: 1.0 if is_plain else single(omega[learner, j]) for j in in_baseline}
-    mus = {prompt: baseline(group, in_baseline, learner, factors) for prompt, group in groups.items()}
+
+    def factors(prompt: int) -> dict[int, float]:
+        of_prompt = of_prompts.get(prompt, omega)
+        return {j: 1.0 if is_plain else single(of_prompt[learner, j]) for j in in_baseline}
+
+    mus = {prompt: baseline(group, in_baseline, learner, factors(prompt)) for prompt, group in groups.items()}
     place = (step, in_baseline, rule.scale_rewards)
     if place not in rows.divisors:
         rows.divisors[place] = _divisors(groups, in_baseline, rule.scale_rewards)
@@ -315,8 +382,11 @@ def check_recorded(rows: Rows, rule: AlgorithmSpec) -> RecordedCheck:
     """The recorded numbers beside those that this arithmetic gives at the recorded settings."""
     same = sides_same = total = 0
     worst = advantage_worst = 0.0
+    has_advantages = rule.capability_options.scope != "subject" or not rule.weighs_baseline
     learner_steps = {
-        (step, learner): learner_step_of(rows, step, learner, rule, ratios(rows, step, rule))
+        (step, learner): learner_step_of(
+            rows, step, learner, rule, ratios(rows, step, rule), ratios_of_prompts(rows, step, rule)
+        )
         for step in rows.steps
         for learner in range(rows.num_agents)
     }
@@ -330,7 +400,7 @@ def check_recorded(rows: Rows, rule: AlgorithmSpec) -> RecordedCheck:
                 same += 1
             else:
                 worst = max(worst, abs(ours - theirs) / max(abs(ours), abs(theirs)))
-        if block.is_replayed:  # its advantages come from the rewards of another step
+        if block.is_replayed or not has_advantages:  # a replayed row's come from the rewards of another step
             continue
         advantages = learner_steps[block.step, block.learner].advantages(block)
         gaps = [abs(a - b) for a, b in zip(advantages, block.advantages, strict=True)]
@@ -340,4 +410,5 @@ def check_recorded(rows: Rows, rule: AlgorithmSpec) -> RecordedCheck:
         for (step, agent), value in rows.capabilities.items()
     ]
     exact = sum(isclose(ours, theirs, rel_tol=NEAR) for ours, theirs in strengths)
-    return RecordedCheck(total, same, sides_same, worst, len(strengths), exact, advantage_worst)
+    gap = advantage_worst if has_advantages else None
+    return RecordedCheck(total, same, sides_same, worst, len(strengths), exact, gap)

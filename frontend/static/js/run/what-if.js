@@ -102,7 +102,7 @@ function bar(numbers, label) {
 /** The steps' omegas in words, for the title. @param {Numbers} before @param {Numbers} after */
 function omegaRange(before, after) {
   const words = [before, after].map(({ omega_range: range }) => (range ? range.map(significant).join(" to ") : "none"));
-  return `capability of the source over that of the learner, Eq. (8). Recorded ${words[0]}, hypothetical ${words[1]}`;
+  return `capability of the source over that of the learner, over steps (and prompts, where it is by prompt or subject). Recorded ${words[0]}, hypothetical ${words[1]}`;
 }
 
 /** @param {Api.HypotheticalPair} pair */
@@ -133,7 +133,7 @@ function pairCard(pair) {
     line("used", share(before.used, before.rows), share(after.used, after.rows), "used_frac: rollouts whose gradient is not zero"),
     line("mean |weight|", significant(before.weight / (before.rows || 1)), significant(after.weight / (after.rows || 1)), "over all valid rollouts of the source, 0 where no gradient flows"),
     line("share of all |weight|", share(before.share ?? 0, 1), share(after.share ?? 0, 1)),
-    line("omega, mean over steps", significant(before.omega), significant(after.omega), omegaRange(before, after)),
+    line("omega, mean", significant(before.omega), significant(after.omega), omegaRange(before, after)),
   );
   table.append(head, body);
   place.append(table);
@@ -220,7 +220,7 @@ async function showCheck(values) {
   if (!check || checked !== steps.toString()) return;
   const bits = check.weights === check.rows ? "all bit for bit" : `${count(check.weights)} bit for bit, the others within ${check.worst.toExponential(1)} of their size`;
   const strengths = check.capabilities === check.strengths ? "all" : `only ${count(check.capabilities)}`;
-  must("#check").textContent = `At the recorded values this page gives back ${count(check.sides)} of ${count(check.rows)} recorded clip sides and their weights, ${bits}; ${strengths} of ${count(check.strengths)} recorded capabilities; every advantage within ${check.advantage.toExponential(1)}.`;
+  must("#check").textContent = `At the recorded values this page gives back ${count(check.sides)} of ${count(check.rows)} recorded clip sides and their weights, ${bits}; ${strengths} of ${count(check.strengths)} recorded capabilities${check.advantage === null ? "" : `; every advantage within ${check.advantage.toExponential(1)}`}.`;
 }
 
 /** @type {AbortController | null} */
