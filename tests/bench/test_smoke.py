@@ -34,7 +34,8 @@ BENCHES: dict[str, tuple[list[str], str]] = {
 }
 NO_BENCH = {"peers", "pictures"}  # a part of telemetry, and the pictures of the docs
 IN_BROWSER = {"first_charts", "first_paint", "live_charts"}
-FULL = {"bad_peers", "placement"}  # tests of the trainer train the same agents
+# Tests train the same: under Ray, beside TRL, with bad peers; the memory estimate has tests of its own.
+FULL = {"bad_peers", "footprint", "placement", "trainer"}
 NEEDS = {"trainer": "trl", "placement": "ray"}
 
 

@@ -85,7 +85,9 @@ def _no_tokenizer(folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("harm", [_own_code_deep, _renamed_pickle, _no_tokenizer])
+@pytest.mark.parametrize(
+    "harm", [_renamed_pickle, *(pytest.param(one, marks=pytest.mark.full) for one in (_own_code_deep, _no_tokenizer))]
+)
 def test_harmful_folder_is_refused_beside_its_field(client, root, harm):
     harm(root / "qwen")
     response = register(client, root / "qwen")
