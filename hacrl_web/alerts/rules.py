@@ -203,8 +203,8 @@ RULES = (
         clear_after=5,
         sentence="The mean completion length of {agent} is {value:.2f} times its limit: twice the start, or near the "
         "maximum.",
-        advice="Read some rollouts: does the agent repeat itself? If the answers are sound, raise "
-        "rollout.max_completion_length.",
+        advice="Read some rollouts: does the agent repeat itself? algorithm.overlong_cache lowers the rewards of long "
+        "answers; if they are sound, raise rollout.max_completion_length.",
     ),
     Rule(
         kind="split",
