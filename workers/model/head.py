@@ -7,7 +7,6 @@ over them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,13 +40,26 @@ class Head:
         scale = getattr(config, "logit_scale", None) or 1 / (getattr(config, "logits_scaling", None) or 1)
         return cls(layer.weight, layer.bias, float(scale), float(getattr(config, "final_logit_softcapping", None) or 0))
 
-    def logits(self, hidden: Tensor) -> Tensor:
-        """(c, V) in float32, or float64, for hidden states (c, d)."""
-        logits = nn.functional.linear(hidden, self.weight, self.bias)
-        logits = logits if logits.dtype == torch.float64 else logits.float()
+    def logits(self, hidden: Tensor, out: Tensor | None = None) -> Tensor:
+        """(c, V) in float32, or float64, for hidden states (c, d); written to `out`, (at least c, V), if it is given.
+
+        Without a gradient. Fresh memory for each chunk would take as long as half the product.
+        """
+        out = hidden.new_empty(len(hidden), len(self.weight), dtype=self.dtype) if out is None else out[: len(hidden)]
+        if self.weight.dtype == out.dtype:
+            torch.mm(hidden, self.weight.T, out=out)
+        else:
+            out.copy_(hidden @ self.weight.T)
+        if self.bias is not None:
+            out.add_(self.bias)
         if self.scale != 1:
-            logits = logits * self.scale
-        return self.cap * torch.tanh(logits / self.cap) if self.cap else logits
+            out.mul_(self.scale)
+        return out.div_(self.cap).tanh_().mul_(self.cap) if self.cap else out
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of logits."""
+        return torch.float64 if self.weight.dtype == torch.float64 else torch.float32
 
 
 @torch.no_grad()
@@ -87,10 +99,13 @@ class _TokenLogps(torch.autograd.Function):
     ) -> Tensor:
         head = Head(weight, bias, scale, cap)
         logps, normalizers = [], []
-        for rows in _chunks(hidden, weight):
-            logits = head.logits(hidden[rows]).div_(temperature)  # (c, V)
-            normalizers.append(logits.logsumexp(dim=1))  # (c,)
-            logps.append(logits.gather(1, targets[rows, None])[:, 0] - normalizers[-1])  # (c,)
+        chunks, room = _chunks(hidden, head)
+        for rows in chunks:
+            logits = head.logits(hidden[rows], room).div_(temperature)  # (c, V)
+            of_target = logits.gather(1, targets[rows, None])[:, 0]  # (c,)
+            highest = logits.amax(dim=1)  # (c,)
+            normalizers.append(highest + logits.sub_(highest[:, None]).exp_().sum(dim=1).log())  # (c,)
+            logps.append(of_target - normalizers[-1])
         ctx.save_for_backward(hidden, weight, bias, targets, torch.cat(normalizers))
         ctx.numbers = (scale, cap, temperature)
         return torch.cat(logps)
@@ -103,8 +118,9 @@ class _TokenLogps(torch.autograd.Function):
         by_hidden = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
         by_weight = torch.zeros_like(weight, dtype=normalizers.dtype) if ctx.needs_input_grad[1] else None
         by_bias = torch.zeros_like(bias, dtype=normalizers.dtype) if ctx.needs_input_grad[2] else None
-        for rows in _chunks(hidden, weight):
-            logits = head.logits(hidden[rows])  # (c, V)
+        chunks, room = _chunks(hidden, head)
+        for rows in chunks:
+            logits = head.logits(hidden[rows], room)  # (c, V)
             slope = scale / temperature * (1 - (logits / cap).square() if cap else 1)
             part = logits.div_(temperature).sub_(normalizers[rows, None]).exp_()  # the softmax
             part.mul_(-gradient[rows, None])
@@ -123,7 +139,8 @@ class _TokenLogps(torch.autograd.Function):
         return by_hidden, by_weight, by_bias, None, None, None, None
 
 
-def _chunks(hidden: Tensor, weight: Tensor) -> Iterator[slice]:
-    size = max(1, CHUNK_BYTES // (4 * len(weight)))
-    for start in range(0, len(hidden), size):
-        yield slice(start, min(start + size, len(hidden)))
+def _chunks(hidden: Tensor, head: Head) -> tuple[list[slice], Tensor]:
+    """The rows of each chunk, and room for the logits of one."""
+    size = min(len(hidden), max(1, CHUNK_BYTES // (4 * len(head.weight))))
+    slices = [slice(start, min(start + size, len(hidden))) for start in range(0, len(hidden), size)]
+    return slices, hidden.new_empty(size, len(head.weight), dtype=head.dtype)

@@ -1,0 +1,111 @@
+"""Memory and time of one micro-batch's log-probabilities and gradients: chunks against all logits at once.
+
+`python -m tests.bench.logits [--vocabulary 152000] [--hidden 256] [--layers 4] [--dtype float32]`: each measurement is
+a process of its own, so that its peak is its own; both take turns, and ratios are of medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from typing import Any
+
+SHAPES = {"8 rows x 256": (8, 256), "1 row x 4,096": (1, 4096)}
+KINDS = ("at once", "by chunks")
+PROMPT = 16  # tokens
+
+
+def measure(kind: str, rows: int, tokens: int, options: argparse.Namespace) -> dict[str, Any]:
+    """Seconds of a forward and backward pass, peak bytes above the model, and the numbers to compare."""
+    import torch
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    from workers.model import head
+    from workers.model.policy import Policy
+
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    config = Qwen3Config(
+        vocab_size=options.vocabulary,
+        hidden_size=options.hidden,
+        intermediate_size=3 * options.hidden,
+        num_hidden_layers=options.layers,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=64,
+        max_position_embeddings=8192,
+        tie_word_embeddings=True,
+    )
+    policy = Policy.__new__(Policy)  # its tokenizer and optimizer have no part in this
+    policy.model = Qwen3ForCausalLM(config).to(getattr(torch, options.dtype))
+    policy.temperature, policy._has_linear_head = 1.0, head.is_linear_head(policy.model)
+    if kind == "at once":
+        head.MIN_LOGITS = sys.maxsize
+    ids = torch.randint(0, options.vocabulary, (rows, PROMPT + tokens)).tolist()
+    prompts, responses = [row[:PROMPT] for row in ids], [row[PROMPT:] for row in ids]
+    policy.token_logps([[0, 1]], [[2, 3]])  # libraries load what they need
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    start, cpu = time.perf_counter(), time.process_time()
+    logps, _ = policy.token_logps(prompts, responses)
+    loss = -logps.mean()
+    loss.backward()
+    seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    weights = [one for one in policy.model.parameters() if one.grad is not None]
+    norm = sum(one.grad.float().square().sum().item() for one in weights if one.grad is not None) ** 0.5
+    probe = [one.grad.flatten()[:3].tolist() for one in weights[:4] if one.grad is not None]
+    return {"seconds": seconds, "cpu": cpu, "bytes": peak - before, "loss": loss.item(), "norm": norm, "probe": probe}
+
+
+def child(kind: str, shape: str, options: argparse.Namespace) -> dict[str, Any]:
+    """`measure` in a process of its own."""
+    same = [f"--{name}={getattr(options, name)}" for name in ("vocabulary", "hidden", "layers", "dtype")]
+    command = [sys.executable, "-m", "tests.bench.logits", *same, "--kind", kind, "--shape", shape]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--vocabulary", type=int, default=152_000)
+    parser.add_argument("--hidden", type=int, default=256)
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--kind", choices=KINDS)
+    parser.add_argument("--shape", choices=SHAPES)
+    parser.add_argument("--smoke", action="store_true", help="a small vocabulary, once")
+    options = parser.parse_args(arguments)
+    if options.kind and options.shape:
+        print(json.dumps(measure(options.kind, *SHAPES[options.shape], options)))
+        return 0
+    if options.smoke:
+        options.vocabulary, options.layers, options.repeats = 20_000, 1, 1
+    for shape in SHAPES:
+        results: dict[str, list[dict[str, Any]]] = {kind: [] for kind in KINDS}
+        for _ in range(options.repeats):
+            for kind in KINDS:
+                results[kind].append(child(kind, shape, options))
+        whole, chunks = (
+            {name: statistics.median(one[name] for one in results[kind]) for name in ("cpu", "bytes", "loss", "norm")}
+            for kind in KINDS
+        )
+        print(
+            f"{shape}, vocabulary {options.vocabulary:,}, {options.dtype}: "
+            f"{whole['bytes'] / 1e9:.2f} to {chunks['bytes'] / 1e9:.2f} GB ({chunks['bytes'] / whole['bytes']:.2f}), "
+            f"{whole['cpu']:.2f} to {chunks['cpu']:.2f} s ({chunks['cpu'] / whole['cpu']:.2f}); "
+            f"difference of the loss {abs(whole['loss'] - chunks['loss']):.1e}, "
+            f"of the gradient's norm {abs(whole['norm'] - chunks['norm']) / whole['norm']:.1e}",
+            flush=True,
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
