@@ -20,7 +20,7 @@ from workers.agents.multi_process import AgentFailed, RankedAgent
 from workers.contract.spec.run import RunSpec
 from workers.model.process_group import ALONE, Ranks
 
-BETA = {"name": "hacpo", "beta": 0.01, "delta": 0.8}
+BETA = {"name": "hacpo", "beta": 0.01, "delta": 0.8, "replay_steps": 2}
 
 
 def spec_of(root: Path, agents: list[dict], processes: int, sharding: str = "none", **changes) -> RunSpec:
@@ -45,9 +45,9 @@ def largest_difference(left: dict[str, torch.Tensor], right: dict[str, torch.Ten
 @pytest.mark.slow
 @pytest.mark.parametrize("sharding", [pytest.param("none", marks=pytest.mark.full), "fsdp2"])
 def test_two_processes_learn_what_one_learns(tmp_path, sharding):
-    agents = make_pair(tmp_path)
-    train(spec_of(tmp_path, agents, 1), tmp_path / "one")
-    trainer = train(spec_of(tmp_path, agents, 2, sharding), tmp_path / "two")
+    agents, few = make_pair(tmp_path), {"num_generations": 2}  # so that rescues are frequent
+    train(spec_of(tmp_path, agents, 1, rollout=few), tmp_path / "one")
+    trainer = train(spec_of(tmp_path, agents, 2, sharding, rollout=few), tmp_path / "two")
     trainer.close()
     one, two = exported(tmp_path / "one"), exported(tmp_path / "two")
     start = {
@@ -65,6 +65,7 @@ def test_two_processes_learn_what_one_learns(tmp_path, sharding):
         for name in ("one", "two")
     )
     assert of_one == of_two
+    assert any(row["age"] for row in records(tmp_path / "two", "contribution"))  # replayed rows too
 
 
 @pytest.mark.full

@@ -215,7 +215,9 @@ def test_replayed_rollout_leads_to_the_prompt_of_its_own_step(web, user, make_ru
     ]
     of_six = web.get(f"{address(run)}?rollout=3").context["group"]
     assert (of_six.step, [one.contribution.row.seq for one in of_six.waterfalls]) == (6, [4])
-    assert web.get(f"{address(run)}?rollout=6").context["group"] is None
+    not_recorded = web.get(f"{address(run)}?rollout=6")
+    assert not_recorded.context["group"] is None
+    assert "Step 5 has no recorded rollouts." in not_recorded.content.decode()
     # By learner: each use is a line of its own, and the text is that of the step in which it was sampled.
     page = web.get(f"{address(run)}?learner=A&rollout=5").context
     assert [(line.hit.seq, line.is_selected) for line in page["lines"]] == [(2, False), (4, False), (5, True)]
