@@ -19,6 +19,8 @@ from workers.contract.spec.compute import ComputeSpec
 from workers.contract.spec.run import RunSpec
 
 VLLM_CPU_CACHE_BYTES = 2**30  # of vllm_engine.py
+# Of model/head.py: one chunk of logits in float32, and the number of logits from which it computes by chunks.
+CHUNK_BYTES, MIN_LOGITS = 2**26, 2**24
 KV_ROOM = 64  # tokens by which a KV cache grows (rollouts/sampler.py)
 CUDA_CONTEXT_BYTES = 600 * 2**20  # of one process on a GPU, with the libraries' workspaces
 PROCESS_BYTES = 500 * 2**20  # Python, torch and its libraries, before a model is loaded
@@ -155,7 +157,7 @@ def _update_parts(spec: RunSpec, shape: Shape, width: int, is_sharded: bool) -> 
     In a layer of n tokens autograd keeps 4 feed-forward tensors (gate, its SiLU, up, their product), 6 of the hidden
     size (two norms, their inputs and outputs), 4 of the queries and 4 of the keys' and values' size (projection, norm,
     rotation, attention's own), counted with saved_tensors_hooks; norms keep float32. The logits, their log-softmax
-    and the gradients of both are in float32 (cross_entropy).
+    and the gradients of both are in float32 (cross_entropy); `_logits_bytes` says where they are fewer.
     """
     batch = _batch(spec)
     response = spec.rollout.max_completion_length
@@ -166,10 +168,9 @@ def _update_parts(spec: RunSpec, shape: Shape, width: int, is_sharded: bool) -> 
     activations = shape.layers * layer
     if spec.compute.gradient_checkpointing:
         activations = layer + shape.layers * tokens * shape.hidden * width  # arXiv 1604.06174: inputs, and one layer
-    logits = batch * (response + 1) * shape.vocabulary
     parts = [
         Part(name="activations", size=activations, moment="update"),
-        Part(name="logits", size=logits * (12 if width == 4 else 14), moment="update"),
+        Part(name="logits", size=_logits_bytes(batch * (response + 1), shape, width, is_sharded), moment="update"),
     ]
     if is_sharded:  # two layers gathered, one float32 gradient of a layer, and the output's weights
         gathered = 2 * width * shape.layer_parameters + 4 * shape.layer_parameters
@@ -177,6 +178,24 @@ def _update_parts(spec: RunSpec, shape: Shape, width: int, is_sharded: bool) -> 
             Part(name="gathered layers", size=gathered + width * shape.vocabulary * shape.hidden, moment="update")
         )
     return parts
+
+
+def _logits_bytes(tokens: int, shape: Shape, width: int, is_sharded: bool) -> int:
+    """The logits of a micro-batch and what is computed from them.
+
+    Many of them, of whole models, are computed by chunks (model/head.py): room for one, a copy in the number type,
+    the float32 gradient of the output's weights, and the hidden states with their gradient.
+    """
+    logits = tokens * shape.vocabulary
+    if is_sharded or logits <= MIN_LOGITS:
+        return logits * (12 if width == 4 else 14)
+    chunk = max(CHUNK_BYTES, 4 * shape.vocabulary)
+    return (
+        chunk
+        + (chunk // 2 if width < 4 else 0)
+        + 4 * shape.vocabulary * shape.hidden
+        + 2 * tokens * shape.hidden * width
+    )
 
 
 def _rollout_parts(spec: RunSpec, shape: Shape, width: int, is_sharded: bool) -> list[Part]:

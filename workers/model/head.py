@@ -13,9 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-CHUNK_BYTES = 2**26  # of a chunk's logits in float32
-# Below this many logits the plain path is as small, and faster.
-MIN_LOGITS = 2**24
+from workers.contract.memory_footprint import CHUNK_BYTES
 
 
 @dataclass(frozen=True)
