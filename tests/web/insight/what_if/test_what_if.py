@@ -78,52 +78,52 @@ def test_recorded_values_give_the_recorded_shares_and_weights_exactly(web, real)
             assert shares == by_pair[names[pair["learner"]], names[pair["source"]]]
 
 
-def test_replayed_rollouts_weigh_but_leave_the_counts_of_a_step(make_run, user, tmp_path):
+@pytest.mark.parametrize("omega_scope", ["run", "prompt"])
+def test_replayed_rollouts_weigh_but_leave_the_counts_of_a_step(make_run, user, tmp_path, omega_scope):
     spec = make_spec(
         tmp_path,
         make_pair(tmp_path),
-        rollout={"num_generations": 2},
+        rollout={"num_generations": 2},  # few, so that rescues are frequent
         training={"steps": 4},
         evaluation={"eval_interval": 100},
-        algorithm={"name": "hacpo", "delta": 0.8, "replay_steps": 2},
+        algorithm={"name": "hacpo", "delta": 0.8, "replay_steps": 2, "omega_scope": omega_scope},
     )
     train(spec, tmp_path / "run")
     run = make_run(user)
     run.spec = spec.model_dump(mode="json")
     run.save()
     store(run, tmp_path / "run")
-    answer = what_if_answer(run, 1, 4, {}, checks=True)
-    check = answer["check"]
+    assert run.contributions.exclude(age=None).exclude(weight=0).exists()
+    check = what_if_answer(run, 1, 4, {}, checks=True)["check"]
     assert check.rows == check.weights == check.sides == run.contributions.exclude(sequence_ratio=None).count()
     assert check.advantage < 1e-6
-    replayed = run.contributions.exclude(age=None)
-    assert replayed.exclude(weight=0).exists()
-    # Half the alpha changes what they weigh; half the window leaves their omega and A.
-    for settings in ({}, {"alpha": 0.5}, {"capability_window": 1, "ratio_max": 1.05}):
-        other = with_hypothetical(spec, settings).rule
-        for pair in what_if_answer(run, 1, 4, settings)["pairs"]:
-            learner, source = (run.agent_names[pair[name]] for name in ("learner", "source"))
-            rows = run.contributions.filter(agent=learner, source=source)
-            assert pair["recorded"]["rows"] == rows.filter(age=None).count() == 32  # 4 steps, 4 prompts, 2 rollouts
-            recorded_weight = sum(abs(weight) for weight in rows.values_list("weight", flat=True))
-            assert pair["recorded"]["weight"] == pytest.approx(recorded_weight)
-            if settings.get("alpha"):
-                expected = sum(
-                    abs(other.weigh(learner == source, m, [s], [a], omega).weights[0])
-                    for m, s, a, omega in rows.exclude(sequence_ratio=None).values_list(
-                        "mini_batch", "sequence_ratio", "advantage", "omega"
-                    )
-                )
-                assert pair["hypothetical"]["weight"] == pytest.approx(expected)
-    (_, *blocks) = sorted(read(run, 1, 4, 5).blocks, key=lambda block: block.age)
-    of_replays = [block for block in blocks if block.is_replayed]
-    narrow = with_hypothetical(spec, {"capability_window": 1, "ratio_max": 1.05}).rule
-    only = Rows(2, steps=[1, 2, 3, 4], blocks=of_replays, counts={(0, 1): 0, (1, 0): 0, (0, 0): 0, (1, 1): 0})
-    full = read(run, 1, 4, 5)
-    only.means, only.restarts, only.groups = full.means, full.restarts, full.groups
-    before, after = recorded(only, spec.rule), hypothetical(only, spec.rule, narrow)
-    assert before[0, 1].weight + before[1, 0].weight > 0
-    assert [after[place].weight for place in before] == [before[place].weight for place in before]
+    other = with_hypothetical(spec, {"alpha": 0.5}).rule
+    for pair in what_if_answer(run, 1, 4, {"alpha": 0.5})["pairs"]:
+        learner, source = (run.agent_names[pair[name]] for name in ("learner", "source"))
+        rows = run.contributions.filter(agent=learner, source=source)
+        assert pair["recorded"]["rows"] == rows.filter(age=None).count() == 32  # 4 steps, 4 prompts, 2 rollouts
+        assert pair["recorded"]["weight"] == pytest.approx(sum(map(abs, rows.values_list("weight", flat=True))))
+        columns = ("mini_batch", "sequence_ratio", "advantage", "omega")
+        weights = [
+            other.weigh(learner == source, m, [s], [a], omega).weights[0]
+            for m, s, a, omega in rows.exclude(sequence_ratio=None).values_list(*columns)
+        ]
+        assert pair["hypothetical"]["weight"] == pytest.approx(sum(map(abs, weights)))
+
+
+def test_another_window_leaves_what_a_replayed_rollout_weighs(make_run, user):
+    run = make_run(user, algorithm={"name": "hacpo", "replay_steps": 2, "capability_window": 5})
+    by_hand(run)
+    replay = {"age": 1, "omega": 3.0, "weight": 1.5, "sequence_ratio": 0.9, "mini_batch": 1, "advantage": 0.5}
+    insert(run.pk, [contribution(900, 1, "A", "B", "q", 0, **replay)])
+    spec = RunSpec.model_validate(run.spec)
+    rows = read(run, 1, 1, 5)
+    [block] = [block for block in rows.blocks if block.is_replayed]
+    rows.blocks = [block]
+    narrow = with_hypothetical(spec, {"ratio_max": 1.05}).rule
+    assert ratios(rows, 1, narrow) != ratios(rows, 1, spec.rule)
+    _, [weight] = spec.rule.weigh(False, 1, [0.9], [0.5], 3.0)
+    assert hypothetical(rows, spec.rule, narrow)[0, 1].weight == weight > 0
 
 
 @pytest.mark.parametrize("eos", ["map", "strip"])
