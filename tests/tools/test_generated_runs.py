@@ -57,6 +57,16 @@ def test_recorded_weights_follow_the_formula_that_pages_use(algorithm, delta, ag
     assert algorithm == "gspo" or (False, "lower" if delta == 0.2 else "none") in sides
 
 
+def test_replayed_rollouts_are_generated_too() -> None:
+    spec = spec_of("signed", 0.8, 2)
+    spec = spec.model_copy(update={"algorithm": spec.algorithm.model_copy(update={"replay_steps": 2})})
+    made = [event for _, event in generated_events(PLAN, 0, spec, 4)]
+    replayed = [event for event in made if isinstance(event, events.Contribution) and event.age]
+    assert {event.age for event in replayed} == {1, 2}
+    told = sum(event.values.get("replayed") or 0 for event in made if isinstance(event, events.Metrics))
+    assert told == len(replayed)
+
+
 @pytest.mark.parametrize("scope", ["prompt", "subject"])
 def test_generated_omega_differs_between_prompts_or_between_subjects(scope) -> None:
     spec = spec_of("hacpo", 0.8, 3)
