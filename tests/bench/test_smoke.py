@@ -34,8 +34,9 @@ BENCHES: dict[str, tuple[list[str], str]] = {
 }
 NO_BENCH = {"peers", "pictures"}  # a part of telemetry, and the pictures of the docs
 IN_BROWSER = {"first_charts", "first_paint", "live_charts"}
-# Tests train the same: under Ray, beside TRL, with bad peers; the memory estimate has tests of its own.
-FULL = {"bad_peers", "footprint", "placement", "trainer"}
+# Tests train the same: under Ray, beside TRL, with bad peers; the memory estimate has tests of its own; and first_paint
+# opens the page of first_charts.
+FULL = {"bad_peers", "first_charts", "footprint", "placement", "trainer"}
 NEEDS = {"trainer": "trl", "placement": "ray"}
 
 

@@ -205,7 +205,7 @@ def test_damaged_checkpoint_of_a_run_is_logged_and_not_used(tmp_path):
     assert (found.step, problems) == (2, [])
 
 
-@pytest.mark.slow
+@pytest.mark.full  # test_end_to_end.py asks trained agents the same, and more
 def test_exported_agent_loads_and_answers_without_our_code(tmp_path):
     train(make_spec(tmp_path, make_pair(tmp_path), training={"steps": 1}), tmp_path / "run")
     script = """
