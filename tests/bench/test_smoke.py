@@ -24,6 +24,7 @@ BENCHES: dict[str, tuple[list[str], str]] = {
     "first_paint": (FEW_RUNS, r"first paint \d+\.\d\d s"),
     "footprint": (SMOKE, r"smoke +[\d,]+ +\d+ MiB +\d+ MiB +\d"),
     "live_charts": (SMOKE, r'"frames/s": \d+'),
+    "logits": (SMOKE, r"difference of the loss \d"),
     "pages": (SMOKE, r"runs list.* \d+ "),
     "placement": (SMOKE, r"ray / local \d+\.\d\d"),
     "scaling": (SMOKE, r" 2 +1 +\d+ +\d+"),
@@ -34,9 +35,9 @@ BENCHES: dict[str, tuple[list[str], str]] = {
 }
 NO_BENCH = {"peers", "pictures"}  # a part of telemetry, and the pictures of the docs
 IN_BROWSER = {"first_charts", "first_paint", "live_charts"}
-# Tests train the same: under Ray, beside TRL, with bad peers; the memory estimate has tests of its own; and first_paint
-# opens the page of first_charts.
-FULL = {"bad_peers", "first_charts", "footprint", "placement", "trainer"}
+# Tests train the same: under Ray, beside TRL, with bad peers; the memory estimate and the output layer have tests of
+# their own; and first_paint opens the page of first_charts.
+FULL = {"bad_peers", "first_charts", "footprint", "logits", "placement", "trainer"}
 NEEDS = {"trainer": "trl", "placement": "ray"}
 
 
