@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from workers.contract.memory_footprint import CHUNK_BYTES
+from workers.contract.memory_footprint import MIN_LOGITS as MIN_LOGITS
 
 
 @dataclass(frozen=True)
