@@ -31,7 +31,8 @@ def run_rollouts(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     opening = {"after": str(PageCursor(ends["last"], 0))} if is_query_empty and ends["last"] is not None else {}
     page = search_rollouts(run, rollout_filter.model_copy(update=opening))
     selected = _selected(run, request.GET.get("rollout", ""), page.hits, prefers_teaching=is_query_empty)
-    group = group_of(run, stored_spec(run), selected) if selected else None
+    spec = stored_spec(run)  # also without rollouts: a page of settings that cannot be read says so
+    group = group_of(run, spec, selected) if selected else None
     context = header(run) | {
         "tab": "rollouts",
         "rollout_filter": rollout_filter,
