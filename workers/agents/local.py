@@ -18,13 +18,13 @@ from safetensors.torch import load_file, save_file
 
 from workers import heartbeat
 from workers.agents.messages import GeneratedRollouts, LearnerRow, Response, RolloutsMissing, UpdateReport
-from workers.agents.updates import LOWER_LENGTH, Inputs, RowInputs, measure_alignment, run_updates
+from workers.agents.updates import Inputs, RowInputs, measure_alignment, run_updates
 from workers.algorithms.base.sharing import SharingSpec
 from workers.contract.spec.agent import AgentSpec
 from workers.contract.spec.run import RunSpec
-from workers.model.memory import OutOfMemory, halving
+from workers.model.memory import LOWER_LENGTH, OutOfMemory, halving
 from workers.model.policy import Policy
-from workers.model.process_group import ALONE, Ranks
+from workers.model.process_group import ALONE, Progress, Ranks, Round
 from workers.questions.dataset import Question
 from workers.randomness import derived_key
 from workers.rollouts.engine import logp_difference, make_engine, truncated_weight
@@ -172,9 +172,9 @@ class LocalAgent:
         """Log-probabilities by token of responses (prompt, response) as the update will compute them."""
         order = sorted((index for index in range(len(rows)) if rows[index][1]), key=lambda index: len(rows[index][1]))
 
-        def attempt(size: int) -> dict[int, list[float]]:
+        def attempt(rounds: Sequence[Round[int]], progress: Progress) -> dict[int, list[float]]:
             by_length: dict[int, list[float]] = {}
-            for chunks in self.ranks.rounds(order, size):
+            for progress.round, chunks in enumerate(rounds):
                 heartbeat.send_heartbeat()
                 chunk = self.ranks.mine(chunks)
                 if not chunk:
@@ -187,9 +187,8 @@ class LocalAgent:
                     by_length[index] = values[: len(rows[index][1])]
             return by_length
 
-        scores, self.policy.micro_batch_size = halving(
-            self.ranks.together(attempt), self.policy.micro_batch_size, "micro_batch_size", LOWER_LENGTH, self._notes
-        )
+        rounds = self.policy.micro_batches(order, lambda index: len(rows[index][0]) + len(rows[index][1]))
+        scores, _ = self.ranks.fit(attempt, rounds, self._notes)
         scored = {index: values for each in self.ranks.gather(scores) for index, values in each.items()}
         return [scored.get(index, []) for index in range(len(rows))]
 
@@ -298,7 +297,6 @@ class LocalAgent:
         counters = {
             "failures_in_a_row": self._failures_in_a_row,
             "num_roll_backs": self._num_roll_backs,
-            "micro_batch_size": self.policy.micro_batch_size,
             "rollout_batch_size": self._rollout_batch_size,
         }
         stem.with_suffix(".json").write_text(json.dumps(counters))
@@ -313,7 +311,6 @@ class LocalAgent:
         counters = json.loads(stem.with_suffix(".json").read_text())
         self._failures_in_a_row = counters["failures_in_a_row"]
         self._num_roll_backs = counters.get("num_roll_backs", 0)
-        self.policy.micro_batch_size = counters.get("micro_batch_size", self.policy.micro_batch_size)
         self._rollout_batch_size = counters.get("rollout_batch_size", self._rollout_batch_size)
         self.engine.take_weights()
 

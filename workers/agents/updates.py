@@ -19,11 +19,9 @@ from workers.agents.messages import LearnerRow, RowResult, UpdateReport
 from workers.algorithms.base.spec import AlgorithmSpec, MicroBatch
 from workers.algorithms.base.tensors import ROW_STATS
 from workers.contract.spec.run import RunSpec
-from workers.model.memory import halving
 from workers.model.policy import Policy
-from workers.model.process_group import Ranks
+from workers.model.process_group import Progress, Ranks, Round
 
-LOWER_LENGTH = "lower max_completion_length or max_prompt_length"
 # Updates in a row without a finite loss or gradient before the weights are rolled back, or the run ends.
 MAX_FAILURES_IN_A_ROW = 3
 SKIPPED, ROLLED_BACK = "update skipped", "rolled back"  # drop reasons of rows whose update was not made
@@ -45,6 +43,11 @@ class Inputs:
     token_logps: Sequence[float] = ()
     importance: float = 1.0
     start_mean_logp: float | None = None
+
+    @property
+    def num_tokens(self) -> int:
+        """Of prompt and response together."""
+        return len(self.prompt) + len(self.response)
 
 
 # The inputs of a row, or the reason why it is dropped
@@ -213,13 +216,13 @@ def gather_gradients(
 ) -> GradientSums:
     """Leave the gradients of a mini-batch in the policy's optimizer; fills in the results of its rows."""
     # Rows of similar length share a micro-batch. A stable sort: the split depends on the rows alone.
-    rows = sorted(active, key=lambda item: len(item[2].prompt) + len(item[2].response))
+    rows = sorted(active, key=lambda item: item[2].num_tokens)
     ranks = policy.ranks
 
-    def attempt(micro_batch_size: int) -> GradientSums:
+    def attempt(rounds: Sequence[Round[ActiveRow]], progress: Progress) -> GradientSums:
         policy.optimizer.discard_gradients()
         sums = GradientSums()
-        for chunks in ranks.rounds(rows, micro_batch_size):
+        for progress.round, chunks in enumerate(rounds):
             has_reference = any(rule.penalises(row.is_self) for chunk in chunks for row, _, _ in chunk)
             if chunk := ranks.mine(chunks):
                 _backward(policy, rule, chunk, num_updates, size, has_reference, sums)
@@ -227,17 +230,13 @@ def gather_gradients(
                 policy.stand_by(with_reference=has_reference)
         return sums
 
-    sums, policy.micro_batch_size = halving(
-        ranks.together(attempt), policy.micro_batch_size, "micro_batch_size", LOWER_LENGTH, notes
-    )
+    sums, rounds = ranks.fit(attempt, policy.micro_batches(rows, lambda item: item[2].num_tokens), notes)
     policy.optimizer.sum_gradients()
-    return sums if ranks.is_alone else _sums_of_ranks(policy, rows, sums)
+    return sums if ranks.is_alone else _sums_of_ranks(ranks, rounds, sums)
 
 
-def _sums_of_ranks(policy: Policy, rows: Sequence[ActiveRow], own: GradientSums) -> GradientSums:
+def _sums_of_ranks(ranks: Ranks, rounds: Sequence[Round[ActiveRow]], own: GradientSums) -> GradientSums:
     """The sums of all ranks together, in their order; fills in the results of the other ranks' rows."""
-    ranks = policy.ranks
-    rounds = ranks.rounds(rows, policy.micro_batch_size)
     mine = [result for chunks in rounds for _, result, _ in ranks.mine(chunks)]
     total = GradientSums()
     for rank, (sums, results) in enumerate(ranks.gather((own, mine))):

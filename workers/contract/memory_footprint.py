@@ -126,7 +126,7 @@ def parts_of(spec: RunSpec, agent: AgentSpec, shape: Shape, *, on_gpu: bool, gpu
         parts.append(Part(name="gradients in the number type", size=trained * width, moment="update"))
     gradients = trained * 4
     # With a single micro-batch, gradients grow as its activations are freed.
-    if _batch(spec) < _rows(spec):
+    if _tokens(spec) < _rows(spec) * _longest(spec):
         parts.append(Part(name="gradients", size=gradients, moment="update", is_host=offloads))
     sharing = spec.sharing
     if sharing and len(spec.agents) > 1 and (spec.telemetry.alignment_interval or sharing.peer_quarantine):
@@ -147,8 +147,16 @@ def _rows(spec: RunSpec) -> int:
     return ceil(rows / spec.compute.processes_per_agent)
 
 
-def _batch(spec: RunSpec) -> int:
-    return min(spec.training.micro_batch_size, _rows(spec))
+def _longest(spec: RunSpec) -> int:
+    """Tokens of the longest prompt with the longest response."""
+    return spec.rollout.max_prompt_length + spec.rollout.max_completion_length
+
+
+def _tokens(spec: RunSpec) -> int:
+    """Most tokens of a micro-batch."""
+    tokens = min(spec.training.micro_batch_size, _rows(spec)) * _longest(spec)
+    budget = spec.training.tokens_per_micro_batch
+    return max(_longest(spec), min(tokens, budget)) if budget else tokens
 
 
 def _update_parts(spec: RunSpec, shape: Shape, width: int, is_sharded: bool) -> list[Part]:
@@ -159,9 +167,8 @@ def _update_parts(spec: RunSpec, shape: Shape, width: int, is_sharded: bool) -> 
     rotation, attention's own), counted with saved_tensors_hooks; norms keep float32. The logits, their log-softmax
     and the gradients of both are in float32 (cross_entropy); `_logits_bytes` says where they are fewer.
     """
-    batch = _batch(spec)
-    response = spec.rollout.max_completion_length
-    tokens = batch * (spec.rollout.max_prompt_length + response)
+    tokens = _tokens(spec)
+    responses = tokens * (spec.rollout.max_completion_length + 1) // _longest(spec)
     working_bytes = width * (4 * shape.feed_forward + 6 * shape.hidden + 4 * shape.query + 4 * shape.key)
     working_bytes += (4 - width) * (2 * shape.hidden + shape.query + shape.key)
     layer = tokens * working_bytes
@@ -170,7 +177,7 @@ def _update_parts(spec: RunSpec, shape: Shape, width: int, is_sharded: bool) -> 
         activations = layer + shape.layers * tokens * shape.hidden * width  # arXiv 1604.06174: inputs, and one layer
     parts = [
         Part(name="activations", size=activations, moment="update"),
-        Part(name="logits", size=_logits_bytes(batch * (response + 1), shape, width, is_sharded), moment="update"),
+        Part(name="logits", size=_logits_bytes(responses, shape, width, is_sharded), moment="update"),
     ]
     if is_sharded:  # two layers gathered, one float32 gradient of a layer, and the output's weights
         gathered = 2 * width * shape.layer_parameters + 4 * shape.layer_parameters

@@ -14,6 +14,8 @@ from workers.contract.memory_footprint import FrozenModel, Machine, Shape, estim
 from workers.contract.spec.run import RunSpec
 
 NUM_FIXES = 3
+BUDGET_SHARE = 0.85  # of the memory that micro-batches may fill, for what the estimate does not know
+MAX_TOKENS = 100_000_000
 MAX_TOGETHER = 5  # most settings that a fix changes
 LORA_RANK, FEW_ROLLOUTS, SHORT_RESPONSE = 16, 8, 1024
 
@@ -62,10 +64,40 @@ def _lacking(spec: RunSpec, shapes: Sequence[Shape], machine: Machine) -> tuple[
 
 
 def _least(spec: RunSpec, machine: Machine) -> RunSpec:
-    """The spec with the smallest batches that halving leads to."""
-    if not machine.gpus or spec.compute.sharding != "none":
-        return spec
-    return _changed(spec, {"training.micro_batch_size": 1, "rollout.rollout_batch_size": 1}) or spec
+    """The spec with the smallest batches to which the trainer goes by itself."""
+    settings: dict[str, Any] = {"rollout.rollout_batch_size": 1}
+    if not spec.training.tokens_per_micro_batch or (machine.gpus and spec.compute.sharding == "none"):
+        settings["training.micro_batch_size"] = 1
+    return _changed(spec, settings) or spec
+
+
+def fitted(spec: RunSpec, shapes: Sequence[Shape], machine: Machine) -> RunSpec:
+    """The spec with batches that fit: tokens_per_micro_batch filled in, rollout_batch_size lowered.
+
+    Where all fits, it stays as it is; a tokens_per_micro_batch of the user's own stays too.
+    machine: the memory that the run may take.
+    """
+
+    def fits(settings: dict[str, Any]) -> bool:
+        total = estimate_memory(_changed(spec, settings) or spec, shapes, machine)
+        fits_gpu = not machine.gpus or total.gpu <= BUDGET_SHARE * min(machine.gpus)
+        return fits_gpu and total.memory <= BUDGET_SHARE * machine.memory
+
+    longest = spec.rollout.max_prompt_length + spec.rollout.max_completion_length
+    tokens, rows = "training.tokens_per_micro_batch", "rollout.rollout_batch_size"
+    settings: dict[str, Any] = {}
+    # Passes and rollouts are at different times: each must fit beside the least of the other.
+    batch = spec.rollout.rollout_batch_size
+    while batch > 1 and not fits({"training.micro_batch_size": 1, rows: batch}):
+        settings[rows] = batch = (batch + 1) // 2
+    high = min(spec.training.micro_batch_size * longest, MAX_TOKENS)
+    if not (spec.is_evaluation_only or spec.training.tokens_per_micro_batch or fits({rows: 1})):
+        low = longest
+        while high - low > longest // 8:  # low fits, or nothing does
+            middle = (low + high) // 2
+            low, high = (middle, high) if fits({tokens: middle, rows: 1}) else (low, middle)
+        settings[tokens] = low
+    return (_changed(spec, settings) or spec) if settings else spec
 
 
 Change = tuple[str, dict[str, Any]]  # in words, and as settings by dotted path
@@ -107,11 +139,9 @@ def _changes(spec: RunSpec, shapes: Sequence[Shape], machine: Machine) -> Iterat
 
 def _single_changes(spec: RunSpec, machine: Machine) -> Iterator[Change]:
     gpus, compute = len(machine.gpus), spec.compute
-    is_halved = _least(spec, machine) is not spec  # then the trainer makes batches smaller itself
-    if spec.training.micro_batch_size > 1 and not is_halved:
-        yield "micro_batch_size 1", {"training.micro_batch_size": 1}
-    if spec.rollout.rollout_batch_size > FEW_ROLLOUTS and not is_halved:
-        yield f"rollout_batch_size {FEW_ROLLOUTS}", {"rollout.rollout_batch_size": FEW_ROLLOUTS}
+    is_halved = gpus > 0 and compute.sharding == "none"  # then the trainer makes batches smaller itself
+    if spec.training.tokens_per_micro_batch and not is_halved:
+        yield "tokens_per_micro_batch 0, which fits", {"training.tokens_per_micro_batch": 0}
     if not compute.gradient_checkpointing:
         yield "gradient_checkpointing", {"compute.gradient_checkpointing": True}
     if gpus > 1 and compute.agent_devices == "shared":

@@ -13,8 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from workers.contract.memory_footprint import CHUNK_BYTES
-from workers.contract.memory_footprint import MIN_LOGITS as MIN_LOGITS
+from workers.contract.memory_footprint import CHUNK_BYTES, MIN_LOGITS
 
 
 @dataclass(frozen=True)
@@ -59,6 +58,11 @@ class Head:
     def dtype(self) -> torch.dtype:
         """Of logits."""
         return torch.float64 if self.weight.dtype == torch.float64 else torch.float32
+
+
+def is_large(num_logits: int) -> bool:
+    """Whether logits should be computed by chunks; few of them are faster at once."""
+    return num_logits > MIN_LOGITS
 
 
 @torch.no_grad()

@@ -10,6 +10,7 @@ import psutil
 import torch
 
 Result = TypeVar("Result")
+LOWER_LENGTH = "lower max_completion_length or max_prompt_length"
 
 
 class OutOfMemory(RuntimeError):
@@ -44,6 +45,13 @@ def used_bytes() -> tuple[int, int | None]:
     return resident_bytes(), device_peak_bytes()
 
 
+def free_memory() -> None:
+    """Free what failed work held. Call it after the except block: the error references its tensors."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
 def halving(work: Callable[[int], Result], size: int, what: str, advice: str, notes: list[str]) -> tuple[Result, int]:
     """work(size), with size halved as often as memory runs out. Returns its result and the size that fitted.
 
@@ -56,10 +64,7 @@ def halving(work: Callable[[int], Result], size: int, what: str, advice: str, no
             if not is_out_of_memory(error):
                 raise
             reason = str(error).splitlines()[0][:200]
-        # After the except block the error no longer references the tensors of the failed work.
-        gc.collect()
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
+        free_memory()
         if size == 1:
             raise OutOfMemory(f"out of memory with one sequence at a time: {advice} ({reason})")
         size = (size + 1) // 2

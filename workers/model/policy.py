@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from workers.contract.spec.run import RunSpec
 from workers.model import head, lora, sharding
 from workers.model.loading import CPU, choose_dtype, load_model, recompute_layers
 from workers.model.optimizer import PolicyOptimizer
-from workers.model.process_group import ALONE, Ranks
+from workers.model.process_group import ALONE, Ranks, Round, Value
 from workers.model.prompts import encode_question, eos_ids, turn_eos
 from workers.randomness import derived_key
 
@@ -56,7 +56,8 @@ class Policy:
         if ranks.is_sharded:
             sharding.shard(self._models, self.dtype, device, ranks)
         self.optimizer = PolicyOptimizer(self.model, agent, spec, ranks)
-        self.micro_batch_size = spec.training.micro_batch_size  # halved if memory runs out
+        self.micro_batch_size = spec.training.micro_batch_size
+        self._tokens_per_micro_batch = spec.training.tokens_per_micro_batch
         self._rests = spec.compute.offloads_idle and device != CPU
         if self._rests:
             self._move(CPU)
@@ -107,6 +108,10 @@ class Policy:
         """Within: the model can sample in this rank without the others."""
         with sharding.whole_weights(self.model) if self.ranks.is_sharded else nullcontext():
             yield
+
+    def micro_batches(self, rows: Sequence[Value], length: Callable[[Value], int]) -> list[Round[Value]]:
+        """Rows in chunks for single passes, by rank. length: tokens of a row."""
+        return self.ranks.rounds(rows, self.micro_batch_size, length, self._tokens_per_micro_batch)
 
     @property
     def device(self) -> torch.device:
@@ -175,7 +180,7 @@ class Policy:
         mask = position[None, :] < lengths[:, None]  # (b, T)
         place = (starts[:, None] + position[None, :]).clamp(max=width - 1)  # (b, T)  of each response token in its row
         vocabulary = model.config.get_text_config().vocab_size
-        if self._has_linear_head and len(rows) * (width - int(starts.min())) * vocabulary > head.MIN_LOGITS:
+        if self._has_linear_head and head.is_large(len(rows) * (width - int(starts.min())) * vocabulary):
             # Padding follows every real token, so the causal mask alone keeps it out: no attention mask.
             states = model.base_model(input_ids=ids[:, :-1], use_cache=False).last_hidden_state  # (b, S - 1, d)
             row = torch.arange(len(rows), device=device)[:, None].expand_as(mask)[mask]  # (N,)

@@ -14,7 +14,7 @@ from workers.agents.interface import AgentInterface
 from workers.algorithms.base.spec import MicroBatch
 from workers.algorithms.base.tensors import ROW_STATS
 from workers.contract.memory_footprint import Machine, Shape, shape_of
-from workers.contract.memory_plan import shortfall
+from workers.contract.memory_plan import fitted, shortfall
 from workers.contract.spec.data import DataSpec
 from workers.contract.spec.run import RunSpec
 from workers.model.loading import choose_device
@@ -79,6 +79,20 @@ def check_memory(spec: RunSpec) -> None:
     lacking = shortfall(spec, readable, this_machine(spec))
     if lacking is not None:
         raise DoesNotFit(str(lacking))
+
+
+def fitted_to_memory(spec: RunSpec) -> RunSpec:
+    """The spec of a run that starts now, with batches that fit into free memory."""
+    shapes = [model_shape(agent.model, agent.revision) for agent in spec.agents]
+    readable = [shape for shape in shapes if shape is not None]
+    if spec.compute.placement != "local" or len(readable) < len(shapes):
+        return spec
+    total = this_machine(spec)
+    free = Machine(
+        gpus=tuple(torch.cuda.mem_get_info(index)[0] for index in range(len(total.gpus))),
+        memory=min(total.memory, psutil.virtual_memory().available),
+    )
+    return fitted(spec, readable, free)
 
 
 def model_shape(location: str, revision: str | None) -> Shape | None:

@@ -34,6 +34,7 @@ from workers.trainer.preflight import (
     check_algorithm,
     check_memory,
     evaluated_questions_that_fit,
+    fitted_to_memory,
     questions_that_fit,
 )
 from workers.trainer.progress import ProgressReporter
@@ -68,6 +69,7 @@ class Trainer:
         self.replay = Replay(spec)
         self.placement: Placement
         self.agents: Sequence[AgentInterface] = ()
+        self.batches: dict[str, int] = {}  # settings of batches, as they fit
         self.step = 0  # completed steps
         self.is_in_step = False
         self.is_mid_step = False  # between two steps' states: nothing may be saved
@@ -229,7 +231,14 @@ class Trainer:
         if resumable is None:
             check_algorithm(self.spec)
             check_memory(self.spec)
-        self.placement = place(self.spec, self.run_dir, folders)
+            fitting = fitted_to_memory(self.spec)
+            self.batches = {
+                "tokens_per_micro_batch": fitting.training.tokens_per_micro_batch,
+                "rollout_batch_size": fitting.rollout.rollout_batch_size,
+            }
+        else:  # the same batches, so the same sums
+            self.batches = resumable.trainer.get("batches", {})
+        self.placement = place(self.spec_of_agents(), self.run_dir, folders)
         self.agents = self.placement.agents
         self.progress.used_bytes = self.placement.used_bytes
         if resumable is not None:
@@ -244,6 +253,16 @@ class Trainer:
             self.log("warning", f"checkpoint not used: {problem}", "damaged file")
         for agent in self.agents:
             self.log("info", introduction(agent))
+
+    def spec_of_agents(self) -> RunSpec:
+        """The spec with the batches that fit."""
+        sections = {
+            name: section.model_copy(
+                update={key: value for key, value in self.batches.items() if key in type(section).model_fields}
+            )
+            for name, section in (("training", self.spec.training), ("rollout", self.spec.rollout))
+        }
+        return self.spec.model_copy(update=sections)
 
     def prepare_questions(self, split: Split | None) -> list[Question]:
         """The training questions; sets the questions of evaluations. split: None if nothing is trained."""
@@ -303,7 +322,8 @@ class Trainer:
         """The trainer's own state, beside the agents'."""
         trust = {"trust": self.trust.state_dict()} if self.trust.is_on else {}
         replay = {"replay": self.replay.state_dict()} if self.replay.is_on else {}
-        return {"tracker": self.tracker.state_dict(), **self.progress.state_dict(), **trust, **replay}
+        batches = {"batches": self.batches}
+        return {"tracker": self.tracker.state_dict(), **self.progress.state_dict(), **batches, **trust, **replay}
 
     def load_state_dict(self, step: int, state: dict[str, Any]) -> None:
         self.step = step

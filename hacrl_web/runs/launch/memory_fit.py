@@ -12,7 +12,7 @@ from hacrl_web.runs.models import Host
 from hacrl_web.runs.worker.hosts import SILENT_S
 from hacrl_web.web.errors import FieldError
 from workers.contract.memory_footprint import Machine, Shape, estimate_memory, shape_of
-from workers.contract.memory_plan import shortfall
+from workers.contract.memory_plan import fitted, shortfall
 from workers.contract.spec.run import RunSpec
 
 
@@ -37,7 +37,7 @@ def memory_needed(spec: RunSpec, agents: Sequence[Agent]) -> str:
     if shapes is None or not machines:
         return ""
     name, machine = max(machines.items(), key=lambda item: (max(item[1].gpus, default=0), item[1].memory))
-    total = estimate_memory(spec, shapes, machine)
+    total = estimate_memory(fitted(spec, shapes, machine), shapes, machine)
     needed, available, device = total.memory, machine.memory, "memory"
     if machine.gpus:
         needed, available, device = total.gpu, min(machine.gpus), "a GPU"

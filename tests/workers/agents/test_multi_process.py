@@ -18,7 +18,8 @@ from tests.support.workers.tiny import make_agent, make_pair, make_spec, records
 from workers.agents.messages import AgentLost
 from workers.agents.multi_process import AgentFailed, RankedAgent
 from workers.contract.spec.run import RunSpec
-from workers.model.process_group import ALONE, Ranks
+from workers.model.memory import OutOfMemory
+from workers.model.process_group import ALONE, Progress, Ranks
 
 BETA = {"name": "hacpo", "beta": 0.01, "delta": 0.8, "replay_steps": 2}
 
@@ -193,6 +194,45 @@ def test_ranks_share_rows_so_that_each_has_work():
         [[4, 5], []],
     ]
     assert [list(rank.block(7)) for rank in ranks] == [[0, 1], [2, 3], [4, 5, 6]]
+
+
+def test_chunks_keep_to_a_number_of_tokens():
+    lengths = [2, 2, 3, 3, 5, 9, 4]
+
+    def chunks(tokens: int, size: int = 64) -> list[list[int]]:
+        return [
+            list(chunk) for chunks in ALONE.rounds(lengths, size, lambda length: length, tokens) for chunk in chunks
+        ]
+
+    # Padded to the longest: 3 rows of 3 are 9 tokens, the fourth would make them 12.
+    assert chunks(9) == [[2, 2, 3], [3], [5], [9], [4]]
+    assert chunks(10) == [[2, 2, 3], [3, 5], [9], [4]]
+    assert chunks(5) == [[2, 2], [3], [3], [5], [9], [4]]  # one row is always a chunk
+    assert chunks(0) == [lengths]
+    assert chunks(100, size=3) == [[2, 2, 3], [3, 5, 9], [4]]
+
+
+def test_memory_that_runs_out_halves_the_round_in_which_it_does():
+    seen: list[list[int]] = []
+
+    def work(rounds, progress: Progress) -> int:
+        seen.append([len(chunk) for chunks in rounds for chunk in chunks])
+        for progress.round, chunks in enumerate(rounds):
+            if any(3 in chunk and len(chunk) > 1 for chunk in chunks):
+                raise torch.OutOfMemoryError("full\nmore")
+        return 7
+
+    def never(rounds, progress: Progress) -> int:
+        raise torch.OutOfMemoryError("full")
+
+    notes: list[str] = []
+    result, rounds = ALONE.fit(work, ALONE.rounds(list(range(8)), 4), notes)
+    assert result == 7
+    assert seen == [[4, 4], [2, 2, 4], [2, 1, 1, 4]]
+    assert [list(chunk) for chunks in rounds for chunk in chunks] == [[0, 1], [2], [3], [4, 5, 6, 7]]
+    assert notes == [f"out of memory: a micro-batch of {size} sequences was halved (full)" for size in (4, 2)]
+    with pytest.raises(OutOfMemory, match="one sequence at a time"):
+        ALONE.fit(never, [[[3, 3]]], notes)
 
 
 def test_settings_that_do_not_go_together_are_refused(tmp_path):

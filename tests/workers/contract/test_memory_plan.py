@@ -6,8 +6,8 @@ import pytest
 
 from tests.support.workers.tiny import make_pair, make_spec, train
 from tests.workers.contract.test_memory_footprint import GIB, QWEN, spec_of
-from workers.contract.memory_footprint import Machine
-from workers.contract.memory_plan import shortfall
+from workers.contract.memory_footprint import Machine, estimate_memory
+from workers.contract.memory_plan import fitted, shortfall
 from workers.trainer import preflight
 
 
@@ -41,3 +41,33 @@ def test_trainer_refuses_before_it_loads_anything(tmp_path, monkeypatch):
     with pytest.raises(preflight.DoesNotFit, match=r"The run needs about 0\.5 GiB on this machine"):
         train(spec, tmp_path / "run")
     assert loaded == []
+
+
+def test_batches_are_the_largest_that_fit():
+    spec, small, large = spec_of(), Machine(memory=100 * GIB), Machine(memory=4096 * GIB)
+    assert fitted(spec, [QWEN], large) == spec  # no limit is needed
+    changed = fitted(spec, [QWEN], small)
+    budget, rows = changed.training.tokens_per_micro_batch, changed.rollout.rollout_batch_size
+    longest = spec.rollout.max_prompt_length + spec.rollout.max_completion_length
+    assert longest < budget < spec.training.micro_batch_size * longest
+    assert 1 < rows < spec.rollout.rollout_batch_size
+
+    def needed(**settings: int) -> float:
+        sections = {
+            name: getattr(changed, name).model_copy(
+                update={key: value for key, value in settings.items() if hasattr(getattr(changed, name), key)}
+            )
+            for name in ("training", "rollout")
+        }
+        return estimate_memory(changed.model_copy(update=sections), [QWEN], small).memory / GIB
+
+    assert needed() <= 85
+    assert needed(tokens_per_micro_batch=budget + longest // 4) > 85
+    assert needed(rollout_batch_size=2 * rows) > 85
+    assert shortfall(spec, [QWEN], small) is None  # so it is accepted
+    assert fitted(changed, [QWEN], large) == changed  # a number of the user's own stays
+
+
+def test_budget_below_one_prompt_and_answer_is_refused():
+    with pytest.raises(ValueError, match="tokens_per_micro_batch 100 is less than one prompt and answer"):
+        spec_of(training={"tokens_per_micro_batch": 100})

@@ -298,14 +298,14 @@ def test_stop_acts_while_waiting_for_the_verifier(tmp_path, pair):
 # Memory
 
 
-def test_full_memory_halves_the_micro_batch_and_changes_nothing_else(tmp_path, pair, monkeypatch):
+def test_full_memory_halves_single_micro_batches_and_changes_nothing_else(tmp_path, pair, monkeypatch):
     settings = {"algorithm": {"name": "hacpo", "beta": 0.01}, "training": {"micro_batch_size": 16}}
     expected = train(make_spec(tmp_path, pair, **settings), tmp_path / "expected")
     backward = torch.Tensor.backward
 
     def limited(loss, *arguments, **more):
         backward(loss, *arguments, **more)  # gradients are half there when memory runs out
-        if sizes[-1] > 4:
+        if sizes[-1] > 4 and len(sizes) < 8:  # for a while
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nmore")
 
     sizes: list[int] = []
@@ -319,14 +319,10 @@ def test_full_memory_halves_the_micro_batch_and_changes_nothing_else(tmp_path, p
     monkeypatch.setattr(torch.Tensor, "backward", limited)
     monkeypatch.setattr(Policy, "token_logps", counted)
     trainer = train(make_spec(tmp_path, pair, **settings), tmp_path / "run")
-    told = warnings(tmp_path / "run")
-    expectation = [
-        f"{name}: out of memory: micro_batch_size is now {size} (CUDA out of memory. Tried to allocate 2.00 GiB.)"
-        for name in ("Qwen", "Llama")
-        for size in (8, 4)
-    ]
-    assert told == expectation
-    assert [agent.policy.micro_batch_size for agent in trainer.agents] == [4, 4]  # type: ignore[attr-defined]
+    reason = "(CUDA out of memory. Tried to allocate 2.00 GiB.)"
+    halved = [line for line in warnings(tmp_path / "run") if line.endswith(reason)]
+    assert halved[0] == f"Qwen: out of memory: a micro-batch of {sizes[0]} sequences was halved {reason}"
+    assert max(sizes[8:]) > 4  # later ones are as large as before
     for agent in range(2):
         ours, theirs = weights(trainer, agent), weights(expected, agent)
         assert max((ours[name] - theirs[name]).abs().max().item() for name in ours) < 1e-4

@@ -120,6 +120,13 @@ class RunSpec(SettingsSection):
         if algorithm and training.mini_batch_size % algorithm.rollouts_multiplier:
             word = "even" if algorithm.rollouts_multiplier == 2 else f"a multiple of {algorithm.rollouts_multiplier}"
             raise ValueError(f"mini_batch_size must be {word}, because {algorithm.name} divides it")
+        budget, rollout = training.tokens_per_micro_batch, info.data.get("rollout")
+        longest = rollout.max_prompt_length + rollout.max_completion_length if rollout else 0
+        if 0 < budget < longest:
+            raise ValueError(
+                f"tokens_per_micro_batch {budget:,} is less than one prompt and answer ({longest:,} tokens, "
+                "max_prompt_length + max_completion_length): raise it, or set it to 0"
+            )
         return training
 
     @property

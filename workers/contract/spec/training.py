@@ -34,7 +34,21 @@ class TrainingSpec(SettingsSection):
         le=100,
     )
     micro_batch_size: Count = setting(
-        64, help="Sequences a forward pass; no effect on results.", source="design", unit="sequences", ge=1, le=100_000
+        64,
+        help="Most sequences of a forward pass; no effect on results.",
+        source="design",
+        unit="sequences",
+        ge=1,
+        le=100_000,
+    )
+    tokens_per_micro_batch: Count = setting(
+        0,
+        help="Most tokens of a forward pass, padding included; 0: as many as the memory holds that is free when the "
+        "run starts. No effect on results.",
+        source="design",
+        unit="tokens",
+        ge=0,
+        le=100_000_000,
     )
     learning_rate: Number = setting(1e-6, help="Peak learning rate.", source="Sec. 4.1", gt=0, le=1)
     lr_schedule: Literal["constant", "linear", "cosine"] = setting(
