@@ -107,8 +107,9 @@ def test_estimate_is_told_in_words():
     names = [{"name": agent.name, "model": "model"} for agent in agents]
     spec = RunSpec.model_validate({"agents": names, "data": {"train_path": "questions.jsonl"}, **SMALL})
     assert memory_needed(spec, agents) == ""
-    host("one", 500 * GIB, 100 * GIB)
-    assert memory_needed(spec, agents) == "about 84.2 GiB of 100.0 GiB (a GPU on one)"
-    default = RunSpec.model_validate({"agents": names, "data": {"train_path": "questions.jsonl"}})
-    told = "more than 100.0 GiB of a GPU on one: batches are halved until they fit"
-    assert memory_needed(default, agents) == told
+    host("one", 500 * GIB, 141 * GIB)
+    assert memory_needed(spec, agents) == "about 84.2 GiB of 141.0 GiB (a GPU on one)"
+    fixed = {"training": {"micro_batch_size": 64, "tokens_per_micro_batch": 300_000}}
+    large = RunSpec.model_validate({"agents": names, "data": {"train_path": "questions.jsonl"}, **fixed})
+    told = "more than 141.0 GiB of a GPU on one: batches are halved until they fit"
+    assert memory_needed(large, agents) == told
