@@ -130,9 +130,9 @@ def execute(run: Run, out: Path) -> Run:
 
     if run.path(out).exists():  # another process was first
         return run
-    cpu_before = time_of_process()
     with tempfile.TemporaryDirectory() as workshop:
         spec, folder = spec_of(run, out / "cache"), Path(workshop) / "run"
+        cpu_before = time_of_process()
         spec_path = Path(workshop) / "spec.json"
         spec_path.write_text(spec.to_json(), encoding="utf-8")
         if train([str(spec_path), str(folder), "--attempt", "1"]):
@@ -322,7 +322,7 @@ def report(rows: Sequence[dict[str, str]], baseline: str) -> list[str]:
     for option, by_passes in scores.items():
         for passes, own in sorted(by_passes.items()):
             cells = [_mean_of([value for (one, *_), value in own.items() if one == pair]) for pair in pairs]
-            cost = fmean(seconds[option, passes])
+            cost = statistics.median(seconds[option, passes])
             cells += [_mean_of(list(own.values())), f"{cost:.0f}"]
             lines.append(f"| {option} | {passes} | {len(own)} | {' | '.join(cells)} |")
     lines += ["", *_at_their_best(scores, pairs, baseline)]

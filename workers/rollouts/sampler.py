@@ -23,6 +23,8 @@ from workers.randomness import uniforms
 COMPACT_BELOW = 0.75
 # Tokens of free space at each growth of the cache. transformers' layer has none: every token copies all of it.
 ROOM = 64
+# Up to this vocabulary all sums are in double precision; above, those of blocks of this many tokens and within one.
+SMALL_VOCABULARY, BLOCK = 2**14, 512
 
 
 @dataclass(frozen=True)
@@ -165,17 +167,43 @@ class _Batch:
 
 def _choose(logits: Tensor, noise: Tensor, temperature: float) -> tuple[Tensor, Tensor, Tensor]:
     """Next tokens of logits (a, V), their log-probabilities and the distributions' entropies; (a,) each."""
-    log_probabilities = torch.log_softmax(logits.float() / (temperature or 1.0), dim=-1)  # (a, V)
+    logits = logits.float()
+    log_probabilities = torch.log_softmax(logits if temperature in (0, 1) else logits / temperature, dim=-1)  # (a, V)
     probabilities = log_probabilities.exp()
     if temperature == 0:
         token = logits.argmax(dim=-1)
+    elif logits.shape[-1] <= SMALL_VOCABULARY:
+        token = _place(probabilities, noise)
     else:
-        cumulative = probabilities.double().cumsum(dim=-1)  # (a, V); float32 would lose the tail of a large vocabulary
-        target = (noise * cumulative[:, -1])[:, None]
-        token = torch.searchsorted(cumulative, target, right=True)[:, 0].clamp(max=logits.shape[-1] - 1)
+        token = _place_by_blocks(probabilities, noise)
     # -p log p with 0 where p is 0; special.entr would take every logarithm again.
     entropy = -(probabilities * log_probabilities.clamp(min=-1e30)).sum(dim=-1)
     return token, log_probabilities.gather(1, token[:, None])[:, 0], entropy
+
+
+def _place(weights: Tensor, noise: Tensor) -> Tensor:
+    """Inverse transform sampling: the place in each row at which its sums pass noise times their total, (a,).
+
+    weights: (a, n).  noise: (a,), from 0 to 1.  In double precision: float32 would lose the tail of a large n.
+    """
+    sums = weights.double().cumsum(dim=-1)  # (a, n)
+    return torch.searchsorted(sums, (noise * sums[:, -1])[:, None], right=True)[:, 0].clamp(max=weights.shape[-1] - 1)
+
+
+def _place_by_blocks(weights: Tensor, noise: Tensor) -> Tensor:
+    """The same in two steps, with double precision for the sums of blocks and within one of them."""
+    num_rows, size = weights.shape
+    whole = size // BLOCK * BLOCK
+    blocks = weights[:, :whole].view(num_rows, -1, BLOCK).sum(dim=-1)  # (a, n / BLOCK)
+    blocks = torch.cat([blocks, weights[:, whole:].sum(dim=-1, keepdim=True)], dim=1).double()
+    block = _place(blocks, noise)  # (a,)
+    sums = blocks.cumsum(dim=-1)  # (a, n / BLOCK + 1)
+    own = blocks.gather(1, block[:, None])[:, 0]  # (a,)
+    before = sums.gather(1, block[:, None])[:, 0] - own
+    places = (block[:, None] * BLOCK + torch.arange(BLOCK, device=weights.device)).clamp(max=size)  # (a, BLOCK)
+    inside = torch.where(places < size, weights.gather(1, places.clamp(max=size - 1)), 0.0)  # (a, BLOCK)
+    rest = ((noise * sums[:, -1] - before) / own).clamp(0, 1 - 1e-12)  # (a,)
+    return (block * BLOCK + _place(inside, rest)).clamp(max=size - 1)
 
 
 class RoomyLayer(DynamicLayer):

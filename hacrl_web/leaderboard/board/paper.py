@@ -51,6 +51,11 @@ class PaperSection:
     columns: tuple[tuple[str, str], ...]  # (benchmark's name here, column of the file)
     lines: tuple[ReportedScores, ...]
 
+    @property
+    def has_naive(self) -> bool:
+        """Whether a line is of the paper's Naive, which may be another rule than ours."""
+        return any(line.algorithm == "Naive" for line in self.lines)
+
 
 @cache
 def reported() -> tuple[ReportedScores, ...]:

@@ -154,6 +154,7 @@ def test_papers_rows_stand_apart_and_only_beside_benchmarks_of_their_name(web, u
     assert ">0.802<" in reported  # Table 1, 4B, base
     assert "0.802" not in measured
     assert "0.836" not in reported  # MATH, which this board has not
+    assert "naive_source here may be another rule" in reported
     other = text(show(web, sweep, reported=paper.keys()[-1], cost="tokens"))
     form = other.partition('id="reported"')[2].partition("</form>")[0]
     assert '<input type="hidden" name="cost" value="tokens">' in form  # the rest of the look stays

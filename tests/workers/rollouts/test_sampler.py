@@ -9,6 +9,7 @@ import torch
 from tests.support.workers.tiny import make_agent, make_spec
 from workers.model.policy import Policy
 from workers.randomness import derived_key, permutation, uniforms
+from workers.rollouts import sampler
 from workers.rollouts.sampler import SampleRequest, sample
 
 PROMPTS = ["1+2=", "12+34=", "7*8="]
@@ -111,3 +112,31 @@ def test_uniforms_are_uniform_and_belong_to_their_key():
 def test_permutation_belongs_to_its_key():
     assert sorted(permutation(20, 1)) == list(range(20))
     assert permutation(20, 1) == permutation(20, 1) != permutation(20, 2)
+
+
+def test_choice_by_blocks_is_the_choice_by_all_sums():
+    generator = torch.Generator().manual_seed(0)
+    vocabulary = 40 * sampler.BLOCK + 77  # the last block is not whole
+    probabilities = torch.softmax(4 * torch.randn(200, vocabulary, generator=generator), dim=-1)
+    noise = torch.rand(200, generator=generator, dtype=torch.float64)
+    noise[:2] = torch.tensor([0.0, 1 - 1e-9])
+    assert torch.equal(sampler._place_by_blocks(probabilities, noise), sampler._place(probabilities, noise))
+
+
+def test_choice_by_blocks_reaches_the_tail_and_nothing_without_probability():
+    """Tokens of 1e-9 behind one of nearly 1, which float32 sums would lose; zeros before, between and after them."""
+    vocabulary = 4 * sampler.BLOCK
+    row = torch.zeros(vocabulary)
+    row[5], row[700], row[2000] = 1.0, 1e-9, 2e-9
+    total = row.double().sum().item()
+    noise = torch.tensor([0.0, 0.5, (1 + 0.5e-9) / total, (1 + 2e-9) / total, 1 - 1e-16], dtype=torch.float64)
+    places = sampler._place_by_blocks(row.expand(5, -1), noise)
+    assert places.tolist() == [5, 5, 700, 2000, 2000]
+
+
+def test_large_vocabularies_are_chosen_from_by_blocks(monkeypatch):
+    monkeypatch.setattr(sampler, "_place_by_blocks", None)
+    logits, noise = torch.zeros(1, sampler.SMALL_VOCABULARY + 1), torch.tensor([0.5], dtype=torch.float64)
+    sampler._choose(logits[:, 1:], noise, 1.0)
+    with pytest.raises(TypeError):
+        sampler._choose(logits, noise, 1.0)
