@@ -24,7 +24,7 @@ from workers.contract.spec.agent import AgentSpec
 from workers.contract.spec.run import RunSpec
 from workers.model.memory import LOWER_LENGTH, OutOfMemory, halving
 from workers.model.policy import Policy
-from workers.model.process_group import ALONE, Progress, Ranks, Round
+from workers.model.process_group import ALONE, Ranks, Round, RoundsDone
 from workers.questions.dataset import Question
 from workers.randomness import derived_key
 from workers.rollouts.engine import logp_difference, make_engine, truncated_weight
@@ -172,7 +172,7 @@ class LocalAgent:
         """Log-probabilities by token of responses (prompt, response) as the update will compute them."""
         order = sorted((index for index in range(len(rows)) if rows[index][1]), key=lambda index: len(rows[index][1]))
 
-        def attempt(rounds: Sequence[Round[int]], progress: Progress) -> dict[int, list[float]]:
+        def attempt(rounds: Sequence[Round[int]], progress: RoundsDone) -> dict[int, list[float]]:
             by_length: dict[int, list[float]] = {}
             for progress.round, chunks in enumerate(rounds):
                 heartbeat.send_heartbeat()

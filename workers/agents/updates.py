@@ -20,7 +20,7 @@ from workers.algorithms.base.spec import AlgorithmSpec, MicroBatch
 from workers.algorithms.base.tensors import ROW_STATS
 from workers.contract.spec.run import RunSpec
 from workers.model.policy import Policy
-from workers.model.process_group import Progress, Ranks, Round
+from workers.model.process_group import Ranks, Round, RoundsDone
 
 # Updates in a row without a finite loss or gradient before the weights are rolled back, or the run ends.
 MAX_FAILURES_IN_A_ROW = 3
@@ -219,7 +219,7 @@ def gather_gradients(
     rows = sorted(active, key=lambda item: item[2].num_tokens)
     ranks = policy.ranks
 
-    def attempt(rounds: Sequence[Round[ActiveRow]], progress: Progress) -> GradientSums:
+    def attempt(rounds: Sequence[Round[ActiveRow]], progress: RoundsDone) -> GradientSums:
         policy.optimizer.discard_gradients()
         sums = GradientSums()
         for progress.round, chunks in enumerate(rounds):

@@ -22,7 +22,7 @@ Round = list[Sequence[Value]]  # a chunk of rows for each rank, or fewer chunks
 
 
 @dataclass
-class Progress:
+class RoundsDone:
     """The round at which the work is: 0, 1, ..."""
 
     round: int = 0
@@ -97,7 +97,7 @@ class Ranks:
 
     def fit(
         self,
-        work: Callable[[Sequence[Round[Value]], Progress], Result],
+        work: Callable[[Sequence[Round[Value]], RoundsDone], Result],
         rounds: Sequence[Round[Value]],
         notes: list[str],
     ) -> tuple[Result, Sequence[Round[Value]]]:
@@ -108,7 +108,7 @@ class Ranks:
         agent.
         """
         while True:
-            progress, reason, results = Progress(), "", []
+            progress, reason, results = RoundsDone(), "", []
             try:
                 results.append(work(rounds, progress))
             except RuntimeError as error:
