@@ -167,7 +167,10 @@ def _sweep_controls(fields: Mapping[str, FormField], values: Mapping[str, Any]) 
     ticked, removed = values.get("algorithms", COMPARED), values.get("ablations", ())
     grid = [fields[path] for path in GRID_FIELDS]
     return {
-        "algorithms": [(name, f"{cls.label}: {cls.summary}", name in ticked) for name, cls in algorithms().items()],
+        "algorithms": [
+            (name, f"{cls.label}{' (recommended)' if name == RECOMMENDED else ''}: {cls.summary}", name in ticked)
+            for name, cls in algorithms().items()
+        ],
         "ablations": [(ablation, key in removed) for key, (_, ablation) in ablations().items()],
         "grid": grid,
         "is_grid_open": any(field.value or field.errors for field in grid),
