@@ -157,6 +157,7 @@ declare namespace Api {
     verifier?: string;
     tolerance?: string;
     prompt_template?: string;
+    system_prompt?: string;
     held_out_fraction?: string;
   }
   interface BenchmarkOut {
@@ -165,6 +166,7 @@ declare namespace Api {
     question_field: string;
     answer_field: string;
     prompt_template: string;
+    system_prompt: string;
     verifier: string;
     tolerance: number | null;
     held_out_fraction: number;
@@ -266,6 +268,7 @@ declare namespace Api {
     config: string;
     split: string;
     mapping: Record<string, string>;
+    prompt_template: string;
   }
   interface CheckAnswer {
     name: string;
@@ -489,6 +492,7 @@ declare namespace Api {
     verifier?: string | null;
     tolerance?: number | null;
     prompt_template?: string | null;
+    system_prompt?: string | null;
     held_out_fraction?: number | null;
   }
   interface GatePoint {

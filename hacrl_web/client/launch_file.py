@@ -16,7 +16,10 @@ from hacrl_web.client.command import ClientProblem, object_id
 from hacrl_web.web.settings_file import MAX_BYTES, NoSettings, read_settings_file
 
 VERSIONS = (1, 2)  # of settings files; the server upgrades the first
-BENCHMARK_SETTINGS = ("question_field", "answer_field", "prompt_template", "verifier", "tolerance", "held_out_fraction")
+BENCHMARK_SETTINGS = (
+    *("question_field", "answer_field", "prompt_template", "system_prompt"),
+    *("verifier", "tolerance", "held_out_fraction"),
+)
 
 
 @dataclass(frozen=True)

@@ -148,6 +148,7 @@ class Benchmark(RegistryRow):
     question_field = models.CharField(max_length=120, default="question")
     answer_field = models.CharField(max_length=120, default="answer")
     prompt_template = models.TextField(default="{question}")  # around every question, inside an agent's own
+    system_prompt = models.TextField(default="", blank=True)
     verifier = models.CharField(max_length=16, default="math")  # a key of workers.contract.verifier_kinds.RULES
     tolerance = models.FloatField(null=True, blank=True)  # relative; of the numeric verifier, empty: its default
     num_train = models.PositiveIntegerField(default=0)

@@ -34,6 +34,8 @@ def launch_a_sweep(page: Page) -> None:
     page.get_by_label(re.compile("Launch a sweep")).check()
     expect(page.get_by_label("Seeds", exact=True)).to_be_visible()
     expect(page.get_by_label("Seed", exact=True)).to_be_hidden()
+    page.get_by_label(re.compile("Signed sharing")).uncheck()
+    page.get_by_label(re.compile("GSPOx2")).check()
     page.get_by_text("Ablations of HACPO").first.click()
     page.get_by_label(re.compile("No omega on gradients")).check()
     page.get_by_text("Grid: several values").click()

@@ -6,7 +6,7 @@ log-probabilities come from world.py.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import torch
@@ -19,7 +19,7 @@ from workers.agents.updates import Inputs, run_updates
 from workers.algorithms.hacpo import CapabilityTracker
 from workers.contract.spec.run import RunSpec
 from workers.model.policy import Policy
-from workers.model.process_group import Ranks
+from workers.model.process_group import Ranks, Round, Value
 from workers.trainer.replay import Replay
 from workers.trainer.scoring import Scores
 from workers.trainer.step import plan_step
@@ -41,8 +41,10 @@ class SimulatedPolicy:
         self.world, self.learner, self.done = world, learner, done
         self.agent = world.spec.agents[learner]
         self.optimizer = SimulatedOptimizer(world, done)
-        self.micro_batch_size = 1_000_000
         self.rows: list[tuple[LearnerRow, float]] = []  # with the source's mean log-probability
+
+    def micro_batches(self, rows: Sequence[Value], length: Callable[[Value], int]) -> list[Round[Value]]:
+        return self.ranks.rounds(rows, len(rows))
 
     def encode_response(self, text: str, *, literal: bool) -> list[int]:
         return [0] * self.world.num_tokens(self.learner, text)

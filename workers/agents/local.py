@@ -53,7 +53,7 @@ class LocalAgent:
         self._failures_in_a_row = 0
         self._num_roll_backs = 0
         self._notes: list[str] = []  # for the log
-        self._encoded: dict[str, Sequence[int]] = {}  # by question
+        self._encoded: dict[tuple[str, str], Sequence[int]] = {}  # by system message and prompt
         self._prompts: list[Sequence[int]] = []
         self._own: dict[tuple[int, int], Inputs | str] = {}
         self._scoring_differences: list[float] = []
@@ -75,11 +75,12 @@ class LocalAgent:
         return [len(self._encode(question)) for question in questions]
 
     def _encode(self, question: Question) -> Sequence[int]:
-        if question.prompt not in self._encoded:
+        key = (question.system, question.prompt)
+        if key not in self._encoded:
             heartbeat.send_heartbeat()
             # A list takes nine times the memory.
-            self._encoded[question.prompt] = array("i", self.policy.encode_prompt(question.prompt))
-        return self._encoded[question.prompt]
+            self._encoded[key] = array("i", self.policy.encode_prompt(question.prompt, question.system))
+        return self._encoded[key]
 
     def _sample(
         self, kind: str, step: int, questions: Sequence[Question], per_prompt: int, temperature: float

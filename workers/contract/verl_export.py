@@ -252,6 +252,7 @@ def not_carried(spec: RunSpec) -> list[str]:
         (training.num_iterations > 1, "training.num_iterations: passes go over own and shared rollouts in turn."),
         (training.lr_schedule == "linear", "training.lr_schedule linear: the learning rate stays constant."),
         (data.prompt_template != "{question}", "data.prompt_template: put its text around the questions of the files."),
+        (bool(data.system_prompt), "data.system_prompt: put it into the messages of the files."),
         (bool(spec.evaluation.benchmarks), "evaluation.benchmarks: add their files to data.val_files."),
         (spec.checkpoint.keep_best, "checkpoint.keep_best: the newest checkpoints are kept."),
         (True, "training.max_unscorable: an unscorable answer is left out here; there it has a reward."),

@@ -1,7 +1,7 @@
 """One question to the trained agents of a checkpoint, as a short child process of the web with limits.
 
-`python -m workers.inspection.ask` reads {question, template (of the benchmark), expected (may be empty), verifier,
-tolerance, temperature, seed, max_new_tokens, agents: [{name, folder, prompt_format, prompt_template,
+`python -m workers.inspection.ask` reads {question, template and system (of the benchmark), expected (may be empty),
+verifier, tolerance, temperature, seed, max_new_tokens, agents: [{name, folder, prompt_format, prompt_template,
 chat_template_kwargs}]} from stdin. It prints a line for each agent: {agent, text, finish_reason, num_tokens, seconds,
 verdict: {reward, reason} or null}, or {agent, error}. One agent at a time is in memory, on the CPU: runs need the GPUs.
 """
@@ -34,7 +34,7 @@ def answer(request: dict[str, Any], agent_request: dict[str, Any]) -> dict[str, 
     model = load_model(agent.model, None, torch.float32, torch.device("cpu"))
     stops = eos_ids(tokenizer, model)
     question = request["template"].replace("{question}", request["question"])
-    prompt = encode_question(tokenizer, agent, question, stops)
+    prompt = encode_question(tokenizer, agent, question, stops, request["system"])
     if not prompt:
         raise ValueError("its tokenizer finds no token in this question")
     room = getattr(model.config.get_text_config(), "max_position_embeddings", None)

@@ -141,9 +141,9 @@ class Policy:
         stretched = (rope.get("original_max_position_embeddings") or limit or 0) * (rope.get("factor") or 1)
         return max(limit, int(stretched)) if limit else None
 
-    def encode_prompt(self, question: str) -> list[int]:
-        """The ids of a question in the agent's own prompt format."""
-        return encode_question(self.tokenizer, self.agent, question, self.eos_ids)
+    def encode_prompt(self, question: str, system: str = "") -> list[int]:
+        """The ids of a question in the agent's own prompt format, after a system message if there is one."""
+        return encode_question(self.tokenizer, self.agent, question, self.eos_ids, system)
 
     def decode(self, token_ids: Sequence[int], *, literal: bool = False) -> str:
         """The text of a response, without special tokens unless `literal`."""

@@ -8,22 +8,49 @@ from typing import Any
 from workers.contract.spec.agent import AgentSpec
 
 
-def encode_question(tokenizer: Any, agent: AgentSpec, question: str, stops: Sequence[int]) -> list[int]:
-    """The ids of a question in an agent's own prompt format."""
+def encode_question(
+    tokenizer: Any, agent: AgentSpec, question: str, stops: Sequence[int], system: str = ""
+) -> list[int]:
+    """The ids of a question in an agent's own prompt format, after a system message if there is one.
+
+    Without a chat template, and where it takes no system message, that is the text before the question.
+    """
     text = agent.prompt_template.replace("{question}", question)
     if uses_chat(tokenizer, agent):
-        return list(
-            tokenizer.apply_chat_template(
-                [{"role": "user", "content": text}],
-                tokenize=True,
-                add_generation_prompt=True,
-                return_dict=False,
-                **agent.chat_template_kwargs,
-            )
-        )
+        if system and takes_system(tokenizer, agent):
+            return _chat_ids(tokenizer, agent, [("system", system), ("user", text)])
+        return _chat_ids(tokenizer, agent, [("user", _joined(system, text))])
+    text = _joined(system, text)
     ids = list(tokenizer(text).input_ids)
     # Some tokenizers close every text with an EOS, which would end the response before it starts.
     return ids[:-1] if len(ids) > 1 and ids[-1] in stops else ids
+
+
+def _joined(system: str, text: str) -> str:
+    return f"{system}\n\n{text}" if system else text
+
+
+def _chat_ids(tokenizer: Any, agent: AgentSpec, turns: Sequence[tuple[str, str]]) -> list[int]:
+    """The ids of turns (role, content), up to where the answer begins."""
+    return list(
+        tokenizer.apply_chat_template(
+            [{"role": role, "content": content} for role, content in turns],
+            tokenize=True,
+            add_generation_prompt=True,
+            return_dict=False,
+            **agent.chat_template_kwargs,
+        )
+    )
+
+
+def takes_system(tokenizer: Any, agent: AgentSpec) -> bool:
+    """Whether the chat template writes a system message; some families' refuse it, or leave it out."""
+    word = "surveyor"
+    turns = [{"role": "system", "content": word}, {"role": "user", "content": "1"}]
+    try:
+        return word in tokenizer.apply_chat_template(turns, tokenize=False, **agent.chat_template_kwargs)
+    except Exception:  # a template may raise anything
+        return False
 
 
 def uses_chat(tokenizer: Any, agent: AgentSpec) -> bool:

@@ -34,6 +34,7 @@ class Question:
     subject: str = ""
     difficulty: str = ""
     template: str = "{question}"
+    system: str = ""  # the benchmark's system message
 
     @property
     def prompt(self) -> str:
@@ -53,7 +54,7 @@ class Split:
 
 def split_questions(data: DataSpec) -> Split:
     """Training and held-out questions of a run. Error: BenchmarkError."""
-    fields = (data.question_field, data.answer_field, data.prompt_template)
+    fields = (data.question_field, data.answer_field, data.prompt_template, data.system_prompt)
     questions, num_repeated = read_questions(Path(data.train_path), *fields)
     if data.eval_path is None:
         # Split by hash, so that adding or moving lines changes no other question's side.
@@ -71,7 +72,11 @@ def split_questions(data: DataSpec) -> Split:
 
 
 def read_questions(
-    path: Path, question_field: str = "question", answer_field: str = "answer", template: str = "{question}"
+    path: Path,
+    question_field: str = "question",
+    answer_field: str = "answer",
+    template: str = "{question}",
+    system: str = "",
 ) -> tuple[list[Question], int]:
     """All questions of a file in its order, and how many repeated lines were left out. Error: BenchmarkError."""
     questions: list[Question] = []
@@ -88,6 +93,7 @@ def read_questions(
                 subject=optional_text(record, "subject"),
                 difficulty=optional_text(record, "difficulty"),
                 template=template,
+                system=system,
             )
             if earlier.is_repeated(number, question, hash64(question_key(text))):
                 num_repeated += 1

@@ -52,6 +52,7 @@ def checked_question(fields: Mapping[str, str], run: Run) -> dict[str, Any]:
     return {
         "question": question,
         "template": data.get("prompt_template", "{question}"),
+        "system": data.get("system_prompt", ""),
         "expected": expected,
         "temperature": temperature,
         "verifier": data.get("verifier", "math"),

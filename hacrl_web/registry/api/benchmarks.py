@@ -36,6 +36,7 @@ class BenchmarkIn(Schema):
     verifier: str = "math"
     tolerance: str = ""
     prompt_template: str = "{question}"
+    system_prompt: str = ""
     held_out_fraction: str = "0.1"
 
 
@@ -54,6 +55,7 @@ class BenchmarkOut(Schema):
     question_field: str
     answer_field: str
     prompt_template: str
+    system_prompt: str
     verifier: str
     tolerance: float | None
     held_out_fraction: float
@@ -73,6 +75,7 @@ class BuiltInOut(Schema):
     config: str
     split: str
     mapping: dict[str, str]
+    prompt_template: str
 
 
 class QuestionPageOut(Schema):
@@ -168,6 +171,7 @@ class FetchIn(StrictBody):
     verifier: str | None = None
     tolerance: float | None = None
     prompt_template: str | None = None
+    system_prompt: str | None = None
     held_out_fraction: float | None = None
 
 

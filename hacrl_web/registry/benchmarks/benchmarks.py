@@ -45,6 +45,7 @@ class BenchmarkOptions:
     verifier: str
     tolerance: float | None
     prompt_template: str
+    system_prompt: str
     held_out_fraction: float
 
 
@@ -114,6 +115,8 @@ def _inspect(staged: Staged, field: str, held_out_field: str, entry: BuiltIn | N
     if entry and set(entry.mapping.values()) <= {*staged.found["columns"], *EXTRACTIONS}:
         none = dict.fromkeys(COLUMNS, "") | {"extraction": "as_is"}
         staged.found["guess"] = none | {"id": staged.found["guess"]["id"]} | entry.mapping
+    if entry:
+        staged.found["prompt_template"] = entry.prompt_template
     if staged.held_out:
         child_requests.ask_importer({"verb": "look", "files": staged.held_out}, held_out_field)
     staged.note()
@@ -154,7 +157,8 @@ def suggested(staged: Staged) -> dict[str, Any]:
         "answer_extraction": guess["extraction"],
         "verifier": "math",
         "tolerance": "",
-        "prompt_template": "{question}",
+        "prompt_template": staged.found.get("prompt_template", "{question}"),
+        "system_prompt": "",
         "held_out_fraction": "0" if staged.is_evaluation_only else "0.1",
     }
 
@@ -172,15 +176,20 @@ def checked_options(owner: Any, fields: Mapping[str, Any], has_held_out_file: bo
     if verifier == "numeric" and fields.get("tolerance") not in (None, ""):
         tolerance = checker.take("tolerance", values.bounded_number, fields["tolerance"], least=0, most=1)
     template = checker.take("prompt_template", _template, fields.get("prompt_template", "{question}"))
+    system = checker.take("system_prompt", _prompt_text, fields.get("system_prompt") or "")
     share = fields.get("held_out_fraction", 0.1)
     fraction = checker.take("held_out_fraction", values.bounded_number, share, least=0, most=MAX_HELD_OUT_FRACTION)
     if named is not None:
         checker.take("name", values.check_name_is_free, Benchmark, project_of_new(owner), named)
     if columns["question"] and columns["question"] == columns["answer"]:
         checker.add("answer_field", "same_key", "The question and the answer need two different columns.")
-    named, verifier, template, fraction, extraction = checker.finish(named, verifier, template, fraction, extraction)
+    named, verifier, template, system, fraction, extraction = checker.finish(
+        named, verifier, template, system, fraction, extraction
+    )
     mapping = columns | {"extraction": extraction}
-    return BenchmarkOptions(named, mapping, verifier, tolerance, template, 0.0 if has_held_out_file else fraction)
+    return BenchmarkOptions(
+        named, mapping, verifier, tolerance, template, system, 0.0 if has_held_out_file else fraction
+    )
 
 
 def _column(checker: values.Checker, part: str, fields: Mapping[str, Any]) -> str:
@@ -193,11 +202,16 @@ def _column(checker: values.Checker, part: str, fields: Mapping[str, Any]) -> st
 
 
 def _template(value: object) -> str:
+    text = _prompt_text(value)
+    if "{question}" not in text:
+        raise values.ValueProblem("no_question", "The template must contain {question}.")
+    return text
+
+
+def _prompt_text(value: object) -> str:
     if not isinstance(value, str):
         raise values.ValueProblem("not_text", "Text is needed.")
     text = value.replace("\r\n", "\n").strip()
-    if "{question}" not in text:
-        raise values.ValueProblem("no_question", "The template must contain {question}.")
     if len(text) > MAX_TEMPLATE:
         raise values.ValueProblem("too_long", f"At most {MAX_TEMPLATE} characters; you gave {len(text)}.")
     if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
@@ -212,7 +226,8 @@ def _create(owner: Any, staged: Staged, options: BenchmarkOptions, *, is_upload:
     try:
         answer = _read(staged, options, folder, is_upload)
         row = Benchmark(owner=owner, name=options.name, held_out_fraction=options.held_out_fraction)
-        row.verifier, row.tolerance, row.prompt_template = options.verifier, options.tolerance, options.prompt_template
+        row.verifier, row.tolerance = options.verifier, options.tolerance
+        row.prompt_template, row.system_prompt = options.prompt_template, options.system_prompt
         row.num_train, row.num_held_out = answer["num_train"], answer["num_held_out"]
         row.sample, row.questions_sha, row.source = answer["sample"], answer["sha256"], staged.source[:1000]
         row.facts = {key: answer.get(key) for key in COUNTED} | {"mapping": options.mapping}

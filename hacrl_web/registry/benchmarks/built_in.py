@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+# The field's usual prompt for mathematics (Qwen2.5-Math's, among others): the verifier reads the box.
+BOXED = "{question}\n\nPlease reason step by step, and put your final answer within \\boxed{}."
+
 
 @dataclass(frozen=True)
 class BuiltIn:
@@ -22,6 +25,7 @@ class BuiltIn:
     train: tuple[str, ...] = ("test*", "data/test*", "*/test*")
     held_out: tuple[str, ...] = ()
     mapping: dict[str, str] = field(default_factory=dict)  # of QuestionMapping; the rest is guessed from the columns
+    prompt_template: str = BOXED
 
     @property
     def is_evaluation_only(self) -> bool:

@@ -166,6 +166,13 @@ class MappingForm(ServiceForm):
         help_text="{question} is replaced by the question; an agent's own template is put around it.",
         widget=forms.Textarea(attrs=INPUT | {"rows": 3, "autocomplete": "off", "spellcheck": "false"}),
     )
+    system_prompt = forms.CharField(
+        label="System prompt",
+        required=False,
+        strip=False,
+        help_text="The system message of a chat template; an agent without one reads it before the question.",
+        widget=forms.Textarea(attrs=INPUT | {"rows": 2, "autocomplete": "off", "spellcheck": "false"}),
+    )
     held_out_fraction = _text(
         "Held-out share", 20, f"0 to {MAX_HELD_OUT_FRACTION:g}, chosen by a stable hash of the question."
     )

@@ -204,7 +204,10 @@ def agent_values(agent: Agent) -> dict[str, Any]:
 
 def data_values(benchmark: Benchmark) -> dict[str, Any]:
     """A benchmark's settings, for DataSpec."""
-    names = ("train_path", "held_out_fraction", "question_field", "answer_field", "prompt_template", "verifier")
+    names = (
+        *("train_path", "held_out_fraction", "question_field", "answer_field"),
+        *("prompt_template", "system_prompt", "verifier"),
+    )
     return {
         "benchmark": benchmark.name,
         "eval_path": benchmark.eval_path or None,

@@ -16,7 +16,7 @@ from hacrl_web.registry.benchmarks import benchmarks, questions, uploads
 from hacrl_web.registry.benchmarks.child_requests import ask_verifier
 from hacrl_web.registry.children import IMPORTER, VERIFIER, ChildResult
 from hacrl_web.registry.models import Benchmark
-from hacrl_web.runs.launch.plan import plan_run
+from hacrl_web.runs.launch.plan import data_values, plan_run
 from hacrl_web.runs.models import Run, State
 from hacrl_web.web.errors import FieldErrors
 from tests.support.web.factories import launch_request, make_member, make_run
@@ -39,6 +39,7 @@ MAPPED = {
     "verifier": "math",
     "tolerance": "",
     "prompt_template": "Solve.\r\n{question}",
+    "system_prompt": " You are a tutor.\r\nBe brief. ",
     "held_out_fraction": "0.1",
 }
 
@@ -95,6 +96,8 @@ def test_mapping_makes_the_benchmark_and_the_files_are_gone(client, ada, folder)
     assert response["Location"] == f"/benchmarks/{row.pk}"
     assert (row.num_train + row.num_held_out, row.source) == (20, "sums.csv")
     assert row.prompt_template == "Solve.\n{question}"
+    assert row.system_prompt == data_values(row)["system_prompt"] == "You are a tutor.\nBe brief."
+    assert "You are a tutor." in client.get(row.get_absolute_url()).content.decode()
     first = json.loads(Path(row.train_path).read_text().splitlines()[0])
     assert first | {"id": ""} == {"id": "", "question": "What is 0+1?", "answer": "1", "subject": "", "difficulty": "0"}
     assert [path.name for path in folder.iterdir()] == [str(row.pk)]
@@ -321,6 +324,7 @@ def test_built_in_benchmark_from_a_local_copy_by_the_api(client, ada, settings):
     found = response.json()
     assert (found["name"], found["num_train"], found["num_held_out"]) == ("MATH-500", 6, 0)
     assert found["facts"]["difficulties"] == {"1": 6}
+    assert found["prompt_template"].endswith("put your final answer within \\boxed{}.")  # which the verifier reads
     assert json.loads(Path(Benchmark.objects.get().train_path).read_text().splitlines()[0])["id"] == "a/0"
     keys = [entry["key"] for entry in client.get("/api/v1/benchmarks/built-in").json()]
     assert keys == ["math-500", "math", "gsm8k", "aime2025", "amc23", "minerva", "olympiadbench"]

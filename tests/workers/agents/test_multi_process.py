@@ -19,7 +19,7 @@ from workers.agents.messages import AgentLost
 from workers.agents.multi_process import AgentFailed, RankedAgent
 from workers.contract.spec.run import RunSpec
 from workers.model.memory import OutOfMemory
-from workers.model.process_group import ALONE, Progress, Ranks
+from workers.model.process_group import ALONE, Ranks, RoundsDone
 
 BETA = {"name": "hacpo", "beta": 0.01, "delta": 0.8, "replay_steps": 2}
 
@@ -215,14 +215,14 @@ def test_chunks_keep_to_a_number_of_tokens():
 def test_memory_that_runs_out_halves_the_round_in_which_it_does():
     seen: list[list[int]] = []
 
-    def work(rounds, progress: Progress) -> int:
+    def work(rounds, progress: RoundsDone) -> int:
         seen.append([len(chunk) for chunks in rounds for chunk in chunks])
         for progress.round, chunks in enumerate(rounds):
             if any(3 in chunk and len(chunk) > 1 for chunk in chunks):
                 raise torch.OutOfMemoryError("full\nmore")
         return 7
 
-    def never(rounds, progress: Progress) -> int:
+    def never(rounds, progress: RoundsDone) -> int:
         raise torch.OutOfMemoryError("full")
 
     notes: list[str] = []

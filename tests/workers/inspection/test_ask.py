@@ -40,12 +40,12 @@ def test_each_agent_says_what_it_says_in_an_evaluation_and_a_broken_one_silences
     from workers.questions.dataset import Question
 
     trainer, run_dir = trained
-    question = Question(id="q", question="3+7=", answer="1", subject="")
+    question = Question(id="q", question="7=", answer="1", subject="", template="+{question}", system="3")
     expected = [agent.evaluate(2, [question])[0] for agent in trainer.agents]
     folders = sorted((run_dir / "checkpoints/step-000002/agents").iterdir())
     agents = [{"name": f.name, "folder": str(f), "prompt_template": "{question}"} for f in folders]
     agents.insert(1, {"name": "gone", "folder": str(run_dir / "no such folder")})
-    request = {"question": "+7=", "template": "3{question}", "expected": expected[0], "verifier": "exact"}
+    request = {"question": "7=", "template": "+{question}", "system": "3", "expected": expected[0], "verifier": "exact"}
     request |= {"tolerance": 0.0, "temperature": 0.0, "seed": 0}
     first, gone, second = ask({**request, "max_new_tokens": 6, "agents": agents})
     assert [first["text"], second["text"]] == expected

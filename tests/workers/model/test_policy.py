@@ -88,6 +88,23 @@ def test_prompt_goes_through_the_agents_own_format(tmp_path):
     assert policy.tokenizer.convert_ids_to_tokens(policy.encode_prompt("1+1=")) == list("1+1=")
 
 
+def test_system_message_stands_where_the_template_puts_it_or_before_the_question(tmp_path):
+    def prompt(template: str | None, **agent) -> str:
+        policy, _ = make_policy(tmp_path, agent={"prompt_template": "({question}", **agent})
+        policy.tokenizer.chat_template = template
+        return "".join(policy.tokenizer.convert_ids_to_tokens(policy.encode_prompt("1+1=", "3*4")))
+
+    system_first = "{% for m in messages %}{{ '+' if m['role'] == 'system' else '-' }}{{ m['content'] }}{% endfor %}"
+    assert prompt(system_first) == "+3*4-(1+1="
+    assert prompt(system_first, prompt_format="plain") == prompt(None)
+    # Templates that leave a system message out, or refuse it, as Gemma's does.
+    leaves_out = "{% for m in messages if m['role'] == 'user' %}-{{ m['content'] }}{% endfor %}"
+    refuses = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no') }}{% endif %}" + leaves_out
+    assert prompt(leaves_out) == prompt(refuses) == "-" + prompt(None)
+    assert prompt(None).startswith("3*4")
+    assert prompt(None).endswith("(1+1=")
+
+
 def test_chat_format_without_a_chat_template_is_refused(tmp_path):
     with pytest.raises(
         ValueError, match=r"agent 'A' has prompt_format chat, but the tokenizer of .* has no chat template"
@@ -222,7 +239,7 @@ def test_questions_kept_in_tokens_take_little_memory_and_each_is_a_sign_of_work(
     agent = LocalAgent(spec.agents[0], spec, torch.device("cpu"), None)
     beats = []
     monkeypatch.setattr("workers.heartbeat.send_heartbeat", lambda: beats.append(1))
-    monkeypatch.setattr(agent.policy, "encode_prompt", lambda text: [1000 + number for number in range(200)])
+    monkeypatch.setattr(agent.policy, "encode_prompt", lambda text, system: [1000 + number for number in range(200)])
     questions = [Question(str(number), f"{number}", "1") for number in range(500)]
     tracemalloc.start()
     try:

@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import Field, ValidationInfo, field_validator
 
 from workers.contract.verifier_kinds import DEFAULT_TOLERANCE, RULES, VerifierKind
-from workers.settings import Count, Number, PromptTemplate, SettingsSection, setting
+from workers.settings import MAX_TEMPLATE, Count, Number, PromptTemplate, SettingsSection, setting
 
 # Names of a benchmark's files after its import.
 CANONICAL_TRAIN_FILE, CANONICAL_HELD_OUT_FILE = "questions.jsonl", "held_out.jsonl"
@@ -39,6 +39,13 @@ class DataSpec(SettingsSection):
         "{question}",
         help="Text around every question, before the agent's own template; {question} is replaced by the question.",
         source="product",
+    )
+    system_prompt: str = setting(
+        "",
+        help="System message before every question, in the agent's chat template; without one, or if it takes no "
+        "system message, the text before the question.",
+        source="product",
+        max_length=MAX_TEMPLATE,
     )
     verifier: VerifierKind = setting(
         "math", help="; ".join(f"{kind}: {rules.line}" for kind, rules in RULES.items()) + ".", source="Sec. 4.1"

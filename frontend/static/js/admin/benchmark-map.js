@@ -27,7 +27,8 @@ function answer(cell) {
 function show() {
   const row = rows[0] ?? {};
   const question = row[value("question_field")] ?? "";
-  const prompt = value("prompt_template").replaceAll("{question}", () => question);
+  const system = value("system_prompt").trim();
+  const prompt = (system && `${system}\n\n`) + value("prompt_template").replaceAll("{question}", () => question);
   must("#preview").hidden = false;
   must('[data-preview="prompt"]').textContent = prompt;
   const drawing = drawn(prompt);
