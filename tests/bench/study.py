@@ -316,13 +316,14 @@ def report(rows: Sequence[dict[str, str]], baseline: str) -> list[str]:
         option = row["option"] + (f", {row['mini_batches']} mini-batches" if row["mini_batches"] != "1" else "")
         place = (row["pair"], row["starts"], row["seed"])
         scores.setdefault(option, {}).setdefault(int(row["passes"]), {})[place] = float(row["final"])
-        seconds.setdefault((option, int(row["passes"])), []).append(float(row["cpu_s"]))
+        if row["cpu_s"]:
+            seconds.setdefault((option, int(row["passes"])), []).append(float(row["cpu_s"]))
     pairs = list(dict.fromkeys(row["pair"] for row in rows))
     lines = [f"| rule | passes | runs | {' | '.join(pairs)} | all | CPU s |", "|---" * (len(pairs) + 5) + "|"]
     for option, by_passes in scores.items():
         for passes, own in sorted(by_passes.items()):
             cells = [_mean_of([value for (one, *_), value in own.items() if one == pair]) for pair in pairs]
-            cost = statistics.median(seconds[option, passes])
+            cost = statistics.median(seconds.get((option, passes), [math.nan]))
             cells += [_mean_of(list(own.values())), f"{cost:.0f}"]
             lines.append(f"| {option} | {passes} | {len(own)} | {' | '.join(cells)} |")
     lines += ["", *_at_their_best(scores, pairs, baseline)]

@@ -292,7 +292,9 @@ def _backward(
         source_lengths=column([inputs.length for _, _, inputs in chunk]),
         start_mean_logp=column(
             [inputs.mean_logp if (start := inputs.start_mean_logp) is None else start for _, _, inputs in chunk]
-        ),
+        )
+        if rule.measures_start
+        else None,
         ref_logps=ref_logps,
         old_logps=old_logps,
         num_tokens=size.tokens,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from workers.algorithms.base.gated import GatedSpec
-from workers.algorithms.base.spec import AlgorithmSpec, LearnerAdvantages, Objective
+from workers.algorithms.base.spec import AlgorithmSpec, LearnerAdvantages
 from workers.lazy_torch import torch
 
 if TYPE_CHECKING:
@@ -22,25 +21,13 @@ class SuccessTransfer(GatedSpec):
 
     label: ClassVar[str] = "Success transfer"
     summary: ClassVar[str] = "one correct answer of a peer, by likelihood, where all of a learner's own are wrong"
+    shares_baseline: ClassVar[bool] = False
     advantage_help: ClassVar[str] = "G for the one success that is transferred, 0 for every other shared rollout"
 
     name: Literal["transfer"] = "transfer"
 
     def uses(self, name: str) -> bool:
         return super().uses(name) and name != "cross_advantage"
-
-    def objective(
-        self,
-        rewards: Tensor,
-        valid: Tensor,
-        ratio: Tensor,
-        reward_max: float = 1.0,
-        trusted: Tensor | None = None,
-    ) -> Objective:
-        result = super().objective(rewards, valid, ratio, reward_max, trusted)
-        agents = torch.arange(len(rewards))
-        own = [valid & (agents == learner)[:, None, None] for learner in range(len(rewards))]
-        return replace(result, in_baseline=own)
 
     def shared_advantages(
         self, rewards: Tensor, valid: Tensor, ratio: Tensor, learner: int, reward_max: float

@@ -69,7 +69,7 @@ class Trainer:
         self.replay = Replay(spec)
         self.placement: Placement
         self.agents: Sequence[AgentInterface] = ()
-        self.batches: dict[str, int] = {}  # settings of batches, as they fit
+        self.batches: dict[str, dict[str, int]] = {}  # by section: settings of batches, as they fit
         self.step = 0  # completed steps
         self.is_in_step = False
         self.is_mid_step = False  # between two steps' states: nothing may be saved
@@ -233,8 +233,8 @@ class Trainer:
             check_memory(self.spec)
             fitting = fitted_to_memory(self.spec)
             self.batches = {
-                "tokens_per_micro_batch": fitting.training.tokens_per_micro_batch,
-                "rollout_batch_size": fitting.rollout.rollout_batch_size,
+                "training": {"tokens_per_micro_batch": fitting.training.tokens_per_micro_batch},
+                "rollout": {"rollout_batch_size": fitting.rollout.rollout_batch_size},
             }
         else:  # the same batches, so the same sums
             self.batches = resumable.trainer.get("batches", {})
@@ -256,12 +256,7 @@ class Trainer:
 
     def spec_of_agents(self) -> RunSpec:
         """The spec with the batches that fit."""
-        sections = {
-            name: section.model_copy(
-                update={key: value for key, value in self.batches.items() if key in type(section).model_fields}
-            )
-            for name, section in (("training", self.spec.training), ("rollout", self.spec.rollout))
-        }
+        sections = {name: getattr(self.spec, name).model_copy(update=values) for name, values in self.batches.items()}
         return self.spec.model_copy(update=sections)
 
     def prepare_questions(self, split: Split | None) -> list[Question]:

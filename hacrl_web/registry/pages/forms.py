@@ -147,6 +147,13 @@ class SourceForm(ServiceForm):
     revision = _text("Revision", 200, "Hub only: branch, tag or commit; empty: the default.", required=False)
 
 
+def _prompt(label: str, help_text: str, rows: int) -> forms.CharField:
+    """Some lines of a prompt, as they are."""
+    attributes = INPUT | {"rows": rows, "autocomplete": "off", "spellcheck": "false"}
+    widget = forms.Textarea(attrs=attributes)
+    return forms.CharField(label=label, required=False, strip=False, help_text=help_text, widget=widget)
+
+
 class MappingForm(ServiceForm):
     """Second step: the meaning of each column, and how answers are verified."""
 
@@ -159,19 +166,13 @@ class MappingForm(ServiceForm):
     id_field = _choice("Id", help_text="Without one, ids are made from the questions' text.")
     verifier = _choice("Verifier", VERIFIERS.items())
     tolerance = _text("Tolerance", 40, "Of the numeric verifier, relative; empty: its default.", required=False)
-    prompt_template = forms.CharField(
-        label="Prompt template",
-        required=False,
-        strip=False,
-        help_text="{question} is replaced by the question; an agent's own template is put around it.",
-        widget=forms.Textarea(attrs=INPUT | {"rows": 3, "autocomplete": "off", "spellcheck": "false"}),
+    prompt_template = _prompt(
+        "Prompt template", "{question} is replaced by the question; an agent's own template is put around it.", rows=3
     )
-    system_prompt = forms.CharField(
-        label="System prompt",
-        required=False,
-        strip=False,
-        help_text="The system message of a chat template; an agent without one reads it before the question.",
-        widget=forms.Textarea(attrs=INPUT | {"rows": 2, "autocomplete": "off", "spellcheck": "false"}),
+    system_prompt = _prompt(
+        "System prompt",
+        "The system message of a chat template; an agent without one reads it before the question.",
+        rows=2,
     )
     held_out_fraction = _text(
         "Held-out share", 20, f"0 to {MAX_HELD_OUT_FRACTION:g}, chosen by a stable hash of the question."

@@ -60,3 +60,10 @@ def test_unscored_group_of_the_learner_is_not_a_failure():
 def test_weight_is_lambda_times_group_size_whatever_the_ratio():
     rule = SuccessTransfer(cross_weight=0.5).filled(2, 1)
     assert rule.weigh(False, 0, [0.01, 1.0, 3.0], [2.0, 2.0, 2.0]).weights == [1.0, 1.0, 1.0]
+
+
+def test_whose_baseline_a_shared_rollout_has_changes_nothing():
+    other = SuccessTransfer(cross_advantage="source")
+    assert not other.uses("cross_advantage")
+    for one, two in zip(objective().advantages, other.objective(REWARDS, VALID, ONE).advantages, strict=True):
+        assert torch.equal(one, two)

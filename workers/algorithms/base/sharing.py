@@ -18,6 +18,7 @@ class SharingSpec(AlgorithmSpec):
     """The settings of shared rollouts. Advantages are those against the plain mean of all agents' rewards."""
 
     can_share: ClassVar[bool] = True
+    shares_baseline: ClassVar[bool] = True  # baselines average peers' rewards too, and judge their rollouts
 
     sharing: bool = setting(
         True, help="Off: a sharing algorithm becomes n independent GSPO runs, bit for bit.", source="design"
@@ -148,8 +149,9 @@ class SharingSpec(AlgorithmSpec):
             result.advantages.append(advantages)
             result.baselines.append(baseline)
             result.guarded.append(guarded)
-            result.in_baseline.append(valid & sources[:, None, None])
-        if self.cross_advantage == "source":
+            averaged = sources if self.shares_baseline else agents == learner  # (n,)
+            result.in_baseline.append(valid & averaged[:, None, None])
+        if self.shares_baseline and self.cross_advantage == "source":
             # Eq. (10) read literally: a shared rollout is compared with its source's baseline.
             by_source = torch.stack([result.advantages[source][source] for source in range(len(rewards))])  # (n, B, G)
             for learner, own in enumerate(result.advantages):
