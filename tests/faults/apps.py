@@ -1,14 +1,17 @@
 """Loaded into every process of a world (settings.py): shortened time-outs, points to crash at, a clock that jumps.
 
 Short times change how long a fault takes, not what happens. Files in the data folder trigger the rest: `crash-NAME`
-kills the process that reaches that point (once), `clock` holds the seconds by which the clock is ahead.
+kills the process that reaches that point (once), `clock` holds the seconds by which the clock is ahead, and `silence`
+(once) has a worker send Redis no further request for messages, for good, though it stays connected and alive.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -23,6 +26,7 @@ SHORT = {
     "hacrl_web.runs.worker.supervisor.STOP_GRACE_S": (30.0, 3.0),
     "hacrl_web.runs.worker.supervisor.DATABASE_PAUSE_S": (2.0, 0.3),
     "hacrl_web.runs.worker.supervisor.HEARTBEAT_S": (2.0, 0.5),
+    "hacrl_web.runs.worker.hosts.HEARTBEAT_S": (5.0, 1.5),
     "hacrl_web.runs.worker.dispatcher.NOTIFY_EVERY_S": (10.0, 2.0),
     "hacrl_web.runs.worker.dispatcher.LEASE_S": (45.0, 9.0),
     "hacrl_web.runs.pubsub.PAUSE_S": (5.0, 1.0),
@@ -46,6 +50,8 @@ class FaultsConfig(AppConfig):
                 raise RuntimeError(f"{path} is {found}, not {usual}: update tests/faults/apps.py")
             setattr(import_module(module), name, short)
         self._crash_points()
+        if "worker" in sys.argv:
+            _may_fall_silent(_data() / "silence")
         Clock(_data() / "clock").install()
 
     def _crash_points(self) -> None:
@@ -57,6 +63,22 @@ class FaultsConfig(AppConfig):
         shipper.insert = _may_crash("in-transaction", shipper.insert, after=True)  # type: ignore[assignment]
         if "dispatch" not in sys.argv:  # a run is stored and no worker is notified
             worker_queue.notify_worker = _may_crash("before-notify", worker_queue.notify_worker)  # type: ignore[assignment]
+
+
+def _may_fall_silent(path: Path) -> None:
+    """The consumer of this process requests nothing from the moment that it finds the file, which it removes."""
+    from kombu.transport.redis import Channel
+
+    request, silent = Channel._brpop_start, threading.Event()
+
+    def request_unless_silent(channel: Channel, *arguments: Any) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()
+            silent.set()
+        if not silent.is_set():
+            request(channel, *arguments)
+
+    Channel._brpop_start = request_unless_silent
 
 
 def _data() -> Path:

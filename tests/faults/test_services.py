@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from hacrl_web.runs.live.broadcaster import POLL_S
+from hacrl_web.runs.worker.restart import NUM_LOOKS
 from tests.faults.apps import SHORT
 from tests.faults.conftest import Report
 from tests.faults.invariants import ledger
@@ -24,6 +25,7 @@ from tests.faults.world import World, wait
 pytestmark = pytest.mark.slow
 NOTIFY_S = SHORT["hacrl_web.runs.worker.dispatcher.NOTIFY_EVERY_S"][1]
 LEASE_S = SHORT["hacrl_web.runs.worker.dispatcher.LEASE_S"][1]
+HOST_HEARTBEAT_S = SHORT["hacrl_web.runs.worker.hosts.HEARTBEAT_S"][1]
 SUBMIT_S = 2.0  # promised
 START_S = 30.0  # promised after Redis is back
 NOTIFIED_WITHIN_S = NOTIFY_S + 5.0  # promised: 15 s, with a message every 10 s
@@ -95,6 +97,32 @@ def _longest_silence(world: World, run_id: UUID, browsers, seconds: float) -> fl
             cursor, since = now, time.monotonic()
         longest = max(longest, time.monotonic() - since)
     return longest
+
+
+def test_worker_that_takes_no_messages_restarts_once_it_is_idle(world: World, report: Report) -> None:
+    """Fault 6: what Celery's consumer sometimes comes to after it; here it does for certain."""
+    busy = world.launch()
+    world.until_step(busy, 5)
+    trainer, pid = world.trainer(busy), world.pid("worker")
+    silence = world.data / "silence"
+    silence.write_text("")
+    queued = world.launch("complete", steps=3)
+    log_before = len(world.log("worker"))
+    step = world.step(busy)
+    time.sleep((NUM_LOOKS + 1) * HOST_HEARTBEAT_S)  # an idle worker would be restarted by now
+    assert world.trainer(busy) == trainer
+    assert world.step(busy) > step
+    world.end(busy)
+    wait(lambda: not silence.exists(), "the consumer is silent", 5)
+    report.kills("the worker's requests for messages")
+    world.until_state(queued, "starting", "running", "completed", seconds=START_S)
+    taken_s = report.seconds
+    assert "restarting it" in world.log("worker")[log_before:]
+    assert world.pid("worker") == pid  # in its place, so that a worker without `up` comes back too
+    world.until_state(queued, "completed")
+    assert world.attempt(busy) == world.attempt(queued) == 1
+    report.ends(busy)
+    report.ends(queued, recovered_s=taken_s)
 
 
 @pytest.mark.full

@@ -230,7 +230,7 @@ class World:
             with contextlib.suppress(psutil.Error):
                 if process.status() == psutil.STATUS_STOPPED:
                     process.resume()
-        for path in [*self.data.glob("crash-*"), self.data / "clock"]:
+        for path in [*self.data.glob("crash-*"), self.data / "clock", self.data / "silence"]:
             path.unlink(missing_ok=True)
 
     def family(self) -> list[psutil.Process]:

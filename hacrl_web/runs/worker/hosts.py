@@ -14,6 +14,7 @@ import socket
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -129,10 +130,14 @@ def set_drain(host: Host, drain: str, reason: str) -> None:
 
 
 class HeartbeatThread(threading.Thread):
-    """Writes the heartbeat every few seconds until `end`; one that fails does not end the thread."""
+    """Writes the heartbeat every few seconds until `end`; one that fails does not end the thread.
 
-    def __init__(self) -> None:
+    check: called after each heartbeat, while this process cannot fork.
+    """
+
+    def __init__(self, check: Callable[[], object] = lambda: None) -> None:
         super().__init__(name="host-heartbeat", daemon=True)
+        self._check = check
         self._ended = threading.Event()
         self._is_connected = threading.Lock()
         os.register_at_fork(
@@ -151,6 +156,7 @@ class HeartbeatThread(threading.Thread):
                 try:
                     write_heartbeat(**facts, devices=devices())
                     facts = {}
+                    self._check()
                 except Error as error:
                     log.warning("the heartbeat of this host could not be written: %s; trying again", error)
                 except Exception:  # such as an odd answer of a driver: a silent host would be taken for dead

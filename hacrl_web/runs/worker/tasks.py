@@ -19,6 +19,7 @@ from hacrl_web.runs import worker_queue
 from hacrl_web.runs.models import Run, Worker
 from hacrl_web.runs.pubsub import publish_update
 from hacrl_web.runs.worker.hosts import HeartbeatThread, boot_id, data_folder_id, host_name, process_start
+from hacrl_web.runs.worker.restart import ConsumerCheck, handled_message
 from hacrl_web.runs.worker.supervisor import RunSupervisor
 from workers.contract.trainer_process import RunDirBusy, lock_run_dir
 
@@ -30,6 +31,10 @@ log = logging.getLogger(__name__)
 _shutting_down = mmap.mmap(-1, 1)
 
 
+def _is_shutting_down() -> bool:
+    return _shutting_down[0] == 1
+
+
 @signals.celeryd_after_setup.connect
 def _consume_queue_of_folder(instance: Any, **_: Any) -> None:
     instance.app.amqp.queues.select_add(worker_queue.queue_of(data_folder_id()))
@@ -37,7 +42,7 @@ def _consume_queue_of_folder(instance: Any, **_: Any) -> None:
 
 @signals.worker_ready.connect
 def _start_heartbeat(**_: Any) -> None:
-    HeartbeatThread().start()
+    HeartbeatThread(ConsumerCheck(_is_shutting_down).look).start()
 
 
 @signals.worker_shutting_down.connect
@@ -48,7 +53,8 @@ def _note_shutdown(**_: Any) -> None:
 @app.task(name=worker_queue.TASK_NAME, acks_late=False, ignore_result=True)
 def train(run_id: str) -> None:
     """Claim a run and supervise it to its end, or drop the message."""
-    supervise(UUID(run_id), is_shutting_down=lambda: _shutting_down[0] == 1)
+    with handled_message():
+        supervise(UUID(run_id), is_shutting_down=_is_shutting_down)
 
 
 def supervise(run_id: UUID, *, is_shutting_down: Callable[[], bool] = lambda: False) -> bool:
