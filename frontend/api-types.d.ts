@@ -159,6 +159,7 @@ declare namespace Api {
     prompt_template?: string;
     system_prompt?: string;
     held_out_fraction?: string;
+    extraction?: string;
   }
   interface BenchmarkOut {
     id: number;
@@ -169,6 +170,7 @@ declare namespace Api {
     system_prompt: string;
     verifier: string;
     tolerance: number | null;
+    extraction: string;
     held_out_fraction: number;
     num_train: number;
     num_held_out: number;
@@ -259,6 +261,7 @@ declare namespace Api {
     location?: string;
     name?: string;
     held_out_fraction?: number | null;
+    extraction?: string | null;
   }
   interface BuiltInOut {
     key: string;
@@ -494,6 +497,7 @@ declare namespace Api {
     prompt_template?: string | null;
     system_prompt?: string | null;
     held_out_fraction?: number | null;
+    extraction?: string | null;
   }
   interface GatePoint {
     s: number;

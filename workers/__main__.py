@@ -95,7 +95,7 @@ def run(spec: RunSpec, run_dir: Path, attempt: int) -> int:
 
         quiet_transformers()
         processes = min(4, os.cpu_count() or 1)
-        with Verifier(spec.data.verifier, processes, spec.data.tolerance) as verifier:
+        with Verifier(spec.data.verifier, processes, spec.data.tolerance, spec.data.extraction) as verifier:
             trainer = Trainer(spec, run_dir, spool, verifier, stop)
             try:
                 trainer.train()

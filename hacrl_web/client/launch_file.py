@@ -18,7 +18,7 @@ from hacrl_web.web.settings_file import MAX_BYTES, NoSettings, read_settings_fil
 VERSIONS = (1, 2)  # of settings files; the server upgrades the first
 BENCHMARK_SETTINGS = (
     *("question_field", "answer_field", "prompt_template", "system_prompt"),
-    *("verifier", "tolerance", "held_out_fraction"),
+    *("verifier", "tolerance", "extraction", "held_out_fraction"),
 )
 
 

@@ -12,7 +12,7 @@ from django.urls import reverse
 from hacrl_web.accounts.audit_log import AuditedQuerySet, audited
 from hacrl_web.accounts.visibility import ProjectRow, ProjectRowQuerySet
 from workers.contract.spec.agent import AgentSpec
-from workers.contract.verifier_kinds import RULES
+from workers.contract.verifier_kinds import RESPONSE_EXTRACTIONS, RULES
 
 MAX_AGENTS = 8
 # The kinds of verifiers, each with its rule in one line.
@@ -135,7 +135,7 @@ class Agent(models.Model):
         return AGENT_COLORS[self.position % len(AGENT_COLORS)]
 
 
-@audited("name", "source", "verifier", "held_out_fraction")
+@audited("name", "source", "verifier", "extraction", "held_out_fraction")
 class Benchmark(RegistryRow):
     """Questions with reference answers: a training set and a held-out set."""
 
@@ -151,6 +151,7 @@ class Benchmark(RegistryRow):
     system_prompt = models.TextField(default="", blank=True)
     verifier = models.CharField(max_length=16, default="math")  # a key of workers.contract.verifier_kinds.RULES
     tolerance = models.FloatField(null=True, blank=True)  # relative; of the numeric verifier, empty: its default
+    extraction = models.CharField(max_length=16, default="strict")  # a key of verifier_kinds.RESPONSE_EXTRACTIONS
     num_train = models.PositiveIntegerField(default=0)
     num_held_out = models.PositiveIntegerField(default=0)
     sample = models.JSONField(default=list)  # the first questions, for the preview
@@ -165,8 +166,9 @@ class Benchmark(RegistryRow):
 
     @property
     def verifier_rule(self) -> str:
-        """The verifier and its rule, in one line."""
-        return VERIFIERS.get(self.verifier, self.verifier)
+        """The verifier, its rule and what it reads, in one line."""
+        rule = VERIFIERS.get(self.verifier, self.verifier)
+        return rule if self.extraction == "strict" else f"{rule}; reads {RESPONSE_EXTRACTIONS['flexible']}"
 
     @property
     def paths(self) -> list[str]:

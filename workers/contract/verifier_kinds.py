@@ -11,6 +11,12 @@ from typing import Literal
 
 VerifierKind = Literal["math", "exact", "choice", "numeric", "regex", "python"]
 DEFAULT_TOLERANCE = 1e-4
+ResponseExtraction = Literal["strict", "flexible"]
+RESPONSE_EXTRACTIONS: dict[ResponseExtraction, str] = {
+    "strict": "a box or a stated answer",
+    "flexible": "a box or a stated answer, else the last number",
+}
+FLEXIBLE_KINDS: tuple[VerifierKind, ...] = ("math", "numeric")  # those that compare numbers
 
 
 @dataclass(frozen=True)
@@ -31,6 +37,13 @@ RULES: dict[VerifierKind, Rules] = {
 }
 
 
-def kind_label(kind: VerifierKind) -> str:
-    """A kind with the version of its rules, as evaluations record it: `math/2`."""
-    return f"{kind}/{RULES[kind].version}"
+def not_flexible(kind: str, extraction: str) -> str:
+    """Why a kind cannot have this extraction, or empty."""
+    if extraction == "strict" or kind in FLEXIBLE_KINDS:
+        return ""
+    return f"flexible reads numbers, for the verifiers {' and '.join(FLEXIBLE_KINDS)}: choose strict for {kind}"
+
+
+def kind_label(kind: VerifierKind, extraction: ResponseExtraction = "strict") -> str:
+    """A kind with the version of its rules, as evaluations record it: `math/2`, or `math/2 flexible`."""
+    return f"{kind}/{RULES[kind].version}" + ("" if extraction == "strict" else f" {extraction}")

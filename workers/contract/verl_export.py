@@ -253,6 +253,11 @@ def not_carried(spec: RunSpec) -> list[str]:
         (training.lr_schedule == "linear", "training.lr_schedule linear: the learning rate stays constant."),
         (data.prompt_template != "{question}", "data.prompt_template: put its text around the questions of the files."),
         (bool(data.system_prompt), "data.system_prompt: put it into the messages of the files."),
+        (
+            data.extraction == "flexible",
+            "data.extraction flexible: math_reward.py reads a box only; verl's gsm8k.py has the last number, as method "
+            "flexible of its compute_score.",
+        ),
         (bool(spec.evaluation.benchmarks), "evaluation.benchmarks: add their files to data.val_files."),
         (spec.checkpoint.keep_best, "checkpoint.keep_best: the newest checkpoints are kept."),
         (True, "training.max_unscorable: an unscorable answer is left out here; there it has a reward."),

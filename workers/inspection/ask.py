@@ -1,9 +1,10 @@
 """One question to the trained agents of a checkpoint, as a short child process of the web with limits.
 
 `python -m workers.inspection.ask` reads {question, template and system (of the benchmark), expected (may be empty),
-verifier, tolerance, temperature, seed, max_new_tokens, agents: [{name, folder, prompt_format, prompt_template,
-chat_template_kwargs}]} from stdin. It prints a line for each agent: {agent, text, finish_reason, num_tokens, seconds,
-verdict: {reward, reason} or null}, or {agent, error}. One agent at a time is in memory, on the CPU: runs need the GPUs.
+verifier, tolerance, extraction, temperature, seed, max_new_tokens, agents: [{name, folder, prompt_format,
+prompt_template, chat_template_kwargs}]} from stdin. It prints a line for each agent: {agent, text, finish_reason,
+num_tokens, seconds, verdict: {reward, reason} or null}, or {agent, error}. One agent at a time is in memory, on the
+CPU: runs need the GPUs.
 """
 
 from __future__ import annotations
@@ -54,6 +55,10 @@ def answer(request: dict[str, Any], agent_request: dict[str, Any]) -> dict[str, 
     }
 
 
+def _verifier(request: dict[str, Any]) -> Verifier:
+    return Verifier(request["verifier"], 1, request["tolerance"], request["extraction"])
+
+
 def main() -> int:
     """Print a JSON line for each agent as soon as it has answered."""
     request = json.load(sys.stdin)
@@ -61,7 +66,7 @@ def main() -> int:
         try:
             line = answer(request, agent)
             if request["expected"]:
-                with Verifier(request["verifier"], tolerance=request["tolerance"]) as verifier:
+                with _verifier(request) as verifier:
                     [verdict] = verifier.score([line["text"]], [request["expected"]])
                 line["verdict"] = {"reward": verdict.reward, "reason": verdict.reason}
         except Exception as error:  # the other agents still answer

@@ -108,7 +108,8 @@ def results_of(
     results = []
     for place, question in enumerate(block):
         own = slice(place * count, (place + 1) * count)
-        votes, majority = vote(benchmark.data.verifier, texts[own], rewards[own])
+        data = benchmark.data
+        votes, majority = vote(data.verifier, texts[own], rewards[own], data.extraction)
         response = texts[own][0][: events.TEXT_CHARACTERS]
         results.append(Result(question, rewards[own], votes, majority, response))
     return results
@@ -166,7 +167,7 @@ def evaluation_event(step: int, agent: str, benchmark: EvaluationSet, results: S
         unscorable=len(results) * benchmark.num_samples - scored,
         estimates=values,
         questions=questions_digest([result.question for result in results]),
-        verifier=kind_label(benchmark.data.verifier),
+        verifier=kind_label(benchmark.data.verifier, benchmark.data.extraction),
     )
 
 
@@ -262,4 +263,4 @@ class EvaluationRunner:
 
 def _verifier_of(data: DataSpec) -> dict[str, Any]:
     """The arguments of a benchmark's `Verifier`."""
-    return {"kind": data.verifier, "tolerance": data.tolerance}
+    return {"kind": data.verifier, "tolerance": data.tolerance, "extraction": data.extraction}

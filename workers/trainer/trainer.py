@@ -246,7 +246,8 @@ class Trainer:
             for wait in self.placement.begin([partial(agent.load_state, stems[agent.name]) for agent in self.agents]):
                 wait()
             self.load_state_dict(resumable.step, resumable.trainer)
-        self.progress.record_started(self.step, names, self.placement.device_name, kind_label(self.spec.data.verifier))
+        verifier = kind_label(self.spec.data.verifier, self.spec.data.extraction)
+        self.progress.record_started(self.step, names, self.placement.device_name, verifier)
         if self.spool.damage:
             self.log("warning", self.spool.damage, "damaged file")
         for problem in problems:

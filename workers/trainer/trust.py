@@ -162,8 +162,8 @@ class RewardAudit:
     def __init__(self, spec: RunSpec) -> None:
         self.spec = spec
         self.share = spec.sharing.audit_share if spec.sharing else 0.0
-        kind, tolerance = spec.data.verifier, repr(spec.data.tolerance)
-        self.second_verifier = VerifierProcess("workers.verifiers.cross_check", kind, tolerance)
+        arguments = (spec.data.verifier, repr(spec.data.tolerance), spec.data.extraction)
+        self.second_verifier = VerifierProcess("workers.verifiers.cross_check", *arguments)
 
     def check(
         self, step: int, questions: Sequence[Question], generated: Sequence[GeneratedRollouts], scores: Scores

@@ -1,8 +1,9 @@
 r"""The second verifier of the audit, a child process that checks the first one's verdicts on the same responses.
 
-It decides only clear cases: the same text, plain numbers, a letter in a box, no answer at all. It runs no code and
-matches no expressions. It follows the rules of the first verifier but shares no line of code with it, so that one
-mistake does not affect both. Run as `python -m workers.verifiers.cross_check MEMORY_BYTES SECONDS KIND TOLERANCE`.
+It decides only clear cases: the same text, plain numbers, a letter in a box, no answer at all; of flexible extraction
+a plain number among words. It runs no code and matches no expressions. It follows the rules of the first verifier but
+shares no line of code with it, so that one mistake does not affect both. Run as `python -m
+workers.verifiers.cross_check MEMORY_BYTES SECONDS KIND TOLERANCE EXTRACTION`.
 """
 
 from __future__ import annotations
@@ -18,14 +19,19 @@ BOX = "\\boxed"
 # Signs of an answer without a box, which only the first verifier reads.
 STATING = ("answer", "option", "choice", "####", "$", "\\)", "\\]")
 MAX_CHARACTERS = 50_000
+MAX_WORDS = 20_000  # characters of a response without a box
 MAX_NUMBER_CHARACTERS = 60
 ROUNDED_DIGITS = 6  # from here on, for the first verifier, a decimal may be a rounded fraction
 LETTERS = "ABCDEFGHIJ"
+# Words after a number that change it.
+CHANGING = {"hundred", "thousand", "million", "billion", "trillion", "percent", "per", "x", "pi"}
 SIGNS_OF_EXPRESSIONS = set(".^$*+?{}[]\\|()")
 
 
-def cross_check(gold: str, response: str, *, kind: str, tolerance: float = 0.0) -> bool | None:
-    """Whether a response answers `gold`; None if that is unclear. kind: of the first verifier."""
+def cross_check(
+    gold: str, response: str, *, kind: str, tolerance: float = 0.0, extraction: str = "strict"
+) -> bool | None:
+    """Whether a response answers `gold`; None if that is unclear. kind, extraction: of the first verifier."""
     if len(response) > MAX_CHARACTERS or "\\fbox" in response:
         return None
     if kind == "python":
@@ -36,8 +42,10 @@ def cross_check(gold: str, response: str, *, kind: str, tolerance: float = 0.0) 
     if start < 0:
         if kind == "exact":
             return response.strip() == gold
-        is_plain = kind == "math" and not any(word in response.lower() for word in STATING)
-        return False if is_plain else None
+        is_plain = not any(word in response.lower() for word in STATING)
+        if extraction == "flexible":
+            return _among_words(gold, response, kind, tolerance) if is_plain else None
+        return False if is_plain and kind == "math" else None
     rest = response[start + len(BOX) :]
     if not rest.startswith("{"):
         return None
@@ -60,6 +68,22 @@ def _compare(gold: str, answer: str, kind: str, tolerance: float) -> bool | None
     if answer == gold:
         return bool(gold)
     return False if kind in ("exact", "regex") or not answer else _same_number(gold, answer)
+
+
+def _among_words(gold: str, response: str, kind: str, tolerance: float) -> bool | None:
+    """The same for a response whose last number stands between words, or that has no digit."""
+    if not response.isascii() or "think>" in response or len(response) > MAX_WORDS:
+        return None
+    words = [word.lstrip("*(").rstrip("*.,;:!?)") for word in response.split()]
+    places = [place for place, word in enumerate(words) if any(letter.isdigit() for letter in word)]
+    if not places:
+        return False
+    before, (number, *after) = words[: places[-1]], words[places[-1] :]
+    is_changed = bool(after) and after[0].lower().rstrip("s") in CHANGING
+    is_alone = (before[-1:] == ["="] or not before or before[-1].isalpha()) and all(word.isalpha() for word in after)
+    # A line may begin with a mark of a list: 2. or 2)
+    is_mark = bool(after) and any(line.split()[:1] in ([number + "."], [number + ")"]) for line in response.split("\n"))
+    return _compare(gold, number, kind, tolerance) if is_alone and not is_changed and not is_mark else None
 
 
 def _letter(text: str) -> str | None:
@@ -115,5 +139,7 @@ def _number(text: str) -> Fraction | None:
 
 if __name__ == "__main__":
     serve_verifier(
-        partial(cross_check, kind=sys.argv[3], tolerance=float(sys.argv[4])), int(sys.argv[1]), int(sys.argv[2])
+        partial(cross_check, kind=sys.argv[3], tolerance=float(sys.argv[4]), extraction=sys.argv[5]),
+        int(sys.argv[1]),
+        int(sys.argv[2]),
     )

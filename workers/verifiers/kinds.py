@@ -10,13 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from workers.contract.verifier_kinds import VerifierKind
+from workers.contract.verifier_kinds import ResponseExtraction, VerifierKind
 from workers.verifiers.choice import choice_verdict, unclear_choice
 from workers.verifiers.mathematics.answers import MAX_ANSWER_CHARACTERS, clean, decide, final_answer
+from workers.verifiers.mathematics.last_number import answer_in
 from workers.verifiers.numeric import numeric_verdict
 from workers.verifiers.python.python_tests import python_verdict, unclear_tests
 from workers.verifiers.regex import regex_verdict
-from workers.verifiers.verdicts import CORRECT, INCORRECT, NO_ANSWER, NO_REFERENCE, TOO_LONG, Query, Verdict
+from workers.verifiers.verdicts import CORRECT, INCORRECT, NO_ANSWER, NO_NUMBER, NO_REFERENCE, TOO_LONG, Query, Verdict
 
 # A gold with more words than this is prose, which no algebra compares.
 MAX_ANSWER_WORDS = 8
@@ -34,11 +35,12 @@ class Kind:
     arguments: tuple[str, ...] = ()
 
 
-def kind_of(name: VerifierKind, tolerance: float) -> Kind:
-    """The rules of a kind. tolerance: relative, of `numeric` only."""
-    numeric = partial(numeric_verdict, tolerance=tolerance)
+def kind_of(name: VerifierKind, tolerance: float, extraction: ResponseExtraction = "strict") -> Kind:
+    """The rules of a kind. tolerance: relative, of `numeric` only; extraction: of `math` and `numeric`."""
+    numeric = partial(numeric_verdict, tolerance=tolerance, extraction=extraction)
+    math = partial(math_verdict, extraction=extraction)
     kinds = {
-        "math": Kind(math_verdict, unclear_math, "workers.verifiers.mathematics.math_equal"),
+        "math": Kind(math, unclear_math, "workers.verifiers.mathematics.math_equal"),
         "exact": Kind(exact_verdict, unclear_braces),
         "choice": Kind(choice_verdict, unclear_choice),
         "numeric": Kind(numeric, unclear_length, "workers.verifiers.numeric", (repr(tolerance),)),
@@ -56,11 +58,11 @@ def exact_verdict(completion: str, gold: str) -> Verdict:
     return CORRECT if answer.strip() == gold.strip() else INCORRECT
 
 
-def math_verdict(completion: str, gold: str) -> Verdict | Query:
+def math_verdict(completion: str, gold: str, extraction: ResponseExtraction = "strict") -> Verdict | Query:
     """The verdict if text alone decides, else the cleaned answer and gold."""
-    final = final_answer(completion)
+    final = answer_in(completion, extraction)
     if final is None or not final.strip():
-        return NO_ANSWER
+        return NO_ANSWER if extraction == "strict" else NO_NUMBER
     if final.strip() == gold.strip():
         return CORRECT
     if not gold.strip():

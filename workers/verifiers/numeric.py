@@ -11,9 +11,11 @@ import sys
 from fractions import Fraction
 from functools import partial
 
+from workers.contract.verifier_kinds import ResponseExtraction
 from workers.verifiers.children.child_server import Unscorable, serve_verifier
 from workers.verifiers.mathematics.answers import MAX_ANSWER_CHARACTERS, clean, final_answer, number, readings
-from workers.verifiers.verdicts import CORRECT, INCORRECT, NO_ANSWER, NO_REFERENCE, TOO_LONG, Query, Verdict
+from workers.verifiers.mathematics.last_number import answer_in
+from workers.verifiers.verdicts import CORRECT, INCORRECT, NO_ANSWER, NO_NUMBER, NO_REFERENCE, TOO_LONG, Query, Verdict
 
 _EQUALS = re.compile(r"=|\\approx(?![a-zA-Z])|\\simeq(?![a-zA-Z])|≈|\\sim(?![a-zA-Z])")
 _CROSS = re.compile(r"(?<=\d)\s*[xX]\s*(?=10\^)")
@@ -33,13 +35,21 @@ def is_close(value: Fraction, gold: Fraction, tolerance: float) -> bool:
     return abs(value - gold) <= Fraction(str(tolerance)) * abs(gold)
 
 
-def numeric_verdict(completion: str, gold: str, tolerance: float) -> Verdict | Query:
-    """The verdict if plain numbers decide, else the answer and gold for the child process."""
+def numeric_answer(completion: str, extraction: ResponseExtraction) -> str | None:
+    """The stated answer, or a response that is only a number; flexible: or its last number."""
     stated = final_answer(completion)
     if stated is None and "\\boxed" not in completion:
         stated = completion.strip() if number(tidy(completion[:MAX_ANSWER_CHARACTERS])) is not None else None
+    return stated if (stated or "").strip() else answer_in(completion, extraction)
+
+
+def numeric_verdict(
+    completion: str, gold: str, tolerance: float, extraction: ResponseExtraction = "strict"
+) -> Verdict | Query:
+    """The verdict if plain numbers decide, else the answer and gold for the child process."""
+    stated = numeric_answer(completion, extraction)
     if stated is None or not stated.strip():
-        return NO_ANSWER
+        return NO_ANSWER if extraction == "strict" else NO_NUMBER
     if not gold.strip():
         return NO_REFERENCE
     if len(stated) > MAX_ANSWER_CHARACTERS:

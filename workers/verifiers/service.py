@@ -2,8 +2,8 @@
 
 Rewards are computed between sampling and advantages. Where the rules of `workers.verifiers.kinds` need more than text,
 a warm child process with limits on memory and time decides; it is killed and replaced when it exceeds them.
-`python -m workers.verifiers.service CASES.jsonl [--verifier KIND] [--tolerance T]` scores a file of `{"id", "gold",
-"response"}` lines and prints a verdict a line.
+`python -m workers.verifiers.service CASES.jsonl [--verifier KIND] [--tolerance T]
+[--extraction strict|flexible]` scores a file of `{"id", "gold", "response"}` lines and prints a verdict a line.
 """
 
 from __future__ import annotations
@@ -22,7 +22,13 @@ from queue import SimpleQueue
 from typing import Any
 
 from workers import heartbeat
-from workers.contract.verifier_kinds import DEFAULT_TOLERANCE, RULES, VerifierKind
+from workers.contract.verifier_kinds import (
+    DEFAULT_TOLERANCE,
+    RESPONSE_EXTRACTIONS,
+    RULES,
+    ResponseExtraction,
+    VerifierKind,
+)
 from workers.verifiers.children.child_client import VerifierProcess
 from workers.verifiers.kinds import kind_of
 from workers.verifiers.verdicts import DIED, Query, Verdict
@@ -34,9 +40,15 @@ _PROBE = "\\boxed{271828}"  # an answer that every valid gold can be compared wi
 class Verifier(AbstractContextManager["Verifier"]):
     """Scores responses with up to `processes` children, which start when an answer needs one."""
 
-    def __init__(self, kind: VerifierKind, processes: int = 1, tolerance: float = DEFAULT_TOLERANCE) -> None:
-        """tolerance: relative, of kind `numeric`."""
-        self._rules = rules = kind_of(kind, tolerance)
+    def __init__(
+        self,
+        kind: VerifierKind,
+        processes: int = 1,
+        tolerance: float = DEFAULT_TOLERANCE,
+        extraction: ResponseExtraction = "strict",
+    ) -> None:
+        """tolerance: relative, of kind `numeric`; extraction: of `math` and `numeric`."""
+        self._rules = rules = kind_of(kind, tolerance, extraction)
         self._children = [VerifierProcess(rules.module, *rules.arguments) for _ in range(processes)]
         self._free: SimpleQueue[VerifierProcess] = SimpleQueue()
         for child in self._children:
@@ -131,8 +143,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("cases", metavar="CASES.jsonl", type=Path, help='lines of {"id", "gold", "response"}')
     parser.add_argument("--verifier", choices=sorted(RULES), default="math")
     parser.add_argument("--tolerance", type=float, default=DEFAULT_TOLERANCE, help="relative; of numeric only")
+    parser.add_argument("--extraction", choices=RESPONSE_EXTRACTIONS, default="strict", help="of math and numeric only")
     options = parser.parse_args(arguments)
-    with Verifier(options.verifier, tolerance=options.tolerance) as verifier:
+    with Verifier(options.verifier, tolerance=options.tolerance, extraction=options.extraction) as verifier:
         for case in read_cases(options.cases):
             begin = time.monotonic()
             verdict = verifier.score([case["response"]], [case["gold"]])[0]

@@ -1,8 +1,8 @@
 """The verdict on one response, as a short child process of the web with limits.
 
-`python -m workers.verifiers.try_answer` reads {verifier, tolerance (may be null), gold, response} from stdin and prints
-{reward (1, 0 or null), reason, extracted (the answer in the response, or null), seconds (with the start of a verifier
-process if one is needed)}, or {error}.
+`python -m workers.verifiers.try_answer` reads {verifier, tolerance (may be null), extraction, gold, response} from
+stdin and prints {reward (1, 0 or null), reason, extracted (the answer in the response, or null), seconds (with the
+start of a verifier process if one is needed)}, or {error}.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ MAX_ANSWER = 1000  # characters of the extracted answer
 def try_answer(request: dict[str, Any]) -> dict[str, Any]:
     """The verdict as JSON. Errors: VerifierError, ValueError."""
     tolerance = {} if request.get("tolerance") is None else {"tolerance": request["tolerance"]}
-    with Verifier(request["verifier"], 1, **tolerance) as verifier:
+    extraction = request.get("extraction", "strict")
+    with Verifier(request["verifier"], 1, extraction=extraction, **tolerance) as verifier:
         begin = time.monotonic()
         [verdict] = verifier.score([request["response"]], [request["gold"]])
         seconds = time.monotonic() - begin
     return {
         "reward": verdict.reward,
         "reason": verdict.reason,
-        "extracted": stated_answer(request["verifier"], request["response"])[:MAX_ANSWER] or None,
+        "extracted": stated_answer(request["verifier"], request["response"], extraction)[:MAX_ANSWER] or None,
         "seconds": round(seconds, 6),
     }
 

@@ -24,6 +24,7 @@ class Verdict:
 CORRECT = Verdict(1.0, "correct")
 INCORRECT = Verdict(0.0, "incorrect")
 NO_ANSWER = Verdict(0.0, "no closed \\boxed{...} and no stated answer")
+NO_NUMBER = Verdict(0.0, "no box, no stated answer and no number")
 NO_REFERENCE = Verdict(0.0, "the reference answer is empty")
 TOO_LONG = Verdict(0.0, f"answer longer than {MAX_ANSWER_CHARACTERS} characters")
 DIED = Verdict(None, "unscorable: the verifier process died")

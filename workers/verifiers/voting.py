@@ -11,26 +11,33 @@ from collections.abc import Sequence
 
 from workers.contract.advantages import REWARD_MAX
 from workers.contract.sample_estimators import Vote
+from workers.contract.verifier_kinds import FLEXIBLE_KINDS, ResponseExtraction
 from workers.verifiers.choice import letter
 from workers.verifiers.mathematics.answers import clean, final_answer, number
+from workers.verifiers.mathematics.last_number import answer_in
 
 MAX_ANSWER = 200  # characters of an answer
 # Kinds of verifier that may read the whole response as the answer.
 _WHOLE = ("exact", "regex", "choice")
 
 
-def stated_answer(verifier: str, text: str) -> str:
+def stated_answer(verifier: str, text: str, extraction: ResponseExtraction = "strict") -> str:
     """The answer in a response, empty if there is none; of multiple choice its letter, if there is one."""
     if verifier == "python":
         return ""  # programs are not compared
-    answer = final_answer(text)
+    answer = answer_in(text, extraction) if verifier in FLEXIBLE_KINDS else final_answer(text)
     if answer is None and verifier in _WHOLE and "\\boxed" not in text:
         answer = text
     answer = (answer or "").strip()
     return letter(answer) or answer if verifier == "choice" else answer
 
 
-def vote(verifier: str, texts: Sequence[str], rewards: Sequence[float | None]) -> tuple[list[Vote], str]:
+def vote(
+    verifier: str,
+    texts: Sequence[str],
+    rewards: Sequence[float | None],
+    extraction: ResponseExtraction = "strict",
+) -> tuple[list[Vote], str]:
     """The votes of a question's samples, and the most frequent answer (of equally frequent ones the first).
 
     Unscorable samples and incorrect ones without an answer have no vote.
@@ -40,7 +47,7 @@ def vote(verifier: str, texts: Sequence[str], rewards: Sequence[float | None]) -
     for text, reward in zip(texts, rewards, strict=True):
         if reward is None:
             continue
-        answer = stated_answer(verifier, text)
+        answer = stated_answer(verifier, text, extraction)
         is_correct = reward >= REWARD_MAX
         if not answer and not is_correct:
             continue

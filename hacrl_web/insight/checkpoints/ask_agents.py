@@ -57,6 +57,7 @@ def checked_question(fields: Mapping[str, str], run: Run) -> dict[str, Any]:
         "temperature": temperature,
         "verifier": data.get("verifier", "math"),
         "tolerance": data.get("tolerance", DEFAULT_TOLERANCE),
+        "extraction": data.get("extraction", "strict"),
         "max_new_tokens": tokens,
         "seed": seed,
     }

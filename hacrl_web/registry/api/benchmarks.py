@@ -38,6 +38,7 @@ class BenchmarkIn(Schema):
     prompt_template: str = "{question}"
     system_prompt: str = ""
     held_out_fraction: str = "0.1"
+    extraction: str = "strict"
 
 
 class BuiltInIn(StrictBody):
@@ -47,6 +48,7 @@ class BuiltInIn(StrictBody):
     location: str = ""
     name: str = ""
     held_out_fraction: float | None = None
+    extraction: str | None = None
 
 
 class BenchmarkOut(Schema):
@@ -58,6 +60,7 @@ class BenchmarkOut(Schema):
     system_prompt: str
     verifier: str
     tolerance: float | None
+    extraction: str
     held_out_fraction: float
     num_train: int
     num_held_out: int
@@ -143,7 +146,7 @@ def list_built_in(request: HttpRequest) -> Any:
 def create_built_in(request: HttpRequest, payload: BuiltInIn) -> Any:
     """Load one of the built-in benchmarks with its own mapping."""
     staged = benchmarks.stage_built_in(request.user, payload.built_in, payload.location)
-    return _create_from(request, staged, payload.dict(include={"name", "held_out_fraction"}))
+    return _create_from(request, staged, payload.dict(include={"name", "held_out_fraction", "extraction"}))
 
 
 def _create_from(request: HttpRequest, staged: Staged, changes: dict[str, Any]) -> Status[Benchmark]:
@@ -173,6 +176,7 @@ class FetchIn(StrictBody):
     prompt_template: str | None = None
     system_prompt: str | None = None
     held_out_fraction: float | None = None
+    extraction: str | None = None
 
 
 @router.post(

@@ -24,6 +24,7 @@ from hacrl_web.registry.benchmarks.uploads import Staged
 from hacrl_web.registry.models import VERIFIERS, Benchmark
 from hacrl_web.web.errors import FieldError, FieldErrors
 from workers.contract.spec.data import CANONICAL_HELD_OUT_FILE, CANONICAL_TRAIN_FILE, MAX_COLUMN_NAME
+from workers.contract.verifier_kinds import RESPONSE_EXTRACTIONS, ResponseExtraction, not_flexible
 from workers.settings import MAX_TEMPLATE
 
 MAX_HELD_OUT_FRACTION = 0.9
@@ -47,6 +48,7 @@ class BenchmarkOptions:
     prompt_template: str
     system_prompt: str
     held_out_fraction: float
+    extraction: ResponseExtraction = "strict"
 
 
 # From the user's files to staged files
@@ -159,6 +161,7 @@ def suggested(staged: Staged) -> dict[str, Any]:
         "tolerance": "",
         "prompt_template": staged.found.get("prompt_template", "{question}"),
         "system_prompt": "",
+        "extraction": "strict",
         "held_out_fraction": "0" if staged.is_evaluation_only else "0.1",
     }
 
@@ -175,6 +178,11 @@ def checked_options(owner: Any, fields: Mapping[str, Any], has_held_out_file: bo
     tolerance = None
     if verifier == "numeric" and fields.get("tolerance") not in (None, ""):
         tolerance = checker.take("tolerance", values.bounded_number, fields["tolerance"], least=0, most=1)
+    reading = checker.take(
+        "extraction", values.choice, fields.get("extraction") or "strict", list(RESPONSE_EXTRACTIONS)
+    )
+    if verifier and reading and (message := not_flexible(verifier, reading)):
+        checker.add("extraction", "not_a_choice", f"{message[0].upper()}{message[1:]}.")
     template = checker.take("prompt_template", _template, fields.get("prompt_template", "{question}"))
     system = checker.take("system_prompt", _prompt_text, fields.get("system_prompt") or "")
     share = fields.get("held_out_fraction", 0.1)
@@ -183,12 +191,12 @@ def checked_options(owner: Any, fields: Mapping[str, Any], has_held_out_file: bo
         checker.take("name", values.check_name_is_free, Benchmark, project_of_new(owner), named)
     if columns["question"] and columns["question"] == columns["answer"]:
         checker.add("answer_field", "same_key", "The question and the answer need two different columns.")
-    named, verifier, template, system, fraction, extraction = checker.finish(
-        named, verifier, template, system, fraction, extraction
+    named, verifier, template, system, fraction, extraction, reading = checker.finish(
+        named, verifier, template, system, fraction, extraction, reading
     )
     mapping = columns | {"extraction": extraction}
     return BenchmarkOptions(
-        named, mapping, verifier, tolerance, template, system, 0.0 if has_held_out_file else fraction
+        named, mapping, verifier, tolerance, template, system, 0.0 if has_held_out_file else fraction, reading
     )
 
 
@@ -226,7 +234,7 @@ def _create(owner: Any, staged: Staged, options: BenchmarkOptions, *, is_upload:
     try:
         answer = _read(staged, options, folder, is_upload)
         row = Benchmark(owner=owner, name=options.name, held_out_fraction=options.held_out_fraction)
-        row.verifier, row.tolerance = options.verifier, options.tolerance
+        row.verifier, row.tolerance, row.extraction = options.verifier, options.tolerance, options.extraction
         row.prompt_template, row.system_prompt = options.prompt_template, options.system_prompt
         row.num_train, row.num_held_out = answer["num_train"], answer["num_held_out"]
         row.sample, row.questions_sha, row.source = answer["sample"], answer["sha256"], staged.source[:1000]

@@ -56,7 +56,8 @@ def ask_verifier(benchmark: Benchmark, *, gold: object, response: object) -> dic
     gold = checker.take("gold", _text, gold, MAX_GOLD, "Write the reference answer.")
     response = checker.take("response", _text, response, MAX_RESPONSE, "Write a response.")
     gold, response = checker.finish(gold, response)
-    request = {"verifier": benchmark.verifier, "tolerance": benchmark.tolerance, "gold": gold, "response": response}
+    rules = {"verifier": benchmark.verifier, "tolerance": benchmark.tolerance, "extraction": benchmark.extraction}
+    request = rules | {"gold": gold, "response": response}
     answer = VERIFIER.ask(at="response", request=request)
     if answer.get("error"):
         raise FieldErrors.single("verifier_failed", str(answer["error"]), status=503)

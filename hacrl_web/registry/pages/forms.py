@@ -12,6 +12,7 @@ from hacrl_web.registry.benchmarks.uploads import MAX_UPLOAD_BYTES, SUFFIXES
 from hacrl_web.registry.models import AGENT_SETTINGS, MAX_AGENTS, VERIFIERS, LanguageModel
 from hacrl_web.registry.values import MAX_NAME
 from workers.contract.spec.agent import AgentSpec
+from workers.contract.verifier_kinds import RESPONSE_EXTRACTIONS
 
 INPUT = {"class": "input"}
 
@@ -165,6 +166,11 @@ class MappingForm(ServiceForm):
     difficulty_field = _choice("Difficulty", help_text="Results are also reported by it.")
     id_field = _choice("Id", help_text="Without one, ids are made from the questions' text.")
     verifier = _choice("Verifier", VERIFIERS.items())
+    extraction = _choice(
+        "What is read as the answer",
+        [(name, f"{name}: {text}") for name, text in RESPONSE_EXTRACTIONS.items()],
+        "Of math and numeric.",
+    )
     tolerance = _text("Tolerance", 40, "Of the numeric verifier, relative; empty: its default.", required=False)
     prompt_template = _prompt(
         "Prompt template", "{question} is replaced by the question; an agent's own template is put around it.", rows=3

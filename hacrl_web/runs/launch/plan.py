@@ -206,7 +206,7 @@ def data_values(benchmark: Benchmark) -> dict[str, Any]:
     """A benchmark's settings, for DataSpec."""
     names = (
         *("train_path", "held_out_fraction", "question_field", "answer_field"),
-        *("prompt_template", "system_prompt", "verifier"),
+        *("prompt_template", "system_prompt", "verifier", "extraction"),
     )
     return {
         "benchmark": benchmark.name,

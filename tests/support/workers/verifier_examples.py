@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from workers.contract.verifier_kinds import FLEXIBLE_KINDS
+
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "verifiers.md"
 PYTHON_TESTS = "assert add(2, 3) == 5"
 
@@ -14,6 +16,7 @@ _EXAMPLE = re.compile(
     r"(response\s+)?`([^`\n]+)`\s+is\s+(correct|incorrect|unscorable)\s+for\s+`([^`\n]+)`", re.IGNORECASE
 )
 _CODE = re.compile(r"^```python (correct|incorrect)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_FLEXIBLE = re.compile(r"^## Flexible extraction\n(.*?)(?=^## )", re.MULTILINE | re.DOTALL)
 REWARDS = {"correct": 1.0, "incorrect": 0.0, "unscorable": None}
 
 
@@ -39,3 +42,15 @@ def examples() -> list[Example]:
         for verdict, code in _CODE.findall(text):
             found.append(Example(kind, PYTHON_TESTS, f"```python\n{code}```", REWARDS[verdict]))
     return found
+
+
+def flexible_examples() -> list[Example]:
+    """Of the section on flexible extraction: each is one of both kinds."""
+    [text] = _FLEXIBLE.findall(DOCUMENT.read_text())
+    found = _EXAMPLE.findall(text)
+    assert all(whole for whole, *_ in found), "these examples are responses"
+    return [
+        Example(kind, gold, response, REWARDS[verdict])
+        for kind in FLEXIBLE_KINDS
+        for _, response, verdict, gold in found
+    ]

@@ -106,6 +106,20 @@ def test_mapping_makes_the_benchmark_and_the_files_are_gone(client, ada, folder)
     assert row.questions_sha in page
 
 
+def test_extraction_is_chosen_with_the_mapping_and_reaches_a_run(client, ada, folder):
+    address = upload(client)
+    refused = client.post(address, MAPPED | {"verifier": "choice", "extraction": "flexible"})
+    assert refused.status_code == 422
+    assert "choose strict for choice" in refused.content.decode()
+    client.post(address, MAPPED | {"extraction": "flexible"})
+    row = Benchmark.objects.get()
+    assert row.extraction == data_values(row)["extraction"] == "flexible"
+    assert "else the last number" in client.get(row.get_absolute_url()).content.decode()
+    tried = client.post(f"/api/v1/benchmarks/{row.pk}/try", {"gold": "42", "response": "so she has 42 left"},
+                        content_type="application/json")  # fmt: skip
+    assert (tried.json()["reward"], tried.json()["extracted"]) == (1.0, "42")
+
+
 def test_parquet_is_read_within_the_childs_limits(client, ada):
     parquet = pytest.importorskip("pyarrow.parquet", reason="pip install pyarrow")
     import pyarrow

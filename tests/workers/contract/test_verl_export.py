@@ -204,6 +204,7 @@ def test_what_the_recipe_would_not_train_is_refused(over, reason):
         ({"training": {"num_iterations": 2}}, "training.num_iterations"),
         ({"training": {"lr_schedule": "linear"}}, "training.lr_schedule linear"),
         ({"data": {**DATA, "prompt_template": "Q: {question}"}}, "data.prompt_template"),
+        ({"data": {**DATA, "verifier": "math", "extraction": "flexible"}}, "data.extraction flexible"),
         ({"evaluation": {"benchmarks": [{"benchmark": "o", "train_path": "o"}]}}, "evaluation.benchmarks"),
         ({"agents": [{**AGENTS[0], "revision": "v1"}, AGENTS[1]]}, 'agents.0.revision "v1"'),
         ({"agents": [AGENTS[0], {**AGENTS[1], "seed": 3}]}, "agents.1.seed"),

@@ -46,7 +46,7 @@ def test_each_agent_says_what_it_says_in_an_evaluation_and_a_broken_one_silences
     agents = [{"name": f.name, "folder": str(f), "prompt_template": "{question}"} for f in folders]
     agents.insert(1, {"name": "gone", "folder": str(run_dir / "no such folder")})
     request = {"question": "7=", "template": "+{question}", "system": "3", "expected": expected[0], "verifier": "exact"}
-    request |= {"tolerance": 0.0, "temperature": 0.0, "seed": 0}
+    request |= {"tolerance": 0.0, "extraction": "strict", "temperature": 0.0, "seed": 0}
     first, gone, second = ask({**request, "max_new_tokens": 6, "agents": agents})
     assert [first["text"], second["text"]] == expected
     assert first["num_tokens"] <= 6

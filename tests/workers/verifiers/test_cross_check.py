@@ -84,7 +84,7 @@ def test_both_verifiers_agree_on_workings_of_the_demo():
 
 
 def test_killed_child_gives_no_verdict_and_the_next_one_does():
-    child = VerifierProcess("workers.verifiers.cross_check", "math", "0.0")
+    child = VerifierProcess("workers.verifiers.cross_check", "math", "0.0", "strict")
     try:
         assert child.ask(r"\boxed{17}", "17").reward == 1.0
         assert child.ask(r"\boxed{1+1}", "2").reward is None
@@ -101,15 +101,17 @@ def pair(tmp_path_factory) -> list[dict]:
     return make_pair(tmp_path_factory.mktemp("pair"))
 
 
-def audited(tmp_path, agents, share: float, step: int = 0, lies: bool = False) -> list[AuditTally]:
+def audited(
+    tmp_path, agents, share: float, step: int = 0, lies: bool = False, words: str = "", **data: str
+) -> list[AuditTally]:
     """Of 10 prompts and 10 rollouts: agent A is right on half of them, B on all; one of A's has no reward."""
-    spec = make_spec(tmp_path, agents, algorithm={"audit_share": share})
+    spec = make_spec(tmp_path, agents, algorithm={"audit_share": share}, data=data)
     questions = [Question(f"q{index}", "?", "17") for index in range(10)]
     rewards = torch.zeros(2, 10, 10)
     generated = []
     for agent, right in enumerate((5, 10)):
         rewards[agent, :, :right] = 1.0
-        texts = ["17" if number < right else "18" for number in range(10)]
+        texts = [words + ("17" if number < right else "18") for number in range(10)]
         generated.append(
             GeneratedRollouts([[Response(t, t, "stop", 2, 2, -1.0) for t in texts] for _ in questions], (0.0, 0.0))
         )
@@ -122,6 +124,14 @@ def audited(tmp_path, agents, share: float, step: int = 0, lies: bool = False) -
         return audit.check(step, questions, generated, Scores(rewards, valid, [0, 0]))
     finally:
         audit.close()
+
+
+def test_second_opinion_reads_the_answer_that_the_first_one_read(tmp_path, pair):
+    flexible = audited(tmp_path, pair, 1.0, words="so it is ", verifier="math", extraction="flexible")
+    assert flexible == [AuditTally(99, 99, 0), AuditTally(100, 100, 0)]
+    # Strictly, nothing is stated: the second verifier contradicts every reward.
+    strict = audited(tmp_path, pair, 1.0, words="so it is ", verifier="math")
+    assert strict == [AuditTally(99, 99, 49), AuditTally(100, 100, 100)]
 
 
 def test_all_rewards_are_checked_at_share_one(tmp_path, pair):

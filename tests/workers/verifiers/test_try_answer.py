@@ -53,5 +53,13 @@ def test_tolerance_of_the_benchmark_counts(tolerance, reward):
     assert found["reward"] == reward
 
 
+def test_extraction_of_the_benchmark_counts():
+    request = {"verifier": "math", "tolerance": None, "gold": "42", "response": "so she has 42 left"}
+    flexible = judge(**request, extraction="flexible")
+    assert (flexible["reward"], flexible["extracted"]) == (1.0, "42")
+    strict = judge(**request, extraction="strict")
+    assert (strict["reward"], strict["extracted"]) == (0.0, None)
+
+
 def test_unknown_verifier_is_an_error_in_words():
     assert "error" in judge(verifier="none", gold="1", response="1")

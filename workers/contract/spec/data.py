@@ -8,7 +8,14 @@ from typing import Annotated
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from workers.contract.verifier_kinds import DEFAULT_TOLERANCE, RULES, VerifierKind
+from workers.contract.verifier_kinds import (
+    DEFAULT_TOLERANCE,
+    RESPONSE_EXTRACTIONS,
+    RULES,
+    ResponseExtraction,
+    VerifierKind,
+    not_flexible,
+)
 from workers.settings import MAX_TEMPLATE, Count, Number, PromptTemplate, SettingsSection, setting
 
 # Names of a benchmark's files after its import.
@@ -53,6 +60,20 @@ class DataSpec(SettingsSection):
     tolerance: Number = setting(
         DEFAULT_TOLERANCE, help="numeric: largest relative error of a correct answer.", source="ours", ge=0, le=0.5
     )
+    extraction: ResponseExtraction = setting(
+        "strict",
+        help="What math and numeric read as the answer of a response: "
+        + "; ".join(f"{name}: {text}" for name, text in RESPONSE_EXTRACTIONS.items())
+        + ".",
+        source="lm-evaluation-harness",
+    )
+
+    @field_validator("extraction")
+    @classmethod
+    def _is_of_numbers(cls, extraction: ResponseExtraction, info: ValidationInfo) -> ResponseExtraction:
+        if message := not_flexible(info.data.get("verifier", "math"), extraction):
+            raise ValueError(message)
+        return extraction
 
 
 class EvaluationBenchmark(DataSpec):

@@ -40,6 +40,11 @@ def final_answer(completion: str) -> str | None:
     return _closing_formula(completion)
 
 
+def has_box(completion: str) -> bool:
+    """Whether a response has a box, closed or not."""
+    return _BOX.search(completion) is not None
+
+
 def _closing_formula(completion: str) -> str | None:
     """The formula at the end of a response, before a full stop; None if there is none."""
     text = completion[-2 * MAX_ANSWER_CHARACTERS :].rstrip(" \t\r\n.!")
@@ -96,7 +101,7 @@ def _as_fraction(match: re.Match[str]) -> str:
     return f"\\frac{{{top}}}{{{bottom}}}"
 
 
-def _plain_letters(text: str) -> str:
+def plain_letters(text: str) -> str:
     """Unicode signs as LaTeX, full-width letters as plain ones, without invisible direction marks."""
     if text.isascii():
         return text
@@ -110,7 +115,7 @@ def _plain_letters(text: str) -> str:
 @lru_cache(maxsize=4096)
 def clean(text: str) -> str:
     """The answer without decoration, such as spacing commands, fonts, `$`, `\\left` and a final full stop."""
-    text = _FRACTION.sub(lambda _: "\\frac", _plain_letters(text).strip())
+    text = _FRACTION.sub(lambda _: "\\frac", plain_letters(text).strip())
     text = _UNIT_TEXT.sub("", text)
     text = text.replace("{,}", ",")
     text = _SPACES.sub(" ", _DROPPED.sub("", text)).strip()

@@ -1,0 +1,128 @@
+r"""The last number of a response, which flexible extraction reads where nothing is stated; without computer algebra.
+
+lm-evaluation-harness calls it flexible-extract: a pattern of digits, commas and points. This one also reads the sign,
+fractions, percent and powers of ten that belong to the number, and passes over digits that are a part of something
+else, such as `H2O`, `x^2`, `3rd`, `12:30` or `\sqrt{2}`. Every step is linear in the text: the digits of a number are
+matched possessively, so that no part of them is tried twice.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+from workers.contract.verifier_kinds import ResponseExtraction
+from workers.verifiers.mathematics.answers import final_answer, has_box, plain_letters
+
+MAX_CHARACTERS = 20_000  # of the response's end
+_BESIDE = 24  # characters before and after the digits that are looked at
+
+_FIGURES = r"\d++(?:(?:,|\{,\}|\\,)\d++)*+"
+_NUMBER = re.compile(
+    rf"""(?: 10\^(?:\{{\s?(?P<power>[+-]?\d{{1,4}})\s?\}}|(?P<bare_power>[+-]?\d{{1,4}}+))
+      | (?:(?P<whole>\d++)\ ?)?\\[dtc]?frac\s?(?:\{{(?P<top>\d++)\}}|(?P<top_digit>\d))
+        (?:\{{(?P<bottom>\d++)\}}|(?P<bottom_digit>\d))
+      | (?P<mixed>\d++)\ (?P<over>\d++)/(?P<under>\d++)
+      | (?=\.?\d)(?P<figures>{_FIGURES})?(?P<decimals>\.\d++)?(?:/(?P<divisor>\d++)
+        |[eE](?P<exponent>[+-]?\d{{1,4}}+)
+        |\s?(?:\\times|\\cdot|\*|x)\s{{0,3}}10\^(?:\{{\s?(?P<scale>[+-]?\d{{1,4}})\s?\}}|(?P<bare_scale>[+-]?\d{{1,4}}+)))?
+    )""",
+    re.VERBOSE,
+)
+_THOUSANDS = re.compile(r"[1-9]\d{0,2}(?:,\d{3})+")
+_SEPARATOR = re.compile(r"\{,\}|\\,")
+_ENCLOSED = re.compile("[\u2460-\u24ff\u2776-\u2793]")  # ① is a mark of a list
+_CURRENCY = re.compile(r"\\?[$€£¥₹]\s?$")
+_HYPHEN = re.compile(r"[A-Za-z\d_)}\]%-]-$")
+_MINUS_APART = re.compile(r"[=:(,]\s{0,9}-\s{1,9}$")
+_WORD_BEFORE = re.compile(r"(?<![\\A-Za-z])[A-Za-z]+$")  # a command such as \\approx is no word
+# Before digits: an index or a power, a root, plus-minus, an open part of a fraction, the hour of a time, a date.
+_PART_BEFORE = re.compile(
+    r"(?:_|\^\(?|\\(?:sqrt|pm|mp|overline)\s?|\\sqrt\[|\d[.:/]?"
+    r"|(?:[_^]|\\(?:sqrt(?:\[\d{1,3}\])?|[dtc]?frac|overline)\s?|\})\{[^{}]*)$"
+)
+_UNITS = "mm|cm|dm|km|mg|kg|ml|mL|ft|lb|lbs|oz|min|mph|kph|kWh"
+# After digits: a word other than a unit, an index, a power other than degrees, a time or a date, `-digit`, a constant.
+_PART_AFTER = re.compile(
+    rf"(?!(?:{_UNITS})(?![A-Za-z]))[A-Za-z]|_|\^(?!\{{?\s?\\circ)|[.:/]\d|-[A-Za-z]"
+    r"|\s?\\(?:pi|sqrt)(?![a-zA-Z])|\.?\\overline"
+)
+_LIST_MARK = re.compile(r"\n[ \t*#>]*$")
+_AFTER_LIST_MARK = re.compile(r"[.)][ \t]+\S")
+_PERCENT = re.compile(r"\s?(?:\\?%|per ?cent\b)")
+_MULTIPLIER = re.compile(r"\s?(?:\\text\s?\{\s*)?(hundred|thousand|million|billion|trillion)s?\b", re.IGNORECASE)
+_ZEROS = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
+
+
+def answer_in(completion: str, extraction: ResponseExtraction) -> str | None:
+    """The stated answer; flexible, without one and without any box: the last number of the response; or None."""
+    answer = final_answer(completion)
+    if extraction == "strict" or has_box(completion) or (answer or "").strip():
+        return answer
+    return last_number(completion)
+
+
+def last_number(completion: str) -> str | None:
+    r"""The last number, written as `-1234.5`, `\frac{1}{2}`, `50\%` or `2\times10^{3}`; None if there is none.
+
+    Of a response with thoughts in `<think>`, only what follows them counts.
+    """
+    text = completion.rpartition("</think>")[2]
+    if "<think>" in text:
+        return None
+    text = "\n" + plain_letters(_ENCLOSED.sub(" ", text[-MAX_CHARACTERS:]))
+    for match in reversed(list(_NUMBER.finditer(text))):
+        if (number := _read(text, match)) is not None:
+            return number
+    return None
+
+
+def _read(text: str, match: re.Match[str]) -> str | None:
+    """The number with its sign, percent and multiplier; None if its digits are a part of something else."""
+    head = text[max(0, match.start() - _BESIDE) : match.start()]
+    tail = text[match.end() : match.end() + _BESIDE]
+    amount = _CURRENCY.sub("", head)
+    is_word = amount == head and _WORD_BEFORE.search(head)
+    is_negative = _MINUS_APART.search(amount) is not None
+    if amount.endswith("-") and not _HYPHEN.search(amount):
+        is_negative, amount = True, amount[:-1]
+    if is_word or _PART_BEFORE.search(amount) or _PART_AFTER.match(tail):
+        return None
+    if match.group().isdigit() and _LIST_MARK.search(head) and _AFTER_LIST_MARK.match(tail):
+        return None
+    return ("-" if is_negative else "") + _written(match) + _suffix(tail, match)
+
+
+def _suffix(tail: str, match: re.Match[str]) -> str:
+    r"""`\%`, or the power of ten of a word such as million."""
+    if _PERCENT.match(tail):
+        return "\\%"
+    word = _MULTIPLIER.match(tail)
+    return f"\\times10^{{{_ZEROS[word[1].lower()]}}}" if word and "^" not in _written(match) else ""
+
+
+def _written(match: re.Match[str]) -> str:
+    """The number in one way of writing, in the digits 0 to 9."""
+    part = {name: _ascii(value) for name, value in match.groupdict().items() if value is not None}
+    if "power" in part or "bare_power" in part:
+        return f"10^{{{part.get('power') or part['bare_power']}}}"
+    top, bottom = part.get("top") or part.get("top_digit"), part.get("bottom") or part.get("bottom_digit")
+    if bottom:
+        return f"{part.get('whole', '')}\\frac{{{top}}}{{{bottom}}}"
+    if "mixed" in part:
+        return f"{part['mixed']}\\frac{{{part['over']}}}{{{part['under']}}}"
+    figures = _SEPARATOR.sub(",", part.get("figures", ""))
+    # Groups of three are one number; other numbers with commas are a list, which ends with the last of them.
+    figures = figures.replace(",", "") if _THOUSANDS.fullmatch(figures) else figures.rpartition(",")[2]
+    number = figures + part.get("decimals", "")
+    if "divisor" in part:
+        return f"\\frac{{{number}}}{{{part['divisor']}}}"
+    scale = part.get("exponent") or part.get("scale") or part.get("bare_scale")
+    return f"{number}\\times10^{{{scale}}}" if scale else number
+
+
+def _ascii(digits: str) -> str:
+    """The text with the digits of any script as 0 to 9."""
+    if digits.isascii():
+        return digits
+    return "".join(str(unicodedata.decimal(letter, letter)) for letter in digits)
