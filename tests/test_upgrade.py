@@ -27,6 +27,15 @@ ADDRESSES: list[dict[str, Any]] = json.loads((FIXTURE / "addresses.json").read_t
 SPECS = sorted(path for path in (FIXTURE / "specs").glob("*.json") if not path.name.startswith("request_"))
 PARTS = ("status", "type", "location", "csv")
 MISSING = "no such value"
+# Of a new run's form; a clone or a draft keeps what its run had.
+NEW_DEFAULTS = {
+    "algorithm.beta": "0.0",
+    "rollout.engine": "auto",
+    "evaluation.max_questions": "500",
+    "checkpoint.save_steps": "",
+    "compute.agent_devices": "auto",
+    "compute.gradient_checkpointing": "auto",
+}
 GONE = "/api/v1/saved-queries"  # the address of the Rollouts tab is the query
 
 
@@ -85,6 +94,8 @@ def test_forms_of_clones_and_drafts_hold_the_settings_that_they_held(answers):
             expected["max_completion_length"] = ""  # chosen by the context unless it is given
         if expected.get("algorithms") == ["hacpo", "gspo", "gspox2"]:  # what Compare offers first
             expected["algorithms"] = list(COMPARED)
+        if before["address"] in ("/runs/new", "/runs/new?compare=1&group=1&benchmark=1"):
+            expected |= {name: value for name, value in NEW_DEFAULTS.items() if name in expected}
         assert {name: form.get(name) for name in expected} == expected, before["address"]
 
 
@@ -111,7 +122,7 @@ def test_stored_settings_of_before_are_accepted_and_unchanged(path):
         return {key: part(whole[key], value) for key, value in of.items()} if isinstance(of, dict) else whole
 
     # Version 1 had every algorithm's settings in every run.
-    expected = stored | {"schema_version": 2}
+    expected = stored | {"schema_version": 3}
     if "algorithm" in stored:
         expected["algorithm"] = own_settings(stored["algorithm"]["name"], stored["algorithm"])
     assert part(dumped, expected) == expected

@@ -59,6 +59,11 @@ def _plain_number(value: Any) -> Any:
     return value
 
 
+def _none_if_empty(value: Any) -> Any:
+    """The empty text is what a form sends; `auto` is what people write."""
+    return None if isinstance(value, str) and value.strip() in ("", "auto") else value
+
+
 def _holds_question(template: str) -> str:
     if "{question}" not in template:
         raise ValueError("the template must contain {question}")
@@ -68,6 +73,8 @@ def _holds_question(template: str) -> str:
 Count = Annotated[int, BeforeValidator(_plain_number)]
 Number = Annotated[float, BeforeValidator(_plain_number)]
 Share = Annotated[Number, Field(ge=0, le=1)]
-# Empty, also the empty text that a form sends, selects the algorithm's own value.
-OwnNumber = Annotated[Number | None, BeforeValidator(lambda v: None if isinstance(v, str) and not v.strip() else v)]
+# Empty selects a value by the algorithm, the run or the machine.
+OwnNumber = Annotated[Number | None, BeforeValidator(_none_if_empty)]
+OwnCount = Annotated[Count | None, BeforeValidator(_none_if_empty)]
+OwnSwitch = Annotated[bool | None, BeforeValidator(_none_if_empty)]
 PromptTemplate = Annotated[str, Field(max_length=MAX_TEMPLATE), AfterValidator(_holds_question)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from math import isclose
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from hacrl_web.client.api import ApiError, Client
 from hacrl_web.client.command import ClientProblem, object_id
 from hacrl_web.web.settings_file import MAX_BYTES, NoSettings, read_settings_file
 
-VERSIONS = (1, 2)  # of settings files; the server upgrades the first
+VERSIONS = (1, 2, 3)  # of settings files; the server upgrades all but the last
 BENCHMARK_SETTINGS = (
     *("question_field", "answer_field", "prompt_template", "system_prompt"),
     *("verifier", "tolerance", "extraction", "held_out_fraction"),
@@ -59,7 +60,7 @@ def with_ids(client: Client, request: dict[str, Any]) -> dict[str, Any]:
     if request.get("schema_version", VERSIONS[-1]) not in VERSIONS:
         raise ClientProblem("Another version of HACRL Web wrote this file (schema_version).")
     if "agents" in request and "group" not in request:
-        request["group"] = _group_of(client, request.pop("agents"))
+        request["group"] = _group_of(client, request.pop("agents"), request.get("training"))
     if "data" in request and "benchmark" not in request:
         request["benchmark"] = _benchmark_of(client, request.pop("data"), "data")
     for field in ("group", "benchmark"):
@@ -79,14 +80,14 @@ def _further_benchmark(client: Client, entry: Any) -> Any:
     return object_id(client, "/benchmarks", "benchmark", entry) if isinstance(entry, str) else entry
 
 
-def _group_of(client: Client, agents: Any) -> int:
+def _group_of(client: Client, agents: Any, training: Any) -> int:
     """The newest group of exactly these agents. Errors: ApiError, ClientProblem."""
     if not isinstance(agents, list) or not all(isinstance(one, dict) for one in agents):
         raise ClientProblem("agents: Must be a list of agents, each with name and model.")
     models = {model["id"]: model for model in client.pages("/models")}
     for group in client.pages("/groups"):
         if len(group["agents"]) == len(agents) and all(
-            _is_same(agent, member, models.get(member["model"], {}))
+            _is_same(agent, member | _of_run(agent, member, training), models.get(member["model"], {}))
             for agent, member in zip(agents, group["agents"], strict=True)
         ):
             return int(group["id"])
@@ -94,6 +95,18 @@ def _group_of(client: Client, agents: Any) -> int:
     raise ClientProblem(
         f"agents: No group has these agents with these models and settings ({names}): choose a group by --group."
     )
+
+
+def _of_run(agent: dict[str, Any], member: dict[str, Any], training: Any) -> dict[str, Any]:
+    """The LoRA settings of a member of a group in a run: a run's file has what the run adds to those of its group."""
+    training = training if isinstance(training, dict) else {}
+    rank = member.get("lora_rank") or training.get("lora_rank") or 0
+    rates = [training.get("learning_rate"), training.get("lora_learning_rate_factor"), agent.get("learning_rate")]
+    numbers = [rate for rate in rates if isinstance(rate, int | float)]
+    is_of_run = rank and member.get("learning_rate") is None and len(numbers) == len(rates)
+    if is_of_run and isclose(numbers[0] * numbers[1], numbers[2], rel_tol=1e-9):
+        return {"lora_rank": rank, "learning_rate": numbers[2]}
+    return {"lora_rank": rank}
 
 
 def _is_same(agent: dict[str, Any], member: dict[str, Any], model: dict[str, Any]) -> bool:

@@ -12,7 +12,7 @@ from django.db.models import Case, IntegerField, Q, Value, When
 from pydantic import ValidationError
 from typing_extensions import TypedDict
 
-from hacrl_web.runs.models import Run
+from hacrl_web.runs.models import Run, TelemetryEvent
 from workers.algorithms.registry import algorithms
 from workers.contract.spec.algorithm import BASELINE
 from workers.contract.spec.run import RunSpec
@@ -79,6 +79,20 @@ def effective(run: Run) -> dict[str, Any]:
     except ValidationError:  # stored under other bounds
         spec = run.spec
     return spec
+
+
+def as_trained(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """`effective`, with the settings that runs leave to the machine as their trainers decided, once they started."""
+    events = TelemetryEvent.objects.filter(run__in=[run.pk for run in runs], type="started").order_by("seq")
+    settled = {pk: payload.get("settled", {}) for pk, payload in events.values_list("run", "payload")}
+    specs = []
+    for run in runs:
+        spec = effective(run)
+        for section, values in settled.get(run.pk, {}).items():
+            is_open = {name for name, value in spec.get(section, {}).items() if value in (None, "auto")}
+            spec = spec | {section: spec[section] | {name: values[name] for name in is_open & values.keys()}}
+        specs.append(spec)
+    return specs
 
 
 def flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:

@@ -26,6 +26,7 @@ urlpatterns = [
     path("runs/new/yaml", new_run.run_download, name="run_download"),
     path("runs/new/import", new_run.run_import, name="run_import"),
     path("runs/new/estimate", new_run.run_estimate, name="run_estimate"),
+    path("runs/new/presets", new_run.run_preset_memory, name="run_preset_memory"),
     path("runs/new/command", new_run.run_command, name="run_command"),
     path("runs/archive", archive.change_runs, {"act": "archive"}, name="runs_archive"),
     path("runs/unarchive", archive.change_runs, {"act": "unarchive"}, name="runs_unarchive"),

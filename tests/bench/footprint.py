@@ -99,7 +99,8 @@ def _in_fresh_process(*arguments: str) -> str:
 
 def train(name: str, place: Path, changes: dict[str, Any]) -> None:
     """Train, and print the numbers. The peak counts from before the model is loaded."""
-    from workers.contract.memory_footprint import PROCESS_BYTES, Machine, estimate_memory
+    from workers.contract.machine import Machine
+    from workers.contract.memory_footprint import PROCESS_BYTES, estimate_memory
     from workers.contract.spool import SpoolWriter
     from workers.trainer.preflight import model_shape
     from workers.trainer.stop_signals import StopFlag

@@ -147,7 +147,7 @@ class FakeTrainer:
         )
 
     def _train(self) -> None:
-        started, every = time.monotonic(), self.spec.checkpoint.save_steps
+        started, every = time.monotonic(), self.spec.save_interval
         pace_s = self.seconds("pace", float(os.environ.get("HACRL_FAKE_STEP_S", "0.01")))
         self.saved_step = self.step
         while self.step < self.spec.training.steps and not self._is_done():

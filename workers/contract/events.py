@@ -34,7 +34,10 @@ class Body(BaseModel):
 
 
 class Started(Body):
-    """The trainer has started: versions, device, and the step from which it continues."""
+    """The trainer has started: versions, device, and the step from which it continues.
+
+    settled: by section, the settings that the run leaves to the machine, as they are there (machine.py).
+    """
 
     type: Literal["started"] = "started"
     step: int
@@ -43,6 +46,7 @@ class Started(Body):
     device: str
     versions: dict[str, str]
     pid: int | None = None  # of the trainer's process, on its host
+    settled: dict[str, dict[str, Any]] = {}
 
 
 class Progress(Body):

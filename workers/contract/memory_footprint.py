@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
-
+from workers.contract.machine import FrozenModel, Machine, settled, with_settings
 from workers.contract.spec.agent import AgentSpec
 from workers.contract.spec.compute import ComputeSpec
 from workers.contract.spec.run import RunSpec
@@ -33,12 +32,6 @@ _NAMES = {
     "vocabulary": ("vocab_size",),
     "feed_forward": ("intermediate_size", "n_inner", "ffn_dim"),
 }
-
-
-class FrozenModel(BaseModel):
-    """An immutable value."""
-
-    model_config = ConfigDict(frozen=True)
 
 
 class Shape(FrozenModel):
@@ -101,7 +94,7 @@ def parts_of(spec: RunSpec, agent: AgentSpec, shape: Shape, *, on_gpu: bool, gpu
     is_sharded = shards > 1
     weights = shape.parameters * (4 if is_sharded else width) // shards
     parts = [Part(name="weights", size=weights)]
-    if spec.rollout.engine == "transformers":
+    if spec.rollout.engine != "vllm":
         parts += _rollout_parts(spec, shape, width, is_sharded)
     elif on_gpu:  # asleep while the agent trains
         parts.append(Part(name="vLLM", size=int(spec.rollout.gpu_memory_utilization * gpu_bytes), moment="generate"))
@@ -226,13 +219,6 @@ def _rollout_parts(spec: RunSpec, shape: Shape, width: int, is_sharded: bool) ->
     return parts
 
 
-class Machine(FrozenModel):
-    """Memory that a run can use: of each GPU (no GPU: it trains on the CPU), and the machine's own."""
-
-    gpus: tuple[int, ...] = ()
-    memory: int
-
-
 class MemoryEstimate(FrozenModel):
     """Peaks of a run. gpu: of the fullest GPU, 0 without one.  memory: of the machine's own memory."""
 
@@ -242,6 +228,7 @@ class MemoryEstimate(FrozenModel):
 
 def estimate_memory(spec: RunSpec, shapes: Sequence[Shape], machine: Machine) -> MemoryEstimate:
     """The memory of a run on that machine. shapes: of its models, in the order of its agents."""
+    spec = with_settings(spec, settled(spec, [shape.parameters for shape in shapes], machine))
     compute, gpus, size = spec.compute, len(machine.gpus), spec.compute.processes_per_agent
     gpu_bytes = min(machine.gpus, default=0)
     every = [

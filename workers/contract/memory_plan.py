@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations, islice
 from typing import Any
 
-from workers.contract.memory_footprint import FrozenModel, Machine, Shape, estimate_memory
+from workers.contract.machine import FrozenModel, Machine, settled, with_settings
+from workers.contract.memory_footprint import Shape, estimate_memory
 from workers.contract.spec.run import RunSpec
 
 NUM_FIXES = 3
@@ -118,7 +119,8 @@ def _changed(spec: RunSpec, settings: dict[str, Any]) -> RunSpec | None:
 
 def _changes(spec: RunSpec, shapes: Sequence[Shape], machine: Machine) -> Iterator[Change]:
     """Changes after which the run fits: those of one setting, cheapest first, then those of two, and so on."""
-    single = list(_single_changes(spec, machine))
+    there = settled(spec, [shape.parameters for shape in shapes], machine)
+    single = list(_single_changes(with_settings(spec, there), machine))
     changes: list[dict[str, Any]] = []
     more: list[Change] = []
     for count in range(1, MAX_TOGETHER + 1):

@@ -191,7 +191,7 @@ def _trainer(spec: RunSpec) -> dict[str, Any]:
         "total_training_steps": steps,
         "val_before_train": True,
         "test_freq": spec.evaluation.eval_interval or steps,
-        "save_freq": spec.checkpoint.save_steps or steps,
+        "save_freq": spec.save_interval or steps,
         "max_actor_ckpt_to_keep": spec.checkpoint.keep,
         "resume_mode": "auto",
         "nnodes": 1,

@@ -87,7 +87,7 @@ def check_engine(spec: RunSpec) -> None:
 
 def make_engine(policy: Policy, spec: RunSpec, device: torch.device) -> RolloutEngine:
     """The run's engine, with the policy's present weights, on the policy's device."""
-    if spec.rollout.engine == "transformers":
+    if spec.rollout.engine != "vllm":
         return TransformersEngine(policy)
     from workers.rollouts.vllm_engine import VllmEngine  # vLLM takes seconds to import, and may not be there
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import psutil
 import torch
 from torch import Tensor
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers.modeling_layers import GradientCheckpointingLayer
 
 from workers.agents.interface import AgentInterface
 from workers.algorithms.base.spec import MicroBatch
 from workers.algorithms.base.tensors import ROW_STATS
-from workers.contract.memory_footprint import Machine, Shape, shape_of
+from workers.contract.machine import Machine, Settled, settled, with_settings
+from workers.contract.memory_footprint import Shape, shape_of
 from workers.contract.memory_plan import fitted, shortfall
-from workers.contract.spec.data import DataSpec
+from workers.contract.spec.data import DataSpec, split_position
 from workers.contract.spec.run import RunSpec
 from workers.model.loading import choose_device
 from workers.questions.dataset import Question, Split, split_questions
@@ -81,37 +84,66 @@ def check_memory(spec: RunSpec) -> None:
         raise DoesNotFit(str(lacking))
 
 
-def fitted_to_memory(spec: RunSpec) -> RunSpec:
-    """The spec of a run that starts now, with batches that fit into free memory."""
-    shapes = [model_shape(agent.model, agent.revision) for agent in spec.agents]
-    readable = [shape for shape in shapes if shape is not None]
-    if spec.compute.placement != "local" or len(readable) < len(shapes):
-        return spec
-    total = this_machine(spec)
-    free = Machine(
-        gpus=tuple(torch.cuda.mem_get_info(index)[0] for index in range(len(total.gpus))),
-        memory=min(total.memory, psutil.virtual_memory().available),
-    )
-    return fitted(spec, readable, free)
+def settled_here(spec: RunSpec) -> Settled:
+    """What a run that starts now leaves to the machine: its `auto` settings, and batches that fit into free memory."""
+    models = [empty_model(agent.model, agent.revision) for agent in spec.agents]
+    recomputes = all(any(isinstance(part, GradientCheckpointingLayer) for part in model.modules()) for model in models)
+    total = this_machine(spec).model_copy(update={"recomputes": recomputes})
+    values = settled(spec, [_num_parameters(model) for model in models], total)
+    spec = with_settings(spec, values)
+    shapes = [shape for model in models if (shape := _shape(model)) is not None]
+    if spec.compute.placement == "local" and len(shapes) == len(models):
+        free = total.model_copy(
+            update={
+                "gpus": tuple(torch.cuda.mem_get_info(index)[0] for index in range(len(total.gpus))),
+                "memory": min(total.memory, psutil.virtual_memory().available),
+            }
+        )
+        spec = fitted(spec, shapes, free)
+    values["rollout"]["rollout_batch_size"] = spec.rollout.rollout_batch_size
+    return values | {"training": {"tokens_per_micro_batch": spec.training.tokens_per_micro_batch}}
+
+
+def empty_model(location: str, revision: str | None) -> PreTrainedModel:
+    """A model in a folder or on the hub, without its weights."""
+    config = AutoConfig.from_pretrained(location, revision=revision, trust_remote_code=False)
+    with torch.device("meta"):
+        model: PreTrainedModel = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+    return model
 
 
 def model_shape(location: str, revision: str | None) -> Shape | None:
     """The shape of a model in a folder or on the hub, without loading its weights."""
-    config = AutoConfig.from_pretrained(location, revision=revision, trust_remote_code=False)
-    with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
-    return shape_of(config.to_dict(), sum(parameter.numel() for parameter in model.parameters()))
+    return _shape(empty_model(location, revision))
+
+
+def _shape(model: PreTrainedModel) -> Shape | None:
+    return shape_of(model.config.to_dict(), _num_parameters(model))
+
+
+def _num_parameters(model: PreTrainedModel) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def _has_vllm() -> bool:
+    """Whether vLLM is installed in its build for GPUs; the other one has another name."""
+    try:
+        return bool(version("vllm"))
+    except PackageNotFoundError:
+        return False
 
 
 def this_machine(spec: RunSpec) -> Machine:
-    """The memory that the run can use here; without GPUs if it trains on the CPU."""
+    """What the run can use here; without GPUs if it trains on the CPU."""
     gpus: tuple[int, ...] = ()
     if choose_device(spec).type == "cuda":
         count = torch.cuda.device_count()
         gpus = tuple(torch.cuda.get_device_properties(index).total_memory for index in range(count))
     memory = psutil.virtual_memory().total
     limit = CGROUP_LIMIT.read_text().strip() if CGROUP_LIMIT.exists() else ""
-    return Machine(gpus=gpus, memory=min(memory, int(limit)) if limit.isdigit() else memory)
+    return Machine(
+        gpus=gpus, memory=min(memory, int(limit)) if limit.isdigit() else memory, has_vllm=bool(gpus) and _has_vllm()
+    )
 
 
 def questions_that_fit(
@@ -122,7 +154,7 @@ def questions_that_fit(
     Errors: ValueError if a batch cannot be filled, or an agent's context is too short.
     """
     train = _short_enough(spec, agents, "training questions", split.train, log)
-    held_out = _short_enough(spec, agents, "held-out questions", _at_most(spec, split.held_out), log)
+    held_out = _short_enough(spec, agents, "held-out questions", evaluated(spec, split.held_out), log)
     if len(train) < spec.training.train_batch_size:
         raise ValueError(
             f"{len(train)} training questions cannot fill a batch of {spec.training.train_batch_size}: "
@@ -142,7 +174,7 @@ def evaluated_questions_that_fit(
     if data.eval_path:
         data = data.model_copy(update={"train_path": data.eval_path, "eval_path": None, "held_out_fraction": 0.0})
     split = split_questions(data)
-    candidates = _at_most(spec, split.held_out or split.train)
+    candidates = evaluated(spec, split.held_out or split.train)
     questions = _short_enough(spec, agents, f"questions of {data.benchmark}", candidates, log)
     if not questions:
         raise ValueError(f"no question of {data.benchmark} fits into every agent: raise rollout.max_prompt_length")
@@ -150,8 +182,14 @@ def evaluated_questions_that_fit(
     return questions
 
 
-def _at_most(spec: RunSpec, questions: list[Question]) -> list[Question]:
-    return questions[: spec.evaluation.max_questions or len(questions)]
+def evaluated(spec: RunSpec, questions: list[Question]) -> list[Question]:
+    """At most max_questions of them, in their order: spread over the file, which may be sorted, or its first ones."""
+    limit = spec.evaluation.max_questions or len(questions)
+    if limit >= len(questions) or spec.evaluation.question_choice == "first":
+        return questions[:limit]
+    positions = [split_position(question.question) for question in questions]
+    chosen = sorted(range(len(questions)), key=positions.__getitem__)[:limit]
+    return [questions[index] for index in sorted(chosen)]
 
 
 def _short_enough(

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from workers.agents.messages import GeneratedRollouts
 from workers.contract import events
+from workers.contract.machine import Settled
 from workers.contract.repository import ROOT
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
@@ -48,12 +49,18 @@ class ProgressReporter:
     def elapsed_s(self) -> float:
         return self.elapsed_before_s + time.monotonic() - self.started_at
 
-    def record_started(self, step: int, agents: list[str], device: str, verifier: str) -> None:
-        """The agents are loaded."""
+    def record_started(self, step: int, agents: list[str], device: str, verifier: str, settled: Settled) -> None:
+        """The agents are loaded. settled: what the run's settings leave to the machine."""
         details = code_versions() | {"verifier": verifier}
         self.spool.emit(
             events.Started(
-                step=step, total_steps=self.total_steps, agents=agents, device=device, versions=details, pid=os.getpid()
+                step=step,
+                total_steps=self.total_steps,
+                agents=agents,
+                device=device,
+                versions=details,
+                pid=os.getpid(),
+                settled=settled,
             )
         )
 

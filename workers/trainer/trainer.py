@@ -23,6 +23,7 @@ from workers.agents.updates import MAX_FAILURES_IN_A_ROW
 from workers.algorithms import hacpo
 from workers.contract import events
 from workers.contract.checkpoint_manifest import DamagedCheckpoint
+from workers.contract.machine import Settled, with_settings
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
 from workers.contract.verifier_kinds import kind_label
@@ -34,8 +35,8 @@ from workers.trainer.preflight import (
     check_algorithm,
     check_memory,
     evaluated_questions_that_fit,
-    fitted_to_memory,
     questions_that_fit,
+    settled_here,
 )
 from workers.trainer.progress import ProgressReporter
 from workers.trainer.replay import Replay
@@ -69,7 +70,7 @@ class Trainer:
         self.replay = Replay(spec)
         self.placement: Placement
         self.agents: Sequence[AgentInterface] = ()
-        self.batches: dict[str, dict[str, int]] = {}  # by section: settings of batches, as they fit
+        self.settled: Settled = {}  # what the spec leaves to the machine
         self.step = 0  # completed steps
         self.is_in_step = False
         self.is_mid_step = False  # between two steps' states: nothing may be saved
@@ -102,7 +103,7 @@ class Trainer:
                 if self.step == spec.training.steps:
                     while self.checkpoints.step != self.step:  # the last checkpoint is tried again at once
                         self.save()
-                elif self.is_due(spec.checkpoint.save_steps):
+                elif self.is_due(spec.save_interval):
                     self.save()
                 self.progress.record_step(self.step)
                 bar.update()
@@ -231,14 +232,10 @@ class Trainer:
         if resumable is None:
             check_algorithm(self.spec)
             check_memory(self.spec)
-            fitting = fitted_to_memory(self.spec)
-            self.batches = {
-                "training": {"tokens_per_micro_batch": fitting.training.tokens_per_micro_batch},
-                "rollout": {"rollout_batch_size": fitting.rollout.rollout_batch_size},
-            }
+            self.settled = settled_here(self.spec)
         else:  # the same batches, so the same sums
-            self.batches = resumable.trainer.get("batches", {})
-        self.placement = place(self.spec_of_agents(), self.run_dir, folders)
+            self.settled = resumable.trainer.get("settled") or resumable.trainer.get("batches", {})
+        self.placement = place(with_settings(self.spec, self.settled), self.run_dir, folders)
         self.agents = self.placement.agents
         self.progress.used_bytes = self.placement.used_bytes
         if resumable is not None:
@@ -247,18 +244,13 @@ class Trainer:
                 wait()
             self.load_state_dict(resumable.step, resumable.trainer)
         verifier = kind_label(self.spec.data.verifier, self.spec.data.extraction)
-        self.progress.record_started(self.step, names, self.placement.device_name, verifier)
+        self.progress.record_started(self.step, names, self.placement.device_name, verifier, self.settled)
         if self.spool.damage:
             self.log("warning", self.spool.damage, "damaged file")
         for problem in problems:
             self.log("warning", f"checkpoint not used: {problem}", "damaged file")
         for agent in self.agents:
             self.log("info", introduction(agent))
-
-    def spec_of_agents(self) -> RunSpec:
-        """The spec with the batches that fit."""
-        sections = {name: getattr(self.spec, name).model_copy(update=values) for name, values in self.batches.items()}
-        return self.spec.model_copy(update=sections)
 
     def prepare_questions(self, split: Split | None) -> list[Question]:
         """The training questions; sets the questions of evaluations. split: None if nothing is trained."""
@@ -318,8 +310,8 @@ class Trainer:
         """The trainer's own state, beside the agents'."""
         trust = {"trust": self.trust.state_dict()} if self.trust.is_on else {}
         replay = {"replay": self.replay.state_dict()} if self.replay.is_on else {}
-        batches = {"batches": self.batches}
-        return {"tracker": self.tracker.state_dict(), **self.progress.state_dict(), **batches, **trust, **replay}
+        settled = {"settled": self.settled}
+        return {"tracker": self.tracker.state_dict(), **self.progress.state_dict(), **settled, **trust, **replay}
 
     def load_state_dict(self, step: int, state: dict[str, Any]) -> None:
         self.step = step

@@ -96,7 +96,7 @@ def compare_table(request: HttpRequest, query: Query[CompareQuery]) -> Any:
         raise FieldErrors.single("missing", "Name the runs to compare.", "runs")
     if query.baseline and query.baseline not in {str(run.pk) for run in selection.runs}:
         raise Http404
-    lines = settings_diff.diff_lines([settings_diff.effective(run) for run in selection.runs])
+    lines = settings_diff.diff_lines(settings_diff.as_trained(selection.runs))
     names = ("best", "best_step", "last", "last_step", "best_difference", "last_difference")
     return {
         "metric": selection.metric,

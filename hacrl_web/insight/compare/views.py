@@ -100,7 +100,7 @@ def compare(request: HttpRequest) -> HttpResponse:
     if selection is None:
         return render(request, "insight/compare/compare.html", {"choice": None, "most": comparison.MAX_RUNS})
     rows = selection.table()
-    lines = settings_diff.diff_lines([settings_diff.effective(run) for run in selection.runs])
+    lines = settings_diff.diff_lines(settings_diff.as_trained(selection.runs))
     differing = [line for line in lines if line.differs]
     axes = comparison.parallel_axes(differing)
     result = [comparison.result_of(rows, run) for run in selection.runs]

@@ -211,7 +211,7 @@ def _spec(
         "algorithm": {"name": BASELINE, "beta": 0.0},  # not used
         "rollout": rollout,
         "training": {"steps": 0},
-        "evaluation": {**evaluation, "benchmarks": data[1:]},
+        "evaluation": {"max_questions": 0, **evaluation, "benchmarks": data[1:]},
     }
     if request.get("seed") not in (None, ""):
         draft["seed"] = request["seed"]

@@ -129,6 +129,8 @@ def _of_event(event: Any) -> TimelineEntry:
         resumed = resumption_of(event)
         what, detail = "trainer started", f"on {body.get('device', '')}, from step {count(event.step)}"
         detail += f". {resumed}" if resumed else ""
+        settled = [f"{name} {value}" for values in body.get("settled", {}).values() for name, value in values.items()]
+        detail += f"; {', '.join(settled)}" if settled else ""
     elif kind == "finished":
         what, detail = f"trainer {body.get('outcome', '')}", str(body.get("reason") or "")
         level = {"failed": "error", "interrupted": "warning"}.get(str(body.get("outcome")), "info")

@@ -49,7 +49,7 @@ def run_config(request: HttpRequest, run_id: UUID) -> HttpResponse:
         raise Http404
     other = _other_run(request, run, query)
     only = query.only == "1" and other is not None
-    specs = [settings_diff.effective(one) for one in (run, other) if one is not None]
+    specs = settings_diff.as_trained([one for one in (run, other) if one is not None])
     sections = settings_diff.sections(settings_diff.diff_lines(specs))
     context: dict[str, Any] = header(run) | {
         "tab": "config",

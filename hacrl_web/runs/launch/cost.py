@@ -108,6 +108,6 @@ def _checkpoint_bytes(user: Any, group: AgentGroup) -> int | None:
 
 def _num_kept(spec: RunSpec) -> int:
     """Checkpoints that stay after a run: the newest ones, and the best."""
-    options, steps = spec.checkpoint, spec.training.steps
-    saved = ceil(steps / options.save_steps) if options.save_steps else min(1, steps)
+    options, steps, interval = spec.checkpoint, spec.training.steps, spec.save_interval
+    saved = ceil(steps / interval) if interval else min(1, steps)
     return min(saved, options.keep + options.keep_best)

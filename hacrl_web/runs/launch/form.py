@@ -17,7 +17,7 @@ from hacrl_web.runs.launch.variants import GRID, ablations
 from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.page_query import whole_number
 from workers.algorithms.registry import algorithms, settings_schema
-from workers.contract.spec.algorithm import DEFAULT, RECOMMENDED
+from workers.contract.spec.algorithm import DEFAULT, RECOMMENDED, upgraded
 from workers.contract.spec.run import RunSpec
 from workers.settings import MAX_TEMPLATE
 
@@ -49,6 +49,7 @@ COMMON = {
         "mini_batch_size",
         "num_iterations",
         "learning_rate",
+        "lora_rank",
         "lr_schedule",
         "warmup_steps",
     ),
@@ -63,10 +64,12 @@ CAUTIONS = {
     "delta_above_half": "algorithm.delta",
     "last_bound_reaches_one": "algorithm.delta_step",
     "audit_decides_little": "algorithm.audit_share",
+    "lora_learning_rate": "training.learning_rate",
 }
 TOP_LEVEL = ("name", "group", "benchmark", "seed", "cloned_from")
 LISTS = ("algorithms", "ablations", "evaluation.benchmarks")  # tick boxes
 OTHER = ("csrfmiddlewaretoken", "preset", "compare", "seeds", "confirm", "draft")
+SWITCH = {None: "auto", True: "true", False: "false"}  # the choices of a switch that may be left to the machine
 GRID_FIELDS = {f"grid.{name}": name for name in GRID}  # each a text with several values
 MAX_SEEDS = 20
 MAX_SEED = 10**10 - 1
@@ -136,6 +139,8 @@ def _form_field(path: str, schema: Mapping[str, Any]) -> FormField:
     kinds = {"integer": "number", "number": "number", "boolean": "boolean"}
     # A choice of one value has "const" instead of "enum".
     choices = list(concrete.get("enum", [concrete["const"]] if "const" in concrete else []))
+    if concrete.get("type") == "boolean" and "anyOf" in schema:
+        choices = list(SWITCH.values())
     return FormField(
         path=path,
         label=concrete.get("label") or path.rpartition(".")[2].replace("_", " ").capitalize(),
@@ -193,6 +198,8 @@ def draw(
         sections.append(section)
     for path, control in every.items():
         control.value = None if path in LISTS else values.get(path, control.default)
+        if control.choices == list(SWITCH.values()):
+            control.value = SWITCH.get(control.value, control.value)
     top |= {"algorithm": every["algorithm.name"], "benchmarks": every["evaluation.benchmarks"]}
     return top, sections, _place(every, errors)
 
@@ -224,6 +231,8 @@ def _mentioned(every: Mapping[str, FormField], error: FieldError) -> FormField |
 
 def values_of(spec: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a stored spec: {dotted path: value}."""
+    # As of version 2: a form holds the settings of all algorithms.
+    spec = upgraded({**spec, "schema_version": 2} if spec.get("schema_version") == 1 else spec)
     values = {key: spec[key] for key in ("name", "seed") if key in spec}
     for section in SECTIONS:
         values |= {f"{section}.{name}": value for name, value in spec.get(section, {}).items()}

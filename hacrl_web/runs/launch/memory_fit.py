@@ -11,14 +11,15 @@ from hacrl_web.registry.models import Agent
 from hacrl_web.runs.models import Host
 from hacrl_web.runs.worker.hosts import SILENT_S
 from hacrl_web.web.errors import FieldError
-from workers.contract.memory_footprint import Machine, Shape, estimate_memory, shape_of
+from workers.contract.machine import Machine
+from workers.contract.memory_footprint import Shape, estimate_memory, shape_of
 from workers.contract.memory_plan import fitted, shortfall
 from workers.contract.spec.run import RunSpec
 
 
 def too_large(spec: RunSpec, agents: Sequence[Agent]) -> list[FieldError]:
     """An error where no host has the memory, with what would fit on the largest of them."""
-    shapes, machines = _shapes(agents), _machines(spec)
+    shapes, machines = shapes_of(agents), _machines(spec)
     if shapes is None or not machines or spec.compute.placement != "local":
         return []
     shortages = {}
@@ -33,21 +34,26 @@ def too_large(spec: RunSpec, agents: Sequence[Agent]) -> list[FieldError]:
 
 def memory_needed(spec: RunSpec, agents: Sequence[Agent]) -> str:
     """The estimate in words, for the host with most memory; empty if models or hosts are unknown."""
-    shapes, machines = _shapes(agents), _machines(spec)
+    shapes, machines = shapes_of(agents), _machines(spec)
     if shapes is None or not machines:
         return ""
     name, machine = max(machines.items(), key=lambda item: (max(item[1].gpus, default=0), item[1].memory))
+    return needed_in_words(spec, shapes, machine, f" on {name}")
+
+
+def needed_in_words(spec: RunSpec, shapes: Sequence[Shape], machine: Machine, where: str = "") -> str:
+    """The estimate on that machine in words, with batches as they are fitted to it."""
     total = estimate_memory(fitted(spec, shapes, machine), shapes, machine)
     needed, available, device = total.memory, machine.memory, "memory"
     if machine.gpus:
         needed, available, device = total.gpu, min(machine.gpus), "a GPU"
         if needed > available and shortfall(spec, shapes, machine) is None:
-            return f"more than {_gib(available)} of a GPU on {name}: batches are halved until they fit"
-    return f"about {_gib(needed)} of {_gib(available)} ({device} on {name})"
+            return f"more than {_gib(available)} of a GPU{where}: batches are halved until they fit"
+    return f"about {_gib(needed)} of {_gib(available)} ({device}{where})"
 
 
-def _shapes(agents: Sequence[Agent]) -> list[Shape] | None:
-    """Of the agents' models; None if the size of one is unknown."""
+def shapes_of(agents: Sequence[Agent]) -> list[Shape] | None:
+    """The shapes of the agents' models; None if the size of one is unknown."""
     shapes = [shape_of(agent.model.facts.get("sizes") or {}, agent.model.num_parameters) for agent in agents]
     complete = [shape for shape in shapes if shape is not None]
     return complete if complete and len(complete) == len(shapes) else None
@@ -65,7 +71,8 @@ def _machines(spec: RunSpec) -> dict[str, Machine]:
         if spec.compute.device == "cuda" and not gpus:
             continue
         usable = tuple(gpus) if spec.compute.device != "cpu" else ()
-        machines[host.name] = Machine(gpus=usable, memory=memory[0]["total_bytes"])
+        has_vllm = "vllm" in (host.versions or {})
+        machines[host.name] = Machine(gpus=usable, memory=memory[0]["total_bytes"], has_vllm=has_vllm)
     return machines
 
 

@@ -9,7 +9,7 @@ from hacrl_web.runs.launch.form import SECTIONS
 from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.settings_file import NoSettings, read_settings_file
 from workers.algorithms.registry import settings_schema
-from workers.contract.spec.algorithm import SCHEMA_VERSION
+from workers.contract.spec.algorithm import SCHEMA_VERSION, upgraded
 from workers.contract.spec.run import RunSpec
 
 FURTHER = "evaluation.benchmarks"
@@ -26,6 +26,8 @@ def read_settings(data: bytes) -> dict[str, Any]:
         file, _ = read_settings_file(data, "This file")
     except NoSettings as refused:
         raise FieldErrors.single("no_settings", str(refused)) from None
+    if "schema_version" in file:
+        file = upgraded(file)
     settings: dict[str, Any] = {}
     errors: list[FieldError] = []
     for key, value in file.items():
@@ -36,7 +38,7 @@ def read_settings(data: bytes) -> dict[str, Any]:
         elif key in TOP:
             settings[key] = value
         elif key == "schema_version":
-            if value not in (1, SCHEMA_VERSION):
+            if value not in range(1, SCHEMA_VERSION + 1):
                 errors.append(FieldError("other_version", "Another version wrote this file.", key))
         elif key not in LEFT_OUT:
             errors.append(FieldError("unknown_key", UNKNOWN, key[:80]))

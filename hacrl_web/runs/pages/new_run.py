@@ -16,11 +16,13 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from hacrl_web.accounts.projects import for_members
+from hacrl_web.registry.models import AgentGroup
 from hacrl_web.runs.launch.cost import Cost, cost_of
 from hacrl_web.runs.launch.drafts import change_draft
 from hacrl_web.runs.launch.form import CAUTIONS, confirmed, parse_form, parse_seeds
 from hacrl_web.runs.launch.launch import launch
 from hacrl_web.runs.launch.plan import plan_run
+from hacrl_web.runs.launch.presets import memory_of_presets
 from hacrl_web.runs.launch.settings_import import read_settings
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.pages.run_form import NewRunQuery, algorithm_settings, first_values, posted_values, render_form
@@ -28,7 +30,7 @@ from hacrl_web.runs.requests import visible_run
 from hacrl_web.runs.sweeps.plan import plan_sweep
 from hacrl_web.runs.sweeps.sweeps import launch_sweep
 from hacrl_web.web.errors import FieldErrors
-from hacrl_web.web.page_query import uuid_or_none
+from hacrl_web.web.page_query import MAX_ID, uuid_or_none, whole_number
 from hacrl_web.web.settings_file import MAX_BYTES
 from hacrl_web.web.streaming import download_text, file_slug
 from workers.contract.spec.run import CONFIRMED, dump_yaml
@@ -119,6 +121,16 @@ def run_estimate(request: HttpRequest) -> JsonResponse:
         return JsonResponse({"cost": asdict(_estimate(request))})
     except FieldErrors as refused:
         return JsonResponse({"errors": [error.as_dict() for error in refused.errors]}, status=refused.status)
+
+
+@for_members
+@require_GET
+def run_preset_memory(request: HttpRequest) -> JsonResponse:
+    """What the presets of machines need with the agents of a group; none for an unknown group."""
+    pk = whole_number(request.GET.get("group", ""), MAX_ID)
+    group = None if pk is None else AgentGroup.objects.visible_to(request.user).filter(pk=pk).first()
+    agents = list(group.agents.select_related("model")) if group else []
+    return JsonResponse({"presets": [asdict(one) for one in memory_of_presets(agents)]})
 
 
 @require_POST

@@ -97,6 +97,7 @@ def make_spec(root: Path, agents: list[dict[str, Any]], **changes: Any) -> RunSp
         "rollout": {"num_generations": 4, "max_completion_length": 6, "max_prompt_length": 16},
         "training": {"steps": 3, "train_batch_size": 4, "mini_batch_size": 4, "learning_rate": 3e-3},
         "evaluation": {"eval_interval": 2},
+        "checkpoint": {"save_steps": 0},
         "compute": {"device": "cpu", "num_threads": 1},
     }
     for name, section in changes.items():

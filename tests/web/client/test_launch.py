@@ -71,7 +71,7 @@ def test_group_and_benchmark_may_be_named_and_a_file_with_seeds_is_a_sweep(hacrl
         ("training: !!map [[steps, 1]]", "line 1, column 11: expected a mapping node"),
         ("name: a\n---\nname: b", "another document"),
         ("[" * 5000, "nested too deeply"),
-        ("schema_version: 3", "Another version"),
+        ("schema_version: 4", "Another version"),
         ("agents: {}", "agents: Must be a list"),
         ("agents: [{name: A, model: /no/such}]", "No group has these agents"),
         ("group: 1\ndata: {benchmark: 1}", "data: Must name a benchmark"),

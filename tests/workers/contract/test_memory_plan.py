@@ -6,7 +6,8 @@ import pytest
 
 from tests.support.workers.tiny import make_pair, make_spec, train
 from tests.workers.contract.test_memory_footprint import GIB, QWEN, spec_of
-from workers.contract.memory_footprint import Machine, estimate_memory
+from workers.contract.machine import Machine
+from workers.contract.memory_footprint import estimate_memory
 from workers.contract.memory_plan import fitted, shortfall
 from workers.trainer import preflight
 

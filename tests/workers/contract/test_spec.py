@@ -69,7 +69,7 @@ def test_settings_of_version_1_are_upgraded():
     stored = {"name": "gspo", "beta": 0.5, "delta": 0.7, "sharing": False}
     upgraded = spec(schema_version=1, algorithm=stored)
     assert upgraded.algorithm.model_dump(exclude_unset=True) == {"name": "gspo", "beta": 0.5}
-    assert upgraded.schema_version == 2
+    assert upgraded.schema_version == 3
     kept = spec(schema_version=1, algorithm={**stored, "name": "hacpo"}).algorithm
     assert kept.model_dump(exclude_unset=True) == {**stored, "name": "hacpo"}
 
@@ -247,3 +247,48 @@ def test_overlong_cache_beyond_the_longest_answer_is_refused():
     message = refused(algorithm={"overlong_cache": 9}, rollout={"max_completion_length": 8})[("rollout",)]
     assert "max_completion_length 8 is below algorithm.overlong_cache 9" in message
     assert spec(algorithm={"overlong_cache": 8}, rollout={"max_completion_length": 8}).overlong.cache == 8
+
+
+LORA = [{"name": "a", "model": "m", "lora_rank": 8}, {"name": "b", "model": "m"}]
+
+
+def test_agent_with_lora_has_ten_times_the_learning_rate_unless_it_has_its_own():
+    assert [agent.learning_rate for agent in spec(agents=LORA).agents] == [1e-5, None]
+    own = [{**LORA[0], "learning_rate": 3e-5}, LORA[1]]
+    assert spec(agents=own).agents[0].learning_rate == 3e-5
+    factor = spec(agents=LORA, training={"lora_learning_rate_factor": 4, "learning_rate": 2e-6})
+    assert factor.agents[0].learning_rate == 8e-6
+    assert RunSpec.model_validate_json(factor.to_json()) == factor
+
+
+def test_run_with_lora_of_version_2_keeps_its_learning_rate_and_its_other_defaults():
+    stored = spec(schema_version=2, agents=LORA)
+    assert [agent.learning_rate for agent in stored.agents] == [None, None]  # the run's: 1e-6
+    assert (stored.algorithm.beta, stored.rollout.engine, stored.save_interval) == (1e-3, "transformers", 0)
+    assert (stored.evaluation.max_questions, stored.evaluation.question_choice) == (0, "first")
+    assert (stored.compute.agent_devices, stored.compute.gradient_checkpointing) == ("shared", False)
+    assert RunSpec.model_validate_json(stored.to_json()) == stored
+
+
+def test_lora_of_the_run_is_that_of_agents_without_their_own():
+    of_run = spec(agents=LORA, training={"lora_rank": 16})
+    assert [(agent.lora_rank, agent.learning_rate) for agent in of_run.agents] == [(8, 1e-5), (16, 1e-5)]
+    sharded = {"processes_per_agent": 2, "sharding": "fsdp2"}
+    assert "'a' trains LoRA" in refused(training={"lora_rank": 16}, compute=sharded)[("compute",)]
+
+
+@pytest.mark.parametrize(("rate", "asks"), [(1.9e-7, True), (2e-7, False), (5e-5, False), (5.1e-5, True)])
+def test_learning_rate_of_lora_outside_the_usual_is_a_caution(rate, asks):
+    cautions = spec(agents=LORA, training={"learning_rate": rate}).cautions()
+    assert [c.code for c in cautions] == ["lora_learning_rate"] * asks
+    if rate == 1.9e-7:
+        assert cautions[0].field == "training.learning_rate"
+        told = "a trains LoRA matrices at a learning rate of 1.9e-06: 2e-06 to 0.0005 is usual."
+        assert cautions[0].message.startswith(told)
+    assert spec(training={"learning_rate": rate}).cautions() == []
+
+
+def test_checkpoints_are_a_tenth_of_the_run_apart():
+    assert [spec(training={"steps": steps}).save_interval for steps in (1, 10, 58)] == [1, 1, 6]
+    assert spec(checkpoint={"save_steps": ""}).checkpoint.save_steps is None
+    assert spec(checkpoint={"save_steps": "7"}).save_interval == 7

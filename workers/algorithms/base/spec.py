@@ -126,7 +126,12 @@ class AlgorithmSpec(SettingsSection):
         10.0, help="Sequence ratios are clamped to exp(±this).", source="official recipe", gt=0, le=50
     )
     beta: Number = setting(
-        1e-3, help="KL penalty against the starting model (self rollouts).", source="first public code", ge=0, le=10
+        0.0,
+        help="KL penalty against the starting model (self rollouts). Above 0 each agent that trains all weights keeps "
+        "a copy of that model, and rollouts without advantage are trained on too. The paper's code: 0.001.",
+        source="ours",
+        ge=0,
+        le=10,
     )
     mask_truncated_completions: bool = setting(
         False,

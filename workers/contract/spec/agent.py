@@ -56,7 +56,11 @@ class AgentSpec(SettingsSection):
         le=2**31 - 1,
     )
     learning_rate: Number | None = setting(
-        None, help="Learning rate of this agent; empty: the run's.", source="product", gt=0, le=1
+        None,
+        help="Learning rate of this agent; empty: the run's, with LoRA times training.lora_learning_rate_factor.",
+        source="product",
+        gt=0,
+        le=1,
     )
     prompt_format: Literal["auto", "chat", "plain"] = setting(
         "auto",

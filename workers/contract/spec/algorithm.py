@@ -10,7 +10,16 @@ from pydantic import Field
 from workers.algorithms.base.spec import AlgorithmSpec
 from workers.algorithms.registry import algorithms, own_settings
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
+# Of settings that have another default since, or are new and would change a run.
+DEFAULTS_OF_VERSION_2: dict[str, dict[str, Any]] = {
+    "algorithm": {"beta": 1e-3},
+    "rollout": {"engine": "transformers"},
+    "training": {"lora_learning_rate_factor": 1.0},
+    "evaluation": {"max_questions": 0, "question_choice": "first"},
+    "checkpoint": {"save_steps": 0},
+    "compute": {"agent_devices": "shared", "gradient_checkpointing": False},
+}
 DEFAULT = "hacpo"
 BASELINE = "gspo"  # what others are compared with: each agent alone, at the same cost of rollouts
 RECOMMENDED = "signed"  # the sharing rule that the study of docs/science.md supports
@@ -27,6 +36,7 @@ def upgraded(values: Any) -> Any:
     """The settings of a run as this version reads them; anything else as it is.
 
     Up to version 1 every algorithm had the settings of all of them: those that it does not have are left out.
+    Up to version 2 some defaults were others: they are filled in.
     """
     if not isinstance(values, Mapping):
         return values
@@ -35,8 +45,13 @@ def upgraded(values: Any) -> Any:
         section = {"name": DEFAULT, **section}
         if values.get("schema_version") == 1 and isinstance(section["name"], str):
             section = own_settings(section["name"], section)
-    version = SCHEMA_VERSION if values.get("schema_version") == 1 else values.get("schema_version", SCHEMA_VERSION)
-    return {**values, SECTION: section, "schema_version": version}
+    values = {**values, SECTION: section}
+    if values.setdefault("schema_version", SCHEMA_VERSION) not in (1, 2):
+        return values
+    for name, defaults in DEFAULTS_OF_VERSION_2.items():
+        if isinstance(own := values.get(name, {}), Mapping):
+            values[name] = {**defaults, **own}
+    return {**values, "schema_version": SCHEMA_VERSION}
 
 
 def field_path(parts: tuple[int | str, ...]) -> str:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import ValidationInfo, field_validator
 
-from workers.settings import Count, Number, SettingsSection, setting
+from workers.settings import Count, Number, OwnSwitch, SettingsSection, setting
 
 INSTALL_RAY = "run `.venv/bin/pip install -c constraints.txt -e '.[ray]'` there"
 
@@ -46,14 +46,17 @@ class ComputeSpec(SettingsSection):
         gt=0,
         le=64,
     )
-    agent_devices: Literal["shared", "own"] = setting(
-        "shared",
+    agent_devices: Literal["auto", "shared", "own"] = setting(
+        "auto",
         label="GPUs of the agents",
-        help="shared: all agents take turns on the first GPU; own: each agent on the next GPU, or next GPUs.",
+        help="shared: all agents take turns on the first GPU; own: each agent on the next GPU, or next GPUs; auto: own "
+        "where there are enough.",
         source="product",
     )
-    gradient_checkpointing: bool = setting(
-        False, help="Recompute activations in backward passes: less memory, a third slower.", source="arXiv 1604.06174"
+    gradient_checkpointing: OwnSwitch = setting(
+        None,
+        help="Recompute activations in backward passes: less memory, a third slower. Empty: on a GPU.",
+        source="arXiv 1604.06174",
     )
     offload: Literal["none", "optimizer", "idle", "both"] = setting(
         "none",

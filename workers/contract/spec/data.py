@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
@@ -99,7 +99,7 @@ class EvaluationSpec(SettingsSection):
         le=1_000_000,
     )
     max_questions: Count = setting(
-        0, help="Held-out questions to use; 0: all.", source="product", unit="questions", ge=0, le=1_000_000
+        500, help="Held-out questions to use; 0: all.", source="product", unit="questions", ge=0, le=1_000_000
     )
     temperature: Number = setting(0.0, help="0: greedy.", source="product", ge=0, le=5)
     num_samples: Count = setting(
@@ -115,6 +115,12 @@ class EvaluationSpec(SettingsSection):
         help="Further benchmarks, evaluated before the first step and after the last.",
         source="product",
         max_length=20,
+    )
+    question_choice: Literal["spread", "first"] = setting(
+        "spread",
+        help="Which questions are used if there are more than max_questions. spread: by a hash of their texts, so from "
+        "the whole file, and the same ones in every run; first: those at the beginning of the file.",
+        source="product",
     )
 
     @field_validator("num_samples")

@@ -12,11 +12,13 @@ INSTALL_VLLM = "run `.venv/bin/python -m workers.rollouts.install_vllm` there"
 class RolloutSpec(SettingsSection):
     """How responses are sampled."""
 
-    engine: Literal["transformers", "vllm"] = setting(
-        "transformers",
+    engine: Literal["auto", "transformers", "vllm"] = setting(
+        "auto",
         label="Rollout engine",
         help="What generates rollouts. transformers: the trainer itself; vllm: a vLLM engine for each agent, in a "
-        "separate process (faster from tens of millions of parameters; needs to be installed, see docs/gpu.md).",
+        "separate process (faster from tens of millions of parameters; needs to be installed, see docs/gpu.md); auto: "
+        "vllm where the run finds a GPU and vLLM, its agents have one process each and their weights fit into "
+        "gpu_memory_utilization, else transformers.",
         source="design",
     )
     num_generations: Count = setting(

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from math import ceil
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator, model_validator
@@ -33,6 +34,9 @@ from workers.settings import UNPRINTABLE, Count, SettingsSection, setting
 # Kinds of verifier whose rewards the second verifier (workers.verifiers.cross_check) hardly checks, and why.
 BARELY_AUDITED: dict[VerifierKind, str] = {"regex": "matches no expressions", "python": "runs no code"}
 YAML_SUFFIXES = (".yaml", ".yml")
+# Learning rates of LoRA that teach: below, nothing moves; above, runs diverge.
+LORA_LEARNING_RATES = (2e-6, 5e-4)
+CHECKPOINTS_PER_RUN = 10  # where save_steps is empty
 CONFIRMED = "confirm"  # in a file to launch: the cautions that its user has confirmed; no setting
 # Words that every YAML reader takes for text; the dumper itself quotes words such as null and yes.
 _PLAIN_TEXT = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
@@ -41,7 +45,7 @@ _PLAIN_TEXT = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 class RunSpec(SettingsSection):
     """All settings of a run."""
 
-    schema_version: Literal[2] = 2
+    schema_version: Literal[3] = 3
     name: str = setting(
         "run", help="Shown in lists.", source="product", min_length=1, max_length=120, pattern=rf"^[^{UNPRINTABLE}]+$"
     )
@@ -105,7 +109,9 @@ class RunSpec(SettingsSection):
         rollout = info.data.get("rollout")
         if rollout and rollout.engine == "vllm" and compute.processes_per_agent > 1:
             raise ValueError("a vllm engine serves an agent of one process: set processes_per_agent to 1")
-        by_lora = [agent.name for agent in info.data.get("agents", ()) if agent.lora_rank]
+        training = info.data.get("training")
+        of_run = training.lora_rank if training else 0
+        by_lora = [agent.name for agent in info.data.get("agents", ()) if agent.lora_rank or of_run]
         if compute.sharding == "fsdp2" and by_lora:
             raise ValueError(
                 f"sharding fsdp2 needs agents that train all weights, and {by_lora[0]!r} trains LoRA matrices beside "
@@ -129,10 +135,29 @@ class RunSpec(SettingsSection):
             )
         return training
 
+    @model_validator(mode="after")
+    def _lora_of_the_run(self) -> Self:
+        """Write into the agents what the run sets for those with LoRA, so that a stored run says what it trained."""
+        training, agents = self.training, []
+        for agent in self.agents:
+            rank = agent.lora_rank or training.lora_rank
+            rate, factor = agent.learning_rate, training.lora_learning_rate_factor
+            if rank and rate is None and factor != 1:
+                rate = min(1.0, float(f"{factor * training.learning_rate:.12g}"))  # 1e-05, not 9.999999999999999e-06
+            agents.append(agent.model_copy(update={"lora_rank": rank, "learning_rate": rate}))
+        object.__setattr__(self, "agents", tuple(agents))  # the model is frozen
+        return self
+
     @property
     def is_evaluation_only(self) -> bool:
         """True for a run without training: every agent is evaluated once."""
         return self.training.steps == 0
+
+    @property
+    def save_interval(self) -> int:
+        """Steps between checkpoints; 0: only after the last."""
+        steps = self.checkpoint.save_steps
+        return ceil(self.training.steps / CHECKPOINTS_PER_RUN) if steps is None else steps
 
     @property
     def num_generations(self) -> int:
@@ -190,10 +215,26 @@ class RunSpec(SettingsSection):
                 "decides almost nothing."
             )
             result.append(Caution(code="audit_decides_little", field="algorithm.audit_share", message=message))
+        if not self.is_evaluation_only:
+            result += self._lora_cautions()
         if len(self.agents) > 1 and not self.is_evaluation_only:
             cautions = self.rule.cautions(self.last_update)
             result += [Caution(code=code, field=f"algorithm.{name}", message=text) for code, name, text in cautions]
         return result
+
+    def _lora_cautions(self) -> list[Caution]:
+        """One, about the first agent whose learning rate is unusual for LoRA."""
+        low, high = LORA_LEARNING_RATES
+        for agent in self.agents:
+            rate = agent.learning_rate or self.training.learning_rate
+            if agent.lora_rank and not low <= rate <= high:
+                message = (
+                    f"{agent.name} trains LoRA matrices at a learning rate of {rate:g}: {low:g} to {high:g} is usual. "
+                    f"Without a rate of its own an agent with LoRA has {self.training.lora_learning_rate_factor:g} "
+                    "times learning_rate."
+                )
+                return [Caution(code="lora_learning_rate", field="training.learning_rate", message=message)]
+        return []
 
     def to_json(self) -> str:
         """The canonical text of this spec: sorted keys, all defaults written out."""

@@ -51,6 +51,22 @@ class TrainingSpec(SettingsSection):
         le=100_000_000,
     )
     learning_rate: Number = setting(1e-6, help="Peak learning rate.", source="Sec. 4.1", gt=0, le=1)
+    lora_rank: Count = setting(
+        0,
+        label="LoRA rank",
+        help="LoRA rank of the agents to which their group gives none; 0: they train all weights.",
+        source="LoRA, arXiv 2106.09685",
+        ge=0,
+        le=1024,
+    )
+    lora_learning_rate_factor: Number = setting(
+        10.0,
+        label="LoRA learning-rate factor",
+        help="An agent with LoRA has this many times the learning rate, unless its group gives it one of its own.",
+        source="Schulman et al., LoRA Without Regret, 2025",
+        gt=0,
+        le=1000,
+    )
     lr_schedule: Literal["constant", "linear", "cosine"] = setting(
         "constant", label="Learning-rate schedule", help="Learning rate after the warm-up.", source="Sec. 4.1"
     )

@@ -3,6 +3,7 @@
 import { count, make, must, readJson } from "../lib/format.js";
 import { offerCommand } from "./command.js";
 import { requestCost } from "./cost.js";
+import { showPresetMemory } from "./presets.js";
 
 /**
  * @typedef {{name: string, model: string, position: number, context: number | null}} GroupAgent
@@ -191,6 +192,7 @@ function isConfirmed(field) {
 
 function refresh() {
   showAgents();
+  showPresetMemory(control("group")?.value ?? "");
   showStep();
   requestCost(form, group() !== undefined && (control("benchmark")?.value ?? "") !== "");
 }

@@ -236,7 +236,7 @@ def test_compare_launches_each_algorithm_with_each_seed(web, form):
 def test_every_preset_fills_fields_that_exist_with_values_that_are_accepted(web, form):
     html = text_of(web.get(reverse("runs:run_create")))
     data = json.loads(re.search(r'id="form-data" type="application/json">(.*?)</script>', html, re.DOTALL)[1])
-    assert len(data["presets"]) == 8  # the demo's, the recommended one and the paper's six pairs
+    assert len(data["presets"]) == 12  # four machines', the demo's, the recommended one and the paper's six pairs
     for preset in data["presets"]:
         assert all(f'name="{path}"' in html for path in preset["values"]), preset["label"]
         values = {path: str(value) for path, value in preset["values"].items()}

@@ -10,6 +10,7 @@ from hacrl_web.registry.models import AgentGroup, LanguageModel
 from hacrl_web.runs.launch.launch import launch
 from hacrl_web.runs.launch.memory_fit import memory_needed
 from hacrl_web.runs.launch.plan import LaunchError
+from hacrl_web.runs.launch.presets import MACHINE_PRESETS, memory_of_presets
 from hacrl_web.runs.models import Drain, Host, Run
 from hacrl_web.runs.worker.hosts import write_heartbeat
 from tests.support.web.factories import make_benchmark, make_group, make_user
@@ -24,6 +25,7 @@ SIZES = {
     "vocab_size": 151_936,
     "intermediate_size": 6144,
 }
+FULL = {"gradient_checkpointing": False, "agent_devices": "shared"}  # what takes most memory
 SMALL = {"training": {"micro_batch_size": 1}, "rollout": {"rollout_batch_size": 1}}
 
 pytestmark = pytest.mark.django_db
@@ -45,7 +47,8 @@ def group_of(user: Any, parameters: int = 1_720_000_000) -> AgentGroup:
 
 
 def request_of(user: Any, group: AgentGroup, **sections: Any) -> dict[str, Any]:
-    return {"name": "run", "group": group.pk, "benchmark": make_benchmark(user).pk, "algorithm": "hacpo", **sections}
+    sections = {"algorithm": {"name": "hacpo", "beta": 0.001}, "compute": FULL} | sections
+    return {"name": "run", "group": group.pk, "benchmark": make_benchmark(user).pk, **sections}
 
 
 def refusal(user: Any, request: dict[str, Any]) -> str:
@@ -105,11 +108,85 @@ def test_estimate_is_told_in_words():
     group = group_of(user)
     agents = list(group.agents.select_related("model"))
     names = [{"name": agent.name, "model": "model"} for agent in agents]
-    spec = RunSpec.model_validate({"agents": names, "data": {"train_path": "questions.jsonl"}, **SMALL})
+    most = {"data": {"train_path": "questions.jsonl"}, "algorithm": {"name": "hacpo", "beta": 0.001}, "compute": FULL}
+    spec = RunSpec.model_validate({"agents": names, **most, **SMALL})
     assert memory_needed(spec, agents) == ""
     host("one", 500 * GIB, 141 * GIB)
     assert memory_needed(spec, agents) == "about 84.2 GiB of 141.0 GiB (a GPU on one)"
     fixed = {"training": {"micro_batch_size": 64, "tokens_per_micro_batch": 300_000}}
-    large = RunSpec.model_validate({"agents": names, "data": {"train_path": "questions.jsonl"}, **fixed})
+    large = RunSpec.model_validate({"agents": names, **most, **fixed})
     told = "more than 141.0 GiB of a GPU on one: batches are halved until they fit"
     assert memory_needed(large, agents) == told
+
+
+# The presets of machines
+
+# config.json of two models
+QWEN = {
+    "hidden_size": 896,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 14,
+    "num_key_value_heads": 2,
+    "vocab_size": 151_936,
+    "intermediate_size": 4864,
+}
+LLAMA = {
+    "hidden_size": 2048,
+    "num_hidden_layers": 16,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 128_256,
+    "intermediate_size": 8192,
+}
+
+
+def small_pair(user: Any) -> AgentGroup:
+    """Qwen2.5-0.5B and Llama-3.2-1B, by their configurations and numbers of weights alone."""
+    group = make_group(user)
+    models = zip(group.agents.all(), (QWEN, LLAMA), (494_032_768, 1_235_814_400), strict=True)
+    for agent, sizes, parameters in models:
+        agent.model.facts = {**agent.model.facts, "sizes": sizes}
+        agent.model.num_parameters = parameters
+        agent.model.save()
+    return group
+
+
+def sections_of(values: dict[str, Any]) -> dict[str, Any]:
+    sections: dict[str, Any] = {}
+    for path, value in values.items():
+        section, _, name = path.partition(".")
+        sections.setdefault(section, {})[name] = value
+    return sections
+
+
+def test_qwen_and_llama_are_accepted_on_24_gib_with_that_preset_and_by_lora():
+    user = make_user()
+    host("one", 64 * GIB, 24 * GIB)
+    group = small_pair(user)
+    request = {"name": "run", "group": group.pk, "benchmark": make_benchmark(user).pk}
+    run = launch(user, request | sections_of(MACHINE_PRESETS[0].values))
+    assert [(agent["lora_rank"], agent["learning_rate"]) for agent in run.spec["agents"]] == [(16, 1e-5)] * 2
+    # All weights of both need 14 bytes each, and gradients of the larger one 4: 27.1 GiB.
+    full = sections_of(MACHINE_PRESETS[0].values | {"training.lora_rank": 0})
+    with pytest.raises(LaunchError) as refused:
+        launch(user, request | full)
+    assert [error.code for error in refused.value.errors] == ["does_not_fit"]
+    assert Run.objects.get() == run
+
+
+def test_presets_say_what_they_need_with_a_group():
+    user = make_user()
+    small = {one.label: one for one in memory_of_presets(list(small_pair(user).agents.select_related("model")))}
+    assert all(one.fits for one in small.values())
+    assert small["One 24 GB GPU, two models up to 1.5B"].text.endswith("of 24.0 GiB (a GPU)")
+    assert small["Laptop CPU, SmolLM2"].text.endswith("of 16.0 GiB (memory)")
+    large = group_of(user, parameters=9_000_000_000)
+    told = {one.label: one for one in memory_of_presets(list(large.agents.select_related("model")))}
+    assert not told["One 24 GB GPU, two models up to 1.5B"].fits
+    assert told["One 24 GB GPU, two models up to 1.5B"].text.startswith("The run needs about 3")
+    assert memory_of_presets(list(make_group(user).agents.select_related("model"))) == []
+
+
+def test_presets_of_machines_set_the_same_settings_so_that_none_of_another_stays():
+    first, *others = (set(preset.values) for preset in MACHINE_PRESETS)
+    assert all(first <= other for other in others)

@@ -121,8 +121,8 @@ def test_cost_without_a_measured_run_says_that_there_is_nothing_to_base_it_on(we
     assert found["max_tokens"] == 1920 * 4096
     assert found["device_seconds"] is None
     assert "nothing is known of the time" in found["basis"]
-    # 100,000 parameters of each model, 14 bytes each; the last checkpoint of each run
-    assert found["disk_bytes"] == 4 * 2 * 100_000 * 14
+    # 100,000 parameters of each model, 14 bytes each; the two newest checkpoints of each run, and the best
+    assert found["disk_bytes"] == 4 * 3 * 2 * 100_000 * 14
     assert not Run.objects.exists()
 
 

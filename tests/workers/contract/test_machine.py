@@ -1,0 +1,52 @@
+"""What the settings that a run leaves to the machine become: vLLM, GPUs of agents, gradient checkpointing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from workers.contract.machine import Machine, settled, with_settings
+from workers.contract.spec.run import RunSpec
+
+GIB = 2**30
+CPU = Machine(memory=64 * GIB)
+GPU = Machine(gpus=(24 * GIB,), memory=64 * GIB, has_vllm=True)
+
+
+def spec_of(**sections: Any) -> RunSpec:
+    agents = [{"name": name, "model": "m"} for name in "ab"]
+    return RunSpec.model_validate({"agents": agents, "data": {"train_path": "q.jsonl"}, **sections})
+
+
+def values(machine: Machine, parameters: int = 10**9, **sections: Any) -> tuple[Any, ...]:
+    """(engine, agent_devices, gradient_checkpointing) there."""
+    spec = spec_of(**sections)
+    there = with_settings(spec, settled(spec, [parameters] * 2, machine))
+    return there.rollout.engine, there.compute.agent_devices, there.compute.gradient_checkpointing
+
+
+def test_settings_of_a_cpu_a_gpu_and_several():
+    assert values(CPU) == ("transformers", "shared", False)
+    assert values(GPU) == ("vllm", "shared", True)
+    assert values(GPU.model_copy(update={"has_vllm": False})) == ("transformers", "shared", True)
+    assert values(GPU.model_copy(update={"gpus": (24 * GIB,) * 2})) == ("vllm", "own", True)
+
+
+def test_vllm_needs_room_for_the_weights_and_one_process_of_each_agent():
+    # .8 x .3 x 24 GiB = 5.76 GiB are 3.09e9 weights of two bytes
+    assert values(GPU, 3_090_000_000)[0] == "vllm"
+    assert values(GPU, 3_100_000_000)[0] == "transformers"
+    two = GPU.model_copy(update={"gpus": (24 * GIB,) * 2})
+    assert values(two, compute={"processes_per_agent": 2}) == ("transformers", "shared", True)
+    assert values(two, compute={"placement": "ray"}) == ("transformers", "shared", True)
+
+
+def test_layers_that_cannot_be_recomputed_are_not():
+    assert values(GPU.model_copy(update={"recomputes": False}))[2] is False
+
+
+@pytest.mark.parametrize("machine", [CPU, GPU])
+def test_a_choice_of_the_user_is_no_matter_of_the_machine(machine):
+    chosen = {"rollout": {"engine": "vllm"}, "compute": {"agent_devices": "own", "gradient_checkpointing": False}}
+    assert settled(spec_of(**chosen), [10**9] * 2, machine) == {"rollout": {}, "compute": {}}
