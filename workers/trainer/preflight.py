@@ -188,8 +188,8 @@ def evaluated(spec: RunSpec, questions: list[Question]) -> list[Question]:
     if limit >= len(questions) or spec.evaluation.question_choice == "first":
         return questions[:limit]
     positions = [split_position(question.question) for question in questions]
-    chosen = sorted(range(len(questions)), key=positions.__getitem__)[:limit]
-    return [questions[index] for index in sorted(chosen)]
+    lowest = sorted(range(len(questions)), key=positions.__getitem__)[:limit]
+    return [questions[index] for index in sorted(lowest)]
 
 
 def _short_enough(
