@@ -481,6 +481,12 @@ declare namespace Api {
     step: number;
     steps: number;
   }
+  interface ExtractionsAnswer {
+    num_runs: number;
+    num_answers: number;
+    strict: ReadAnswers;
+    flexible: ReadAnswers;
+  }
   interface FetchIn {
     kind?: string;
     location: string;
@@ -892,6 +898,10 @@ declare namespace Api {
     band: BandStep[];
     gate: GatePoint[];
     sources: SourceRatios[];
+  }
+  interface ReadAnswers {
+    read: number;
+    correct: number;
   }
   interface RecordedCheck {
     rows: number;

@@ -23,6 +23,7 @@ urlpatterns = [
     path("runs/<uuid:run_id>/system", run_tab_views.run_system, name="run_system"),
     path("runs/<uuid:run_id>/evaluations", evaluation_views.run_evaluations, name="run_evaluations"),
     path("runs/<uuid:run_id>/evaluations.csv", evaluation_views.evaluations_csv, name="evaluations_csv"),
+    path("benchmarks/<int:pk>/extraction", rollout_views.benchmark_extraction, name="benchmark_extraction"),
     path("evaluate", evaluation_views.evaluate, name="evaluate"),
     path("runs/<uuid:run_id>/checkpoints", checkpoint_views.run_checkpoints, name="run_checkpoints"),
     path(

@@ -110,6 +110,15 @@ VERIFIER = ChildProgram(
     busy="Other answers are being checked.",
 )
 
+EXTRACTION_SHARES = ChildProgram(
+    "workers.verifiers.extraction_shares",
+    timeout_s=60.0,
+    cpu_s=60,
+    memory_bytes=4 * 2**30,
+    wait_s=10.0,
+    busy="Other answers are being read.",
+)
+
 
 def _storable(value: Any) -> Any:
     """The value without what a database's JSON refuses: NUL, lone surrogates and integers beyond 64 bits."""

@@ -12,7 +12,7 @@ from django.urls import reverse
 from hacrl_web.accounts.audit_log import AuditedQuerySet, audited
 from hacrl_web.accounts.visibility import ProjectRow, ProjectRowQuerySet
 from workers.contract.spec.agent import AgentSpec
-from workers.contract.verifier_kinds import RESPONSE_EXTRACTIONS, RULES
+from workers.contract.verifier_kinds import FLEXIBLE_KINDS, RESPONSE_EXTRACTIONS, RULES
 
 MAX_AGENTS = 8
 # The kinds of verifiers, each with its rule in one line.
@@ -169,6 +169,11 @@ class Benchmark(RegistryRow):
         """The verifier, its rule and what it reads, in one line."""
         rule = VERIFIERS.get(self.verifier, self.verifier)
         return rule if self.extraction == "strict" else f"{rule}; reads {RESPONSE_EXTRACTIONS['flexible']}"
+
+    @property
+    def compares_numbers(self) -> bool:
+        """Whether its extraction can be flexible."""
+        return self.verifier in FLEXIBLE_KINDS
 
     @property
     def paths(self) -> list[str]:

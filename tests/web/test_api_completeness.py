@@ -100,6 +100,7 @@ PAGES = {
     "insight:run_system": ("GET /runs/{run_id}/system",),
     "insight:run_evaluations": ("GET /runs/{run_id}/evaluations",),
     "insight:evaluations_csv": ("GET /runs/{run_id}/evaluations",),
+    "insight:benchmark_extraction": ("GET /benchmarks/{pk}/extraction",),
     "insight:evaluate": ("POST /evaluations",),
     "insight:run_checkpoints": ("GET /runs/{run_id}/checkpoints",),
     "insight:agent_archive": ("GET /runs/{run_id}/checkpoints/{step}/{agent}.zip",),

@@ -11,9 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from workers.contract.verifier_kinds import RESPONSE_EXTRACTIONS
 from workers.questions.dataset import Question, derived_id, id_of, optional_text, text_of
 from workers.questions.files import QuestionFileError, kind_name
 from workers.verifiers.mathematics.answers import final_answer
+from workers.verifiers.mathematics.last_number import answer_in
 
 Extraction = Literal["as_is", "hashes", "boxed"]
 MAX_SLICE_LENGTH = 200  # characters of a subject or a difficulty
@@ -95,6 +97,27 @@ def extracted(text: str, how: Extraction, column: str = "answer") -> str:
         where = "nothing after ####" if how == "hashes" else "a box that is empty or not closed"
         raise QuestionFileError(f"{column!r} has {where}")
     return answer
+
+
+def texts_read(records: Sequence[Mapping[str, Any]], question: str) -> list[dict[str, Any]]:
+    """For each column of long texts but the question's, such as solutions or sampled answers (also lists of them):
+    {column, num_texts, strict, flexible}, the numbers of texts in which each extraction finds an answer."""
+    counts = []
+    for column in dict.fromkeys(name for record in records for name in record if name != question):
+        cells = [cell for record in records for cell in _cells(record.get(column))]
+        if 2 * sum(len(cell) > MAX_BOX_LENGTH for cell in cells) <= len(cells):
+            continue
+        read = {
+            str(how): sum(bool((answer_in(cell, how) or "").strip()) for cell in cells) for how in RESPONSE_EXTRACTIONS
+        }
+        if any(read.values()):
+            counts.append({"column": column, "num_texts": len(cells)} | read)
+    return counts
+
+
+def _cells(value: Any) -> list[str]:
+    cells = value if isinstance(value, list) else [value]
+    return [cell for cell in cells if isinstance(cell, str) and cell.strip()]
 
 
 def guess(columns: Sequence[str], records: Iterable[Mapping[str, Any]]) -> QuestionMapping:

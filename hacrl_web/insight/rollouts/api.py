@@ -10,8 +10,10 @@ from django.shortcuts import get_object_or_404
 from ninja import Query, Router, Schema
 from typing_extensions import TypedDict
 
+from hacrl_web.insight.rollouts.extraction import ExtractionsAnswer, compare_extractions
 from hacrl_web.insight.rollouts.filter import read_filter
 from hacrl_web.insight.rollouts.search import RolloutHit, search_rollouts
+from hacrl_web.registry.models import Benchmark
 from hacrl_web.runs.models import Run
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.visible import visible
@@ -107,3 +109,13 @@ def rollout_text(
         answer["completion"] = visible(answer["completion"][:MAX_TEXT])
         answer |= {"length": length, "shown": min(length, MAX_TEXT)}
     return {"rollout": answer}
+
+
+@router.get(
+    "/benchmarks/{int:pk}/extraction",
+    response=ExtractionsAnswer,
+    summary="How many sampled answers strict and flexible extraction read",
+)
+def get_extraction(request: HttpRequest, pk: int) -> Any:
+    """Of the first answers of the newest runs on the benchmark; for the verifiers math and numeric."""
+    return compare_extractions(request.user, get_object_or_404(Benchmark.objects.visible_to(request.user), pk=pk))

@@ -5,19 +5,23 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from hacrl_web.insight.recorded_steps import end, step_after, step_before
+from hacrl_web.insight.rollouts.extraction import compare_extractions
 from hacrl_web.insight.rollouts.filter import CLIPS, SIGNS, PageCursor, RolloutFilter, read_filter
 from hacrl_web.insight.rollouts.prompt_group import group_of
 from hacrl_web.insight.rollouts.search import RolloutHit, RolloutPage, first_that_taught, hit_of, search_rollouts
+from hacrl_web.registry.models import Benchmark
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.pages.run_header import header, run_or_404
 from hacrl_web.runs.stored_spec import stored_spec
+from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import MAX_ID, encode_query, whole_number
 
 
@@ -51,6 +55,24 @@ def run_rollouts(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         "same_prompt": encode_query({"prompt": group.prompt_id}) if group else "",
     }
     return render(request, "insight/rollouts/rollouts.html", context)
+
+
+@require_safe
+def benchmark_extraction(request: HttpRequest, pk: int) -> HttpResponse:
+    """The share of sampled answers that strict and flexible extraction each read."""
+    benchmark = get_object_or_404(Benchmark.objects.visible_to(request.user), pk=pk)
+    context: dict[str, Any] = {"benchmark": benchmark}
+    status = 200
+    try:
+        context["shares"] = shares = compare_extractions(request.user, benchmark)
+        total = max(shares["num_answers"], 1)
+        context["rows"] = [
+            (name, {"read": counts["read"] / total, "correct": counts["correct"] / total})
+            for name, counts in (("strict", shares["strict"]), ("flexible", shares["flexible"]))
+        ]
+    except FieldErrors as refused:
+        context["errors"], status = refused.errors, refused.status
+    return render(request, "insight/rollouts/extraction.html", context, status=status)
 
 
 def _steps_beside(run: Run, selected: RolloutHit) -> dict[str, int | None]:

@@ -1,0 +1,45 @@
+"""How many sampled answers strict and flexible extraction read, as a short child process of the web with limits.
+
+`python -m workers.verifiers.extraction_shares` reads {verifier, tolerance (may be null), pairs: [[response, gold]]}
+from stdin and prints {num_answers, strict: {read, correct}, flexible: {read, correct}}, or {error}.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from workers.contract.verifier_kinds import RESPONSE_EXTRACTIONS
+from workers.verifiers.children.child_client import VerifierError
+from workers.verifiers.service import Verifier
+from workers.verifiers.verdicts import CORRECT, NO_ANSWER, NO_NUMBER
+
+
+def extraction_shares(request: dict[str, Any]) -> dict[str, Any]:
+    """The counts as JSON. Errors: VerifierError, ValueError."""
+    responses, golds = [pair[0] for pair in request["pairs"]], [pair[1] for pair in request["pairs"]]
+    tolerance = {} if request.get("tolerance") is None else {"tolerance": request["tolerance"]}
+    counts: dict[str, Any] = {"num_answers": len(responses)}
+    for extraction in RESPONSE_EXTRACTIONS:
+        with Verifier(request["verifier"], 2, extraction=extraction, **tolerance) as verifier:
+            verdicts = verifier.score(responses, golds)
+        counts[extraction] = {
+            "read": sum(verdict not in (NO_ANSWER, NO_NUMBER) for verdict in verdicts),
+            "correct": sum(verdict.reward == CORRECT.reward for verdict in verdicts),
+        }
+    return counts
+
+
+def main() -> int:
+    """Print the counts, or an error with exit status 1."""
+    try:
+        answer = extraction_shares(json.load(sys.stdin))
+    except (VerifierError, ValueError, KeyError) as error:
+        answer = {"error": str(error)[:500]}
+    print(json.dumps(answer, ensure_ascii=True))
+    return 1 if "error" in answer else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
