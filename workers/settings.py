@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 # Characters that a name may not hold: controls, and those that change the writing direction of the rest of a page.
 UNPRINTABLE = r"\x00-\x1f\x7f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
@@ -64,6 +66,16 @@ def _none_if_empty(value: Any) -> Any:
     return None if isinstance(value, str) and value.strip() in ("", "auto") else value
 
 
+def _texts(value: Any) -> Any:
+    """Several texts as a form sends them: nothing, a JSON list, or a single text as it is."""
+    if not isinstance(value, str):
+        return value
+    with suppress(ValueError, RecursionError):
+        if isinstance(texts := json.loads(value), list):
+            return texts
+    return [value] if value else []
+
+
 def _holds_question(template: str) -> str:
     if "{question}" not in template:
         raise ValueError("the template must contain {question}")
@@ -78,3 +90,7 @@ OwnNumber = Annotated[Number | None, BeforeValidator(_none_if_empty)]
 OwnCount = Annotated[Count | None, BeforeValidator(_none_if_empty)]
 OwnSwitch = Annotated[bool | None, BeforeValidator(_none_if_empty)]
 PromptTemplate = Annotated[str, Field(max_length=MAX_TEMPLATE), AfterValidator(_holds_question)]
+Texts = Annotated[
+    tuple[Annotated[str, StringConstraints(min_length=1, max_length=100, strip_whitespace=False)], ...],
+    BeforeValidator(_texts),
+]

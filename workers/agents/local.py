@@ -21,6 +21,8 @@ from workers.agents.messages import GeneratedRollouts, LearnerRow, Response, Rol
 from workers.agents.updates import Inputs, RowInputs, measure_alignment, run_updates
 from workers.algorithms.base.sharing import SharingSpec
 from workers.contract.spec.agent import AgentSpec
+from workers.contract.spec.data import EvaluationSpec
+from workers.contract.spec.rollout import RolloutSpec
 from workers.contract.spec.run import RunSpec
 from workers.model.memory import LOWER_LENGTH, OutOfMemory, halving
 from workers.model.policy import Policy
@@ -83,9 +85,9 @@ class LocalAgent:
         return self._encoded[key]
 
     def _sample(
-        self, kind: str, step: int, questions: Sequence[Question], per_prompt: int, temperature: float
+        self, kind: str, step: int, questions: Sequence[Question], per_prompt: int, by: RolloutSpec | EvaluationSpec
     ) -> list[Sample]:
-        """`per_prompt` samples of each question. Error: OutOfMemory."""
+        """`per_prompt` samples of each question. by: temperature, top_p and top_k. Error: OutOfMemory."""
         agent_seed = self.policy.agent.stable_seed
         keys = [
             derived_key(kind, self.spec.seed, agent_seed, step, question.id, number)
@@ -98,8 +100,10 @@ class LocalAgent:
 
         def attempt(size: int) -> list[Sample]:
             own_rows, own_keys = [rows[place] for place in mine], [keys[place] for place in mine]
-            limit = self.spec.rollout.max_completion_length
-            return self.engine.sample(SampleRequest(prompts, own_rows, own_keys, temperature, limit, size))
+            limit, stop = self.spec.rollout.max_completion_length, self.spec.rollout.stop
+            return self.engine.sample(
+                SampleRequest(prompts, own_rows, own_keys, by.temperature, limit, size, by.top_p, by.top_k, stop)
+            )
 
         with self.policy.sampling():
             samples, self._rollout_batch_size = halving(
@@ -114,7 +118,7 @@ class LocalAgent:
             self._prompts = [self._encode(question) for question in questions]
             self._own, self._scoring_differences, self._importance_weights = {}, [], []
             try:
-                samples = self._sample("rollout", step, questions, per_prompt, self.spec.rollout.temperature)
+                samples = self._sample("rollout", step, questions, per_prompt, self.spec.rollout)
             except OutOfMemory as error:
                 raise RolloutsMissing(str(error)) from error
             token_ids = [self._counted(row) for row in samples]
@@ -149,23 +153,29 @@ class LocalAgent:
 
     def _counted(self, row: Sample) -> list[int]:
         """The response tokens that count: with the EOS, unless it is stripped."""
-        stripped = self.spec.algorithm.eos == "strip" and row.finished
+        stripped = self.spec.algorithm.eos == "strip" and row.has_eos
         return row.token_ids[:-1] if stripped else row.token_ids
 
-    def _text(self, row: Sample) -> str:
+    def _written(self, row: Sample) -> str:
         """The response without the EOS."""
-        return self.policy.decode(row.token_ids[:-1] if row.finished else row.token_ids)
+        return self.policy.decode(row.token_ids[:-1] if row.has_eos else row.token_ids)
+
+    def _text(self, row: Sample) -> str:
+        """The response without the EOS, up to a stop string: what the verifier reads."""
+        text = self._written(row)
+        ends = [place for stop in self.spec.rollout.stop if (place := text.find(stop)) >= 0]
+        return text[: min(ends)] if row.has_stop and ends else text
 
     def _response(self, row: Sample, ids: list[int], mean_logp: float) -> Response:
-        text = self._text(row)
         is_literal = self.spec.algorithm.eos == "literal"
         return Response(
-            text=text,
-            shared_text=self.policy.decode(row.token_ids, literal=True) if is_literal else text,
+            text=self._text(row),
+            shared_text=self.policy.decode(row.token_ids, literal=True) if is_literal else self._written(row),
             finish_reason="stop" if row.finished else "length",
             num_tokens=len(row.token_ids),
             length=len(ids),
             mean_logp=mean_logp,
+            has_eos=row.has_eos,
         )
 
     @torch.no_grad()
@@ -266,7 +276,7 @@ class LocalAgent:
     def evaluate(self, step: int, questions: Sequence[Question], num_samples: int = 1) -> list[str]:
         """Response texts, `num_samples` of a question and then of the next, at the evaluation's temperature."""
         with self.policy.at_work():
-            samples = self._sample("evaluation", step, questions, num_samples, self.spec.evaluation.temperature)
+            samples = self._sample("evaluation", step, questions, num_samples, self.spec.evaluation)
             return [self._text(row) for row in samples]
 
     def take_notes(self) -> list[str]:
@@ -319,7 +329,7 @@ class LocalAgent:
 def retokenize(policy: Policy, response: Response, sharing: SharingSpec, max_length: int) -> list[int] | str:
     """A shared rollout in the learner's tokens, or the reason why it is dropped. Error: ResponseTooLong."""
     ids = policy.encode_response(response.shared_text, literal=sharing.eos == "literal")
-    if sharing.eos == "map" and response.finish_reason == "stop":
+    if sharing.eos == "map" and response.finish_reason == "stop" and response.has_eos:
         ids.append(policy.turn_eos)
     if len(ids) > max_length:
         if sharing.overflow == "error":

@@ -13,7 +13,8 @@ from workers.questions.dataset import Question
 
 @dataclass(frozen=True)
 class Response:
-    """One sampled rollout. `shared_text` is what other agents re-tokenise (`text`, unless eos is literal).
+    """One sampled rollout. `shared_text` is what other agents re-tokenise: `text` with its stop string, unless eos is
+    literal. Without has_eos they put no EOS after it.
 
     num_tokens counts all sampled tokens; `length` those in mean_logp (without the EOS if it is stripped).
     """
@@ -24,6 +25,7 @@ class Response:
     num_tokens: int
     length: int
     mean_logp: float
+    has_eos: bool = True  # if the reason is stop
 
 
 class RolloutsMissing(RuntimeError):

@@ -202,7 +202,7 @@ def _rollout_parts(spec: RunSpec, shape: Shape, width: int, is_sharded: bool) ->
     """One batch of rollouts.
 
     Choosing a token takes 28 bytes a logit: logits, log-probabilities and probabilities in float32, probabilities and
-    their sums in float64 (sampler.py).
+    their sums in float64 (sampler.py); with top_p 28 more: ranks, their places, and their sums in float64.
     """
     rollout = spec.rollout
     num_rollouts = spec.training.train_batch_size * spec.num_generations
@@ -212,7 +212,11 @@ def _rollout_parts(spec: RunSpec, shape: Shape, width: int, is_sharded: bool) ->
     cache += cache // shape.layers  # one layer's old cache beside its larger new one
     parts = [
         Part(name="KV cache", size=cache, moment="generate"),
-        Part(name="logits of rollouts", size=rows * shape.vocabulary * 28, moment="generate"),
+        Part(
+            name="logits of rollouts",
+            size=rows * shape.vocabulary * (28 if rollout.top_p == 1 else 56),
+            moment="generate",
+        ),
     ]
     if is_sharded:
         parts.append(Part(name="all weights", size=shape.parameters * width, moment="generate"))

@@ -6,7 +6,7 @@ tokens depend on its own key alone (inverse transform sampling with one uniform 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,12 +29,21 @@ SMALL_VOCABULARY, BLOCK = 2**14, 512
 
 @dataclass(frozen=True)
 class Sample:
-    """One sampled response: its ids (EOS included), log-probabilities at the sampling temperature, summed entropy."""
+    """One sampled response: its ids (EOS included), log-probabilities at the sampling temperature, summed entropy.
+
+    has_stop: it ended with a stop string, and so without an EOS.
+    """
 
     token_ids: list[int]
     logps: list[float]
     finished: bool
     entropy: float
+    has_stop: bool = False
+
+    @property
+    def has_eos(self) -> bool:
+        """Whether the last token is an EOS."""
+        return self.finished and not self.has_stop
 
 
 @dataclass(frozen=True)
@@ -42,7 +51,8 @@ class SampleRequest:
     """Responses to sample: rows[i] is the index of row i's prompt, keys[i] its random key.
 
     temperature 0 is greedy (log-probabilities then at temperature 1).  batch_size: sequences at once, if the engine
-    does not decide that itself.  Error: ValueError if a prompt is empty.
+    does not decide that itself.  top_p, top_k: see RolloutSpec; they do not change log-probabilities and entropy.
+    stop: texts that end a response.  Error: ValueError if a prompt is empty.
     """
 
     prompts: Sequence[Sequence[int]]
@@ -51,6 +61,9 @@ class SampleRequest:
     temperature: float
     max_new_tokens: int
     batch_size: int
+    top_p: float = 1.0
+    top_k: int = 0
+    stop: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         for index, prompt in enumerate(self.prompts):
@@ -59,8 +72,10 @@ class SampleRequest:
 
 
 @torch.no_grad()  # not inference_mode: some rotary embeddings keep buffers that training then needs
-def sample(model: Any, request: SampleRequest, eos_ids: Sequence[int]) -> list[Sample]:
-    """One response for each row of a request."""
+def sample(
+    model: Any, request: SampleRequest, eos_ids: Sequence[int], decode: Callable[[Sequence[int]], str] | None = None
+) -> list[Sample]:
+    """One response for each row of a request. decode: the text of ids; needed for stop strings."""
     prompts, rows = request.prompts, request.rows
     # Prompts of similar length share a batch: less padding. The order depends on the prompts only.
     order = sorted(range(len(rows)), key=lambda row: (len(prompts[rows[row]]), rows[row], row))
@@ -75,11 +90,13 @@ def sample(model: Any, request: SampleRequest, eos_ids: Sequence[int]) -> list[S
             rows=[place[rows[row]] for row in chunk],
             keys=[request.keys[row] for row in chunk],
         )
-        by_row.update(zip(chunk, _sample_batch(model, batch, eos_ids), strict=True))
+        by_row.update(zip(chunk, _sample_batch(model, batch, eos_ids, decode), strict=True))
     return [by_row[row] for row in range(len(rows))]
 
 
-def _sample_batch(model: Any, request: SampleRequest, eos_ids: Sequence[int]) -> list[Sample]:
+def _sample_batch(
+    model: Any, request: SampleRequest, eos_ids: Sequence[int], decode: Callable[[Sequence[int]], str] | None
+) -> list[Sample]:
     """The loop itself: r rows, prompts padded on the left to P, at most T new tokens."""
     device, num_rows, max_new_tokens = model.device, len(request.rows), request.max_new_tokens
     batch = _Batch(model, request)
@@ -90,12 +107,21 @@ def _sample_batch(model: Any, request: SampleRequest, eos_ids: Sequence[int]) ->
     entropies = torch.zeros(num_rows, max_new_tokens, device=device)
     lengths = torch.full((num_rows,), max_new_tokens, device=device)
     finished = torch.zeros(num_rows, dtype=torch.bool, device=device)
+    has_stop = torch.zeros(num_rows, dtype=torch.bool, device=device)
+    # Every token has at least one byte: no more tokens hold a stop string and a character that it begins in.
+    tail = max((len(text.encode()) for text in request.stop), default=0) + 4
     alive = torch.arange(num_rows, device=device)  # rows in the batch now
     for position in range(max_new_tokens):
         heartbeat.send_heartbeat()
-        token, logp, entropy = _choose(batch.logits, noise[alive, position], request.temperature)  # (a,) each
+        token, logp, entropy = _choose(batch.logits, noise[alive, position], request)  # (a,) each
         tokens[alive, position], logps[alive, position], entropies[alive, position] = token, logp, entropy
         ended = torch.isin(token, stops) & ~finished[alive]  # (a,)
+        if request.stop and decode is not None:
+            last = tokens[alive, max(0, position + 1 - tail) : position + 1].tolist()
+            holds = [any(text in written for text in request.stop) for written in map(decode, last)]
+            at_stop = torch.tensor(holds, device=device) & ~ended & ~finished[alive]  # (a,)
+            has_stop[alive[at_stop]] = True
+            ended = ended | at_stop
         lengths[alive[ended]] = position + 1
         finished[alive[ended]] = True
         unfinished = (~finished[alive]).nonzero()[:, 0]
@@ -105,10 +131,11 @@ def _sample_batch(model: Any, request: SampleRequest, eos_ids: Sequence[int]) ->
             batch.select(unfinished)
             alive, token = alive[unfinished], token[unfinished]
         batch.advance(token)
-    columns = zip(tokens.tolist(), logps.tolist(), entropies.tolist(), lengths.tolist(), finished.tolist(), strict=True)
+    ends = zip(lengths.tolist(), finished.tolist(), has_stop.tolist(), strict=True)
+    columns = zip(tokens.tolist(), logps.tolist(), entropies.tolist(), ends, strict=True)
     return [
-        Sample(ids[:length], row_logps[:length], is_finished, sum(row_entropies[:length]))
-        for ids, row_logps, row_entropies, length, is_finished in columns
+        Sample(ids[:length], row_logps[:length], is_finished, sum(row_entropies[:length]), at_stop)
+        for ids, row_logps, row_entropies, (length, is_finished, at_stop) in columns
     ]
 
 
@@ -165,20 +192,37 @@ class _Batch:
         self.position = self.position + 1
 
 
-def _choose(logits: Tensor, noise: Tensor, temperature: float) -> tuple[Tensor, Tensor, Tensor]:
+def _choose(logits: Tensor, noise: Tensor, request: SampleRequest) -> tuple[Tensor, Tensor, Tensor]:
     """Next tokens of logits (a, V), their log-probabilities and the distributions' entropies; (a,) each."""
-    logits = logits.float()
+    logits, temperature = logits.float(), request.temperature
     log_probabilities = torch.log_softmax(logits if temperature in (0, 1) else logits / temperature, dim=-1)  # (a, V)
     probabilities = log_probabilities.exp()
     if temperature == 0:
         token = logits.argmax(dim=-1)
-    elif logits.shape[-1] <= SMALL_VOCABULARY:
-        token = _place(probabilities, noise)
     else:
-        token = _place_by_blocks(probabilities, noise)
+        place = _place if logits.shape[-1] <= SMALL_VOCABULARY else _place_by_blocks
+        token = place(likeliest(probabilities, request.top_p, request.top_k), noise)
     # -p log p with 0 where p is 0; special.entr would take every logarithm again.
     entropy = -(probabilities * log_probabilities.clamp(min=-1e30)).sum(dim=-1)
     return token, log_probabilities.gather(1, token[:, None])[:, 0], entropy
+
+
+def likeliest(probabilities: Tensor, top_p: float, top_k: int) -> Tensor:
+    """Probabilities (a, V) with 0 for the tokens that are not sampled. Ties at an edge are kept.
+
+    First all but the top_k, then of the rest all but the most probable ones whose share reaches top_p (nucleus
+    sampling, Holtzman et al. 2020).
+    """
+    if 0 < top_k < probabilities.shape[-1]:
+        edge = probabilities.topk(top_k, dim=-1).values[:, -1:]  # (a, 1)
+        probabilities = probabilities.where(probabilities >= edge, 0.0)
+    if top_p < 1:
+        ranked = probabilities.sort(dim=-1, descending=True).values  # (a, V)
+        before = ranked.double().cumsum(dim=-1) - ranked  # of the more probable tokens
+        num_kept = (before < top_p * probabilities.double().sum(dim=-1, keepdim=True)).sum(dim=-1, keepdim=True)
+        edge = ranked.gather(1, num_kept.clamp(min=1) - 1)  # (a, 1)
+        probabilities = probabilities.where(probabilities >= edge, 0.0)
+    return probabilities
 
 
 def _place(weights: Tensor, noise: Tensor) -> Tensor:

@@ -64,12 +64,22 @@ class VllmEngine:
         seeds = [key >> 1 for key in request.keys]  # 63 bits: vLLM needs signed numbers
         stop_ids = list(self._policy.eos_ids)
         command = GenerateCommand(
-            request.prompts, request.rows, seeds, request.temperature, request.max_new_tokens, stop_ids
+            request.prompts,
+            request.rows,
+            seeds,
+            request.temperature,
+            request.max_new_tokens,
+            stop_ids,
+            request.top_p,
+            request.top_k,
+            request.stop,
         )
         outputs = self._run_command("generate", command)
         self.sleep()
         # vLLM returns no distributions: the entropy is estimated by -log p of the sampled tokens, whose mean it is.
-        return [Sample(ids, logps, ids[-1] in stop_ids, -sum(logps)) for ids, logps in outputs]
+        return [
+            Sample(ids, logps, at_stop or ids[-1] in stop_ids, -sum(logps), at_stop) for ids, logps, at_stop in outputs
+        ]
 
     def take_weights(self) -> None:
         """The policy has new weights: send them now, or on waking if the engine sleeps."""
@@ -155,6 +165,7 @@ def _settings(policy: Policy, spec: RunSpec, folder: Path, device: torch.device)
         max_num_seqs=spec.rollout.rollout_batch_size,
         gpu_memory_utilization=spec.rollout.gpu_memory_utilization,
         num_threads=spec.compute.num_threads,
+        reads_text=bool(spec.rollout.stop),
     )
 
 

@@ -35,7 +35,10 @@ CPU_ENVIRONMENT = {
 
 @dataclass(frozen=True)
 class EngineSettings:
-    """Settings at an engine's start. folder: of the model.  num_threads: of the CPU, 0 = one per core."""
+    """Settings at an engine's start. folder: of the model.  num_threads: of the CPU, 0 = one per core.
+
+    reads_text: it loads the tokenizer, which stop strings need.
+    """
 
     folder: str
     device: str  # cpu or cuda
@@ -45,6 +48,7 @@ class EngineSettings:
     max_num_seqs: int
     gpu_memory_utilization: float
     num_threads: int
+    reads_text: bool = False
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,9 @@ class GenerateCommand:
     temperature: float
     max_new_tokens: int
     stop_ids: Sequence[int]
+    top_p: float = 1.0
+    top_k: int = 0
+    stop: Sequence[str] = ()
 
 
 class WorkerExtension:
@@ -97,21 +104,11 @@ class Engine:
         self._heartbeat = heartbeat
         self._llm = LLM(**llm_arguments(settings))
 
-    def generate(self, command: GenerateCommand) -> list[tuple[list[int], list[float]]]:
-        """Token ids, the stop id included, and their log-probabilities, for each row."""
+    def generate(self, command: GenerateCommand) -> list[tuple[list[int], list[float], bool]]:
+        """For each row: token ids with the one that ended it, their log-probabilities, whether a stop string did."""
         from vllm import SamplingParams
 
-        parameters = [
-            SamplingParams(
-                temperature=command.temperature,
-                seed=seed,
-                max_tokens=command.max_new_tokens,
-                stop_token_ids=list(command.stop_ids),
-                logprobs=0,  # of the sampled token alone
-                detokenize=False,
-            )
-            for seed in command.seeds
-        ]
+        parameters = [SamplingParams(seed=seed, **sampling_arguments(command)) for seed in command.seeds]
         requests: list[Any] = [{"prompt_token_ids": list(command.prompts[row])} for row in command.rows]
         self._llm.enqueue(requests, parameters, use_tqdm=False)
         engine = self._llm.llm_engine
@@ -143,9 +140,24 @@ class Engine:
             self._llm.wake_up(tags=[what])
 
 
-def _tokens_of(completion: Any) -> tuple[list[int], list[float]]:
+def _tokens_of(completion: Any) -> tuple[list[int], list[float], bool]:
     ids = list(completion.token_ids)
-    return ids, [float(candidates[token].logprob) for token, candidates in zip(ids, completion.logprobs, strict=True)]
+    logps = [float(candidates[token].logprob) for token, candidates in zip(ids, completion.logprobs, strict=True)]
+    return ids, logps, isinstance(completion.stop_reason, str)  # of a stop token it is the id
+
+
+def sampling_arguments(command: GenerateCommand) -> dict[str, Any]:
+    """The arguments of vLLM's SamplingParams that all rows share."""
+    arguments: dict[str, Any] = {
+        "temperature": command.temperature,
+        "max_tokens": command.max_new_tokens,
+        "stop_token_ids": list(command.stop_ids),
+        "logprobs": 0,  # of the sampled token alone
+        "detokenize": bool(command.stop),
+    }
+    if command.temperature > 0:
+        arguments |= {"top_p": command.top_p, "top_k": command.top_k}
+    return arguments | ({"stop": list(command.stop)} if command.stop else {})
 
 
 def llm_arguments(settings: EngineSettings) -> dict[str, Any]:
@@ -155,7 +167,7 @@ def llm_arguments(settings: EngineSettings) -> dict[str, Any]:
         "dtype": settings.dtype,
         "load_format": "safetensors",
         "use_tqdm_on_load": False,
-        "skip_tokenizer_init": True,
+        "skip_tokenizer_init": not settings.reads_text,
         "generation_config": "vllm",  # the model's own would bring its top_p and temperature
         "max_model_len": settings.max_model_len,
         "max_num_seqs": settings.max_num_seqs,

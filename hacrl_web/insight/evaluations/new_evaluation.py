@@ -62,6 +62,7 @@ class SelectedAgents:
     group: AgentGroup | None = None
     manifest: Manifest | None = None
     trained_length: int | None = None  # the most tokens of a response in the training of the checkpoint
+    stop: Sequence[str] = ()  # its stop strings
     sources: list[tuple[str, Any]] = field(default_factory=list)  # (field, row) that the agents come from
 
     def add(self, agent: dict[str, Any], model: LanguageModel) -> None:
@@ -169,6 +170,7 @@ def _add_checkpoint(
     names = ("prompt_format", "prompt_template", "chat_template_kwargs")
     specs = {agent["name"]: agent for agent in run.spec["agents"]}
     selection.trained_length = run.spec.get("rollout", {}).get("max_completion_length")
+    selection.stop = run.spec.get("rollout", {}).get("stop", ())
     # A trained agent has the context of the model that it began with.
     locations = [agent["model"] for agent in run.spec["agents"]]
     bases = LanguageModel.objects.filter(project=run.project_id, location__in=locations)
@@ -209,7 +211,7 @@ def _spec(
         "agents": selection.agents[:MAX_AGENTS] or [{"name": "-", "model": "-"}],
         "data": data[0] if data else {"train_path": "-"},
         "algorithm": {"name": BASELINE, "beta": 0.0},  # not used
-        "rollout": rollout,
+        "rollout": {**rollout, "stop": selection.stop},
         "training": {"steps": 0},
         "evaluation": {"max_questions": 0, **evaluation, "benchmarks": data[1:]},
     }

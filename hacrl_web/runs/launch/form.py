@@ -5,6 +5,7 @@ RunSpec holds all bounds; the form shows them, and puts each error beside its fi
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -200,6 +201,8 @@ def draw(
         control.value = None if path in LISTS else values.get(path, control.default)
         if control.choices == list(SWITCH.values()):
             control.value = SWITCH.get(control.value, control.value)
+        if isinstance(control.value, list | tuple):  # texts, as RunSpec reads them
+            control.value = json.dumps(control.value, ensure_ascii=False) if control.value else ""
     top |= {"algorithm": every["algorithm.name"], "benchmarks": every["evaluation.benchmarks"]}
     return top, sections, _place(every, errors)
 
@@ -208,7 +211,8 @@ def _place(every: Mapping[str, FormField], errors: Iterable[FieldError]) -> list
     """Put each error and caution beside its control; returns those that have none."""
     unplaced_errors = []
     for error in errors:
-        control = every.get(error.field or "") or _mentioned(every, error)
+        # The error of an entry of a list is that of the list.
+        control = every.get(re.sub(r"\.\d+$", "", error.field or "")) or _mentioned(every, error)
         if control is None:
             unplaced_errors.append(error)
         elif error.code in CAUTIONS:

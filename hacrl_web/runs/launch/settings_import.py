@@ -70,6 +70,8 @@ def _fields(section: str) -> Collection[str]:
 
 
 def _fits_a_field(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(isinstance(text, str) for text in value) and len(str(value)) <= 1000
     if isinstance(value, str):
         return value.isprintable() and len(value) <= 1000
     return abs(value) < 2**63 if isinstance(value, int) else value is None or isinstance(value, float)

@@ -137,6 +137,59 @@ def test_choice_by_blocks_reaches_the_tail_and_nothing_without_probability():
 def test_large_vocabularies_are_chosen_from_by_blocks(monkeypatch):
     monkeypatch.setattr(sampler, "_place_by_blocks", None)
     logits, noise = torch.zeros(1, sampler.SMALL_VOCABULARY + 1), torch.tensor([0.5], dtype=torch.float64)
-    sampler._choose(logits[:, 1:], noise, 1.0)
+    request = SampleRequest([[1]], [0], [0], 1.0, 1, 1)
+    sampler._choose(logits[:, 1:], noise, request)
     with pytest.raises(TypeError):
-        sampler._choose(logits, noise, 1.0)
+        sampler._choose(logits, noise, request)
+
+
+# Top-p, top-k and stop strings
+
+
+def test_likeliest_tokens_by_hand():
+    row = torch.tensor([[0.1, 0.4, 0.2, 0.3]])
+
+    def kept(top_p: float, top_k: int) -> list[int]:
+        return sampler.likeliest(row, top_p, top_k)[0].nonzero()[:, 0].tolist()
+
+    assert sampler.likeliest(row, 1.0, 0) is row  # so that nothing changes bit for bit
+    assert kept(1.0, 2) == [1, 3]
+    assert kept(0.69, 0) == [1, 3]  # .4 + .3 = .7
+    assert kept(0.71, 0) == [1, 2, 3]
+    assert kept(1e-9, 0) == [1]
+    assert kept(0.5, 2) == [1]  # of the two .4 is 4/7
+    assert kept(0.6, 2) == [1, 3]
+    assert kept(1.0, 9) == [0, 1, 2, 3]
+
+
+def test_both_ways_of_choosing_draw_from_the_likeliest_alone():
+    generator = torch.Generator().manual_seed(1)
+    for vocabulary in (100, sampler.SMALL_VOCABULARY + sampler.BLOCK + 7):
+        logits = (4 * torch.randn(1, vocabulary, generator=generator)).expand(2000, -1)
+        noise = torch.rand(2000, generator=generator, dtype=torch.float64)
+        request = SampleRequest([[1]], [0], [0], 1.0, 1, 1, top_p=0.8, top_k=5)
+        tokens, logps, _ = sampler._choose(logits, noise, request)
+        whole = torch.log_softmax(logits[0], dim=-1)
+        weights = sampler.likeliest(whole.exp()[None], 0.8, 5)[0]
+        counts = torch.bincount(tokens, minlength=vocabulary)
+        assert set(tokens.tolist()) == set(weights.nonzero()[:, 0].tolist())
+        # 4.5 standard deviations of 2,000 draws
+        assert (counts / 2000 - weights / weights.sum()).abs().max() < 4.5 * 0.5 / 2000**0.5
+        assert torch.equal(logps, whole[tokens])  # of the whole distribution
+
+
+def test_a_row_ends_with_the_token_that_completes_a_stop_string(policy):
+    prompts = [policy.encode_prompt(prompt) for prompt in PROMPTS]
+    plain = draw(policy, [0] * 64, list(range(64)))
+    request = SampleRequest(prompts, [0] * 64, list(range(64)), 0.7, 12, 64, stop=("12", "+"))
+    samples = sample(policy.model, request, policy.eos_ids, policy.decode)
+    assert 0 < sum(found.has_stop for found in samples) < 64
+    for found, before in zip(samples, plain, strict=True):
+        length = len(found.token_ids)
+        assert found.token_ids == before.token_ids[:length]  # the same draws until then
+        assert found.logps == pytest.approx(before.logps[:length], abs=1e-6)
+        texts = [policy.decode(found.token_ids[:count]) for count in range(1, length + 1)]
+        holds = ["12" in text or "+" in text for text in texts]
+        assert holds == [False] * (length - 1) + [found.has_stop]
+        assert found.has_stop or length == len(before.token_ids)
+        assert found.has_eos == (found.token_ids[-1] in policy.eos_ids)

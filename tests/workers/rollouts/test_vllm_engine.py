@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +21,13 @@ from workers.rollouts import vllm_engine
 from workers.rollouts.engine import EngineMissing, check_engine
 from workers.rollouts.sampler import SampleRequest
 from workers.rollouts.vllm_engine import EngineFailed, VllmEngine, WeightFolder
-from workers.rollouts.vllm_process import EngineSettings, GenerateCommand, llm_arguments, prepare_environment
+from workers.rollouts.vllm_process import (
+    EngineSettings,
+    GenerateCommand,
+    llm_arguments,
+    prepare_environment,
+    sampling_arguments,
+)
 
 CPU = torch.device("cpu")
 
@@ -35,7 +42,7 @@ class Answering:
     def send(self, command: tuple[str, Any]) -> None:
         self.commands.append(command)
         name, argument = command
-        result = [([4, 1], [-0.5, -0.25]) for _ in argument.rows] if name == "generate" else None
+        result = [([4, 1], [-0.5, -0.25], False) for _ in argument.rows] if name == "generate" else None
         self.answers += [("heartbeat", None), ("done", result)]
 
     def recv(self) -> tuple[str, Any]:
@@ -205,3 +212,33 @@ def test_an_engine_on_a_further_gpu_sees_that_one_alone(monkeypatch):
         monkeypatch.setattr("os.environ", {"CUDA_VISIBLE_DEVICES": before})
         prepare_environment(settings)
         assert os.environ["CUDA_VISIBLE_DEVICES"] == after
+
+
+def test_stop_strings_and_shares_of_the_distribution_reach_vllm():
+    """Stop strings are found in text, so vLLM then needs the tokenizer; a greedy request has no share."""
+    plain = GenerateCommand([[2]], [0], [1], 0.5, 3, [1])
+    assert sampling_arguments(plain) == {
+        "temperature": 0.5,
+        "max_tokens": 3,
+        "stop_token_ids": [1],
+        "logprobs": 0,
+        "detokenize": False,
+        "top_p": 1.0,
+        "top_k": 0,
+    }
+    full = replace(plain, top_p=0.9, top_k=20, stop=("\n\n",))
+    changed = {"top_p": 0.9, "top_k": 20, "stop": ["\n\n"], "detokenize": True}
+    assert sampling_arguments(full) == sampling_arguments(plain) | changed
+    assert sampling_arguments(replace(plain, temperature=0.0)).keys().isdisjoint({"top_p", "top_k"})
+    settings = EngineSettings("folder", "cuda", 0, "bfloat16", 100, 8, 0.3, 0)
+    assert llm_arguments(settings)["skip_tokenizer_init"] is True
+    assert llm_arguments(replace(settings, reads_text=True))["skip_tokenizer_init"] is False
+
+
+def test_a_row_that_vllm_ended_at_a_stop_string_is_finished_without_an_eos(tmp_path, connection):
+    spec, policy = spec_and_policy(tmp_path)
+    engine = VllmEngine(policy, spec, CPU)
+    connection.answers += [("done", [([4, 5], [-0.5, -0.25], True)])]
+    connection.send = lambda command: None  # type: ignore[method-assign]
+    [found] = engine.sample(SampleRequest([[2, 3]], [0], [2], 0.5, 3, 8, stop=("5",)))
+    assert (found.finished, found.has_stop, found.has_eos) == (True, True, False)

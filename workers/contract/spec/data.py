@@ -116,6 +116,23 @@ class EvaluationSpec(SettingsSection):
         source="product",
         max_length=20,
     )
+    top_p: Number = setting(
+        1.0,
+        label="Top-p",
+        help="Sample from the most probable tokens, which together have this probability; 1: from all.",
+        source="product",
+        gt=0,
+        le=1,
+    )
+    top_k: Count = setting(
+        0,
+        label="Top-k",
+        help="Sample from this many most probable tokens; 0: from all.",
+        source="product",
+        unit="tokens",
+        ge=0,
+        le=1_000_000,
+    )
     question_choice: Literal["spread", "first"] = setting(
         "spread",
         help="Which questions are used if there are more than max_questions. spread: by a hash of their texts, so from "

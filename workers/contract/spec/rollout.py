@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from workers.settings import Count, Number, SettingsSection, setting
+from workers.settings import Count, Number, SettingsSection, Texts, setting
 
 INSTALL_VLLM = "run `.venv/bin/python -m workers.rollouts.install_vllm` there"
 
@@ -56,3 +56,30 @@ class RolloutSpec(SettingsSection):
         source="truncated importance sampling, Yao et al. 2025",
     )
     importance_cap: Number = setting(2.0, help="The highest such weight.", source="Yao et al. 2025", ge=1, le=100)
+    top_p: Number = setting(
+        1.0,
+        label="Top-p",
+        help="In training: sample from the most probable tokens, which together have this probability; 1: from all. "
+        "Below 1 importance ratios are biased: HACPO's mathematics assumes samples of the whole distribution, and "
+        "log-probabilities are those of the whole one.",
+        source="TRL",
+        gt=0,
+        le=1,
+    )
+    top_k: Count = setting(
+        0,
+        label="Top-k",
+        help="In training: sample from this many most probable tokens; 0: from all. Above 0 it biases as top_p does.",
+        source="TRL",
+        unit="tokens",
+        ge=0,
+        le=1_000_000,
+    )
+    stop: Texts = setting(
+        (),
+        label="Stop strings",
+        help="An answer ends where it holds one of these texts, in training and evaluation; the verifier reads what is "
+        'before it. One text, or a JSON list such as ["Question:", "\\n\\n"].',
+        source="vLLM",
+        max_length=8,
+    )

@@ -122,6 +122,8 @@ function showWarnings(chosen, agents) {
   const clips = shares && hasClip && isOn("algorithm.clip_cross") && agents !== 1;
   if (clips && delta > 0.5 && !isConfirmed("algorithm.delta")) warnings.push(`Delta ${delta}: the lower bound becomes ${Number((1 - delta).toPrecision(3))}. You will be asked to confirm it.`);
   if (shares && agents === 1) warnings.push("One agent alone has no peer to share with: it then learns as by GSPO.");
+  const limits = ["top_p", "top_k"].filter((name) => number(`rollout.${name}`) > 0 && number(`rollout.${name}`) !== (name === "top_p" ? 1 : 0));
+  if (limits.length) warnings.push(`rollout.${limits.join(" and rollout.")}: importance ratios assume samples of the whole distribution, so updates are biased. For evaluations alone there are evaluation.top_p and top_k.`);
   const length = contextWarning();
   if (length) warnings.push(length);
   const list = must("#warnings");

@@ -245,6 +245,49 @@ def test_every_preset_fills_fields_that_exist_with_values_that_are_accepted(web,
         assert response.status_code == 302, preset["label"]
 
 
+def test_stop_strings_are_one_text_or_a_list_and_a_clone_shows_them(web, form):
+    for text, stop in (("", []), ("Question:", ["Question:"]), ('["\\n\\n", " a"]', ["\n\n", " a"])):
+        response = web.post(reverse("runs:run_create"), {**form, "rollout.stop": text})
+        assert response.status_code == 302
+        run = Run.objects.latest("created_at")
+        assert run.spec["rollout"]["stop"] == stop
+    clone = web.get(reverse("runs:run_clone", args=[run.pk]), follow=True)
+    assert 'value="[&quot;\\n\\n&quot;, &quot; a&quot;]"' in field_of(clone, "rollout.stop")
+    refused = web.post(reverse("runs:run_create"), {**form, "rollout.stop": "x" * 101})
+    assert "Must have at most 100 characters" in field_of(refused, "rollout.stop")
+
+
+def test_settings_left_to_the_machine_are_a_choice_of_the_form(web, form):
+    left = {"compute.gradient_checkpointing": "auto", "checkpoint.save_steps": ""}
+    web.post(reverse("runs:run_create"), {**form, **left})
+    run = Run.objects.get()
+    assert run.spec["compute"]["gradient_checkpointing"] is None
+    assert run.spec["checkpoint"]["save_steps"] is None
+    web.post(reverse("runs:run_create"), {**form, "compute.gradient_checkpointing": "false"})
+    clone = Run.objects.latest("created_at")
+    assert clone.spec["compute"]["gradient_checkpointing"] is False
+    page = web.get(reverse("runs:run_clone", args=[clone.pk]), follow=True)
+    assert '<option value="false" selected>' in field_of(page, "compute.gradient_checkpointing")
+
+
+def test_clone_of_a_run_of_version_2_keeps_the_defaults_of_that_version(web, user):
+    run = factories.make_run(user)
+    old = run.spec | {"schema_version": 2, "training": dict(run.spec["training"]), "compute": dict(run.spec["compute"])}
+    for name in ("lora_rank", "lora_learning_rate_factor"):
+        del old["training"][name]
+    old["compute"]["gradient_checkpointing"] = False
+    Run.objects.filter(pk=run.pk).update(spec=old)
+    page = web.get(reverse("runs:run_clone", args=[run.pk]), follow=True)
+    assert 'value="1.0"' in field_of(page, "training.lora_learning_rate_factor")
+    assert '<option value="false" selected>' in field_of(page, "compute.gradient_checkpointing")
+
+
+def test_presets_of_machines_are_estimated_for_a_group_that_the_user_may_see(web, user, form):
+    address = reverse("runs:run_preset_memory")
+    assert web.get(address, {"group": form["group"]}).json() == {"presets": []}  # models without sizes
+    assert web.get(address, {"group": "x"}).json() == {"presets": []}
+
+
 def test_clone_starts_from_the_settings_of_the_run(web, user):
     run = factories.make_run(user, algorithm={"name": "hacpo", "alpha": 2.5}, seed=11)
     response = web.get(reverse("runs:run_clone", args=[run.pk]), follow=True)
