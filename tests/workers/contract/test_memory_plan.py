@@ -14,7 +14,11 @@ from workers.trainer import preflight
 
 def test_a_run_that_does_not_fit_names_three_changes_that_do():
     machine = Machine(gpus=(80 * GIB,) * 4, memory=500 * GIB)
-    spec = spec_of(2)
+    most = {
+        "algorithm": {"beta": 0.001},
+        "compute": {"gradient_checkpointing": False, "agent_devices": "shared"},
+    }
+    spec = spec_of(2, **most)
     lacking = shortfall(spec, [QWEN, QWEN], machine)
     assert lacking is not None
     assert lacking.where == "a GPU"
@@ -24,7 +28,7 @@ def test_a_run_that_does_not_fit_names_three_changes_that_do():
     assert str(lacking).startswith("The run needs about 84.2 GiB on a GPU, which has 80.0 GiB. Any of these fits: ")
     # The first of them, taken at its word.
     assert lacking.fixes[0].change == "gradient_checkpointing"
-    mended = spec_of(2, compute={"gradient_checkpointing": True})
+    mended = spec_of(2, **most | {"compute": {**most["compute"], "gradient_checkpointing": True}})
     assert shortfall(mended, [QWEN, QWEN], machine) is None
 
 

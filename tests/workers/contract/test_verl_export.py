@@ -154,9 +154,8 @@ def test_verls_own_blocks_hold_our_values():
 
 
 def test_only_at_the_ends_is_the_last_step():
-    trainer = recipe(spec(training={"steps": 12}, evaluation={"eval_interval": 0}, checkpoint={"save_steps": 0}))[
-        "trainer"
-    ]
+    changes = {"training": {"steps": 12}, "evaluation": {"eval_interval": 0}, "checkpoint": {"save_steps": 0}}
+    trainer = recipe(spec(**changes))["trainer"]
     assert (trainer["test_freq"], trainer["save_freq"], trainer["total_training_steps"]) == (12, 12, 12)
 
 
