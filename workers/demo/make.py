@@ -1,4 +1,4 @@
-"""The demo's two agents and their questions: `python -m workers.demo.make OUT_DIR [--seed N] [--steps N]`.
+"""A demo's two agents and their questions: `python -m workers.demo.make OUT_DIR [--pretrained SOURCE] [--seed N]`.
 
 Two small models of different families, sizes and tokenizers (workers.demo.warm_start); each knows the rules that the
 other lacks. Deterministic by seed; both are trained at the same time, with one thread each.
@@ -7,20 +7,17 @@ other lacks. Deterministic by seed; both are trained at the same time, with one 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import multiprocessing
-import os
-import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from workers.contract.demo_recipe import AGENTS, HELD_OUT_FILE, RECIPE_FILE, RECIPE_VERSION, SEED, TRAIN_FILE
+from workers.contract.demo_recipe import AGENTS, HELD_OUT_FILE, PRETRAINED_AGENTS, RECIPE_VERSION, SEED, TRAIN_FILE
+from workers.demo.cache import make_once
 from workers.demo.task import make_problems, write_questions
 from workers.demo.warm_start import DIGIT_PAIRS, STEPS, WarmStart, train_agent
 
@@ -79,50 +76,20 @@ def _train_both(folder: Path, seed: int, steps: int, report: Callable[[float], N
             process.join()
 
 
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
 def _identity(seed: int, steps: int) -> dict[str, Any]:
     return {"recipe_version": RECIPE_VERSION, "seed": seed, "steps": steps}
-
-
-def is_valid(folder: Path, seed: int = SEED, steps: int = STEPS) -> bool:
-    """Whether a folder holds the undamaged files of this recipe."""
-    try:
-        recipe = json.loads((folder / RECIPE_FILE).read_text(encoding="utf-8"))
-        if any(recipe.get(key) != value for key, value in _identity(seed, steps).items()):
-            return False
-        return all(_digest(folder / name) == digest for name, digest in recipe["files"].items())
-    except (OSError, ValueError, KeyError, AttributeError):
-        return False
 
 
 def make_demo(
     folder: Path, seed: int = SEED, steps: int = STEPS, report: Callable[[float], None] = lambda share: None
 ) -> bool:
-    """Create the demo's models and questions in `folder`; False if it holds them already.
+    """Create the demo's models and questions in `folder`; False if it holds them already."""
 
-    All files are written to a temporary folder beside it, which is then renamed.
-    """
-    if is_valid(folder, seed, steps):
-        return False
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    try:
-        content = temporary / "content"
-        content.mkdir()
+    def make(content: Path) -> None:
         write_questions(content, *make_problems(seed))
         _train_both(content, seed, steps, report)
-        files = {str(path.relative_to(content)): _digest(path) for path in sorted(content.rglob("*")) if path.is_file()}
-        recipe = {**_identity(seed, steps), "files": files}
-        (content / RECIPE_FILE).write_text(json.dumps(recipe, indent=1) + "\n", encoding="utf-8")
-        if folder.exists():
-            os.rename(folder, temporary / "replaced")
-        os.rename(content, folder)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-    return True
+
+    return make_once(folder, _identity(seed, steps), make)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -131,6 +98,7 @@ def main(arguments: list[str] | None = None) -> int:
         prog="python -m workers.demo.make", description="Create the demo's models and questions."
     )
     parser.add_argument("folder", type=Path, metavar="OUT_DIR")
+    parser.add_argument("--pretrained", metavar="SOURCE", help="make them from this model: hub id, folder or package")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--steps", type=int, default=STEPS, help="training steps of each agent (default %(default)s)")
     parser.add_argument("--progress", action="store_true", help="also print a JSON line for each percent of the way")
@@ -145,18 +113,24 @@ def main(arguments: list[str] | None = None) -> int:
             percent = int(100 * share)
             print(json.dumps({"percent": percent}), flush=True)
         if is_terminal:
-            print(
-                f"\rteaching two small models: {share:4.0%} {time.monotonic() - begin:4.0f} s", end="", file=sys.stderr
-            )
+            print(f"\rteaching two models: {share:4.0%} {time.monotonic() - begin:4.0f} s", end="", file=sys.stderr)
 
-    is_new = make_demo(options.folder, options.seed, options.steps, report)
+    if options.pretrained:
+        from workers.demo.pretrained.make import make_pretrained_demo
+
+        is_new = make_pretrained_demo(options.folder, options.pretrained, options.seed, report)
+    else:
+        is_new = make_demo(options.folder, options.seed, options.steps, report)
     if is_terminal and is_new:
         print(file=sys.stderr)
     result = {
         "folder": str(options.folder),
         "made": is_new,
         "seconds": round(time.monotonic() - begin, 1),
-        "models": {name: str(options.folder / agent) for agent, name in AGENTS.items()},
+        "models": {
+            name: str(options.folder / agent)
+            for agent, name in (PRETRAINED_AGENTS if options.pretrained else AGENTS).items()
+        },
         "train": str(options.folder / TRAIN_FILE),
         "held_out": str(options.folder / HELD_OUT_FILE),
     }

@@ -10,14 +10,28 @@ import hashlib
 import json
 import operator
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from workers.contract.demo_recipe import HELD_OUT_FILE, SKILLS, TRAIN_FILE
 
 HELD_OUT_PER_SKILL = 100
 _OPERATIONS: dict[str, Callable[[int, int], int]] = {"+": operator.add, "-": operator.sub, "*": operator.mul}
+
+
+class Problem(Protocol):
+    """What a question file needs of a problem."""
+
+    @property
+    def skill(self) -> str: ...
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def answer(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -79,7 +93,7 @@ def make_problems(seed: int) -> tuple[list[ArithmeticProblem], list[ArithmeticPr
     return train, held_out
 
 
-def write_questions(folder: Path, train: list[ArithmeticProblem], held_out: list[ArithmeticProblem]) -> None:
+def write_questions(folder: Path, train: Sequence[Problem], held_out: Sequence[Problem]) -> None:
     """The two benchmark files, one question a line; `subject` is the skill."""
     for name, problems in ((TRAIN_FILE, train), (HELD_OUT_FILE, held_out)):
         lines = [

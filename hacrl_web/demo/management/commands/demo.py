@@ -25,12 +25,11 @@ from hacrl_web.leaderboard.board.table import headline, make_table
 from hacrl_web.runs.demo_state import preparing
 from hacrl_web.runs.models import TERMINAL, State, Sweep
 from hacrl_web.web.errors import FieldErrors
-from workers.contract.demo_recipe import ALGORITHMS, ENGINES
+from workers.contract.demo_recipe import ALGORITHMS, ENGINES, PRETRAINED, PRETRAINED_MODEL, TINY, DemoRecipe
 
 LOOK_EVERY_S = 0.5
 REPORT_EVERY_S = 5.0
 FOLLOW_EVERY_S = 2.0
-TEACHING = "Teaching two small models arithmetic, once: a minute or two, more on a busy machine."
 # Accepted from scripts of 0.1.0.
 _SPELLINGS = {"gspo_x2": "gspox2"}
 
@@ -46,8 +45,15 @@ class Command(BaseCommand):
         )
         parser.add_argument(
             "--algorithms",
-            default=",".join(ALGORITHMS),
-            help="comma-separated names of algorithms (default: %(default)s)",
+            help=f"comma-separated names of algorithms (default: {','.join(ALGORITHMS)}; of the pretrained demo "
+            f"{','.join(PRETRAINED.algorithms)})",
+        )
+        parser.add_argument(
+            "--pretrained",
+            nargs="?",
+            const=PRETRAINED_MODEL,
+            metavar="SOURCE",
+            help="two agents made from this pretrained model: hub id, folder or package (default: %(const)s)",
         )
         parser.add_argument("--engine", choices=ENGINES, default=ENGINES[0], help="what generates the rollouts")
         parser.add_argument("--follow", type=int, metavar="SWEEP", help="say in one line how a demo's runs have ended")
@@ -56,14 +62,16 @@ class Command(BaseCommand):
         if options["follow"] is not None:
             self._follow(Sweep.objects.get(pk=options["follow"]))
             return
-        seeds, algorithms = seeds_of(options["seeds"]), algorithms_of(options["algorithms"])
+        recipe, source = (PRETRAINED, options["pretrained"]) if options["pretrained"] else (TINY, "")
+        seeds = seeds_of(options["seeds"])
+        algorithms = algorithms_of(options["algorithms"]) if options["algorithms"] else list(recipe.algorithms)
         if options["json"] and not options["once"]:
             raise CommandError("--json prints the outcome, which only --once waits for: give both.")
         user = first_user()
-        sweep = None if options["once"] else _unfinished_sweep(user)
+        sweep = None if options["once"] else _unfinished_sweep(user, recipe)
         if sweep is None:
             is_new = options["once"]  # what it prints is measured by its own runs
-            sweep = self._launch(user, seeds, algorithms, options["engine"], is_new)
+            sweep = self._launch(user, recipe, source, seeds, algorithms, options["engine"], is_new)
             if not sweep.runs.filter(state__in=_OPEN).exists():
                 self.stderr.write("This demo has run before: here is its board. Further --seeds are added to it.")
         else:
@@ -79,17 +87,26 @@ class Command(BaseCommand):
         if failed:
             raise CommandError("; ".join(f"{run.name} {run.state}: {run.reason}" for run in failed))
 
-    def _launch(self, user: User, seeds: Sequence[int], algorithms: Sequence[str], engine: str, is_new: bool) -> Sweep:
+    def _launch(
+        self,
+        user: User,
+        recipe: DemoRecipe,
+        source: str,
+        seeds: Sequence[int],
+        algorithms: Sequence[str],
+        engine: str,
+        is_new: bool,
+    ) -> Sweep:
         activity = "Looking for its two models in the cache."
-        if not demo.folder().exists():
-            activity = TEACHING
-            self.stderr.write(f"{TEACHING} Its runs start after that.")
+        if not demo.folder(recipe).exists():
+            activity = recipe.activity
+            self.stderr.write(f"{activity} Its runs start after that.")
         try:
             with preparing(activity) as report:
-                folder = demo.make_agents(lambda percent: report(f"{TEACHING} {percent} % done."))
+                folder = demo.make_agents(recipe, lambda share: report(f"{recipe.activity} {share} % done."), source)
                 report("Checking and registering its models and questions.")
-                group, benchmark = demo.register(user, folder)
-                return demo.launch_demo(user, group, benchmark, seeds, algorithms, engine, is_new=is_new)
+                group, benchmark = demo.register(user, recipe, folder)
+                return demo.launch_demo(user, recipe, group, benchmark, seeds, algorithms, engine, is_new=is_new)
         except subprocess.CalledProcessError as error:
             raise CommandError(f"The demo agents could not be created (exit status {error.returncode}).") from None
         except FieldErrors as refusal:
@@ -138,9 +155,9 @@ def algorithms_of(text: str) -> list[str]:
     return [_SPELLINGS.get(name, name) for part in text.split(",") if (name := part.strip())]
 
 
-def _unfinished_sweep(user: User) -> Sweep | None:
+def _unfinished_sweep(user: User, recipe: DemoRecipe) -> Sweep | None:
     """An earlier demo with runs that have not ended: it is shown instead of a second one."""
-    return demo.demo_sweeps(user).filter(runs__state__in=_OPEN).first()
+    return demo.demo_sweeps(user, recipe).filter(runs__state__in=_OPEN).first()
 
 
 _ENDED = {*TERMINAL, State.PAUSED}  # no one resumes a paused run of the demo
