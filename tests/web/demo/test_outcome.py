@@ -13,6 +13,7 @@ from hacrl_web.demo.outcome import demo_summary, text_table
 from hacrl_web.runs.models import Run, Sweep
 from tests.support.web.factories import make_benchmark, make_group
 from tests.support.web.leaderboard_help import by_name, finish, finished_sweep, sweep_of
+from workers.contract.demo_recipe import PRETRAINED, PRETRAINED_MODEL, TINY
 
 pytestmark = pytest.mark.django_db
 FINALS = {
@@ -68,9 +69,9 @@ def test_algorithms_are_taken_as_people_write_them():
 @pytest.fixture
 def made_demo(monkeypatch, user):
     """The demo's models and questions are there: rows without files."""
-    monkeypatch.setattr(launch, "make_agents", lambda report: None)
+    monkeypatch.setattr(launch, "make_agents", lambda recipe, report, source: None)
     group, benchmark = make_group(user), make_benchmark(user)
-    monkeypatch.setattr(launch, "register", lambda owner, folder: (group, benchmark))
+    monkeypatch.setattr(launch, "register", lambda owner, recipe, folder: (group, benchmark))
     monkeypatch.setattr("hacrl_web.demo.management.commands.demo.first_user", lambda: user)
 
 
@@ -105,6 +106,18 @@ def test_second_demo_takes_the_board_that_is_there_and_adds_what_it_lacks(made_d
     assert sorted(Sweep.objects.values_list("name", flat=True)) == ["Demo", "Demo (2)"]
 
 
+def test_pretrained_demo_is_a_board_of_its_own(made_demo, monkeypatch):
+    sources = []
+    monkeypatch.setattr(launch, "make_agents", lambda recipe, report, source: sources.append((recipe, source)))
+    call_command("demo", algorithms="hacpo,gspo")
+    call_command("demo", pretrained=PRETRAINED_MODEL)
+    assert sources == [(TINY, ""), (PRETRAINED, PRETRAINED_MODEL)]
+    assert [sweep.name for sweep in Sweep.objects.order_by("created_at")] == ["Demo", "Pretrained demo"]
+    runs = Sweep.objects.get(name="Pretrained demo").runs
+    assert set(runs.values_list("algorithm", flat=True)) == set(PRETRAINED.algorithms)
+    assert {run.spec["training"]["train_batch_size"] for run in runs.all()} == {8}
+
+
 def test_command_refuses_an_algorithm_that_there_is_not(made_demo):
     with pytest.raises(CommandError, match="could not be launched: algorithms"):
         call_command("demo", algorithms="hacpo,ppo")
@@ -128,8 +141,8 @@ def test_page_hears_how_far_the_demos_models_are(settings, tmp_path, monkeypatch
     child.chmod(0o700)
     monkeypatch.setattr(launch.sys, "executable", str(child))
     percentages = []
-    assert launch.make_agents(percentages.append) == tmp_path / "demo"
+    assert launch.make_agents(TINY, percentages.append) == tmp_path / "demo"
     assert percentages == [7, 90]
     child.write_text("#!/bin/sh\nexit 3\n")
     with pytest.raises(subprocess.CalledProcessError):
-        launch.make_agents(percentages.append)
+        launch.make_agents(TINY, percentages.append)
