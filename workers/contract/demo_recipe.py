@@ -96,15 +96,15 @@ def pretrained_settings(algorithm: str, engine: str = ENGINES[0]) -> dict[str, d
             "max_completion_length": 32,
         },
         "training": {
-            "steps": 16,
+            "steps": 12,
             "train_batch_size": 8,
             "mini_batch_size": 8,
-            "learning_rate": 2e-4,
+            "learning_rate": 5e-4,
             "lr_schedule": "linear",
             "warmup_steps": 2,
         },
-        "evaluation": {"eval_interval": 0, "temperature": 0.0},
-        "checkpoint": {"save_steps": 4},
+        "evaluation": {"eval_interval": 0, "max_questions": 96, "temperature": 0.0},
+        "checkpoint": {"save_steps": 3},
         "compute": {"dtype": "bfloat16"},
     }
 
