@@ -41,7 +41,8 @@ _PART_BEFORE = re.compile(
     r"(?:_|\^\(?|\\(?:sqrt|pm|mp|overline)\s?|\\sqrt\[|\d[.:/]?"
     r"|(?:[_^]|\\(?:sqrt(?:\[\d{1,3}\])?|[dtc]?frac|overline)\s?|\})\{[^{}]*)$"
 )
-_UNITS = "mm|cm|dm|km|mg|kg|ml|mL|ft|lb|lbs|oz|min|mph|kph|kWh"
+# Units that are written without a space; of single letters those that are rarely variables.
+_UNITS = "mm|cm|dm|km|m|mg|kg|g|ml|mL|l|L|h|ft|lb|lbs|oz|min|mph|kph|kWh"
 # After digits: a word other than a unit, an index, a power other than degrees, a time or a date, `-digit`, a constant.
 _PART_AFTER = re.compile(
     rf"(?!(?:{_UNITS})(?![A-Za-z]))[A-Za-z]|_|\^(?!\{{?\s?\\circ)|[.:/]\d|-[A-Za-z]"
@@ -82,7 +83,8 @@ def _read(text: str, match: re.Match[str]) -> str | None:
     head = text[max(0, match.start() - _BESIDE) : match.start()]
     tail = text[match.end() : match.end() + _BESIDE]
     amount = _CURRENCY.sub("", head)
-    is_word = amount == head and _WORD_BEFORE.search(head)
+    # US$5 is a number; the m of $5m is no unit.
+    is_word = _WORD_BEFORE.search(head) if amount == head else re.match("[A-Za-z]", tail)
     is_negative = _MINUS_APART.search(amount) is not None
     if amount.endswith("-") and not _HYPHEN.search(amount):
         is_negative, amount = True, amount[:-1]
