@@ -93,6 +93,14 @@ INSPECTOR = ChildProgram(
     wait_s=60.0,
     busy="Too many inspections at once.",
 )
+PREVIEWER = ChildProgram(
+    "workers.inspection.preview_prompts",
+    timeout_s=120.0,  # eight tokenizers on a busy machine
+    cpu_s=120,
+    memory_bytes=12 * 2**30,
+    wait_s=20.0,
+    busy="Other prompts are being prepared.",
+)
 IMPORTER = ChildProgram(
     "workers.questions.import_cli",
     timeout_s=600.0,

@@ -18,7 +18,7 @@ MAX_AGENTS = 8
 # The kinds of verifiers, each with its rule in one line.
 VERIFIERS: dict[str, str] = {kind: f"{kind}: {rules.line}" for kind, rules in RULES.items()}
 # Fields of AgentSpec that Agent.settings holds.
-AGENT_SETTINGS = ("lora_rank", "lora_alpha", "seed", "prompt_template", "chat_template_kwargs")
+AGENT_SETTINGS = ("lora_rank", "lora_alpha", "seed", "prompt_template", "chat_template_kwargs", "thinking")
 # Okabe and Ito's colours, which colour-blind readers can distinguish; an agent has the same colour on every page.
 AGENT_COLORS = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#000000")
 
@@ -70,6 +70,16 @@ class LanguageModel(RegistryRow):
 
     class Meta(RegistryRow.Meta):
         constraints = [models.UniqueConstraint(fields=["project", "name"], name="language_model_name_per_project")]
+
+    @property
+    def has_thinking_switch(self) -> bool:
+        """Whether the chat template can be told to think or not; of a model registered before, nothing is known."""
+        return self.facts.get("has_thinking_switch") is True
+
+    @property
+    def refuses_system(self) -> bool:
+        """Whether its inspection showed that the chat template takes no system message."""
+        return self.facts.get("takes_system") is False
 
 
 @audited("name")

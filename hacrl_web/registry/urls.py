@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from hacrl_web.registry.pages import benchmarks, models_and_groups
+from hacrl_web.registry.pages import benchmarks, models_and_groups, prompts
 
 app_name = "registry"
 urlpatterns = [
@@ -15,6 +15,7 @@ urlpatterns = [
     path("groups/<int:pk>", models_and_groups.group_detail, name="group_detail"),
     path("groups/<int:pk>/delete", models_and_groups.group_delete, name="group_delete"),
     path("groups/<int:pk>/pairs/<int:first>/<int:second>", models_and_groups.group_pair, name="group_pair"),
+    path("prompts", prompts.prompt_page, name="prompts"),
     path("benchmarks/", benchmarks.benchmark_list, name="benchmark_list"),
     path("benchmarks/new", benchmarks.benchmark_create, name="benchmark_create"),
     path("benchmarks/new/fetch", benchmarks.benchmark_fetch, name="benchmark_fetch"),

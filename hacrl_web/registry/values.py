@@ -18,6 +18,8 @@ from hacrl_web.web.page_query import MAX_ID, whole_number
 MAX_NAME = 80
 # As RunSpec accepts them; float() alone would also read "1_0", "nan", and digits of other scripts.
 NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,4})?", re.ASCII)
+# A word in braces, such as {answer}; an argument of LaTeX, as in \boxed{answer} and x_{max}, is none.
+TEMPLATE_FIELD = re.compile(r"(?<![\\\w}\]^])\{([A-Za-z_]\w+)\}")
 # Characters that change the writing direction of the text after them.
 BIDI_CONTROLS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 ValueT = TypeVar("ValueT")
@@ -116,6 +118,16 @@ def choice(value: object, allowed: Iterable[str]) -> str:
     if not isinstance(value, str) or value not in words:
         raise ValueProblem("not_a_choice", f"Choose one of: {', '.join(words)}.")
     return value
+
+
+def check_fields(template: str) -> None:
+    """Check that a prompt has no field but {question}. Error: ValueProblem."""
+    field = next((name for name in TEMPLATE_FIELD.findall(template) if name != "question"), "")
+    if field:
+        raise ValueProblem(
+            "unknown_field",
+            f"There is no field {{{field}}}, only {{question}}: remove it, or write {{ {field} }} if braces are meant.",
+        )
 
 
 @contextmanager

@@ -38,6 +38,7 @@ PAGES = {
     "registry:group_detail": ("GET /groups/{pk}",),
     "registry:group_delete": ("DELETE /groups/{pk}",),
     "registry:group_pair": ("GET /groups/{pk}/pairs/{first}/{second}",),
+    "registry:prompts": ("GET /groups/{pk}/prompts",),
     "registry:benchmark_list": ("GET /benchmarks", "GET /benchmarks/built-in"),
     "registry:benchmark_create": ("POST /benchmarks", "POST /benchmarks/built-in"),
     "registry:benchmark_fetch": ("POST /benchmarks/fetch",),

@@ -70,7 +70,7 @@ def _agent(agent: AgentSpec, learning_rate: float) -> dict[str, Any]:
         "id": agent.name,
         "model_path": agent.model,
         "tokenizer_path": agent.model,
-        "apply_chat_template_kwargs": dict(agent.chat_template_kwargs),
+        "apply_chat_template_kwargs": dict(agent.template_arguments),
     }
     if agent.learning_rate not in (None, learning_rate):
         values["actor_rollout_ref"] = {"actor": {"optim": {"lr": agent.learning_rate}}}

@@ -16,8 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from workers.contract.spec.agent import AgentSpec
 from workers.hub.client import PICKLES, ModelUnfit, fetch_small_files, weight_facts
 from workers.hub.safetensors_header import DamagedHeader, WeightFiles
+from workers.model.prompts import has_thinking_switch, takes_system
 
 MAX_ENTRIES = 10_000
 MAX_JSON_BYTES = 50_000_000
@@ -287,6 +289,7 @@ def _check_chat_template(report: Report) -> str:
         if template is not None and not isinstance(template, str):
             raise ModelUnfit("chat_template in tokenizer_config.json is not text: correct or remove it.")
     report.facts["has_chat_template"] = bool(report.tokenizer.chat_template)
+    report.facts["has_thinking_switch"] = has_thinking_switch(report.tokenizer)
     if not report.tokenizer.chat_template:
         return "None: questions are asked as plain text."
     question = "What is 1+1?"
@@ -299,7 +302,11 @@ def _check_chat_template(report: Report) -> str:
         raise ModelUnfit(f"chat_template does not work ({reason}): correct or remove it.") from None
     if question not in text:
         raise ModelUnfit("chat_template leaves the question out: correct or remove it.")
-    return "Yes: questions are asked through it."
+    report.facts["takes_system"] = takes_system(report.tokenizer, AgentSpec(name="-", model="-"))
+    detail = "Yes: questions are asked through it."
+    if not report.facts["takes_system"]:
+        detail += " It takes no system message: a benchmark's system prompt is put before the question."
+    return detail
 
 
 def _check_sizes(report: Report) -> str:

@@ -20,7 +20,7 @@ from workers.model import head, lora, sharding
 from workers.model.loading import CPU, choose_dtype, load_model, recompute_layers
 from workers.model.optimizer import PolicyOptimizer
 from workers.model.process_group import ALONE, Ranks, Round, Value
-from workers.model.prompts import encode_question, eos_ids, turn_eos
+from workers.model.prompts import check_format, encode_question, eos_ids, turn_eos
 from workers.randomness import derived_key
 
 
@@ -71,11 +71,7 @@ class Policy:
     def _read_tokenizer(self, location: str) -> None:
         """Set how a prompt is written and how a response ends. Error: ValueError."""
         self.eos_ids = eos_ids(self.tokenizer, self.model)
-        if self.agent.prompt_format == "chat" and not self.tokenizer.chat_template:
-            raise ValueError(
-                f"agent {self.agent.name!r} has prompt_format chat, but the tokenizer of {location} has no chat "
-                "template: choose auto or plain, or add a template"
-            )
+        check_format(self.tokenizer, self.agent, location)
         self.turn_eos = turn_eos(self.tokenizer, self.agent, self.eos_ids)
 
     @property

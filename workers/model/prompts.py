@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from workers.contract.spec.agent import AgentSpec
+from workers.contract.spec.agent import THINKING_ARGUMENT, AgentSpec
 
 
 def encode_question(
@@ -38,7 +38,7 @@ def _chat_ids(tokenizer: Any, agent: AgentSpec, turns: Sequence[tuple[str, str]]
             tokenize=True,
             add_generation_prompt=True,
             return_dict=False,
-            **agent.chat_template_kwargs,
+            **agent.template_arguments,
         )
     )
 
@@ -48,7 +48,7 @@ def takes_system(tokenizer: Any, agent: AgentSpec) -> bool:
     word = "surveyor"
     turns = [{"role": "system", "content": word}, {"role": "user", "content": "1"}]
     try:
-        return word in tokenizer.apply_chat_template(turns, tokenize=False, **agent.chat_template_kwargs)
+        return word in tokenizer.apply_chat_template(turns, tokenize=False, **agent.template_arguments)
     except Exception:  # a template may raise anything
         return False
 
@@ -56,6 +56,25 @@ def takes_system(tokenizer: Any, agent: AgentSpec) -> bool:
 def uses_chat(tokenizer: Any, agent: AgentSpec) -> bool:
     """Whether questions go through the tokenizer's chat template."""
     return bool(tokenizer.chat_template) and agent.prompt_format != "plain"
+
+
+def has_thinking_switch(tokenizer: Any) -> bool:
+    """Whether the chat template knows the argument for thinking."""
+    return THINKING_ARGUMENT in str(tokenizer.chat_template or "")
+
+
+def check_format(tokenizer: Any, agent: AgentSpec, location: str) -> None:
+    """Check that an agent's settings and its chat template agree. Error: ValueError."""
+    if agent.prompt_format == "chat" and not tokenizer.chat_template:
+        raise ValueError(
+            f"agent {agent.name!r} has prompt_format chat, but the tokenizer of {location} has no chat template: "
+            "choose auto or plain, or add a template"
+        )
+    if agent.thinking != "auto" and not has_thinking_switch(tokenizer):
+        raise ValueError(
+            f"agent {agent.name!r} has thinking {agent.thinking}, but the chat template of {location} has no "
+            f"{THINKING_ARGUMENT}: choose auto"
+        )
 
 
 def eos_ids(tokenizer: Any, model: Any) -> list[int]:
@@ -84,7 +103,7 @@ def _ids_after_an_answer(tokenizer: Any, agent: AgentSpec) -> list[int]:
     answer = "forty-two"
     turns = [{"role": "user", "content": "6 * 7"}, {"role": "assistant", "content": answer}]
     try:
-        text = tokenizer.apply_chat_template(turns, tokenize=False, **agent.chat_template_kwargs)
+        text = tokenizer.apply_chat_template(turns, tokenize=False, **agent.template_arguments)
     except Exception:  # a template may raise anything, and need not support answers
         return []
     _, separator, rest = text.rpartition(answer)

@@ -91,7 +91,7 @@ def ask_checkpoint(user: Any, run: Run, manifest: Manifest, request: dict[str, A
     """One object for each agent of the checkpoint, in their order: its answer, or `error`. Error: FieldErrors."""
     _check_memory(manifest)
     specs = {agent["name"]: agent for agent in run.spec["agents"]}
-    names = ("prompt_format", "prompt_template", "chat_template_kwargs", "seed")
+    names = ("prompt_format", "prompt_template", "chat_template_kwargs", "thinking", "seed")
     agents = [
         {"name": name, "folder": str(manifest.path / folder)}
         | {key: specs[name][key] for key in names if key in specs.get(name, {})}

@@ -21,12 +21,12 @@ from hacrl_web.accounts.models import Role
 from hacrl_web.accounts.projects import require
 from hacrl_web.insight.checkpoints import checkpoints
 from hacrl_web.insight.checkpoints.reuse import copy_agent, removed_on_error
+from hacrl_web.registry.language_models.agent_settings import agent_values
 from hacrl_web.registry.language_models.models import check_unchanged
 from hacrl_web.registry.models import MAX_AGENTS, AgentGroup, LanguageModel
 from hacrl_web.runs.launch.launch import create_run
 from hacrl_web.runs.launch.plan import (
     LaunchError,
-    agent_values,
     changed_models,
     check_one_project,
     data_values,
@@ -167,7 +167,7 @@ def _add_checkpoint(
     except DamagedCheckpoint as error:
         errors.append(FieldError("damaged", f"{error}.", "step"))
         return
-    names = ("prompt_format", "prompt_template", "chat_template_kwargs")
+    names = ("prompt_format", "prompt_template", "chat_template_kwargs", "thinking")
     specs = {agent["name"]: agent for agent in run.spec["agents"]}
     selection.trained_length = run.spec.get("rollout", {}).get("max_completion_length")
     selection.stop = run.spec.get("rollout", {}).get("stop", ())

@@ -25,7 +25,7 @@ NOT_RECORDED = "not recorded"
 _COMPARED = ("algorithm", "rollout", "training", "evaluation", "agents", "data")
 # What acts on an untrained agent's score, so that runs which agree in it have the same start.
 _ACTS_ON_START = ("data.", "evaluation.", "rollout.max_prompt_length", "rollout.max_completion_length")
-_ACTS_ON_AGENT = ("name", "model", "revision", "prompt_format", "prompt_template", "chat_template_kwargs")
+_ACTS_ON_AGENT = ("name", "model", "revision", "prompt_format", "prompt_template", "chat_template_kwargs", "thinking")
 # Above 0: the run continued from another run's checkpoint, whose steps are not in its own settings.
 _START_STEP = "training.start_step"
 Settings = Mapping[str, Any]

@@ -14,6 +14,7 @@ from hacrl_web.registry.benchmarks import benchmarks
 from hacrl_web.registry.benchmarks.built_in import BUILT_IN
 from hacrl_web.registry.benchmarks.child_requests import ask_verifier, compare_with
 from hacrl_web.registry.benchmarks.questions import QuestionFilter, QuestionRow, read_page
+from hacrl_web.registry.benchmarks.ready_prompts import READY_PROMPTS
 from hacrl_web.registry.benchmarks.uploads import Staged
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.web.errors import FieldErrors
@@ -24,7 +25,10 @@ router = Router(tags=["benchmarks"])
 
 
 class BenchmarkIn(Schema):
-    """Fields beside the files. Only the question's and the answer's columns must exist."""
+    """Fields beside the files. Only the question's and the answer's columns must exist.
+
+    ready_prompt: a key of GET /benchmarks/ready-prompts, in place of prompt_template and system_prompt.
+    """
 
     name: str
     question_field: str = "question"
@@ -35,6 +39,7 @@ class BenchmarkIn(Schema):
     id_field: str = "id"
     verifier: str = "math"
     tolerance: str = ""
+    ready_prompt: str = ""
     prompt_template: str = "{question}"
     system_prompt: str = ""
     held_out_fraction: str = "0.1"
@@ -49,6 +54,7 @@ class BuiltInIn(StrictBody):
     name: str = ""
     held_out_fraction: float | None = None
     extraction: str | None = None
+    ready_prompt: str = ""
 
 
 class BenchmarkOut(Schema):
@@ -78,7 +84,19 @@ class BuiltInOut(Schema):
     config: str
     split: str
     mapping: dict[str, str]
+    ready_prompt: str
     prompt_template: str
+    system_prompt: str
+
+
+class ReadyPromptOut(Schema):
+    """verifiers: those that read answers in the form that it asks for."""
+
+    key: str
+    name: str
+    prompt_template: str
+    system_prompt: str
+    verifiers: list[str]
 
 
 class QuestionPageOut(Schema):
@@ -142,18 +160,26 @@ def list_built_in(request: HttpRequest) -> Any:
     return BUILT_IN
 
 
+@router.get("/benchmarks/ready-prompts", response=list[ReadyPromptOut])
+def list_ready_prompts(request: HttpRequest) -> Any:
+    return READY_PROMPTS
+
+
 @router.post("/benchmarks/built-in", response={201: BenchmarkOut})
 def create_built_in(request: HttpRequest, payload: BuiltInIn) -> Any:
     """Load one of the built-in benchmarks with its own mapping."""
     staged = benchmarks.stage_built_in(request.user, payload.built_in, payload.location)
-    return _create_from(request, staged, payload.dict(include={"name", "held_out_fraction", "extraction"}))
+    return _create_from(
+        request, staged, payload.dict(include={"name", "held_out_fraction", "extraction", "ready_prompt"})
+    )
 
 
 def _create_from(request: HttpRequest, staged: Staged, changes: dict[str, Any]) -> Status[Benchmark]:
     """Make a benchmark with the suggested mapping, changed by the values that are not empty."""
     try:
         settings = {key: value for key, value in changes.items() if value not in (None, "")}
-        return Status(201, benchmarks.create_from_staged(request.user, staged, benchmarks.suggested(staged) | settings))
+        fields = benchmarks.with_suggestions(staged, settings)
+        return Status(201, benchmarks.create_from_staged(request.user, staged, fields))
     finally:
         staged.discard()
 
@@ -173,6 +199,7 @@ class FetchIn(StrictBody):
     id_field: str | None = None
     verifier: str | None = None
     tolerance: float | None = None
+    ready_prompt: str | None = None
     prompt_template: str | None = None
     system_prompt: str | None = None
     held_out_fraction: float | None = None

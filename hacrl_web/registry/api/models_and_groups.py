@@ -107,6 +107,7 @@ class AgentIn(StrictBody):
     seed: Any = None
     prompt_template: Any = None
     chat_template_kwargs: Any = None
+    thinking: Any = None
 
 
 class GroupIn(StrictBody):
@@ -125,6 +126,7 @@ class AgentOut(Schema):
     seed: int | None
     prompt_template: str
     chat_template_kwargs: dict[str, bool | int | str]
+    thinking: str
 
 
 class GroupOut(Schema):

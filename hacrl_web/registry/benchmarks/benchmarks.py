@@ -20,6 +20,7 @@ from hacrl_web.accounts.projects import project_of_new
 from hacrl_web.registry import locations, values
 from hacrl_web.registry.benchmarks import child_requests, uploads
 from hacrl_web.registry.benchmarks.built_in import BY_KEY, BuiltIn
+from hacrl_web.registry.benchmarks.ready_prompts import BY_READY_KEY, ready_key
 from hacrl_web.registry.benchmarks.uploads import Staged
 from hacrl_web.registry.models import VERIFIERS, Benchmark
 from hacrl_web.web.errors import FieldError, FieldErrors
@@ -34,6 +35,8 @@ EXTRACTIONS = {
     "boxed": "the last \\boxed{}",
 }
 COUNTED = ("num_repeated", "num_overlapping", "subjects", "difficulties", "near", "held_out_limit")
+QUESTION = "{question}"
+_DEFAULTS = {"prompt_template": QUESTION, "system_prompt": ""}
 COLUMNS = ("question", "answer", "subject", "difficulty", "id")
 
 
@@ -118,7 +121,7 @@ def _inspect(staged: Staged, field: str, held_out_field: str, entry: BuiltIn | N
         none = dict.fromkeys(COLUMNS, "") | {"extraction": "as_is"}
         staged.found["guess"] = none | {"id": staged.found["guess"]["id"]} | entry.mapping
     if entry:
-        staged.found["prompt_template"] = entry.prompt_template
+        staged.found |= {"prompt_template": entry.prompt_template, "system_prompt": entry.system_prompt}
     if staged.held_out:
         child_requests.ask_importer({"verb": "look", "files": staged.held_out}, held_out_field)
     staged.note()
@@ -154,16 +157,24 @@ def create_from_staged(owner: Any, staged: Staged, fields: Mapping[str, Any]) ->
 def suggested(staged: Staged) -> dict[str, Any]:
     """The initial values of the mapping form, and the defaults of the API."""
     guess = staged.found["guess"]
+    template, system = staged.found.get("prompt_template", QUESTION), staged.found.get("system_prompt", "")
     return {f"{part}_field": guess[part] for part in COLUMNS} | {
         "name": staged.name,
         "answer_extraction": guess["extraction"],
         "verifier": "math",
         "tolerance": "",
-        "prompt_template": staged.found.get("prompt_template", "{question}"),
-        "system_prompt": "",
+        "ready_prompt": ready_key(template, system),
+        "prompt_template": template,
+        "system_prompt": system,
         "extraction": "strict",
         "held_out_fraction": "0" if staged.is_evaluation_only else "0.1",
     }
+
+
+def with_suggestions(staged: Staged, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings, and what is suggested for those left out; a ready prompt writes both texts."""
+    left_out = ("prompt_template", "system_prompt") if "ready_prompt" in settings else ("ready_prompt",)
+    return {name: value for name, value in suggested(staged).items() if name not in left_out} | dict(settings)
 
 
 def checked_options(owner: Any, fields: Mapping[str, Any], has_held_out_file: bool) -> BenchmarkOptions:
@@ -183,8 +194,9 @@ def checked_options(owner: Any, fields: Mapping[str, Any], has_held_out_file: bo
     )
     if verifier and reading and (message := not_flexible(verifier, reading)):
         checker.add("extraction", "not_a_choice", f"{message[0].upper()}{message[1:]}.")
-    template = checker.take("prompt_template", _template, fields.get("prompt_template", "{question}"))
-    system = checker.take("system_prompt", _prompt_text, fields.get("system_prompt") or "")
+    prompts = checker.take("ready_prompt", _with_ready_prompt, fields) or fields
+    template = checker.take("prompt_template", _template, prompts.get("prompt_template", QUESTION))
+    system = checker.take("system_prompt", _system_prompt, prompts.get("system_prompt") or "")
     share = fields.get("held_out_fraction", 0.1)
     fraction = checker.take("held_out_fraction", values.bounded_number, share, least=0, most=MAX_HELD_OUT_FRACTION)
     if named is not None:
@@ -209,10 +221,33 @@ def _column(checker: values.Checker, part: str, fields: Mapping[str, Any]) -> st
     return checker.take(field, values.text, name, MAX_COLUMN_NAME) or ""
 
 
+def _with_ready_prompt(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The fields with the texts of the ready prompt that they name, if any; own texts beside it are an error."""
+    key = fields.get("ready_prompt")
+    if key in (None, ""):
+        return fields
+    ready = BY_READY_KEY[values.choice(key, BY_READY_KEY)]
+    texts = {"prompt_template": ready.prompt_template, "system_prompt": ready.system_prompt}
+    own = [name for name, text in texts.items() if fields.get(name) not in (None, "", text, _DEFAULTS[name])]
+    if own:
+        message = f"The ready prompt {ready.key} has its own {own[0]}: leave yours out, or choose no ready prompt."
+        raise values.ValueProblem("own_text", message)
+    return {**fields, **texts}
+
+
 def _template(value: object) -> str:
     text = _prompt_text(value)
-    if "{question}" not in text:
+    if QUESTION not in text:
         raise values.ValueProblem("no_question", "The template must contain {question}.")
+    values.check_fields(text)
+    return text
+
+
+def _system_prompt(value: object) -> str:
+    text = _prompt_text(value)
+    if QUESTION in text:
+        raise values.ValueProblem("has_question", "{question} is replaced in the prompt template only: move it there.")
+    values.check_fields(text)
     return text
 
 

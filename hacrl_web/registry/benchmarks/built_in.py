@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-# The field's usual prompt for mathematics (Qwen2.5-Math's, among others): the verifier reads the box.
-BOXED = "{question}\n\nPlease reason step by step, and put your final answer within \\boxed{}."
+from hacrl_web.registry.benchmarks.ready_prompts import BY_READY_KEY
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,15 @@ class BuiltIn:
     train: tuple[str, ...] = ("test*", "data/test*", "*/test*")
     held_out: tuple[str, ...] = ()
     mapping: dict[str, str] = field(default_factory=dict)  # of QuestionMapping; the rest is guessed from the columns
-    prompt_template: str = BOXED
+    ready_prompt: str = "boxed"  # a key of READY_PROMPTS
+
+    @property
+    def prompt_template(self) -> str:
+        return BY_READY_KEY[self.ready_prompt].prompt_template
+
+    @property
+    def system_prompt(self) -> str:
+        return BY_READY_KEY[self.ready_prompt].system_prompt
 
     @property
     def is_evaluation_only(self) -> bool:

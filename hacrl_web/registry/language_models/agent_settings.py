@@ -12,8 +12,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from hacrl_web.registry.models import AGENT_SETTINGS, Agent
-from hacrl_web.registry.values import Checker
+from hacrl_web.registry.models import AGENT_SETTINGS, Agent, LanguageModel
+from hacrl_web.registry.values import Checker, check_fields
 from hacrl_web.web.errors import plain_errors
 from workers.contract.spec.agent import AgentSpec
 from workers.settings import MAX_TEMPLATE
@@ -37,9 +37,30 @@ def take_settings(checker: Checker, row: Agent, fields: Mapping[str, Any]) -> No
     except ValidationError as error:
         _add_errors(checker, place, error)
         return
+    checker.take(f"{place}.prompt_template", check_fields, spec.prompt_template)
+    if spec.thinking != "auto" and row.model_id is not None and not row.model.has_thinking_switch:
+        message = f"The chat template of model “{row.model.name}” has no thinking switch: choose auto."
+        if "has_thinking_switch" not in row.model.facts:
+            message = (
+                f"Model “{row.model.name}” was not checked for a thinking switch: register it again, or choose auto."
+            )
+        checker.add(f"{place}.thinking", "no_switch", message)
     row.learning_rate, row.prompt_format = spec.learning_rate, spec.prompt_format
     own = {name: getattr(spec, name) for name in AGENT_SETTINGS}
     row.settings = {name: value for name, value in own.items() if value != AgentSpec.model_fields[name].default}
+
+
+def agent_values(agent: Agent) -> dict[str, Any]:
+    """An agent's settings, for AgentSpec."""
+    model = agent.model
+    return {
+        **agent.settings,
+        "name": agent.name,
+        "model": model.location,
+        "revision": (model.revision or None) if model.kind == LanguageModel.Kind.HUB else None,
+        "learning_rate": agent.learning_rate,
+        "prompt_format": agent.prompt_format,
+    }
 
 
 def _is_unstorable(value: Any) -> bool:

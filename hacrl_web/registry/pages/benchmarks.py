@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
@@ -16,6 +17,7 @@ from hacrl_web.registry.benchmarks import benchmarks, uploads
 from hacrl_web.registry.benchmarks.built_in import BUILT_IN
 from hacrl_web.registry.benchmarks.child_requests import ask_verifier, compare_with
 from hacrl_web.registry.benchmarks.questions import PAGE_SIZE, LineNumber, QuestionFilter, read_page, read_row
+from hacrl_web.registry.benchmarks.ready_prompts import READY_PROMPTS
 from hacrl_web.registry.benchmarks.uploads import Staged
 from hacrl_web.registry.locations import model_roots
 from hacrl_web.registry.models import Benchmark
@@ -96,6 +98,7 @@ def _map_page(request: HttpRequest, staged: Staged, form: MappingForm, status: i
     columns = staged.found["shown"]
     rows = [[row.get(name, "") for name in columns] for row in staged.found["rows"]]
     context = {"staged": staged, "form": form, "shown": columns, "rows": rows}
+    context["ready_prompts"] = {one.key: asdict(one) for one in READY_PROMPTS}
     context["num_hidden"] = len(staged.found["columns"]) - len(columns)
     return render(request, "registry/benchmarks/benchmark_map.html", context, status=status)
 

@@ -8,6 +8,7 @@ from typing import Any
 from django import forms
 
 from hacrl_web.registry.benchmarks.benchmarks import EXTRACTIONS, MAX_HELD_OUT_FRACTION
+from hacrl_web.registry.benchmarks.ready_prompts import READY_PROMPTS
 from hacrl_web.registry.benchmarks.uploads import MAX_UPLOAD_BYTES, SUFFIXES
 from hacrl_web.registry.models import AGENT_SETTINGS, MAX_AGENTS, VERIFIERS, LanguageModel
 from hacrl_web.registry.values import MAX_NAME
@@ -81,6 +82,13 @@ class AgentForm(ServiceForm):
     seed = _setting("seed", "Seed")
     chat_template_kwargs = _setting("chat_template_kwargs", "Arguments of the chat template", "{}", rows=2)
     prompt_template = _setting("prompt_template", "Prompt template", rows=2)
+    thinking = forms.ChoiceField(
+        label="Thinking",
+        required=False,
+        choices=[("", "auto: as the chat template does"), ("on", "on"), ("off", "off")],
+        help_text="Only for models whose chat template has the switch enable_thinking, such as Qwen3's.",
+        widget=forms.Select(attrs=INPUT),
+    )
 
     def __init__(self, *args: Any, models: list[tuple[str, str]], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -172,6 +180,11 @@ class MappingForm(ServiceForm):
         "Of math and numeric.",
     )
     tolerance = _text("Tolerance", 40, "Of the numeric verifier, relative; empty: its default.", required=False)
+    ready_prompt = _choice(
+        "Ready prompt",
+        [("", "your own text"), *((one.key, one.label) for one in READY_PROMPTS)],
+        "Fills in the two fields below; change them as you like.",
+    )
     prompt_template = _prompt(
         "Prompt template", "{question} is replaced by the question; an agent's own template is put around it.", rows=3
     )

@@ -102,7 +102,8 @@ def group_list(request: HttpRequest) -> HttpResponse:
 @require_page
 def group_create(request: HttpRequest) -> HttpResponse:
     data = request.POST if request.method == "POST" else None
-    choices = [(str(model.pk), model.name) for model in LanguageModel.objects.listed_for(request.user)]
+    listed = list(LanguageModel.objects.listed_for(request.user))
+    choices = [(str(model.pk), model.name) for model in listed]
     form = GroupForm(data)
     rows = agent_forms(choices, data)
     status = 200
@@ -115,6 +116,7 @@ def group_create(request: HttpRequest) -> HttpResponse:
             _show_group_errors(form, used, refused)
             status = refused.status
     context = {"form": form, "rows": rows, "has_models": bool(choices)}
+    context["thinking_models"] = [str(model.pk) for model in listed if model.has_thinking_switch]
     return render(request, "registry/language_models/group_form.html", context, status=status)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from hacrl_web.accounts.models import Project
+from hacrl_web.registry.language_models.agent_settings import agent_values
 from hacrl_web.registry.language_models.models import check_unchanged
 from hacrl_web.registry.models import Agent, AgentGroup, Benchmark, LanguageModel
 from hacrl_web.registry.values import ValueProblem, text
@@ -187,19 +188,6 @@ def check_spec(request: Mapping[str, Any], rows: RequestRows, errors: list[Field
 def is_draft(request: Mapping[str, Any]) -> bool:
     """Whether the run is to be saved and not queued."""
     return request.get("draft") is True
-
-
-def agent_values(agent: Agent) -> dict[str, Any]:
-    """An agent's settings, for AgentSpec."""
-    model = agent.model
-    return {
-        **agent.settings,
-        "name": agent.name,
-        "model": model.location,
-        "revision": (model.revision or None) if model.kind == LanguageModel.Kind.HUB else None,
-        "learning_rate": agent.learning_rate,
-        "prompt_format": agent.prompt_format,
-    }
 
 
 def data_values(benchmark: Benchmark) -> dict[str, Any]:

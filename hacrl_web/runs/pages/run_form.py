@@ -182,6 +182,7 @@ def _sweep_controls(fields: Mapping[str, FormField], values: Mapping[str, Any]) 
 def _group_data(group: AgentGroup) -> dict[str, Any]:
     agents = [
         {"name": a.name, "model": a.model.name, "position": a.position, "context": a.model.context_length}
+        | {"refuses_system": a.model.refuses_system and a.prompt_format != a.PromptFormat.PLAIN}
         for a in group.agents.all()
     ]
     return {"id": group.pk, "name": group.name, "agents": agents}

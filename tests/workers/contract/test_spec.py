@@ -33,6 +33,18 @@ def refused(**over) -> dict[tuple, str]:
 
 
 @pytest.mark.parametrize(
+    ("agent", "arguments"),
+    [
+        ({}, {}),
+        ({"thinking": "off"}, {"enable_thinking": False}),
+        ({"thinking": True, "chat_template_kwargs": {"a": 1}}, {"a": 1, "enable_thinking": True}),  # YAML's bare on
+    ],
+)
+def test_thinking_is_an_argument_of_the_chat_template(agent, arguments):
+    assert spec(agents=[{"name": "a", "model": "m", **agent}]).agents[0].template_arguments == arguments
+
+
+@pytest.mark.parametrize(
     "text", ["nan", "inf", "-inf", "0", "-1", "1,5", "", "１", "1e400", "0x1", "1_0", "9" * 5000, True, [1], {}]
 )
 def test_learning_rate_must_be_a_finite_positive_number(text):

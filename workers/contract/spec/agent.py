@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Literal
 
-from pydantic import field_validator
+from pydantic import ValidationInfo, field_validator
 
 from workers.settings import UNPRINTABLE, Count, Number, PromptTemplate, SettingsSection, setting
 
@@ -30,6 +30,10 @@ RESERVED_KEYWORDS = frozenset(
         "tokenizer_kwargs",
     }
 )
+
+
+# The argument of Qwen3's chat template, and of others since, that asks for thinking before the answer.
+THINKING_ARGUMENT = "enable_thinking"
 
 
 class AgentSpec(SettingsSection):
@@ -89,6 +93,12 @@ class AgentSpec(SettingsSection):
         gt=0,
         le=10_000,
     )
+    thinking: Literal["auto", "on", "off"] = setting(
+        "auto",
+        help=f"Whether the chat template asks for thinking before the answer ({THINKING_ARGUMENT}); auto: as the "
+        "template does by itself. on and off need a template that knows the argument.",
+        source="Qwen3, arXiv 2505.09388",
+    )
 
     @field_validator("chat_template_kwargs")
     @classmethod
@@ -96,6 +106,30 @@ class AgentSpec(SettingsSection):
         if reserved := sorted(set(keywords) & RESERVED_KEYWORDS):
             raise ValueError(f"{reserved[0]!r} is not an argument of the template: remove it")
         return keywords
+
+    @field_validator("thinking", mode="before")
+    @classmethod
+    def _words_of_yaml(cls, thinking: object) -> object:
+        """YAML 1.1 reads on and off as true and false."""
+        return {True: "on", False: "off"}[thinking] if isinstance(thinking, bool) else thinking
+
+    @field_validator("thinking")
+    @classmethod
+    def _thinking_is_set_once(cls, thinking: str, info: ValidationInfo) -> str:
+        if thinking == "auto":
+            return thinking
+        if info.data.get("prompt_format") == "plain":
+            raise ValueError("prompt_format plain uses no chat template: choose thinking auto, or another format")
+        if THINKING_ARGUMENT in info.data.get("chat_template_kwargs", {}):
+            raise ValueError(f"chat_template_kwargs sets {THINKING_ARGUMENT} too: remove it there, or choose auto here")
+        return thinking
+
+    @property
+    def template_arguments(self) -> dict[str, bool | int | str]:
+        """The extra arguments of the chat template."""
+        if self.thinking == "auto":
+            return self.chat_template_kwargs
+        return {**self.chat_template_kwargs, THINKING_ARGUMENT: self.thinking == "on"}
 
     @property
     def stable_seed(self) -> int:

@@ -37,5 +37,23 @@ function show() {
   must('[data-preview="answer"]').textContent = answer(row[value("answer_field")] ?? "") || "none";
 }
 
+/** @type {Record<string, Record<"prompt_template" | "system_prompt", string>>} */
+const readyPrompts = readJson("ready-prompts");
+const TEXTS = /** @type {const} */ (["prompt_template", "system_prompt"]);
+
+const ready = /** @type {HTMLSelectElement} */ (form.elements.namedItem("ready_prompt"));
+
+/** The two texts of the chosen ready prompt. */
+function fillInPrompt() {
+  for (const name of TEXTS) {
+    if (ready.value) /** @type {HTMLTextAreaElement} */ (form.elements.namedItem(name)).value = readyPrompts[ready.value][name];
+  }
+}
+
+ready.addEventListener("input", fillInPrompt);
+form.addEventListener("input", ({ target }) => {
+  if (target instanceof HTMLTextAreaElement) ready.value = ""; // now it is the user's own text
+});
+fillInPrompt(); // the choice may have been made before this script had loaded
 form.addEventListener("input", show);
 show();

@@ -1,6 +1,22 @@
-// The agent group form: shows two agents, and one more for each click. Without this script all eight are shown.
+// The agent group form: shows two agents, and one more for each click; the thinking switch of models that have one.
+// Without this script all is shown.
+
+import { readJson } from "../lib/format.js";
 
 const SHOWN_AT_FIRST = 2;
+
+/**
+ * Shows the thinking switch if the chosen model has one.
+ * @param {Element} row
+ * @param {string[]} models ids of those that have
+ */
+function showThinking(row, models) {
+  const model = /** @type {HTMLSelectElement} */ (row.querySelector('select[name$="-model"]'));
+  const thinking = /** @type {HTMLSelectElement} */ (row.querySelector('select[name$="-thinking"]'));
+  const isKnown = models.includes(model.value);
+  thinking.closest(".field")?.toggleAttribute("hidden", !isKnown);
+  if (!isKnown) thinking.value = "";
+}
 
 const form = document.querySelector("[data-group-form]");
 if (form) {
@@ -19,4 +35,9 @@ if (form) {
     rows[shown - 1].querySelector("select")?.focus();
   });
   draw();
+  const models = /** @type {string[]} */ (readJson("thinking-models"));
+  for (const row of rows) {
+    if (!row.querySelector('.field-invalid select[name$="-thinking"]')) showThinking(row, models);
+    row.addEventListener("change", () => showThinking(row, models));
+  }
 }

@@ -6,7 +6,7 @@ import { requestCost } from "./cost.js";
 import { showPresetMemory } from "./presets.js";
 
 /**
- * @typedef {{name: string, model: string, position: number, context: number | null}} GroupAgent
+ * @typedef {{name: string, model: string, position: number, context: number | null, refuses_system: boolean}} GroupAgent
  * @typedef {{id: number, name: string, agents: GroupAgent[]}} Group
  * @typedef {{name: string, summary: string, shares: boolean, rollouts: number, settings: string[]}} Algorithm
  * @typedef {{label: string, values: Record<string, string | number | boolean>,
@@ -124,11 +124,20 @@ function showWarnings(chosen, agents) {
   if (shares && agents === 1) warnings.push("One agent alone has no peer to share with: it then learns as by GSPO.");
   const limits = ["top_p", "top_k"].filter((name) => number(`rollout.${name}`) > 0 && number(`rollout.${name}`) !== (name === "top_p" ? 1 : 0));
   if (limits.length) warnings.push(`rollout.${limits.join(" and rollout.")}: importance ratios assume samples of the whole distribution, so updates are biased. For evaluations alone there are evaluation.top_p and top_k.`);
+  warnings.push(...systemWarnings());
   const length = contextWarning();
   if (length) warnings.push(length);
   const list = must("#warnings");
   list.hidden = warnings.length === 0;
   list.replaceChildren(...warnings.map((text) => make("p", "", text)));
+}
+
+/** Agents whose chat template takes no system message, on a benchmark that has one. */
+function systemWarnings() {
+  const benchmark = control("benchmark");
+  if (!(benchmark instanceof HTMLSelectElement) || benchmark.selectedOptions[0]?.dataset.hasSystem === undefined) return [];
+  const agents = (group()?.agents ?? []).filter((agent) => agent.refuses_system);
+  return agents.map(({ name }) => `The chat template of ${name} takes no system message: it reads the benchmark's system prompt before the question.`);
 }
 
 /** Names a preset that fits the group: the defaults are for models of thousands of tokens. */
@@ -201,6 +210,7 @@ function refresh() {
 
 form.addEventListener("input", (event) => {
   const target = event.target;
+  if (target instanceof HTMLSelectElement && ["group", "benchmark"].includes(target.name)) must("#prompts").replaceChildren();
   if (target instanceof HTMLSelectElement && target.name === "preset" && target.value !== "") {
     applyPreset(data.presets[Number(target.value)]);
   } else if ((target instanceof HTMLInputElement || target instanceof HTMLSelectElement) && target.name !== "confirm") {

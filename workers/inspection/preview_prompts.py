@@ -1,0 +1,114 @@
+"""The prompt that each agent of a group reads for one question, token by token; a short child process of the web.
+
+`python -m workers.inspection.preview_prompts` reads {question, template and system (of the benchmark), agents: [their
+AgentSpec]} from stdin and prints {agents: [{agent, text, token_ids, pieces: [{text, is_special}], notes} or {agent,
+error}]}. The ids are those of the trainer, made by the same functions. No weights are loaded.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from pydantic import ValidationError
+
+from workers.contract.spec.agent import AgentSpec
+from workers.hub.client import ModelUnfit, fetch_small_files
+from workers.model.prompts import check_format, encode_question, eos_ids, takes_system, uses_chat
+from workers.questions.dataset import Question
+
+INCOMPLETE = "\ufffd"  # what decoding writes for a part of a character
+NO_TEMPLATE = "The tokenizer has no chat template: the prompt is plain text."
+NO_SYSTEM = "The chat template takes no system message: the system prompt stands before the question."
+
+
+def preview(question: Question, agent: AgentSpec) -> dict[str, Any]:
+    """The prompt of one agent. Errors: ModelUnfit, OSError, ValueError, and what a chat template raises."""
+    folder = Path(agent.model) if agent.model.startswith("/") else fetch_small_files(agent.model, agent.revision)
+    tokenizer = _tokenizer(str(folder))
+    check_format(tokenizer, agent, agent.model)
+    ids = encode_question(tokenizer, agent, question.prompt, eos_ids(tokenizer, _configs(folder)), question.system)
+    notes = [] if tokenizer.chat_template else [NO_TEMPLATE]
+    if question.system and uses_chat(tokenizer, agent) and not takes_system(tokenizer, agent):
+        notes.append(NO_SYSTEM)
+    return {
+        "agent": agent.name,
+        "text": _decoded(tokenizer, ids),
+        "token_ids": ids,
+        "pieces": pieces(tokenizer, ids),
+        "notes": notes,
+    }
+
+
+@cache  # agents often share a model
+def _tokenizer(folder: str) -> Any:
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+
+
+def _configs(folder: Path) -> SimpleNamespace:
+    """What names the ids that end a response, in place of the model."""
+    from transformers import AutoConfig, GenerationConfig
+
+    has_own = (folder / "generation_config.json").is_file()
+    return SimpleNamespace(
+        config=AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False),
+        generation_config=GenerationConfig.from_pretrained(folder, local_files_only=True) if has_own else None,
+    )
+
+
+def pieces(tokenizer: Any, ids: list[int]) -> list[dict[str, Any]]:
+    """The text of each token; tokens that are parts of one character are one piece. Joined: the text of all ids."""
+    special = {*tokenizer.all_special_ids, *tokenizer.added_tokens_decoder}  # also <think>, which is text to its model
+    result: list[dict[str, Any]] = []
+    before: list[int] = []  # some tokenizers write the space between two words only where both are decoded
+    pending: list[int] = []
+    for place, token in enumerate(ids):
+        pending.append(token)
+        text = _decoded(tokenizer, before + pending).removeprefix(_decoded(tokenizer, before))
+        if text.endswith(INCOMPLETE) and place + 1 < len(ids) and ids[place + 1] not in special:
+            continue
+        result.append({"text": text, "is_special": token in special})
+        before, pending = pending, []
+    return result
+
+
+def _decoded(tokenizer: Any, ids: list[int]) -> str:
+    return str(tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+
+def answer(question: Question, settings: dict[str, Any]) -> dict[str, Any]:
+    """The prompt of one agent, or why there is none."""
+    try:
+        return preview(question, AgentSpec.model_validate(settings))
+    except ValidationError as error:
+        reason = "; ".join(item["msg"] for item in error.errors(include_url=False))
+    except ModelUnfit as refusal:
+        reason = str(refusal)
+    except ValueError as error:
+        reason = str(error)[:300]
+    except Exception as error:  # a chat template may raise anything
+        reason = f"{type(error).__name__}: {str(error)[:300]}"
+    return {"agent": settings["name"], "error": reason}
+
+
+def main() -> int:
+    """Print one JSON object."""
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    request = json.load(sys.stdin)
+    question = Question("preview", request["question"], "", template=request["template"], system=request["system"])
+    agents = [answer(question, settings) for settings in request["agents"]]
+    print(json.dumps({"agents": agents}, ensure_ascii=True))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.modules["torch"] = None  # type: ignore[assignment] # transformers imports it for seconds; tokenizers need none
+    sys.exit(main())
