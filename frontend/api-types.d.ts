@@ -18,6 +18,7 @@ declare namespace Api {
     seed?: unknown;
     prompt_template?: unknown;
     chat_template_kwargs?: unknown;
+    thinking?: unknown;
   }
   interface AgentOut {
     model: number;
@@ -30,11 +31,21 @@ declare namespace Api {
     seed: number | null;
     prompt_template: string;
     chat_template_kwargs: Record<string, boolean | number | string>;
+    thinking: string;
   }
   interface AgentProgress {
     name: string;
     peers: string;
     accuracy: string;
+  }
+  interface AgentPromptOut {
+    agent: string;
+    num_tokens: number;
+    text: string;
+    token_ids: number[];
+    pieces: TokenPiece[];
+    notes: string[];
+    error: string;
   }
   interface AgentReply {
     agent: string;
@@ -156,6 +167,7 @@ declare namespace Api {
     id_field?: string;
     verifier?: string;
     tolerance?: string;
+    ready_prompt?: string;
     prompt_template?: string;
     system_prompt?: string;
     held_out_fraction?: string;
@@ -262,6 +274,7 @@ declare namespace Api {
     name?: string;
     held_out_fraction?: number | null;
     extraction?: string | null;
+    ready_prompt?: string;
   }
   interface BuiltInOut {
     key: string;
@@ -271,7 +284,9 @@ declare namespace Api {
     config: string;
     split: string;
     mapping: Record<string, string>;
+    ready_prompt: string;
     prompt_template: string;
+    system_prompt: string;
   }
   interface CheckAnswer {
     name: string;
@@ -500,6 +515,7 @@ declare namespace Api {
     id_field?: string | null;
     verifier?: string | null;
     tolerance?: number | null;
+    ready_prompt?: string | null;
     prompt_template?: string | null;
     system_prompt?: string | null;
     held_out_fraction?: number | null;
@@ -867,6 +883,15 @@ declare namespace Api {
     agent: number;
     name?: string;
   }
+  interface PromptPreviewOut {
+    question: QuestionRow;
+    prompts: AgentPromptOut[];
+  }
+  interface PromptQuestionQuery {
+    benchmark?: number | null;
+    file?: string;
+    line?: number;
+  }
   interface QuestionListQuery {
     file?: string;
     start?: number;
@@ -902,6 +927,13 @@ declare namespace Api {
   interface ReadAnswers {
     read: number;
     correct: number;
+  }
+  interface ReadyPromptOut {
+    key: string;
+    name: string;
+    prompt_template: string;
+    system_prompt: string;
+    verifiers: string[];
   }
   interface RecordedCheck {
     rows: number;
@@ -1250,6 +1282,10 @@ declare namespace Api {
     name: string;
     scopes?: string[];
     days?: number;
+  }
+  interface TokenPiece {
+    text: string;
+    is_special: boolean;
   }
   interface TryIn {
     gold?: string;

@@ -21,7 +21,7 @@ from websockets.sync.client import connect
 from hacrl_web.accounts.models import Invitation, LoginLink, Membership, Project
 from hacrl_web.accounts.tokens.tokens import make_token
 from hacrl_web.api import api
-from hacrl_web.registry.children import IMPORTER, VERIFIER, ChildResult
+from hacrl_web.registry.children import IMPORTER, PREVIEWER, VERIFIER, ChildResult
 from hacrl_web.registry.language_models.model_pairs import SAME_MODEL
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.models import Run, Sweep
@@ -40,6 +40,7 @@ OWN |= {"account/tokens", "account/tokens/<int:pk>/revoke"}
 PRIVATE = ("account/tokens/", "api/v1/tokens/")
 OWN_OF_API = ("api/v1/tokens", "api/v1/alert", "api/v1/notifications")
 OVERLAP = "api/v1/benchmarks/<int:pk>/overlap"
+PROMPTS = "api/v1/groups/<int:pk>/prompts"
 
 
 def test_visitor_reaches_no_page_without_a_login(client, mine, record_property):
@@ -111,6 +112,7 @@ def children(monkeypatch) -> None:
     monkeypatch.setattr(VERIFIER, "run", lambda *_: ChildResult(verdict, 0, False))
     overlap = b'{"num_asked": 1, "num_same": 1, "num_near": 0, "examples": []}'
     monkeypatch.setattr(IMPORTER, "run", lambda *_: ChildResult(overlap, 0, False))
+    monkeypatch.setattr(PREVIEWER, "run", lambda *_: ChildResult(b'{"agents": [{}, {}]}', 0, False))
     answer_inspections(monkeypatch, *[PASSED] * 9)
 
 
@@ -161,7 +163,8 @@ def use(client: Any, route: str, mine: SimpleNamespace) -> Any:
     if route.endswith("/queue-draft"):  # of a run that is one
         path = address(route, mine).replace(str(mine.run.pk), str(make_run(mine.owner, draft=True).pk))
         return client.post(path, content_type="application/json")
-    query = f"?other={mine.benchmark.pk}" if route == OVERLAP else query_of(route)
+    parameter = {OVERLAP: "other", PROMPTS: "benchmark"}.get(route)
+    query = f"?{parameter}={mine.benchmark.pk}" if parameter else query_of(route)
     if route in (RUN_DELETING, SWEEP_DELETING):  # of others, which wait: these are needed further on
         waiting = make_run(mine.owner)
         waiting.sweep = Sweep.objects.create(owner=mine.owner, name="waits")

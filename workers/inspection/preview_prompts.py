@@ -39,7 +39,7 @@ def preview(question: Question, agent: AgentSpec) -> dict[str, Any]:
         "agent": agent.name,
         "text": _decoded(tokenizer, ids),
         "token_ids": ids,
-        "pieces": pieces(tokenizer, ids),
+        "pieces": token_pieces(tokenizer, ids),
         "notes": notes,
     }
 
@@ -62,7 +62,7 @@ def _configs(folder: Path) -> SimpleNamespace:
     )
 
 
-def pieces(tokenizer: Any, ids: list[int]) -> list[dict[str, Any]]:
+def token_pieces(tokenizer: Any, ids: list[int]) -> list[dict[str, Any]]:
     """The text of each token; tokens that are parts of one character are one piece. Joined: the text of all ids."""
     special = {*tokenizer.all_special_ids, *tokenizer.added_tokens_decoder}  # also <think>, which is text to its model
     result: list[dict[str, Any]] = []

@@ -11,12 +11,13 @@ from ninja import Query, Router, Schema
 from hacrl_web.registry.benchmarks.prompt_preview import AgentPrompt, TokenPiece, preview_prompts
 from hacrl_web.registry.benchmarks.questions import QuestionRow
 from hacrl_web.registry.models import AgentGroup, Benchmark
+from hacrl_web.web.errors import FieldErrors
 
 router = Router(tags=["registry"])
 
 
 class PromptQuestionQuery(Schema):
-    benchmark: int = Query(ge=0, lt=2**63)
+    benchmark: int | None = Query(None, ge=0, lt=2**63)
     file: str = Query("train", pattern="^(train|held_out)$")
     line: int = Query(0, ge=0, le=100_000_000)
 
@@ -46,5 +47,7 @@ class PromptPreviewOut(Schema):
 def get_prompts(request: HttpRequest, pk: int, query: Query[PromptQuestionQuery]) -> Any:
     """The exact tokens of each agent's prompt, as the trainer makes them. Takes seconds: tokenizers are loaded."""
     group = get_object_or_404(AgentGroup.objects.visible_to(request.user), pk=pk)
+    if query.benchmark is None:
+        raise FieldErrors.single("missing", "Choose a benchmark.", "benchmark")
     benchmark = get_object_or_404(Benchmark.objects.visible_to(request.user), pk=query.benchmark)
     return preview_prompts(group, benchmark, query.line, query.file)
