@@ -253,12 +253,12 @@ def test_best_checkpoint_is_that_of_the_run_s_own_benchmark(tmp_path, pair):
 
 
 def test_further_benchmark_is_scored_by_its_own_verifier(tmp_path, pair, monkeypatch):
-    made: list[str] = []
+    made: list[tuple[str, str]] = []
 
     class Other(HashVerifier):
-        def __init__(self, kind: str, **options: Any) -> None:
+        def __init__(self, kind: str, extraction: str, **options: Any) -> None:
             super().__init__()
-            made.append(kind)
+            made.append((kind, extraction))
 
         def __enter__(self):
             return self
@@ -269,11 +269,11 @@ def test_further_benchmark_is_scored_by_its_own_verifier(tmp_path, pair, monkeyp
             return [Verdict(1.0, "") for _ in completions]
 
     monkeypatch.setattr(evaluation_module, "Verifier", Other)
-    asked = [further(tmp_path, verifier="math"), further(tmp_path, "same")]
+    asked = [further(tmp_path, verifier="math", extraction="flexible"), further(tmp_path, "same")]
     train(make_spec(tmp_path, pair[:1], training={"steps": 0}, evaluation={"benchmarks": asked}), tmp_path / "run")
-    assert made == ["math"]
+    assert made == [("math", "flexible")]
     found = {r["benchmark"]: (r["value"], r["verifier"]) for r in records(tmp_path / "run", "evaluation")}
-    assert found["further"] == (1.0, kind_label("math"))
+    assert found["further"] == (1.0, kind_label("math", "flexible"))
     assert found["same"][1] == kind_label("exact")
 
 
