@@ -37,7 +37,7 @@ class StoredRun:
 
 
 class Database:
-    """Read-only. `url`: a path of SQLite or an address of PostgreSQL."""
+    """Changes nothing. `url`: a path of SQLite or an address of PostgreSQL."""
 
     def __init__(self, url: str | Path) -> None:
         self.url = url
@@ -55,6 +55,21 @@ class Database:
             return list(connection.execute(query, values).fetchall())
         finally:
             connection.close()
+
+    def is_writable(self, run_id: UUID) -> bool:
+        """Whether no transaction holds the run's row; on SQLite, whether none holds the database for long."""
+        if isinstance(self.url, Path):
+            connection = sqlite3.connect(self.url, isolation_level=None, timeout=0.5)
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                connection.execute("ROLLBACK")
+            except sqlite3.OperationalError:
+                return False
+            finally:
+                connection.close()
+            return True
+        free = "SELECT count(*) FROM (SELECT 1 FROM runs_run WHERE id = ? FOR UPDATE SKIP LOCKED) AS free"
+        return bool(self.value(free, run_id))
 
     def value(self, query: str, *values: Any) -> Any:
         """The first column of the first row, or None."""

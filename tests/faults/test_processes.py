@@ -11,7 +11,6 @@ import re
 import signal
 import time
 
-import psutil
 import pytest
 
 from hacrl_web.ops.processes import is_alive
@@ -124,9 +123,9 @@ def test_thawed_supervisor_writes_nothing_and_ends_its_trainer(world: World, rep
     run_id = world.launch()
     world.until_step(run_id, 15)
     world.add_worker()
-    trainer, frozen = world.trainer(run_id), psutil.Process(world.worker_pid(run_id))
+    trainer = world.trainer(run_id)
+    frozen = world.freeze_supervisor(run_id)
     report.kills("supervisor frozen past its lease")
-    frozen.suspend()
     wait(lambda: "no heartbeat" in reasons(world, run_id), "its silence is noticed", 3 * LEASE_S)
     assert report.seconds > LEASE_S - 1
     before = world.database.run(run_id)
