@@ -99,7 +99,7 @@ def pretrained_settings(algorithm: str, engine: str = ENGINES[0]) -> dict[str, d
             "steps": 12,
             "train_batch_size": 8,
             "mini_batch_size": 8,
-            "learning_rate": 5e-4,
+            "learning_rate": 4e-5,  # with LoRA ten times as much
             "lr_schedule": "linear",
             "warmup_steps": 2,
         },
