@@ -31,7 +31,7 @@ class Facts:
     uses_omega: bool  # otherwise the capability ratio is recorded, but weights nothing
     can_trap: bool  # in the other clip modes a clipped rollout can still teach
     max_completion_length: int
-    has_engine: bool = False  # rollouts come from a copy of the weights, not from the trainer's own
+    has_engine: bool = False  # rollouts may come from a copy of the weights, not from the trainer's own
 
     @classmethod
     def of(cls, spec: RunSpec) -> Facts:

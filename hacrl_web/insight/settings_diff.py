@@ -74,11 +74,16 @@ def is_same(a: Any, b: Any) -> bool:
 
 def effective(run: Run) -> dict[str, Any]:
     """The run's settings by their current names; later settings have the default under which the run was trained."""
+    spec = _readable(run)
+    return run.spec if spec is None else spec.model_dump(mode="json")
+
+
+def _readable(run: Run) -> RunSpec | None:
+    """None for settings that were stored under other bounds."""
     try:
-        spec: dict[str, Any] = RunSpec.model_validate(run.spec).model_dump(mode="json")
-    except ValidationError:  # stored under other bounds
-        spec = run.spec
-    return spec
+        return RunSpec.model_validate(run.spec)
+    except ValidationError:
+        return None
 
 
 def as_trained(runs: Sequence[Run]) -> list[dict[str, Any]]:
@@ -87,10 +92,14 @@ def as_trained(runs: Sequence[Run]) -> list[dict[str, Any]]:
     settled = {pk: payload.get("settled", {}) for pk, payload in events.values_list("run", "payload")}
     specs = []
     for run in runs:
-        spec = effective(run)
+        if (read := _readable(run)) is None:
+            specs.append(run.spec)
+            continue
+        spec = read.model_dump(mode="json")
+        spec["checkpoint"]["save_steps"] = read.save_interval
         for section, values in settled.get(run.pk, {}).items():
-            is_open = {name for name, value in spec.get(section, {}).items() if value in (None, "auto")}
-            spec = spec | {section: spec[section] | {name: values[name] for name in is_open & values.keys()}}
+            is_open = {name for name, value in spec[section].items() if value in (None, "auto")}
+            spec[section] |= {name: values[name] for name in is_open & values.keys()}
         specs.append(spec)
     return specs
 

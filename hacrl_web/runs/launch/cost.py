@@ -48,7 +48,7 @@ def cost_of(user: Any, specs: Sequence[RunSpec], group: AgentGroup, benchmark: B
         for spec, number in zip(specs, rollouts, strict=True)
         if every
     ]
-    checkpoint = _checkpoint_bytes(user, group)
+    checkpoint = _checkpoint_bytes(user, group, specs[0])
     # Variants of a sweep differ in the algorithm; gspox2 has twice the rollouts.
     largest = max(specs, key=lambda spec: (spec.num_generations, spec.algorithm.shares_rollouts))
     return Cost(
@@ -90,19 +90,20 @@ def _basis(paces: list[float], unmeasured: set[str]) -> str:
     return text
 
 
-def _checkpoint_bytes(user: Any, group: AgentGroup) -> int | None:
+def _checkpoint_bytes(user: Any, group: AgentGroup, spec: RunSpec) -> int | None:
     """One checkpoint of the whole group: the size of the newest one, or an estimate from the number of parameters."""
-    runs = Run.objects.visible_to(user).filter(group=group).exclude(data_folder=GENERATED)
+    runs = Run.objects.visible_to(user).filter(group=group, spec__training__lora_rank=spec.training.lora_rank)
+    runs = runs.exclude(data_folder=GENERATED)
     newest = runs.filter(state=State.COMPLETED).order_by("-finished_at").values("pk")[:1]
     saved = TelemetryEvent.objects.filter(run__in=newest, type="checkpoint").order_by("-seq")
     for payload in saved.values_list("payload", flat=True)[:1]:
         if isinstance(payload.get("size_bytes"), int):
             return int(payload["size_bytes"])
     total = 0
-    for agent in group.agents.select_related("model"):
-        if agent.model.num_parameters is None:
+    for row, agent in zip(group.agents.select_related("model"), spec.agents, strict=True):
+        if row.model.num_parameters is None:
             return None
-        total += agent.model.num_parameters * (BYTES_WITH_LORA if agent.setting("lora_rank") else BYTES_PER_PARAMETER)
+        total += row.model.num_parameters * (BYTES_WITH_LORA if agent.lora_rank else BYTES_PER_PARAMETER)
     return total
 
 

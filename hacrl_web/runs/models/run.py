@@ -205,6 +205,15 @@ class Run(RunStateMachine, ProjectRow):
         return bool(self.spec.get("training", {}).get("steps") == 0)
 
     @property
+    def rollout_engine(self) -> str:
+        """As its newest trainer decided, if the settings leave it to the machine; before it has started, auto."""
+        engine = str(self.spec.get("rollout", {}).get("engine", "transformers"))
+        if engine != "auto":
+            return engine
+        started = self.events.filter(type="started").order_by("-seq").values_list("payload", flat=True).first() or {}
+        return str(started.get("settled", {}).get("rollout", {}).get("engine", engine))
+
+    @property
     def further_benchmarks(self) -> frozenset[str]:
         """Names of the benchmarks of its evaluations beside its own, which charts and boards show."""
         return frozenset(one["benchmark"] for one in self.spec.get("evaluation", {}).get("benchmarks", ()))

@@ -99,7 +99,7 @@ def run_detail(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         "tab": tab,
         "page_data": {
             "agents": run.agent_names,
-            "unmeasured": _unmeasured(spec),
+            "unmeasured": _unmeasured(spec, run.rollout_engine),
             "further": sorted(run.further_benchmarks),  # their evaluations are on no chart
             "shares": spec.algorithm.shares_rollouts and len(spec.agents) > 1,
         },
@@ -107,14 +107,14 @@ def run_detail(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     return render(request, "runs/pages/run_detail.html", context)
 
 
-def _unmeasured(spec: RunSpec) -> list[str]:
+def _unmeasured(spec: RunSpec, engine: str) -> list[str]:
     """Metrics that have no chart because this run does not record or use them."""
     rule, interval = spec.algorithm, spec.telemetry.alignment_interval
     measured = {
         "kl": rule.beta > 0,
         "omega": rule.uses_omega,
         "gradient_alignment": 0 < interval <= spec.training.steps,
-        "engine_logp_difference": spec.rollout.engine != "transformers",
+        "engine_logp_difference": engine != "transformers",
         "overlong_penalty/mean": spec.overlong.cache > 0,
     }
     return [name for name, is_measured in measured.items() if not is_measured]

@@ -222,16 +222,17 @@ def test_resumed_attempt_replaces_the_steps_that_it_repeats():
 def test_facts_come_from_the_run_spec():
     agents = [{"name": name, "model": "/m"} for name in ("A", "B")]
     data = {"benchmark": "b", "train_path": "/t"}
-    spec = RunSpec.model_validate({"agents": agents, "data": data, "rollout": {"max_completion_length": 77}})
+    rollout = {"max_completion_length": 77, "engine": "transformers"}
+    spec = RunSpec.model_validate({"agents": agents, "data": data, "rollout": rollout})
     assert Facts.of(spec) == Facts(("A", "B"), shares=True, uses_omega=True, can_trap=True, max_completion_length=77)
     sided = {"name": "hacpo", "cross_clip_gradient": "sided"}
     spec = RunSpec.model_validate({"agents": agents, "data": data, "algorithm": sided})
     assert (Facts.of(spec).shares, Facts.of(spec).can_trap) == (True, False)
     spec = RunSpec.model_validate({"agents": agents, "data": data, "algorithm": {"name": "gspo"}})
     assert (Facts.of(spec).shares, Facts.of(spec).can_trap) == (False, False)
-    assert not Facts.of(spec).has_engine
-    spec = RunSpec.model_validate({"agents": agents, "data": data, "rollout": {"engine": "vllm"}})
-    assert Facts.of(spec).has_engine
+    for engine, is_possible in (("transformers", False), ("vllm", True), ("auto", True)):
+        spec = RunSpec.model_validate({"agents": agents, "data": data, "rollout": {"engine": engine}})
+        assert Facts.of(spec).has_engine is is_possible
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.kind)

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from hacrl_web.registry.models import AgentGroup, LanguageModel
+from hacrl_web.runs.launch.cost import cost_of
 from hacrl_web.runs.launch.launch import launch
 from hacrl_web.runs.launch.memory_fit import memory_needed
-from hacrl_web.runs.launch.plan import LaunchError
+from hacrl_web.runs.launch.plan import LaunchError, plan_run
 from hacrl_web.runs.launch.presets import MACHINE_PRESETS, memory_of_presets
 from hacrl_web.runs.models import Drain, Host, Run
 from hacrl_web.runs.worker.hosts import write_heartbeat
@@ -190,3 +191,15 @@ def test_presets_say_what_they_need_with_a_group():
 def test_presets_of_machines_set_the_same_settings_so_that_none_of_another_stays():
     first, *others = (set(preset.values) for preset in MACHINE_PRESETS)
     assert all(first <= other for other in others)
+
+
+def test_checkpoints_of_a_run_with_lora_are_estimated_without_optimizers():
+    user = make_user()
+    group, benchmark = small_pair(user), make_benchmark(user)
+    request = {"name": "run", "group": group.pk, "benchmark": benchmark.pk}
+    sizes = []
+    for rank in (0, 16):
+        spec, rows = plan_run(user, {**request, "training": {"lora_rank": rank}})
+        sizes.append(cost_of(user, [spec], *rows.pair).disk_bytes)
+    # 1,729,847,168 weights; the two newest checkpoints and the best
+    assert sizes == [3 * 14 * 1_729_847_168, 3 * 4 * 1_729_847_168]

@@ -60,6 +60,7 @@ def test_run_page_draws_pairs_where_rollouts_are_shared_and_warns_where_the_pape
     ],
 )
 def test_run_page_has_no_chart_of_what_the_run_does_not_measure_or_use(web, user, changes, unmeasured):
+    changes = changes | {"rollout": {"engine": "transformers"}, "algorithm": {"beta": 0.001, **changes["algorithm"]}}
     run = factories.make_run(user, **changes)
     told = web.get(run.get_absolute_url()).context["page_data"]["unmeasured"]
     # The trainer itself samples, so there is nothing to compare; and no reward is lowered for its length.
@@ -67,9 +68,29 @@ def test_run_page_has_no_chart_of_what_the_run_does_not_measure_or_use(web, user
 
 
 def test_run_page_has_the_charts_of_an_engine_that_samples_and_of_a_penalty(web, user):
-    changes = {"rollout": {"engine": "vllm"}, "algorithm": {"overlong_cache": 2}}
+    changes = {"rollout": {"engine": "vllm"}, "algorithm": {"overlong_cache": 2, "beta": 0.001}}
     run = factories.make_run(user, **changes, telemetry={"alignment_interval": 1})
     assert web.get(run.get_absolute_url()).context["page_data"]["unmeasured"] == []
+
+
+def test_run_page_and_config_show_what_the_trainer_decided_of_settings_left_to_the_machine(web, user):
+    run = factories.make_run(user, algorithm={"beta": 0.001}, telemetry={"alignment_interval": 1})
+    config = reverse("insight:run_config", args=[run.pk])
+
+    def shown(path: str) -> str:
+        page = text_of(web.get(config))
+        return re.search(rf'class="mono">{re.escape(path)}</th><td class="mono">(.*?)</td>', page)[1].strip()
+
+    def has_chart() -> bool:
+        return "engine_logp_difference" not in web.get(run.get_absolute_url()).context["page_data"]["unmeasured"]
+
+    assert (shown("rollout.engine"), shown("compute.gradient_checkpointing"), has_chart()) == ("auto", "–", True)
+    assert shown("checkpoint.save_steps") == "1"  # of 5 steps
+    settled = {"rollout": {"engine": "transformers"}, "compute": {"gradient_checkpointing": True}}
+    body = {"type": "started", "step": 0, "settled": settled}
+    run.events.create(seq=1, attempt=1, time=1.0, type="started", step=0, agent="", source="", payload=body)
+    assert (shown("rollout.engine"), shown("compute.gradient_checkpointing")) == ("transformers", "yes")
+    assert not has_chart()
 
 
 def test_stop_needs_a_post_and_repeats_harmlessly(web, user):
