@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from playwright.sync_api import Page, expect
@@ -59,3 +60,35 @@ def test_pages_work_without_scripts(browser, server, context, tmp_path: Path) ->
     page.get_by_role("button", name="Delete it for good").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Benchmarks")
     plain.close()
+
+
+def test_ready_prompt_fills_in_its_texts_and_the_new_run_form_shows_what_agents_read(
+    page: Page, registered: None, tmp_path: Path
+) -> None:
+    path = tmp_path / "words.jsonl"
+    path.write_text("".join(f'{{"question": "{n}+1=", "answer": {n + 1}}}\n' for n in range(20)))
+    page.goto("/benchmarks/new")
+    page.locator("[name='file']").set_input_files(path)
+    page.get_by_role("button", name="Read the columns").click()
+    page.get_by_label("Name").fill("Words")
+    ready, system = page.get_by_label("Ready prompt"), page.get_by_label("System prompt")
+    expect(ready).to_have_value("bare")
+    ready.select_option("numeric")
+    expect(system).to_have_value(re.compile("then end with 'The answer is N.'"))
+    page.get_by_label("Prompt template").fill("({question}")
+    expect(ready).to_have_value("")
+    system.fill("")
+    page.get_by_role("button", name="Check and add").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Words")
+
+    page.goto("/runs/new")
+    page.get_by_role("link", name="Show what each agent reads").click()
+    expect(page.locator("#prompts")).to_contain_text("Choose an agent group and a benchmark first.")
+    page.get_by_label("Agent group").select_option(label="Two families")
+    expect(page.locator("#prompts")).to_be_empty()
+    benchmark = page.get_by_label("Benchmark", exact=True)
+    benchmark.select_option(value=benchmark.locator("option", has_text="Words").get_attribute("value"))
+    page.get_by_role("link", name="Show what each agent reads").click()
+    first = page.locator("#prompts .agent-prompt").first
+    expect(first).to_contain_text("5 tokens", timeout=60_000)  # a child imports transformers
+    expect(first.locator(".tokens span")).to_have_text(["(", "0", "+", "1", "="])

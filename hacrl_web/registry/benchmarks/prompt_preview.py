@@ -23,6 +23,11 @@ class TokenPiece:
     text: str
     is_special: bool
 
+    @property
+    def marked_text(self) -> str:
+        """Its text with a mark before each line break, which on a page could also be the end of the line's room."""
+        return self.text.replace("\n", "↵\n")
+
 
 @dataclass(frozen=True)
 class AgentPrompt:

@@ -172,15 +172,15 @@ def answer_previews(monkeypatch, *agents) -> list[dict]:
     return requests
 
 
-PIECES = [{"text": "<|im_start|>", "is_special": True}, {"text": "<b>1</b>", "is_special": False}]
-READS = {"agent": "A", "text": "<|im_start|><b>1</b>", "token_ids": [5, 6], "pieces": PIECES, "notes": ["A note."]}
+PIECES = [{"text": "<|im_start|>", "is_special": True}, {"text": "<b>1</b>\n", "is_special": False}]
+READS = {"agent": "A", "text": "<|im_start|><b>1</b>\n", "token_ids": [5, 6], "pieces": PIECES, "notes": ["A note."]}
 
 
 def test_page_shows_each_agents_tokens_as_text_and_the_api_all_of_them(client, owner, benchmark, monkeypatch):
     requests = answer_previews(monkeypatch, READS, {"agent": "B", "error": "no <tokenizer>"})
     group = make_group(owner)
     html = client.get(f"/prompts?group={group.pk}&benchmark={benchmark.pk}&number=3").content.decode()
-    assert '<span class="special">&lt;|im_start|&gt;</span><span>&lt;b&gt;1&lt;/b&gt;</span></pre>' in html
+    assert '<span class="special">&lt;|im_start|&gt;</span><span>&lt;b&gt;1&lt;/b&gt;↵\n</span></pre>' in html
     assert "2 tokens" in html
     assert "A note." in html
     assert "no &lt;tokenizer&gt;" in html
