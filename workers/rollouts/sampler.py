@@ -25,6 +25,7 @@ COMPACT_BELOW = 0.75
 ROOM = 64
 # Up to this vocabulary all sums are in double precision; above, those of blocks of this many tokens and within one.
 SMALL_VOCABULARY, BLOCK = 2**14, 512
+RANKED = 1024  # tokens that are ranked for top_p, unless their probabilities are too small for it
 
 
 @dataclass(frozen=True)
@@ -213,16 +214,25 @@ def likeliest(probabilities: Tensor, top_p: float, top_k: int) -> Tensor:
     First all but the top_k, then of the rest all but the most probable ones whose share reaches top_p (nucleus
     sampling, Holtzman et al. 2020).
     """
-    if 0 < top_k < probabilities.shape[-1]:
+    size = probabilities.shape[-1]
+    if 0 < top_k < size:
         edge = probabilities.topk(top_k, dim=-1).values[:, -1:]  # (a, 1)
         probabilities = probabilities.where(probabilities >= edge, 0.0)
     if top_p < 1:
-        ranked = probabilities.sort(dim=-1, descending=True).values  # (a, V)
-        before = ranked.double().cumsum(dim=-1) - ranked  # of the more probable tokens
-        num_kept = (before < top_p * probabilities.double().sum(dim=-1, keepdim=True)).sum(dim=-1, keepdim=True)
+        needed = top_p * probabilities.double().sum(dim=-1, keepdim=True)  # (a, 1)
+        ranked, sums = _ranked(probabilities, top_k or min(RANKED, size))
+        if not top_k and bool((sums[:, -1:] < needed).any()):
+            ranked, sums = _ranked(probabilities, size)
+        num_kept = (sums - ranked < needed).sum(dim=-1, keepdim=True)  # those before which it is not reached
         edge = ranked.gather(1, num_kept.clamp(min=1) - 1)  # (a, 1)
         probabilities = probabilities.where(probabilities >= edge, 0.0)
     return probabilities
+
+
+def _ranked(probabilities: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The highest probabilities of each row in order, and their sums in double precision; (a, count) each."""
+    ranked = probabilities.topk(min(count, probabilities.shape[-1]), dim=-1).values
+    return ranked, ranked.double().cumsum(dim=-1)
 
 
 def _place(weights: Tensor, noise: Tensor) -> Tensor:

@@ -147,7 +147,7 @@ MACHINE_PRESETS = (
             "training.train_batch_size": 8,
             "training.mini_batch_size": 8,
             "training.micro_batch_size": 8,
-            "training.learning_rate": 1e-5,
+            "training.learning_rate": 4e-5,  # of the pretrained demo, whose agents are of this size
             "training.lora_rank": 16,
             "rollout.temperature": 0.7,  # at 1.0 a model of this size rarely answers right
             "rollout.max_prompt_length": 256,

@@ -162,6 +162,18 @@ def test_likeliest_tokens_by_hand():
     assert kept(1.0, 9) == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize("scale", [0.1, 6.0])
+def test_tokens_are_ranked_as_far_as_the_share_reaches(scale):
+    """By a full sort: nearly flat rows need more than RANKED tokens, others few."""
+    generator = torch.Generator().manual_seed(2)
+    rows = torch.softmax(scale * torch.randn(4, 3 * sampler.RANKED, generator=generator), dim=-1)
+    ranked, order = rows.sort(dim=-1, descending=True)
+    before = ranked.double().cumsum(dim=-1) - ranked
+    expected = torch.zeros_like(rows).scatter(1, order, ranked.where(before < 0.9 * rows.double().sum(-1, True), 0.0))
+    assert torch.equal(sampler.likeliest(rows, 0.9, 0), expected)
+    assert ((expected > 0).sum(dim=-1) > sampler.RANKED).all() == (scale < 1)
+
+
 def test_both_ways_of_choosing_draw_from_the_likeliest_alone():
     generator = torch.Generator().manual_seed(1)
     for vocabulary in (100, sampler.SMALL_VOCABULARY + sampler.BLOCK + 7):
