@@ -45,12 +45,6 @@ PRETRAINED_SYSTEM_PROMPT = "Work it out in one line, then end with: The answer i
 PRETRAINED_ALGORITHMS = ("hacpo", RECOMMENDED, "gspo")
 
 
-def is_of_demo(spec: Mapping[str, Any]) -> bool:
-    """Whether the agents of a run's spec are those of a demo."""
-    names = {agent["name"] for agent in spec["agents"]}
-    return names in (set(AGENTS.values()), set(PRETRAINED_AGENTS.values()))
-
-
 def demo_settings(algorithm: str, engine: str = ENGINES[0]) -> dict[str, dict[str, Any]]:
     """The RunSpec sections of a demo run that differ from the defaults."""
     if algorithm not in ALGORITHMS:
@@ -147,3 +141,9 @@ PRETRAINED = DemoRecipe(
     activity="Making two agents from a pretrained model, once: minutes on a GPU, about half an hour on a CPU.",
     agent_settings={"lora_rank": 16},
 )
+
+
+def demo_of(spec: Mapping[str, Any]) -> DemoRecipe | None:
+    """The demo whose agents a run's spec names, if any."""
+    names = {agent["name"] for agent in spec["agents"]}
+    return next((recipe for recipe in (TINY, PRETRAINED) if names == set(recipe.agents.values())), None)

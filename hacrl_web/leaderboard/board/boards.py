@@ -14,7 +14,7 @@ from hacrl_web.leaderboard.board.rows import BoardRow, rows
 from hacrl_web.registry.models import AgentGroup
 from hacrl_web.runs.launch.launch import EVALUATION_ONLY
 from hacrl_web.runs.models import Run, State, Sweep
-from workers.contract.demo_recipe import is_of_demo
+from workers.contract.demo_recipe import DemoRecipe, demo_of
 
 MAX_RUNS = 600  # of one board, the newest: sweeps have at most 60
 MAX_SWEEPS = 8
@@ -83,8 +83,9 @@ class Board:
         return urlencode(self.source_query)
 
     @property
-    def is_demo(self) -> bool:
-        return any(is_of_demo(row.run.spec) for row in self.rows)
+    def demo(self) -> DemoRecipe | None:
+        """The demo that a row is of, if any."""
+        return next(filter(None, (demo_of(row.run.spec) for row in self.rows)), None)
 
     @property
     def is_generated(self) -> bool:

@@ -19,7 +19,7 @@ from hacrl_web.runs.sweeps import sweeps
 from hacrl_web.runs.sweeps.state import newest_checkpoints, state_of
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import page_of
-from workers.contract.demo_recipe import is_of_demo
+from workers.contract.demo_recipe import demo_of
 
 PAGE_SIZE = 50
 # The service of each button, its verb, and the message about the changed runs.
@@ -90,7 +90,7 @@ def _context(sweep: Sweep) -> dict[str, Any]:
         "progress": state.progress(),
         "suggested_seeds": _up_to_three(state.seeds),
         "has_results": any(run.state == State.COMPLETED for run in state.runs),
-        "is_demo": first is not None and is_of_demo(first),
+        "demo": demo_of(first) if first is not None else None,
         "can_pause": any(run.can_pause for run in state.current),
         "can_resume": any(run.can_resume for run in state.current),
         "can_stop": any(run.can_stop for run in state.current),

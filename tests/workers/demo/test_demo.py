@@ -17,12 +17,14 @@ from workers.contract.demo_recipe import (
     CONFIRM,
     HELD_OUT_FILE,
     RECIPE_FILE,
+    RECIPE_VERSION,
     SKILLS,
     TRAIN_FILE,
     demo_settings,
 )
 from workers.contract.spec.algorithm import RECOMMENDED
 from workers.contract.spec.run import RunSpec
+from workers.demo.cache import is_valid
 from workers.demo.task import make_problems
 from workers.demo.warm_start import DIGIT_PAIRS
 from workers.questions.dataset import split_questions
@@ -179,26 +181,25 @@ def test_made_folder_is_used_again_and_nothing_is_left_beside_it(made):
 
 
 def test_differently_made_folder_is_not_valid(made, tmp_path):
-    from workers.demo.make import is_valid
-
-    assert is_valid(made, seed=5, steps=3)
-    assert not is_valid(made, seed=6, steps=3)
-    assert not is_valid(made, seed=5, steps=4)
-    assert not is_valid(tmp_path / "absent", seed=5, steps=3)
+    identity = {"recipe_version": RECIPE_VERSION, "seed": 5, "steps": 3}
+    assert is_valid(made, identity)
+    assert not is_valid(made, identity | {"seed": 6})
+    assert not is_valid(made, identity | {"steps": 4})
+    assert not is_valid(tmp_path / "absent", identity)
 
 
 @pytest.mark.slow
 def test_damaged_folder_is_made_again_the_same_wherever_it_lies(made, tmp_path):
-    from workers.demo.make import is_valid, make_demo
+    from workers.demo.make import make_demo
 
     elsewhere = tmp_path / "elsewhere"
     shutil.copytree(made, elsewhere)
     (elsewhere / RECIPE_FILE).write_text("{}")
-    assert not is_valid(elsewhere, seed=5, steps=3)
+    assert not is_valid(elsewhere, {"seed": 5})
     shutil.copy(made / RECIPE_FILE, elsewhere)
     weights = elsewhere / "llama" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1])
-    assert not is_valid(elsewhere, seed=5, steps=3)
+    assert not is_valid(elsewhere, {"seed": 5})
     assert make_demo(elsewhere, seed=5, steps=3) is True
     for file in (RECIPE_FILE, "llama/model.safetensors", "qwen3/model.safetensors"):
         assert (elsewhere / file).read_bytes() == (made / file).read_bytes()

@@ -15,14 +15,14 @@ from workers.contract.demo_recipe import (
     pretrained_settings,
 )
 from workers.contract.spec.run import RunSpec
-from workers.demo.pretrained.word_problems import HELD_OUT_PER_KIND, KINDS, make_problems
+from workers.demo.pretrained.word_problems import HELD_OUT_PER_KIND, KINDS, make_word_problems
 from workers.questions.dataset import split_questions
 
 CHAT_TEMPLATE = "{% for m in messages %}{{ m['role'][0] }}{{ m['content'] }};{% endfor %}a"
 
 
 def test_every_solution_is_right_and_states_the_answer():
-    train, held_out = make_problems(seed=0)
+    train, held_out = make_word_problems(seed=0)
     for problem in train + held_out:
         steps = re.findall(r"(\d+) ([-+*/]) (\d+) = (\d+)\.", problem.solution)
         assert len(steps) == 1 + ("then" in problem.skill)
@@ -33,10 +33,10 @@ def test_every_solution_is_right_and_states_the_answer():
 
 
 def test_kinds_are_balanced_and_held_out_questions_are_apart():
-    train, held_out = make_problems(seed=0)
+    train, held_out = make_word_problems(seed=0)
     assert Counter(problem.skill for problem in held_out) == dict.fromkeys(KINDS, HELD_OUT_PER_KIND)
     assert not {problem.text for problem in train} & {problem.text for problem in held_out}
-    assert make_problems(seed=1)[0] != train
+    assert make_word_problems(seed=1)[0] != train
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from typing import Any
 from workers.contract.demo_recipe import PRETRAINED_PACKAGE, PRETRAINED_PACKAGE_VERSION, RECIPE_VERSION
 from workers.demo.cache import make_once
 from workers.demo.pretrained.warm_start import AGENTS, fine_tune
-from workers.demo.pretrained.word_problems import make_problems
+from workers.demo.pretrained.word_problems import make_word_problems
 from workers.demo.task import write_questions
 
 
@@ -27,7 +27,7 @@ def make_pretrained_demo(
     """
 
     def make(content: Path) -> None:
-        train, held_out = make_problems(seed)
+        train, held_out = make_word_problems(seed)
         write_questions(content, train, held_out)
         done, total = 0, sum(agent.steps for agent in AGENTS.values())
         for name, agent in AGENTS.items():
@@ -36,13 +36,13 @@ def make_pretrained_demo(
             def count(step: int, before: int = before) -> None:
                 report((before + step) / total)
 
-            fine_tune(agent, *load(source), train, content / name, seed, count)
+            fine_tune(agent, *load_source(source), train, content / name, seed, count)
             done += agent.steps
 
     return make_once(folder, {"recipe_version": RECIPE_VERSION, "seed": seed, "source": source}, make)
 
 
-def load(source: str) -> tuple[Any, Any]:
+def load_source(source: str) -> tuple[Any, Any]:
     """(model in fp32, on a GPU if there is one; tokenizer)."""
     import torch
     from transformers import AutoTokenizer

@@ -41,12 +41,12 @@ AGENTS = {
 def without_every_third_layer(model: Any) -> Any:
     """The model with layers 3, 6, 9 ... left out, renumbered; it has to be trained again."""
     layers = model.model.layers
-    kept = [layer for index, layer in enumerate(layers) if index % 3 != 2]
-    for index, layer in enumerate(kept):
+    rest = [layer for index, layer in enumerate(layers) if index % 3 != 2]
+    for index, layer in enumerate(rest):
         layer.self_attn.layer_idx = index
-    model.model.layers = type(layers)(kept)
+    model.model.layers = type(layers)(rest)
     model.config = copy.deepcopy(model.config)
-    model.config.num_hidden_layers = len(kept)
+    model.config.num_hidden_layers = len(rest)
     return model
 
 

@@ -14,7 +14,7 @@ PLACES = ("bags", "baskets", "boxes", "drawers", "jars", "rows", "shelves", "tra
 
 
 @dataclass(frozen=True)
-class Kind:
+class ProblemKind:
     """A kind of problem. Its texts are formats of name, things, places, a, b, c, and the results x and answer."""
 
     wordings: tuple[str, ...]
@@ -22,7 +22,7 @@ class Kind:
 
 
 KINDS = {
-    "more": Kind(
+    "more": ProblemKind(
         (
             "{name} has {a} {things} and gets {b} more. How many {things} does {name} have now?",
             "There are {a} {things} on a table. {name} puts {b} more {things} there. How many are on the table now?",
@@ -30,7 +30,7 @@ KINDS = {
         ),
         "{a} + {b} = {answer}.",
     ),
-    "fewer": Kind(
+    "fewer": ProblemKind(
         (
             "{name} has {a} {things} and gives away {b} of them. How many {things} are left?",
             "Of {a} {things}, {name} sells {b}. How many {things} remain?",
@@ -38,7 +38,7 @@ KINDS = {
         ),
         "{a} - {b} = {answer}.",
     ),
-    "groups": Kind(
+    "groups": ProblemKind(
         (
             "{name} has {a} {places} with {b} {things} in each. How many {things} is that?",
             "Each of {a} {places} holds {b} {things}. How many {things} are there in all?",
@@ -46,7 +46,7 @@ KINDS = {
         ),
         "{a} * {b} = {answer}.",
     ),
-    "equal shares": Kind(
+    "equal shares": ProblemKind(
         (
             "{name} puts {a} {things} into {b} {places}, the same number in each. How many {things} are in each?",
             "{a} {things} are shared equally by {b} friends. How many {things} does each friend get?",
@@ -54,7 +54,7 @@ KINDS = {
         ),
         "{a} / {b} = {answer}.",
     ),
-    "groups, then fewer": Kind(
+    "groups, then fewer": ProblemKind(
         (
             "{name} buys {a} {places} with {b} {things} in each and gives away {c} {things}. How many are left?",
             "Each of {a} {places} holds {b} {things}. {name} takes {c} {things} out. How many {things} remain?",
@@ -62,7 +62,7 @@ KINDS = {
         ),
         "{a} * {b} = {x}. {x} - {c} = {answer}.",
     ),
-    "more, then shares": Kind(
+    "more, then shares": ProblemKind(
         (
             "{name} has {a} {things} and gets {b} more. All are shared equally by {c} friends. How many does each get?",
             "{a} {things} and {b} more {things} go into {c} {places}, the same number in each. How many are in each?",
@@ -126,7 +126,7 @@ def _problem(kind: str, draw: random.Random) -> WordProblem:
     return WordProblem(kind, wording.format(**values), answer, solution.format(**values))
 
 
-def make_problems(seed: int) -> tuple[list[WordProblem], list[WordProblem]]:
+def make_word_problems(seed: int) -> tuple[list[WordProblem], list[WordProblem]]:
     """Training and held-out problems of each kind, no question twice."""
     train: list[WordProblem] = []
     held_out: list[WordProblem] = []
