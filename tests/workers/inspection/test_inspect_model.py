@@ -77,6 +77,20 @@ def test_chat_template_is_reported(capsys, model):
     assert ask(capsys, "model", model)[1]["facts"]["has_chat_template"] is True
 
 
+def test_system_messages_and_the_thinking_switch_are_reported(capsys, model):
+    facts = ask(capsys, "model", model)[1]["facts"]
+    assert (facts["has_thinking_switch"], "takes_system" in facts) == (False, False)  # without a template
+    knows = "{% for m in messages %}{{ m.content }}{% endfor %}{% if enable_thinking %}1{% endif %}"
+    edit(model / "tokenizer_config.json", chat_template=knows)
+    facts = ask(capsys, "model", model)[1]["facts"]
+    assert (facts["has_thinking_switch"], facts["takes_system"]) == (True, True)
+    refuses = "{% if messages[0].role == 'system' %}{{ raise_exception('no') }}{% endif %}{{ messages[0].content }}"
+    edit(model / "tokenizer_config.json", chat_template=refuses)
+    report = ask(capsys, "model", model)[1]
+    assert (report["facts"]["has_thinking_switch"], report["facts"]["takes_system"]) == (False, False)
+    assert "It takes no system message" in report["checks"][-1]["detail"]
+
+
 def test_missing_folder_is_refused(capsys, tmp_path):
     assert refusal(capsys, tmp_path / "absent")[1].startswith("There is no folder")
 
