@@ -178,7 +178,7 @@ def test_supervisor_that_dies_while_it_stores_loses_and_repeats_nothing(
 ) -> None:
     """Fault 9: between the commit and what it remembers of it, and in the middle of the transaction."""
     browsers = world.browsers()
-    run_id = world.launch("complete", steps=150)
+    run_id = world.launch("complete", steps=80)
     browsers.watch(run_id)
     for attempt in (1, 2):
         world.until_attempt(run_id, attempt)
