@@ -1,8 +1,8 @@
-"""Seconds per HACPO step of the same run with its agents in one process (local) and each in its own (ray).
+"""Seconds per HACPO step of the same run with its agents in one process (local) and each in its own (processes, ray).
 
 `python -m tests.bench.placement [--agents 2] [--size 5M] [--steps 10] [--json FILE]`
 
-One CPU thread an agent in both, on a machine with as many idle cores as agents. Both runs are in memory at once and
+One CPU thread an agent in both, on a machine with as many idle cores as agents. All runs are in memory at once and
 take turns, a step each, so that other load meets both; wall seconds, for what is saved is waiting.
 """
 
@@ -30,6 +30,7 @@ from workers.trainer.step import batch_of_step
 from workers.trainer.step_events import step_events
 from workers.trainer.stop_signals import StopFlag
 
+APART = ("processes", "ray")
 AIM = 0.75  # of local, with two agents on two idle cores
 
 
@@ -63,8 +64,10 @@ def measure(agents: int, size: str, steps: int, root: Path) -> dict[str, list[fl
         make_model(folder, SIZES[size], seed)
     questions = write_questions(root / "questions.jsonl", SIZES[size])
     local = make_spec(folders, questions, SIZES[size], 1, name="hacpo")
-    ray = local.model_copy(update={"compute": local.compute.model_copy(update={"placement": "ray"})})
-    contestants = {"local": Contestant(local, root / "local"), "ray": Contestant(ray, root / "ray")}
+    contestants: dict[str, Contestant] = {}
+    for name in ("local", *APART):
+        compute = local.compute.model_copy(update={"placement": name})
+        contestants[name] = Contestant(local.model_copy(update={"compute": compute}), root / name)
     found: dict[str, list[float]] = {name: [] for name in contestants}
     try:
         for number in range(steps + 1):
@@ -92,10 +95,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as folder:
         found = measure(options.agents, options.size, options.steps, Path(folder))
     told: dict[str, Any] = {name: spread(values) for name, values in found.items()}
-    told["ratio"] = ratio(found["ray"], found["local"])
+    told |= {f"{name} / local": ratio(found[name], found["local"]) for name in APART}
     for name, (median, low, high) in told.items():
-        print(f"{name:6} {median:.3f} ({low:.3f} to {high:.3f})")
-    print(f"ray / local {told['ratio'][0]:.2f}; the aim with 2 agents on 2 idle cores is {AIM}")
+        print(f"{name:17} {median:.3f} ({low:.3f} to {high:.3f})")
+    print(f"the aim with 2 agents on 2 idle cores is {AIM}")
     if options.json:
         options.json.write_text(json.dumps({"seconds": found, "cores": os.cpu_count(), **told}))
     return 0

@@ -26,7 +26,7 @@ BENCHES: dict[str, tuple[list[str], str]] = {
     "live_charts": (SMOKE, r'"frames/s": \d+'),
     "logits": (SMOKE, r"difference of the loss \d"),
     "pages": (SMOKE, r"runs list.* \d+ "),
-    "placement": (SMOKE, r"ray / local \d+\.\d\d"),
+    "placement": (SMOKE, r"processes / local +\d+\.\d+ [\s\S]*ray / local +\d+\.\d+ "),
     "scaling": (SMOKE, r" 2 +1 +\d+ +\d+"),
     "study": (["run", "OUT", *SMOKE], ""),
     "telemetry": (SMOKE, r"\d"),

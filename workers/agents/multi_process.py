@@ -1,4 +1,4 @@
-"""An agent of several processes, which the trainer sees as one agent; rank_main.py is the code of each process.
+"""An agent in one or several processes of its own, which the trainer sees as one agent; rank_main.py is their code.
 
 Each call goes to all processes, over a socket pair each; the first one's answer is the agent's. They belong to the
 trainer's process group, and end when it does.
@@ -59,14 +59,14 @@ class Failure:
 
 
 def make_agent(spec: RunSpec, agent_index: int, folder: Path | None) -> LocalAgent | RankedAgent:
-    """The agent at this index of the spec, in this process or in several others."""
-    if spec.compute.processes_per_agent > 1:
+    """The agent at this index of the spec, in this process or in others."""
+    if spec.compute.processes_per_agent > 1 or spec.compute.placement == "processes":
         return RankedAgent(spec, agent_index, folder)
     return LocalAgent(spec.agents[agent_index], spec, choose_device(spec, agent_index), folder)
 
 
 class RankedAgent(RemoteAgent):
-    """One agent in `processes_per_agent` processes."""
+    """One agent in `processes_per_agent` processes. Its calls may come from any thread, one at a time."""
 
     def __init__(self, spec: RunSpec, agent_index: int, folder: Path | None) -> None:
         """Start the processes and wait until they have loaded. Errors: AgentLost, AgentFailed."""
@@ -116,6 +116,16 @@ class RankedAgent(RemoteAgent):
 
     def _call(self, method: str, *arguments: Any, **options: Any) -> Any:
         """Call every process. Errors: AgentLost, AgentFailed; RolloutsMissing and OSError do not end the agent."""
+        return self._answers_of_all(method, arguments, options)[0]
+
+    def used_bytes(self) -> tuple[int, int | None]:
+        """RAM of its processes together; the peak of the GPU that was used most."""
+        sizes = self._answers_of_all("used_bytes", (), {})
+        return sum(resident for resident, _ in sizes), max(
+            (peak for _, peak in sizes if peak is not None), default=None
+        )
+
+    def _answers_of_all(self, method: str, arguments: Any, options: Any) -> list[Any]:
         if not self._connections:
             raise AgentLost(f"{self.name} has ended")
         for connection in self._connections:
@@ -123,7 +133,7 @@ class RankedAgent(RemoteAgent):
                 connection.send((method, arguments, options))
         return self._answers(method)
 
-    def _answers(self, method: str) -> Any:
+    def _answers(self, method: str) -> list[Any]:
         answers: list[Any] = [None] * len(self._connections)
         waiting = dict(zip(self._connections, range(len(self._connections)), strict=True))
         while waiting:
@@ -145,7 +155,7 @@ class RankedAgent(RemoteAgent):
                 if failure.is_of_disk:
                     raise OSError(f"{self._name_of(rank)}: {failure.error}")
                 raise RolloutsMissing(failure.error)
-        return answers[0]
+        return answers
 
     def _ending(self, rank: int) -> str:
         try:
@@ -155,7 +165,8 @@ class RankedAgent(RemoteAgent):
         return f"ended by signal {-status}" if status < 0 else f"ended with status {status}"
 
     def _name_of(self, rank: int) -> str:
-        return f"process {rank + 1} of {len(self._processes)} of {self.name}"
+        count = len(self._processes)
+        return f"process {rank + 1} of {count} of {self.name}" if count > 1 else f"the process of {self.name}"
 
     def close(self) -> None:
         """End the processes."""

@@ -1,15 +1,17 @@
-"""Where agents live: `local`, all in this process, in turns; `ray`, each in its own process, at the same time."""
+"""Where agents live. `local`: in this process, in turns; `processes`, `ray`: each in its own, at the same time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
 
 from workers.agents import ray_cluster
 from workers.agents.interface import AgentInterface, Answer, Placement
-from workers.agents.multi_process import make_agent
+from workers.agents.multi_process import RankedAgent, make_agent
+from workers.agents.parallel import ParallelCalls
 from workers.contract.spec.compute import INSTALL_RAY
 from workers.contract.spec.run import RunSpec
 from workers.model import memory
@@ -43,7 +45,9 @@ class LocalPlacement:
         return calls
 
     def used_bytes(self) -> tuple[int, int | None]:
-        return memory.used_bytes()
+        """RAM of the trainer and of agents of several processes; the peak of the GPU that was used most."""
+        others = [agent.used_bytes() for agent in self._local if isinstance(agent, RankedAgent)]
+        return memory.bytes_together([memory.used_bytes(), *others])
 
     def close(self) -> None:
         """End the agents' engines and processes; the rest ends with this process."""
@@ -51,10 +55,56 @@ class LocalPlacement:
             agent.close()
 
 
+class ProcessesPlacement:
+    """Each agent in a process of its own on this machine."""
+
+    is_parallel = True
+
+    def __init__(self, spec: RunSpec, folders: Sequence[Path] | None = None) -> None:
+        """Load all agents at once. Errors: EngineMissing, AgentLost, AgentFailed."""
+        check_engine(spec)
+        indices = range(len(spec.agents))
+        devices = [choose_device(spec, index) for index in indices]
+        self.device_name = ", ".join(
+            dict.fromkeys(torch.cuda.get_device_name(one) if one.type == "cuda" else "cpu" for one in devices)
+        )
+        self._calls = ParallelCalls(len(spec.agents))
+        self._agents: list[RankedAgent] = []
+        try:
+            loads = [
+                partial(RankedAgent, spec, index, None if folders is None else folders[index]) for index in indices
+            ]
+            for wait in self._calls.begin(loads):
+                self._agents.append(wait())
+        except BaseException:
+            self.close()
+            raise
+        self.agents: Sequence[AgentInterface] = self._agents
+
+    def begin(self, calls: Sequence[Callable[[], Answer]]) -> Sequence[Callable[[], Answer]]:
+        """All calls begin now, each in its agent's process."""
+        return self._calls.begin(calls)
+
+    def used_bytes(self) -> tuple[int, int | None]:
+        """RAM of the trainer and all agents; the peak of the GPU that was used most."""
+        sizes = [memory.used_bytes(), *(agent.used_bytes() for agent in self._agents)]
+        return sum(resident for resident, _ in sizes), max(
+            (peak for _, peak in sizes if peak is not None), default=None
+        )
+
+    def close(self) -> None:
+        """End the agents' processes, even in the middle of a call."""
+        for agent in self._agents:
+            agent.close()
+        self._calls.close()
+
+
 def place(spec: RunSpec, run_dir: Path, folders: Sequence[Path] | None = None) -> Placement:
     """The agents by compute.placement. run_dir: of the run, on this host. Error: RayMissing."""
     if spec.compute.placement == "local":
         return LocalPlacement(spec, folders)
+    if spec.compute.placement == "processes":
+        return ProcessesPlacement(spec, folders)
     ray_cluster.set_environment()
     try:
         from workers.agents.ray_placement import RayPlacement

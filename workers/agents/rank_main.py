@@ -1,7 +1,7 @@
-"""One process of an agent of several: `python -m workers.agents.rank_main SOCKET [HEARTBEAT]`, from multi_process.py.
+"""One process of an agent: `python -m workers.agents.rank_main SOCKET [HEARTBEAT]`, from multi_process.py.
 
-It loads the agent and makes calls with the same arguments as the agent's other processes; within a call they
-communicate (model/process_group.py). It ends with the trainer, however that ends.
+It loads the agent and makes calls with the same arguments as the agent's other processes, if there are some; within a
+call they communicate (model/process_group.py). It ends with the trainer, however that ends.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from workers.agents.messages import RolloutsMissing
 from workers.agents.multi_process import Failure, Start
 from workers.death_watch import die_with_trainer
 from workers.model.loading import choose_device, quiet_transformers
+from workers.model.memory import used_bytes
 
 WRITING = ("save", "save_state")  # calls in which files are written last
 # The longest that ranks may wait for each other; the trainer notices at once when one ends.
@@ -54,7 +55,8 @@ def serve_rank(connection: Connection) -> None:
                 agent = load(request)
             else:
                 method, arguments, options = request
-                answer = getattr(agent, method)(*arguments, **options)
+                call = used_bytes if method == "used_bytes" else getattr(agent, method)
+                answer = call(*arguments, **options)
         except RolloutsMissing as error:  # out of memory, which all ranks report together
             answer = Failure(str(error), is_of_all=True)
         except Exception as error:
@@ -70,11 +72,12 @@ def load(start: Start) -> LocalAgent:
     spec, ranks = start.spec, start.ranks
     device = choose_device(spec, start.agent_index, ranks.rank)
     # Without a number in the spec: this process's share of the cores.
-    torch.set_num_threads(
-        spec.compute.num_threads or max(1, torch.get_num_threads() // spec.compute.processes_per_agent)
-    )
+    sharers = ranks.size * (len(spec.agents) if spec.compute.placement == "processes" else 1)
+    torch.set_num_threads(spec.compute.num_threads or max(1, torch.get_num_threads() // sharers))
     if device.type == "cuda":
         torch.cuda.set_device(device)
+    if ranks.is_alone:
+        return LocalAgent(spec.agents[start.agent_index], spec, device, start.folder)
     dist.init_process_group(
         "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
         init_method=start.rendezvous.as_uri(),

@@ -10,8 +10,6 @@ import os
 import secrets
 import socket
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +23,11 @@ from workers import heartbeat
 from workers.agents.interface import AgentInterface, Answer, RemoteAgent
 from workers.agents.messages import AgentLost
 from workers.agents.multi_process import make_agent
+from workers.agents.parallel import ParallelCalls
 from workers.agents.ray_cluster import Cluster
 from workers.contract.spec.run import RunSpec
 from workers.model.loading import choose_device, quiet_transformers
-from workers.model.memory import used_bytes
+from workers.model.memory import bytes_together, used_bytes
 from workers.rollouts.engine import check_engine
 
 PLACING_S = 120.0  # until a cluster has room for all agents
@@ -95,7 +94,7 @@ class RayPlacement:
 
         Errors: NoRoom, NotShared, AgentLost, or what loading an agent raises.
         """
-        self._pool = ThreadPoolExecutor(len(spec.agents), thread_name_prefix="agent")
+        self._calls = ParallelCalls(len(spec.agents))
         self._processes: list[Any] = []
         self._group: PlacementGroup | None = None
         self._cluster = Cluster(run_dir, len(spec.agents))
@@ -152,16 +151,14 @@ class RayPlacement:
 
     def begin(self, calls: Sequence[Callable[[], Answer]]) -> Sequence[Callable[[], Answer]]:
         """All calls begin now, each in its agent's process."""
-        futures = [self._pool.submit(call) for call in calls]
-        return [partial(_wait, future, futures) for future in futures]
+        return self._calls.begin(calls)
 
     def used_bytes(self) -> tuple[int, int | None]:
         """RAM of the trainer and all agents; the peak of the GPU that was used most."""
         names = [agent.name for agent in self.agents]
         pending = [process.used_bytes.remote() for process in self._processes]
-        sizes = [used_bytes(), *(answer_of(name, each) for name, each in zip(names, pending, strict=True))]
-        peaks = [peak for _, peak in sizes if peak is not None]
-        return sum(resident for resident, _ in sizes), max(peaks, default=None)
+        sizes = [answer_of(name, each) for name, each in zip(names, pending, strict=True)]
+        return bytes_together([used_bytes(), *sizes])
 
     def close(self) -> None:
         """End the agents' processes, even in the middle of a call, and a private cluster."""
@@ -171,19 +168,8 @@ class RayPlacement:
         if self._group is not None:
             ray.util.remove_placement_group(self._group)
             self._group = None
-        self._pool.shutdown(cancel_futures=True)
+        self._calls.close()
         self._cluster.leave()
-
-
-def _wait(future: Future[Answer], all_of_them: Sequence[Future[Any]]) -> Answer:
-    """One agent's answer. An error is raised after its peers have finished, so that none of them still writes."""
-    try:
-        return future.result()
-    except AgentLost:  # ends the attempt, and with it the peers
-        raise
-    except Exception:
-        wait(all_of_them)
-        raise
 
 
 def answer_of(name: str, reference: Any) -> Any:

@@ -41,17 +41,20 @@ def settled(spec: RunSpec, parameters: Sequence[int], machine: Machine) -> Settl
     On Ray the agents may be on other machines: each then has the GPUs that Ray gives it, and the trainer's own engine.
     """
     compute, rollout, gpus = spec.compute, spec.rollout, len(machine.gpus)
-    is_local = compute.placement == "local"
+    is_here = compute.placement != "ray"
+    has_own_gpus = gpus >= len(spec.agents) * compute.processes_per_agent
     values: Settled = {"rollout": {}, "compute": {}}
     if rollout.engine == "auto":
         width = 4 if compute.dtype == "float32" else 2
         room = VLLM_WEIGHTS_SHARE * rollout.gpu_memory_utilization * min(machine.gpus, default=0)
         fits = width * max(parameters, default=0) <= room
-        uses_vllm = is_local and gpus > 0 and machine.has_vllm and compute.processes_per_agent == 1 and fits
+        uses_vllm = is_here and gpus > 0 and machine.has_vllm and compute.processes_per_agent == 1 and fits
         values["rollout"]["engine"] = "vllm" if uses_vllm else "transformers"
     if compute.agent_devices == "auto":
-        is_enough = is_local and gpus >= len(spec.agents) * compute.processes_per_agent
-        values["compute"]["agent_devices"] = "own" if is_enough else "shared"
+        values["compute"]["agent_devices"] = "own" if is_here and has_own_gpus else "shared"
+    if compute.placement == "auto":
+        is_apart = has_own_gpus and "shared" not in (compute.agent_devices, values["compute"].get("agent_devices"))
+        values["compute"]["placement"] = "processes" if is_apart and len(spec.agents) > 1 else "local"
     if compute.gradient_checkpointing is None:
         values["compute"]["gradient_checkpointing"] = gpus > 0 and machine.recomputes
     return values

@@ -239,15 +239,16 @@ def estimate_memory(spec: RunSpec, shapes: Sequence[Shape], machine: Machine) ->
         parts_of(spec, agent, shape, on_gpu=gpus > 0, gpu_bytes=gpu_bytes)
         for agent, shape in zip(spec.agents, shapes, strict=True)
     ]
-    is_parallel = compute.placement != "local"
-    processes = PROCESS_BYTES * (1 + (len(every) * size if size > 1 else 0))
+    is_parallel = compute.is_parallel
+    has_own_processes = size > 1 or compute.placement == "processes"
+    processes = PROCESS_BYTES * (1 + (len(every) * size if has_own_processes else 0))
     if not gpus:
         return MemoryEstimate(gpu=0, memory=_peak([_all(parts, size) for parts in every], is_parallel) + processes)
     held: dict[int, list[list[Part]]] = {}
     for index, parts in enumerate(every):
         for rank in range(size):
             held.setdefault(gpu_of(compute, index, rank, gpus), []).append([p for p in parts if not p.is_host])
-    contexts = {gpu: CUDA_CONTEXT_BYTES * (len(each) if size > 1 else 1) for gpu, each in held.items()}
+    contexts = {gpu: CUDA_CONTEXT_BYTES * (len(each) if has_own_processes else 1) for gpu, each in held.items()}
     on_host = [_all([part for part in parts if part.is_host], size) for parts in every]
     resting = sum(part.size for each in held.values() for parts in each for part in parts if part.moment == "always")
     rests = compute.offloads_idle

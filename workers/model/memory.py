@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 import psutil
@@ -43,6 +43,12 @@ def device_peak_bytes() -> int | None:
 def used_bytes() -> tuple[int, int | None]:
     """resident_bytes and device_peak_bytes of this process."""
     return resident_bytes(), device_peak_bytes()
+
+
+def bytes_together(sizes: Iterable[tuple[int, int | None]]) -> tuple[int, int | None]:
+    """Of several processes, from the used_bytes of each: RAM of all, and the peak of the GPU that was used most."""
+    residents, peaks = zip(*sizes, strict=True)
+    return sum(residents), max((peak for peak in peaks if peak is not None), default=None)
 
 
 def free_memory() -> None:

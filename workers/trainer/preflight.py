@@ -73,7 +73,7 @@ def check_memory(spec: RunSpec) -> None:
 
     Errors: DoesNotFit; OSError if a model does not exist.
     """
-    if spec.compute.placement != "local":  # its agents may be on other machines
+    if spec.compute.placement == "ray":  # its agents may be on other machines
         return
     shapes = [model_shape(agent.model, agent.revision) for agent in spec.agents]
     readable = [shape for shape in shapes if shape is not None]
@@ -92,7 +92,7 @@ def settled_here(spec: RunSpec) -> Settled:
     values = settled(spec, [_num_parameters(model) for model in models], total)
     spec = with_settings(spec, values)
     shapes = [shape for model in models if (shape := _shape(model)) is not None]
-    if spec.compute.placement == "local" and len(shapes) == len(models):
+    if spec.compute.placement != "ray" and len(shapes) == len(models):
         free = total.model_copy(
             update={
                 "gpus": tuple(torch.cuda.mem_get_info(index)[0] for index in range(len(total.gpus))),

@@ -20,7 +20,7 @@ from workers.contract.spec.run import RunSpec
 def too_large(spec: RunSpec, agents: Sequence[Agent]) -> list[FieldError]:
     """An error where no host has the memory, with what would fit on the largest of them."""
     shapes, machines = shapes_of(agents), _machines(spec)
-    if shapes is None or not machines or spec.compute.placement != "local":
+    if shapes is None or not machines or spec.compute.placement == "ray":
         return []
     shortages = {}
     for name, machine in machines.items():

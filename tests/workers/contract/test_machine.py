@@ -33,6 +33,21 @@ def test_settings_of_a_cpu_a_gpu_and_several():
     assert values(GPU.model_copy(update={"gpus": (24 * GIB,) * 2})) == ("vllm", "own", True)
 
 
+def test_agents_work_at_the_same_time_where_each_has_a_gpu():
+    def placement(machine: Machine, **compute: Any) -> str:
+        spec = spec_of(compute=compute)
+        return with_settings(spec, settled(spec, [10**9] * 2, machine)).compute.placement
+
+    two = GPU.model_copy(update={"gpus": (24 * GIB,) * 2})
+    assert [placement(machine) for machine in (CPU, GPU, two)] == ["local", "local", "processes"]
+    assert placement(two, agent_devices="own") == "processes"
+    assert placement(two, agent_devices="shared") == "local"
+    assert placement(GPU, agent_devices="own") == "local"  # both would use the one GPU
+    assert placement(two, processes_per_agent=2) == "local"
+    assert placement(two, placement="local") == "local"
+    assert placement(two, device="cuda", placement="ray") == "ray"
+
+
 def test_vllm_needs_room_for_the_weights_and_one_process_of_each_agent():
     # .8 x .3 x 24 GiB = 5.76 GiB are 3.09e9 weights of two bytes
     assert values(GPU, 3_090_000_000)[0] == "vllm"
@@ -48,5 +63,6 @@ def test_layers_that_cannot_be_recomputed_are_not():
 
 @pytest.mark.parametrize("machine", [CPU, GPU])
 def test_a_choice_of_the_user_is_no_matter_of_the_machine(machine):
-    chosen = {"rollout": {"engine": "vllm"}, "compute": {"agent_devices": "own", "gradient_checkpointing": False}}
+    compute = {"agent_devices": "own", "gradient_checkpointing": False, "placement": "local"}
+    chosen = {"rollout": {"engine": "vllm"}, "compute": compute}
     assert settled(spec_of(**chosen), [10**9] * 2, machine) == {"rollout": {}, "compute": {}}

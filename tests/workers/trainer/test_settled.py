@@ -23,7 +23,7 @@ def test_resumed_run_keeps_what_its_first_machine_decided(tmp_path, monkeypatch)
     train(spec, run_dir)
     first = {
         "rollout": {"engine": "transformers", "rollout_batch_size": 512},
-        "compute": {"agent_devices": "shared", "gradient_checkpointing": False},
+        "compute": {"agent_devices": "shared", "gradient_checkpointing": False, "placement": "local"},
         "training": {"tokens_per_micro_batch": 0},
     }
     state = json.loads((run_dir / "checkpoints/step-000002/state/trainer.json").read_text())
@@ -40,7 +40,7 @@ def test_a_run_that_starts_asks_the_machine(tmp_path, monkeypatch):
     monkeypatch.setattr("torch.cuda.mem_get_info", lambda index: (80 * 2**30, 80 * 2**30))
     values = preflight.settled_here(make_spec(tmp_path, make_pair(tmp_path)))
     assert values["rollout"]["engine"] == "vllm"
-    assert values["compute"] == {"agent_devices": "own", "gradient_checkpointing": True}
+    assert values["compute"] == {"agent_devices": "own", "gradient_checkpointing": True, "placement": "processes"}
 
 
 def test_evaluated_questions_come_from_the_whole_file_unless_the_first_are_chosen(tmp_path):

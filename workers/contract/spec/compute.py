@@ -32,10 +32,11 @@ class ComputeSpec(SettingsSection):
         ge=0,
         le=604_800,
     )
-    placement: Literal["local", "ray"] = setting(
-        "local",
-        help="local: all agents take turns in one process. ray: each agent has its own process, on its own GPUs or "
-        "node, and all work at the same time; needs the extra ray (docs/clusters.md).",
+    placement: Literal["auto", "local", "processes", "ray"] = setting(
+        "auto",
+        help="local: all agents take turns in one process. processes: each agent has a process of its own on this "
+        "machine, and all work at the same time. ray: the same, on the nodes of a cluster; needs the extra ray "
+        "(docs/clusters.md). auto: processes where each agent has a GPU of its own, else local.",
         source="design",
     )
     gpus_per_agent: Number = setting(
@@ -93,6 +94,11 @@ class ComputeSpec(SettingsSection):
         if sharding == "fsdp2" and info.data.get("offload", "none") != "none":
             raise ValueError("fsdp2 already splits what offload moves away: set offload or sharding to none")
         return sharding
+
+    @property
+    def is_parallel(self) -> bool:
+        """Whether agents work at the same time; after `auto` is settled."""
+        return self.placement in ("processes", "ray")
 
     @property
     def offloads_optimizer(self) -> bool:
