@@ -33,6 +33,7 @@ NEW_DEFAULTS = {
     "rollout.engine": "auto",
     "evaluation.max_questions": "500",
     "checkpoint.save_steps": "",
+    "compute.placement": "auto",
     "compute.agent_devices": "auto",
     "compute.gradient_checkpointing": "auto",
 }

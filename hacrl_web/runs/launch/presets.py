@@ -65,6 +65,7 @@ _ANY_MACHINE: dict[str, Any] = {
     "checkpoint.save_steps": "",
     "compute.device": "auto",
     "compute.dtype": "auto",
+    "compute.placement": "auto",
     "compute.agent_devices": "auto",
     "compute.gradient_checkpointing": "auto",
     "compute.offload": "none",
