@@ -27,6 +27,7 @@ BENCHES: dict[str, tuple[list[str], str]] = {
     "logits": (SMOKE, r"difference of the loss \d"),
     "pages": (SMOKE, r"runs list.* \d+ "),
     "placement": (SMOKE, r"processes / local +\d+\.\d+ [\s\S]*ray / local +\d+\.\d+ "),
+    "real_shapes": (SMOKE, r"smoke: completed in \d+ s"),
     "scaling": (SMOKE, r" 2 +1 +\d+ +\d+"),
     "study": (["run", "OUT", *SMOKE], ""),
     "telemetry": (SMOKE, r"\d"),
@@ -35,9 +36,9 @@ BENCHES: dict[str, tuple[list[str], str]] = {
 }
 NO_BENCH = {"peers", "pictures"}  # a part of telemetry, and the pictures of the docs
 IN_BROWSER = {"first_charts", "first_paint", "live_charts"}
-# Tests train the same: under Ray, beside TRL, with bad peers; the memory estimate and the output layer have tests of
-# their own; and first_paint opens the page of first_charts.
-FULL = {"bad_peers", "first_charts", "footprint", "logits", "placement", "trainer"}
+# Tests train the same: under Ray, beside TRL, with bad peers, with real tokenizers; the memory estimate and the output
+# layer have tests of their own; and first_paint opens the page of first_charts.
+FULL = {"bad_peers", "first_charts", "footprint", "logits", "placement", "real_shapes", "trainer"}
 NEEDS = {"trainer": "trl", "placement": "ray"}
 
 
