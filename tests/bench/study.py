@@ -67,6 +67,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     # Beyond gates.
     "signed, own": {"name": "signed", "anchor": "own"},
     "signed, own .05": {"name": "signed", "anchor": "own", "anchor_clip": 0.05},
+    "signed, replay 4": {"name": "signed", "replay_steps": 4},
+    "zero .8, omega by prompt": {"omega_scope": "prompt"},
     "transfer": {"name": "transfer"},
     "naive_learner": {"name": "naive_learner"},
     "gspox2": {"name": "gspox2"},
@@ -316,7 +318,7 @@ def report(rows: Sequence[dict[str, str]], baseline: str) -> list[str]:
         option = row["option"] + (f", {row['mini_batches']} mini-batches" if row["mini_batches"] != "1" else "")
         place = (row["pair"], row["starts"], row["seed"])
         scores.setdefault(option, {}).setdefault(int(row["passes"]), {})[place] = float(row["final"])
-        if row["cpu_s"]:
+        if row["cpu_s"] and row["by_agent"].count(";") < 2:  # three agents cost more
             seconds.setdefault((option, int(row["passes"])), []).append(float(row["cpu_s"]))
     pairs = list(dict.fromkeys(row["pair"] for row in rows))
     lines = [f"| rule | passes | runs | {' | '.join(pairs)} | all | CPU s |", "|---" * (len(pairs) + 5) + "|"]

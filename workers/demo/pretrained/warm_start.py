@@ -34,7 +34,7 @@ class PretrainedAgent:
 _SINGLE, _OTHER = tuple(KINDS)[:3], tuple(KINDS)[3:]
 AGENTS = {
     "whole": PretrainedAgent(_SINGLE, 16, 3e-5),
-    "two-thirds": PretrainedAgent(_OTHER, 60, 2e-4, drops_every_third_layer=True),
+    "two-thirds": PretrainedAgent(_OTHER, 150, 2e-4, drops_every_third_layer=True),
 }
 
 
