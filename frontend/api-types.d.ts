@@ -551,6 +551,18 @@ declare namespace Api {
     drain: string;
     drain_reason: string;
   }
+  interface HubTokenAnswer {
+    is_set: boolean;
+    works: boolean | null;
+    hub_name: string | null;
+    problem: string | null;
+    set_at: string | null;
+    checked_at: string | null;
+    last_used_at: string | null;
+  }
+  interface HubTokenIn {
+    token: string;
+  }
   interface HypotheticalPair {
     learner: number;
     source: number;

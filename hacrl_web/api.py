@@ -30,6 +30,7 @@ from hacrl_web.alerts.api import router as alerts_router
 from hacrl_web.insight.api import router as insight_router
 from hacrl_web.leaderboard.api import router as leaderboard_router
 from hacrl_web.registry.api.benchmarks import router as benchmark_router
+from hacrl_web.registry.api.hub_tokens import router as hub_tokens_router
 from hacrl_web.registry.api.models_and_groups import router as registry_router
 from hacrl_web.registry.api.prompts import router as prompts_router
 from hacrl_web.runs.api.controls import router as controls_router
@@ -141,6 +142,7 @@ api = NinjaAPI(
 )
 api.add_decorator(_strict, mode="view")
 api.add_router("", tokens_router)
+api.add_router("", hub_tokens_router)
 api.add_router("", projects_router)
 api.add_router("", registry_router)
 api.add_router("", benchmark_router)

@@ -21,7 +21,10 @@ from hacrl_web.web.middleware import BUSY, OPERATIONS_PREFIX, Middleware, busy, 
 
 # These change only objects of the user, or check the role themselves.
 OWN_APPS = ("accounts", "alerts")
-OWN_OPERATIONS = tuple(f"api/v1/{one}" for one in ("tokens", "notifications", "projects", "people"))
+OWN_OPERATIONS = (
+    *(f"api/v1/{one}" for one in ("tokens", "hub-token", "notifications", "projects", "people")),
+    *("account/hub-token", "projects/<int:project_id>/hub-token"),
+)
 
 
 class TokenAuth(Middleware):

@@ -1,6 +1,7 @@
 """Short child processes, `python -m workers.<module>`: the web process loads no ML library.
 
-Time, memory and processor time are limited. A child gets no secret of ours, and nothing that it starts outlives it.
+Time, memory and processor time are limited. A child gets no secret of ours but a Hub token on its standard input where
+it asks the hub, and nothing that it starts outlives it.
 """
 
 from __future__ import annotations
@@ -55,12 +56,20 @@ class ChildProgram:
     turns: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(AT_ONCE))
 
     def ask(
-        self, *arguments: str, at: str, request: dict[str, Any] | None = None, memory_bytes: int = 0
+        self,
+        *arguments: str,
+        at: str,
+        request: dict[str, Any] | None = None,
+        memory_bytes: int = 0,
+        hub_token: str = "",
     ) -> dict[str, Any]:
         """The object that the child printed, its refusals included. Error: FieldErrors at the field `at`.
 
         request: goes to the child's standard input as JSON. memory_bytes: instead of the program's own limit.
+        hub_token: joins the request, for it may stand in neither arguments nor environment.
         """
+        if hub_token:
+            request = (request or {}) | {"hub_token": hub_token}
         if not self.turns.acquire(timeout=self.wait_s):
             raise FieldErrors.single("busy", f"{self.busy} Try again in a minute.", at, status=503)
         try:
@@ -93,6 +102,7 @@ INSPECTOR = ChildProgram(
     wait_s=60.0,
     busy="Too many inspections at once.",
 )
+TOKEN_OPTION = ("--token-on-stdin",)  # of the inspector, with a token
 PREVIEWER = ChildProgram(
     "workers.inspection.preview_prompts",
     timeout_s=120.0,  # eight tokenizers on a busy machine
@@ -108,6 +118,14 @@ IMPORTER = ChildProgram(
     memory_bytes=512 * 2**20,  # enough for 200 MB of JSONL
     wait_s=60.0,
     busy="Too many files are read at once.",
+)
+HUB_ACCOUNT = ChildProgram(
+    "workers.hub.account",
+    timeout_s=30.0,
+    cpu_s=30,
+    memory_bytes=4 * 2**30,
+    wait_s=10.0,
+    busy="Other tokens are being checked.",
 )
 VERIFIER = ChildProgram(
     "workers.verifiers.try_answer",

@@ -7,7 +7,9 @@ from typing import Any, ClassVar
 
 from django.conf import settings
 from django.db import models
+from django.db.models import Q
 from django.urls import reverse
+from django.utils import timezone
 
 from hacrl_web.accounts.audit_log import AuditedQuerySet, audited
 from hacrl_web.accounts.visibility import ProjectRow, ProjectRowQuerySet
@@ -21,6 +23,37 @@ VERIFIERS: dict[str, str] = {kind: f"{kind}: {rules.line}" for kind, rules in RU
 AGENT_SETTINGS = ("lora_rank", "lora_alpha", "seed", "prompt_template", "chat_template_kwargs", "thinking")
 # Okabe and Ito's colours, which colour-blind readers can distinguish; an agent has the same colour on every page.
 AGENT_COLORS = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#000000")
+
+
+@audited("hub_name", secrets=("ciphertext",))
+class HubToken(models.Model):
+    """The Hugging Face token of a user or of a project, encrypted (registry/hub_tokens.py)."""
+
+    user = models.OneToOneField(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, null=True, blank=True, related_name="hub_token"
+    )
+    project = models.OneToOneField(
+        "accounts.Project", on_delete=models.CASCADE, null=True, blank=True, related_name="hub_token"
+    )
+    ciphertext = models.TextField()
+    hub_name = models.CharField(max_length=200, blank=True)  # of the token's account, as the hub said
+    problem = models.CharField(max_length=300, blank=True)  # why the last check did not find it
+    set_at = models.DateTimeField(default=timezone.now)
+    checked_at = models.DateTimeField(null=True, blank=True)
+    last_used_at = models.DateTimeField(null=True, blank=True)
+
+    objects = AuditedQuerySet["HubToken"].as_manager()
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(user=None, project__isnull=False) | Q(user__isnull=False, project=None),
+                name="hub_token_of_one_owner",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"of project {self.project}" if self.project_id else f"of {self.user}"
 
 
 class RegistryRow(ProjectRow):

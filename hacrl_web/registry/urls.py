@@ -2,10 +2,12 @@
 
 from django.urls import path
 
-from hacrl_web.registry.pages import benchmarks, models_and_groups, prompts
+from hacrl_web.registry.pages import benchmarks, hub_tokens, models_and_groups, prompts
 
 app_name = "registry"
 urlpatterns = [
+    path("account/hub-token", hub_tokens.own_hub_token, name="own_hub_token"),
+    path("projects/<int:project_id>/hub-token", hub_tokens.project_hub_token, name="project_hub_token"),
     path("models/", models_and_groups.model_list, name="model_list"),
     path("models/new", models_and_groups.model_create, name="model_create"),
     path("models/<int:pk>", models_and_groups.model_detail, name="model_detail"),

@@ -21,7 +21,7 @@ from websockets.sync.client import connect
 from hacrl_web.accounts.models import Invitation, LoginLink, Membership, Project
 from hacrl_web.accounts.tokens.tokens import make_token
 from hacrl_web.api import api
-from hacrl_web.registry.children import IMPORTER, PREVIEWER, VERIFIER, ChildResult
+from hacrl_web.registry.children import HUB_ACCOUNT, IMPORTER, PREVIEWER, VERIFIER, ChildResult
 from hacrl_web.registry.language_models.model_pairs import SAME_MODEL
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.models import Run, Sweep
@@ -35,10 +35,11 @@ from tests.support.web.registry_help import PASSED, answer_inspections
 pytestmark = pytest.mark.once
 # Addresses where people change what is their own: whatever the role.
 OWN = {"logout", "account", "sessions/end", "projects/switch", "notifications", "notifications/test"}
-OWN |= {"account/tokens", "account/tokens/<int:pk>/revoke"}
+OWN |= {"account/tokens", "account/tokens/<int:pk>/revoke", "account/hub-token"}
 # What is one person's and nobody else's, whatever the project.
 PRIVATE = ("account/tokens/", "api/v1/tokens/")
-OWN_OF_API = ("api/v1/tokens", "api/v1/alert", "api/v1/notifications")
+OWN_OF_API = ("api/v1/tokens", "api/v1/hub-token", "api/v1/alert", "api/v1/notifications")
+HUB_TOKEN = "api/v1/projects/<int:project_id>/hub-token"  # which a viewer does not see
 OVERLAP = "api/v1/benchmarks/<int:pk>/overlap"
 PROMPTS = "api/v1/groups/<int:pk>/prompts"
 
@@ -103,13 +104,14 @@ def test_objects_of_another_user_are_not_found(client, mine, record_property):
 @pytest.fixture
 def children(monkeypatch) -> None:
     """What pages ask of child processes is answered at once."""
-    monkeypatch.setattr("hacrl_web.registry.pages.models_and_groups.measured_facts", lambda a, b: None)
-    monkeypatch.setattr("hacrl_web.registry.api.models_and_groups.measured_facts", lambda a, b: SAME_MODEL)
+    monkeypatch.setattr("hacrl_web.registry.pages.models_and_groups.measured_facts", lambda *_: None)
+    monkeypatch.setattr("hacrl_web.registry.api.models_and_groups.measured_facts", lambda *_: SAME_MODEL)
     monkeypatch.setattr(
         "hacrl_web.insight.checkpoints.ask_agents.run_child", lambda *_, **__: ChildResult(b"", 0, False)
     )
     verdict = b'{"reward": 1, "reason": "right", "extracted": "1", "seconds": 0}'
     monkeypatch.setattr(VERIFIER, "run", lambda *_: ChildResult(verdict, 0, False))
+    monkeypatch.setattr(HUB_ACCOUNT, "run", lambda *_: ChildResult(b'{"name": "ada"}', 0, False))
     overlap = b'{"num_asked": 1, "num_same": 1, "num_near": 0, "examples": []}'
     monkeypatch.setattr(IMPORTER, "run", lambda *_: ChildResult(overlap, 0, False))
     monkeypatch.setattr(PREVIEWER, "run", lambda *_: ChildResult(b'{"agents": [{}, {}]}', 0, False))
@@ -130,6 +132,7 @@ POSTED = (
         "/invite",
         "/revoke",
         "/check",
+        "/hub-token",
     ),
     *("members/<int:member_id>", "invitations/<int:invitation_id>"),
 )
@@ -256,7 +259,7 @@ def test_viewer_reads_everything_and_writes_nothing(client, mine, children, reco
     of_owner.force_login(mine.owner)
     for route in sorted(set(routes()) - PUBLIC):
         path = address(route, mine) + query_of(route)
-        is_for_admins = route.removeprefix("api/v1/") in ("audit", "audit.csv")
+        is_for_admins = route.removeprefix("api/v1/") in ("audit", "audit.csv") or route == HUB_TOKEN
         is_form = getattr(resolve(path.partition("?")[0]).func, "is_for_members", False)
         answers = {verb: send(client, verb, path) for verb in ("GET", "HEAD", "OPTIONS")}
         tried.update(list(answers))

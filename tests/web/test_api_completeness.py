@@ -29,6 +29,12 @@ PAGES = {
     "accounts:person_change": ("POST /people/{user_id}/close", "POST /people/{user_id}/open"),
     "accounts:audit_list": ("GET /audit",),
     "accounts:audit_csv": ("GET /audit",),
+    "registry:own_hub_token": ("POST /hub-token", "POST /hub-token/check", "DELETE /hub-token"),
+    "registry:project_hub_token": (
+        "POST /projects/{project_id}/hub-token",
+        "POST /projects/{project_id}/hub-token/check",
+        "DELETE /projects/{project_id}/hub-token",
+    ),
     "registry:model_list": ("GET /models",),
     "registry:model_create": ("POST /models",),
     "registry:model_detail": ("GET /models/{pk}",),

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from hacrl_web.accounts.models import ApiToken, User
 from hacrl_web.accounts.tokens.tokens import make_token
-from hacrl_web.registry.children import IMPORTER, INSPECTOR, VERIFIER, ChildResult
+from hacrl_web.registry.children import HUB_ACCOUNT, IMPORTER, INSPECTOR, VERIFIER, ChildResult
 from tests.support.web.factories import make_run, make_user, metrics
 from tests.web.client.test_client import stored
 
@@ -35,7 +35,7 @@ def without_children(monkeypatch):
     """No child processes: what they say of odd requests is tested where they are started."""
     nothing = ChildResult(b"", 1, False)
     monkeypatch.setattr("hacrl_web.insight.checkpoints.ask_agents.run_child", lambda *_, **__: nothing)
-    for program in (INSPECTOR, VERIFIER, IMPORTER):
+    for program in (INSPECTOR, VERIFIER, IMPORTER, HUB_ACCOUNT):
         monkeypatch.setattr(program, "run", lambda *_: nothing)
 
 

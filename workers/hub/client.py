@@ -6,6 +6,7 @@ Where the hub cannot be reached, earlier downloads in the local cache are used.
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,12 @@ from workers.hub.safetensors_header import WeightFiles
 PICKLES = {".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle"}
 SMALL_FILES = ["*.json", "*.jinja", "*.model", "*.txt", "*.tiktoken"]
 TIMEOUT_S = 10
+# The places of a Hub token: the form, the API, the command.
+WHERE = (
+    "on the Account page or the project's page (Hub token), by POST /api/v1/hub-token, or with "
+    "`hacrl api POST /hub-token -d -`"
+)
+WRONG_TOKEN = f"The hub refuses your Hub token, which is wrong, expired or revoked: replace it {WHERE}"
 
 
 class ModelUnfit(Exception):
@@ -28,33 +35,66 @@ def hub_errors() -> tuple[type[Exception], ...]:
     return tuple(kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Exception))
 
 
-def refusal(error: Exception, kind: str, hub_id: str, revision: str | None) -> str:
-    """Why the hub refuses a model or data set, and what to do; empty if the error is not its answer."""
+def use_token(request: dict[str, Any]) -> None:
+    """In a child: the Hub token of its request is that of every request to the hub. Before the hub's client loads."""
+    if token := request.pop("hub_token", ""):
+        os.environ["HF_TOKEN"] = token
+        os.environ.pop("HF_HUB_DISABLE_IMPLICIT_TOKEN", None)
+
+
+def refusal(error: Exception, kind: str, hub_id: str, revision: str | None, *, has_token: bool | None = None) -> str:
+    """Why the hub refuses a model or data set, and what to do; empty if the error is not its answer.
+
+    has_token: None if the requests had the token of this process, or none.
+    """
+    from huggingface_hub import constants, get_token
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
 
-    if isinstance(error, GatedRepoError):  # a subclass of RepositoryNotFoundError
-        if kind == "model":  # trainers have no token, so a model registered with one would fail there
-            way = "download it with your own token (hf download ID --local-dir FOLDER), and register that folder"
-        else:
-            way = "and set HF_TOKEN where the web is started"
-        return f"{hub_id} is gated: accept its terms on the hub, {way}"
+    if status_of(error) is None and isinstance(error.__cause__, Exception):
+        error = error.__cause__  # of a file that is not in the cache either
+    has_token = bool(get_token()) if has_token is None else has_token
+    page = f"{constants.ENDPOINT}/{'' if kind == 'model' else 'datasets/'}{hub_id}"
+    status = status_of(error)
+    if has_token and status == 401:
+        return f"{WRONG_TOKEN}. Needed for {hub_id}: {page}"
+    if isinstance(error, GatedRepoError) or (has_token and status == 403):  # a subclass of RepositoryNotFoundError
+        if has_token:
+            way = "with the account of your Hub token, which has no access yet (some owners approve each request)"
+            return f"{hub_id} is gated: accept its licence at {page} {way}, or replace the token {WHERE}"
+        return f"{hub_id} is gated: accept its licence at {page}, and put a Hub token {WHERE}"
     if isinstance(error, RepositoryNotFoundError):
-        return f"The hub has no {kind} {hub_id}, or it is private: check the name"
+        way = (
+            "check the name, and that your Hub token may read it"
+            if has_token
+            else f"check the name, or put a Hub token {WHERE}"
+        )
+        return f"The hub has no {kind} {hub_id}, or it is private: {way}"
     if isinstance(error, RevisionNotFoundError):
         return f"{hub_id} has no revision {revision}: check its name"
     return ""
 
 
+def status_of(error: Exception) -> int | None:
+    """The HTTP status of the hub's answer; None if there was none."""
+    return getattr(getattr(error, "response", None), "status_code", None)
+
+
 def fetch_small_files(hub_id: str, revision: str | None) -> Path:
     """A local folder with the model's configuration and tokenizer. Error: ModelUnfit."""
-    from huggingface_hub import snapshot_download
+    from huggingface_hub import HfApi, snapshot_download
 
+    silence = ""
+    try:  # snapshot_download would wait for a silent hub without end
+        HfApi().model_info(hub_id, revision=revision, timeout=TIMEOUT_S)
+    except hub_errors() as error:
+        silence = "" if status_of(error) else type(error).__name__
+    limits: dict[str, Any] = {"etag_timeout": TIMEOUT_S, "local_files_only": bool(silence)}
     try:
-        folder = snapshot_download(hub_id, revision=revision, allow_patterns=SMALL_FILES, etag_timeout=TIMEOUT_S)
+        folder = snapshot_download(hub_id, revision=revision, allow_patterns=SMALL_FILES, **limits)
     except hub_errors() as error:
         if cause := refusal(error, "model", hub_id, revision):
             raise ModelUnfit(f"{cause}.") from None
-        reason = type(error).__name__
+        reason = silence or type(error).__name__
         raise ModelUnfit(
             f"Could not reach the hub for {hub_id} (within {TIMEOUT_S} s, 1 try; {reason}), and it is not in the local "
             "cache: check the connection, or choose a local folder."
@@ -81,9 +121,11 @@ def weight_facts(hub_id: str, revision: str | None) -> dict[str, Any]:
     except SafetensorsParsingError:
         raise ModelUnfit(f"The safetensors headers of {hub_id} are damaged: use another revision or model.") from None
     except hub_errors() as error:
-        cached = _cached_weight_facts(hub_id, revision)
+        cached = cached_weight_facts(hub_id, revision)
         if cached is not None:
             return cached
+        if cause := refusal(error, "model", hub_id, revision):
+            raise ModelUnfit(f"{cause}.") from None
         raise ModelUnfit(
             f"Could not reach the hub for the weights of {hub_id} ({type(error).__name__}), and they are not in the "
             "local cache: check the connection, or choose a local folder."
@@ -97,7 +139,7 @@ def weight_facts(hub_id: str, revision: str | None) -> dict[str, Any]:
     }
 
 
-def _cached_weight_facts(hub_id: str, revision: str | None) -> dict[str, Any] | None:
+def cached_weight_facts(hub_id: str, revision: str | None) -> dict[str, Any] | None:
     """The same from an earlier download; None if that is incomplete or damaged."""
     from huggingface_hub import snapshot_download
 

@@ -13,6 +13,7 @@ import os
 import sys
 from typing import Any
 
+from workers.hub.client import use_token
 from workers.inspection.model_checks import Report, run_model_checks
 
 SAMPLES = (
@@ -100,6 +101,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m workers.inspection.inspect_model", description="Check a model, or compare two."
     )
+    parser.add_argument("--token-on-stdin", action="store_true", help="standard input is {hub_token}, as JSON")
     verbs = parser.add_subparsers(dest="verb", required=True)
     model = verbs.add_parser("model", help="checks and facts of one model")
     model.add_argument("location", metavar="PATH_OR_HUB_ID")
@@ -111,6 +113,8 @@ def main(arguments: list[str] | None = None) -> int:
     pair.add_argument("--revision-b")
     options = parser.parse_args(arguments)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    if options.token_on_stdin:
+        use_token(json.load(sys.stdin))
     if options.verb == "model":
         report, ok = inspect_model(options.location, options.revision)
     else:

@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from workers.contract.spec.agent import AgentSpec
-from workers.hub.client import ModelUnfit, fetch_small_files
+from workers.hub.client import ModelUnfit, fetch_small_files, use_token
 from workers.model.prompts import check_format, encode_question, eos_ids, takes_system, uses_chat
 from workers.questions.dataset import Question
 
@@ -99,10 +99,11 @@ def answer(question: Question, settings: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> int:
     """Print one JSON object."""
+    request = json.load(sys.stdin)
+    use_token(request)
     from transformers.utils import logging
 
     logging.set_verbosity_error()
-    request = json.load(sys.stdin)
     question = Question("preview", request["question"], "", template=request["template"], system=request["system"])
     agents = [answer(question, settings) for settings in request["agents"]]
     print(json.dumps({"agents": agents}, ensure_ascii=True))

@@ -29,6 +29,7 @@ from workers.contract.spec.data import (
     held_out_limit,
     split_position,
 )
+from workers.hub.client import use_token
 from workers.questions.canonical import CanonicalSet, canonical_texts, write_canonical
 from workers.questions.columns import QuestionMapping, guess, texts_read
 from workers.questions.files import MAX_COLUMNS, BenchmarkError, Source
@@ -190,6 +191,7 @@ VERBS = {"look": look, "import": make_canonical, "compare": compare_benchmarks, 
 def main() -> int:
     """Answer the request on stdin; exit status 1 for an error."""
     request = json.load(sys.stdin)
+    use_token(request)
     try:
         answer = VERBS[request["verb"]](request)
     except BenchmarkError as error:

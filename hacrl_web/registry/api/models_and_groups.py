@@ -12,6 +12,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from hacrl_web.accounts.projects import require_delete
+from hacrl_web.registry.hub_tokens import hub_token_for
 from hacrl_web.registry.language_models import groups, models
 from hacrl_web.registry.language_models.model_pairs import ModelPair, measured_facts
 from hacrl_web.registry.models import AGENT_SETTINGS, AgentGroup, LanguageModel
@@ -79,7 +80,8 @@ def check_model(request: HttpRequest, pk: int) -> Any:
     """Refused if its folder is gone or changed, or if a check fails; the error names the reason."""
     model = get_object_or_404(LanguageModel.objects.visible_to(request.user), pk=pk)
     models.check_unchanged(model, field="location")
-    checks, _ = models.read_model_facts(model.location, model.revision)
+    token = hub_token_for(request.user, [model])
+    checks, _ = models.read_model_facts(model.location, model.revision, token)
     return {"checks": checks}
 
 
@@ -192,7 +194,7 @@ def get_pair(request: HttpRequest, pk: int, first: int, second: int) -> Any:
     agents = group.pair_at(first, second)
     if agents is None:
         raise Http404
-    facts = measured_facts(agents[0].model, agents[1].model)
+    facts = measured_facts(agents[0].model, agents[1].model, request.user)
     pair = ModelPair(agents[0], agents[1], facts)
     names = [agent.name for agent in agents]
     return {"agents": names, "kind": pair.kind, "drift": pair.drift, "warnings": pair.warnings, "facts": facts}

@@ -50,4 +50,4 @@ def get_prompts(request: HttpRequest, pk: int, query: Query[PromptQuestionQuery]
     if query.benchmark is None:
         raise FieldErrors.single("missing", "Choose a benchmark.", "benchmark")
     benchmark = get_object_or_404(Benchmark.objects.visible_to(request.user), pk=query.benchmark)
-    return preview_prompts(group, benchmark, query.line, query.file)
+    return preview_prompts(group, benchmark, query.line, query.file, user=request.user)

@@ -22,6 +22,7 @@ from hacrl_web.registry.benchmarks import child_requests, uploads
 from hacrl_web.registry.benchmarks.built_in import BY_KEY, BuiltIn
 from hacrl_web.registry.benchmarks.ready_prompts import BY_READY_KEY, ready_key
 from hacrl_web.registry.benchmarks.uploads import Staged
+from hacrl_web.registry.hub_tokens import usable_hub_token
 from hacrl_web.registry.models import VERIFIERS, Benchmark
 from hacrl_web.web.errors import FieldError, FieldErrors
 from workers.contract.spec.data import CANONICAL_HELD_OUT_FILE, CANONICAL_TRAIN_FILE, MAX_COLUMN_NAME
@@ -105,7 +106,9 @@ def _stage_fetched(owner: Any, location: str, revision: str, kind: str, field: s
         request |= {"train": list(entry.train), "held_out": list(entry.held_out)}
     with uploads.staging(owner) as staged:
         request |= {"verb": "fetch", "folder": str(staged.folder), "most_bytes": uploads.MAX_UPLOAD_BYTES}
-        answer = child_requests.ask_importer(request | {"progress": str(staged.folder / uploads.PROGRESS)}, field)
+        token = usable_hub_token(owner, project_of_new(owner)) if kind == "hub" else ""
+        request |= {"progress": str(staged.folder / uploads.PROGRESS)}
+        answer = child_requests.ask_importer(request, field, hub_token=token)
         staged.train, staged.held_out = answer["train"], answer["held_out"]
         staged.source = f"{request['dataset']} at {answer['commit']}" if kind == "hub" else Path(request["place"]).name
         staged.name = (entry.name if entry else Path(location).stem)[: values.MAX_NAME]

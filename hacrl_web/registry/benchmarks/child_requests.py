@@ -17,10 +17,10 @@ MAX_RESPONSE = 100_000
 PARQUET_MEMORY_BYTES = 4 * 2**30  # pyarrow maps much more than it uses
 
 
-def ask_importer(request: dict[str, Any], field: str, held_out_field: str = "") -> dict[str, Any]:
+def ask_importer(request: dict[str, Any], field: str, held_out_field: str = "", hub_token: str = "") -> dict[str, Any]:
     """The child's answer. Error: FieldErrors with its message at `field`, or at `held_out_field` for that file."""
     memory_bytes = PARQUET_MEMORY_BYTES if _needs_libraries(request) else 0
-    answer = IMPORTER.ask(at=field, request=request, memory_bytes=memory_bytes)
+    answer = IMPORTER.ask(at=field, request=request, memory_bytes=memory_bytes, hub_token=hub_token)
     if answer.get("error"):
         error_field = held_out_field if held_out_field and answer.get("is_held_out") else field
         raise FieldErrors.single("bad_file", str(answer["error"]), error_field)

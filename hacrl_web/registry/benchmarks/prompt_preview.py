@@ -8,6 +8,7 @@ from typing import Any
 
 from hacrl_web.registry.benchmarks.questions import QuestionRow, read_row
 from hacrl_web.registry.children import PREVIEWER
+from hacrl_web.registry.hub_tokens import hub_token_for
 from hacrl_web.registry.language_models.agent_settings import agent_values
 from hacrl_web.registry.language_models.models import check_unchanged
 from hacrl_web.registry.models import Agent, AgentGroup, Benchmark
@@ -62,7 +63,9 @@ class PromptPreview:
     prompts: list[AgentPrompt]
 
 
-def preview_prompts(group: AgentGroup, benchmark: Benchmark, line: int, file: str = "train") -> PromptPreview:
+def preview_prompts(
+    group: AgentGroup, benchmark: Benchmark, line: int, file: str = "train", *, user: Any
+) -> PromptPreview:
     """line: of the question in the training file, or in the held-out file, from 0. Error: FieldErrors."""
     file = file if benchmark.eval_path else "train"
     try:
@@ -81,7 +84,8 @@ def preview_prompts(group: AgentGroup, benchmark: Benchmark, line: int, file: st
         "system": benchmark.system_prompt,
         "agents": [agent_values(agent) for agent in agents],
     }
-    replies = PREVIEWER.ask(at="group", request=request)["agents"]
+    token = hub_token_for(user, [agent.model for agent in agents])
+    replies = PREVIEWER.ask(at="group", request=request, hub_token=token)["agents"]
     return PromptPreview(question, [_prompt(agent, reply) for agent, reply in zip(agents, replies, strict=True)])
 
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
-from hacrl_web.registry.children import INSPECTOR
+from hacrl_web.registry.children import INSPECTOR, TOKEN_OPTION
+from hacrl_web.registry.hub_tokens import hub_token_for
 from hacrl_web.registry.models import Agent, LanguageModel, PairInspection
 from hacrl_web.web.errors import FieldErrors
 
@@ -90,14 +91,16 @@ def known_facts(first: LanguageModel, second: LanguageModel) -> dict[str, Any] |
     return PairInspection.objects.filter(model_a=model_a, model_b=model_b).values_list("facts", flat=True).first()
 
 
-def measured_facts(first: LanguageModel, second: LanguageModel) -> dict[str, Any]:
+def measured_facts(first: LanguageModel, second: LanguageModel, user: Any) -> dict[str, Any]:
     """The stored facts, or those that a child process measures now. Error: FieldErrors, 409 if it could not."""
     stored_facts = known_facts(first, second)
     if stored_facts is not None:
         return stored_facts
     model_a, model_b = sorted((first, second), key=attrgetter("pk"))
     options = [f"--revision-{side}={m.revision}" for side, m in (("a", model_a), ("b", model_b)) if m.revision]
-    facts = INSPECTOR.ask("pair", model_a.location, model_b.location, *options, at="agents")
+    hub_token = hub_token_for(user, [model_a, model_b])
+    verb = [*TOKEN_OPTION[: bool(hub_token)], "pair"]
+    facts = INSPECTOR.ask(*verb, model_a.location, model_b.location, *options, at="agents", hub_token=hub_token)
     if facts.get("kind") not in KINDS:  # not stored, since its cause may go away
         message = str(facts.get("error") or "The two models could not be compared.")
         raise FieldErrors.single("not_measured", message, status=409)

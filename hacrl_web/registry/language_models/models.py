@@ -15,7 +15,8 @@ from django.db import transaction
 from hacrl_web.accounts.models import Project, Role
 from hacrl_web.accounts.projects import project_of_new, require
 from hacrl_web.registry import locations, values
-from hacrl_web.registry.children import INSPECTOR
+from hacrl_web.registry.children import INSPECTOR, TOKEN_OPTION
+from hacrl_web.registry.hub_tokens import usable_hub_token
 from hacrl_web.registry.models import AgentGroup, LanguageModel
 from hacrl_web.web.errors import FieldError, FieldErrors, listed
 
@@ -54,7 +55,8 @@ def register_model(
     project = project or project_of_new(owner)
     require(owner, project, Role.MEMBER)
     values.check_name_is_free(LanguageModel, project, row_name)
-    checks, facts = read_model_facts(place, version)
+    token = usable_hub_token(owner, project) if kind == "hub" else ""
+    checks, facts = read_model_facts(place, version, token)
     if kind == "local":
         facts["folder_fingerprint"] = locations.folder_fingerprint(Path(place))
     elif re.fullmatch("[0-9a-f]{40}", str(facts.get("commit"))):
@@ -80,9 +82,10 @@ def _checked_location(kind: str, location: object) -> str:
     return locations.checked_hub_id(location) if kind == "hub" else str(locations.checked_folder(location))
 
 
-def read_model_facts(location: str, revision: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def read_model_facts(location: str, revision: str, hub_token: str = "") -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The checks, all passed, and the facts. Errors: FieldErrors, ModelRefused."""
-    answer = INSPECTOR.ask("model", location, *([f"--revision={revision}"] if revision else []), at="location")
+    options = [*TOKEN_OPTION[: bool(hub_token)], "model", location, *([f"--revision={revision}"] if revision else [])]
+    answer = INSPECTOR.ask(*options, at="location", hub_token=hub_token)
     checks: list[dict[str, Any]] = [
         {"name": str(one.get("name") or "check"), "ok": one.get("ok") is True, "detail": str(one.get("detail") or "")}
         for one in answer.get("checks") or []

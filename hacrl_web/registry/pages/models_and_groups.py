@@ -157,7 +157,7 @@ def group_pair(request: HttpRequest, pk: int, first: int, second: int) -> HttpRe
         raise Http404
     facts, error = None, ""
     try:
-        facts = measured_facts(agents[0].model, agents[1].model)
+        facts = measured_facts(agents[0].model, agents[1].model, request.user)
     except FieldErrors as refused:
         error = refused.errors[0].message
     context = {"group": group, "pair": ModelPair(agents[0], agents[1], facts), "error": error}

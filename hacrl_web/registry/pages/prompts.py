@@ -37,7 +37,7 @@ def prompt_page(request: HttpRequest) -> HttpResponse:
     status = 200
     try:
         if group and benchmark:
-            context["preview"] = preview_prompts(group, benchmark, query.number - 1, query.file)
+            context["preview"] = preview_prompts(group, benchmark, query.number - 1, query.file, user=request.user)
     except FieldErrors as refused:
         context["errors"], status = refused.errors, refused.status
     if request.headers.get("HX-Request") == "true":

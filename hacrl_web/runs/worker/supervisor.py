@@ -20,11 +20,14 @@ from django.conf import settings
 from django.db import InterfaceError, OperationalError, connection
 from django.utils import timezone
 
+from hacrl_web.registry.hub_tokens import usable_hub_token
 from hacrl_web.runs.models import USER_STOP, Desire, Drain, Run, State
 from hacrl_web.runs.telemetry.shipper import LeaseLost, Shipper
 from hacrl_web.runs.worker.hosts import drain_of
+from hacrl_web.runs.worker.model_download import DownloadFailed, ModelDownload, hub_models
 from hacrl_web.runs.worker.trainer_environment import trainer_environment
 from hacrl_web.runs.worker.watchdog import Watchdog
+from hacrl_web.web.errors import FieldErrors
 from workers.contract.events import PAUSE_REQUESTED, Log
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SPOOL_NAME, SpoolWriter
@@ -60,6 +63,7 @@ class RunSupervisor:
         self.shutdown_seen_at: float | None = None
         self.pause_requested = False  # of the trainer
         self.stop_requested_at: float | None = None
+        self.reads_cache_alone = False  # the trainer asks no hub
         self._next_heartbeat = 0.0
         self._next_look = 0.0
 
@@ -74,7 +78,14 @@ class RunSupervisor:
 
     def _start_and_follow(self) -> None:
         try:
+            if not self._download_models():
+                self._conclude_unstarted()
+                return
             trainer = self._start()
+        except DownloadFailed as failure:
+            reason = str(failure)
+            self._retry_on_db_error(lambda: self._end(State.FAILED, reason))
+            return
         except RunDirBusy as busy:
             reason = str(busy)
             self._retry_on_db_error(lambda: self._requeue(reason))
@@ -91,6 +102,53 @@ class RunSupervisor:
         self._drain()
         self._retry_on_db_error(lambda: self._conclude(status))
 
+    def _download_models(self) -> bool:
+        """Have the hub's models in this host's cache; False if the run is to stop, pause or move before they are.
+
+        Errors: DownloadFailed, LeaseLost, RunDirBusy, OSError, ValueError.
+        """
+        spec = RunSpec.model_validate(self.run.spec)
+        models = hub_models(spec)
+        if not models:
+            return True
+        try:
+            token = self._retry_on_db_error(lambda: usable_hub_token(self.run.owner, self.run.project))
+        except FieldErrors as refusal:
+            raise DownloadFailed(str(refusal)) from None
+        run_dir = self.run.run_dir
+        run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._mend_spool(run_dir)
+        shipper = self._retry_on_db_error(lambda: Shipper(self.run.pk, run_dir, self.attempt))
+        self.watchdog = Watchdog(run_dir, spec.compute.stall_timeout_s)
+        with contextlib.ExitStack() as stack:
+            stack.callback(os.close, lock_run_dir(run_dir))
+            spool = SpoolWriter(run_dir, self.attempt)
+            stack.callback(spool.close)
+            download = ModelDownload(models, token, run_dir)
+            stack.callback(download.end)
+            while not download.is_complete:
+                for message in download.new_messages():
+                    spool.emit(Log(message=message))
+                try:
+                    shipper.ship()
+                    self._keep_lease()
+                except (OperationalError, InterfaceError) as error:
+                    self._pause_for_database(error)
+                self.is_orphan = os.getppid() != self.parent
+                has_other_wish = self.desired_state != Desire.RUN or self.is_drained_now
+                if has_other_wish or self.is_orphan or self.is_shutting_down():
+                    return False
+                time.sleep(IDLE_S)
+        # A gated model answers no request without a token, not even one about a file that it lacks.
+        self.reads_cache_alone = True
+        return True
+
+    def _conclude_unstarted(self) -> None:
+        """What was wished during the download."""
+        self.stop_requested_at = time.monotonic()
+        self.finished = {} if self.is_orphan else {"outcome": "stopped"}
+        self._retry_on_db_error(lambda: self._conclude(0))
+
     def _start(self) -> TrainerProcess:
         """Errors: RunDirBusy, OSError, ValueError."""
         run_dir = self.run.run_dir
@@ -102,7 +160,10 @@ class RunSupervisor:
         self._mend_spool(run_dir)
         self.shipper = self._retry_on_db_error(lambda: Shipper(self.run.pk, run_dir, self.attempt))
         self.watchdog = Watchdog(run_dir, spec.compute.stall_timeout_s)
-        return start_trainer(run_dir, self.attempt, command=settings.TRAINER_COMMAND, environment=trainer_environment())
+        environment = trainer_environment()
+        if self.reads_cache_alone and spec.compute.placement != "ray":  # whose other machines have caches of their own
+            environment["HF_HUB_OFFLINE"] = "1"
+        return start_trainer(run_dir, self.attempt, command=settings.TRAINER_COMMAND, environment=environment)
 
     def _mend_spool(self, run_dir: Path) -> None:
         """Record what the spool has lost. After a power cut new events must not take the numbers of stored ones."""

@@ -135,6 +135,8 @@ BODIES = {
     "api/v1/projects/<int:project_id>/rename": {"name": "swan"},
     "api/v1/projects/<int:project_id>/members/<int:member_id>": {"role": "admin"},
     "api/v1/projects/<int:project_id>/invitations": {"role": "viewer"},
+    "api/v1/hub-token": {"token": "hf_0123456789"},
+    "api/v1/projects/<int:project_id>/hub-token": {"token": "hf_0123456789"},
 }
 
 

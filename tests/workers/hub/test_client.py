@@ -6,6 +6,7 @@ from pathlib import Path
 
 import huggingface_hub
 import pytest
+from huggingface_hub import constants
 from huggingface_hub.errors import EntryNotFoundError, GatedRepoError, HfHubHTTPError
 
 from tests.support.workers.tiny import make_agent
@@ -52,11 +53,12 @@ def test_any_failure_of_the_connection_is_told_as_one(unreachable, monkeypatch, 
         fetch_small_files("owner/model", None)
 
 
-@pytest.mark.parametrize(("kind", "way"), [("model", "register that folder"), ("data set", "set HF_TOKEN")])
-def test_gated_is_told_with_a_way_that_works_without_a_token_in_the_trainer(kind, way):
+@pytest.mark.parametrize(("kind", "page"), [("model", "/owner/name,"), ("data set", "/datasets/owner/name,")])
+def test_gated_names_the_page_of_the_licence_and_every_place_for_a_token(kind, page):
     error = GatedRepoError.__new__(GatedRepoError)  # its constructor wants an answer of a hub
-    assert way in refusal(error, kind, "owner/name", None)
-    assert ("HF_TOKEN" in refusal(error, kind, "owner/name", None)) == (kind != "model")
+    text = refusal(error, kind, "owner/name", None, has_token=False)
+    assert f"accept its licence at {constants.ENDPOINT}{page}" in text
+    assert all(place in text for place in ("Account page", "project's page", "POST /api/v1/hub-token", "hacrl api"))
 
 
 def test_weights_of_an_earlier_download_are_counted_offline(unreachable, tmp_path):
