@@ -68,7 +68,8 @@ def test_every_pair_says_how_well_each_agent_knows_each_skill():
 
 def row_of(option: str, passes: int, seed: int, final: float, pair: str = "a") -> dict[str, str]:
     values = {"pair": pair, "option": option, "passes": passes, "mini_batches": 1, "prompts": 24, "starts": 4}
-    return {name: str(value) for name, value in {**values, "seed": seed, "final": final, "by_agent": "A; B", "cpu_s": 10 * passes}.items()}
+    values |= {"seed": seed, "final": final, "by_agent": "A; B", "cpu_s": 10 * passes}
+    return {name: str(value) for name, value in values.items()}
 
 
 def test_report_compares_each_rule_at_its_own_best_number_of_passes():
