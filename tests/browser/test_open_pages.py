@@ -13,6 +13,8 @@ from playwright.sync_api import Page, expect
 from tests.support.browser.axe import findings, source
 from tests.support.browser.steps import fill_run, queue
 
+DEMO_PRESET = "The demo's settings (small models on a CPU)"
+
 
 @pytest.fixture(scope="module")
 def run_url(context, registered) -> Iterator[str]:
@@ -27,7 +29,7 @@ def run_url(context, registered) -> Iterator[str]:
 
 def test_preset_brings_its_confirmation_and_typing_over_it_takes_it_back(page: Page, registered) -> None:
     page.goto("/runs/new")
-    page.get_by_label("Preset").select_option(index=1)  # the demo's: delta .8
+    page.get_by_label("Preset").select_option(label=DEMO_PRESET)  # delta .8
     field = page.locator("[data-field='algorithm.delta']")
     expect(field.locator("input.input")).to_have_value("0.8")
     expect(field.get_by_label("I mean it: use 0.8")).to_be_checked()
@@ -37,7 +39,7 @@ def test_preset_brings_its_confirmation_and_typing_over_it_takes_it_back(page: P
     field.locator("input.input").fill("0.9")
     expect(field.get_by_role("checkbox")).to_have_count(0)
     expect(page.locator("#warnings")).to_contain_text("asked to confirm")
-    page.get_by_label("Preset").select_option(index=2)  # the paper's: delta .2
+    page.get_by_label("Preset").select_option(label="Paper: Qwen3-4B-Base + Llama3.2-3B-Instruct")  # delta .2
     expect(field.get_by_role("checkbox")).to_have_count(0)
 
 
@@ -45,8 +47,8 @@ def test_side_card_warns_of_a_context_as_soon_as_the_group_is_chosen(page: Page,
     page.goto("/runs/new")
     page.get_by_label("Agent group").select_option(label="Two families")  # 64 tokens; the paper's default is 5120
     warnings = page.locator("#warnings")
-    expect(warnings).to_contain_text("has room for 64. The preset “The demo's settings (small models on a CPU)” fits.")
-    page.get_by_label("Preset").select_option(index=1)
+    expect(warnings).to_contain_text(f"has room for 64. The preset “{DEMO_PRESET}” fits.")
+    page.get_by_label("Preset").select_option(label=DEMO_PRESET)
     expect(warnings).not_to_contain_text("has room for")
 
 

@@ -345,10 +345,10 @@ def test_full_memory_while_sampling_halves_the_rollout_batch(tmp_path, pair, mon
     expected = train(make_spec(tmp_path, pair), tmp_path / "expected")
     sample = engine.sample
 
-    def limited(model, request, eos_ids):
+    def limited(model, request, *rest):
         if request.batch_size > 100:
             raise RuntimeError("[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory")
-        return sample(model, request, eos_ids)
+        return sample(model, request, *rest)
 
     monkeypatch.setattr(engine, "sample", limited)
     trainer = train(make_spec(tmp_path, pair), tmp_path / "run")
