@@ -38,6 +38,8 @@ RUNS: dict[str, dict[str, Any]] = {
     "42M": {"prompts": 8, "group": 4, "tokens": 256, "steps": 1},
     "0.5B": {"prompts": 2, "group": 4, "tokens": 64, "steps": 2, "lora": 16, "dtype": "bfloat16"},
 }
+# Rollouts without an advantage are not trained on. About half of random texts end like this.
+HALF_OF_TEXTS = r"(?s).*[a-m].{0,3}"
 
 
 def make_model(folder: Path, family: str, body: tuple[int, int, int, int, int, int]) -> int:
@@ -71,17 +73,13 @@ def make_model(folder: Path, family: str, body: tuple[int, int, int, int, int, i
 
 
 def spec_of(name: str, folders: dict[str, Path], questions: Path) -> dict[str, Any]:
-    run, columns = RUNS[name], json.loads(questions.read_text().splitlines()[0])
+    run = RUNS[name]
     spec: dict[str, Any] = {
         "agents": [
             {"name": family, "model": str(folder), "lora_rank": run.get("lora", 0)}
             for family, folder in folders.items()
         ],
-        "data": {
-            "train_path": str(questions),
-            "held_out_fraction": 0.5,
-            "question_field": "question" if "question" in columns else "problem",
-        },
+        "data": {"train_path": str(questions), "held_out_fraction": 0.5, "verifier": "regex"},
         "rollout": {"num_generations": run["group"], "max_completion_length": run["tokens"]},
         "training": {"steps": run["steps"], "train_batch_size": run["prompts"], "mini_batch_size": run["prompts"]},
         "evaluation": {"eval_interval": 0, "max_questions": 4},
@@ -104,12 +102,14 @@ def measure(name: str, questions: Path | None) -> dict[str, Any]:
         place = Path(root)
         folders = {family: place / family for family in BODIES[name]}
         parameters = {family: make_model(folders[family], family, body) for family, body in BODIES[name].items()}
-        if questions is None:
-            questions = place / "questions.jsonl"
-            rows = [{"question": f"What is {a} + {b}?", "answer": str(a + b)} for a in range(10) for b in range(10)]
-            questions.write_text("\n".join(map(json.dumps, rows)))
+        texts = [f"What is {a} + {b}?" for a in range(10) for b in range(10)]
+        if questions is not None:
+            rows = [json.loads(line) for line in questions.read_text().splitlines()]
+            texts = [row.get("question") or row["problem"] for row in rows]
+        file = place / "questions.jsonl"
+        file.write_text("\n".join(json.dumps({"question": text, "answer": HALF_OF_TEXTS}) for text in texts))
         spec_path = place / "spec.json"
-        spec_path.write_text(json.dumps(spec_of(name, folders, questions)))
+        spec_path.write_text(json.dumps(spec_of(name, folders, file)))
         command = [sys.executable, "-m", "workers", str(spec_path), str(place / "run"), "--attempt", "1"]
         begun = time.monotonic()
         process = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stderr=subprocess.PIPE)
