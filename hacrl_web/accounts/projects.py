@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from django.http import HttpRequest
+from django.shortcuts import get_object_or_404
+
 from hacrl_web.accounts.models import Project, Role, includes, own_project_name
 from hacrl_web.web.errors import FieldErrors, listed
 
@@ -54,6 +57,13 @@ def require(user: Any, project: Project, needed: str) -> None:
         raise forbidden("You are not in the project that this belongs to.")
     if not includes(role, needed):
         raise forbidden(f"You are a {role} of project “{project}”: {_way_out(user, project, needed)}")
+
+
+def project_for(request: HttpRequest, project_id: int, needed: str) -> Project:
+    """Errors: Http404 for a project that the user does not see; FieldErrors (403) as of `require`."""
+    project = get_object_or_404(Project.objects.visible_to(request.user), pk=project_id)
+    require(request.user, project, needed)
+    return project
 
 
 def _way_out(user: Any, project: Project, needed: str) -> str:

@@ -26,6 +26,7 @@ from workers.agents.messages import AgentLost, RolloutsMissing
 from workers.contract.repository import ROOT
 from workers.contract.spec.run import RunSpec
 from workers.model.loading import choose_device
+from workers.model.memory import bytes_together
 from workers.model.process_group import Ranks
 
 GRACE_S = 5.0  # for a process that has closed its connection to end
@@ -120,10 +121,7 @@ class RankedAgent(RemoteAgent):
 
     def used_bytes(self) -> tuple[int, int | None]:
         """RAM of its processes together; the peak of the GPU that was used most."""
-        sizes = self._answers_of_all("used_bytes", (), {})
-        return sum(resident for resident, _ in sizes), max(
-            (peak for _, peak in sizes if peak is not None), default=None
-        )
+        return bytes_together(self._answers_of_all("used_bytes", (), {}))
 
     def _answers_of_all(self, method: str, arguments: Any, options: Any) -> list[Any]:
         if not self._connections:

@@ -87,10 +87,7 @@ class ProcessesPlacement:
 
     def used_bytes(self) -> tuple[int, int | None]:
         """RAM of the trainer and all agents; the peak of the GPU that was used most."""
-        sizes = [memory.used_bytes(), *(agent.used_bytes() for agent in self._agents)]
-        return sum(resident for resident, _ in sizes), max(
-            (peak for _, peak in sizes if peak is not None), default=None
-        )
+        return memory.bytes_together([memory.used_bytes(), *(agent.used_bytes() for agent in self._agents)])
 
     def close(self) -> None:
         """End the agents' processes, even in the middle of a call."""
@@ -100,11 +97,14 @@ class ProcessesPlacement:
 
 
 def place(spec: RunSpec, run_dir: Path, folders: Sequence[Path] | None = None) -> Placement:
-    """The agents by compute.placement. run_dir: of the run, on this host. Error: RayMissing."""
-    if spec.compute.placement == "local":
-        return LocalPlacement(spec, folders)
+    """The agents by compute.placement; an `auto` that nobody settled is local. run_dir: of the run, on this host.
+
+    Error: RayMissing.
+    """
     if spec.compute.placement == "processes":
         return ProcessesPlacement(spec, folders)
+    if spec.compute.placement != "ray":
+        return LocalPlacement(spec, folders)
     ray_cluster.set_environment()
     try:
         from workers.agents.ray_placement import RayPlacement

@@ -68,14 +68,16 @@ def check_algorithm(spec: RunSpec) -> None:
         raise AlgorithmRefused(f"algorithm {rule.name} returns numbers that are not finite on a batch of 8 rows")
 
 
-def check_memory(spec: RunSpec) -> None:
-    """Refuse a run that does not fit, by its models' configurations alone.
+def empty_models(spec: RunSpec) -> list[PreTrainedModel]:
+    """Of each agent, the model without its weights. Error: OSError if one does not exist."""
+    return [empty_model(agent.model, agent.revision) for agent in spec.agents]
 
-    Errors: DoesNotFit; OSError if a model does not exist.
-    """
+
+def check_memory(spec: RunSpec, models: Sequence[PreTrainedModel]) -> None:
+    """Refuse a run that does not fit, by its empty models alone. Error: DoesNotFit."""
     if spec.compute.placement == "ray":  # its agents may be on other machines
         return
-    shapes = [model_shape(agent.model, agent.revision) for agent in spec.agents]
+    shapes = [_shape(model) for model in models]
     readable = [shape for shape in shapes if shape is not None]
     if len(readable) < len(shapes):  # the estimate knows decoders only
         return
@@ -84,9 +86,11 @@ def check_memory(spec: RunSpec) -> None:
         raise DoesNotFit(str(lacking))
 
 
-def settled_here(spec: RunSpec) -> Settled:
-    """What a run that starts now leaves to the machine: its `auto` settings, and batches that fit into free memory."""
-    models = [empty_model(agent.model, agent.revision) for agent in spec.agents]
+def settled_here(spec: RunSpec, models: Sequence[PreTrainedModel]) -> Settled:
+    """What a run that starts now leaves to the machine: its `auto` settings, and batches that fit into free memory.
+
+    models: of the agents, empty.
+    """
     recomputes = all(any(isinstance(part, GradientCheckpointingLayer) for part in model.modules()) for model in models)
     total = this_machine(spec).model_copy(update={"recomputes": recomputes})
     values = settled(spec, [_num_parameters(model) for model in models], total)

@@ -34,6 +34,7 @@ from workers.trainer.evaluation import EvaluationRunner, EvaluationSet
 from workers.trainer.preflight import (
     check_algorithm,
     check_memory,
+    empty_models,
     evaluated_questions_that_fit,
     questions_that_fit,
     settled_here,
@@ -231,8 +232,9 @@ class Trainer:
         folders = None if resumable is None else [resumable.folders[name] for name in names]
         if resumable is None:
             check_algorithm(self.spec)
-            check_memory(self.spec)
-            self.settled = settled_here(self.spec)
+            models = empty_models(self.spec)
+            check_memory(self.spec, models)
+            self.settled = settled_here(self.spec, models)
         else:  # the same batches, so the same sums
             self.settled = resumable.trainer.get("settled") or resumable.trainer.get("batches", {})
         self.placement = place(with_settings(self.spec, self.settled), self.run_dir, folders)

@@ -6,23 +6,20 @@ from stdin and prints {num_answers, strict: {read, correct}, flexible: {read, co
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Any
 
 from workers.contract.verifier_kinds import RESPONSE_EXTRACTIONS
-from workers.verifiers.children.child_client import VerifierError
-from workers.verifiers.service import Verifier
+from workers.verifiers.stdin_request import answer_stdin, verifier_of
 from workers.verifiers.verdicts import CORRECT, NO_ANSWER, NO_NUMBER
 
 
 def extraction_shares(request: dict[str, Any]) -> dict[str, Any]:
     """The counts as JSON. Errors: VerifierError, ValueError."""
     responses, golds = [pair[0] for pair in request["pairs"]], [pair[1] for pair in request["pairs"]]
-    tolerance = {} if request.get("tolerance") is None else {"tolerance": request["tolerance"]}
     counts: dict[str, Any] = {"num_answers": len(responses)}
     for extraction in RESPONSE_EXTRACTIONS:
-        with Verifier(request["verifier"], 2, extraction=extraction, **tolerance) as verifier:
+        with verifier_of(request, 2, extraction) as verifier:
             verdicts = verifier.score(responses, golds)
         counts[extraction] = {
             "read": sum(verdict not in (NO_ANSWER, NO_NUMBER) for verdict in verdicts),
@@ -31,15 +28,5 @@ def extraction_shares(request: dict[str, Any]) -> dict[str, Any]:
     return counts
 
 
-def main() -> int:
-    """Print the counts, or an error with exit status 1."""
-    try:
-        answer = extraction_shares(json.load(sys.stdin))
-    except (VerifierError, ValueError, KeyError) as error:
-        answer = {"error": str(error)[:500]}
-    print(json.dumps(answer, ensure_ascii=True))
-    return 1 if "error" in answer else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(answer_stdin(extraction_shares))

@@ -7,13 +7,11 @@ start of a verifier process if one is needed)}, or {error}.
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from typing import Any
 
-from workers.verifiers.children.child_client import VerifierError
-from workers.verifiers.service import Verifier
+from workers.verifiers.stdin_request import answer_stdin, verifier_of
 from workers.verifiers.voting import stated_answer
 
 MAX_ANSWER = 1000  # characters of the extracted answer
@@ -21,9 +19,8 @@ MAX_ANSWER = 1000  # characters of the extracted answer
 
 def try_answer(request: dict[str, Any]) -> dict[str, Any]:
     """The verdict as JSON. Errors: VerifierError, ValueError."""
-    tolerance = {} if request.get("tolerance") is None else {"tolerance": request["tolerance"]}
     extraction = request.get("extraction", "strict")
-    with Verifier(request["verifier"], 1, extraction=extraction, **tolerance) as verifier:
+    with verifier_of(request, 1, extraction) as verifier:
         begin = time.monotonic()
         [verdict] = verifier.score([request["response"]], [request["gold"]])
         seconds = time.monotonic() - begin
@@ -35,15 +32,5 @@ def try_answer(request: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def main() -> int:
-    """Print the verdict, or an error with exit status 1."""
-    try:
-        answer = try_answer(json.load(sys.stdin))
-    except (VerifierError, ValueError, KeyError) as error:
-        answer = {"error": str(error)[:500]}
-    print(json.dumps(answer, ensure_ascii=True))
-    return 1 if "error" in answer else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(answer_stdin(try_answer))

@@ -17,11 +17,10 @@ from hacrl_web.accounts.people.audit_views import COLUMNS, AuditFilters
 from hacrl_web.accounts.people.views import (
     create_invitation,
     manageable_member,
-    managed_project,
     visible_project,
     withdraw_invitation,
 )
-from hacrl_web.accounts.projects import role_in
+from hacrl_web.accounts.projects import project_for, role_in
 from hacrl_web.web.pagination import ListQuery, listing
 from hacrl_web.web.schemas import PageOf, StrictBody
 
@@ -167,7 +166,7 @@ def get_project(request: HttpRequest, project_id: int) -> Any:
 
 @router.post("/projects/{int:project_id}/rename", response=ProjectDetailAnswer, summary="Rename a project")
 def rename_project(request: HttpRequest, project_id: int, payload: Named) -> Any:
-    project = managed_project(request, project_id)
+    project = project_for(request, project_id, Role.ADMIN)
     project.name = people.checked_name(payload.name)
     project.save(update_fields=["name"])
     return _detail(request, project)
@@ -194,7 +193,7 @@ def remove_member(request: HttpRequest, project_id: int, member_id: int) -> Any:
 )
 def invite(request: HttpRequest, project_id: int, payload: InvitationIn, response: HttpResponse) -> Any:
     """`link` is in this answer and nowhere else."""
-    project = managed_project(request, project_id)
+    project = project_for(request, project_id, Role.ADMIN)
     invitation, link = create_invitation(request, project, people.checked_role(payload.role), payload.comment)
     response["Cache-Control"] = "no-store"
     return Status(201, {**_invitation(invitation), "link": link})
@@ -205,7 +204,7 @@ def invite(request: HttpRequest, project_id: int, payload: InvitationIn, respons
 )
 def withdraw(request: HttpRequest, project_id: int, invitation_id: int) -> Any:
     """A used one does not change."""
-    withdraw_invitation(managed_project(request, project_id), invitation_id)
+    withdraw_invitation(project_for(request, project_id, Role.ADMIN), invitation_id)
     return Status(204, None)
 
 

@@ -19,7 +19,7 @@ from hacrl_web.accounts.login.forms import InvitedForm
 from hacrl_web.accounts.login.views import BACKEND, redirect_to
 from hacrl_web.accounts.models import Invitation, LoginLink, Membership, Project, Role, User
 from hacrl_web.accounts.people import people
-from hacrl_web.accounts.projects import require, role_in
+from hacrl_web.accounts.projects import project_for, require, role_in
 from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.page_query import MAX_ID, page_of, whole_number
 
@@ -75,7 +75,7 @@ def project_detail(request: HttpRequest, project_id: int) -> HttpResponse:
 
 @require_POST
 def project_rename(request: HttpRequest, project_id: int) -> HttpResponse:
-    project = managed_project(request, project_id)
+    project = project_for(request, project_id, Role.ADMIN)
     try:
         project.name = people.checked_name(request.POST.get("name", ""))
     except FieldErrors as refusal:
@@ -86,13 +86,6 @@ def project_rename(request: HttpRequest, project_id: int) -> HttpResponse:
 
 def visible_project(request: HttpRequest, project_id: int) -> Project:
     return get_object_or_404(Project.objects.visible_to(request.user), pk=project_id)
-
-
-def managed_project(request: HttpRequest, project_id: int) -> Project:
-    """Errors: Http404; FieldErrors (403) for a user who is not an admin of the project."""
-    project = visible_project(request, project_id)
-    require(request.user, project, Role.ADMIN)
-    return project
 
 
 def _show_project(
@@ -151,7 +144,7 @@ def manageable_member(request: HttpRequest, project: Project, member_id: int, *,
 @require_POST
 def invite(request: HttpRequest, project_id: int) -> HttpResponse:
     """Create an invitation. This answer is the only page that shows its link: only its hash is stored."""
-    project = managed_project(request, project_id)
+    project = project_for(request, project_id, Role.ADMIN)
     try:
         role = people.checked_role(request.POST.get("role", ""))
     except FieldErrors as refusal:
@@ -162,7 +155,7 @@ def invite(request: HttpRequest, project_id: int) -> HttpResponse:
 
 @require_POST
 def invitation_withdraw(request: HttpRequest, project_id: int, invitation_id: int) -> HttpResponse:
-    project = managed_project(request, project_id)
+    project = project_for(request, project_id, Role.ADMIN)
     if withdraw_invitation(project, invitation_id):
         messages.success(request, "The invitation is withdrawn.")
     return redirect(project)

@@ -10,8 +10,8 @@ from ninja import Router, Status
 from typing_extensions import TypedDict
 
 from hacrl_web.accounts.models import Role, User
+from hacrl_web.accounts.projects import project_for
 from hacrl_web.registry.hub_tokens import check_hub_token, hub_token_state, remove_hub_token, set_hub_token
-from hacrl_web.registry.pages.hub_tokens import project_for
 from hacrl_web.web.schemas import StrictBody
 
 router = Router(tags=["hub token"])

@@ -6,22 +6,15 @@ from typing import cast
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, redirect
+from django.shortcuts import redirect
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST
 
-from hacrl_web.accounts.models import Project, Role, User
-from hacrl_web.accounts.projects import require
+from hacrl_web.accounts.models import Role, User
+from hacrl_web.accounts.projects import project_for
 from hacrl_web.registry.hub_tokens import Owner, check_hub_token, remove_hub_token, set_hub_token
 from hacrl_web.web.errors import FieldErrors
-
-
-def project_for(request: HttpRequest, project_id: int, needed: str) -> Project:
-    """Errors: Http404; FieldErrors (403) if the user's role does not include `needed`."""
-    project = get_object_or_404(Project.objects.visible_to(request.user), pk=project_id)
-    require(request.user, project, needed)
-    return project
 
 
 @never_cache

@@ -38,7 +38,8 @@ def test_a_run_that_starts_asks_the_machine(tmp_path, monkeypatch):
     gpus = Machine(gpus=(80 * 2**30,) * 2, memory=2**40, has_vllm=True)
     monkeypatch.setattr(preflight, "this_machine", lambda spec: gpus)
     monkeypatch.setattr("torch.cuda.mem_get_info", lambda index: (80 * 2**30, 80 * 2**30))
-    values = preflight.settled_here(make_spec(tmp_path, make_pair(tmp_path)))
+    spec = make_spec(tmp_path, make_pair(tmp_path))
+    values = preflight.settled_here(spec, preflight.empty_models(spec))
     assert values["rollout"]["engine"] == "vllm"
     assert values["compute"] == {"agent_devices": "own", "gradient_checkpointing": True, "placement": "processes"}
 

@@ -18,7 +18,7 @@ DEFAULTS_OF_VERSION_2: dict[str, dict[str, Any]] = {
     "training": {"lora_learning_rate_factor": 1.0},
     "evaluation": {"max_questions": 0, "question_choice": "first"},
     "checkpoint": {"save_steps": 0},
-    "compute": {"agent_devices": "shared", "gradient_checkpointing": False},
+    "compute": {"agent_devices": "shared", "gradient_checkpointing": False, "placement": "local"},
 }
 DEFAULT = "hacpo"
 BASELINE = "gspo"  # what others are compared with: each agent alone, at the same cost of rollouts
