@@ -124,6 +124,25 @@ def test_csv_is_what_is_drawn(page: Page, made, query: str) -> None:
     assert ("log" in query) == (None in chart["values"][-1])  # of 60 cosines some are below 0
 
 
+def test_evaluations_are_not_smoothed_and_the_legend_shows_raw_values(page: Page, made) -> None:
+    run = made["seeds"][0]  # its last values at step 60 of 60: reward 0.7, accuracy 0.7 / 1.2, capability 0.7 / 1.1
+    assert show(page, run, "?smooth=0.9", key="accuracy")["columns"] == ["raw0", "raw1"]
+    assert drawn(page, "capability")["columns"] == ["raw0", "raw1"]
+    assert len(drawn(page, "reward")["columns"]) == 4
+    for key, raw in (("accuracy", "0.583"), ("capability", "0.636"), ("reward", "0.700")):
+        entry = page.locator(f"[data-chart='{key}'] .chart-legend li").first
+        expect(entry.locator(".chart-value")).to_have_text(raw)
+        expect(entry.locator(".chart-smooth")).to_have_text("" if key != "reward" else re.compile(r"0\.\d{3}"))
+
+
+def test_ended_run_is_not_live(page: Page, made) -> None:
+    for tab in ("", "?tab=logs"):
+        page.goto(f"/runs/{made['seeds'][0]}{tab}")
+        page.wait_for_selector("#charts[data-synced]", state="attached")
+        expect(page.locator("[data-link]")).to_have_count(1)
+        expect(page.locator("[data-link]")).to_be_hidden()
+
+
 def test_address_brings_the_view_back(page: Page, made) -> None:
     show(page, made["seeds"][1])
     page.get_by_label("Smoothing").fill("0.8")

@@ -26,7 +26,7 @@ def spiked() -> Iterator[dict[str, Any]]:
 
 
 def learning(seed: int) -> Iterator[dict[str, Any]]:
-    """Two agents and their pairs over 60 steps; numbers with many digits."""
+    """Two agents and their pairs over 60 steps, evaluated every 20; numbers with many digits."""
     for step in range(1, STEPS + 1):
         for place, agent in enumerate(("A", "B")):
             rise = step / STEPS * (0.7 + place / 9) + seed / 70
@@ -34,6 +34,8 @@ def learning(seed: int) -> Iterator[dict[str, Any]]:
             yield {"type": "metrics", "step": step, "agent": agent, "values": values}
             pair = {"type": "metrics", "step": step, "agent": agent, "source": "BA"[place]}
             yield pair | {"values": {"omega": 1 + rise, "used_frac": rise / 1.3}}
+            if step % 20 == 0:
+                yield {"type": "evaluation", "step": step, "agent": agent, "metric": "accuracy", "value": rise / 1.2}
         done = {"elapsed_s": step * 1.7, "eta_s": 0, "rollouts_generated": 64 * step, "tokens_generated": 700 * step}
         yield {"type": "progress", "step": step, "total_steps": STEPS, **done, "phase_s": {}}
 

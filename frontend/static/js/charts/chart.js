@@ -120,7 +120,7 @@ export class Chart {
   /**
    * @param {DrawnLine} line
    * @param {number} index
-   * @returns {HTMLElement} where its value is shown
+   * @returns {HTMLElement[]} where its value and its smoothed value are shown
    */
   #entry(line, index) {
     const entry = make("li");
@@ -141,24 +141,30 @@ export class Chart {
       this.columns.forEach((column, place) => column.line === index && this.plot?.setSeries(place + 1, { show: !this.off.has(index) }));
     });
     const value = make("span", "chart-value");
-    entry.append(button, value);
+    const smooth = make("span", "chart-smooth quiet");
+    smooth.title = "smoothed";
+    entry.append(button, value, smooth);
     this.legend?.append(entry);
-    return value;
+    return [value, smooth];
   }
 
   get isLog() {
     return this.host.view.log.has(this.spec.key);
   }
 
+  get isSmoothed() {
+    return this.host.view.smooth > 0 && !this.spec.raw;
+  }
+
   /** Reads the store and draws it. */
   draw() {
-    const { store, view } = this.host;
+    const { store } = this.host;
     this.isDirty = false;
     const lines = this.lines.map((line) => store.charts.get(this.spec.key)?.get(line.key));
     const bands = this.lines.map((line) => store.bands.get(this.spec.key)?.get(line.key));
-    const layout = { hasBands: bands.some(Boolean), hasShades: lines.some((line) => line?.low), isSmoothed: view.smooth > 0 };
+    const layout = { hasBands: bands.some(Boolean), hasShades: lines.some((line) => line?.low), isSmoothed: this.isSmoothed };
     this.columns = columnsOf(this.lines.length, layout);
-    this.table = tabulate(lines, bands, this.columns, { weight: view.smooth, isLog: this.isLog, place: (step) => store.place(step) });
+    this.table = tabulate(lines, bands, this.columns, { weight: this.host.view.smooth, isLog: this.isLog, place: (step) => store.place(step) });
     const data = /** @type {uPlot.AlignedData} */ ([this.table.x, ...this.table.values]);
     this.isDense = this.table.x.length > this.width;
     const name = JSON.stringify({ ...layout, isLog: this.isLog, isDot: store.width === 1, isDense: this.isDense });
@@ -197,30 +203,31 @@ export class Chart {
 
   /** Live values, which change more often than lines are drawn. */
   showLast() {
-    const { store, view } = this.host;
-    if (!this.plot || view.smooth > 0 || (this.plot.cursor.left ?? -1) >= 0) return;
+    const { store } = this.host;
+    if (!this.plot || this.isSmoothed || (this.plot.cursor.left ?? -1) >= 0) return;
     this.lines.forEach((line, index) => {
       const last = store.charts.get(this.spec.key)?.get(line.key)?.last;
-      if (last?.length && this.values) this.values[index].textContent = significant(last[last.length - 1]);
+      if (last?.length && this.values) this.values[index][0].textContent = significant(last[last.length - 1]);
     });
   }
 
-  /** The legend shows the values under the cursor; without one, the last. */
+  /** The legend shows the values under the cursor, without one the last; the smoothed ones are beside them in grey. */
   #showValues() {
     const at = this.plot?.cursor.left !== undefined && this.plot.cursor.left >= 0 ? this.plot.cursor.idx ?? null : null;
     const { steps, x, values } = this.table;
-    const { view } = this.host;
     /** @type {Map<number, Map<string, number>>} */
     const places = new Map(this.lines.map((_, line) => [line, new Map()]));
     this.columns.forEach(({ role, line }, index) => places.get(line)?.set(role, index));
-    this.values?.forEach((element, line) => {
+    this.values?.forEach(([element, smooth], line) => {
       const roles = places.get(line);
-      const column = values[roles?.get(view.smooth > 0 ? "smooth" : "raw") ?? -1] ?? [];
+      const column = values[roles?.get("raw") ?? -1] ?? [];
       const row = at ?? column.findLastIndex((value) => value !== null);
       let text = significant(column[row]);
       const [low, high] = [values[roles?.get("low") ?? -1]?.[row], values[roles?.get("high") ?? -1]?.[row]];
       if (this.isFull && typeof low === "number" && low !== high) text += ` (${significant(low)} to ${significant(high)})`;
       if (element.textContent !== text) element.textContent = text;
+      const smoothText = this.isSmoothed ? significant(values[roles?.get("smooth") ?? -1]?.[row]) : "";
+      if (smooth.textContent !== smoothText) smooth.textContent = smoothText;
     });
     const place = at ?? steps.length - 1;
     const unit = this.host.xUnit();
