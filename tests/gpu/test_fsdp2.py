@@ -14,9 +14,9 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("sharding", ["none", "fsdp2"])
-def test_two_gpus_learn_what_one_learns(tmp_path, sharding):
-    agents = [{"name": "A", "model": str(make_agent(tmp_path / "model", "qwen3"))}]
+@pytest.mark.parametrize(("sharding", "lora_rank"), [("none", 0), ("fsdp2", 0), ("fsdp2", 4)])
+def test_two_gpus_learn_what_one_learns(tmp_path, sharding, lora_rank):
+    agents = [{"name": "A", "model": str(make_agent(tmp_path / "model", "qwen3")), "lora_rank": lora_rank}]
     found = {}
     for processes in (1, 2):
         compute = {"device": "cuda", "dtype": "float32", "processes_per_agent": processes}

@@ -129,7 +129,7 @@ def parts_of(spec: RunSpec, agent: AgentSpec, shape: Shape, *, on_gpu: bool, gpu
         Part(name="AdamW", size=trained * 8, is_host=offloads),  # two float32 moments, arXiv 1711.05101
         Part(name="snapshot", size=trained * 12, is_host=on_gpu),  # weights and moments (model/optimizer.py)
     ]
-    return parts + _update_parts(spec, shape, width, is_sharded)
+    return parts + _update_parts(spec, shape, width, is_sharded, rank)
 
 
 def _rows(spec: RunSpec) -> int:
@@ -152,7 +152,7 @@ def _tokens(spec: RunSpec) -> int:
     return max(_longest(spec), min(tokens, budget)) if budget else tokens
 
 
-def _update_parts(spec: RunSpec, shape: Shape, width: int, is_sharded: bool) -> list[Part]:
+def _update_parts(spec: RunSpec, shape: Shape, width: int, is_sharded: bool, rank: int) -> list[Part]:
     """One micro-batch: what autograd keeps of its forward pass, and the logits.
 
     In a layer of n tokens autograd keeps 4 feed-forward tensors (gate, its SiLU, up, their product), 6 of the hidden
@@ -173,7 +173,8 @@ def _update_parts(spec: RunSpec, shape: Shape, width: int, is_sharded: bool) -> 
         Part(name="logits", size=_logits_bytes(responses, shape, width, is_sharded), moment="update"),
     ]
     if is_sharded:  # two layers gathered, one float32 gradient of a layer, and the output's weights
-        gathered = 2 * width * shape.layer_parameters + 4 * shape.layer_parameters
+        trained = shape.lora_parameters(rank) // shape.layers if rank else shape.layer_parameters
+        gathered = 2 * width * shape.layer_parameters + 4 * trained
         parts.append(
             Part(name="gathered layers", size=gathered + width * shape.vocabulary * shape.hidden, moment="update")
         )

@@ -43,11 +43,11 @@ class Policy:
         # Float32 weights in the machine's memory are split into shards.
         dtype, place = (torch.float32, CPU) if ranks.is_sharded else (self.dtype, device)
         self.model = load_model(location, revision, dtype, place)
-        self._load_start = partial(load_model, agent.model, agent.revision, dtype, place)
+        self._load_start = partial(load_model, agent.model, agent.revision)
         if self._uses_lora:
             lora.add_adapter(self.model, agent, derived_key("lora", spec.seed, agent.stable_seed))
         self._has_linear_head = not ranks.is_sharded and head.is_linear_head(self.model)
-        self.reference = self._reference_of(spec, starts_here)
+        self.reference = self._reference_of(spec, starts_here, dtype, place)
         self._read_tokenizer(location)
         if spec.is_evaluation_only:
             self.model.requires_grad_(False)
@@ -62,11 +62,12 @@ class Policy:
         if self._rests:
             self._move(CPU)
 
-    def _reference_of(self, spec: RunSpec, starts_here: bool) -> Any:
+    def _reference_of(self, spec: RunSpec, starts_here: bool, dtype: torch.dtype, place: torch.device) -> Any:
         """The starting model, if the loss has a KL penalty. With LoRA it is the model without its adapter."""
         if spec.algorithm.beta <= 0 or self._uses_lora or spec.is_evaluation_only:
             return None
-        return (copy.deepcopy(self.model) if starts_here else self._load_start()).requires_grad_(False)
+        start = copy.deepcopy(self.model) if starts_here else self._load_start(dtype, place)
+        return start.requires_grad_(False)
 
     def _read_tokenizer(self, location: str) -> None:
         """Set how a prompt is written and how a response ends. Error: ValueError."""
@@ -214,12 +215,23 @@ class Policy:
             self.optimizer.backward(logps.sum() * 0.0)
 
     def save(self, folder: Path) -> None:
-        """An ordinary Hugging Face model folder that loads without any of our code; the first rank writes it."""
-        model = sharding.whole_model(self.model, self.dtype) if self.ranks.is_sharded else self.model
-        if not self.ranks.is_first:
-            return
+        """An ordinary Hugging Face model folder that loads without any of our code; the first rank writes it.
+
+        With LoRA its weights are the merged ones, and the folder `adapter` in it has the matrices in PEFT's format.
+        """
         if self._uses_lora:
-            model = self._load_start()
-            lora.merge_into(model, self.model)
-        model.save_pretrained(folder)
-        self.tokenizer.save_pretrained(folder)
+            self._save_merged(folder)
+            return
+        model = sharding.whole_model(self.model, self.dtype) if self.ranks.is_sharded else self.model
+        if self.ranks.is_first:
+            model.save_pretrained(folder)
+            self.tokenizer.save_pretrained(folder)
+
+    def _save_merged(self, folder: Path) -> None:
+        adapter = lora.matrices(self.model)
+        if self.ranks.is_first:
+            model = self._load_start(self.dtype, CPU)
+            lora.merge_into(model, self.model, adapter)
+            model.save_pretrained(folder)
+            self.tokenizer.save_pretrained(folder)
+            lora.save_adapter(folder / lora.ADAPTER_FOLDER, self.agent, adapter)

@@ -44,6 +44,11 @@ def local(tensor: Tensor) -> Tensor:
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
+def whole(tensor: Tensor) -> Tensor:
+    """All of a tensor, in every rank; a tensor that is not split is returned unchanged."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
 @contextmanager
 def whole_weights(model: Any) -> Iterator[None]:
     """Within: every rank holds all weights, so that it can sample alone, as many tokens as it needs."""

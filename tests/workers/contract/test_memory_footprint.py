@@ -77,6 +77,12 @@ def test_shards_split_all_but_what_is_gathered():
     assert found["AdamW", "always"] == 2000
     assert found["all weights", "generate"] == 2000
     assert found["loading", "load"] == 4000
+    spec = spec_of(**SMALL, compute=compute)
+    agent = spec.agents[0].model_copy(update={"lora_rank": 2})
+    by_lora = {part.name: part.size for part in parts_of(spec, agent, SHAPE, on_gpu=True)}
+    assert by_lora["LoRA matrices"] == 4 * (2 * (32 + 24 + 72) * 3 // 4)
+    # Of the one layer whose gradients are whole, only those of its matrices: 2 * 128 weights.
+    assert found["gathered layers", "update"] - by_lora["gathered layers"] == 4 * (SHAPE.layer_parameters - 256)
 
 
 def test_agents_that_take_turns_add_what_they_keep_but_not_their_turns():

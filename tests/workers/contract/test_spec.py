@@ -285,8 +285,6 @@ def test_run_with_lora_of_version_2_keeps_its_learning_rate_and_its_other_defaul
 def test_lora_of_the_run_is_that_of_agents_without_their_own():
     of_run = spec(agents=LORA, training={"lora_rank": 16})
     assert [(agent.lora_rank, agent.learning_rate) for agent in of_run.agents] == [(8, 1e-5), (16, 1e-5)]
-    sharded = {"processes_per_agent": 2, "sharding": "fsdp2"}
-    assert "'a' trains LoRA" in refused(training={"lora_rank": 16}, compute=sharded)[("compute",)]
 
 
 @pytest.mark.parametrize(("rate", "asks"), [(1.9e-7, True), (2e-7, False), (5e-5, False), (5.1e-5, True)])

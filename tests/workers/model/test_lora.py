@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from peft import PeftModel
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
@@ -74,7 +75,7 @@ def test_only_the_adapters_move_beside_a_fully_trained_peer(tmp_path, pair):
     assert any("; 3,712 LoRA parameters are trained" in log["message"] for log in records(tmp_path / "run", "log"))
 
 
-def test_export_is_an_ordinary_model_with_the_adapter_merged(tmp_path, pair):
+def test_export_is_an_ordinary_model_with_the_adapter_merged_and_beside_it(tmp_path, pair):
     trainer = train(make_spec(tmp_path, with_lora(pair[:1])), tmp_path / "run")
     (folder,) = (tmp_path / "run" / "checkpoints" / "step-000003" / "agents").iterdir()
     names = set(load_file(folder / "model.safetensors"))
@@ -85,6 +86,11 @@ def test_export_is_an_ordinary_model_with_the_adapter_merged(tmp_path, pair):
     merged = small.token_logps(PROMPTS, RESPONSES, model=exported)[0]
     torch.testing.assert_close(merged, small.token_logps(PROMPTS, RESPONSES)[0], rtol=0, atol=2e-5)
     assert (merged - small.reference_logps(PROMPTS, RESPONSES)).abs().max() > 1e-3
+    start = AutoModelForCausalLM.from_pretrained(pair[0]["model"])
+    adapted = PeftModel.from_pretrained(start, str(folder / "adapter"))
+    by_peft = small.token_logps(PROMPTS, RESPONSES, model=adapted.get_base_model())[0]
+    torch.testing.assert_close(by_peft, small.token_logps(PROMPTS, RESPONSES)[0], rtol=0, atol=1e-6)
+    assert adapted.peft_config["default"].base_model_name_or_path == pair[0]["model"]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -105,18 +105,10 @@ class RunSpec(SettingsSection):
 
     @field_validator("compute")
     @classmethod
-    def _processes_suit_engine_and_lora(cls, compute: ComputeSpec, info: ValidationInfo) -> ComputeSpec:
+    def _processes_suit_engine(cls, compute: ComputeSpec, info: ValidationInfo) -> ComputeSpec:
         rollout = info.data.get("rollout")
         if rollout and rollout.engine == "vllm" and compute.processes_per_agent > 1:
             raise ValueError("a vllm engine serves an agent of one process: set processes_per_agent to 1")
-        training = info.data.get("training")
-        of_run = training.lora_rank if training else 0
-        by_lora = [agent.name for agent in info.data.get("agents", ()) if agent.lora_rank or of_run]
-        if compute.sharding == "fsdp2" and by_lora:
-            raise ValueError(
-                f"sharding fsdp2 needs agents that train all weights, and {by_lora[0]!r} trains LoRA matrices beside "
-                "frozen weights: set sharding to none, or its lora_rank to 0"
-            )
         return compute
 
     @field_validator("training")
