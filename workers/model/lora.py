@@ -68,14 +68,14 @@ def adapter_off(model: Any) -> Iterator[None]:
 def matrices(model: Any) -> Matrices:
     """The adapter of a model; of a sharded one in every rank, which all call this."""
     return {
-        name: (_whole(layer.lora_A[ADAPTER].weight), _whole(layer.lora_B[ADAPTER].weight))
+        name: (_whole(layer.lora_A[ADAPTER]), _whole(layer.lora_B[ADAPTER]))
         for name, layer in model.named_modules()
         if isinstance(layer, Linear)
     }
 
 
-def _whole(tensor: Tensor) -> Tensor:
-    return sharding.whole(tensor).detach().to("cpu")
+def _whole(linear: Any) -> Tensor:
+    return sharding.whole(linear.weight).detach().to("cpu")
 
 
 @torch.no_grad()
