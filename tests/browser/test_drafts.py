@@ -30,6 +30,7 @@ def test_draft_is_saved_edited_and_queued(world: World, world_page: Page) -> Non
     press(page, "Save draft")
     expect(page.locator(".run-header .state")).to_have_attribute("data-state", "draft")
     assert axe.findings(page, axe.source(), "draft") == []
+    page.get_by_label("More actions").click()
     page.get_by_role("link", name="Edit", exact=True).click()
     expect(page.locator("h1")).to_have_text("Edit draft")
     page.locator("#id-name").fill("kept and changed")

@@ -83,6 +83,7 @@ def test_stop_ends_a_running_run(page: Page, registered) -> None:
     fill_run(page, name="To be stopped", **{"training.steps": 5000})
     queue(page)
     wait_for_points(page, 5)
+    page.get_by_label("More actions").click()
     page.get_by_text("Stop…").click()
     page.get_by_role("button", name="Stop this run").click()
     expect(page.locator("#run")).to_have_attribute("data-state", "stopped", timeout=60_000)

@@ -65,7 +65,7 @@ def test_count_and_times_go_on_without_a_reload(page: Page, run_url: str) -> Non
         page.wait_for_timeout(300)
     expect(page.locator("[data-pulse]")).to_have_text("3")
     page.clock.run_for(3_600_000)
-    expect(page.locator(".run-numbers time")).to_have_text(re.compile("^1 h 0"))
+    expect(page.locator(".run-facts time")).to_have_text(re.compile("^1 h 0"))
 
 
 def test_banner_of_the_last_deed_goes_with_the_next_step(page: Page, registered) -> None:
@@ -74,6 +74,7 @@ def test_banner_of_the_last_deed_goes_with_the_next_step(page: Page, registered)
     banner = page.locator("[data-banner]")
     page.wait_for_function("() => document.querySelector('#charts').dataset.points > 0", timeout=60_000)
     expect(banner).to_have_count(0)  # it runs: "is in the queue" is no longer true
+    page.get_by_label("More actions").click()
     page.get_by_text("Stop…").click()
     page.get_by_role("button", name="Stop this run").click()
     expect(banner).to_contain_text("Stopping")

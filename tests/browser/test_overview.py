@@ -143,6 +143,17 @@ def test_ended_run_is_not_live(page: Page, made) -> None:
         expect(page.locator("[data-link]")).to_be_hidden()
 
 
+def test_header_is_one_line_that_stays_in_view(page: Page, made) -> None:
+    show(page, made["seeds"][0], key="entropy")  # below the first screen
+    box = page.locator(".run-header").bounding_box()
+    assert box is not None
+    assert (box["y"], box["height"]) == (0, 56)
+    expect(page).to_have_title(f"{STEPS}/{STEPS} · Seed 0 · HACRL Web")
+    expect(page.locator(".run-facts .facts")).to_be_hidden()
+    page.get_by_text("Details", exact=True).click()
+    expect(page.locator(".run-facts .facts")).to_contain_text("Attempt")
+
+
 def test_address_brings_the_view_back(page: Page, made) -> None:
     show(page, made["seeds"][1])
     page.get_by_label("Smoothing").fill("0.8")

@@ -45,13 +45,15 @@ def test_pause_resume_stop_and_retry_by_keyboard(world: World, page: Page) -> No
     state(page, "running")
     world.until_step(run_id, paused_at + 3)
     assert world.starts(run_id)[2] == paused_at
-    page.locator("#stop summary").focus()
-    page.keyboard.press("Enter")
+    for summary in (".run-menu > summary", "#stop summary"):
+        page.locator(summary).focus()
+        page.keyboard.press("Enter")
     expect(page.locator("#stop")).to_contain_text("Lost:")
     press(page, "Stop this run")
     state(page, "stopped")
-    page.locator("#retry summary").focus()
-    page.keyboard.press("Enter")
+    for summary in (".run-menu > summary", "#retry summary"):
+        page.locator(summary).focus()
+        page.keyboard.press("Enter")
     expect(page.locator("#retry")).to_contain_text("It starts at step 0")
     press(page, "Retry as a new run")
     page.wait_for_url(lambda url: "/runs/" in url and str(run_id) not in url)

@@ -279,7 +279,7 @@ def evaluate(request: HttpRequest) -> HttpResponse:
         run = launch_evaluation(request.user, fields)
     except FieldErrors as error:
         return _show(request, fields, error.errors, error.status)
-    messages.success(request, f"{run.name} is in the queue.")
+    messages.success(request, f"{run.name} queued.")
     return redirect(run)
 
 

@@ -70,7 +70,7 @@ def _queue(request: HttpRequest) -> HttpResponse:
         return redirect(sweep)
     settings, draft = _run_request(request.POST), _draft(request)
     run = change_draft(request.user, draft, settings, then_queue=True) if draft else launch(request.user, settings)
-    messages.success(request, f"{run.name} is in the queue.")
+    messages.success(request, f"{run.name} queued.")
     return redirect(run)
 
 

@@ -4,6 +4,7 @@ import { count, duration, must, showState } from "../lib/format.js";
 
 export const TERMINAL = new Set(["completed", "failed", "stopped"]);
 const header = must(".run-header");
+const bar = header.querySelector("progress");
 
 /**
  * @param {string} name
@@ -13,6 +14,12 @@ export function show(name, text) {
   for (const element of document.querySelectorAll(`[data-show="${name}"]`)) {
     if (element.textContent !== text) element.textContent = text;
   }
+}
+
+/** @param {number | null} step of a new checkpoint */
+export function showCheckpoint(step) {
+  show("checkpoint", `step ${count(step)}`);
+  header.dataset.checkpoint = String(step);
 }
 
 /** Shows that the step number fell, from a resume until the run has reached its former step again. @param {number} before @param {number} step @param {number} attempt */
@@ -29,14 +36,14 @@ function showResumed(before, step, attempt) {
 /** @param {any} progress of a run frame: the last progress event */
 function showProgress(progress) {
   if (!progress || progress.step === undefined) return;
-  const bar = document.querySelector(".run-progress progress");
-  if (bar instanceof HTMLProgressElement) {
+  if (bar) {
     bar.max = Math.max(1, progress.total_steps);
     bar.value = progress.step;
   }
   show("step", count(progress.step));
   show("total", count(progress.total_steps));
-  show("eta", TERMINAL.has(header.dataset.state ?? "") ? "–" : duration(progress.eta_s));
+  document.title = document.title.replace(/^\d+\/\d+ · /, `${progress.step}/${progress.total_steps} · `);
+  show("eta", duration(progress.eta_s));
   show("elapsed", duration(progress.elapsed_s));
   show("rollouts", count(progress.rollouts_generated));
   show("tokens", count(progress.tokens_generated));
@@ -46,11 +53,10 @@ function showProgress(progress) {
 export function showRun(frame) {
   if (frame.state !== header.dataset.state) {
     header.dataset.state = frame.state;
-    document.querySelector("[data-banner]")?.remove(); // "is in the queue" was true of the state before
+    document.querySelector("[data-banner]")?.remove(); // it is about the state before
     showState(header.querySelector(".state"), frame.state);
   }
-  const bar = document.querySelector(".run-progress progress");
-  if (bar instanceof HTMLProgressElement) showResumed(bar.value, frame.step, frame.attempt);
+  if (bar) showResumed(bar.value, frame.step, frame.attempt);
   // Until a resumed attempt has completed a step, the latest progress is that of the attempt before.
   if (frame.progress?.step !== undefined) showProgress({ ...frame.progress, step: frame.step });
   show("attempt", String(frame.attempt));
@@ -64,8 +70,13 @@ export function showRun(frame) {
   must("#pause").hidden = frame.desired_state !== "run" || ended || frame.state === "paused" || frame.state === "draft";
   must("#resume").hidden = frame.desired_state !== "pause" || ended;
   must("#retry").hidden = !ended;
+  must(".run-eta").hidden = ended;
+  const { checkpoint = "" } = header.dataset;
+  const next = must("#continue");
+  next.hidden = !ended || !checkpoint;
+  next.textContent = frame.state === "completed" ? "Continue training…" : `Continue from step ${count(Number(checkpoint))}…`;
+  must("#retry-now").hidden = !ended || frame.state === "completed" || Boolean(checkpoint);
   if (frame.state !== "queued") document.querySelector("#place")?.remove(); // its place in the queue when the page was drawn
-  if (ended) show("eta", "–");
   const reason = must("#reason");
   reason.textContent = frame.reason;
   reason.hidden = !frame.reason || frame.state === "running"; // the state's word says that already

@@ -3,7 +3,7 @@
 import { watchAlerts } from "./alerts.js";
 import { RunCharts } from "../charts/charts.js";
 import { clock, count, make, must, readJson } from "../lib/format.js";
-import { TERMINAL, show, showRun } from "./header.js";
+import { TERMINAL, showCheckpoint, showRun } from "./header.js";
 import { pageSocket } from "../lib/socket.js";
 
 const LOG_LINES = 2000;
@@ -51,7 +51,7 @@ function addLine(time, level, message) {
 /** @param {import("../lib/socket.js").RunEvent} event */
 function describe(event) {
   const body = event.payload;
-  if (event.type === "checkpoint") show("checkpoint", `step ${count(event.step ?? 0)}`);
+  if (event.type === "checkpoint") showCheckpoint(event.step);
   if (event.type !== "left_out") return;
   const kinds = Object.entries(body.counts).map(([kind, number]) => `${count(Number(number))} of type ${kind}`);
   addLine(event.time, "warning", `left out: ${kinds.join(", ")} (${body.reason})`);

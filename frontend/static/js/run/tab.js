@@ -1,7 +1,7 @@
 /** A tab of a run on a separate page: its header stays live until the run ends. */
 
-import { count, must } from "../lib/format.js";
-import { show, showRun } from "./header.js";
+import { must } from "../lib/format.js";
+import { showCheckpoint, showRun } from "./header.js";
 import { pageSocket } from "../lib/socket.js";
 
 const { run = "", lastSeq = "0" } = must(".run-header").dataset;
@@ -11,7 +11,7 @@ pageSocket().subscribe(run, Number(lastSeq), {
   run: showRun,
   events: (events) => {
     for (const event of events) {
-      if (event.type === "checkpoint") show("checkpoint", `step ${count(event.step ?? 0)}`);
+      if (event.type === "checkpoint") showCheckpoint(event.step);
     }
   },
 });

@@ -307,7 +307,9 @@ def test_clone_remembers_its_origin_and_is_compared_with_it(web, user):
     clone = Run.objects.exclude(pk=run.pk).get()
     assert response["Location"] == clone.get_absolute_url()
     assert clone.cloned_from == run
-    assert "Cloned from" in text_of(web.get(clone.get_absolute_url()))
+    page = text_of(web.get(clone.get_absolute_url()))
+    assert "Cloned from" in page
+    assert "First (clone) queued." in page  # true also of a run that has left the queue
     config = text_of(web.get(reverse("insight:run_config", args=[clone.pk])))
     assert "First</a>, which it was cloned from" in config
     # A clone of the clone is named once.
