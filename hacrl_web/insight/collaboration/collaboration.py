@@ -251,13 +251,13 @@ def so_far(run: Run, steps: dict[int, int]) -> list[dict[str, Any]]:
     scores = accuracies(run)
     result = []
     for name in run.agent_names:
-        first, newest = (_peers_share(summary, name) for summary in ends)
+        first, newest = (peers_share(summary, name) for summary in ends)
         peers = f"{first} → {newest}" if first and newest else ""
         result.append({"name": name, "peers": peers, "accuracy": _accuracy(scores, name)})
     return result
 
 
-def _peers_share(summary: Summary, learner: str) -> str:
+def peers_share(summary: Summary, learner: str) -> str:
     """The peers' share of |weight| in one learner's step; empty if all weights are 0 or it has no peer."""
     weights = {
         source: sums["weight_positive"] + sums["weight_negative"]

@@ -11,6 +11,7 @@ from django import template
 
 from hacrl_web.insight.compare.comparison import MAX_RUNS
 from hacrl_web.insight.overview.overview import same_but_seed
+from hacrl_web.insight.overview.results import Results, results
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.runs.models import Run
 
@@ -21,6 +22,12 @@ register = template.Library()
 def seeds_of(run: Run) -> list[int]:
     """The seeds of the runs of this run's sweep that differ in nothing else, its own included."""
     return [one.seed for one in same_but_seed(run)]
+
+
+@register.simple_tag
+def results_of(run: Run) -> Results:
+    """What the run's agents have reached so far."""
+    return results(run)
 
 
 @register.simple_tag(takes_context=True)

@@ -44,6 +44,13 @@ def signed(value: float) -> str:
     return f"{'−' if value < 0 else '+'}{_short(abs(value), 3)}"
 
 
+@register.filter
+def signed_fixed(value: float) -> str:
+    """A difference of shares with its sign and three decimals, which align: `+0.216`, `−0.011`, `0.000`."""
+    text = f"{abs(value):.3f}"
+    return text if float(text) == 0 else f"{'−' if value < 0 else '+'}{text}"
+
+
 def _short(number: float, digits: int) -> str:
     if number == 0:
         return "0"

@@ -74,6 +74,7 @@ function isCharted(event) {
 function addEvents(events) {
   addToLog(events);
   charts.add(events.filter(isCharted));
+  if (events.some((event) => event.type === "evaluation")) must("#results").dispatchEvent(new Event("evaluated"));
   if (synced) updates += 1;
   mark(events[events.length - 1].seq);
 }

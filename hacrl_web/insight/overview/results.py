@@ -1,0 +1,115 @@
+"""The result strip of the Overview tab: held-out accuracy of each agent from start to now, the difference to GSPO."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from hacrl_web.insight.checkpoints.checkpoints import accuracies
+from hacrl_web.insight.collaboration.collaboration import peers_share
+from hacrl_web.insight.collaboration.step_summary import recorded_steps, summary_of
+from hacrl_web.insight.overview.overview import same_but_seed
+from hacrl_web.insight.statistics import MeanInterval, mean_interval
+from hacrl_web.runs.models import Run
+
+BASELINE = "gspo"
+SPARK_WIDTH, SPARK_HEIGHT = 64, 24  # as _results.html draws it
+
+Scores = Mapping[int, Mapping[str, float]]  # step -> agent -> held-out accuracy
+
+
+@dataclass(frozen=True)
+class AgentResult:
+    """points: (step, held-out accuracy).  peers: their share of what moved the agent in `peers_step`, as text."""
+
+    name: str
+    position: int
+    points: tuple[tuple[int, float], ...]
+    peers: str
+    peers_step: int | None
+
+    @property
+    def start(self) -> float | None:
+        return self.points[0][1] if self.points else None
+
+    @property
+    def now(self) -> float | None:
+        return self.points[-1][1] if self.points else None
+
+    @property
+    def step(self) -> int | None:
+        return self.points[-1][0] if self.points else None
+
+    @property
+    def difference(self) -> float | None:
+        """Of the last evaluation from the first; None before the second."""
+        return self.points[-1][1] - self.points[0][1] if len(self.points) > 1 else None
+
+    @property
+    def sparkline(self) -> str:
+        """Points of an SVG polyline of the whole scale from 0 to 1; empty before the second evaluation."""
+        if len(self.points) < 2:
+            return ""
+        first, last = self.points[0][0], self.points[-1][0]
+        width, height = SPARK_WIDTH - 2, SPARK_HEIGHT - 2
+        places = (
+            (1 + width * (step - first) / (last - first), 1 + height * (1 - value)) for step, value in self.points
+        )
+        return " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+
+
+@dataclass(frozen=True)
+class Results:
+    """gain: over GSPO at `step`, of the mean over agents, by seed; None without a GSPO run to compare with."""
+
+    agents: list[AgentResult]
+    step: int | None
+    gain: MeanInterval | None
+
+
+def results(run: Run) -> Results:
+    """What the run has reached so far."""
+    scores = accuracies(run)
+    steps = recorded_steps(run)
+    newest = max(steps, default=None)
+    summary = None if newest is None else summary_of(run, steps, newest)
+    agents = [
+        AgentResult(
+            name,
+            position,
+            tuple((step, scores[step][name]) for step in sorted(scores) if name in scores[step]),
+            "" if summary is None else peers_share(summary, name),
+            newest,
+        )
+        for position, name in enumerate(run.agent_names)
+    ]
+    whole = [step for step in scores if len(scores[step]) == len(agents)]
+    step = max(whole, default=None)
+    return Results(agents, step, None if step is None else gain_over_gspo(run, scores, step))
+
+
+def gain_over_gspo(run: Run, scores: Scores, step: int) -> MeanInterval | None:
+    """The mean over agents of the accuracy at a step, minus that of the GSPO run of the same sweep and seed.
+
+    Over the seeds of this run's settings for which both runs are evaluated at the step. None for GSPO itself, and
+    without such a pair. scores: the run's own.
+    """
+    if run.sweep_id is None or run.algorithm == BASELINE:
+        return None
+    baselines = Run.objects.filter(sweep_id=run.sweep_id, algorithm=BASELINE).order_by("created_at", "pk")
+    by_seed = {one.seed: one for one in baselines if _apart_from_algorithm(one) == _apart_from_algorithm(run)}
+    differences = []
+    for own in same_but_seed(run) if by_seed else []:
+        if own.seed not in by_seed:
+            continue
+        ours = scores if own.pk == run.pk else accuracies(own)
+        theirs = accuracies(by_seed[own.seed])
+        if len(ours.get(step, ())) == len(theirs.get(step, ())) == len(run.agent_names):
+            differences.append(fmean(ours[step].values()) - fmean(theirs[step].values()))
+    return mean_interval(differences, scale=1.0)
+
+
+def _apart_from_algorithm(run: Run) -> dict[str, Any]:
+    return {key: value for key, value in run.spec.items() if key not in ("name", "seed", "algorithm")}

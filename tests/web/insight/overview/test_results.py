@@ -1,0 +1,73 @@
+"""The result strip: accuracy from start to now, peers' share, and the difference to GSPO by seed."""
+
+from __future__ import annotations
+
+import pytest
+
+from hacrl_web.insight.overview.results import AgentResult, results
+from hacrl_web.runs.models import Run, Sweep
+from tests.support.web import factories
+from tests.support.web.page_text import text_of
+from tests.web.insight.overview.test_overview import store
+from workers.contract.events import Evaluation
+
+
+def evaluated(step: int, *values: float) -> list[Evaluation]:
+    count = {"benchmark": "sums", "metric": "accuracy", "correct": 0, "asked": 0}
+    return [
+        Evaluation(step=step, agent=agent, value=value, **count) for agent, value in zip("AB", values, strict=False)
+    ]
+
+
+@pytest.fixture
+def of_sweep(user):
+    """Runs of one sweep, of one group and benchmark."""
+    request = factories.launch_request(user)
+    sweep = Sweep.objects.create(owner=user, name="All")
+
+    def make(algorithm: str, seed: int, *evaluations: list[Evaluation], **changes) -> Run:
+        run = factories.make_run(user, **request | {"algorithm": algorithm, "seed": seed, **changes})
+        Run.objects.filter(pk=run.pk).update(sweep=sweep)
+        return store(run, *(one for step in evaluations for one in step))
+
+    return make
+
+
+def test_gain_over_gspo_is_by_seed_and_over_runs_that_differ_in_the_algorithm_alone(of_sweep):
+    run = of_sweep("hacpo", 0, evaluated(0, 0.1, 0.3), evaluated(4, 0.8, 0.6))
+    assert results(run).gain is None  # no GSPO
+    of_sweep("gspo", 0, evaluated(0, 0.1, 0.3), evaluated(4, 0.5, 0.5), evaluated(5, 0.9, 0.9))
+    gain = results(run).gain
+    assert (gain.mean, gain.count, gain.half_width) == (pytest.approx(0.2), 1, None)  # 0.7 - 0.5, at step 4 of both
+    of_sweep("hacpo", 1, evaluated(4, 0.7, 0.9))
+    of_sweep("gspo", 1, evaluated(4, 0.3, 0.5))
+    of_sweep("hacpo", 2, evaluated(2, 0.7, 0.9))  # not evaluated at step 4
+    of_sweep("gspo", 2, evaluated(4, 0.1, 0.1))
+    of_sweep("gspo", 3, evaluated(4, 0.1, 0.1))  # no run of this seed to compare with
+    gain = results(run).gain
+    # 0.2 and 0.8 - 0.4: mean 0.3, standard deviation 0.1414, half width 12.706 * 0.1414 / sqrt(2)
+    assert (gain.mean, gain.count) == (pytest.approx(0.3), 2)
+    assert gain.half_width == pytest.approx(1.2706)
+    other = of_sweep("hacpo", 0, evaluated(4, 0.8, 0.6), training={"steps": 7})
+    assert results(other).gain is None  # GSPO with another number of steps
+    assert results(of_sweep("gspo", 4, evaluated(4, 0.8, 0.6))).gain is None
+
+
+def test_agent_goes_from_its_first_evaluation_to_its_last(web, of_sweep):
+    run = of_sweep("hacpo", 0)
+    assert [agent.now for agent in results(run).agents] == [None, None]
+    assert "not evaluated yet" in text_of(web.get(run.get_absolute_url()))
+    store(run, *evaluated(0, 0.25), *evaluated(2, 0.5), *evaluated(4, 0.2), attempt=2)
+    first, second = results(run).agents
+    assert (first.start, first.now, first.step, first.difference) == (0.25, 0.2, 4, pytest.approx(-0.05))
+    assert second.points == ()
+    assert results(run).step is None  # B is not evaluated
+    page = text_of(web.get(run.get_absolute_url()))
+    assert "<strong>0.200</strong>" in page
+    assert "−0.050" in page
+
+
+def test_sparkline_has_the_scale_from_0_to_1():
+    # 64 by 24 with one pixel around: x from 1 to 63, y from 23 (value 0) to 1 (value 1)
+    assert AgentResult("A", 0, ((0, 0.0), (2, 0.5), (8, 1.0)), "", None).sparkline == "1.0,23.0 16.5,12.0 63.0,1.0"
+    assert AgentResult("A", 0, ((0, 0.0),), "", None).sparkline == ""
