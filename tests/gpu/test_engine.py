@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 import torch
 
-from tests.support.workers.tiny import make_agent, make_spec, records, train
+from tests.support.workers.tiny import WITHOUT_VLLM, make_agent, make_spec, records, train
 from workers.contract.spec.run import RunSpec
 from workers.model.policy import Policy
 from workers.rollouts.engine import logp_difference, make_engine
 
-WITHOUT_VLLM = "vLLM is not installed: `python -m workers.rollouts.install_vllm`"
 needs_vllm = pytest.mark.skipif(find_spec("vllm") is None, reason=WITHOUT_VLLM)
 pytestmark = [pytest.mark.gpu, pytest.mark.full, pytest.mark.timeout(1800)]
 ENGINES = ["transformers", pytest.param("vllm", marks=needs_vllm)]
@@ -76,9 +75,10 @@ def test_ratio_is_one_before_the_first_update_and_the_engine_agrees(tmp_path: Pa
             assert record["values"].get("engine_logp_difference", 0.0) < 0.1
 
 
-@pytest.fixture
-def engine_and_policy(tmp_path: Path, pair: Any) -> Iterator[tuple[Any, Policy]]:
-    spec = spec_of(tmp_path, pair[:1], "vllm")
+@pytest.fixture(params=[0, 8])
+def engine_and_policy(request: pytest.FixtureRequest, tmp_path: Path, pair: Any) -> Iterator[tuple[Any, Policy]]:
+    """With all weights trained, and with LoRA."""
+    spec = spec_of(tmp_path, [{**pair[0], "lora_rank": request.param}], "vllm")
     policy = Policy(spec.agents[0], spec, torch.device("cuda"))
     engine = make_engine(policy, spec, torch.device("cuda"))
     yield engine, policy
@@ -93,7 +93,8 @@ def test_twenty_cycles_of_sleep_and_waking_leave_no_memory_behind(engine_and_pol
     for cycle in range(20):
         with torch.no_grad():
             for parameter in policy.model.parameters():
-                parameter.mul_(1 + 1e-3 * (-1) ** cycle)
+                if parameter.requires_grad:
+                    parameter.add_(1e-3 * (-1) ** cycle * torch.randn_like(parameter))
         engine.take_weights()
         assert logp_difference(engine, policy, prompt, 32) < 0.1  # wakes, takes the weights, samples, sleeps
         torch.cuda.empty_cache()

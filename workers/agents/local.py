@@ -265,7 +265,8 @@ class LocalAgent:
             self.engine.take_weights()
             if self.engine.has_own_weights:
                 limit = self.spec.rollout.max_completion_length
-                report.engine_logp_difference = logp_difference(self.engine, self.policy, self._prompts[0], limit)
+                difference = logp_difference(self.engine, self.policy, self._prompts[0], limit)
+                report.engine_logp_difference = max(self.ranks.gather(difference))
             return report
 
     def measure_alignment(self, rows: Sequence[LearnerRow]) -> dict[int, float | None]:

@@ -28,6 +28,7 @@ from workers.contract.spec.run import RunSpec
 from workers.model.loading import choose_device
 from workers.model.memory import bytes_together
 from workers.model.process_group import Ranks
+from workers.rollouts.vllm_engine import remove_abandoned_weights
 
 GRACE_S = 5.0  # for a process that has closed its connection to end
 
@@ -74,6 +75,7 @@ class RankedAgent(RemoteAgent):
         self.name = spec.agents[agent_index].name
         size, is_sharded = spec.compute.processes_per_agent, spec.compute.sharding == "fsdp2"
         choose_device(spec, agent_index)  # raises what the processes would raise, before any starts
+        self._has_vllm = spec.rollout.engine == "vllm"
         self._processes: list[subprocess.Popen[bytes]] = []
         self._connections: list[Connection] = []
         meeting = Path(tempfile.mkdtemp(prefix="hacrl-ranks-"))
@@ -175,3 +177,5 @@ class RankedAgent(RemoteAgent):
             process.kill()  # idle ones lose nothing, busy ones wait for each other
         for process in self._processes:
             process.wait()
+        if self._has_vllm:
+            remove_abandoned_weights()

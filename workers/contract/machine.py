@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from workers.contract.spec.rollout import VLLM_LORA_RANKS
 from workers.contract.spec.run import RunSpec
 
 VLLM_WEIGHTS_SHARE = 0.8  # most of vLLM's memory that weights may take: the rest is its cache
@@ -48,7 +49,9 @@ def settled(spec: RunSpec, parameters: Sequence[int], machine: Machine) -> Settl
         width = 4 if compute.dtype == "float32" else 2
         room = VLLM_WEIGHTS_SHARE * rollout.gpu_memory_utilization * min(machine.gpus, default=0)
         fits = width * max(parameters, default=0) <= room
-        uses_vllm = is_here and gpus > 0 and machine.has_vllm and compute.processes_per_agent == 1 and fits
+        takes_lora = all(agent.lora_rank <= VLLM_LORA_RANKS[-1] for agent in spec.agents)
+        suits_run = compute.processes_per_agent == 1 and fits and takes_lora
+        uses_vllm = is_here and gpus > 0 and machine.has_vllm and suits_run
         values["rollout"]["engine"] = "vllm" if uses_vllm else "transformers"
     if compute.agent_devices == "auto":
         values["compute"]["agent_devices"] = "own" if is_here and has_own_gpus else "shared"

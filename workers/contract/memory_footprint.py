@@ -15,6 +15,7 @@ from typing import Any, Literal
 from workers.contract.machine import FrozenModel, Machine, settled, with_settings
 from workers.contract.spec.agent import AgentSpec
 from workers.contract.spec.compute import ComputeSpec
+from workers.contract.spec.rollout import vllm_lora_rank
 from workers.contract.spec.run import RunSpec
 
 VLLM_CPU_CACHE_BYTES = 2**30  # of vllm_engine.py
@@ -96,10 +97,8 @@ def parts_of(spec: RunSpec, agent: AgentSpec, shape: Shape, *, on_gpu: bool, gpu
     parts = [Part(name="weights", size=weights)]
     if spec.rollout.engine != "vllm":
         parts += _rollout_parts(spec, shape, width, is_sharded)
-    elif on_gpu:  # asleep while the agent trains
-        parts.append(Part(name="vLLM", size=int(spec.rollout.gpu_memory_utilization * gpu_bytes), moment="generate"))
     else:
-        parts.append(Part(name="vLLM", size=shape.parameters * width + VLLM_CPU_CACHE_BYTES))
+        parts += _vllm_parts(spec, agent, shape, width, gpu_bytes if on_gpu else None)
     if on_gpu or is_sharded:  # models are loaded into the machine's memory first, and sharded there
         parts.append(
             Part(name="loading", size=shape.parameters * (4 if is_sharded else width), moment="load", is_host=True)
@@ -221,6 +220,26 @@ def _rollout_parts(spec: RunSpec, shape: Shape, width: int, is_sharded: bool) ->
     ]
     if is_sharded:
         parts.append(Part(name="all weights", size=shape.parameters * width, moment="generate"))
+    return parts
+
+
+def _vllm_parts(spec: RunSpec, agent: AgentSpec, shape: Shape, width: int, gpu_bytes: int | None) -> list[Part]:
+    """One engine; gpu_bytes: None on a CPU.
+
+    With LoRA it holds the starting model, on a GPU also while it sleeps: in the machine's memory.
+    Engines of an agent of several processes read its weights from files in memory (vllm_engine.py).
+    """
+    uses_lora = agent.lora_rank > 0 and not spec.is_evaluation_only
+    adapter = shape.lora_parameters(vllm_lora_rank(agent.lora_rank)) if uses_lora else 0
+    weights, processes = (shape.parameters + adapter) * width, spec.compute.processes_per_agent
+    parts = []
+    if gpu_bytes is not None:  # asleep while the agent trains
+        parts.append(Part(name="vLLM", size=int(spec.rollout.gpu_memory_utilization * gpu_bytes), moment="generate"))
+        parts += [Part(name="vLLM asleep", size=weights, is_host=True)] if uses_lora else []
+    else:
+        parts.append(Part(name="vLLM", size=weights + VLLM_CPU_CACHE_BYTES))
+    if processes > 1 and not uses_lora:
+        parts.append(Part(name="weights for vLLM", size=ceil(weights / processes), is_host=True))
     return parts
 
 

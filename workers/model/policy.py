@@ -35,16 +35,16 @@ class Policy:
         self.temperature = spec.rollout.temperature
         self._samples_itself = spec.rollout.engine != "vllm"
         self.dtype = choose_dtype(spec, device)  # of its computations
-        self._uses_lora = agent.lora_rank > 0 and not spec.is_evaluation_only
+        self.uses_lora = agent.lora_rank > 0 and not spec.is_evaluation_only
         # With LoRA a checkpoint's folder holds the merged weights; resuming needs the starting ones.
-        starts_here = folder is None or self._uses_lora
+        starts_here = folder is None or self.uses_lora
         location, revision = (agent.model, agent.revision) if starts_here else (str(folder), None)
         self.tokenizer: Any = AutoTokenizer.from_pretrained(location, revision=revision, trust_remote_code=False)
         # Float32 weights in the machine's memory are split into shards.
         dtype, place = (torch.float32, CPU) if ranks.is_sharded else (self.dtype, device)
         self.model = load_model(location, revision, dtype, place)
         self._load_start = partial(load_model, agent.model, agent.revision)
-        if self._uses_lora:
+        if self.uses_lora:
             lora.add_adapter(self.model, agent, derived_key("lora", spec.seed, agent.stable_seed))
         self._has_linear_head = not ranks.is_sharded and head.is_linear_head(self.model)
         self.reference = self._reference_of(spec, starts_here, dtype, place)
@@ -64,7 +64,7 @@ class Policy:
 
     def _reference_of(self, spec: RunSpec, starts_here: bool, dtype: torch.dtype, place: torch.device) -> Any:
         """The starting model, if the loss has a KL penalty. With LoRA it is the model without its adapter."""
-        if spec.algorithm.beta <= 0 or self._uses_lora or spec.is_evaluation_only:
+        if spec.algorithm.beta <= 0 or self.uses_lora or spec.is_evaluation_only:
             return None
         start = copy.deepcopy(self.model) if starts_here else self._load_start(dtype, place)
         return start.requires_grad_(False)
@@ -102,8 +102,8 @@ class Policy:
 
     @contextmanager
     def sampling(self) -> Iterator[None]:
-        """Within: the model can sample in this rank without the others."""
-        with sharding.whole_weights(self.model) if self.ranks.is_sharded else nullcontext():
+        """Within: the model can sample in this rank without the others, if it is what samples."""
+        with sharding.whole_weights(self.model) if self.ranks.is_sharded and self._samples_itself else nullcontext():
             yield
 
     def micro_batches(self, rows: Sequence[Value], length: Callable[[Value], int]) -> list[Round[Value]]:
@@ -121,7 +121,7 @@ class Policy:
     @property
     def num_parameters(self) -> int:
         """Weights of the model as it is exported."""
-        return self.model.num_parameters() - (self.optimizer.num_trained if self._uses_lora else 0)
+        return self.model.num_parameters() - (self.optimizer.num_trained if self.uses_lora else 0)
 
     @property
     def sampling_logps_are_exact(self) -> bool:
@@ -199,7 +199,7 @@ class Policy:
     @torch.no_grad()
     def reference_logps(self, prompts: Sequence[Sequence[int]], responses: Sequence[Sequence[int]]) -> Tensor:
         """token_logps of the starting model, (b, T); only if beta is above 0."""
-        if self._uses_lora:
+        if self.uses_lora:
             with lora.adapter_off(self.model):
                 return self.token_logps(prompts, responses)[0]
         return self.token_logps(prompts, responses, model=self.reference)[0]
@@ -219,13 +219,19 @@ class Policy:
 
         With LoRA its weights are the merged ones, and the folder `adapter` in it has the matrices in PEFT's format.
         """
-        if self._uses_lora:
+        if self.uses_lora:
             self._save_merged(folder)
             return
         model = sharding.whole_model(self.model, self.dtype) if self.ranks.is_sharded else self.model
         if self.ranks.is_first:
             model.save_pretrained(folder)
             self.tokenizer.save_pretrained(folder)
+
+    def save_adapter(self, folder: Path) -> None:
+        """LoRA's matrices as a folder of PEFT; the first rank writes it."""
+        adapter = lora.matrices(self.model)
+        if self.ranks.is_first:
+            lora.save_adapter(folder, self.agent, adapter)
 
     def _save_merged(self, folder: Path) -> None:
         adapter = lora.matrices(self.model)

@@ -1,8 +1,10 @@
 """Rollouts by vLLM: the agent's side of an engine in another process (vllm_process.py), and its weights.
 
 The engine gets token ids and a seed for each row, never text. New weights are sent as tensors (on a GPU by CUDA IPC:
-nothing is copied), or as a model folder in memory if checkpoint and model use different names. On a GPU the engine
-sleeps while the trainer works, and then holds neither weights nor cache.
+nothing is copied), or as a model folder in memory if checkpoint and model use different names, or the agent has several
+processes: each has its engine, and all read the folder of the first. With LoRA the engine holds the starting model, and
+only the matrices are sent, as a folder. On a GPU the engine sleeps while the trainer works, and then holds neither
+weights nor cache there; the starting model it keeps in the machine's memory.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import torch
 from safetensors import safe_open
 
 from workers import heartbeat
+from workers.contract.spec.rollout import vllm_lora_rank
 from workers.contract.spec.run import RunSpec
 from workers.model.policy import Policy
 from workers.rollouts.sampler import Sample, SampleRequest
@@ -41,21 +44,25 @@ class VllmEngine:
 
     def __init__(self, policy: Policy, spec: RunSpec, device: torch.device) -> None:
         """Start an engine with the policy's present weights. Error: EngineFailed, here or at the first command."""
-        self._policy = policy
+        self._policy, self._ranks = policy, policy.ranks
         self._on_gpu = device.type == "cuda"
-        self._folder = WeightFolder(policy.num_bytes)
-        policy.save(self._folder.path)
-        self._sends_tensors = _can_send_tensors(policy, self._folder.path, device)
+        size = 4 * policy.optimizer.num_trained if policy.uses_lora else policy.num_bytes
+        self._own_folder = WeightFolder(size) if self._ranks.is_first else None
+        path = self._own_folder.path if self._own_folder else Path()
+        self._folder = self._ranks.gather(path)[0]
+        if not policy.uses_lora:
+            self._save_weights()
+        self._sends_tensors = _can_send_tensors(policy, self._folder, device)
         # spawn: a fork would inherit the run directory's lock, the trainer's death pipe and its CUDA context.
         context = get_context("spawn")
         self._connection, theirs = context.Pipe()
         self._process = context.Process(
-            target=serve_engine, args=(theirs, _settings(policy, spec, self._folder.path, device)), daemon=True
+            target=serve_engine, args=(theirs, _settings(policy, spec, self._folder, device)), daemon=True
         )
         self._process.start()
         theirs.close()
         self._is_starting = True  # on a CPU while the trainer works on
-        self._is_current, self._is_asleep = True, False
+        self._is_current, self._is_asleep = not policy.uses_lora, False
         self.sleep()  # the next agent's engine starts on the same GPU
 
     def sample(self, request: SampleRequest) -> list[Sample]:
@@ -74,7 +81,7 @@ class VllmEngine:
             request.top_k,
             request.stop,
         )
-        outputs = self._run_command("generate", command)
+        outputs = self._run_command("generate", command) if request.rows else []
         self.sleep()
         # vLLM returns no distributions: the entropy is estimated by -log p of the sampled tokens, whose mean it is.
         return [
@@ -91,7 +98,7 @@ class VllmEngine:
         """Free the GPU of weights and cache; on a CPU there is nothing to free."""
         if self._on_gpu and not self._is_asleep:
             self._run_command("sleep")
-            self._is_asleep, self._is_current = True, False
+            self._is_asleep, self._is_current = True, self._is_current and self._policy.uses_lora
 
     def wake(self) -> None:
         """Allocate the weights, send them, then allocate the cache: in this order the peak is lowest."""
@@ -109,7 +116,17 @@ class VllmEngine:
         self._process.join(END_S)
         self._process.kill()
         self._process.join()
-        self._folder.remove()
+        self._remove_folder()
+
+    def _remove_folder(self) -> None:
+        if self._own_folder:
+            self._own_folder.remove()
+
+    def _save_weights(self) -> None:
+        """The first rank writes them to the folder; all wait for it."""
+        write = self._policy.save_adapter if self._policy.uses_lora else self._policy.save
+        write(self._folder)
+        self._ranks.gather(None)
 
     def _send_weights(self) -> None:
         if self._sends_tensors:
@@ -122,8 +139,8 @@ class VllmEngine:
                 ],
             )
         else:
-            self._policy.save(self._folder.path)
-            self._run_command("take_folder", str(self._folder.path))
+            self._save_weights()
+            self._run_command("take_adapter" if self._policy.uses_lora else "take_folder", str(self._folder))
         self._is_current = True
 
     def _run_command(self, name: str, argument: Any = None) -> Any:
@@ -132,7 +149,7 @@ class VllmEngine:
             self._answer()
             self._is_starting = False
             if self._sends_tensors:
-                self._folder.remove()  # no longer needed
+                self._remove_folder()  # no longer needed
         with suppress(BrokenPipeError):  # _answer reports that the process has ended
             self._connection.send((name, argument))
         return self._answer()
@@ -156,8 +173,9 @@ class VllmEngine:
 
 def _settings(policy: Policy, spec: RunSpec, folder: Path, device: torch.device) -> EngineSettings:
     length = spec.rollout.max_prompt_length + spec.rollout.max_completion_length
+    agent = policy.agent
     return EngineSettings(
-        folder=str(folder),
+        folder=agent.model if policy.uses_lora else str(folder),
         device=device.type,
         gpu_index=device.index or 0,
         dtype=str(policy.dtype).removeprefix("torch."),
@@ -166,11 +184,15 @@ def _settings(policy: Policy, spec: RunSpec, folder: Path, device: torch.device)
         gpu_memory_utilization=spec.rollout.gpu_memory_utilization,
         num_threads=spec.compute.num_threads,
         reads_text=bool(spec.rollout.stop),
+        revision=agent.revision if policy.uses_lora else None,
+        max_lora_rank=vllm_lora_rank(agent.lora_rank) if policy.uses_lora else 0,
     )
 
 
 def _can_send_tensors(policy: Policy, folder: Path, device: torch.device) -> bool:
     """Whether `folder` holds the model's parameters by the same names, and the engine can receive them as tensors."""
+    if policy.uses_lora or not policy.ranks.is_alone:
+        return False
     if device.index:  # the engine sees only that GPU, as its first: a handle would refer to another
         return False
     saved: set[str] = set()
@@ -194,7 +216,7 @@ class WeightFolder:
         with suppress(OSError):
             if shutil.disk_usage(MEMORY_FILES).free > 2 * size_bytes:
                 parent = MEMORY_FILES
-        _remove_abandoned(parent)
+        remove_abandoned_weights()
         folder = Path(tempfile.mkdtemp(prefix=".new-", dir=parent))
         self._lock = open(folder / LOCK, "w")  # noqa: SIM115 - held until the folder is removed
         fcntl.flock(self._lock, fcntl.LOCK_EX)
@@ -206,8 +228,10 @@ class WeightFolder:
         self._lock.close()
 
 
-def _remove_abandoned(parent: Path) -> None:
-    for path in parent.glob(f"{PREFIX}*"):
-        with suppress(OSError), open(path / LOCK) as lock:  # another user's, already removed, or in use
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(path)
+def remove_abandoned_weights() -> None:
+    """Remove the folders of processes that have ended."""
+    for parent in (MEMORY_FILES, Path(tempfile.gettempdir())):
+        for path in parent.glob(f"{PREFIX}*"):
+            with suppress(OSError), open(path / LOCK) as lock:  # another user's, already removed, or in use
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(path)

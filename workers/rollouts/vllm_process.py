@@ -1,9 +1,9 @@
 """The process of a vLLM engine, which reads commands from a pipe; vllm_engine.py is the other end of the pipe.
 
 All calls of vLLM are here, for the version in constraints.txt. The commands are `start`, `generate`, `take_tensors`,
-`take_folder`, `sleep` and `wake`. Each is answered by ("done", result) or ("failed", why), and by ("heartbeat", None)
-while it works. The process ends with its pipe. vLLM starts no further processes here, so a row's tokens do not depend
-on when another row arrived.
+`take_folder`, `take_adapter`, `sleep` and `wake`. Each is answered by ("done", result) or ("failed", why), and by
+("heartbeat", None) while it works. The process ends with its pipe. vLLM starts no further processes here, so a row's
+tokens do not depend on when another row arrived.
 """
 
 from __future__ import annotations
@@ -26,18 +26,21 @@ ENVIRONMENT = {
     "VLLM_LOGGING_LEVEL": "ERROR",
     "TOKENIZERS_PARALLELISM": "false",
 }
+# Of a rank of an agent (agents/multi_process.py), which this process is not.
+RANK_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
 CPU_ENVIRONMENT = {
     "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB of keys and values
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # engines and trainers share the cores
     "TORCHDYNAMO_DISABLE": "1",
 }
+ADAPTER_NAME = "policy"
 
 
 @dataclass(frozen=True)
 class EngineSettings:
-    """Settings at an engine's start. folder: of the model.  num_threads: of the CPU, 0 = one per core.
+    """Settings at an engine's start. folder: of the model, or its hub id.  num_threads: of the CPU, 0 = one per core.
 
-    reads_text: it loads the tokenizer, which stop strings need.
+    reads_text: it loads the tokenizer, which stop strings need.  max_lora_rank: above 0, it samples with an adapter.
     """
 
     folder: str
@@ -49,6 +52,8 @@ class EngineSettings:
     gpu_memory_utilization: float
     num_threads: int
     reads_text: bool = False
+    revision: str | None = None
+    max_lora_rank: int = 0
 
 
 @dataclass(frozen=True)
@@ -102,7 +107,9 @@ class Engine:
                 f"{settings.device}: change compute.device, or install the other build (docs/gpu.md)"
             )
         self._heartbeat = heartbeat
+        self._sleep_level = sleep_level(settings)
         self._llm = LLM(**llm_arguments(settings))
+        self._adapter: Any = None
 
     def generate(self, command: GenerateCommand) -> list[tuple[list[int], list[float], bool]]:
         """For each row: token ids with the one that ended it, their log-probabilities, whether a stop string did."""
@@ -110,7 +117,7 @@ class Engine:
 
         parameters = [SamplingParams(seed=seed, **sampling_arguments(command)) for seed in command.seeds]
         requests: list[Any] = [{"prompt_token_ids": list(command.prompts[row])} for row in command.rows]
-        self._llm.enqueue(requests, parameters, use_tqdm=False)
+        self._llm.enqueue(requests, parameters, use_tqdm=False, lora_request=self._adapter)
         engine = self._llm.llm_engine
         outputs: list[Any] = []
         while engine.has_unfinished_requests():
@@ -129,10 +136,18 @@ class Engine:
         self._llm.collective_rpc("take_weights", args=(weights, folder))
         self._llm.reset_prefix_cache()  # it holds results of the old weights
 
+    def take_adapter(self, folder: str) -> None:
+        """Sample with the LoRA matrices of a folder of PEFT, in place of earlier ones."""
+        from vllm.lora.request import LoRARequest
+
+        self._llm.llm_engine.add_lora(LoRARequest(ADAPTER_NAME, 1, folder, load_inplace=True))
+        self._adapter = LoRARequest(ADAPTER_NAME, 1, folder)
+        self._llm.reset_prefix_cache()
+
     def sleep(self) -> None:
         """Free the GPU of weights and cache; a CPU has no such mode."""
         if self._on_gpu:
-            self._llm.sleep(level=2)
+            self._llm.sleep(level=self._sleep_level)
 
     def wake(self, what: str) -> None:
         """Allocate the memory of the `weights`, or of the cache (`kv_cache`)."""
@@ -160,10 +175,17 @@ def sampling_arguments(command: GenerateCommand) -> dict[str, Any]:
     return arguments | ({"stop": list(command.stop)} if command.stop else {})
 
 
+def sleep_level(settings: EngineSettings) -> int:
+    """1: vLLM keeps its weights in the machine's memory, for nobody sends them again.  2: it drops them."""
+    return 1 if settings.max_lora_rank else 2
+
+
 def llm_arguments(settings: EngineSettings) -> dict[str, Any]:
     """The arguments of vLLM's LLM."""
     arguments: dict[str, Any] = {
         "model": settings.folder,
+        "revision": settings.revision,
+        "tokenizer_revision": settings.revision,
         "dtype": settings.dtype,
         "load_format": "safetensors",
         "use_tqdm_on_load": False,
@@ -178,6 +200,8 @@ def llm_arguments(settings: EngineSettings) -> dict[str, Any]:
         "enforce_eager": settings.device == "cpu",
         "worker_extension_cls": f"{__name__}.{WorkerExtension.__name__}",
     }
+    if settings.max_lora_rank:
+        arguments |= {"enable_lora": True, "max_loras": 1, "max_lora_rank": settings.max_lora_rank}
     if settings.device == "cuda":
         arguments |= {"enable_sleep_mode": True, "gpu_memory_utilization": settings.gpu_memory_utilization}
     return arguments
@@ -185,6 +209,8 @@ def llm_arguments(settings: EngineSettings) -> dict[str, Any]:
 
 def prepare_environment(settings: EngineSettings) -> None:
     """Called before torch and vLLM are imported."""
+    for name in RANK_VARIABLES:
+        os.environ.pop(name, None)
     variables: Mapping[str, str] = ENVIRONMENT
     if settings.device == "cpu":
         # The trainer's OMP_NUM_THREADS is not for this process.

@@ -18,6 +18,7 @@ from workers.trainer.stop_signals import StopFlag
 from workers.trainer.trainer import Trainer
 from workers.verifiers.verdicts import Verdict
 
+WITHOUT_VLLM = "vLLM is not installed: `python -m workers.rollouts.install_vllm` installs it"
 CHARACTERS = list("0123456789+-*=()")
 
 

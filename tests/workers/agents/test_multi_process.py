@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import psutil
@@ -14,7 +15,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.support.workers.tiny import make_agent, make_pair, make_spec, records, train
+from tests.support.workers.tiny import WITHOUT_VLLM, make_agent, make_pair, make_spec, records, train
+from workers.agents import multi_process
 from workers.agents.messages import AgentLost
 from workers.agents.multi_process import AgentFailed, RankedAgent
 from workers.contract.spec.run import RunSpec
@@ -109,6 +111,25 @@ def test_resumed_run_ends_bit_for_bit_as_the_undisturbed_one(tmp_path, sharding,
         shutil.rmtree(tmp_path / "whole" / "checkpoints" / f"step-{step:06d}")
     train(spec, tmp_path / "whole", attempt=2).close()
     assert largest_difference(exported(tmp_path / "whole"), undisturbed) == 0.0
+
+
+@pytest.mark.full
+@pytest.mark.skipif(find_spec("vllm") is None, reason=WITHOUT_VLLM)
+@pytest.mark.parametrize(("sharding", "lora_rank"), [("none", 0), ("fsdp2", 0), ("fsdp2", 4)])
+def test_engines_of_two_processes_sample_from_the_weights_that_learn(tmp_path, sharding, lora_rank, monkeypatch):
+    cleared: list[bool] = []
+    monkeypatch.setattr(multi_process, "remove_abandoned_weights", lambda: cleared.append(True))
+    folder = make_agent(tmp_path / "model", "qwen3", seed=5, head_dim=32)  # the smallest that vLLM knows on a CPU
+    agents = [{"name": "A", "model": str(folder), "lora_rank": lora_rank}]
+    spec = spec_of(tmp_path, agents, 2, sharding, rollout={"engine": "vllm"}, training={"steps": 2})
+    train(spec, tmp_path / "run").close()
+    for record in records(tmp_path / "run", "metrics"):
+        values = record["values"]
+        assert values["sampling_logp_difference/mean"] < 1e-4  # of the rollouts, by the trainer's weights before
+        assert values["engine_logp_difference"] < 1e-4  # after the updates, the worse of both engines
+    start, end = load_file(folder / "model.safetensors"), exported(tmp_path / "run", step=2)
+    assert max((end[f"0-a/{name}"] - value).abs().max() for name, value in start.items()) > 1e-3
+    assert cleared  # their processes were killed with weights in memory
 
 
 @pytest.mark.slow

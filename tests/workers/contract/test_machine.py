@@ -55,6 +55,8 @@ def test_vllm_needs_room_for_the_weights_and_one_process_of_each_agent():
     two = GPU.model_copy(update={"gpus": (24 * GIB,) * 2})
     assert values(two, compute={"processes_per_agent": 2}) == ("transformers", "shared", True)
     assert values(two, compute={"placement": "ray"}) == ("transformers", "shared", True)
+    assert values(GPU, training={"lora_rank": 512})[0] == "vllm"
+    assert values(GPU, training={"lora_rank": 513})[0] == "transformers"  # more than vLLM takes
 
 
 def test_layers_that_cannot_be_recomputed_are_not():

@@ -85,6 +85,24 @@ def test_shards_split_all_but_what_is_gathered():
     assert found["gathered layers", "update"] - by_lora["gathered layers"] == 4 * (SHAPE.layer_parameters - 256)
 
 
+def test_vllm_holds_a_starting_model_with_lora_and_keeps_it_while_it_sleeps():
+    def vllm_parts(*, on_gpu: bool, rank: int = 0, **compute: Any) -> dict[tuple[str, str, bool], int]:
+        spec = spec_of(**SMALL | {"rollout": {**SMALL["rollout"], "engine": "vllm"}}, compute=compute)
+        agent = spec.agents[0].model_copy(update={"lora_rank": rank})
+        parts = parts_of(spec, agent, SHAPE, on_gpu=on_gpu, gpu_bytes=10_000)
+        return {(part.name, part.moment, part.is_host): part.size for part in parts if "vLLM" in part.name}
+
+    lora = 8 * (32 + 24 + 72) * 3  # rank 2 takes the room of rank 8
+    assert vllm_parts(on_gpu=True) == {("vLLM", "generate", False): 3000}
+    asleep = ("vLLM asleep", "always", True)
+    assert vllm_parts(on_gpu=True, rank=2) == {("vLLM", "generate", False): 3000, asleep: 2 * (1000 + lora)}
+    assert vllm_parts(on_gpu=False) == {("vLLM", "always", False): 4 * 1000 + GIB}
+    assert vllm_parts(on_gpu=False, rank=2) == {("vLLM", "always", False): 4 * (1000 + lora) + GIB}
+    # Files from which the engines of both processes read: half of them each.
+    two = vllm_parts(on_gpu=True, processes_per_agent=2)
+    assert two == {("vLLM", "generate", False): 3000, ("weights for vLLM", "always", True): 1000}
+
+
 def test_agents_that_take_turns_add_what_they_keep_but_not_their_turns():
     machine = Machine(gpus=(80 * GIB,), memory=500 * GIB)
     small = {"training": {"micro_batch_size": 1}, "rollout": {"rollout_batch_size": 1}}

@@ -287,6 +287,14 @@ def test_lora_of_the_run_is_that_of_agents_without_their_own():
     assert [(agent.lora_rank, agent.learning_rate) for agent in of_run.agents] == [(8, 1e-5), (16, 1e-5)]
 
 
+def test_vllm_takes_lora_up_to_rank_512():
+    vllm = {"engine": "vllm"}
+    assert spec(agents=LORA, training={"lora_rank": 512}, rollout=vllm).agents[1].lora_rank == 512
+    told = refused(agents=LORA, training={"lora_rank": 513}, rollout=vllm)[("training",)]
+    assert "rank 512 at most, and those of 'b' have rank 513" in told
+    assert spec(agents=LORA, training={"lora_rank": 513, "steps": 0}, rollout=vllm)  # only evaluated: no matrices
+
+
 @pytest.mark.parametrize(("rate", "asks"), [(1.9e-7, True), (2e-7, False), (5e-5, False), (5.1e-5, True)])
 def test_learning_rate_of_lora_outside_the_usual_is_a_caution(rate, asks):
     cautions = spec(agents=LORA, training={"learning_rate": rate}).cautions()

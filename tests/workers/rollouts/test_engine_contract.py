@@ -11,16 +11,17 @@ import psutil
 import pytest
 import torch
 
-from tests.support.workers.tiny import make_agent, make_spec
+from tests.support.workers.tiny import WITHOUT_VLLM, make_agent, make_spec
 from workers.model.policy import Policy
 from workers.randomness import derived_key
 from workers.rollouts.engine import RolloutEngine, logp_difference, make_engine
 from workers.rollouts.sampler import Sample, SampleRequest
 
-WITHOUT_VLLM = "vLLM is not installed: `python -m workers.rollouts.install_vllm` installs it"
-ENGINES = [
-    "transformers",
-    pytest.param("vllm", marks=[pytest.mark.full, pytest.mark.skipif(find_spec("vllm") is None, reason=WITHOUT_VLLM)]),
+NEEDS_VLLM = [pytest.mark.full, pytest.mark.skipif(find_spec("vllm") is None, reason=WITHOUT_VLLM)]
+ENGINES = [  # and a LoRA rank
+    pytest.param(("transformers", 0), id="transformers"),
+    pytest.param(("vllm", 0), id="vllm", marks=NEEDS_VLLM),
+    pytest.param(("vllm", 3), id="vllm and LoRA", marks=NEEDS_VLLM),
 ]
 PROMPTS = ["1+2=", "12+34=", "7*8="]
 # Longer than a block of any engine's cache, so that it is found there again.
@@ -52,19 +53,21 @@ class Bench:
         """Another policy, its tied input and output embeddings included; the engine is not told."""
         generator = torch.Generator().manual_seed(seed)
         for parameter in self.policy.model.parameters():
-            parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
+            if parameter.requires_grad:
+                parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
 
 
 @pytest.fixture(scope="module", params=ENGINES)
 def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    root = tmp_path_factory.mktemp(request.param)
+    engine_name, lora_rank = request.param
+    root = tmp_path_factory.mktemp(engine_name)
     # head_dim 32: the smallest that vLLM's CPU attention supports.
     folder = make_agent(root / "qwen", "qwen3", seed=5, head_dim=32, max_position_embeddings=512)
     limits = {"max_prompt_length": 400, "max_completion_length": 64}
     spec = make_spec(
         root,
-        [{"name": "Qwen", "model": str(folder)}],
-        rollout={"engine": request.param, "temperature": TEMPERATURE, **limits},
+        [{"name": "Qwen", "model": str(folder), "lora_rank": lora_rank}],
+        rollout={"engine": engine_name, "temperature": TEMPERATURE, **limits},
     )
     policy = Policy(spec.agents[0], spec, torch.device("cpu"))
     before = children()
@@ -191,6 +194,8 @@ def test_new_weights_are_seen_once_they_are_taken(bench: Bench) -> None:
 
 def test_tied_output_embeddings_follow_the_input_embeddings(bench: Bench) -> None:
     assert bench.policy.model.config.tie_word_embeddings
+    if bench.policy.uses_lora:
+        pytest.skip("LoRA moves no embeddings")
     with torch.no_grad():
         bench.policy.model.get_input_embeddings().weight.mul_(1.5)
     bench.engine.take_weights()

@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from tests.support.workers.tiny import make_agent, make_spec
 from workers import heartbeat
 from workers.model.policy import Policy
+from workers.model.process_group import Ranks
 from workers.rollouts import vllm_engine
 from workers.rollouts.engine import EngineMissing, check_engine
 from workers.rollouts.sampler import SampleRequest
@@ -27,6 +29,7 @@ from workers.rollouts.vllm_process import (
     llm_arguments,
     prepare_environment,
     sampling_arguments,
+    sleep_level,
 )
 
 CPU = torch.device("cpu")
@@ -38,6 +41,11 @@ class Answering:
     def __init__(self) -> None:
         self.commands: list[tuple[str, Any]] = []
         self.answers: list[tuple[str, Any]] = [("done", None)]  # to its start
+        self.settings: EngineSettings | None = None
+
+    def start(self, *, args: Any, **_: Any) -> SimpleNamespace:
+        self.settings = args[1]
+        return SimpleNamespace(start=lambda: None, join=lambda *_: None, kill=lambda: None)
 
     def send(self, command: tuple[str, Any]) -> None:
         self.commands.append(command)
@@ -64,8 +72,10 @@ def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def connection(monkeypatch: pytest.MonkeyPatch) -> Answering:
     """In place of a process: VllmEngine talks to this."""
     found = Answering()
-    process = SimpleNamespace(start=lambda: None, join=lambda *_: None, kill=lambda: None)
-    context = SimpleNamespace(Pipe=lambda: (found, SimpleNamespace(close=lambda: None)), Process=lambda **_: process)
+    context = SimpleNamespace(
+        Pipe=lambda: (found, SimpleNamespace(close=lambda: None)),
+        Process=lambda **options: found.start(args=options["args"]),
+    )
     monkeypatch.setattr(vllm_engine, "get_context", lambda method: context)
     return found
 
@@ -123,15 +133,58 @@ def test_on_a_gpu_the_engine_sleeps_but_for_its_samples_and_wakes_in_order(tmp_p
     assert names(connection) == expected
 
 
-def test_merged_weights_of_lora_go_over_as_a_folder(tmp_path, connection):
+def test_with_lora_the_engine_has_the_starting_model_and_only_matrices_go_over(tmp_path, connection, monkeypatch):
     spec, policy = spec_and_policy(tmp_path, lora_rank=2)
+    monkeypatch.setattr(Policy, "save", None)  # nothing is loaded or merged
     engine = VllmEngine(policy, spec, CPU)
-    engine.take_weights()
-    [(name, folder)] = connection.commands
-    assert name == "take_folder"
-    assert (Path(folder) / "model.safetensors").exists()
+    settings = connection.settings
+    assert settings is not None
+    assert (settings.folder, settings.max_lora_rank) == (spec.agents[0].model, 8)  # the least that vLLM has above 2
+    assert {"enable_lora": True, "max_loras": 1, "max_lora_rank": 8}.items() <= llm_arguments(settings).items()
+    for _ in range(2):
+        with torch.no_grad():
+            for parameter in policy.model.parameters():
+                parameter += parameter.requires_grad
+        engine.take_weights()
+        name, folder = connection.commands[-1]
+        assert name == "take_adapter"
+        assert {path.name for path in Path(folder).iterdir()} == {
+            "adapter_config.json",
+            "adapter_model.safetensors",
+            "in-use",
+        }
+        sent = load_file(Path(folder) / "adapter_model.safetensors")
+        own = policy.model.get_submodule("model.layers.1.mlp.up_proj").lora_B["default"].weight
+        assert torch.equal(sent["base_model.model.model.layers.1.mlp.up_proj.lora_B.weight"], own)
     engine.close()
     assert not Path(folder).exists()
+
+
+def test_with_lora_the_matrices_are_sent_once_however_often_the_engine_sleeps(tmp_path, connection):
+    spec, policy = spec_and_policy(tmp_path, lora_rank=2)
+    engine = VllmEngine(policy, spec, torch.device("cuda"))
+    connection.commands.clear()
+    sample(engine)
+    assert names(connection) == ["wake weights", "take_adapter", "wake kv_cache", "generate", "sleep"]
+    connection.commands.clear()
+    sample(engine)  # vLLM kept the starting model and the matrices in the machine's memory
+    assert names(connection) == ["wake weights", "wake kv_cache", "generate", "sleep"]
+    settings = connection.settings
+    assert settings is not None
+    assert (sleep_level(settings), sleep_level(replace(settings, max_lora_rank=0))) == (1, 2)
+
+
+def test_engines_of_further_processes_read_the_folder_of_the_first(tmp_path, connection, memory, monkeypatch):
+    spec, policy = spec_and_policy(tmp_path)
+    policy.ranks = Ranks(1, 2)
+    monkeypatch.setattr(Ranks, "gather", lambda self, value: [tmp_path / "of the first", value])
+    engine = VllmEngine(policy, spec, CPU)
+    engine.take_weights()
+    assert connection.commands == [("take_folder", str(tmp_path / "of the first"))]
+    assert not (tmp_path / "of the first").exists()  # the first writes it
+    assert engine.sample(SampleRequest([[2, 3]], [], [], 0.5, 3, 8)) == []  # no rows for this rank
+    assert names(connection) == ["take_folder"]
+    assert list(memory.iterdir()) == []
 
 
 def test_weights_do_not_stay_in_memory_once_they_are_read(tmp_path, connection, memory):
@@ -209,9 +262,10 @@ def test_only_a_gpu_engine_sleeps_and_shares_memory():
 def test_an_engine_on_a_further_gpu_sees_that_one_alone(monkeypatch):
     settings = EngineSettings("/m", "cuda", 1, "bfloat16", 64, 8, 0.3, 1)
     for before, after in (("", "1"), ("4,6", "6")):
-        monkeypatch.setattr("os.environ", {"CUDA_VISIBLE_DEVICES": before})
+        monkeypatch.setattr("os.environ", {"CUDA_VISIBLE_DEVICES": before, "RANK": "1", "WORLD_SIZE": "2"})
         prepare_environment(settings)
         assert os.environ["CUDA_VISIBLE_DEVICES"] == after
+        assert not {"RANK", "WORLD_SIZE"} & os.environ.keys()  # vLLM would wait for its other rank
 
 
 def test_stop_strings_and_shares_of_the_distribution_reach_vllm():

@@ -7,6 +7,12 @@ from typing import Literal
 from workers.settings import Count, Number, SettingsSection, Texts, setting
 
 INSTALL_VLLM = "run `.venv/bin/python -m workers.rollouts.install_vllm` there"
+VLLM_LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # MaxLoRARanks of vLLM 0.32
+
+
+def vllm_lora_rank(rank: int) -> int:
+    """The least maximum of vLLM for matrices of that rank. Error: StopIteration above them all."""
+    return next(most for most in VLLM_LORA_RANKS if most >= rank)
 
 
 class RolloutSpec(SettingsSection):
@@ -15,9 +21,9 @@ class RolloutSpec(SettingsSection):
     engine: Literal["auto", "transformers", "vllm"] = setting(
         "auto",
         label="Rollout engine",
-        help="What generates rollouts. transformers: the trainer itself; vllm: a vLLM engine for each agent, in a "
-        "separate process (faster from tens of millions of parameters; needs to be installed, see docs/gpu.md); auto: "
-        "vllm where the run finds a GPU and vLLM, its agents have one process each and their weights fit into "
+        help="What generates rollouts. transformers: the trainer itself; vllm: a vLLM engine beside each "
+        "process of an agent (faster from tens of millions of parameters; needs to be installed, see docs/gpu.md); "
+        "auto: vllm where the run finds a GPU and vLLM, its agents have one process each and their weights fit into "
         "gpu_memory_utilization, else transformers.",
         source="design",
     )

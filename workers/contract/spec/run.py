@@ -25,7 +25,7 @@ from workers.contract.spec.algorithm import AnyAlgorithm, field_path, upgraded
 from workers.contract.spec.checkpoint import CheckpointSpec
 from workers.contract.spec.compute import ComputeSpec
 from workers.contract.spec.data import DataSpec, EvaluationSpec
-from workers.contract.spec.rollout import RolloutSpec
+from workers.contract.spec.rollout import VLLM_LORA_RANKS, RolloutSpec
 from workers.contract.spec.telemetry import TelemetrySpec
 from workers.contract.spec.training import TrainingSpec
 from workers.contract.verifier_kinds import VerifierKind
@@ -103,13 +103,18 @@ class RunSpec(SettingsSection):
             )
         return rollout
 
-    @field_validator("compute")
+    @field_validator("training")
     @classmethod
-    def _processes_suit_engine(cls, compute: ComputeSpec, info: ValidationInfo) -> ComputeSpec:
+    def _engine_takes_lora(cls, training: TrainingSpec, info: ValidationInfo) -> TrainingSpec:
         rollout = info.data.get("rollout")
-        if rollout and rollout.engine == "vllm" and compute.processes_per_agent > 1:
-            raise ValueError("a vllm engine serves an agent of one process: set processes_per_agent to 1")
-        return compute
+        for agent in info.data.get("agents", ()) if rollout and rollout.engine == "vllm" and training.steps else ():
+            rank = agent.lora_rank or training.lora_rank
+            if rank > VLLM_LORA_RANKS[-1]:
+                raise ValueError(
+                    f"rollout.engine vllm takes LoRA matrices of rank {VLLM_LORA_RANKS[-1]} at most, and those of "
+                    f"{agent.name!r} have rank {rank}: lower its lora_rank, or choose transformers"
+                )
+        return training
 
     @field_validator("training")
     @classmethod
