@@ -90,6 +90,61 @@ def test_full_suite_continues_where_vllm_cannot_be_installed(
     assert "There is no wheel of it.\nContinuing without" in capsys.readouterr().err
 
 
+def test_up_installs_vllm_once_where_there_is_a_gpu(
+    script: ModuleType, checkout: Path, steps: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def vllm_steps(*, has_gpu: bool, for_gpus: bool = True) -> list[str]:
+        steps.clear()
+        monkeypatch.setattr(script, "has_gpu", lambda: has_gpu)
+        script.install(["web", "train"], for_gpus=for_gpus)
+        return [" ".join(command[1:]) for command in steps if "workers.rollouts.install_vllm" in command]
+
+    monkeypatch.setattr(script, "FREE_GIB_FOR_VLLM", 0)
+    assert vllm_steps(has_gpu=False) == []
+    assert vllm_steps(has_gpu=True, for_gpus=False) == []  # other commands
+    monkeypatch.setenv("HACRL_VLLM", "0")
+    assert vllm_steps(has_gpu=True) == []
+    monkeypatch.setenv("HACRL_VLLM", "no")
+    with pytest.raises(script.Problem, match="HACRL_VLLM=no: it must be 0"):
+        vllm_steps(has_gpu=True)
+    monkeypatch.delenv("HACRL_VLLM")
+    assert vllm_steps(has_gpu=True) == ["-m workers.rollouts.install_vllm --gpu"]
+    assert vllm_steps(has_gpu=True) == []
+    (checkout / "constraints.txt").write_text("another version")
+    assert vllm_steps(has_gpu=True) == ["-m workers.rollouts.install_vllm --gpu"]
+
+
+def test_up_continues_where_vllm_cannot_be_installed_and_tells_how_to_try_again(
+    script: ModuleType, checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(script, "has_gpu", lambda: True)
+    monkeypatch.setattr(script, "FREE_GIB_FOR_VLLM", 10**9)
+    for _ in range(2):
+        script.install_engine(checkout)
+    told = capsys.readouterr().err
+    assert "vLLM may take 1000000000 GiB.\nContinuing without vLLM: runs sample with transformers" in told
+    assert told.count("To try again: .venv/bin/python -m workers.rollouts.install_vllm") == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ("echo 'GPU 0: NVIDIA H200 (UUID: GPU-1)'", True),
+        ("echo 'No devices found'", False),
+        ("exit 9", False),
+        ("", False),
+    ],
+)
+def test_a_gpu_is_found_by_its_driver(
+    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, expected: bool
+) -> None:
+    if answer:
+        (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{answer}\n")
+        (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert script.has_gpu() is expected
+
+
 def test_demo_with_vllm_needs_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preflight.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(preflight.StartRefused, match=r"vLLM is not installed here.*workers\.rollouts\.install_vllm"):

