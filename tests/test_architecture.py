@@ -44,7 +44,7 @@ ROOMS = {
     "registry": ("language_models", "benchmarks", "pages", "api"),
     "runs": ("models", "telemetry", "worker", "live", "launch", "sweeps", "archive", "pages", "api"),
     "insight": (
-        *("overview", "checkpoints", "collaboration", "rollouts", "what_if", "evaluations", "run_tabs", "compare"),
+        *("checkpoints", "collaboration", "overview", "rollouts", "what_if", "evaluations", "run_tabs", "compare"),
     ),
     "leaderboard": ("board", "render"),
 }

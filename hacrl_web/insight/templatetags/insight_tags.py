@@ -25,7 +25,7 @@ def seeds_of(run: Run) -> list[int]:
 
 
 @register.simple_tag
-def results_of(run: Run) -> Results:
+def results_of_run(run: Run) -> Results:
     """What the run's agents have reached so far."""
     return results(run)
 
