@@ -19,8 +19,10 @@ from typing import Any
 
 import torch
 from safetensors import safe_open
+from transformers.utils import CONFIG_NAME, cached_file
 
 from workers import heartbeat
+from workers.contract.spec.agent import AgentSpec
 from workers.contract.spec.rollout import vllm_lora_rank
 from workers.contract.spec.run import RunSpec
 from workers.model.policy import Policy
@@ -175,7 +177,7 @@ def _settings(policy: Policy, spec: RunSpec, folder: Path, device: torch.device)
     length = spec.rollout.max_prompt_length + spec.rollout.max_completion_length
     agent = policy.agent
     return EngineSettings(
-        folder=agent.model if policy.uses_lora else str(folder),
+        folder=str(_start_folder(agent) if policy.uses_lora else folder),
         device=device.type,
         gpu_index=device.index or 0,
         dtype=str(policy.dtype).removeprefix("torch."),
@@ -184,9 +186,13 @@ def _settings(policy: Policy, spec: RunSpec, folder: Path, device: torch.device)
         gpu_memory_utilization=spec.rollout.gpu_memory_utilization,
         num_threads=spec.compute.num_threads,
         reads_text=bool(spec.rollout.stop),
-        revision=agent.revision if policy.uses_lora else None,
         max_lora_rank=vllm_lora_rank(agent.lora_rank) if policy.uses_lora else 0,
     )
+
+
+def _start_folder(agent: AgentSpec) -> Path:
+    """The folder of an agent's starting model; of one of the hub, in its cache on this host."""
+    return Path(str(cached_file(agent.model, CONFIG_NAME, revision=agent.revision))).parent
 
 
 def _can_send_tensors(policy: Policy, folder: Path, device: torch.device) -> bool:

@@ -38,7 +38,7 @@ ADAPTER_NAME = "policy"
 
 @dataclass(frozen=True)
 class EngineSettings:
-    """Settings at an engine's start. folder: of the model, or its hub id.  num_threads: of the CPU, 0 = one per core.
+    """Settings at an engine's start. folder: of the model.  num_threads: of the CPU, 0 = one per core.
 
     reads_text: it loads the tokenizer, which stop strings need.  max_lora_rank: above 0, it samples with an adapter.
     """
@@ -52,7 +52,6 @@ class EngineSettings:
     gpu_memory_utilization: float
     num_threads: int
     reads_text: bool = False
-    revision: str | None = None
     max_lora_rank: int = 0
 
 
@@ -184,8 +183,6 @@ def llm_arguments(settings: EngineSettings) -> dict[str, Any]:
     """The arguments of vLLM's LLM."""
     arguments: dict[str, Any] = {
         "model": settings.folder,
-        "revision": settings.revision,
-        "tokenizer_revision": settings.revision,
         "dtype": settings.dtype,
         "load_format": "safetensors",
         "use_tqdm_on_load": False,
