@@ -17,14 +17,17 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from workers import heartbeat
+from workers.agents.ahead import Ahead, AheadSampler, take_weights
 from workers.agents.messages import GeneratedRollouts, LearnerRow, Response, RolloutsMissing, UpdateReport
+from workers.agents.multi_process import RankedAgent
 from workers.agents.updates import Inputs, RowInputs, measure_alignment, run_updates
 from workers.algorithms.base.sharing import SharingSpec
 from workers.contract.spec.agent import AgentSpec
 from workers.contract.spec.data import EvaluationSpec
 from workers.contract.spec.rollout import RolloutSpec
 from workers.contract.spec.run import RunSpec
-from workers.model.memory import LOWER_LENGTH, OutOfMemory, halving
+from workers.model.loading import choose_device
+from workers.model.memory import LOWER_LENGTH, OutOfMemory, halving, used_bytes
 from workers.model.policy import Policy
 from workers.model.process_group import ALONE, Ranks, Round, RoundsDone
 from workers.questions.dataset import Question
@@ -34,6 +37,13 @@ from workers.rollouts.sampler import Sample, SampleRequest
 
 MAX_ROLL_BACKS = 3  # in a run, by agent
 TRUNCATED = "truncated"  # drop reason of a cut rollout, with mask_truncated_completions
+
+
+def make_agent(spec: RunSpec, agent_index: int, folder: Path | None) -> LocalAgent | RankedAgent:
+    """The agent at this index of the spec, in this process or in others."""
+    if spec.compute.processes_per_agent > 1 or spec.compute.placement == "processes":
+        return RankedAgent(spec, agent_index, folder)
+    return LocalAgent(spec.agents[agent_index], spec, choose_device(spec, agent_index), folder)
 
 
 class ResponseTooLong(ValueError):
@@ -51,6 +61,8 @@ class LocalAgent:
         self.ranks = ranks
         self.policy = Policy(agent, spec, device, folder=folder, ranks=ranks)
         self.engine = make_engine(self.policy, spec, device)
+        samples_ahead = spec.rollout.max_staleness > 0 and not spec.is_evaluation_only
+        self._sampler = AheadSampler(spec, spec.agents.index(agent), self.policy.num_bytes) if samples_ahead else None
         self._rollout_batch_size = spec.rollout.rollout_batch_size  # halved if memory runs out
         self._failures_in_a_row = 0
         self._num_roll_backs = 0
@@ -111,16 +123,46 @@ class LocalAgent:
             )
         return [row for each in self.ranks.gather(samples) for row in each]
 
+    def sample_ahead(self, step: int, questions: Sequence[Question]) -> None:
+        """Begin the rollouts of a later step with the present weights, in the sampler's process."""
+        assert self._sampler is not None
+        with self.policy.at_work():
+            self._sampler.begin(step, questions, self._rollout_batch_size, self.policy.model)
+
+    def sample_with(self, weights: Path, step: int, questions: Sequence[Question], batch_size: int) -> Ahead:
+        """In the sampler's process: the rollouts of a step with weights that a learner wrote."""
+        with self.policy.at_work():
+            take_weights(self.policy.model, weights)
+            self._rollout_batch_size = min(self._rollout_batch_size, batch_size)
+            samples: list[Sample] = []
+            problem = ""
+            try:
+                samples = self._sample("rollout", step, questions, self.spec.num_generations, self.spec.rollout)
+            except OutOfMemory as error:
+                problem = str(error)
+        return Ahead(step, samples, self._rollout_batch_size, self.take_notes(), problem, used_bytes())
+
+    def _rollouts(self, step: int, questions: Sequence[Question]) -> tuple[list[Sample], int]:
+        """The rollouts of a step, and by how many steps their weights are older. Error: RolloutsMissing."""
+        ahead = None if self._sampler is None else self._sampler.take(step)
+        if ahead is None:
+            try:
+                return self._sample("rollout", step, questions, self.spec.num_generations, self.spec.rollout), 0
+            except OutOfMemory as error:
+                raise RolloutsMissing(str(error)) from error
+        self._rollout_batch_size = min(self._rollout_batch_size, ahead.batch_size)
+        self._notes += ahead.notes
+        if ahead.problem:
+            raise RolloutsMissing(ahead.problem)
+        return list(ahead.samples), 1
+
     def generate(self, step: int, questions: Sequence[Question]) -> GeneratedRollouts:
         """G rollouts of each question, scored by this agent's own trainer weights. Error: RolloutsMissing."""
         with self.policy.at_work():
             per_prompt = self.spec.num_generations
             self._prompts = [self._encode(question) for question in questions]
             self._own, self._scoring_differences, self._importance_weights = {}, [], []
-            try:
-                samples = self._sample("rollout", step, questions, per_prompt, self.spec.rollout)
-            except OutOfMemory as error:
-                raise RolloutsMissing(str(error)) from error
+            samples, staleness = self._rollouts(step, questions)
             token_ids = [self._counted(row) for row in samples]
             sampled = [row.logps[: len(ids)] for row, ids in zip(samples, token_ids, strict=True)]
             scored = sampled
@@ -138,12 +180,17 @@ class LocalAgent:
                 self._own[prompt, number] = TRUNCATED if is_masked else own if ids else "empty"
                 responses[prompt].append(self._response(row, ids, _mean(logps)))
             entropy = (sum(row.entropy for row in samples), float(sum(len(row.token_ids) for row in samples)))
-            return GeneratedRollouts(responses, entropy, notes=tuple(self.take_notes()))
+            return GeneratedRollouts(
+                responses,
+                entropy,
+                notes=tuple(self.take_notes()),
+                staleness=None if self._sampler is None else staleness,
+            )
 
     def _weigh(self, sampled: Sequence[Sequence[float]], scored: Sequence[Sequence[float]]) -> list[float]:
         """The factor of each rollout's loss (rollouts/engine.py) from log-probabilities by row and token."""
         rollout = self.spec.rollout
-        if rollout.importance_correction == "none":
+        if not rollout.corrects_importance:
             return [1.0] * len(scored)
         self._importance_weights = [
             truncated_weight(_mean(trainer), _mean(engine), rollout.importance_cap)
@@ -262,6 +309,8 @@ class LocalAgent:
             if not self.policy.sampling_logps_are_exact:
                 report.sampling_logp_differences = self._scoring_differences
             report.importance_weights = self._importance_weights
+            if self._sampler is not None:
+                self._sampler.drop()
             self.engine.take_weights()
             if self.engine.has_own_weights:
                 limit = self.spec.rollout.max_completion_length
@@ -285,9 +334,15 @@ class LocalAgent:
         notes, self._notes = self._notes, []
         return notes
 
+    def sampler_bytes(self) -> tuple[int, int | None]:
+        """The memory of the process that samples ahead, when its last rollouts were complete."""
+        return (0, None) if self._sampler is None else self._sampler.used_bytes
+
     def close(self) -> None:
-        """End the engine, which may be another process."""
+        """End the engine and the sampler, which may be other processes."""
         self.engine.close()
+        if self._sampler is not None:
+            self._sampler.close()
 
     def save(self, folder: Path) -> None:
         """An ordinary Hugging Face model folder, written by the first rank."""
@@ -306,11 +361,16 @@ class LocalAgent:
         save_file(tensors, self._state_file(stem))
         if not self.ranks.is_first:
             return
-        counters = {
+        counters: dict[str, Any] = {
             "failures_in_a_row": self._failures_in_a_row,
             "num_roll_backs": self._num_roll_backs,
             "rollout_batch_size": self._rollout_batch_size,
         }
+        # Rollouts that are sampled ahead are stored: the weights that sampled them are gone.
+        if self._sampler is not None and (ahead := self._sampler.oldest()) is not None:
+            values, columns = ahead.state()
+            save_file(columns, _ahead_file(stem))
+            counters["ahead"] = values
         stem.with_suffix(".json").write_text(json.dumps(counters))
 
     def _state_file(self, stem: Path) -> Path:
@@ -324,7 +384,13 @@ class LocalAgent:
         self._failures_in_a_row = counters["failures_in_a_row"]
         self._num_roll_backs = counters.get("num_roll_backs", 0)
         self._rollout_batch_size = counters.get("rollout_batch_size", self._rollout_batch_size)
+        if self._sampler is not None and "ahead" in counters:
+            self._sampler.restore(Ahead.from_state(counters["ahead"], load_file(_ahead_file(stem))))
         self.engine.take_weights()
+
+
+def _ahead_file(stem: Path) -> Path:
+    return stem.with_name(f"{stem.name}-ahead.safetensors")
 
 
 def retokenize(policy: Policy, response: Response, sharing: SharingSpec, max_length: int) -> list[int] | str:

@@ -40,13 +40,15 @@ class AgentLost(RuntimeError):
 class GeneratedRollouts:
     """An agent's rollouts of a step: responses[prompt][sample], and (sum, count) of the sampled tokens' entropy.
 
-    is_missing: there are none, and each responses[prompt] is empty.  notes: for the log.
+    is_missing: there are none, and each responses[prompt] is empty.  notes: for the log.  staleness: by how many steps
+    the weights that sampled are older than the learner's, if the run allows any.
     """
 
     responses: list[list[Response]]
     entropy: tuple[float, float]
     is_missing: bool = False
     notes: tuple[str, ...] = ()
+    staleness: int | None = None
 
 
 @dataclass(frozen=True)

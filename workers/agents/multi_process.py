@@ -21,7 +21,6 @@ from typing import Any
 
 from workers import heartbeat
 from workers.agents.interface import RemoteAgent
-from workers.agents.local import LocalAgent
 from workers.agents.messages import AgentLost, RolloutsMissing
 from workers.contract.repository import ROOT
 from workers.contract.spec.run import RunSpec
@@ -58,13 +57,6 @@ class Failure:
     error: str
     is_of_all: bool = False
     is_of_disk: bool = False
-
-
-def make_agent(spec: RunSpec, agent_index: int, folder: Path | None) -> LocalAgent | RankedAgent:
-    """The agent at this index of the spec, in this process or in others."""
-    if spec.compute.processes_per_agent > 1 or spec.compute.placement == "processes":
-        return RankedAgent(spec, agent_index, folder)
-    return LocalAgent(spec.agents[agent_index], spec, choose_device(spec, agent_index), folder)
 
 
 class RankedAgent(RemoteAgent):

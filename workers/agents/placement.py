@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -10,7 +11,8 @@ import torch
 
 from workers.agents import ray_cluster
 from workers.agents.interface import AgentInterface, Answer, Placement
-from workers.agents.multi_process import RankedAgent, make_agent
+from workers.agents.local import make_agent
+from workers.agents.multi_process import RankedAgent
 from workers.agents.parallel import ParallelCalls
 from workers.contract.spec.compute import INSTALL_RAY
 from workers.contract.spec.run import RunSpec
@@ -33,6 +35,8 @@ class LocalPlacement:
         check_engine(spec)
         if spec.compute.num_threads:
             torch.set_num_threads(spec.compute.num_threads)
+        elif spec.rollout.max_staleness:  # the samplers have the other half
+            torch.set_num_threads(max(1, min(torch.get_num_threads(), (os.cpu_count() or 1) // 2)))
         device = choose_device(spec)
         self.device_name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
         self._local = [
@@ -45,8 +49,10 @@ class LocalPlacement:
         return calls
 
     def used_bytes(self) -> tuple[int, int | None]:
-        """RAM of the trainer and of agents of several processes; the peak of the GPU that was used most."""
-        others = [agent.used_bytes() for agent in self._local if isinstance(agent, RankedAgent)]
+        """RAM of the trainer and of its agents' further processes; the peak of the GPU that was used most."""
+        others = [
+            agent.used_bytes() if isinstance(agent, RankedAgent) else agent.sampler_bytes() for agent in self._local
+        ]
         return memory.bytes_together([memory.used_bytes(), *others])
 
     def close(self) -> None:

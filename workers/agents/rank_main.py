@@ -19,11 +19,11 @@ from safetensors import SafetensorError
 
 from workers import heartbeat
 from workers.agents.local import LocalAgent
-from workers.agents.messages import RolloutsMissing
+from workers.agents.messages import AgentLost, RolloutsMissing
 from workers.agents.multi_process import Failure, Start
 from workers.death_watch import die_with_trainer
 from workers.model.loading import choose_device, quiet_transformers
-from workers.model.memory import used_bytes
+from workers.model.memory import bytes_together, used_bytes
 
 WRITING = ("save", "save_state")  # calls in which files are written last
 # The longest that ranks may wait for each other; the trainer notices at once when one ends.
@@ -55,8 +55,12 @@ def serve_rank(connection: Connection) -> None:
                 agent = load(request)
             else:
                 method, arguments, options = request
-                call = used_bytes if method == "used_bytes" else getattr(agent, method)
-                answer = call(*arguments, **options)
+                if method == "used_bytes":
+                    answer = bytes_together([used_bytes(), agent.sampler_bytes()])
+                else:
+                    answer = getattr(agent, method)(*arguments, **options)
+        except AgentLost:  # its sampler's process is gone: end as it did
+            raise
         except RolloutsMissing as error:  # out of memory, which all ranks report together
             answer = Failure(str(error), is_of_all=True)
         except Exception as error:
@@ -73,6 +77,7 @@ def load(start: Start) -> LocalAgent:
     device = choose_device(spec, start.agent_index, ranks.rank)
     # Without a number in the spec: this process's share of the cores.
     sharers = ranks.size * (len(spec.agents) if spec.compute.placement == "processes" else 1)
+    sharers *= 1 + spec.rollout.max_staleness  # an agent and its sampler
     torch.set_num_threads(spec.compute.num_threads or max(1, torch.get_num_threads() // sharers))
     if device.type == "cuda":
         torch.cuda.set_device(device)

@@ -21,8 +21,8 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from workers import heartbeat
 from workers.agents.interface import AgentInterface, Answer, RemoteAgent
+from workers.agents.local import make_agent
 from workers.agents.messages import AgentLost
-from workers.agents.multi_process import make_agent
 from workers.agents.parallel import ParallelCalls
 from workers.agents.ray_cluster import Cluster
 from workers.contract.spec.run import RunSpec

@@ -50,7 +50,7 @@ def settled(spec: RunSpec, parameters: Sequence[int], machine: Machine) -> Settl
         room = VLLM_WEIGHTS_SHARE * rollout.gpu_memory_utilization * min(machine.gpus, default=0)
         fits = width * max(parameters, default=0) <= room
         takes_lora = all(agent.lora_rank <= VLLM_LORA_RANKS[-1] for agent in spec.agents)
-        suits_run = compute.processes_per_agent == 1 and fits and takes_lora
+        suits_run = compute.processes_per_agent == 1 and fits and takes_lora and not rollout.max_staleness
         uses_vllm = is_here and gpus > 0 and machine.has_vllm and suits_run
         values["rollout"]["engine"] = "vllm" if uses_vllm else "transformers"
     if compute.agent_devices == "auto":

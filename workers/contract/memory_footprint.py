@@ -107,6 +107,13 @@ def parts_of(spec: RunSpec, agent: AgentSpec, shape: Shape, *, on_gpu: bool, gpu
         return parts
     rank = agent.lora_rank
     trained = (shape.lora_parameters(rank) if rank else shape.parameters) // shards
+    if spec.rollout.max_staleness:  # a second process samples while the agent learns (agents/ahead.py)
+        parts.append(Part(name="weights of the sampler", size=weights + (trained * 4 if rank else 0)))
+        parts.append(Part(name="weights on their way", size=trained * (4 if rank else width), is_host=True))
+        parts += [
+            part.model_copy(update={"name": f"{part.name} ahead", "moment": "always"})
+            for part in _rollout_parts(spec, shape, width, is_sharded)
+        ]
     if rank:
         parts.append(Part(name="LoRA matrices", size=trained * 4))
     elif spec.algorithm.beta > 0:
@@ -261,14 +268,18 @@ def estimate_memory(spec: RunSpec, shapes: Sequence[Shape], machine: Machine) ->
     ]
     is_parallel = compute.is_parallel
     has_own_processes = size > 1 or compute.placement == "processes"
-    processes = PROCESS_BYTES * (1 + (len(every) * size if has_own_processes else 0))
+    samplers = spec.rollout.max_staleness and not spec.is_evaluation_only  # 1: beside each agent
+    processes = PROCESS_BYTES * (1 + (len(every) * size if has_own_processes else 0) + samplers * len(every))
     if not gpus:
         return MemoryEstimate(gpu=0, memory=_peak([_all(parts, size) for parts in every], is_parallel) + processes)
     held: dict[int, list[list[Part]]] = {}
     for index, parts in enumerate(every):
         for rank in range(size):
             held.setdefault(gpu_of(compute, index, rank, gpus), []).append([p for p in parts if not p.is_host])
-    contexts = {gpu: CUDA_CONTEXT_BYTES * (len(each) if has_own_processes else 1) for gpu, each in held.items()}
+    contexts = {
+        gpu: CUDA_CONTEXT_BYTES * ((len(each) if has_own_processes else 1) + samplers * len(each))
+        for gpu, each in held.items()
+    }
     on_host = [_all([part for part in parts if part.is_host], size) for parts in every]
     resting = sum(part.size for each in held.values() for parts in each for part in parts if part.moment == "always")
     rests = compute.offloads_idle

@@ -144,6 +144,8 @@ def _single_changes(spec: RunSpec, machine: Machine) -> Iterator[Change]:
     is_halved = gpus > 0 and compute.sharding == "none"  # then the trainer makes batches smaller itself
     if spec.training.tokens_per_micro_batch and not is_halved:
         yield "tokens_per_micro_batch 0, which fits", {"training.tokens_per_micro_batch": 0}
+    if spec.rollout.max_staleness:
+        yield "max_staleness 0", {"rollout.max_staleness": 0}
     if not compute.gradient_checkpointing:
         yield "gradient_checkpointing", {"compute.gradient_checkpointing": True}
     if gpus > 1 and compute.agent_devices == "shared":

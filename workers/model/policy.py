@@ -33,7 +33,7 @@ class Policy:
         """Load the agent's model, or its checkpoint in `folder`; the reference is always the starting model."""
         self.agent, self.ranks, self._home = agent, ranks, device
         self.temperature = spec.rollout.temperature
-        self._samples_itself = spec.rollout.engine != "vllm"
+        self._samples_itself = spec.rollout.engine != "vllm" and not spec.rollout.max_staleness
         self.dtype = choose_dtype(spec, device)  # of its computations
         self.uses_lora = agent.lora_rank > 0 and not spec.is_evaluation_only
         # With LoRA a checkpoint's folder holds the merged weights; resuming needs the starting ones.

@@ -102,6 +102,8 @@ def agent_metrics(record: StepRecord, agent: int) -> events.Metrics:
         ratios["overlong_penalty/mean"] = (penalties.sum().item(), float(len(penalties)))
     if report.engine_logp_difference is not None:
         values["engine_logp_difference"] = report.engine_logp_difference
+    if (staleness := record.generated[agent].staleness) is not None:
+        values["staleness"] = float(staleness)
     if weights := report.importance_weights:
         values |= {"importance_weight/mean": _average(weights), "importance_weight/max": max(weights)}
     if record.audit_tallies:

@@ -95,7 +95,7 @@ class Trainer:
                 if self.stop.is_pause_requested:
                     self.pause()
                 self.progress.begin_step()
-                record = self.one_step(batch_of_step(spec, self.step, train))
+                record = self.one_step(batch_of_step(spec, self.step, train), self.next_questions(train))
                 with self.phase("telemetry", checks_stop=False):  # a step's events come before its checkpoint
                     interval = spec.telemetry.rollout_interval
                     self.spool.emit(*step_events(record, with_rollouts=bool(interval and self.step % interval == 0)))
@@ -110,10 +110,12 @@ class Trainer:
                 bar.update()
                 bar.set_postfix_str(" ".join(f"{name} {value:.2f}" for name, value in _mean_rewards(record)))
 
-    def one_step(self, questions: Sequence[Question]) -> StepRecord:
-        """One round of Algorithm 1, with its numbers."""
+    def one_step(self, questions: Sequence[Question], following: Sequence[Question] = ()) -> StepRecord:
+        """One round of Algorithm 1, with its numbers. following: what is sampled ahead, beside this step."""
         spec = self.spec
         self.is_in_step = True
+        if following:  # one step off: the next step's rollouts are of the weights that this step starts from
+            self.sample_ahead(following)
         # 1, 2. The same prompts go to all agents; each samples G rollouts and scores them with its own weights.
         generated = self.generate(questions)
         with self.phase("verify"):
@@ -167,6 +169,16 @@ class Trainer:
                 return answer()
 
         return [partial(wait, answer) for answer in self.placement.begin(calls)]
+
+    def next_questions(self, train: Sequence[Question]) -> list[Question]:
+        """The next step's prompts if it may be sampled ahead; none in the last step."""
+        is_ahead = self.spec.rollout.max_staleness > 0 and self.step + 1 < self.spec.training.steps
+        return batch_of_step(self.spec, self.step + 1, train) if is_ahead else []
+
+    def sample_ahead(self, questions: Sequence[Question]) -> None:
+        """Begin the next step's rollouts in all agents' samplers."""
+        for wait in self.call("generate", [partial(a.sample_ahead, self.step + 1, questions) for a in self.agents]):
+            wait()
 
     def generate(self, questions: Sequence[Question]) -> list[GeneratedRollouts]:
         """The rollouts of all agents. Error: RolloutsMissing, unless the run may continue without an agent's."""

@@ -47,6 +47,22 @@ def test_parts_of_a_float32_agent_by_hand():
     assert ("float32 weights", "always") not in found
 
 
+def test_sampler_of_one_step_off_has_weights_and_cache_while_the_agent_learns():
+    one_off = {**SMALL, "rollout": {**SMALL["rollout"], "max_staleness": 1}}
+    found, plain = sizes(spec_of(**one_off)), sizes(spec_of(**SMALL))
+    assert {key: size for key, size in found.items() if key not in plain} == {
+        ("weights of the sampler", "always"): 4000,
+        ("weights on their way", "always"): 4000,
+        ("KV cache ahead", "always"): 8 * 80 * 2 * 4 * 4 * 4,
+        ("logits of rollouts ahead", "always"): 8 * 100 * 28,
+    }
+    agent = spec_of(**one_off).agents[0].model_copy(update={"lora_rank": 2})
+    by_lora = {part.name: part.size for part in parts_of(spec_of(**one_off), agent, SHAPE, on_gpu=False)}
+    assert by_lora["weights on their way"] == 4 * 2 * (32 + 24 + 72) * 3  # the matrices alone
+    peaks = [estimate_memory(spec_of(**each), [SHAPE], Machine(memory=GIB)).memory for each in (one_off, SMALL)]
+    assert peaks[0] - peaks[1] == 500 * 2**20 + sum(size for key, size in found.items() if key not in plain)
+
+
 def test_recomputed_layers_keep_their_inputs_and_one_layer():
     found = sizes(spec_of(**SMALL, compute={"gradient_checkpointing": True}))
     assert found["activations", "update"] == 2 * 16 * 4 * 160 + 3 * 2 * 16 * 8 * 4

@@ -115,6 +115,23 @@ def test_two_agents_need_two_seeds():
     assert "the same seed" in refused(agents=[{"name": "a", "model": "m"}, dict(pair[1], seed=derived)])[("agents",)]
 
 
+@pytest.mark.parametrize(
+    ("sections", "told"),
+    [
+        ({"rollout": {"engine": "vllm", "max_staleness": 1}}, "a vllm engine does not sample while its agent learns"),
+        (
+            {"rollout": {"max_staleness": 1}, "compute": {"processes_per_agent": 2}},
+            "max_staleness 1 needs agents of one",
+        ),
+        ({"rollout": {"max_staleness": 1}, "compute": {"placement": "ray"}}, "max_staleness 1 needs agents of one"),
+        ({"rollout": {"max_staleness": 2}}, "less than or equal to 1"),
+    ],
+)
+def test_one_step_off_is_refused_where_nothing_can_sample_ahead(sections, told):
+    with pytest.raises(ValidationError, match=told):
+        RunSpec.model_validate(BASE | sections)
+
+
 def test_nine_agents_and_no_agent_are_refused():
     nine = [{"name": str(i), "model": "m"} for i in range(9)]
     assert ("agents",) in refused(agents=nine)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import ValidationInfo, field_validator
+
 from workers.settings import Count, Number, SettingsSection, Texts, setting
 
 INSTALL_VLLM = "run `.venv/bin/python -m workers.rollouts.install_vllm` there"
@@ -58,7 +60,7 @@ class RolloutSpec(SettingsSection):
     importance_correction: Literal["none", "truncate"] = setting(
         "none",
         help="truncate: the weight of an own rollout in the loss is min(exp(mean log-probability by the trainer - by "
-        "the engine), importance_cap), to correct for the two computing differently.",
+        "the engine), importance_cap), to correct for the two computing differently; always with max_staleness 1.",
         source="truncated importance sampling, Yao et al. 2025",
     )
     importance_cap: Number = setting(2.0, help="The highest such weight.", source="Yao et al. 2025", ge=1, le=100)
@@ -89,3 +91,29 @@ class RolloutSpec(SettingsSection):
         source="vLLM",
         max_length=8,
     )
+    max_staleness: Count = setting(
+        0,
+        label="Staleness",
+        help="By how many steps the weights that sample may be older than those that learn. 1: a second process of "
+        "each agent samples the next step's rollouts, with the weights at the start of this step, while the agent "
+        "learns; own rollouts are weighed as importance_correction truncate does. Needs a copy of each agent's "
+        "weights, the engine transformers and one process per agent.",
+        source="arXiv 2410.18252",
+        unit="steps",
+        ge=0,
+        le=1,
+    )
+
+    @field_validator("max_staleness")
+    @classmethod
+    def _sampler_is_of_transformers(cls, staleness: int, info: ValidationInfo) -> int:
+        if staleness and info.data.get("engine") == "vllm":
+            raise ValueError(
+                "a vllm engine does not sample while its agent learns: set engine to transformers, or this to 0"
+            )
+        return staleness
+
+    @property
+    def corrects_importance(self) -> bool:
+        """Whether own rollouts are weighed by how much likelier the learner finds them than what sampled them."""
+        return self.importance_correction == "truncate" or self.max_staleness > 0
