@@ -1,6 +1,6 @@
-"""Measured peak memory against the estimate, at three sizes on the CPU: `python -m tests.bench.footprint [SIZE ...]`.
+"""Measured peak memory against the estimate, on the CPU: `python -m tests.bench.footprint [CASE ...]`.
 
-Each size trains one agent in a fresh process, two steps, so that every part has been there: weights, AdamW, snapshot,
+Each case trains in a fresh process, two steps, so that every part has been there: weights, AdamW, snapshot,
 gradients, activations, logits, KV cache. Its peak is counted above what the imported libraries took.
 """
 
@@ -25,14 +25,35 @@ SIZES = {
     "30M": Size(8192, 512, 1536, 8, 8, 4, 64, prompts=2, tokens=40),
     "100M": Size(16384, 768, 2304, 12, 12, 4, 64, prompts=2, tokens=24, group=4),
 }
+SIZES["152k"] = Size(151_643, 128, 384, 4, 4, 2, 32, prompts=4, tokens=128)
+SIZES["long"] = Size(4096, 256, 768, 5, 8, 4, 32, prompts=2, tokens=400)
+PAIR = {"agents": 2, "algorithm": {"name": "signed", "beta": 0.0}}
+LORA = {"training": {"lora_rank": 16}}
+# Size, and what differs from one agent in float32 with a reference model.
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    **{name: (name, {}) for name in ("smoke", "5M", "30M", "100M", "152k", "long")},
+    "5M, beta 0": ("5M", {"algorithm": {"beta": 0.0}}),
+    "5M, bfloat16": ("5M", {"compute": {"dtype": "bfloat16"}}),
+    "5M, recomputed layers": ("5M", {"compute": {"gradient_checkpointing": True}}),
+    "5M, 1,000 tokens a micro-batch": ("5M", {"training": {"tokens_per_micro_batch": 1000}}),
+    "5M, pair": ("5M", PAIR),
+    "30M, LoRA": ("30M", LORA),
+    "30M, LoRA, bfloat16": ("30M", {**LORA, "compute": {"dtype": "bfloat16"}}),
+    "30M, pair, LoRA": ("30M", {**PAIR, **LORA}),
+    "100M, bfloat16": ("100M", {"compute": {"dtype": "bfloat16"}}),
+    "152k, LoRA": ("152k", LORA),
+    "152k, bfloat16": ("152k", {"compute": {"dtype": "bfloat16"}}),
+    "152k, top_p": ("152k", {"rollout": {"top_p": 0.9}}),
+}
 PROMPT_TOKENS = 16  # at most; most are 10 to 15
 
 
 def run_spec(place: Path, size: Size, changes: dict[str, Any]) -> Any:
     from workers.contract.spec.run import RunSpec
 
+    changes = dict(changes)
     sections: dict[str, Any] = {
-        "agents": [{"name": "A", "model": str(place / "model")}],
+        "agents": [{"name": name, "model": str(place / "model")} for name in "AB"[: changes.pop("agents", 1)]],
         "data": {"train_path": str(place / "questions.jsonl"), "held_out_fraction": 0.0},
         "algorithm": {"beta": 0.001},
         "rollout": {
@@ -78,11 +99,11 @@ class Peak:
         return self.highest - self.before
 
 
-def measure(name: str, changes: dict[str, Any] | None = None) -> dict[str, float]:
+def measure(case: str) -> dict[str, float]:
     """The estimate and the peak of one run in a fresh process, in bytes, without what the process itself takes."""
     with tempfile.TemporaryDirectory() as place:
-        _in_fresh_process("make", name, place)
-        found: dict[str, float] = json.loads(_in_fresh_process("train", name, place, json.dumps(changes or {})))
+        _in_fresh_process("make", case, place)
+        found: dict[str, float] = json.loads(_in_fresh_process("train", case, place))
     return found
 
 
@@ -97,7 +118,7 @@ def _in_fresh_process(*arguments: str) -> str:
     return done.stdout.splitlines()[-1] if done.stdout else ""
 
 
-def train(name: str, place: Path, changes: dict[str, Any]) -> None:
+def train(case: str, place: Path) -> None:
     """Train, and print the numbers. The peak counts from before the model is loaded."""
     from workers.contract.machine import Machine
     from workers.contract.memory_footprint import PROCESS_BYTES, estimate_memory
@@ -106,10 +127,11 @@ def train(name: str, place: Path, changes: dict[str, Any]) -> None:
     from workers.trainer.stop_signals import StopFlag
     from workers.trainer.trainer import Trainer
 
-    spec = run_spec(place, SIZES[name], changes)
+    size, changes = CASES[case]
+    spec = run_spec(place, SIZES[size], changes)
     shape = model_shape(str(place / "model"), None)
     assert shape is not None
-    expected = estimate_memory(spec, [shape], Machine(memory=2**40)).memory - PROCESS_BYTES
+    expected = estimate_memory(spec, [shape] * len(spec.agents), Machine(memory=2**40)).memory - PROCESS_BYTES
     verifier: Any = AnyAnswer()
     trainer = Trainer(spec, place, SpoolWriter(place, 1), verifier, StopFlag())
     peak, began = Peak(), time.monotonic()
@@ -121,17 +143,19 @@ def train(name: str, place: Path, changes: dict[str, Any]) -> None:
 
 def main(arguments: list[str]) -> None:
     if arguments[:1] == ["make"]:
-        make_model(Path(arguments[2]) / "model", SIZES[arguments[1]], seed=0)
-        write_questions(Path(arguments[2]) / "questions.jsonl", SIZES[arguments[1]])
+        size = SIZES[CASES[arguments[1]][0]]
+        make_model(Path(arguments[2]) / "model", size, seed=0)
+        write_questions(Path(arguments[2]) / "questions.jsonl", size)
         return
     if arguments[:1] == ["train"]:
-        train(arguments[1], Path(arguments[2]), json.loads(arguments[3]))
+        train(arguments[1], Path(arguments[2]))
         return
-    print(f"{'size':>6} {'parameters':>12} {'estimate_memory':>10} {'measured':>10} {'ratio':>6}")
-    for name in ["smoke"] if arguments == ["--smoke"] else arguments or list(SIZES)[1:]:
-        found = measure(name)
+    print(f"{'case':>30} {'parameters':>12} {'estimate':>10} {'measured':>10} {'ratio':>6}")
+    for case in ["smoke"] if arguments == ["--smoke"] else arguments or list(CASES)[1:]:
+        found = measure(case)
         expected, measured = found["expected"] / 2**20, found["measured"] / 2**20
-        print(f"{name:>6} {found['parameters']:12,} {expected:6.0f} MiB {measured:6.0f} MiB {measured / expected:6.3f}")
+        sizes = f"{found['parameters']:12,} {expected:6.0f} MiB {measured:6.0f} MiB {measured / expected:6.3f}"
+        print(f"{case:>30} {sizes}", flush=True)
 
 
 if __name__ == "__main__":
