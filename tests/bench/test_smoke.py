@@ -28,6 +28,7 @@ BENCHES: dict[str, tuple[list[str], str]] = {
     "pages": (SMOKE, r"runs list.* \d+ "),
     "placement": (SMOKE, r"processes / local +\d+\.\d+ [\s\S]*ray / local +\d+\.\d+ "),
     "real_shapes": (SMOKE, r"smoke: completed in \d+ s"),
+    "sampling": (SMOKE, r"sampling: \d+\.\d+ of the forward passes"),
     "scaling": (SMOKE, r" 2 +1 +\d+ +\d+"),
     "study": (["run", "OUT", *SMOKE], ""),
     "telemetry": (SMOKE, r"\d"),

@@ -23,6 +23,7 @@ VLLM_CPU_CACHE_BYTES = 2**30  # of vllm_engine.py
 CHUNK_BYTES, MIN_LOGITS = 2**26, 2**24
 KV_ROOM = 64  # tokens by which a KV cache grows (rollouts/sampler.py)
 CUDA_CONTEXT_BYTES = 600 * 2**20  # of one process on a GPU, with the libraries' workspaces
+BFLOAT16_CPU_BYTES = 120 * 2**20  # oneDNN's compiled products and their room, measured: float32 needs none
 PROCESS_BYTES = 500 * 2**20  # Python, torch and its libraries, before a model is loaded
 
 Moment = Literal["always", "generate", "update", "step", "load"]
@@ -95,6 +96,8 @@ def parts_of(spec: RunSpec, agent: AgentSpec, shape: Shape, *, on_gpu: bool, gpu
     is_sharded = shards > 1
     weights = shape.parameters * (4 if is_sharded else width) // shards
     parts = [Part(name="weights", size=weights)]
+    if width < 4 and not on_gpu:
+        parts.append(Part(name="bfloat16 on a CPU", size=BFLOAT16_CPU_BYTES))
     if spec.rollout.engine != "vllm":
         parts += _rollout_parts(spec, shape, width, is_sharded)
     else:
