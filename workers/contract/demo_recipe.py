@@ -138,7 +138,7 @@ PRETRAINED = DemoRecipe(
     },
     algorithms=PRETRAINED_ALGORITHMS,
     settings=pretrained_settings,
-    activity="Making two agents from a pretrained model, once: minutes on a GPU, about half an hour on a CPU.",
+    activity="Making two agents from a pretrained model, once: minutes on a GPU, about 20 minutes on a CPU.",
     agent_settings={"lora_rank": 16},
 )
 
