@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.support.browser.steps import STEPS, fill_run, queue
+from tests.support.browser.steps import STEPS, fill_run, first_glance, queue
 
 
 def points(page: Page) -> int:
@@ -83,6 +85,12 @@ def test_stop_ends_a_running_run(page: Page, registered) -> None:
     fill_run(page, name="To be stopped", **{"training.steps": 5000})
     queue(page)
     wait_for_points(page, 5)
+    page.reload()  # without the message that it was queued
+    glance = first_glance(page)
+    assert glance["top"] <= 260
+    assert glance["strip"] < glance["top"]
+    expect(page.locator("#hero[data-step]")).to_be_visible(timeout=30_000)  # the teaching graph follows
+    expect(page).to_have_title(re.compile(r"^\d+/5000 · To be stopped"))
     page.get_by_label("More actions").click()
     page.get_by_text("Stop…").click()
     page.get_by_role("button", name="Stop this run").click()

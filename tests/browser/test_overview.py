@@ -15,6 +15,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import ROOT, Server
 from tests.support.browser.made_runs import LONG, SPIKE, SPIKE_STEP, STEPS
+from tests.support.browser.steps import first_glance
 
 DRAWN = """async (key) => {
     const { charts } = await import(document.querySelector("script[src*='js/run/run.js']").src);
@@ -24,6 +25,12 @@ DRAWN = """async (key) => {
     return { steps: chart.table.steps, x, columns: chart.columns.map((column) => column.role + column.line), values,
              scale: [chart.plot.scales.x.min, chart.plot.scales.x.max], picture: chart.plot.ctx.canvas.toDataURL() };
 }"""
+SHIFT = """() => new Promise((resolve) => {
+    let shift = 0;
+    const add = (one) => { shift += one.hadRecentInput ? 0 : one.value; };
+    new PerformanceObserver((list) => list.getEntries().forEach(add)).observe({ type: "layout-shift", buffered: true });
+    setTimeout(() => resolve(shift), 50);
+})"""
 SEEN = """async ([key, step, value]) => {
     const { charts } = await import(document.querySelector("script[src*='js/run/run.js']").src);
     const { plot } = charts.charts.find((one) => one.spec.key === key);
@@ -49,6 +56,8 @@ def show(page: Page, run: str, query: str = "", key: str = "reward") -> dict[str
 
 
 def drawn(page: Page, key: str) -> dict[str, Any]:
+    if button := {"reward": "Reward", "accuracy": "Accuracy"}.get(key):
+        page.get_by_role("button", name=button, exact=True).click()
     page.locator(f"[data-chart='{key}']").scroll_into_view_if_needed()
     page.wait_for_selector(f"[data-chart='{key}'] canvas")
     expect(page.locator("#chart-state")).to_have_text("")
@@ -141,6 +150,39 @@ def test_ended_run_is_not_live(page: Page, made) -> None:
         page.wait_for_selector("#charts[data-synced]", state="attached")
         expect(page.locator("[data-link]")).to_have_count(1)
         expect(page.locator("[data-link]")).to_be_hidden()
+
+
+@pytest.mark.parametrize("size", [(1440, 900), (2560, 1440), (390, 844)])
+def test_overview_answers_without_scrolling(page: Page, made, size: tuple[int, int]) -> None:
+    page.set_viewport_size({"width": size[0], "height": size[1]})
+    page.goto(f"/runs/{made['seeds'][0]}")
+    glance = first_glance(page)
+    assert glance["strip"] < glance["top"]
+    assert glance["margin"] <= 0.1
+    if size[0] == 390:
+        assert glance["top"] + glance["height"] < 844
+        return
+    assert glance["top"] <= 260
+    assert glance["width"] >= 560
+    assert glance["height"] >= 300
+    assert glance["graphWidth"] >= 560
+    assert glance["graphHeight"] >= 300
+    page.wait_for_timeout(700)
+    assert page.evaluate(SHIFT) < 0.02
+
+
+def test_charts_below_the_fold_are_drawn_without_scrolling(page: Page, made) -> None:
+    page.goto(f"/runs/{made['seeds'][0]}")
+    page.wait_for_selector("#charts .chart", state="attached")
+    expect(page.locator("#charts .chart canvas")).to_have_count(page.locator("#charts .chart").count())
+    assert page.evaluate("scrollY") == 0
+
+
+def test_legend_of_six_pairs_is_not_cut(page: Page, made) -> None:
+    show(page, made["three"], key="omega")
+    legend = page.locator("[data-chart='omega'] .chart-legend")
+    expect(legend.locator("li")).to_have_count(6)
+    assert legend.evaluate("one => one.scrollHeight - one.clientHeight") <= 0
 
 
 def test_header_is_one_line_that_stays_in_view(page: Page, made) -> None:

@@ -1,7 +1,7 @@
 """python -m tests.support.browser.made_runs: completed runs with numbers of a known shape, in a running product's
 database.
 
-Prints their ids as JSON: {"spike": one, "seeds": [three of one sweep]}.
+Prints their ids as JSON: {"spike": one, "three": of three agents, "seeds": [three of one sweep]}.
 """
 
 from __future__ import annotations
@@ -23,6 +23,13 @@ def spiked() -> Iterator[dict[str, Any]]:
     for step in range(1, LONG + 1):
         value = SPIKE if step == SPIKE_STEP else 0.5 + cos(step / 900) / 7
         yield {"type": "metrics", "step": step, "agent": "A", "values": {"grad_norm": value}}
+
+
+def three() -> Iterator[dict[str, Any]]:
+    """A point of each pair of three agents."""
+    for agent in "ABC":
+        for source in "ABC".replace(agent, ""):
+            yield {"type": "metrics", "step": 1, "agent": agent, "source": source, "values": {"omega": 1.5}}
 
 
 def learning(seed: int) -> Iterator[dict[str, Any]]:
@@ -67,12 +74,15 @@ def main() -> None:
         request = factories.launch_request(owner, name="With a spike")
         spike = factories.make_run(owner, **request)
         store(spike, spiked())
+        trio = factories.make_group(owner, ("A", "B", "C"))
+        of_three = factories.make_run(owner, **request | {"name": "Three", "group": trio.pk})
+        store(of_three, three())
         sweep = Sweep.objects.create(owner=owner, name="Three seeds")
         seeds = [factories.make_run(owner, **request | {"name": f"Seed {seed}", "seed": seed}) for seed in SEEDS]
         for run, seed in zip(seeds, SEEDS, strict=True):
             store(run, learning(seed))
             type(run).objects.filter(pk=run.pk).update(sweep=sweep)
-    print(json.dumps({"spike": str(spike.pk), "seeds": [str(run.pk) for run in seeds]}))
+    print(json.dumps({"spike": str(spike.pk), "three": str(of_three.pk), "seeds": [str(run.pk) for run in seeds]}))
 
 
 if __name__ == "__main__":

@@ -69,3 +69,20 @@ def queue(page: Page) -> None:
     refused = page.locator(".field-error, .alert-error").all_text_contents()
     assert not refused, f"the run was refused: {refused}"
     page.wait_for_url(re.compile(r"/runs/[0-9a-f-]{36}"))
+
+
+def first_glance(page: Page) -> dict[str, float]:
+    """Pixels of the Overview as it is painted without scrolling: of the large chart, the strip, the widest margin."""
+    page.wait_for_selector("#hero-charts .chart:not([hidden]) canvas")
+    result = page.evaluate(
+        """() => {
+            scrollTo(0, 0);
+            const box = (selector) => document.querySelector(selector).getBoundingClientRect();
+            const plot = box("#hero-charts .chart:not([hidden]) .uplot");
+            const [graph, strip, charts] = [".hero-graph", "#results", "#charts"].map(box);
+            return { top: plot.top, width: plot.width, height: plot.height, strip: strip.bottom,
+                     graphWidth: graph.width, graphHeight: graph.height,
+                     margin: (innerWidth - charts.right) / innerWidth };
+        }"""
+    )
+    return dict(result)

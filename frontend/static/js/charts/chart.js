@@ -5,7 +5,9 @@ import { DASHES, count, cut, make, significant } from "../lib/format.js";
 import { colour, drawBand, drawBars, drawMarks, drawZero, padded } from "./paint.js";
 import { pictureOf, save } from "./picture.js";
 
-const HEIGHT = 168;
+const HEIGHT = 200;
+/** Of the large pictures, on a wide screen and on a phone. */
+const HERO_HEIGHTS = [320, 240];
 /** Whole steps, rollouts, tokens and seconds. */
 const INCREMENTS = Array.from({ length: 12 }, (_, power) => [1, 2, 5].map((digit) => digit * 10 ** power)).flat();
 const SVG = "http://www.w3.org/2000/svg";
@@ -20,7 +22,8 @@ const BAND_WORDS = { range: "lowest to highest", ci: "95 % confidence interval o
  * What a chart gets from the page: the store, the view that all charts share, and what its buttons do.
  * @typedef {{store: import("./series.js").SeriesStore, view: ChartView, xName: () => string, xUnit: () => string, xRange: () => [number, number],
  *   marks: (chart: string) => number[], zoom: (low: number, high: number) => void, unzoom: () => void,
- *   toggleLog: (chart: string) => void, open: (chart: string) => void, fileName: (chart: string) => string}} ChartHost
+ *   toggleLog: (chart: string) => void, open: (chart: string) => void, fileName: (chart: string) => string,
+ *   hover: (step: number | null) => void}} ChartHost hover: the step under the cursor of a large picture, null without one
  */
 
 /**
@@ -48,6 +51,7 @@ export class Chart {
     this.spec = spec;
     this.host = host;
     this.isFull = isFull;
+    this.isHero = Boolean(spec.hero) && !isFull;
     this.lines = linesOf(agents, spec.kind);
     /** Lines that the reader has switched off. @type {Set<number>} */
     this.off = new Set();
@@ -68,11 +72,11 @@ export class Chart {
 
   #build() {
     const { spec } = this;
-    this.figure = make("figure", this.isFull ? "chart chart-full" : "chart");
+    this.figure = make("figure", this.isFull ? "chart chart-full" : this.isHero ? "chart chart-hero" : "chart");
     this.figure.dataset.chart = spec.key;
     if (!this.isFull) this.figure.id = `chart-${spec.key}`;
     const caption = make("figcaption");
-    caption.append(make(this.isFull ? "h2" : "h3", "", spec.title), make("p", "quiet small", spec.help));
+    caption.append(make(this.isFull ? "h2" : "h3", "", spec.title), this.isFull ? make("p", "quiet small", spec.help) : help(spec));
     this.frame = make("div", "chart-frame");
     this.frame.setAttribute("role", "img");
     this.frame.setAttribute("aria-label", `${spec.title}: not drawn yet`);
@@ -211,6 +215,21 @@ export class Chart {
     });
   }
 
+  #moved() {
+    this.#showValues();
+    const { left, idx } = /** @type {uPlot} */ (this.plot).cursor;
+    if (this.isHero && !this.figure?.hidden) this.host.hover((left ?? -1) >= 0 && typeof idx === "number" ? this.table.steps[idx] ?? null : null);
+  }
+
+  /** Puts the cursor on a step; null takes it away. @param {number | null} step */
+  pointAt(step) {
+    const { plot } = this;
+    const place = step === null ? null : this.host.store.place(step);
+    if (!plot || this.figure?.hidden) return;
+    plot.setCursor(place === null ? { left: -10, top: -10 } : { left: plot.valToPos(place, "x"), top: 8 }, false);
+    this.#showValues();
+  }
+
   /** The legend shows the values under the cursor, without one the last; the smoothed ones are beside them in grey. */
   #showValues() {
     const at = this.plot?.cursor.left !== undefined && this.plot.cursor.left >= 0 ? this.plot.cursor.idx ?? null : null;
@@ -254,7 +273,7 @@ export class Chart {
         bind: { dblclick: () => () => (host.unzoom(), null) },
       },
       hooks: {
-        setCursor: [() => this.#showValues()],
+        setCursor: [() => this.#moved()],
         setSelect: [(plot) => this.#zoomTo(plot)],
         drawAxes: [(plot) => this.#drawShades(plot), ...(spec.zero ? [drawZero] : [])],
         draw: [(plot) => drawMarks(plot, host.marks(spec.key))],
@@ -320,6 +339,7 @@ export class Chart {
   }
 
   #height() {
+    if (this.isHero) return HERO_HEIGHTS[Number(innerWidth <= 760)];
     return this.isFull ? Math.max(240, Math.min(560, innerHeight - 320)) : HEIGHT;
   }
 
@@ -355,6 +375,16 @@ export class Chart {
     this.plot?.destroy();
     this.figure?.remove();
   }
+}
+
+/** What a chart shows, behind an "i". @param {ChartSpec} spec */
+function help(spec) {
+  const info = make("details", "menu chart-info");
+  const mark = make("summary", "", "i");
+  mark.setAttribute("aria-label", `About ${spec.title}`);
+  mark.title = spec.help;
+  info.append(mark, make("p", "menu-list small", spec.help));
+  return info;
 }
 
 /** @param {number} value on an axis of counts */

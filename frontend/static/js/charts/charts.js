@@ -34,6 +34,7 @@ export class RunCharts {
     this.specs = groups.flatMap((group) => group.charts).filter((spec) => !about.unmeasured.includes(spec.metric));
     this.buckets = this.#buckets(this.store, this.specs.map((spec) => spec.metric), () => {
       this.isLoaded = true;
+      this.#showHero();
       this.#changed();
     });
     /** @type {Chart[]} */
@@ -44,6 +45,9 @@ export class RunCharts {
     this.marks = new Map();
     this.isPending = false;
     this.isLoaded = false;
+    this.isIdleDrawing = false;
+    /** @type {(step: number | null) => void} */
+    this.onHover = () => {};
     this.drawn = 0;
     this.drawnAt = 0;
     this.drawnStep = 0;
@@ -56,7 +60,43 @@ export class RunCharts {
     this.dialog = /** @type {HTMLDialogElement} */ (must("#chart-dialog"));
     this.dialog.addEventListener("close", () => this.#closed());
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#recolour());
+    for (const button of document.querySelectorAll("[data-hero]")) button.addEventListener("click", () => this.showPicture(/** @type {HTMLElement} */ (button).dataset.hero ?? ""));
+    this.#showHero();
+    addEventListener("hashchange", () => this.#showTarget());
+    this.#showTarget();
+    addEventListener("beforeprint", () => this.#drawAll());
     this.#showControls();
+  }
+
+  /** The large picture that is not chosen is hidden: without a choice, the reward until there are two evaluations. */
+  #showHero() {
+    const evaluations = [...(this.store.charts.get("accuracy")?.values() ?? [])].map((line) => line.steps.length);
+    const key = this.view.picture || (Math.max(0, ...evaluations) > 1 ? "accuracy" : "reward");
+    for (const chart of this.charts) if (chart.isHero && chart.figure) chart.figure.hidden = chart.spec.key !== key;
+    for (const button of document.querySelectorAll("[data-hero]")) button.setAttribute("aria-pressed", String(/** @type {HTMLElement} */ (button).dataset.hero === key));
+  }
+
+  /** @param {string} key of a large picture */
+  showPicture(key) {
+    this.view.picture = key;
+    this.#remember();
+    this.#showHero();
+    this.#changed();
+  }
+
+  /** An alert's link leads to a chart, which may be the hidden picture. */
+  #showTarget() {
+    const chart = this.charts.find((one) => one.isHero && `#chart-${one.spec.key}` === location.hash);
+    if (chart?.figure?.hidden) this.showPicture(chart.spec.key);
+  }
+
+  /** @param {number | null} step under the cursor of the large picture */
+  pointAt(step) {
+    for (const chart of this.charts) if (chart.isHero) chart.pointAt(step);
+  }
+
+  #drawAll() {
+    for (const chart of this.charts) if (this.isLoaded && (chart.isDirty || !chart.plot)) chart.draw();
   }
 
   /**
@@ -72,11 +112,11 @@ export class RunCharts {
   #group(group) {
     const section = make("section", "chart-group");
     const grid = make("div", "chart-grid");
-    section.append(make("h2", "", group.title), make("p", "quiet small", group.note), grid);
+    section.append(make("h2", "", group.title), ...(group.note ? [make("p", "quiet small", group.note)] : []), grid);
     this.root.append(section);
     for (const spec of group.charts.filter((one) => this.specs.includes(one))) {
       const chart = new Chart(spec, this.about.agents, this.#host(this.store));
-      grid.append(/** @type {HTMLElement} */ (chart.figure));
+      (chart.isHero ? must("#hero-charts") : grid).append(/** @type {HTMLElement} */ (chart.figure));
       this.charts.push(chart);
       this.sizes.observe(/** @type {HTMLElement} */ (chart.frame));
       this.sights.observe(/** @type {HTMLElement} */ (chart.figure));
@@ -100,6 +140,7 @@ export class RunCharts {
       toggleLog: (chart) => this.#toggleLog(chart),
       open: (chart) => this.open(chart),
       fileName: (chart) => `${chart}-${this.about.run}`,
+      hover: (step) => this.onHover(step),
     };
   }
 
@@ -205,7 +246,22 @@ export class RunCharts {
       const due = inSight.filter((chart) => chart.isDirty);
       for (const chart of due.slice(0, AT_ONCE)) chart.draw();
       if (due.length > AT_ONCE) this.draw();
-      else this.root.dataset.drawn = String((this.drawn += 1));
+      else {
+        this.root.dataset.drawn = String((this.drawn += 1));
+        this.#drawUnseen();
+      }
+    });
+  }
+
+  /** Charts out of sight are drawn once, when the browser is idle: a print or a picture of the whole page has them all. */
+  #drawUnseen() {
+    const chart = this.charts.find((one) => !one.plot && !one.figure?.hidden && one.figure?.offsetParent);
+    if (!chart || this.isIdleDrawing) return;
+    this.isIdleDrawing = true;
+    (globalThis.requestIdleCallback ?? setTimeout)(() => {
+      this.isIdleDrawing = false;
+      if (!chart.plot) chart.draw();
+      this.#drawUnseen();
     });
   }
 

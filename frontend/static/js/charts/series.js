@@ -8,7 +8,8 @@
 
 /**
  * @typedef {{key: string, title: string, help: string, metric: string, kind: "agent" | "pair", range?: [number, number],
- *   points?: boolean, alarm?: boolean, zero?: boolean, raw?: boolean}} ChartSpec zero: a line at 0, always in view;
+ *   points?: boolean, alarm?: boolean, zero?: boolean, raw?: boolean, hero?: boolean}} ChartSpec zero: a line at 0, always in view;
+ *   hero: one of the large pictures before the others;
  *   raw: never smoothed, because each point is an evaluation or a mean over steps already
  * @typedef {{title: string, note: string, pairs: boolean, charts: ChartSpec[]}} ChartGroup
  */
@@ -20,12 +21,12 @@ const SHARE = [0, 1];
 export const CHART_GROUPS = [
   {
     title: "Learning",
-    note: "Solid lines are agents.",
+    note: "",
     pairs: false,
     charts: [
-      { key: "reward", title: "Reward, mean", help: "Share of correct answers among this step's own rollouts.", metric: "reward/mean", kind: "agent", range: SHARE },
+      { key: "reward", title: "Reward, mean", help: "Share of correct answers among this step's own rollouts.", metric: "reward/mean", kind: "agent", range: SHARE, hero: true },
       { key: "capability", title: "Capability", help: "Reward averaged over the last K steps, Eq. (9).", metric: "capability", kind: "agent", range: SHARE, raw: true },
-      { key: "accuracy", title: "Held-out accuracy", help: "Greedy answers to held-out questions; each dot is an evaluation.", metric: "accuracy", kind: "agent", range: SHARE, points: true, raw: true },
+      { key: "accuracy", title: "Held-out accuracy", help: "Greedy answers to held-out questions; each dot is an evaluation.", metric: "accuracy", kind: "agent", range: SHARE, points: true, raw: true, hero: true },
       { key: "zero-variance", title: "Prompts without a signal", help: "Share of prompts whose own rollouts all got the same reward: alone they teach nothing.", metric: "frac_reward_zero_std", kind: "agent", range: SHARE },
     ],
   },
@@ -47,7 +48,7 @@ export const CHART_GROUPS = [
   },
   {
     title: "Optimisation",
-    note: "Solid lines are agents.",
+    note: "",
     pairs: false,
     charts: [
       { key: "kl", title: "KL to the starting model, nats", help: "k3 estimate over own rollouts.", metric: "kl", kind: "agent" },

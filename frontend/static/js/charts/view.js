@@ -1,8 +1,8 @@
 /** What the charts show: zoom, smoothing, axes, band and the chart in full, all stored in the page's address. */
 
 /**
- * @typedef {{first: number | null, last: number | null, smooth: number, x: string, band: string, log: Set<string>, full: string}} ChartView
- *   first, last: the zoom, in steps; null if the whole run is shown.
+ * @typedef {{first: number | null, last: number | null, smooth: number, x: string, band: string, log: Set<string>, full: string, picture: string}} ChartView
+ *   picture: the large chart; empty for the one that has points.  first, last: the zoom, in steps; null if the whole run is shown.
  */
 
 export const X_AXES = ["step", "rollouts", "tokens", "elapsed"];
@@ -33,6 +33,7 @@ export function readView(query) {
     band: BANDS.find((name) => name === parameters.get("band")) ?? "none",
     log: new Set((parameters.get("log") ?? "").split(",").filter(Boolean)),
     full: parameters.get("full") ?? "",
+    picture: parameters.get("picture") ?? "",
   };
 }
 
@@ -51,6 +52,7 @@ export function writeView(view, query) {
     band: view.band === "none" ? "" : view.band,
     log: [...view.log].sort().join(","),
     full: view.full,
+    picture: view.picture,
   };
   for (const [name, value] of Object.entries(values)) {
     if (value) parameters.set(name, value);

@@ -34,14 +34,17 @@ const ARROW = 9;
  * @param {HTMLElement} root
  * @param {SumsView} view
  * @param {number | null} chosen learner; null for all
+ * @param {number} [room] height to fill, where the agents fit in; 0 for as much as the picture needs
  */
-export function drawPicture(root, view, chosen) {
+export function drawPicture(root, view, chosen, room = 0) {
   const agents = view.agents;
   const width = Math.max(300, root.clientWidth);
   const isNarrow = width < 640;
-  const box = isNarrow ? 104 : Math.min(250, width * 0.24);
-  const rowHeight = agents.length > 4 ? 64 : 92;
-  const gap = agents.length > 4 ? 8 : isNarrow ? 28 : 36;
+  const box = width < 480 ? 104 : Math.min(250, width * 0.24);
+  const isLow = agents.length > (room ? 3 : 4);
+  const rowHeight = isLow ? 64 : 92;
+  const needed = isLow || room ? 8 : isNarrow ? 28 : 36;
+  const gap = Math.max(needed, room ? (room - 28) / agents.length - rowHeight : 0);
   const height = 28 + agents.length * (rowHeight + gap);
   const picture = canvas(width, height, description(view));
   const right = width - box;

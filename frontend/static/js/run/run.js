@@ -5,6 +5,7 @@ import { RunCharts } from "../charts/charts.js";
 import { clock, count, make, must, readJson } from "../lib/format.js";
 import { TERMINAL, showCheckpoint, showRun } from "./header.js";
 import { pageSocket } from "../lib/socket.js";
+import { Teaching } from "./teaching.js";
 
 const LOG_LINES = 2000;
 const RETRY_MS = 2000;
@@ -15,6 +16,7 @@ const settings = readJson("run-data");
 const container = must("#charts");
 /** For browser tests: what is drawn. */
 export const charts = new RunCharts(container, { ...settings, run, url: container.dataset.url ?? "" });
+new Teaching(must("#hero"), charts);
 let updates = 0;
 let synced = false;
 
