@@ -91,7 +91,9 @@ def save_adapter(folder: Path, agent: AgentSpec, adapter: Matrices) -> None:
     """The adapter as a folder of PEFT, which vLLM and other programs read too."""
     folder.mkdir(parents=True, exist_ok=True)
     layers = sorted({name.rpartition(".")[2] for name in adapter})
-    _config(agent, layers).save_pretrained(str(folder))
+    config = _config(agent, layers)
+    config.target_modules = layers  # PEFT made a set of it, which each process writes in another order
+    config.save_pretrained(str(folder))
     tensors = {
         f"base_model.model.{name}.lora_{kind}.weight": matrix.contiguous()
         for name, pair in adapter.items()

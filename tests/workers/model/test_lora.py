@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import torch
 from peft import PeftModel
@@ -90,7 +92,10 @@ def test_export_is_an_ordinary_model_with_the_adapter_merged_and_beside_it(tmp_p
     adapted = PeftModel.from_pretrained(start, str(folder / "adapter"))
     by_peft = small.token_logps(PROMPTS, RESPONSES, model=adapted.get_base_model())[0]
     torch.testing.assert_close(by_peft, small.token_logps(PROMPTS, RESPONSES)[0], rtol=0, atol=1e-6)
-    assert adapted.peft_config["default"].base_model_name_or_path == pair[0]["model"]
+    config = json.loads((folder / "adapter" / "adapter_config.json").read_text())
+    assert config["base_model_name_or_path"] == pair[0]["model"]
+    projections = ["down_proj", "gate_proj", "k_proj", "o_proj", "q_proj", "up_proj", "v_proj"]
+    assert config["target_modules"] == projections  # in this order: the same weights are the same files
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
