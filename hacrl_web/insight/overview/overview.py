@@ -5,6 +5,7 @@ The answer names the `seq` that it is at least as new as: a page subscribes its 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from typing import Any, Literal
 
@@ -41,6 +42,8 @@ def overview(
     """The lines of these metrics from step `first` to `last`, at most `points` points each."""
     seq = run.last_seq  # before the rows are read: what arrives meanwhile may be sent twice, but is never missed
     series = read_series(run, set(metrics), first=first, last=last)
+    if x == "step":  # another axis has no place for the parent's steps
+        series = _with_parent(run, series, set(metrics), first, last)
     steps = [step for one in series for step in (one.steps[0], one.steps[-1])]
     start = first if first is not None else min(steps, default=0)
     end = last if last is not None else max(steps, default=0)
@@ -67,6 +70,30 @@ def overview(
         steps = sorted({step for grid in grids.all for step in grid})
         answer["x"] = {"steps": steps, "values": positions(run, steps, x)}
     return answer
+
+
+def _with_parent(
+    run: Run, series: list[MetricSeries], metrics: set[str], first: int | None, last: int | None
+) -> list[MetricSeries]:
+    """The lines of a run that continues from a checkpoint, each after its parent's up to that step."""
+    parent = run.cloned_from
+    if not run.start_step or parent is None:
+        return series
+    end = run.start_step if last is None else min(last, run.start_step)
+    own = {one.key: one for one in series}
+    for line in read_series(parent, metrics, first=first, last=end) if (first or 0) <= end else []:
+        for step, value in zip(*_after(own.get(line.key), line), strict=True):
+            line.add(step, value)
+        own[line.key] = line
+    return list(own.values())
+
+
+def _after(later: MetricSeries | None, earlier: MetricSeries) -> tuple[Sequence[int], Sequence[float]]:
+    """Steps and values of the later line that are beyond the earlier one: both may hold the step of the checkpoint."""
+    if later is None:
+        return (), ()
+    start = bisect_right(later.steps, earlier.steps[-1])
+    return later.steps[start:], later.values[start:]
 
 
 def _buckets_by_key(series: Sequence[MetricSeries], width: int) -> dict[Key, Buckets]:

@@ -44,6 +44,20 @@ class TestAnswer:
         omega = {"metric": "omega", "agent": "A", "source": "B", "last": [2.0]}
         assert answer["lines"] == [reward | {"agent": "A"}, omega | {"grid": 1}, reward | {"agent": "B"}]
 
+    def test_continued_run_begins_with_the_lines_of_its_parent(self, user, run):
+        store(run, *(metrics(s, reward=s / 8) for s in range(1, 7)), metrics(2, "B", reward=0.5))
+        child = factories.make_run(user)
+        Run.objects.filter(pk=child.pk).update(cloned_from=run, start_step=4)
+        child.refresh_from_db()
+        store(child, metrics(5, reward=0.9), metrics(6, reward=0.8))
+        # of the parent steps 1 to 4 alone, then its own
+        answer = overview(child, ["reward"])
+        assert (answer["first"], answer["last"]) == (1, 6)
+        assert answer["grids"] == [[1, 2, 3, 4, 5, 6], [2]]
+        assert [line["last"] for line in answer["lines"]] == [[0.125, 0.25, 0.375, 0.5, 0.9, 0.8], [0.5]]
+        assert overview(child, ["reward"], first=5, last=6)["grids"] == [[5, 6]]
+        assert overview(child, ["reward"], x="rollouts")["grids"] == [[5, 6]]
+
     def test_zoom_narrows_the_buckets_to_the_points_themselves(self, run):
         store(run, *(metrics(s, reward=s / 8) for s in range(1, 65)))
         assert overview(run, ["reward"], points=8)["width"] == 16
