@@ -89,8 +89,9 @@ def get_buckets(
     """Buckets of steps with their lowest, highest and last value; `first` and `last` choose steps and narrow them.
 
     `grids` holds the steps of the last values; a line names its grid, and leaves `low` and `high` out if no bucket
-    hides a value. A run that continues from a checkpoint begins with the lines of its parent. `x`: places of these steps on another axis. `band`: the lowest and highest value, or the 95 %
-    confidence interval of the mean, over the runs of the same sweep that differ only in the seed.
+    hides a value. A run that continues from a checkpoint begins with the lines of its parent. `x`: places of these
+    steps on another axis. `band`: the lowest and highest value, or the 95 % confidence interval of the mean, over the
+    runs of the same sweep that differ only in the seed.
     """
     run = get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
     if first is not None and last is not None and first > last:
