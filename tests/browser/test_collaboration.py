@@ -92,6 +92,23 @@ def test_keys_of_a_step_stop_the_playback(page: Page, run_path: str, key: str) -
     expect(page.locator("#step-play")).to_have_attribute("aria-pressed", "false")
 
 
+def test_cursor_of_the_large_chart_and_the_scrubber_move_each_other(page: Page, run_path: str) -> None:
+    page.goto(f"{run_path.removesuffix('/collaboration')}?picture=reward")
+    hero = page.locator("#hero")
+    at = page.locator("[data-chart='reward'] .chart-at")
+    expect(hero).to_have_attribute("data-step", re.compile(r"\d+"))
+    newest = hero.get_attribute("data-step")
+    hero.get_by_label("Recorded step of the pictures").fill("1")  # the second recorded step
+    expect(hero).to_have_attribute("data-step", "2")
+    expect(at).to_have_text("step 2")
+    box = page.locator("[data-chart='reward'] .u-over").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] - 1, box["y"] + 40)
+    expect(hero).to_have_attribute("data-step", str(newest))
+    page.mouse.move(5, 5)
+    expect(hero).to_have_attribute("data-step", "2")  # back to the scrubber's
+
+
 def test_whole_run_is_more_than_a_step(page: Page, run_path: str) -> None:
     page.goto(f"{run_path}?step=2&ledger=run")
     drawn(page, 2)
