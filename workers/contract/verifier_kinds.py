@@ -1,6 +1,6 @@
 """Part of the contract: the kinds of verifiers, the rule of each in one line, and its version.
 
-A reward is meaningful only together with the rules that produced it, so evaluations record both: `math/2`. A change
+A reward is meaningful only together with the rules that produced it, so evaluations record both: `math/3`. A change
 of a kind's verdicts raises its version. All rules, with examples, are in docs/verifiers.md. No torch, no pydantic.
 """
 
@@ -28,11 +28,11 @@ class Rules:
 
 
 RULES: dict[VerifierKind, Rules] = {
-    "math": Rules(2, "mathematical equality of the last boxed answer"),
-    "exact": Rules(1, "the same text"),
-    "choice": Rules(1, "multiple choice: the same letter, A to J"),
-    "numeric": Rules(1, "the same number within a relative tolerance"),
-    "regex": Rules(1, "the reference answer is a regular expression for the whole answer"),
+    "math": Rules(3, "mathematical equality of the last boxed answer"),
+    "exact": Rules(2, "the same text"),
+    "choice": Rules(2, "multiple choice: the same letter, A to J"),
+    "numeric": Rules(2, "the same number within a relative tolerance"),
+    "regex": Rules(2, "the reference answer is a regular expression for the whole answer"),
     "python": Rules(1, "the reference answer is Python tests for the code in the response"),
 }
 
@@ -45,5 +45,5 @@ def not_flexible(kind: str, extraction: str) -> str:
 
 
 def kind_label(kind: VerifierKind, extraction: ResponseExtraction = "strict") -> str:
-    """A kind with the version of its rules, as evaluations record it: `math/2`, or `math/2 flexible`."""
+    """A kind with the version of its rules, as evaluations record it: `math/3`, or `math/3 flexible`."""
     return f"{kind}/{RULES[kind].version}" + ("" if extraction == "strict" else f" {extraction}")

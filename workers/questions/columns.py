@@ -14,7 +14,7 @@ from typing import Any, Literal
 from workers.contract.verifier_kinds import RESPONSE_EXTRACTIONS
 from workers.questions.dataset import Question, derived_id, id_of, optional_text, text_of
 from workers.questions.files import QuestionFileError, kind_name
-from workers.verifiers.mathematics.answers import final_answer
+from workers.verifiers.mathematics.extraction import final_answer
 from workers.verifiers.mathematics.last_number import answer_in
 
 Extraction = Literal["as_is", "hashes", "boxed"]

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 
-from workers.verifiers.mathematics.answers import clean, final_answer
+from workers.verifiers.mathematics.answers import spoken_answer
+from workers.verifiers.mathematics.extraction import final_answer
 from workers.verifiers.verdicts import CORRECT, INCORRECT, NO_ANSWER, NO_REFERENCE, Verdict
 
 NO_LETTER = Verdict(0.0, "no single letter from A to J")
@@ -24,7 +25,7 @@ _SECOND = re.compile(r"\s*(?:,|/|&|or\b|and\b)|.*[(\[]\s*[A-Ja-j]\s*[)\]]", re.D
 
 def letter(text: str) -> str | None:
     """The one letter that a short text names, in upper case; None if it names none or several."""
-    text = clean(text[:MAX_CHARACTERS].replace("**", "")).strip("* ")
+    text = spoken_answer(text[:MAX_CHARACTERS].replace("**", "")).strip("* ")
     text = _NAMED.sub("", text)
     if match := _ALONE.fullmatch(text):
         return match[1].upper()

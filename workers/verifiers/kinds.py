@@ -12,7 +12,8 @@ from functools import partial
 
 from workers.contract.verifier_kinds import ResponseExtraction, VerifierKind
 from workers.verifiers.choice import choice_verdict, unclear_choice
-from workers.verifiers.mathematics.answers import MAX_ANSWER_CHARACTERS, clean, decide, final_answer
+from workers.verifiers.mathematics.answers import clean, decide, is_other_unit, read_answer
+from workers.verifiers.mathematics.extraction import MAX_ANSWER_CHARACTERS, final_answer, joined_boxes
 from workers.verifiers.mathematics.last_number import answer_in
 from workers.verifiers.numeric import numeric_verdict
 from workers.verifiers.python.python_tests import python_verdict, unclear_tests
@@ -63,16 +64,18 @@ def math_verdict(completion: str, gold: str, extraction: ResponseExtraction = "s
     final = answer_in(completion, extraction)
     if final is None or not final.strip():
         return NO_ANSWER if extraction == "strict" else NO_NUMBER
+    if "," in gold or "\\pm" in gold:
+        final = joined_boxes(completion) or final
     if final.strip() == gold.strip():
         return CORRECT
     if not gold.strip():
         return NO_REFERENCE
     if len(final) > MAX_ANSWER_CHARACTERS:
         return TOO_LONG
-    answer, cleaned_gold = clean(final), clean(gold)
-    decision = decide(answer, cleaned_gold)
+    answer, reference = read_answer(final), read_answer(gold)
+    decision = False if is_other_unit(answer, reference) else decide(answer.text, reference.text)
     if decision is None:
-        return answer, cleaned_gold
+        return answer.text, reference.text
     return CORRECT if decision else INCORRECT
 
 

@@ -13,8 +13,10 @@ from functools import partial
 
 from workers.contract.verifier_kinds import ResponseExtraction
 from workers.verifiers.children.child_server import Unscorable, serve_verifier
-from workers.verifiers.mathematics.answers import MAX_ANSWER_CHARACTERS, clean, final_answer, number, readings
+from workers.verifiers.mathematics.answers import clean
+from workers.verifiers.mathematics.extraction import MAX_ANSWER_CHARACTERS, final_answer
 from workers.verifiers.mathematics.last_number import answer_in
+from workers.verifiers.mathematics.plain_numbers import number, readings
 from workers.verifiers.verdicts import CORRECT, INCORRECT, NO_ANSWER, NO_NUMBER, NO_REFERENCE, TOO_LONG, Query, Verdict
 
 _EQUALS = re.compile(r"=|\\approx(?![a-zA-Z])|\\simeq(?![a-zA-Z])|≈|\\sim(?![a-zA-Z])")

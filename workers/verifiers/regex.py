@@ -10,7 +10,7 @@ import re
 import sys
 
 from workers.verifiers.children.child_server import Unscorable, serve_verifier
-from workers.verifiers.mathematics.answers import final_answer
+from workers.verifiers.mathematics.extraction import final_answer
 from workers.verifiers.verdicts import NO_ANSWER, NO_REFERENCE, Query, Verdict
 
 MAX_CHARACTERS = 10_000

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from workers.verifiers.mathematics.answers import MAX_ANSWER_CHARACTERS
+from workers.verifiers.mathematics.extraction import MAX_ANSWER_CHARACTERS
 
 Query = tuple[str, str]  # an answer and the gold that a child process compares it with
 

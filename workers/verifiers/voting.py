@@ -13,8 +13,10 @@ from workers.contract.advantages import REWARD_MAX
 from workers.contract.sample_estimators import Vote
 from workers.contract.verifier_kinds import FLEXIBLE_KINDS, ResponseExtraction
 from workers.verifiers.choice import letter
-from workers.verifiers.mathematics.answers import clean, final_answer, number
+from workers.verifiers.mathematics.answers import clean
+from workers.verifiers.mathematics.extraction import final_answer
 from workers.verifiers.mathematics.last_number import answer_in
+from workers.verifiers.mathematics.plain_numbers import number
 
 MAX_ANSWER = 200  # characters of an answer
 # Kinds of verifier that may read the whole response as the answer.

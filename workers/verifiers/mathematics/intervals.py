@@ -15,7 +15,7 @@ from typing import Any
 
 from mpmath import iv, mpf
 
-from workers.verifiers.mathematics.answers import rounding_unit
+from workers.verifiers.mathematics.plain_numbers import rounding_unit
 
 PRECISION_BITS = 256
 MAX_DEPTH = 110  # five frames each, of Python's 1000

@@ -12,7 +12,8 @@ import re
 import unicodedata
 
 from workers.contract.verifier_kinds import ResponseExtraction
-from workers.verifiers.mathematics.answers import final_answer, has_box, plain_letters
+from workers.verifiers.mathematics.decoration import plain_letters
+from workers.verifiers.mathematics.extraction import final_answer, has_box
 
 MAX_CHARACTERS = 20_000  # of the response's end
 _BESIDE = 24  # characters before and after the digits that are looked at

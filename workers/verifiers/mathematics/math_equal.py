@@ -13,11 +13,18 @@ import sys
 from typing import Any
 
 from workers.verifiers.children.child_server import serve_verifier
-from workers.verifiers.mathematics.answers import decide, number
+from workers.verifiers.mathematics.answers import decide
 from workers.verifiers.mathematics.intervals import same_constant
+from workers.verifiers.mathematics.lists import same_list
+from workers.verifiers.mathematics.plain_numbers import number
+from workers.verifiers.mathematics.ranges import same_range
+from workers.verifiers.mathematics.symbols import distinct_symbols
 
 _EQUALS = re.compile(r"(?<![\\<>!=:])=(?!=)")
 _NAME = re.compile(r"(?:[a-zA-Z]|\\[a-zA-Z]+)(?:_\{?\w+\}?)?(?:'|\([a-zA-Z, ]*\))?")
+# Infinity belongs to no set of numbers.
+_CLOSED_INFINITY = re.compile(r"\\infty\s*\]|\[\s*-\s*\\infty")
+_PRIMED_NUMBER = re.compile(r"\d\s*(?:'|\^\{?\\prime)")
 _FUNCTION_WORDS = re.compile(r"\\[a-zA-Z]+|operatorname")
 
 
@@ -91,12 +98,21 @@ def _equal(gold: str, answer: str) -> bool:
         return False  # a set is not an interval or a tuple
     gold, answer = _degrees(_increasing(gold)), _degrees(_increasing(answer))
     decision = same_constant(gold, answer)
-    return _verify(gold, answer) if decision is None else decision
+    if decision is not None:
+        return decision
+    symbols = distinct_symbols(gold, answer)
+    return symbols is not None and _verify(*symbols)
 
 
 def is_equal(gold: str, answer: str) -> bool:
     """Whether a cleaned answer equals a cleaned gold."""
-    gold_sides, sides = _sides(gold), _sides(answer)
+    gold = _CLOSED_INFINITY.sub(_opened, gold)
+    if _CLOSED_INFINITY.search(answer) or (_PRIMED_NUMBER.search(answer) and not _PRIMED_NUMBER.search(gold)):
+        return False
+    for rule in (same_range(gold, answer), same_list(gold, answer, is_equal)):
+        if rule is not None:
+            return rule
+    gold_sides, sides = _sides(_name_first(gold)), _sides(_name_first(answer))
     is_list = "," in answer or re.search(r"(?<![a-zA-Z])(?:or|and)(?![a-zA-Z])", answer) is not None
     if len(sides) > 1 and not is_list and (len(gold_sides) == 1 or len(sides) > 2):
         # All sides without letters must equal the gold: 0=5 is not 5.
@@ -105,6 +121,17 @@ def is_equal(gold: str, answer: str) -> bool:
     if len(gold_sides) == 2 and len(sides) == 1 and _NAME.fullmatch(gold_sides[0]):
         return _equal(gold_sides[1], answer)
     return _equal(gold, answer)
+
+
+def _opened(match: re.Match[str]) -> str:
+    return match[0].replace("[", "(").replace("]", ")")
+
+
+def _name_first(text: str) -> str:
+    """`x=3` for `3=x`."""
+    sides = _sides(text)
+    is_swapped = len(sides) == 2 and _NAME.fullmatch(sides[1]) and not _NAME.fullmatch(sides[0])
+    return f"{sides[1]}={sides[0]}" if is_swapped else text
 
 
 def main() -> None:

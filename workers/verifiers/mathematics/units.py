@@ -1,0 +1,171 @@
+r"""Units at the end of an answer, and currency before it. A unit is dropped and remembered; a multiplier multiplies.
+
+The list of units is `unit_names`. Text after a number that is not wholly made of them is no unit: it belongs to the
+answer, and `words` compares it. Standard library only; every step is linear in the text.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from workers.verifiers.mathematics.plain_numbers import number
+from workers.verifiers.mathematics.unit_names import (
+    COMPOUND,
+    DESCRIPTIONS,
+    GENERIC,
+    MULTIPLIERS,
+    PLAIN_SYMBOLS,
+    UNIT_NAMES,
+)
+
+# The power of each unit, as in {"m": 1, "s": -1}; empty for none or for what a question counts.
+Unit = dict[str, int]
+_MAX_TAIL = 120
+
+_CURRENCY = re.compile(
+    r"^([+-]?)\s*(?:(?:\\text\{\s*)?(?:US|USD)\s?\}?\s*)?(\\\$|[€£¥₹])\s*|^([+-]?)\s*\\(pounds|euro)(?![a-zA-Z])\s*"
+)
+_CURRENCY_NAMES = {"\\$": "$", "pounds": "£", "euro": "€"}
+# Where a unit may begin: a text font, a quotient of them, a sign, after what can be an amount.
+_FONT_TAIL = re.compile(
+    r"(?<=[\w})\]!%])\s*(?:\\(?:cdot|times)\s*)?"
+    r"(?=\\text\{|\\frac\{\s*\\text\{|\\frac\s*\\text\{|\(\s*\\text\{|/\s*\\text\{)"
+)
+_TEMPERATURE = re.compile(r"\s*\^\s*\{?\\circ\}?\s*(?:\\text\{\s*[CFK]\w*\s*\}|[CF])$")
+_PLAIN_TAIL = re.compile(r"(?<=[\d})%])\s*(?<![a-zA-Z\\]{2})(?=[a-zA-Z]{2})")
+_CURRENCY_TAIL = re.compile(r"\s*(\\\$|[€£¥₹¢])$")
+
+_LETTER_BEFORE = re.compile(r"(?<!\\pi)(?<=[a-zA-Z])\s*$")
+_WORD_TAIL = re.compile(r"\\text\{\s*[a-zA-Z]{2}")
+
+_WRAPPED = re.compile(r"\\text\{([^{}]*)\}")
+_QUOTIENT = re.compile(r"\\frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
+_TOKEN = re.compile(r"\s*([^\W\d_]+|[$€£¥₹¢°%]|\^\s*\{?\s*\(?-?\d\)?\s*\}?|[/*()])")
+_POWER_WORDS = {"square": 2, "sq": 2, "cubic": 3, "cu": 3}
+_POWERS_AFTER = {"squared": 2, "cubed": 3}
+
+
+def split_unit(text: str) -> tuple[str, Unit]:
+    """An undecorated answer without its unit and currency, and the unit."""
+    text, unit = _without_currency(text)
+    if match := _TEMPERATURE.search(text):
+        return text[: match.start()], {}
+    tails = [match.end() for match in (_FONT_TAIL.search(text), _PLAIN_TAIL.search(text)) if match]
+    for place in sorted(tails):
+        is_plain = text[place].isalpha()
+        if _LETTER_BEFORE.search(text[:place]) and not _WORD_TAIL.match(text[place:]):
+            continue  # P(\text{A}) has no unit of ampere
+        reading = _read_tail(text[place:], is_plain)
+        if reading is not None:
+            factor, tail_unit = reading
+            return _times(_amount(text[:place]), factor), {**unit, **tail_unit}
+    return text, unit
+
+
+def conflict(unit: Unit, other: Unit) -> bool:
+    """Whether two units that are both stated are different ones."""
+    return bool(unit) and bool(other) and unit != other
+
+
+def _without_currency(text: str) -> tuple[str, Unit]:
+    if match := _CURRENCY.match(text):
+        name = match[2] or match[4]
+        return (match[1] or match[3] or "") + text[match.end() :], {UNIT_NAMES[_CURRENCY_NAMES.get(name, name)]: 1}
+    if match := _CURRENCY_TAIL.search(text):
+        return text[: match.start()], {UNIT_NAMES[_CURRENCY_NAMES.get(match[1], match[1])]: 1}
+    return text, {}
+
+
+def _amount(head: str) -> str:
+    """What stands before a unit, without a sign of multiplication."""
+    return re.sub(r"\\(?:cdot|times)\s*$", "", head).strip()
+
+
+def _times(text: str, factor: str) -> str:
+    r"""An amount times a multiplier, which is a number or `\%`."""
+    if not factor:
+        return text
+    if factor == "\\%":
+        return text + "\\%"
+    value = number(text)
+    if value is None:
+        return f"({text}) \\cdot {factor}"
+    product = value * Fraction(factor)
+    return str(product.numerator) if product.denominator == 1 else f"{product.numerator}/{product.denominator}"
+
+
+def _read_tail(tail: str, is_plain: bool) -> tuple[str, Unit] | None:
+    """The multiplier, empty for none, and the unit that a text is wholly made of; None for any other text."""
+    if len(tail) > _MAX_TAIL:
+        return None
+    flat = _QUOTIENT.sub(r"(\1)/(\2)", _WRAPPED.sub(r" \1 ", tail))
+    flat = (
+        re.sub(r"\\(?:cdot|times)(?![a-zA-Z])|·|-(?=[a-zA-Z])", "*", flat).replace("\\mu", "μ").replace("\\Omega", "Ω")
+    )
+    flat = flat.replace("\\%", "%").replace("\\$", "$").replace(".", "").strip().rstrip(",;")
+    flat = re.sub(r"\^\s*\{?\\circ\}?", "°", flat)
+    tokens, place = [], 0
+    while place < len(flat):
+        match = _TOKEN.match(flat, place)
+        if match is None:
+            return None
+        tokens.append(match[1])
+        place = match.end()
+    factor = 1
+    while tokens and tokens[0].lower() in MULTIPLIERS:
+        factor *= MULTIPLIERS[tokens.pop(0).lower()]
+    if tokens and (
+        tokens[0] == "%" or tokens[0].lower() == "percent" or [t.lower() for t in tokens[:2]] == ["per", "cent"]
+    ):
+        return (
+            ("\\%", {}) if factor == 1 and len(tokens) <= 2 and tokens[-1].lower() in ("%", "percent", "cent") else None
+        )
+    unit = _unit_of(tokens, is_plain)
+    return None if unit is None else (str(factor) if factor > 1 else "", unit)
+
+
+def _unit_of(tokens: list[str], is_plain: bool) -> Unit | None:
+    """The unit that the tokens name: `m / s ^2`, `square feet`, `miles per hour`; None if one of them is none."""
+    unit: Unit = {}
+    sign, power, last = 1, 1, ""
+    is_generic = False
+    for piece in tokens:
+        word = piece.lower()
+        if piece == "*" or piece in "()":
+            continue
+        if piece == "/" or word in ("per", "an", "a"):
+            if word in ("an", "a") and not last:
+                return None
+            sign = -1
+        elif word in _POWER_WORDS:
+            power = _POWER_WORDS[word]
+        elif piece[0] == "^" or word in _POWERS_AFTER:
+            if not last:
+                return None
+            exponent = _POWERS_AFTER.get(word) or int(re.sub(r"[^\d-]", "", piece))
+            if last in unit:
+                unit[last] *= exponent
+        elif piece in COMPOUND or word in COMPOUND:
+            for part, exponent in _unit_of(_TOKEN.findall(COMPOUND[word]), False).items():  # type: ignore[union-attr]
+                unit[part] = unit.get(part, 0) + exponent
+            last = word
+        elif name := _name(piece, is_plain):
+            unit[name] = unit.get(name, 0) + sign * power
+            power, last = 1, name
+        elif word in GENERIC or (word in DESCRIPTIONS and last):
+            is_generic, power, last = is_generic or word in GENERIC, 1, word
+        else:
+            return None
+    if tokens and not last:
+        return None
+    return {} if is_generic else unit
+
+
+def _name(token: str, is_plain: bool) -> str:
+    """The unit of the list that a word or a symbol names, empty for none."""
+    if len(token) <= 2:
+        if is_plain and token not in PLAIN_SYMBOLS and token not in ("AM", "PM"):
+            return ""
+        return UNIT_NAMES.get(token) or UNIT_NAMES.get({"AM": "am", "PM": "pm"}.get(token, ""), "")
+    return UNIT_NAMES.get(token) or UNIT_NAMES.get(token.lower(), "")
