@@ -100,6 +100,11 @@ def test_forms_of_clones_and_drafts_hold_the_settings_that_they_held(answers):
         assert {name: form.get(name) for name in expected} == expected, before["address"]
 
 
+def without_verifier(event: dict[str, Any]) -> str:
+    """As JSON. The version of the verifier is that of the code which judges, not of the run's start."""
+    return json.dumps({name: value for name, value in event.items() if name != "verifier"})
+
+
 @pytest.mark.slow
 def test_interrupted_runs_of_before_resume_to_the_same_bits(tmp_path):
     """Both end as their twin that nobody interrupted did in the version before: weights, optimizers, metrics."""
@@ -107,7 +112,7 @@ def test_interrupted_runs_of_before_resume_to_the_same_bits(tmp_path):
     for name, end in child("resume", tmp_path / "data").items():
         assert end["state"] == ["completed", 4, 2], name
         assert end["sha256_of_checkpoint_4"] == twin["sha256_of_checkpoint_4"], name
-        assert sorted(map(json.dumps, end["events"])) == sorted(map(json.dumps, twin["events"])), name
+        assert sorted(map(without_verifier, end["events"])) == sorted(map(without_verifier, twin["events"])), name
 
 
 @pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)

@@ -108,6 +108,7 @@ def test_sweep_is_launched_by_the_form_shows_partial_rows_and_is_stopped(world: 
 def test_run_is_ablated_by_its_button(world: World, page: Page) -> None:
     run_id = world.launch("complete", steps=2, seed=4)
     page.goto(f"/runs/{run_id}")
+    page.get_by_label("More actions").click()
     page.get_by_role("link", name="Ablate this run").click()
     expect(page.get_by_label(re.compile("Launch a sweep"))).to_be_checked()
     expect(page.locator("[name='ablations']:checked")).to_have_count(6)

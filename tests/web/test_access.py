@@ -30,6 +30,7 @@ from tests.support.web.addresses import mine as mine
 from tests.support.web.factories import make_member, make_run, make_user
 from tests.support.web.live import Browser, Server
 from tests.support.web.page_help import MARKUP, check_page
+from tests.support.web.page_text import SHOWN_BY_SCRIPT
 from tests.support.web.registry_help import PASSED, answer_inspections
 
 pytestmark = pytest.mark.once
@@ -236,14 +237,13 @@ def name_hostile(mine: SimpleNamespace) -> None:
 
 # Of a page, but for what its script shows: the forms that write, by their address (empty: the page's own).
 _WRITES = re.compile(r'<form(?=[^>]*method="post")[^>]*?(?:action="([^"]*)"[^>]*)?>')
-_SHOWN_BY_SCRIPT = re.compile(r'<div class="row" hidden>.*?</header>', re.DOTALL)
 
 
 def forms_on(answer: Any) -> list[str]:
     """Where the forms in a page's content write to."""
     if answer.streaming or "text/html" not in answer["Content-Type"]:
         return []
-    return _WRITES.findall(_SHOWN_BY_SCRIPT.sub("", answer.content.decode()).partition("<main")[2])
+    return _WRITES.findall(SHOWN_BY_SCRIPT.sub("", answer.content.decode()).partition("<main")[2])
 
 
 def test_viewer_reads_everything_and_writes_nothing(client, mine, children, record_property):

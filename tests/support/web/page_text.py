@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from hacrl_web.runs.models import Run, TelemetryEvent
 
 EVENT = {"attempt": 1, "step": 1, "agent": "A", "source": "", "time": 1.0}
@@ -33,3 +35,9 @@ def complete(run: Run, accuracies: dict[str, tuple[float, float]]) -> None:
             add_event(run, seq, "evaluation", payload, step=step, agent=agent)
     progress = {"step": 5, "total_steps": 5, "elapsed_s": 9.0, "eta_s": 0.0, "rollouts_generated": 320}
     Run.objects.filter(pk=run.pk).update(state="completed", step=5, last_seq=seq, progress=progress)
+
+
+# Of a run's header, hidden for those who may not change it: the page's script shows and hides what is inside.
+SHOWN_BY_SCRIPT = re.compile(
+    r'<div class="run-primary" hidden>.*?<details class="menu run-facts">|<div hidden>.*?</header>', re.DOTALL
+)

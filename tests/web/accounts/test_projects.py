@@ -23,6 +23,7 @@ from hacrl_web.registry.models import LanguageModel
 from hacrl_web.runs.models import Run
 from hacrl_web.web.errors import FieldErrors
 from tests.support.web.factories import make_benchmark, make_group, make_member, make_model, make_run, make_user
+from tests.support.web.page_text import SHOWN_BY_SCRIPT
 
 pytestmark = pytest.mark.django_db
 PASSWORD = "correct horse 42"
@@ -109,12 +110,11 @@ def test_viewer_sees_no_button_that_would_be_refused(lab):
     Run.objects.filter(pk=make_run(lab.admin, name="held").pk).update(state="paused", desired_state="pause")
     pages = [one.get_absolute_url() for one in (model, group, benchmark, run)]
     pages += ["/sweeps/", "/leaderboard/", "/workers/", f"/runs/{run.pk}/checkpoints"]
-    hidden = re.compile(r'<div class="row" hidden>.*?</header>', re.DOTALL)  # of a run: its script needs them there
     offers = re.compile(r'<form[^>]*method="post"[^>]*>|href="/(?:evaluate|runs/new|models/new|groups/new)|/delete"')
     seen = {}
     for somebody in (lab.member, lab.viewer):
         client = logged_in(somebody)
-        bodies = {page: hidden.sub("", client.get(page).content.decode()) for page in pages}
+        bodies = {page: SHOWN_BY_SCRIPT.sub("", client.get(page).content.decode()) for page in pages}
         seen[somebody.username] = {page: offers.findall(body.partition("<main")[2]) for page, body in bodies.items()}
     assert seen["vic"] == {page: [] for page in pages}
     assert all(found for page, found in seen["mel"].items() if not page.endswith("checkpoints"))
