@@ -123,13 +123,13 @@ def train(case: str, place: Path) -> None:
     from workers.contract.machine import Machine
     from workers.contract.memory_footprint import PROCESS_BYTES, estimate_memory
     from workers.contract.spool import SpoolWriter
-    from workers.trainer.preflight import model_shape
+    from workers.trainer.preflight import empty_model, model_shape
     from workers.trainer.stop_signals import StopFlag
     from workers.trainer.trainer import Trainer
 
     size, changes = CASES[case]
     spec = run_spec(place, SIZES[size], changes)
-    shape = model_shape(str(place / "model"), None)
+    shape = model_shape(empty_model(str(place / "model"), None))
     assert shape is not None
     expected = estimate_memory(spec, [shape] * len(spec.agents), Machine(memory=2**40)).memory - PROCESS_BYTES
     verifier: Any = AnyAnswer()

@@ -96,7 +96,7 @@ def measure(name: str, questions: Path | None) -> dict[str, Any]:
     from workers.contract.memory_footprint import estimate_memory
     from workers.contract.spec.run import RunSpec
     from workers.contract.spool import SPOOL_NAME, read_records
-    from workers.trainer.preflight import model_shape
+    from workers.trainer.preflight import empty_models, model_shape
 
     with tempfile.TemporaryDirectory() as root:
         place = Path(root)
@@ -121,7 +121,7 @@ def measure(name: str, questions: Path | None) -> dict[str, Any]:
         records = [record for _, record in read_records(place / "run" / SPOOL_NAME)]
         settled = next(record["settled"] for record in records if record["type"] == "started")
         spec = with_settings(RunSpec.from_file(spec_path), settled)
-        shapes = [shape for folder in folders.values() if (shape := model_shape(str(folder), None)) is not None]
+        shapes = [shape for model in empty_models(spec) if (shape := model_shape(model)) is not None]
         return {
             "parameters": parameters,
             "outcome": records[-1]["outcome"],

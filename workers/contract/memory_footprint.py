@@ -23,7 +23,7 @@ VLLM_CPU_CACHE_BYTES = 2**30  # of vllm_engine.py
 CHUNK_BYTES, MIN_LOGITS = 2**26, 2**24
 KV_ROOM = 64  # tokens by which a KV cache grows (rollouts/sampler.py)
 CUDA_CONTEXT_BYTES = 600 * 2**20  # of one process on a GPU, with the libraries' workspaces
-BFLOAT16_CPU_BYTES = 120 * 2**20  # oneDNN's compiled products and their room, measured: float32 needs none
+BFLOAT16_CPU_BYTES = 120 * 2**20  # of one process on a CPU: oneDNN's compiled products and their room, measured
 PROCESS_BYTES = 500 * 2**20  # Python, torch and its libraries, before a model is loaded
 
 Moment = Literal["always", "generate", "update", "step", "load"]
@@ -96,8 +96,6 @@ def parts_of(spec: RunSpec, agent: AgentSpec, shape: Shape, *, on_gpu: bool, gpu
     is_sharded = shards > 1
     weights = shape.parameters * (4 if is_sharded else width) // shards
     parts = [Part(name="weights", size=weights)]
-    if width < 4 and not on_gpu:
-        parts.append(Part(name="bfloat16 on a CPU", size=BFLOAT16_CPU_BYTES))
     if spec.rollout.engine != "vllm":
         parts += _rollout_parts(spec, shape, width, is_sharded)
     else:
@@ -272,7 +270,10 @@ def estimate_memory(spec: RunSpec, shapes: Sequence[Shape], machine: Machine) ->
     is_parallel = compute.is_parallel
     has_own_processes = size > 1 or compute.placement == "processes"
     samplers = spec.rollout.max_staleness and not spec.is_evaluation_only  # 1: beside each agent
-    processes = PROCESS_BYTES * (1 + (len(every) * size if has_own_processes else 0) + samplers * len(every))
+    num_of_agents = (len(every) * size if has_own_processes else 0) + samplers * len(every)
+    processes = PROCESS_BYTES * (1 + num_of_agents)
+    if not gpus and compute.dtype == "bfloat16":
+        processes += BFLOAT16_CPU_BYTES * (num_of_agents if has_own_processes else 1 + num_of_agents)
     if not gpus:
         return MemoryEstimate(gpu=0, memory=_peak([_all(parts, size) for parts in every], is_parallel) + processes)
     held: dict[int, list[list[Part]]] = {}

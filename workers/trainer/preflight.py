@@ -77,7 +77,7 @@ def check_memory(spec: RunSpec, models: Sequence[PreTrainedModel]) -> None:
     """Refuse a run that does not fit, by its empty models alone. Error: DoesNotFit."""
     if spec.compute.placement == "ray":  # its agents may be on other machines
         return
-    shapes = [_shape(model) for model in models]
+    shapes = [model_shape(model) for model in models]
     readable = [shape for shape in shapes if shape is not None]
     if len(readable) < len(shapes):  # the estimate knows decoders only
         return
@@ -95,7 +95,7 @@ def settled_here(spec: RunSpec, models: Sequence[PreTrainedModel]) -> Settled:
     total = this_machine(spec).model_copy(update={"recomputes": recomputes})
     values = settled(spec, [_num_parameters(model) for model in models], total)
     spec = with_settings(spec, values)
-    shapes = [shape for model in models if (shape := _shape(model)) is not None]
+    shapes = [shape for model in models if (shape := model_shape(model)) is not None]
     if spec.compute.placement != "ray" and len(shapes) == len(models):
         free = total.model_copy(
             update={
@@ -116,12 +116,8 @@ def empty_model(location: str, revision: str | None) -> PreTrainedModel:
     return model
 
 
-def model_shape(location: str, revision: str | None) -> Shape | None:
-    """The shape of a model in a folder or on the hub, without loading its weights."""
-    return _shape(empty_model(location, revision))
-
-
-def _shape(model: PreTrainedModel) -> Shape | None:
+def model_shape(model: PreTrainedModel) -> Shape | None:
+    """The shape of a model, which may be empty; None if it is not a decoder."""
     return shape_of(model.config.to_dict(), _num_parameters(model))
 
 

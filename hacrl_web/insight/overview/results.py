@@ -13,8 +13,8 @@ from hacrl_web.insight.collaboration.step_summary import recorded_steps, summary
 from hacrl_web.insight.overview.overview import same_but_seed
 from hacrl_web.insight.statistics import MeanInterval, mean_interval
 from hacrl_web.runs.models import Run
+from workers.contract.spec.algorithm import BASELINE
 
-BASELINE = "gspo"
 SPARK_WIDTH, SPARK_HEIGHT = 64, 24  # as _results.html draws it
 
 Scores = Mapping[int, Mapping[str, float]]  # step -> agent -> held-out accuracy
@@ -99,7 +99,8 @@ def gain_over_gspo(run: Run, scores: Scores, step: int) -> MeanInterval | None:
     if run.sweep_id is None or run.algorithm == BASELINE:
         return None
     baselines = Run.objects.filter(sweep_id=run.sweep_id, algorithm=BASELINE).order_by("created_at", "pk")
-    by_seed = {one.seed: one for one in baselines if _apart_from_algorithm(one) == _apart_from_algorithm(run)}
+    settings = _apart_from_algorithm(run)
+    by_seed = {one.seed: one for one in baselines if _apart_from_algorithm(one) == settings}
     differences = []
     for own in same_but_seed(run) if by_seed else []:
         if own.seed not in by_seed:
