@@ -173,18 +173,8 @@ def test_processes_end_with_the_trainer_also_amid_a_call(tmp_path):
 
 
 @pytest.mark.slow
-def test_an_error_in_a_process_is_raised_and_ends_all(tmp_path):
-    folder = make_agent(tmp_path / "model", "llama")
-    spec = spec_of(tmp_path, [{"name": "A", "model": str(folder)}], 2)
-    agent = RankedAgent(spec, 0, None)
-    with pytest.raises(AgentFailed, match=r"process . of 2 of A failed in load_state: FileNotFoundError: .*missing"):
-        agent.load_state(tmp_path / "missing")
-    assert all(process.poll() is not None for process in agent._processes)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("sharding", [pytest.param("none", marks=pytest.mark.full), "fsdp2"])
-def test_checkpoint_that_cannot_be_written_is_an_error_of_the_disk_and_the_agent_continues(tmp_path, sharding):
+def test_checkpoint_that_cannot_be_written_leaves_the_agent_and_any_other_error_ends_all(tmp_path, sharding):
     folder = make_agent(tmp_path / "model", "llama")
     agent = RankedAgent(spec_of(tmp_path, [{"name": "A", "model": str(folder)}], 2, sharding), 0, None)
     (tmp_path / "file").touch()
@@ -195,6 +185,11 @@ def test_checkpoint_that_cannot_be_written_is_an_error_of_the_disk_and_the_agent
             agent.save_state(tmp_path / "file" / "0-a")
         agent.save(tmp_path / "saved")
         assert load_file(tmp_path / "saved" / "model.safetensors")
+        with pytest.raises(
+            AgentFailed, match=r"process . of 2 of A failed in load_state: FileNotFoundError: .*missing"
+        ):
+            agent.load_state(tmp_path / "missing")
+        assert all(process.poll() is not None for process in agent._processes)
     finally:
         agent.close()
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
+from itertools import groupby
 from pathlib import Path
 from typing import get_args
 
@@ -178,12 +179,18 @@ SAME = [
 ]
 
 
+def of_same_kind() -> list[tuple[str, list[tuple[str, str]]]]:
+    """SAME by kind, in its order: (gold, response) of each."""
+    return [(kind, [case[:2] for case in cases]) for kind, cases in groupby(SAME, key=lambda case: case[2])]
+
+
 def judged() -> list[float | None]:
-    """SAME, scored by fresh verifiers."""
-    found = []
-    for gold, response, kind, _ in SAME:
+    """SAME, scored by a fresh verifier of each kind."""
+    found: list[float | None] = []
+    for kind, cases in of_same_kind():
         with Verifier(kind) as verifier:
-            found.append(verifier.score([response], [gold])[0].reward)
+            verdicts = verifier.score([response for _, response in cases], [gold for gold, _ in cases])
+        found += [verdict.reward for verdict in verdicts]
     return found
 
 
@@ -198,12 +205,12 @@ def test_verdicts_are_the_same_in_a_thread_in_asyncio_and_on_the_command_line(tm
     assert asyncio.run(in_the_loop()) == expected
     assert asyncio.run(asyncio.to_thread(judged)) == expected
     found = []
-    for gold, response, kind, _ in SAME:
-        path = tmp_path / "case.jsonl"
-        path.write_text(json.dumps({"id": "a", "gold": gold, "response": response}))
+    for kind, cases in of_same_kind():
+        path = tmp_path / "cases.jsonl"
+        path.write_text("".join(json.dumps({"id": "a", "gold": gold, "response": one}) + "\n" for gold, one in cases))
         command = [sys.executable, "-m", "workers.verifiers.service", str(path), "--verifier", kind]
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-        found.append(json.loads(done.stdout)["reward"])
+        found += [json.loads(line)["reward"] for line in done.stdout.splitlines()]
     assert found == expected
 
 
