@@ -138,6 +138,7 @@ class TestList:
         assert "on gpu-7, not on this one" in answer.content.decode()
 
 
+@pytest.mark.once
 class TestArchive:
     def test_zip_holds_the_agents_files_and_nothing_else(self, client, run):
         answer = client.get(address("agent_archive", run, 10, 1))

@@ -123,6 +123,7 @@ class TestPause:
         assert run.interruptions == 1
         assert run.reason.startswith("paused by ada")
 
+    @pytest.mark.once
     def test_failing_verifier_pauses_the_run_until_somebody_resumes_it(self):
         run = make_run(name="verifier")
         supervise(run.pk)
@@ -135,6 +136,7 @@ class TestPause:
         assert (run.state, run.interruptions) == ("completed", 0)
         assert_nothing_left(run)
 
+    @pytest.mark.once
     def test_shutdown_does_not_wait_for_a_long_step(self, monkeypatch):
         monkeypatch.setattr(supervisor, "SHUTDOWN_PATIENCE_S", 0.3)
         monkeypatch.setattr(supervisor, "STOP_GRACE_S", 0.5)
