@@ -19,7 +19,7 @@ def as_json(figure: go.Figure, **layout: Any) -> dict[str, Any]:
     figure.update_layout(
         template="none",
         height=HEIGHT,
-        font={"family": "system-ui, sans-serif", "size": 12},
+        font={"family": "Inter, system-ui, sans-serif", "size": 12},
         dragmode=False,
         xaxis={"automargin": True, "fixedrange": True},
         yaxis={"automargin": True, "fixedrange": True},

@@ -27,6 +27,14 @@ def run_url(context, registered) -> Iterator[str]:
     page.close()
 
 
+def test_text_is_set_in_the_font_that_is_installed_with_the_product(page: Page, registered) -> None:
+    page.goto("/runs/")
+    page.reload()  # from the cache, in time for `font-display: optional`
+    families = "[...document.fonts].filter(one => one.status === 'loaded').map(one => one.family)"
+    assert "Inter" in page.evaluate(f"document.fonts.ready.then(() => {families})")
+    assert page.evaluate("getComputedStyle(document.body).fontFamily").startswith("Inter")
+
+
 def test_preset_brings_its_confirmation_and_typing_over_it_takes_it_back(page: Page, registered) -> None:
     page.goto("/runs/new")
     page.get_by_label("Preset").select_option(label=DEMO_PRESET)  # delta .8

@@ -259,7 +259,7 @@ export class Chart {
    * @returns {uPlot.Options}
    */
   #options({ isSmoothed }) {
-    const axis = { stroke: () => colour("--quiet"), grid: { stroke: () => colour("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
+    const axis = { stroke: () => colour("--quiet"), grid: { stroke: () => colour("--line"), width: 1 }, ticks: { show: false }, font: "11px Inter, system-ui, sans-serif" };
     const { spec, host } = this;
     return {
       width: this.width,

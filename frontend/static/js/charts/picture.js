@@ -4,7 +4,7 @@ import { colour } from "./paint.js";
 
 const PAD = 16;
 const ROW = 20;
-const FONT = "system-ui, sans-serif";
+const FONT = "Inter, system-ui, sans-serif";
 
 /**
  * @param {Blob} content

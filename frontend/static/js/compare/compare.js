@@ -79,7 +79,7 @@ function passZoomOn() {
  * @returns {uPlot.Options}
  */
 function options(lines) {
-  const axis = { stroke: () => colour("--quiet"), grid: { stroke: () => colour("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
+  const axis = { stroke: () => colour("--quiet"), grid: { stroke: () => colour("--line"), width: 1 }, ticks: { show: false }, font: "11px Inter, system-ui, sans-serif" };
   /** @param {number} value */
   const short = (value) => String(Number(value.toPrecision(6)));
   return {
@@ -90,7 +90,7 @@ function options(lines) {
     hooks: { setSelect: [selected], setCursor: [showLast] },
     scales: { x: { time: false } },
     axes: [
-      { ...axis, size: 40, label: settings.axis, labelSize: 16, labelFont: "11px system-ui, sans-serif", values: (_, splits) => splits.map(short) },
+      { ...axis, size: 40, label: settings.axis, labelSize: 16, labelFont: "11px Inter, system-ui, sans-serif", values: (_, splits) => splits.map(short) },
       { ...axis, size: 56, values: (_, splits) => splits.map(short) },
     ],
     series: [
