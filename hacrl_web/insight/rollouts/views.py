@@ -44,6 +44,7 @@ def run_rollouts(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         "signs": list(SIGNS),
         "clips": list(CLIPS),
         "ends": ends,
+        "ended_early": f"{run.state.capitalize()} before the first step",
         "page": page,
         "lines": [_line(hit, _link(rollout_filter, hit), selected, run.agent_names) for hit in page.hits],
         "links": _links(rollout_filter, page, selected),

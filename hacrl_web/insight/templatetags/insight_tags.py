@@ -10,6 +10,7 @@ from uuid import UUID
 from django import template
 
 from hacrl_web.insight.compare.comparison import MAX_RUNS
+from hacrl_web.insight.overview.ending import Ending, ending_of
 from hacrl_web.insight.overview.overview import same_but_seed
 from hacrl_web.insight.overview.results import Results, results
 from hacrl_web.registry.models import LanguageModel
@@ -28,6 +29,12 @@ def seeds_of(run: Run) -> list[int]:
 def results_of_run(run: Run) -> Results:
     """What the run's agents have reached so far."""
     return results(run)
+
+
+@register.simple_tag
+def ending_of_run(run: Run) -> Ending | None:
+    """The card of a run that failed, was stopped or was interrupted."""
+    return ending_of(run)
 
 
 @register.simple_tag(takes_context=True)

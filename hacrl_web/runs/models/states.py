@@ -172,7 +172,7 @@ class RunStateMachine(models.Model):
     def requeue(self, *, reason: str, attempt: int, is_interruption: bool) -> bool:
         """Return it to the queue, to continue from its last checkpoint; it fails after three interruptions."""
         if is_interruption and self.interruptions >= MAX_INTERRUPTIONS:
-            text = f"interrupted {self.interruptions + 1} times, the last time: {reason}"
+            text = f"interrupted {self.interruptions + 1} times, most recently: {reason}"
             return self.transition_to(State.FAILED, reason=text, attempt=attempt)
         columns = {"interruptions": F("interruptions") + 1} if is_interruption else {}
         return self.transition_to(State.QUEUED, reason=reason, attempt=attempt, **columns)

@@ -318,7 +318,7 @@ class RunSupervisor:
         elif outcome == "stopped":
             self._interrupt("the trainer was stopped from outside this product")
         else:
-            how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+            how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
             self._interrupt(f"the trainer {how} and reported no outcome")
 
     def _end(self, state: str, reason: str) -> None:

@@ -23,6 +23,7 @@ let synced = false;
 /** @param {import("../lib/socket.js").RunFrame} frame */
 function showStatus(frame) {
   showRun(frame);
+  if (frame.state !== page.dataset.state) must("#ending").dispatchEvent(new Event("changed"));
   page.dataset.state = frame.state;
   if (TERMINAL.has(frame.state)) charts.end();
 }
@@ -100,7 +101,7 @@ async function loadHistory(seq) {
 
 /** @param {string} name of the tab to show */
 function openTab(name) {
-  for (const link of page.querySelectorAll("a[data-tab]")) {
+  for (const link of page.querySelectorAll(".tabs a[data-tab]")) {
     if (/** @type {HTMLElement} */ (link).dataset.tab === name) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }

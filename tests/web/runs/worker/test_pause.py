@@ -193,7 +193,7 @@ class TestHungTrainer:
         supervise(run.pk)
         run.refresh_from_db()
         assert run.state == "failed"
-        assert run.reason.startswith("interrupted 4 times, the last time: no sign of work for 5 s while loading")
+        assert run.reason.startswith("interrupted 4 times, most recently: no sign of work for 5 s while loading")
         assert "most recent call first" in run.reason
         assert processes_of(run) == []
 

@@ -143,7 +143,7 @@ class TestRequeue:
         run.refresh_from_db()
         assert run.requeue(reason="died", attempt=4, is_interruption=True)
         assert run.state == State.FAILED
-        assert run.reason == "interrupted 4 times, the last time: died"
+        assert run.reason == "interrupted 4 times, most recently: died"
 
     def test_deploy_is_not_counted(self, make_run):
         run = make_run()
