@@ -285,7 +285,8 @@ def command(role: str, host: str = "0.0.0.0", port: int = 8000) -> list[str]:  #
     words = {
         "web": [
             *("-m", "uvicorn", "hacrl_web.asgi:application", "--host", host, "--port", str(port), *forwarded),
-            *("--lifespan", "off", "--no-server-header", "--timeout-graceful-shutdown", "3", "--ws-max-size", "65536"),
+            *("--http", "hacrl_web.web.http_limits:HttpProtocol", "--lifespan", "off", "--no-server-header"),
+            *("--timeout-graceful-shutdown", "3", "--ws-max-size", "65536"),
         ],
         "worker": [
             *("-m", "celery", "-A", "hacrl_web.celery", "worker", "--pool", "prefork", "-c", "1"),

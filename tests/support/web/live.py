@@ -21,6 +21,7 @@ from websockets.sync.client import ClientConnection, connect
 from hacrl_web.runs.live import broadcaster
 from hacrl_web.runs.models import Run, State, Worker
 from hacrl_web.runs.telemetry.shipper import Shipper
+from hacrl_web.web.http_limits import HttpProtocol
 from tests.support.web.factories import make_run, make_user, metrics, write_spool
 
 
@@ -30,7 +31,9 @@ class Server:
     def __init__(self) -> None:
         from hacrl_web.asgi import application
 
-        config = uvicorn.Config(application, port=0, log_level="warning", ws_ping_interval=None, loop="asyncio")
+        config = uvicorn.Config(
+            application, port=0, log_level="warning", ws_ping_interval=None, loop="asyncio", http=HttpProtocol
+        )
         self.uvicorn = uvicorn.Server(config)
         self.thread = threading.Thread(target=self._run)
         self.thread.start()
