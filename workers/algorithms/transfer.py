@@ -38,7 +38,7 @@ class SuccessTransfer(GatedSpec):
         """
         sources = torch.arange(len(rewards)) == learner
         result = AlgorithmSpec.learner_advantages(self, rewards, valid, ratio, learner, reward_max, sources)
-        is_success = (rewards > 0) & valid  # (n, B, G)
+        is_success = (rewards >= reward_max) & valid  # (n, B, G)
         is_failed = valid[learner].any(dim=1) & ~is_success[learner].any(dim=1)  # (B,)
         for prompt in is_failed.nonzero().flatten().tolist():
             places = is_success[:, prompt].nonzero()  # (successes, 2): source, sample

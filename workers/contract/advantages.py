@@ -17,7 +17,7 @@ from operator import sub, truediv
 from workers.algorithms.base.contribution import single
 from workers.algorithms.base.spec import CAPABILITY_FLOOR, CapabilityOptions
 
-REWARD_MAX = 1.0  # the verifier's upper bound
+REWARD_MAX = 1.0  # the verifier's upper bound: a reward of a correct answer; graded rewards lie between 0 and it
 EPSILON = 1e-6
 
 

@@ -20,7 +20,7 @@ from pydantic_core import PydanticSerializationError
 PAUSE_REQUESTED = "pause was requested"
 ANSWERS_AT_ONCE = 100  # questions in one event of an evaluation
 TEXT_CHARACTERS = 1000
-CORRECT, INCORRECT, UNSCORABLE = "1", "0", "-"  # of one sample
+CORRECT, INCORRECT, UNSCORABLE, PARTIAL = "1", "0", "-", "~"  # of one sample; PARTIAL: a reward between 0 and 1
 Level = Literal["info", "warning", "error"]
 # Trouble that a run met and dealt with; shown in the list of events as well as in the log.
 Incident = Literal["not finite", "out of memory", "disk", "verifier", "damaged file", "no rollouts", "engine"]
@@ -132,8 +132,8 @@ class Evaluation(Body):
 
     `value` is avg@k with k = `num_samples`; `estimates` holds it and the others by name (sample_estimators.py). `asked`
     counts the samples that could be scored, `correct` the correct ones of them, `unscorable` the others. `slices` are
-    (correct, asked) by the question's subject, and by `difficulty: ` with its difficulty. `questions`: SHA-256 of ids,
-    questions and answers; `verifier`: its kind and version.
+    (sum of rewards, asked) by the question's subject, and by `difficulty: ` with its difficulty. `questions`: SHA-256
+    of ids, questions and answers; `verifier`: its kind and version.
     """
 
     type: Literal["evaluation"] = "evaluation"
@@ -144,7 +144,7 @@ class Evaluation(Body):
     value: float
     correct: int
     asked: int
-    slices: dict[str, tuple[int, int]] = {}
+    slices: dict[str, tuple[int | float, int]] = {}
     num_samples: int = 1
     unscorable: int = 0
     estimates: dict[str, float] = {}
@@ -171,7 +171,7 @@ class Questions(Body):
 class Answers(Body):
     """One agent's answers in an evaluation: lists over the same questions as in `Questions`, in their order.
 
-    `marks`: per sample CORRECT, INCORRECT or UNSCORABLE.  `majority`: the most frequent answer.
+    `marks`: per sample CORRECT, PARTIAL, INCORRECT or UNSCORABLE.  `majority`: the most frequent answer.
     `responses`: the first sample's text, cut to TEXT_CHARACTERS.
     """
 

@@ -1,7 +1,7 @@
 """Part of the contract: avg@k, pass@k, maj@k and best@k from k samples of each question. Standard library only.
 
 Of a question's k samples, n could be scored and c are correct. An unscorable sample is not in n and never counts as
-incorrect.
+incorrect. Partial credit counts in avg@k alone: elsewhere a sample is correct if it has the highest possible reward.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from statistics import fmean
 
 # Tooltips, by the name before the @; docs/metrics.md has the details.
 FORMULAS = {
-    "avg": "mean over questions of c / n: n of the k samples could be scored, c of them are correct",
+    "avg": "mean over questions of c / n: n of the k samples could be scored, c of them are correct; with graded "
+    "rewards, the mean reward of the n",
     "pass": "mean over questions of 1 − C(n − c, k) / C(n, k): the chance that k of the n scored samples hold a "
     "correct one, without bias (arXiv 2107.03374); questions with fewer than k scored samples are left out",
     "maj": "mean over questions of the chance that the most frequent answer of the scored samples is correct; "
@@ -33,11 +34,19 @@ class Vote:
 
 @dataclass(frozen=True)
 class Tally:
-    """The k samples of one question. num_scored: n.  num_correct: c.  votes: one for each answer."""
+    """The k samples of one question. num_scored: n.  num_correct: c.  votes: one for each answer.
+
+    credit: the sum of the n rewards; None: they are binary, so it is c.
+    """
 
     num_scored: int
     num_correct: int
     votes: Sequence[Vote] = ()
+    credit: float | None = None
+
+    @property
+    def mean_reward(self) -> float:
+        return (self.num_correct if self.credit is None else self.credit) / self.num_scored
 
 
 def pass_at_k(num_scored: int, num_correct: int, k: int) -> float:
@@ -65,7 +74,7 @@ def estimates(tallies: Sequence[Tally], num_samples: int) -> dict[str, float]:
     scored = [tally for tally in tallies if tally.num_scored]
     if not scored:
         return {}
-    values = {f"avg@{num_samples}": fmean(tally.num_correct / tally.num_scored for tally in scored)}
+    values = {f"avg@{num_samples}": fmean(tally.mean_reward for tally in scored)}
     for k in sizes(num_samples):
         enough = [tally for tally in scored if tally.num_scored >= k]
         if enough:

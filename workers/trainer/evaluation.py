@@ -7,6 +7,7 @@ only verdicts, answers and first responses of a block are kept, so k samples of 
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -82,10 +83,22 @@ class Result:
         return sum(reward is not None and reward >= REWARD_MAX for reward in self.rewards)
 
     @property
+    def credit(self) -> float:
+        """The sum of the rewards; a whole number where no answer has partial credit."""
+        total = math.fsum(reward for reward in self.rewards if reward is not None)
+        return int(total) if total.is_integer() else total
+
+    @property
     def marks(self) -> str:
         """One character for each sample, as events.Answers has them."""
         return "".join(
-            events.UNSCORABLE if reward is None else events.CORRECT if reward >= REWARD_MAX else events.INCORRECT
+            events.UNSCORABLE
+            if reward is None
+            else events.CORRECT
+            if reward >= REWARD_MAX
+            else events.PARTIAL
+            if reward > 0
+            else events.INCORRECT
             for reward in self.rewards
         )
 
@@ -132,9 +145,12 @@ def answer_events(
         )
 
 
-def slices_of(results: Sequence[Result]) -> dict[str, tuple[int, int]]:
-    """(correct, scored) by subject and difficulty; of each the first MAX_SLICES names to appear, the rest together."""
-    slices: dict[str, tuple[int, int]] = {}
+def slices_of(results: Sequence[Result]) -> dict[str, tuple[float, int]]:
+    """(sum of rewards, scored) by subject and difficulty.
+
+    Of each the first MAX_SLICES names to appear, the rest together.
+    """
+    slices: dict[str, tuple[float, int]] = {}
     for prefix in ("", "difficulty: "):
         named: set[str] = set()
         for result in results:
@@ -145,15 +161,15 @@ def slices_of(results: Sequence[Result]) -> dict[str, tuple[int, int]]:
                 named.add(value)
             name = prefix + (value if value in named else OTHER_SLICES)
             if result.num_scored:
-                correct, scored = slices.get(name, (0, 0))
-                slices[name] = (correct + result.num_correct, scored + result.num_scored)
+                credit, scored = slices.get(name, (0, 0))
+                slices[name] = (credit + result.credit, scored + result.num_scored)
     return slices
 
 
 def evaluation_event(step: int, agent: str, benchmark: EvaluationSet, results: Sequence[Result]) -> events.Evaluation:
     """The estimates over the samples that could be scored, and slices by subject and difficulty."""
     scored = sum(result.num_scored for result in results)
-    values = estimates([Tally(r.num_scored, r.num_correct, r.votes) for r in results], benchmark.num_samples)
+    values = estimates([Tally(r.num_scored, r.num_correct, r.votes, r.credit) for r in results], benchmark.num_samples)
     return events.Evaluation(
         step=step,
         agent=agent,

@@ -112,7 +112,7 @@ def _rescuing(
     learner: int, scores: Scores, mini_batches: Sequence[Sequence[LearnerRow]], report: UpdateReport
 ) -> Iterator[LearnerRow]:
     """The rows of a learner's step that are rescues and were not dropped, once for each pass."""
-    is_correct = (scores.rewards > 0) & scores.valid  # (n, B, G)
+    is_correct = scores.is_correct  # (n, B, G)
     unsolved = (scores.valid[learner].any(dim=1) & ~is_correct[learner].any(dim=1)).tolist()  # (B,)
     for rows, results in zip(mini_batches, report.results, strict=True):
         for row, result in zip(rows, results, strict=True):

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from workers import heartbeat
 from workers.agents.messages import GeneratedRollouts
+from workers.contract.advantages import REWARD_MAX
 from workers.questions.dataset import Question
 from workers.trainer.stop_signals import StopFlag
 from workers.verifiers.children.child_client import VerifierError
@@ -38,6 +39,11 @@ class Scores:
     rewards: Tensor
     valid: Tensor
     timeouts: list[int]
+
+    @property
+    def is_correct(self) -> Tensor:
+        """(n, B, G): True where the reward is the highest possible one. Partial credit is not correct."""
+        return (self.rewards >= REWARD_MAX) & self.valid
 
 
 class Scorer:

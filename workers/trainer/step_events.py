@@ -89,7 +89,7 @@ def agent_metrics(record: StepRecord, agent: int) -> events.Metrics:
         "skipped_updates": float(report.skipped_updates),
     }
     ratios = {
-        "reward/mean": (record.scores.rewards[agent][scored].sum().item(), float(scored.sum())),
+        "reward/mean": (record.scores.rewards[agent][scored].double().sum().item(), float(scored.sum())),
         "frac_reward_zero_std": _share(_uniform(record, [agent])),
         "frac_reward_zero_std_joint": _share(_uniform(record, range(len(record.names)))),
         "guard_frac": _share(record.plan.objective.guarded[agent].tolist()),
@@ -99,7 +99,7 @@ def agent_metrics(record: StepRecord, agent: int) -> events.Metrics:
     }
     if record.algorithm.overlong_cache:
         penalties = record.plan.penalties[agent][scored]  # (rows,)
-        ratios["overlong_penalty/mean"] = (penalties.sum().item(), float(len(penalties)))
+        ratios["overlong_penalty/mean"] = (penalties.double().sum().item(), float(len(penalties)))
     if report.engine_logp_difference is not None:
         values["engine_logp_difference"] = report.engine_logp_difference
     if (staleness := record.generated[agent].staleness) is not None:
@@ -144,7 +144,7 @@ def pair_metrics(record: StepRecord, learner: int, source: int) -> events.Metric
         values["quarantined"] = float(not record.plan.trusted_sources[learner][source])
         values["gradient_alignment/smoothed"] = record.trust.alignment[learner][source].mean
     valid = record.scores.valid  # (n, B, G)
-    is_correct = (record.scores.rewards > 0) & valid  # (n, B, G)
+    is_correct = record.scores.is_correct  # (n, B, G)
     rescued = ~is_correct[learner].any(dim=1) & valid[learner].any(dim=1) & is_correct[source].any(dim=1)  # (B,)
     ratios = {
         "used_frac": _share([result.gradient_flows for _, result in visits]),

@@ -17,6 +17,7 @@ from typing import Any, Literal
 from workers import heartbeat
 from workers.agents.messages import GeneratedRollouts
 from workers.algorithms.base.sharing import SharingSpec
+from workers.contract.advantages import REWARD_MAX
 from workers.contract.spec.run import RunSpec
 from workers.questions.dataset import Question
 from workers.randomness import derived_key
@@ -189,7 +190,7 @@ class RewardAudit:
                         raise VerifierFails(f"the second verifier fails: {error}") from error
                     if second is not None:
                         verdicts.append((scores.rewards[agent, prompt, number].item(), second))
-            num_disagreed = sum((first > 0.5) != (second > 0.5) for first, second in verdicts)
+            num_disagreed = sum((first >= REWARD_MAX) != (second >= REWARD_MAX) for first, second in verdicts)
             tallies.append(AuditTally(num_checked, len(verdicts), num_disagreed))
         return tallies
 

@@ -11,6 +11,7 @@ from hacrl_web.insight.collaboration.collaboration import short, trap
 from hacrl_web.insight.rescued_prompts import OF_STEP
 from hacrl_web.runs.models import Run
 from workers.algorithms.base.contribution import single
+from workers.contract.advantages import REWARD_MAX
 from workers.contract.spec.run import RunSpec
 
 BINS = 44
@@ -122,7 +123,7 @@ def count_ratios(rows: Sequence[Row], ends: Sequence[float]) -> dict[str, Any]:
         unused[sign] += not weight
         lower[sign] += side == "lower"
         upper[sign] += side == "upper"
-        are_right &= sign == 1 or (reward is not None and reward > 0)
+        are_right &= sign == 1 or (reward is not None and reward >= REWARD_MAX)
     return {
         "taught": taught,
         "lost": lost,

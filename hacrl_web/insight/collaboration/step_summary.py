@@ -20,7 +20,7 @@ from django.db.models import Count, Max, Min, Q, QuerySet, Sum
 from django.db.models.functions import Coalesce
 
 from hacrl_web.insight.recorded_steps import segments
-from hacrl_web.insight.rescued_prompts import OF_STEP, TAUGHT, is_avoided, is_rescued
+from hacrl_web.insight.rescued_prompts import CORRECT, NOT_CORRECT, OF_STEP, TAUGHT, is_avoided, is_rescued
 from hacrl_web.runs.models import Contribution, RolloutSample, Run
 
 CACHED_STEPS = 256  # at most 0.1 MB each, with 8 agents
@@ -137,7 +137,7 @@ def _columns() -> dict[str, Any]:
             f"lower_{sign}": Count("pk", filter=evaluated & of_sign & Q(clip_side="lower")),
             f"upper_{sign}": Count("pk", filter=evaluated & of_sign & Q(clip_side="upper")),
         }
-    not_correct = Q(reward__lte=0) | Q(reward__isnull=True)
+    not_correct = NOT_CORRECT | Q(reward__isnull=True)
     return columns | {"incorrect_positive": Count("pk", filter=evaluated & POSITIVE & not_correct)}
 
 
@@ -166,8 +166,8 @@ def _add_prompts(summary: Summary, of_step: QuerySet[Contribution]) -> None:
         .annotate(
             low=Min("reward"),
             high=Max("reward"),
-            correct=Count("pk", filter=TAUGHT & Q(reward__gt=0)),
-            incorrect=Count("pk", filter=TAUGHT & Q(reward__lte=0)),
+            correct=Count("pk", filter=TAUGHT & CORRECT),
+            incorrect=Count("pk", filter=TAUGHT & NOT_CORRECT),
         )
     )
     # Every agent takes in all of its own scored rollouts. Rows of old versions have no rewards.
@@ -203,7 +203,7 @@ def _add_generated(summary: Summary, of_step: QuerySet[RolloutSample]) -> None:
         tokens=Sum("num_tokens"),
         verified=Count("pk", filter=scored),
         verified_tokens=Sum("num_tokens", filter=scored),
-        correct=Count("pk", filter=Q(reward__gt=0)),
+        correct=Count("pk", filter=CORRECT),
     )
     for row in rows:
         agent = row.pop("agent")

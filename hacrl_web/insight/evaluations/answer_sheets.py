@@ -16,7 +16,7 @@ from pydantic_core import from_json
 from hacrl_web.runs.models import Run
 from hacrl_web.web.page_query import PageQuery, Text
 from hacrl_web.web.visible import visible
-from workers.contract.events import ANSWERS_AT_ONCE, CORRECT, UNSCORABLE
+from workers.contract.events import ANSWERS_AT_ONCE, CORRECT, PARTIAL, UNSCORABLE
 
 # Name in the address -> label.
 FILTERS = {
@@ -55,6 +55,7 @@ class Mark:
     num_scored: int
     num_samples: int
     majority: str = ""
+    num_partial: int = 0  # with a reward between 0 and 1
 
     @property
     def is_solved(self) -> bool | None:
@@ -70,8 +71,9 @@ class Mark:
         if self.num_samples > 1:
             unscorable = self.num_samples - self.num_scored
             ending = f", {unscorable} could not be scored" if unscorable else ""
-            return f"{self.num_correct} of {self.num_scored} correct{ending}"
-        return "correct" if self.num_correct else "incorrect"
+            partial = f", {self.num_partial} with partial credit" if self.num_partial else ""
+            return f"{self.num_correct} of {self.num_scored} correct{partial}{ending}"
+        return "correct" if self.num_correct else "partial credit" if self.num_partial else "incorrect"
 
     @property
     def short(self) -> str:
@@ -79,7 +81,7 @@ class Mark:
             return "–"
         if self.num_samples > 1:
             return f"{self.num_correct}/{self.num_scored}"
-        return "✓" if self.num_correct else "✗"
+        return "✓" if self.num_correct else "~" if self.num_partial else "✗"
 
     @property
     def kind(self) -> str:
@@ -88,7 +90,8 @@ class Mark:
 
 @lru_cache(maxsize=4096)  # few marks differ
 def mark(letters: str, majority: str = "") -> Mark:
-    return Mark(letters.count(CORRECT), len(letters) - letters.count(UNSCORABLE), len(letters), visible(majority))
+    num_scored = len(letters) - letters.count(UNSCORABLE)
+    return Mark(letters.count(CORRECT), num_scored, len(letters), visible(majority), letters.count(PARTIAL))
 
 
 def read_question_set(run: Run, benchmark: str) -> QuestionSet:

@@ -29,7 +29,7 @@ class EvaluationPoint:
     unscorable: int
     num_samples: int
     estimates: dict[str, float]
-    slices: dict[str, list[int]]
+    slices: dict[str, list[int | float]]  # sum of rewards, scored samples
     questions: str
     verifier: str
 

@@ -11,12 +11,13 @@ from django.db.models import Q
 from django.http import QueryDict
 from pydantic import AfterValidator, Field
 
+from hacrl_web.insight.rescued_prompts import CORRECT, NOT_CORRECT
 from hacrl_web.web.page_query import MAX_ID, PageQuery, Text, clean_text, whole_number
 
 SIGNS = {"positive": Q(advantage__gt=0), "negative": Q(advantage__lt=0), "zero": Q(advantage=0)}
 CLIPS = {"lower": "lower", "inside": "none", "upper": "upper"}  # in the address -> as recorded
 # The source's rollouts on rescued prompts, and on avoided ones.
-PROMPT_KINDS = {"rescue": Q(reward__gt=0), "mistake": Q(reward__lte=0)}
+PROMPT_KINDS = {"rescue": CORRECT, "mistake": NOT_CORRECT}
 UNSCORABLE = "none"
 
 

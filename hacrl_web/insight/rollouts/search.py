@@ -24,6 +24,7 @@ PAGE_SIZE = 25
 BUDGET_S = 0.25
 PIECE = 8000  # rows read at once; fewer if texts are searched
 TEXT_PIECE = 1000
+REWARD_TOLERANCE = 1e-6
 _OF_ROLLOUT = ("step", "seq", "attempt", "prompt_id", "sample", "agent", "reward", "num_tokens")
 _OF_LEARNER = (
     "step", "seq", "attempt", "prompt_id", "sample", "source", "reward", "source_num_tokens", "agent", "advantage",
@@ -208,7 +209,9 @@ def _matching(run: Run, rows: QuerySet[Any], rollout_filter: RolloutFilter) -> Q
     if rollout_filter.is_unscorable:
         rows = rows.filter(reward__isnull=True)
     elif rollout_filter.rewards is not None:
-        rows = rows.filter(reward__range=rollout_filter.rewards)
+        least, most = rollout_filter.rewards
+        # Rewards are recorded in single precision: 0.3 is 0.30000001.
+        rows = rows.filter(reward__range=(least - REWARD_TOLERANCE, most + REWARD_TOLERANCE))
     return _with_text(run, rows, rollout_filter) if rollout_filter.text else rows
 
 

@@ -225,9 +225,10 @@ def test_finite_for_any_finite_input_and_any_mask(data, kind, mode, m, clip_cros
 
 
 def group(seed: int, n: int = 3, prompts: int = 4, samples: int = 3) -> tuple[Tensor, Tensor, Tensor]:
-    """Rewards, a valid mask with holes, and ratios of random capabilities."""
+    """Rewards, a valid mask with holes, and ratios of random capabilities. Odd seeds: partial credit in tenths."""
     random = torch.Generator().manual_seed(seed)
-    rewards = torch.randint(0, 2, (n, prompts, samples), generator=random).to(DOUBLE)
+    levels = 11 if seed % 2 else 2
+    rewards = torch.randint(0, levels, (n, prompts, samples), generator=random).to(DOUBLE) / (levels - 1)
     valid = torch.rand(n, prompts, samples, generator=random) > 0.2
     capability = torch.rand(n, generator=random, dtype=DOUBLE) + 1e-3
     return rewards, valid, (capability[:, None] / capability[None, :]).clamp(0.1, 10)
@@ -280,3 +281,36 @@ def test_tracker_resumes_from_its_state_at_any_step(seed, window, warmup, steps,
         assert torch.equal(whole.clamped(), resumed.clamped())
         low, high = whole.ratio().min().item(), whole.ratio().max().item()
         assert 0.1 <= low <= high <= 10
+
+
+REWARDS = st.lists(st.floats(0, 1, width=32), min_size=12, max_size=12)
+
+
+@given(values=REWARDS, same=st.floats(0, 1, width=32), scale=st.sampled_from(["group", "batch", "none"]))
+def test_graded_rewards_keep_signs_and_uniform_groups_teach_nothing(values, same, scale):
+    """(2, 3, 2) rewards in [0, 1]; the last prompt's are all the same."""
+    rewards = torch.tensor(values).reshape(2, 3, 2)
+    rewards[:, 2] = same
+    ratio = torch.tensor([[1.0, 2.5], [0.4, 1.0]])
+    for learner in range(2):
+        advantages, baseline = hacpo.advantages(rewards, ratio, learner, scale_rewards=scale)
+        assert advantages.isfinite().all()
+        assert (advantages[:, 2] == 0).all()
+        assert baseline[2] == rewards[0, 2, 0]
+        deviation = rewards - baseline[:, None]
+        assert (advantages.sign() == deviation.sign()).all()
+        assert (baseline >= 0).all()
+        assert (baseline <= 1).all()
+        # Of two rollouts of a prompt, the one with the higher reward has the higher advantage.
+        order = rewards.transpose(1, 0).reshape(3, 4).argsort(dim=1)
+        assert (advantages.transpose(1, 0).reshape(3, 4).gather(1, order).diff(dim=1) >= 0).all()
+
+
+@given(values=REWARDS)
+def test_capability_is_the_mean_reward(values):
+    """Eq. (9) with partial credit: no threshold makes it a share of correct answers."""
+    rewards = torch.tensor(values).reshape(2, 3, 2)
+    tracker = hacpo.CapabilityTracker(2)
+    tracker.update(rewards)
+    means = rewards.double().mean(dim=(1, 2)).clamp(min=1e-8)
+    torch.testing.assert_close(tracker.capability, means, rtol=1e-12, atol=0)

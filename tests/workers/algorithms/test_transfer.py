@@ -33,6 +33,13 @@ def test_one_success_on_each_prompt_without_one_of_its_own():
     assert torch.equal(found[1:], expected)
 
 
+def test_partial_credit_is_no_success():
+    graded = REWARDS.clone()
+    graded[REWARDS == 0] = 0.7
+    found = SuccessTransfer().objective(graded, VALID, ONE).advantages[0]
+    assert torch.equal(found[1:] > 0, objective().advantages[0][1:] > 0)
+
+
 def test_learner_with_successes_everywhere_else_is_taught_nothing():
     found = objective().advantages[2]
     assert not found[:2].any()

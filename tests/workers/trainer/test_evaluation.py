@@ -89,6 +89,18 @@ def test_estimates_and_slices_leave_out_what_cannot_be_scored():
     assert found.verifier == kind_label("math")
 
 
+def test_partial_credit_counts_in_the_mean_and_in_slices_but_solves_nothing():
+    questions = [Question("1", "?", "1", "x"), Question("2", "?", "1", "x")]
+    results = [result(questions[0], 0.5, 0.25), result(questions[1], 1.0, 0.0)]
+    found = evaluation_event(4, "A", EvaluationSet(DataSpec(train_path="-"), questions, 2), results)
+    # avg: ((0.5 + 0.25) / 2 + (1 + 0) / 2) / 2; only the second question has a correct sample.
+    assert found.value == found.estimates["avg@2"] == 0.4375
+    assert (found.estimates["pass@1"], found.estimates["best@2"]) == (0.25, 0.5)
+    assert (found.correct, found.asked) == (1, 4)
+    assert found.slices == {"x": (1.75, 4)}
+    assert [one.marks for one in results] == ["~~", "10"]
+
+
 def test_subject_for_each_question_makes_no_slice_for_each():
     asked = [Question(f"q{n}", "?", "1", subject=f"S{n}") for n in range(MAX_SLICES + 3)]
     results = [Result(question, [1.0], [], "", "") for question in asked]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,14 @@ def test_agent_metrics_by_hand():
     assert values["sampling_logp_difference/mean"] == pytest.approx(2e-6)
     assert values["sampling_logp_difference/max"] == 3e-6
     assert values["verifier/timeout"] == 0.0
+
+
+def test_partial_credit_rescues_nothing_and_hides_no_rescue():
+    found = record()
+    graded = Scores(REWARDS * 0.9, found.scores.valid, [0, 0])
+    assert pair_metrics(replace(found, scores=graded), 0, 1).ratios["rescue_frac"] == (0.0, 2.0)
+    graded = Scores(REWARDS.clamp(min=0.9), found.scores.valid, [0, 0])
+    assert pair_metrics(replace(found, scores=graded), 0, 1).ratios["rescue_frac"] == (1.0, 2.0)
 
 
 def test_pair_metrics_by_hand():

@@ -152,6 +152,12 @@ def test_one_evaluation_alone_offers_no_change(client, owner):
     assert listed(text) == list("abcdef")
 
 
+def test_partial_credit_is_shown_as_such():
+    one, several = sheets.mark("~"), sheets.mark("1~0")
+    assert (one.words, one.short, one.kind) == ("partial credit", "~", "incorrect")
+    assert (several.words, several.short) == ("1 of 3 correct, 1 with partial credit", "1/3")
+
+
 def test_question_is_solved_where_half_of_its_scored_samples_are_right():
     solved = [sheets.mark(letters).is_solved for letters in ("1100", "1000", "1-0", "--", "", "1", "0")]
     assert solved == [True, False, True, None, None, True, False]

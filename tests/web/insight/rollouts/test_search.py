@@ -141,6 +141,14 @@ def test_search_stops_in_time_says_how_far_it_came_and_goes_on(run, monkeypatch)
     assert [hit.seq for hit in all_hits(run, rollout_filter, is_backward=True)] == expected(records, rollout_filter)
 
 
+def test_reward_is_found_by_the_number_that_a_page_shows(run):
+    """0.3 is recorded in single precision: 0.30000001."""
+    insert_rows(
+        run.pk, [rollout(1, 1, "A", "p0", 0, reward=0.30000001192092896), rollout(2, 1, "A", "p0", 1, reward=0.31)]
+    )
+    assert [hit.seq for hit in all_hits(run, ask("reward=0.3"))] == [1]
+
+
 def test_latest_attempt_of_a_step_wins(run):
     made_up(run, ATTEMPTS)
     parts = segments(run.rollouts.all())

@@ -20,7 +20,7 @@ from hacrl_web.insight.what_if.what_if import (
 )
 from hacrl_web.runs.models import Run
 from tests.support.web.insight_rows import contribution, insert, store
-from tests.support.workers.tiny import make_pair, make_spec, train
+from tests.support.workers.tiny import GradedVerifier, HashVerifier, make_pair, make_spec, train
 from workers.algorithms.hacpo import CapabilityTracker, Hacpo
 from workers.contract.advantages import RewardGroup
 from workers.contract.events import Metrics
@@ -28,8 +28,8 @@ from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory):
+@pytest.fixture(scope="module", params=[HashVerifier, GradedVerifier], ids=["binary", "graded"])
+def trained(tmp_path_factory, request):
     """A real run: its spec and run directory."""
     root = tmp_path_factory.mktemp("trained")
     spec = make_spec(
@@ -40,7 +40,7 @@ def trained(tmp_path_factory):
         evaluation={"eval_interval": 100},
         algorithm={"capability_window": 2},
     )
-    train(spec, root / "run")
+    train(spec, root / "run", verifier=request.param())
     return spec, root / "run"
 
 
