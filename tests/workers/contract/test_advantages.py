@@ -74,7 +74,7 @@ def test_capability_and_ratio_are_the_trackers_bit_for_bit():
         tracker.update(rewards, valid)
         for j in range(N):
             if valid[j].any():
-                means[j].append(rewards[j][valid[j]].sum().item() / valid[j].sum().item())
+                means[j].append(rewards[j][valid[j]].double().sum().item() / valid[j].sum().item())
         found = [advantages.capability(means[j], 3) for j in range(N)]
         assert found == tracker.capability.tolist()
         for k, j in itertools.permutations(range(N), 2):
