@@ -117,6 +117,12 @@ declare namespace Api {
     last_step: number | null;
     ending: string;
   }
+  interface AttemptEndAnswer {
+    at: string;
+    attempt: number;
+    level: string;
+    text: string;
+  }
   interface AuditAnswer {
     id: number;
     at: string;
@@ -540,6 +546,7 @@ declare namespace Api {
     run: string;
     seq: number;
     events: EventAnswer[];
+    ends: AttemptEndAnswer[];
   }
   interface HostAnswer {
     name: string;

@@ -171,6 +171,20 @@ def test_overview_answers_without_scrolling(page: Page, made, size: tuple[int, i
     assert page.evaluate(SHIFT) < 0.02
 
 
+def test_alert_is_one_line_of_reserved_height_with_its_fix(page: Page, made) -> None:
+    page.goto(f"/runs/{made['seeds'][1]}")
+    expect(page.locator("#run-alerts")).to_have_text("No alerts.")
+    empty = page.locator("#run-alerts").bounding_box()
+    page.goto(f"/runs/{made['seeds'][0]}")
+    line = page.locator("#run-alerts")
+    expect(line).to_contain_text("Delta trap since step 12: A learns nothing from B.")
+    assert line.bounding_box() == empty
+    expect(line.get_by_role("link", name="Clone with fix").first).to_have_attribute("href", re.compile("/clone\\?alg"))
+    expect(line.get_by_text("Clone the run with the recommended rule")).to_be_hidden()
+    line.get_by_role("button", name="Details").click()
+    expect(line.get_by_text("Clone the run with the recommended rule")).to_be_visible()
+
+
 def test_charts_below_the_fold_are_drawn_without_scrolling(page: Page, made) -> None:
     page.goto(f"/runs/{made['seeds'][0]}")
     page.wait_for_selector("#charts .chart", state="attached")

@@ -75,6 +75,24 @@ def test_run_whose_verifier_fails_says_so_in_its_header(world: World, page: Page
     state(page, "completed")
 
 
+def test_killed_run_says_so_in_a_card_and_in_the_log_of_each_attempt(world: World, page: Page) -> None:
+    run_id = world.launch("killed")
+    page.goto(f"/runs/{run_id}")
+    state(page, "failed")
+    card = page.locator("#ending")
+    expect(card.get_by_role("heading")).to_contain_text("The trainer was killed 4 times (SIGKILL), most recently")
+    expect(card).to_contain_text("ran out of memory")
+    expect(card.get_by_role("link", name="Edit and rerun")).to_be_visible()
+    expect(page.locator("#reason")).to_be_hidden()
+    for reload in (False, True):  # as it came in live, and as a later reader finds it
+        if reload:
+            page.reload()
+        page.locator(".tabs").get_by_role("link", name="Logs").click()
+        expect(page.locator(".log-attempt")).to_have_text([f"Attempt {number}" for number in (1, 2, 3, 4)])
+        expect(page.locator(".log-line", has_text="SIGKILL")).to_have_count(4)
+        expect(page.locator(".log-line").last).to_contain_text("run failed: interrupted 4 times")
+
+
 def test_queue_is_reordered_by_keyboard(world: World, page: Page) -> None:
     busy = world.launch("complete")
     world.until_state(busy, "running")

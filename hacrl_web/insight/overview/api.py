@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Any, Literal, NotRequired
 from uuid import UUID
 
@@ -15,6 +16,7 @@ from hacrl_web.insight.overview.overview import XAxis, history, overview
 from hacrl_web.runs.api.schemas import EventAnswer
 from hacrl_web.runs.live.event_reader import frame_text
 from hacrl_web.runs.models import Run
+from hacrl_web.runs.telemetry.logs import attempt_ends
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.schemas import Number
 
@@ -62,10 +64,20 @@ class BucketsAnswer(TypedDict):
     x: NotRequired[PositionsAnswer]
 
 
+class AttemptEndAnswer(TypedDict):
+    """A line of the log on how an attempt ended."""
+
+    at: datetime
+    attempt: int
+    level: str
+    text: str
+
+
 class HistoryAnswer(TypedDict):
     run: str
     seq: int
     events: list[EventAnswer]
+    ends: list[AttemptEndAnswer]
 
 
 def _json(body: dict[str, Any]) -> HttpResponse:
@@ -104,8 +116,8 @@ def get_buckets(
     "/runs/{run_id}/history", response=HistoryAnswer, summary="The newest log lines, and what the trainer reported"
 )
 def get_history(request: HttpRequest, run_id: UUID, up_to: Annotated[int, Query(ge=0, le=2**62)] = 2**62) -> Any:
-    """Events as the socket sends them, oldest first, with a seq of at most `up_to`."""
+    """Events as the socket sends them, oldest first, with a seq of at most `up_to`; and how each attempt ended."""
     run = get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
-    return _json(
-        {"run": str(run.pk), "seq": min(up_to, run.last_seq), "events": history(run, min(up_to, run.last_seq))}
-    )
+    seq = min(up_to, run.last_seq)
+    ends = [line | {"at": line["at"].isoformat()} for line in attempt_ends(run)]
+    return _json({"run": str(run.pk), "seq": seq, "events": history(run, seq), "ends": ends})

@@ -123,5 +123,5 @@ def likely_cause(reason: str, lines: str) -> str:
 def _fix_url(run: Run) -> str:
     """The newest alert with a remedy that was still open when the run ended."""
     alerts = Alert.objects.filter(run=run).order_by("-raised_at")
-    still_open = (alert for alert in alerts[:100] if alert.is_open or alert.cleared_reason == ENDED)
+    still_open = (alert for alert in alerts[:100] if alert.is_open or alert.cleared_reason.startswith(ENDED))
     return next((alert.fix_url for alert in still_open if alert.fix_url), "")

@@ -60,6 +60,17 @@ def store(run: Any, bodies: Iterable[dict[str, Any]], attempt: int = 1) -> None:
         pass  # as the dispatcher does, when it comes to it
 
 
+def add_alert(run: Any) -> None:
+    """A delta trap from step 12 to the end of the run."""
+    from django.utils import timezone
+
+    from hacrl_web.alerts.models import ENDED, Alert
+
+    times = {"raised_at": timezone.now(), "cleared_at": timezone.now(), "cleared_reason": f"{ENDED}: completed"}
+    pair = {"agent": "A", "source": "B", "attempt": 1, "number": 1.0, "text": "A learns nothing from B."}
+    Alert.objects.create(run=run, kind="cross_clip", raised_seq=1, raised_step=12, cleared_step=STEPS, **pair, **times)
+
+
 def main() -> None:
     django.setup()
     from django.contrib.auth import get_user_model
@@ -82,6 +93,7 @@ def main() -> None:
         for run, seed in zip(seeds, SEEDS, strict=True):
             store(run, learning(seed))
             type(run).objects.filter(pk=run.pk).update(sweep=sweep)
+        add_alert(seeds[0])
     print(json.dumps({"spike": str(spike.pk), "three": str(of_three.pk), "seeds": [str(run.pk) for run in seeds]}))
 
 

@@ -1,10 +1,12 @@
-/** The alerts of a run above its charts: fetched every few seconds while it is active, and once more after its end. */
+/** The alerts of a run, as one line above its charts: fetched every few seconds while it is active, and once more after its end. */
 
 import { count, make } from "../lib/format.js";
 
 const EVERY_MS = 5000;
 const OPEN_SHOWN = 6;
 const LIMIT = 100;
+/** How the reason begins for which the end of a run closes its alerts: alerts/models.py. */
+const ENDED = "the run ended";
 
 /**
  * @typedef {Api.AlertAnswer} Alert
@@ -46,34 +48,75 @@ export function watchAlerts(root, hasEnded, onChange) {
 }
 
 /**
+ * One line, whose height is reserved: the first kind of alert, because often it causes the others, and a button for the rest.
  * @param {HTMLElement} root
  * @param {Answer} answer
  */
 function show(root, { items: alerts, count: total, num_open: numOpen }) {
-  const open = alerts.filter((alert) => alert.is_open);
-  const closed = alerts.filter((alert) => !alert.is_open);
-  const wasOpen = root.querySelector("details")?.open ?? false;
-  /** One box for each kind, the first one on top: often it is the cause of the others. @type {Map<string, Alert[]>} */
+  /** Also those that only the end of the run has closed. */
+  const open = alerts.filter((alert) => alert.is_open || alert.cleared_reason.startsWith(ENDED));
+  const closed = alerts.filter((alert) => !open.includes(alert));
+  const numClosed = total - numOpen - open.filter((alert) => !alert.is_open).length;
+  const wasOpen = root.querySelector("[aria-expanded]")?.getAttribute("aria-expanded") === "true";
+  /** @type {Map<string, Alert[]>} */
   const kinds = new Map();
   for (const alert of [...open].reverse()) kinds.set(alert.title, [...(kinds.get(alert.title) ?? []), alert]);
-  /** @type {HTMLElement[]} */
-  const boxes = [...kinds.values()].map(openAlerts);
-  const unseen = numOpen - open.length;
-  if (unseen > 0) boxes.push(make("p", "small", `and ${count(unseen)} more open alerts, see the Events tab`));
-  if (total > numOpen) boxes.push(earlier(closed, total - numOpen, wasOpen));
-  root.replaceChildren(...boxes);
+  const body = make("div", "alert-body stack-tight");
+  body.hidden = true;
+  body.append(...[...kinds.values()].map(openAlerts));
+  const unseen = numOpen - open.filter((alert) => alert.is_open).length;
+  if (unseen > 0) body.append(make("p", "small", `and ${count(unseen)} more open alerts, see the Events tab`));
+  if (numClosed > 0) body.append(earlier(closed, numClosed));
+  root.classList.toggle("is-open", open.length > 0);
+  root.replaceChildren(summary(kinds.values().next().value ?? [], kinds.size, numClosed, body, wasOpen), body);
+}
+
+/**
+ * @param {Alert[]} first the open alerts of the first kind
+ * @param {number} numKinds
+ * @param {number} numClosed
+ * @param {HTMLElement} body what the button shows
+ * @param {boolean} isShown
+ */
+function summary(first, numKinds, numClosed, body, isShown) {
+  const line = make("div", "alert-line");
+  if (first.length) {
+    const newest = first[0];
+    const text = make("span", "cut");
+    text.append(make("strong", "", newest.title), ` since step ${count(newest.raised_step)}: ${newest.text}`);
+    text.title = newest.text;
+    line.append(text);
+    if (newest.fix_url) line.append(fixLink(newest.fix_url));
+  } else line.append(make("span", "quiet", numClosed ? "No open alerts." : "No alerts."));
+  if (!numKinds && !numClosed) return line;
+  const more = make("button", "chart-button", numKinds > 1 ? `Details and ${count(numKinds - 1)} more` : numKinds ? "Details" : `${count(numClosed)} earlier ${numClosed === 1 ? "alert" : "alerts"}`);
+  more.type = "button";
+  const toggle = (/** @type {boolean} */ isOpen) => {
+    more.setAttribute("aria-expanded", String(isOpen));
+    body.hidden = !isOpen;
+  };
+  toggle(isShown);
+  more.addEventListener("click", () => toggle(Boolean(body.hidden)));
+  line.append(more);
+  return line;
+}
+
+/** @param {string} url of a clone without the cause */
+function fixLink(url) {
+  const fix = make("a", "", "Clone with fix");
+  fix.href = url;
+  return fix;
 }
 
 /** @param {Alert[]} alerts of one kind */
 function openAlerts(alerts) {
   const { title, chart, advice, fix_url: fixUrl } = alerts[0];
-  const box = make("div", "alert alert-warning");
+  const box = make("div");
   const head = make("p");
   head.append(make("strong", "", title), " ");
   if (chart && document.getElementById(`chart-${chart}`)) {
-    const link = document.createElement("a");
+    const link = make("a", "", "Chart");
     link.href = `#chart-${chart}`;
-    link.textContent = "Chart";
     link.setAttribute("aria-label", `Chart of: ${title}`);
     head.append(link);
   }
@@ -81,12 +124,7 @@ function openAlerts(alerts) {
   for (const alert of alerts.slice(0, OPEN_SHOWN)) list.append(make("li", "", `Since step ${count(alert.raised_step)}: ${alert.text}`));
   if (alerts.length > OPEN_SHOWN) list.append(make("li", "", `and ${count(alerts.length - OPEN_SHOWN)} more, see the Events tab`));
   const todo = make("p", "", advice);
-  if (fixUrl) {
-    const fix = document.createElement("a");
-    fix.href = fixUrl;
-    fix.textContent = "Clone with fix";
-    todo.append(" ", fix);
-  }
+  if (fixUrl) todo.append(" ", fixLink(fixUrl));
   box.append(head, list, todo);
   return box;
 }
@@ -94,17 +132,15 @@ function openAlerts(alerts) {
 /**
  * @param {Alert[]} closed the closed alerts in the answer
  * @param {number} total number of closed alerts
- * @param {boolean} isOpen
  */
-function earlier(closed, total, isOpen) {
-  const details = document.createElement("details");
-  details.open = isOpen;
+function earlier(closed, total) {
   const list = make("ul");
   for (const alert of closed) {
     const pair = alert.source ? `${alert.agent} ← ${alert.source}` : alert.agent;
     list.append(make("li", "small", `${alert.title}, ${pair}: steps ${count(alert.raised_step)} to ${count(alert.cleared_step)} (${alert.cleared_reason})`));
   }
   if (total > closed.length) list.append(make("li", "small", `and ${count(total - closed.length)} more, see the Events tab`));
-  details.append(make("summary", "small", `${count(total)} earlier ${total === 1 ? "alert" : "alerts"}`), list);
-  return details;
+  const section = make("div");
+  section.append(make("p", "small quiet", "Earlier alerts"), list);
+  return section;
 }

@@ -18,14 +18,37 @@ const container = must("#charts");
 export const charts = new RunCharts(container, { ...settings, run, url: container.dataset.url ?? "" });
 new Teaching(must("#hero"), charts);
 let updates = 0;
+/** Of the log lines so far; and the number of ended attempts among them. */
+let lastAttempt = 0;
+let numEnds = 0;
 let synced = false;
 
 /** @param {import("../lib/socket.js").RunFrame} frame */
 function showStatus(frame) {
   showRun(frame);
-  if (frame.state !== page.dataset.state) must("#ending").dispatchEvent(new Event("changed"));
-  page.dataset.state = frame.state;
+  if (frame.state !== page.dataset.state) {
+    page.dataset.state = frame.state;
+    must("#ending").dispatchEvent(new Event("changed"));
+    loadHistory(0);
+  }
   if (TERMINAL.has(frame.state)) charts.end();
+}
+
+/** A line between the attempts of a run. @param {number} attempt */
+function divide(attempt) {
+  if (attempt <= lastAttempt) return;
+  lastAttempt = attempt;
+  must("#log-lines").append(make("h3", "log-attempt", `Attempt ${count(attempt)}`));
+}
+
+/** How attempts ended, after their lines; each is added once. @param {Api.AttemptEndAnswer[]} ends @param {number} before an attempt */
+function addEnds(ends, before) {
+  for (const end of ends.slice(numEnds)) {
+    if (end.attempt >= before) return;
+    numEnds += 1;
+    divide(end.attempt);
+    addLine(Date.parse(end.at) / 1000, end.level, end.text);
+  }
 }
 
 /** @param {import("../lib/socket.js").RunEvent} event */
@@ -60,12 +83,15 @@ function describe(event) {
   addLine(event.time, "warning", `left out: ${kinds.join(", ")} (${body.reason})`);
 }
 
-/** @param {import("../lib/socket.js").RunEvent[]} events */
-function addToLog(events) {
+/** @param {import("../lib/socket.js").RunEvent[]} events @param {Api.AttemptEndAnswer[]} [ends] */
+function addToLog(events, ends = []) {
   for (const event of events) {
+    addEnds(ends, event.attempt);
+    if (event.type === "log" || event.type === "left_out") divide(event.attempt);
     if (event.type === "log") addLog(event);
     else describe(event);
   }
+  addEnds(ends, Infinity);
 }
 
 /** @param {import("../lib/socket.js").RunEvent} event @returns {boolean} false for an evaluation that no chart shows */
@@ -89,11 +115,14 @@ function mark(seq) {
   container.dataset.updates = String(updates);
 }
 
-/** Logs the events up to a seq; tries again without a connection and while the server is busy. @param {number} seq */
+/** Logs the events up to a seq, and how attempts ended; tries again without a connection and while the server is busy. @param {number} seq */
 async function loadHistory(seq) {
   for (;;) {
     const answer = await fetch(`${page.dataset.history}?up_to=${seq}`).catch(() => null);
-    if (answer?.ok) return addToLog((await answer.json()).events);
+    if (answer?.ok) {
+      const { events, ends } = /** @type {Api.HistoryAnswer} */ (await answer.json());
+      return addToLog(/** @type {import("../lib/socket.js").RunEvent[]} */ (events), ends);
+    }
     if (answer && answer.status < 500 && answer.status !== 429) return addLine(Date.now() / 1000, "error", `the history cannot be read: the server answered ${answer.status}`);
     await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
   }

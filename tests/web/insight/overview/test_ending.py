@@ -81,7 +81,7 @@ def test_alert_that_was_open_at_the_end_offers_its_fix(run, web):
     about = {"run": run, "agent": "A", "attempt": 1, "number": 1.0, "raised_at": now, "cleared_at": now}
     Alert.objects.create(**about, kind="cross_clip", raised_seq=1, raised_step=1, cleared_reason="the number fell")
     assert ending_of(run).fix_url == ""
-    Alert.objects.create(**about, kind="cross_clip", raised_seq=2, raised_step=2, cleared_reason=ENDED)
+    Alert.objects.create(**about, kind="cross_clip", raised_seq=2, raised_step=2, cleared_reason=f"{ENDED}: stopped")
     assert ending_of(run).fix_url.startswith(f"/runs/{run.pk}/clone?algorithm.name=")
     assert "Clone with fix" in text_of(web.get(run.get_absolute_url()))
 

@@ -7,7 +7,7 @@ from django.urls import reverse
 
 from hacrl_web.runs.archive.disk_use import disk_use
 from hacrl_web.runs.models import RolloutSample, Run, Worker
-from hacrl_web.runs.telemetry import table_upkeep
+from hacrl_web.runs.telemetry import logs, table_upkeep
 from hacrl_web.runs.telemetry.shipper import Shipper
 from hacrl_web.runs.telemetry.table_upkeep import TableUpkeep, clear_texts
 from tests.support.web.factories import make_run, make_user, metrics, write_spool
@@ -109,6 +109,37 @@ class TestSearch:
         assert lines[-1].endswith(
             "attempt 1: left out: 1,234 of type log, 5 of type rollout (more than 200 log lines a second)"
         )
+
+
+class TestEndsOfAttempts:
+    """A trainer that was killed logs nothing: the log has its end by what the run's state says."""
+
+    @pytest.fixture
+    def run(self, owner):
+        run = stored(owner, Log(message="first"))
+        assert run.transition_to("running", reason="training", attempt=1)
+        reason = "the trainer was killed by SIGKILL and reported no outcome"
+        assert run.requeue(reason=reason, attempt=1, is_interruption=True)
+        run = Run.objects.claim(run.pk, Worker("host", 1, 0.0, "here"))
+        write_spool(run.run_dir, 2, Log(message="second"))
+        Shipper(run.pk, run.run_dir, 2).ship()
+        assert run.transition_to("failed", reason="diverged at step 3", attempt=2)
+        return run
+
+    def test_they_follow_the_lines_of_their_attempt(self, run):
+        killed = "run queued again: the trainer was killed by SIGKILL and reported no outcome"
+        texts = ["first", killed, "second", "run failed: diverged at step 3"]
+        assert [line["text"] for line in logs.search_events(run, "", "")] == texts
+        assert [line["text"] for line in logs.search_events(run, "sigkill", "warning")] == [killed]
+        assert [line["text"] for line in logs.search_events(run, "", "error")] == ["run failed: diverged at step 3"]
+        lines = "".join(logs.as_text(run)).splitlines()
+        assert [line.partition(" attempt ")[2] for line in lines[:2]] == ["1: first", f"1: {killed}"]
+        assert lines[2:4] == ["", "---- attempt 2 ----"]
+
+    def test_the_page_reads_them_with_the_history(self, client, owner, run):
+        client.force_login(owner)
+        ends = client.get(f"/api/v1/runs/{run.pk}/history").json()["ends"]
+        assert [(end["attempt"], end["level"]) for end in ends] == [(1, "warning"), (2, "error")]
 
 
 class TestTrainersOutput:
