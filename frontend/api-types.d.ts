@@ -1018,6 +1018,8 @@ declare namespace Api {
     lesson?: string;
     min_advantage?: string;
     max_advantage?: string;
+    shared?: string;
+    sort?: string;
   }
   interface RolloutTextAnswer {
     step: number;
@@ -1036,6 +1038,7 @@ declare namespace Api {
     next: string | null;
     previous: string | null;
     stopped_at: number | null;
+    sorted_from: number | null;
   }
   interface RuleAnswer {
     kind: string;

@@ -23,12 +23,15 @@ router = Router(tags=["insight"])
 
 
 class RolloutsAnswer(TypedDict):
-    """`next` and `previous` go into `after` and `before`; stopped_at: the step where a long search stopped."""
+    """`next` and `previous` go into `after` and `before`; stopped_at: the step where a long search stopped;
+    sorted_from: the first step that a sort covers, if it leaves out earlier ones.
+    """
 
     items: list[RolloutHit]
     next: str | None
     previous: str | None
     stopped_at: int | None
+    sorted_from: int | None
 
 
 class RolloutTextAnswer(TypedDict):
@@ -52,7 +55,9 @@ class RolloutOrNone(TypedDict):
 
 class RolloutQuery(Schema):
     """The filters of the tab: step `12` or `10-20`, reward `1` or `0.2..0.8` or `none`, `q` a part of the text; those
-    from `learner` on are about what a rollout taught, and find it once for each learner.
+    from `learner` on are about what a rollout taught, and find it once for each learner. shared `yes`: what its peers
+    sampled. sort `weight`, `surprise` (how far s is from 1) or `gap` (the reward against the mean of the learner's own
+    rollouts to the prompt): the largest first.
     """
 
     after: str = Query("", max_length=40)
@@ -71,10 +76,14 @@ class RolloutQuery(Schema):
     lesson: str = Query("", max_length=40)
     min_advantage: str = Query("", max_length=40)
     max_advantage: str = Query("", max_length=40)
+    shared: str = Query("", max_length=10)
+    sort: str = Query("", max_length=20)
 
 
 @router.get(
-    "/runs/{run_id}/rollouts", response=RolloutsAnswer, summary="Rollouts that a filter finds, in the order of steps"
+    "/runs/{run_id}/rollouts",
+    response=RolloutsAnswer,
+    summary="Rollouts that a filter finds, in the order of steps or sorted",
 )
 def find_rollouts(request: HttpRequest, run_id: UUID, query: Query[RolloutQuery]) -> Any:
     """`next` and `previous` go into `after` and `before`. A search that takes long stops at `stopped_at`: continue with
@@ -91,6 +100,7 @@ def find_rollouts(request: HttpRequest, run_id: UUID, query: Query[RolloutQuery]
         "next": str(page.after) if page.after else None,
         "previous": str(page.before) if page.before else None,
         "stopped_at": page.stopped_at,
+        "sorted_from": page.sorted_from,
     }
 
 

@@ -19,6 +19,12 @@ CLIPS = {"lower": "lower", "inside": "none", "upper": "upper"}  # in the address
 # The source's rollouts on rescued prompts, and on avoided ones.
 PROMPT_KINDS = {"rescue": CORRECT, "mistake": NOT_CORRECT}
 UNSCORABLE = "none"
+SORTS = {  # a sort -> what it is by
+    "weight": "|weight|, how much a rollout moved the learner",
+    "surprise": "surprise, how far the ratio s is from 1",
+    "gap": "reward gap: the reward against the mean of the learner's own rollouts to the prompt",
+}
+SHARED = "yes"
 
 
 @dataclass(frozen=True)
@@ -97,6 +103,8 @@ class RolloutFilter(PageQuery):
     prompt_kind: Annotated[Text, _readable(PROMPT_KINDS.get)] = Field("", alias="lesson")  # of one step and pair only
     min_advantage: Number = ""
     max_advantage: Number = ""
+    shared: Annotated[Text, _readable({SHARED: True}.get)] = ""  # what the learner's peers sampled
+    sort: Annotated[Text, _readable(SORTS.get)] = ""  # the order of steps, if empty
     after: Cursor = ""
     before: Cursor = ""
 
@@ -115,7 +123,8 @@ class RolloutFilter(PageQuery):
     @property
     def is_of_learner(self) -> bool:
         """Whether it is about what rollouts taught: then a rollout is listed once for each learner."""
-        return any((self.learner, self.sign, self.clip, self.min_advantage, self.max_advantage))
+        conditions = (self.learner, self.sign, self.clip, self.min_advantage, self.max_advantage)
+        return any((*conditions, self.shared, self.sort))
 
     @property
     def conditions(self) -> str:

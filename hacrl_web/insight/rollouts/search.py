@@ -11,12 +11,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db.models import Exists, Max, Min, OuterRef, Q, QuerySet
+from django.db.models import Exists, F, Max, Min, OuterRef, Q, QuerySet
 from django.db.models.functions import Coalesce
 
 from hacrl_web.insight.recorded_steps import Segment, segments
 from hacrl_web.insight.rescued_prompts import OF_STEP, TAUGHT, is_avoided, is_rescued
 from hacrl_web.insight.rollouts.filter import CLIPS, PROMPT_KINDS, SIGNS, PageCursor, RolloutFilter, read_cursor
+from hacrl_web.insight.rollouts.ranking import limit_of, newest_rows, sort_value
 from hacrl_web.runs.models import RolloutSample, Run
 from hacrl_web.web.schemas import EVERY_FIELD
 
@@ -77,13 +78,16 @@ class RolloutHit:
 
 @dataclass
 class RolloutPage:
-    """Hits in the order of steps. after, before: where to continue.  stopped_at: the step at which time ran out."""
+    """Hits in the order of steps, or sorted. after, before: where to continue.  stopped_at: the step at which time ran
+    out.  sorted_from: the first step that a sort covers, if it leaves out earlier ones.
+    """
 
     hits: list[RolloutHit] = field(default_factory=list)
     after: PageCursor | None = None
     before: PageCursor | None = None
     stopped_at: int | None = None
     num_searched: int = 0
+    sorted_from: int | None = None
 
 
 def hit_of(run: Run, seq: int) -> RolloutHit | None:
@@ -103,6 +107,31 @@ def first_that_taught(run: Run, step: int) -> RolloutHit | None:
 
 def search_rollouts(run: Run, rollout_filter: RolloutFilter) -> RolloutPage:
     """The page of hits before or after the filter's cursor; without one, from the first step on."""
+    return _sorted_page(run, rollout_filter) if rollout_filter.sort else _page_in_order(run, rollout_filter)
+
+
+def _sorted_page(run: Run, rollout_filter: RolloutFilter) -> RolloutPage:
+    """A page of sorted hits. The `seq` of its cursors is the number of hits before them."""
+    rows = run.contributions.all()
+    parts = segments(rows, *(rollout_filter.steps or (0, None)))
+    if not parts:
+        return RolloutPage()
+    covered, first_step = newest_rows(rows, parts, limit_of(rollout_filter.sort, has_text=bool(rollout_filter.text)))
+    matching = _matching(run, rows.filter(covered, _on_rescued_prompts(run, parts, rollout_filter)), rollout_filter)
+    ordered = matching.order_by(sort_value(rollout_filter.sort).desc(nulls_last=True), "step", "seq")
+    cursor = read_cursor(rollout_filter.before or rollout_filter.after)
+    place = cursor.seq if cursor else 0
+    begin = max(0, place - PAGE_SIZE) if rollout_filter.before else place
+    hits = _hits(ordered, PAGE_SIZE + 1, of_learner=True, begin=begin)
+    return RolloutPage(
+        hits[:PAGE_SIZE],
+        after=PageCursor(0, begin + PAGE_SIZE) if len(hits) > PAGE_SIZE else None,
+        before=PageCursor(0, begin) if begin else None,
+        sorted_from=first_step if first_step > parts[0].first else None,
+    )
+
+
+def _page_in_order(run: Run, rollout_filter: RolloutFilter) -> RolloutPage:
     rows: QuerySet[Any] = run.contributions.all() if rollout_filter.is_of_learner else run.rollouts.all()
     is_backward = bool(rollout_filter.before)
     cursor = read_cursor(rollout_filter.before or rollout_filter.after)
@@ -203,6 +232,8 @@ def _matching(run: Run, rows: QuerySet[Any], rollout_filter: RolloutFilter) -> Q
             "advantage__lte": rollout_filter.max_advantage,
         }
         rows = rows.filter(SIGNS.get(rollout_filter.sign, Q()))
+        if rollout_filter.shared:
+            rows = rows.exclude(agent=F("source"))
         if rollout_filter.clip:  # a row without a ratio lies on no side
             rows = rows.filter(sequence_ratio__isnull=False)
     rows = rows.filter(**{name: value for name, value in conditions.items() if value != ""})
@@ -221,12 +252,15 @@ def _with_text(run: Run, rows: QuerySet[Any], rollout_filter: RolloutFilter) -> 
         return rows.filter(holds)
     place = {name: OuterRef(name) for name in ("prompt_id", "sample")}
     sampled = RolloutSample.objects.filter(holds, run_id=run.pk, agent=OuterRef("source"), **place)
-    # A replayed rollout may have been sampled in an earlier attempt.
-    of_step = Q(attempt=OuterRef("attempt")) | Q(attempt__lt=OuterRef("attempt"), step__lt=OuterRef("step"))
+    # A replayed rollout may have been sampled in an earlier attempt. By a bare column SQLite would read all attempts.
+    sampled = sampled.alias(sampled_in=Coalesce("attempt", 0))
+    of_step = Q(sampled_in=OuterRef("attempt")) | Q(sampled_in__lt=OuterRef("attempt"), step__lt=OuterRef("step"))
     return rows.filter(Exists(sampled.filter(of_step, step=OuterRef("step") - Coalesce(OuterRef("age"), 0))))
 
 
-def _hits(rows: QuerySet[Any], count: int, *, of_learner: bool = False) -> list[RolloutHit]:
+def _hits(rows: QuerySet[Any], count: int, *, of_learner: bool = False, begin: int = 0) -> list[RolloutHit]:
+    end = begin + count
     if not of_learner:
-        return [RolloutHit(*row) for row in rows.values_list(*_OF_ROLLOUT)[:count]]
-    return [RolloutHit(*(*row[:8], ContributionSummary(*row[8:]))) for row in rows.values_list(*_OF_LEARNER)[:count]]
+        return [RolloutHit(*row) for row in rows.values_list(*_OF_ROLLOUT)[begin:end]]
+    values = rows.values_list(*_OF_LEARNER)[begin:end]
+    return [RolloutHit(*(*row[:8], ContributionSummary(*row[8:]))) for row in values]

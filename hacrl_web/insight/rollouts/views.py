@@ -14,7 +14,7 @@ from django.views.decorators.http import require_safe
 
 from hacrl_web.insight.recorded_steps import end, step_after, step_before
 from hacrl_web.insight.rollouts.extraction import compare_extractions
-from hacrl_web.insight.rollouts.filter import CLIPS, SIGNS, PageCursor, RolloutFilter, read_filter
+from hacrl_web.insight.rollouts.filter import CLIPS, SIGNS, SORTS, PageCursor, RolloutFilter, read_filter
 from hacrl_web.insight.rollouts.prompt_group import group_of
 from hacrl_web.insight.rollouts.search import RolloutHit, RolloutPage, first_that_taught, hit_of, search_rollouts
 from hacrl_web.registry.models import Benchmark
@@ -47,6 +47,7 @@ def run_rollouts(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         "ended_early": f"{run.state.capitalize()} before the first step",
         "page": page,
         "lines": [_line(hit, _link(rollout_filter, hit), selected, run.agent_names) for hit in page.hits],
+        "sorts": _sort_links(rollout_filter),
         "links": _links(rollout_filter, page, selected),
         "steps": _steps_beside(run, selected) if selected else {},
         "group": group,
@@ -117,6 +118,16 @@ def _line(hit: RolloutHit, url: str, selected: RolloutHit | None, agents: Sequen
 
 def _link(rollout_filter: RolloutFilter, hit: RolloutHit) -> str:
     return "?" + rollout_filter.encode(rollout=hit.seq)
+
+
+def _sort_links(rollout_filter: RolloutFilter) -> dict[str, dict[str, object]]:
+    """For each sort: where its header leads, which for the present sort is the order of steps."""
+    links: dict[str, dict[str, object]] = {}
+    for sort, explanation in SORTS.items():
+        is_sorted = sort == rollout_filter.sort
+        query = rollout_filter.encode(sort=None if is_sorted else sort, after=None, before=None)
+        links[sort] = {"url": f"?{query}", "is_sorted": is_sorted, "help": explanation}
+    return links
 
 
 def _is_same(one: RolloutHit, other: RolloutHit) -> bool:
