@@ -19,6 +19,7 @@ from hacrl_web.accounts.visibility import rows_at
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.middleware import BUSY, OPERATIONS_PREFIX, Middleware, busy, refused
 
+METRICS_PATH = "/metrics"  # monitoring sends a token too
 # These change only objects of the user, or check the role themselves.
 OWN_APPS = ("accounts", "alerts")
 OWN_OPERATIONS = (
@@ -32,7 +33,7 @@ class TokenAuth(Middleware):
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         text = bearer(request.headers.get("Authorization", ""))
-        if text is None or not request.path_info.startswith(OPERATIONS_PREFIX):
+        if text is None or not request.path_info.startswith((OPERATIONS_PREFIX, METRICS_PATH)):
             return self.get_response(request)
         try:
             token = find_token(text)

@@ -2,6 +2,7 @@
 
 from django.urls import path
 
+from hacrl_web.runs.live import monitoring
 from hacrl_web.runs.pages import (
     archive,
     components,
@@ -19,6 +20,9 @@ from hacrl_web.runs.pages import (
 app_name = "runs"
 
 urlpatterns = [
+    path("healthz", monitoring.healthz, name="healthz"),
+    path("readyz", monitoring.readyz, name="readyz"),
+    path("metrics", monitoring.metrics, name="metrics"),
     path("runs/", runs.run_list, name="run_list"),
     path("runs/new", new_run.run_create, name="run_create"),
     path("runs/new/draft", new_run.run_save, name="run_save"),

@@ -60,7 +60,7 @@ def test_number_in_a_query_is_never_a_server_error(client, mine, number):
     client.force_login(mine.owner)
     tried = 0
     names = ("page", "step", "sweep", "limit", "offset", "group", "benchmark", "clone", "state", "agent")
-    for route in set(routes()):
+    for route in set(routes()) - {"readyz"}:  # which is a 503 without Redis
         # The API refuses at the first odd parameter, so there each that it knows alone; pages take what they can use.
         together = [[name] for name in (*declared(route), "unknown")] if route.startswith("api/") else [names]
         for asked in together:

@@ -293,3 +293,8 @@ def _in_each_broadcaster(act: Callable[[Broadcaster], None]) -> None:
     for loop, broadcaster in list(_broadcasters.items()):
         with contextlib.suppress(RuntimeError):  # a loop that has ended
             loop.call_soon_threadsafe(act, broadcaster)
+
+
+def socket_count() -> int:
+    """Open sockets of this process."""
+    return sum(len(broadcaster.members) for broadcaster in list(_broadcasters.values()))

@@ -29,7 +29,7 @@ from workers.questions.columns import QuestionMapping
 
 VERBS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 # Whoever has no login must reach these.
-PUBLIC = {"login", "login/<str:token>", "invitation/<str:token>"}
+PUBLIC = {"login", "login/<str:token>", "invitation/<str:token>", "healthz", "readyz"}
 WRITING = ("POST", "PUT", "PATCH", "DELETE")
 PARAMETER = re.compile(r"<(?:(\w+):)?(\w+)>")
 # What some operations cannot do without; the others know no such parameter.
