@@ -83,7 +83,7 @@ RULES = (
         "gradient is zero, so the learner cannot take up a strategy that it rarely uses.",
         scope="pair",
         metric="clip_lower_frac/positive",
-        chart="lower-positive",
+        chart="clipping",
         read=_share("clip_lower_frac/positive"),
         raise_at=0.8,
         raise_after=3,

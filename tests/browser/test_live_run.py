@@ -20,7 +20,7 @@ def drawn(page: Page) -> dict[str, float]:
         """async () => {
             const { charts } = await import(document.querySelector("script[src*='js/run/run.js']").src);
             const found = {};
-            for (const [chart, lines] of charts.store.charts)
+            for (const [chart, lines] of charts.store.lines)
                 for (const [line, { steps, last }] of lines)
                     for (const [index, step] of steps.entries())
                         found[`${chart} / ${line} / ${step}`] = last[index];

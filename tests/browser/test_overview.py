@@ -181,7 +181,7 @@ def test_alert_is_one_line_of_reserved_height_with_its_fix(page: Page, made) -> 
     assert line.bounding_box() == empty
     expect(line.get_by_role("link", name="Clone with fix").first).to_have_attribute("href", re.compile("/clone\\?alg"))
     expect(line.get_by_text("Clone the run with the recommended rule")).to_be_hidden()
-    line.get_by_role("button", name="Details").click()
+    line.get_by_role("button", name="What to do").click()
     expect(line.get_by_text("Clone the run with the recommended rule")).to_be_visible()
 
 
@@ -197,6 +197,21 @@ def test_legend_of_six_pairs_is_not_cut(page: Page, made) -> None:
     legend = page.locator("[data-chart='omega'] .chart-legend")
     expect(legend.locator("li")).to_have_count(6)
     assert legend.evaluate("one => one.scrollHeight - one.clientHeight") <= 0
+
+
+def test_clipping_of_all_pairs_is_one_heat_map_with_a_switch_of_the_sign(page: Page, made) -> None:
+    chart = show(page, made["three"], key="clipping")
+    assert len(chart["columns"]) == 12  # six pairs, each above and below the band
+    assert [column(chart, f"raw{line}")[0] for line in range(4)] == [None, 0.75, None, 0.75]
+    panel = page.locator("#chart-clipping")
+    panel.get_by_role("button", name="A < 0").click()
+    expect(page).to_have_url(re.compile("sign=negative"))
+    assert column(drawn(page, "clipping"), "raw1") == [0.25]
+    page.reload()
+    expect(panel.get_by_role("button", name="A < 0")).to_have_attribute("aria-pressed", "true")
+    panel.get_by_role("button", name="All, Rollouts").click()
+    assert column(drawn(page, "clipping"), "raw0") == [0.5]
+    expect(page.locator("[data-chart^='lower'], [data-chart^='upper']")).to_have_count(0)
 
 
 def test_header_is_one_line_that_stays_in_view(page: Page, made) -> None:

@@ -29,7 +29,9 @@ def three() -> Iterator[dict[str, Any]]:
     """A point of each pair of three agents."""
     for agent in "ABC":
         for source in "ABC".replace(agent, ""):
-            yield {"type": "metrics", "step": 1, "agent": agent, "source": source, "values": {"omega": 1.5}}
+            shares = {"clip_lower_frac/positive": 0.75, "clip_lower_frac/negative": 0.25, "clip_upper_frac": 0.5}
+            values = {"omega": 1.5} | shares
+            yield {"type": "metrics", "step": 1, "agent": agent, "source": source, "values": values}
 
 
 def learning(seed: int) -> Iterator[dict[str, Any]]:

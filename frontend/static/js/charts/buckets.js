@@ -8,14 +8,12 @@ export class Buckets {
   /**
    * @param {string} url of the run's buckets
    * @param {import("./series.js").SeriesStore} store
-   * @param {string[]} metrics
    * @param {import("./view.js").ChartView} view
    * @param {{loaded: () => void, failed: (why: string) => void}} on
    */
-  constructor(url, store, metrics, view, on) {
+  constructor(url, store, view, on) {
     this.url = url;
     this.store = store;
-    this.metrics = metrics;
     this.view = view;
     this.on = on;
     /** Events that arrived during a request. @type {import("../lib/socket.js").RunEvent[]} */
@@ -30,7 +28,7 @@ export class Buckets {
 
   #query() {
     const { first, last, x, band } = this.view;
-    const query = new URLSearchParams(this.metrics.map((metric) => ["metric", metric]));
+    const query = new URLSearchParams(this.store.metrics.map((metric) => ["metric", metric]));
     if (first !== null) query.set("first", String(first));
     if (last !== null) query.set("last", String(last));
     if (x !== "step") query.set("x", x);
@@ -70,7 +68,7 @@ export class Buckets {
 
   /**
    * @param {import("../lib/socket.js").RunEvent[]} events
-   * @returns {Set<string>} the charts that changed
+   * @returns {Set<string>} the metrics that changed
    */
   add(events) {
     if (this.isLoading) this.pending.push(...events);

@@ -2,7 +2,7 @@
 
 import { columnsOf, csvOf, tabulate } from "./table.js";
 import { DASHES, count, cut, make, significant } from "../lib/format.js";
-import { colour, drawBand, drawBars, drawMarks, drawZero, padded } from "./paint.js";
+import { colour, drawBand, drawBars, drawLane, drawMarks, drawZero, padded } from "./paint.js";
 import { pictureOf, save } from "./picture.js";
 
 const HEIGHT = 200;
@@ -10,33 +10,37 @@ const HEIGHT = 200;
 const HERO_HEIGHTS = [320, 240];
 /** Whole steps, rollouts, tokens and seconds. */
 const INCREMENTS = Array.from({ length: 12 }, (_, power) => [1, 2, 5].map((digit) => digit * 10 ** power)).flat();
+/** Of the lanes above and below the band. */
+const LANE_COLOURS = ["--blue", "--amber"];
 const SVG = "http://www.w3.org/2000/svg";
 /** @type {Record<string, string>} */
 const BAND_WORDS = { range: "lowest to highest", ci: "95 % confidence interval of the mean" };
 
 /**
- * @typedef {{key: string, label: string, title: string, learner: number, dash: number[]}} DrawnLine
+ * @typedef {{key: string, label: string, title: string, learner: number, dash: number[], lane: number}} DrawnLine lane: of a heat map's pair
  * @typedef {import("./series.js").ChartSpec} ChartSpec
  * @typedef {import("./view.js").ChartView} ChartView
  *
  * What a chart gets from the page: the store, the view that all charts share, and what its buttons do.
  * @typedef {{store: import("./series.js").SeriesStore, view: ChartView, xName: () => string, xUnit: () => string, xRange: () => [number, number],
  *   marks: (chart: string) => number[], zoom: (low: number, high: number) => void, unzoom: () => void,
- *   toggleLog: (chart: string) => void, open: (chart: string) => void, fileName: (chart: string) => string,
+ *   toggleLog: (chart: string) => void, setSign: (sign: import("./series.js").Sign) => void, open: (chart: string) => void, fileName: (chart: string) => string,
  *   hover: (step: number | null) => void}} ChartHost hover: the step under the cursor of a large picture, null without one
  */
 
 /**
  * @param {string[]} agents
- * @param {"agent" | "pair"} kind
+ * @param {ChartSpec} spec
  * @returns {DrawnLine[]}
  */
-export function linesOf(agents, kind) {
-  if (kind === "agent") return agents.map((name, index) => ({ key: name, label: name, title: name, learner: index, dash: [] }));
+export function linesOf(agents, { kind, lanes }) {
+  if (kind === "agent") return agents.map((name, index) => ({ key: name, label: name, title: name, learner: index, dash: [], lane: 0 }));
   return agents.flatMap((learner, a) =>
-    agents.flatMap((source, b) =>
-      a === b ? [] : [{ key: `${learner}\n${source}`, label: `${cut(learner)} ← ${cut(source)}`, title: `${learner} ← ${source}`, learner: a, dash: DASHES[b % DASHES.length] }],
-    ),
+    agents.flatMap((source, b) => {
+      if (a === b) return [];
+      const line = { key: `${learner}\n${source}`, label: `${cut(learner)} ← ${cut(source)}`, title: `${learner} ← ${source}`, learner: a, dash: DASHES[b % DASHES.length], lane: 0 };
+      return lanes ? lanes.map(({ name }, lane) => ({ ...line, label: `${line.label} ${name}`, title: `${line.title}, ${name} the band`, lane })) : [line];
+    }),
   );
 }
 
@@ -52,7 +56,7 @@ export class Chart {
     this.host = host;
     this.isFull = isFull;
     this.isHero = Boolean(spec.hero) && !isFull;
-    this.lines = linesOf(agents, spec.kind);
+    this.lines = linesOf(agents, spec);
     /** Lines that the reader has switched off. @type {Set<number>} */
     this.off = new Set();
     /** @type {uPlot | null} */
@@ -97,14 +101,33 @@ export class Chart {
     const row = make("div", "chart-buttons");
     row.setAttribute("role", "group");
     row.setAttribute("aria-label", `Of the chart ${this.spec.title}`);
-    this.logButton = this.#button("Log", "Logarithmic y axis", () => this.host.toggleLog(this.spec.key));
+    if (this.spec.lanes) row.append(...this.#signs());
+    else row.append((this.logButton = this.#button("Log", "Logarithmic y axis", () => this.host.toggleLog(this.spec.key))));
     row.append(
-      this.logButton,
       this.#button("CSV", "Save exactly the numbers that are drawn, as CSV", () => this.saveCsv()),
       this.#button("PNG", "Save as a picture", () => this.savePicture()),
     );
     if (!this.isFull) row.append(this.#button("Full", "Show in full screen", () => this.host.open(this.spec.key)));
     return row;
+  }
+
+  /** Of a heat map: which rollouts it counts. */
+  #signs() {
+    this.signs = /** @type {[import("./series.js").Sign, string, string][]} */ ([
+      ["positive", "A > 0", "Encouraging rollouts"],
+      ["negative", "A < 0", "Discouraging rollouts"],
+      ["all", "All", "Both signs"],
+    ]).map(([sign, word, title]) => {
+      const button = this.#button(word, title, () => this.host.setSign(sign));
+      button.dataset.sign = sign;
+      return button;
+    });
+    return this.signs;
+  }
+
+  /** The metric of a line. @param {DrawnLine} line */
+  #metric(line) {
+    return this.spec.lanes ? this.spec.lanes[line.lane].metrics[this.host.view.sign] : this.spec.metric;
   }
 
   /**
@@ -135,8 +158,9 @@ export class Chart {
     const mark = document.createElementNS(SVG, "svg");
     const stroke = document.createElementNS(SVG, "line");
     mark.setAttribute("aria-hidden", "true");
-    mark.dataset.agent = String(line.learner % 8);
-    for (const [name, value] of Object.entries({ x1: 0, y1: 5, x2: 22, y2: 5, "stroke-dasharray": line.dash.join(" ") })) stroke.setAttribute(name, String(value));
+    if (this.spec.lanes) mark.dataset.lane = String(line.lane);
+    else mark.dataset.agent = String(line.learner % 8);
+    for (const [name, value] of Object.entries({ x1: 0, y1: 5, x2: 22, y2: 5, "stroke-dasharray": this.spec.lanes ? "" : line.dash.join(" ") })) stroke.setAttribute(name, String(value));
     mark.append(stroke);
     button.append(mark, make("span", "cut", line.label));
     button.addEventListener("click", () => {
@@ -153,7 +177,7 @@ export class Chart {
   }
 
   get isLog() {
-    return this.host.view.log.has(this.spec.key);
+    return !this.spec.lanes && this.host.view.log.has(this.spec.key);
   }
 
   get isSmoothed() {
@@ -164,8 +188,8 @@ export class Chart {
   draw() {
     const { store } = this.host;
     this.isDirty = false;
-    const lines = this.lines.map((line) => store.charts.get(this.spec.key)?.get(line.key));
-    const bands = this.lines.map((line) => store.bands.get(this.spec.key)?.get(line.key));
+    const lines = this.lines.map((line) => store.lines.get(this.#metric(line))?.get(line.key));
+    const bands = this.lines.map((line) => (this.spec.lanes ? undefined : store.bands.get(this.spec.metric)?.get(line.key)));
     const layout = { hasBands: bands.some(Boolean), hasShades: lines.some((line) => line?.low), isSmoothed: this.isSmoothed };
     this.columns = columnsOf(this.lines.length, layout);
     this.table = tabulate(lines, bands, this.columns, { weight: this.host.view.smooth, isLog: this.isLog, place: (step) => store.place(step) });
@@ -183,7 +207,7 @@ export class Chart {
 
   /** Of any of its lines. @returns {number[]} */
   #seeds() {
-    const bands = [...(this.host.store.bands.get(this.spec.key)?.values() ?? [])];
+    const bands = [...(this.host.store.bands.get(this.spec.metric)?.values() ?? [])];
     return [...new Set(bands.flatMap((band) => band.seeds ?? []))].sort((a, b) => a - b);
   }
 
@@ -200,6 +224,7 @@ export class Chart {
     ];
     if (this.note) this.note.textContent = notes.filter(Boolean).join(" ");
     this.logButton?.setAttribute("aria-pressed", String(this.isLog));
+    for (const button of this.signs ?? []) button.setAttribute("aria-pressed", String(button.dataset.sign === view.sign));
     const range = steps.length ? `steps ${steps[0]} to ${steps[steps.length - 1]}` : "no points";
     this.frame?.setAttribute("aria-label", `${this.spec.title}: ${this.lines.length} lines, ${range}; their values are listed below.`);
     this.#showValues();
@@ -210,7 +235,7 @@ export class Chart {
     const { store } = this.host;
     if (!this.plot || this.isSmoothed || (this.plot.cursor.left ?? -1) >= 0) return;
     this.lines.forEach((line, index) => {
-      const last = store.charts.get(this.spec.key)?.get(line.key)?.last;
+      const last = store.lines.get(this.#metric(line))?.get(line.key)?.last;
       if (last?.length && this.values) this.values[index][0].textContent = significant(last[last.length - 1]);
     });
   }
@@ -275,13 +300,13 @@ export class Chart {
       hooks: {
         setCursor: [() => this.#moved()],
         setSelect: [(plot) => this.#zoomTo(plot)],
-        drawAxes: [(plot) => this.#drawShades(plot), ...(spec.zero ? [drawZero] : [])],
+        drawAxes: [(plot) => (spec.lanes ? this.#drawLanes(plot) : this.#drawShades(plot)), ...(spec.zero ? [drawZero] : [])],
         draw: [(plot) => drawMarks(plot, host.marks(spec.key))],
       },
       scales: { x: { time: false, range: () => host.xRange() }, y: this.#yScale() },
       axes: [
         { ...axis, size: 26, space: this.isFull ? 80 : 48, incrs: INCREMENTS, values: (_, splits) => splits.map(short) },
-        { ...axis, size: 48, space: 28, ...(this.isLog ? {} : { values: (/** @type {uPlot} */ _, /** @type {number[]} */ splits) => splits.map((split) => String(Number(split.toPrecision(3)))) }) },
+        spec.lanes ? this.#laneAxis(axis) : { ...axis, size: 48, space: 28, ...(this.isLog ? {} : { values: (/** @type {uPlot} */ _, /** @type {number[]} */ splits) => splits.map((split) => String(Number(split.toPrecision(3)))) }) },
       ],
       series: [{}, ...this.columns.map((column) => this.#series(column, isSmoothed))],
     };
@@ -289,7 +314,8 @@ export class Chart {
 
   /** @returns {uPlot.Scale} */
   #yScale() {
-    const { range, zero } = this.spec;
+    const { range, zero, lanes } = this.spec;
+    if (lanes) return { range: [0, this.lines.length] };
     if (this.isLog) return { distr: 3, log: 10, range: (_, low, high) => (low === null || high === null || !(low > 0) ? [0.1, 1] : uPlot.rangeLog(low, high, 10, false)) };
     return { range: range ? () => range : (_, low, high) => padded(low, high, zero) };
   }
@@ -303,7 +329,7 @@ export class Chart {
     const { learner, dash } = this.lines[line];
     const show = !this.off.has(line);
     // Shades and bands are painted by drawShades; as series they only take part in the y axis' range.
-    if (role !== "raw" && role !== "smooth") return { show, paths: () => null, points: { show: false } };
+    if ((role !== "raw" && role !== "smooth") || this.spec.lanes) return { show, paths: () => null, points: { show: false } };
     const isFaint = role === "raw" && isSmoothed;
     const isDotted = this.spec.points && role === "raw" && this.host.store.width === 1;
     // One pixel of the device is painted in a thirtieth of the time of a wider line, and of a dense one shows more.
@@ -316,6 +342,27 @@ export class Chart {
       spanGaps: true,
       points: isDotted ? { show: true, size: 6, stroke: () => colour(`--agent-${learner % 8}`), fill: () => colour("--surface") } : { show: (plot) => plot.data[0].length === 1, size: 5 },
     };
+  }
+
+  /** The y axis of a heat map: the name of each pair at the middle of its lanes. @param {uPlot.Axis} axis @returns {uPlot.Axis} */
+  #laneAxis(axis) {
+    const { lines } = this;
+    const lanes = this.spec.lanes?.length ?? 1;
+    const middles = Array.from({ length: lines.length / lanes }, (_, pair) => lines.length - (pair + 0.5) * lanes);
+    const names = middles.map((_, pair) => lines[pair * lanes].title.split(", ")[0].split(" ← ").map(cut).join(" ← "));
+    const widest = Math.max(0, ...names.map((name) => name.length));
+    return { ...axis, grid: { show: false }, size: Math.min(0.4 * this.width, 16 + 6.2 * widest), splits: () => middles, values: () => names };
+  }
+
+  /** A heat map: of each pair two lanes, above the band and below it. @param {uPlot} plot */
+  #drawLanes(plot) {
+    const { x, values } = this.table;
+    this.columns.forEach(({ role, line }, index) => {
+      if (role !== "raw" || this.off.has(line)) return;
+      const top = this.lines.length - line;
+      const isFirst = this.lines[line].lane === 0;
+      drawLane(plot, x, values[index], [top - (isFirst ? 0.12 : 0), top - 1 + (isFirst ? 0.04 : 0.12)], LANE_COLOURS[this.lines[line].lane]);
+    });
   }
 
   /** The bands over seeds, and over them the shades of what buckets hide. @param {uPlot} plot */
@@ -340,7 +387,8 @@ export class Chart {
 
   #height() {
     if (this.isHero) return HERO_HEIGHTS[Number(innerWidth <= 760)];
-    return this.isFull ? Math.max(240, Math.min(560, innerHeight - 320)) : HEIGHT;
+    const lanes = this.spec.lanes ? 26 + 14 * this.lines.length : 0;
+    return Math.max(lanes, this.isFull ? Math.max(240, Math.min(560, innerHeight - 320)) : HEIGHT);
   }
 
   /** @param {number} width of the frame, in pixels */

@@ -4,7 +4,7 @@ import { Buckets } from "./buckets.js";
 import { Chart } from "./chart.js";
 import { make, must } from "../lib/format.js";
 import { forgetColours } from "./paint.js";
-import { CHART_GROUPS, SeriesStore } from "./series.js";
+import { CHART_GROUPS, SeriesStore, metricsOf } from "./series.js";
 import { readView, writeView } from "./view.js";
 
 /** Charts drawn within one animation frame: more would be noticed as a jerk. */
@@ -29,10 +29,10 @@ export class RunCharts {
     this.root = root;
     this.about = about;
     this.view = readView(location.search);
-    this.store = new SeriesStore();
     const groups = CHART_GROUPS.filter((group) => about.shares || !group.pairs);
     this.specs = groups.flatMap((group) => group.charts).filter((spec) => !about.unmeasured.includes(spec.metric));
-    this.buckets = this.#buckets(this.store, this.specs.map((spec) => spec.metric), () => {
+    this.store = new SeriesStore(this.specs.flatMap(metricsOf));
+    this.buckets = this.#buckets(this.store, () => {
       this.isLoaded = true;
       this.#showHero();
       this.#changed();
@@ -70,7 +70,7 @@ export class RunCharts {
 
   /** The large picture that is not chosen is hidden: without a choice, the reward until there are two evaluations. */
   #showHero() {
-    const evaluations = [...(this.store.charts.get("accuracy")?.values() ?? [])].map((line) => line.steps.length);
+    const evaluations = [...(this.store.lines.get("accuracy")?.values() ?? [])].map((line) => line.steps.length);
     const key = this.view.picture || (Math.max(0, ...evaluations) > 1 ? "accuracy" : "reward");
     for (const chart of this.charts) if (chart.isHero && chart.figure) chart.figure.hidden = chart.spec.key !== key;
     for (const button of document.querySelectorAll("[data-hero]")) button.setAttribute("aria-pressed", String(/** @type {HTMLElement} */ (button).dataset.hero === key));
@@ -101,11 +101,10 @@ export class RunCharts {
 
   /**
    * @param {SeriesStore} store
-   * @param {string[]} metrics
    * @param {() => void} loaded
    */
-  #buckets(store, metrics, loaded) {
-    return new Buckets(this.about.url, store, metrics, this.view, { loaded: () => (this.#showState(""), loaded()), failed: (why) => this.#showState(why) });
+  #buckets(store, loaded) {
+    return new Buckets(this.about.url, store, this.view, { loaded: () => (this.#showState(""), loaded()), failed: (why) => this.#showState(why) });
   }
 
   /** @param {import("./series.js").ChartGroup} group */
@@ -138,6 +137,11 @@ export class RunCharts {
       zoom: (low, high) => this.#zoomTo(store, low, high),
       unzoom: () => this.setZoom(null, null),
       toggleLog: (chart) => this.#toggleLog(chart),
+      setSign: (sign) => {
+        this.view.sign = sign;
+        this.#remember();
+        this.#changed();
+      },
       open: (chart) => this.open(chart),
       fileName: (chart) => `${chart}-${this.about.run}`,
       hover: (step) => this.onHover(step),
@@ -319,10 +323,10 @@ export class RunCharts {
   open(key) {
     const spec = this.specs.find((one) => one.key === key);
     if (!spec || this.full) return;
-    const store = new SeriesStore();
+    const store = new SeriesStore(metricsOf(spec));
     const host = this.#host(store);
     const chart = new Chart(spec, this.about.agents, host, true);
-    this.full = { chart, host, buckets: this.#buckets(store, [spec.metric], () => this.#changed()) };
+    this.full = { chart, host, buckets: this.#buckets(store, () => this.#changed()) };
     must(".chart-dialog-body", this.dialog).replaceChildren(/** @type {HTMLElement} */ (chart.figure));
     this.dialog.showModal();
     this.sizes.observe(/** @type {HTMLElement} */ (chart.frame));

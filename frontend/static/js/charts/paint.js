@@ -93,6 +93,38 @@ export function drawBars(plot, x, low, high, fill) {
 }
 
 /**
+ * A lane of a heat map: from each place to the next, the more colour the higher the share.
+ * @param {uPlot} plot
+ * @param {number[]} x
+ * @param {(number | null)[]} shares 0 to 1
+ * @param {[number, number]} edges of the lane on the y axis
+ * @param {string} property of the colour
+ */
+export function drawLane(plot, x, shares, [upper, lower], property) {
+  const { ctx } = plot;
+  const { left, top, width, height } = plot.bbox;
+  const [high, low] = [upper, lower].map((edge) => Math.round(plot.valToPos(edge, "y", true)));
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(left, top, width, height);
+  ctx.clip();
+  ctx.fillStyle = colour("--sunken");
+  ctx.fillRect(left, high, width, low - high);
+  const rows = shares.flatMap((share, row) => (share === null ? [] : [row]));
+  rows.forEach((row, place) => {
+    // Each value holds up to the next; the last as long as the one before it, or for one step.
+    const next = rows[place + 1];
+    const from = plot.valToPos(x[row], "x", true);
+    const to = next === undefined ? from + (place ? from - plot.valToPos(x[rows[place - 1]], "x", true) : plot.valToPos(x[row] + 1, "x", true) - from) : plot.valToPos(x[next], "x", true);
+    const share = Math.min(1, Math.max(0, Number(shares[row])));
+    if (!share) return;
+    ctx.fillStyle = colour(property, 10 + Math.round(share * 18) * 5);
+    ctx.fillRect(Math.floor(from), high, Math.max(1, Math.ceil(to) - Math.floor(from)), low - high);
+  });
+  ctx.restore();
+}
+
+/**
  * The area between two lines.
  * @param {uPlot} plot
  * @param {number[]} x

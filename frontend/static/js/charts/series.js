@@ -7,9 +7,13 @@
  */
 
 /**
+ * @typedef {"s" | "m" | "l"} PanelSize
+ * @typedef {"positive" | "negative" | "all"} Sign of the advantage
+ * @typedef {{name: string, metrics: Record<Sign, string>}} Lane
  * @typedef {{key: string, title: string, help: string, metric: string, kind: "agent" | "pair", range?: [number, number],
- *   points?: boolean, alarm?: boolean, zero?: boolean, raw?: boolean, hero?: boolean}} ChartSpec zero: a line at 0, always in view;
- *   hero: one of the large pictures before the others;
+ *   points?: boolean, zero?: boolean, raw?: boolean, hero?: boolean, size?: PanelSize, lanes?: Lane[]}} ChartSpec
+ *   zero: a line at 0, always in view;  hero: one of the large pictures before the others;
+ *   lanes: of a heat map, which has these lanes for each pair;  size: if it is not small;
  *   raw: never smoothed, because each point is an evaluation or a mean over steps already
  * @typedef {{title: string, note: string, pairs: boolean, charts: ChartSpec[]}} ChartGroup
  */
@@ -38,12 +42,20 @@ export const CHART_GROUPS = [
       { key: "omega", title: "Capability ratio ω", help: "Capability of the source over that of the learner, Eq. (8); above 1 the source is stronger.", metric: "omega", kind: "pair" },
       { key: "used", title: "Rollouts used", help: "Share of the source's rollouts whose gradient is not zero.", metric: "used_frac", kind: "pair", range: SHARE },
       { key: "alignment", title: "Gradient alignment", help: "Cosine between the gradients of the source's rollouts and of the learner's own. Theorem 4.3 says positive; below the line at 0 the source pulls the learner away from what its own rollouts teach.", metric: "gradient_alignment", kind: "pair", points: true, zero: true },
-      { key: "lower-positive", title: "Clipped below, A > 0", help: "Share of the encouraging rollouts (positive advantage) below the band: under the paper's clip they teach nothing.", metric: "clip_lower_frac/positive", kind: "pair", range: SHARE, alarm: true },
-      { key: "lower-negative", title: "Clipped below, A < 0", help: "Share of the discouraging rollouts (negative advantage) below the band.", metric: "clip_lower_frac/negative", kind: "pair", range: SHARE },
-      { key: "upper-positive", title: "Clipped above, A > 0", help: "Share of the encouraging rollouts above the band (s > 1).", metric: "clip_upper_frac/positive", kind: "pair", range: SHARE },
-      { key: "upper-negative", title: "Clipped above, A < 0", help: "Share of the discouraging rollouts above the band (s > 1).", metric: "clip_upper_frac/negative", kind: "pair", range: SHARE },
-      { key: "lower", title: "Clipped below, all", help: "Both signs together: this one number hides which rollouts were lost.", metric: "clip_lower_frac", kind: "pair", range: SHARE },
-      { key: "upper", title: "Clipped above, all", help: "Both signs together.", metric: "clip_upper_frac", kind: "pair", range: SHARE },
+      {
+        key: "clipping",
+        title: "Rollouts outside the clip band",
+        help: "Of each pair and step, the share of the source's rollouts above the band (s > 1, upper lane) and below it (lower lane). A > 0: encouraging rollouts, which teach nothing below the band under the paper's clip. A < 0: discouraging ones.",
+        metric: "clip_lower_frac",
+        kind: "pair",
+        range: SHARE,
+        raw: true,
+        size: "m",
+        lanes: [
+          { name: "above", metrics: { positive: "clip_upper_frac/positive", negative: "clip_upper_frac/negative", all: "clip_upper_frac" } },
+          { name: "below", metrics: { positive: "clip_lower_frac/positive", negative: "clip_lower_frac/negative", all: "clip_lower_frac" } },
+        ],
+      },
     ],
   },
   {
@@ -78,7 +90,11 @@ export function metricValue(payload, metric) {
  * @typedef {{steps: number[], last: number[], low: number[] | null, high: number[] | null, seeds?: number[]}} Line
  */
 
-const BY_METRIC = new Map(CHART_GROUPS.flatMap((group) => group.charts).map((spec) => [spec.metric, spec]));
+/** The metrics that a chart draws. @param {ChartSpec} spec */
+export function metricsOf(spec) {
+  return spec.lanes ? spec.lanes.flatMap((lane) => Object.values(lane.metrics)) : [spec.metric];
+}
+
 /** Field of a progress event by the name of the x axis. @type {Record<string, string>} */
 const PROGRESS_FIELD = { rollouts: "rollouts_generated", tokens: "tokens_generated", elapsed: "elapsed_s" };
 
@@ -91,9 +107,11 @@ export function lineKey(agent, source) {
 }
 
 export class SeriesStore {
-  constructor() {
-    /** chart key -> line key -> line @type {Map<string, Map<string, Line>>} */
-    this.charts = new Map();
+  /** @param {string[]} metrics that it takes from events; more can be added to the list */
+  constructor(metrics) {
+    this.metrics = metrics;
+    /** metric -> line key -> line @type {Map<string, Map<string, Line>>} */
+    this.lines = new Map();
     /** The same for the bands over `seeds`, whose `last` is the mean. @type {Map<string, Map<string, Line>>} */
     this.bands = new Map();
     this.points = 0;
@@ -116,8 +134,8 @@ export class SeriesStore {
    * @param {{last: number | null, x: string}} request
    */
   load(answer, request) {
-    this.charts = linesOfCharts(answer.lines, answer.grids);
-    this.bands = linesOfCharts(answer.bands, answer.grids);
+    this.lines = linesByMetric(answer.lines, answer.grids);
+    this.bands = linesByMetric(answer.bands, answer.grids);
     this.width = answer.width;
     this.firstStep = answer.first;
     this.lastStep = answer.last;
@@ -129,14 +147,14 @@ export class SeriesStore {
       this.places = new Map(steps.flatMap((step, index) => (values[index] === null ? [] : [[step, /** @type {number} */ (values[index])]])));
     }
     this.points = 0;
-    for (const lines of this.charts.values()) for (const line of lines.values()) this.points += line.steps.length;
+    for (const lines of this.lines.values()) for (const line of lines.values()) this.points += line.steps.length;
     this.tail = 0;
     this.isStale = false;
   }
 
   /**
    * @param {import("../lib/socket.js").RunEvent} event
-   * @returns {string[]} the charts that changed
+   * @returns {string[]} the metrics that changed
    */
   add(event) {
     const step = event.step;
@@ -144,30 +162,29 @@ export class SeriesStore {
     if (event.type === "progress" && this.places) {
       const place = event.payload[this.field];
       if (typeof place === "number") this.places.set(step, place);
-      return [...this.charts.keys()];
+      return [...this.lines.keys()];
     }
-    if (event.type === "evaluation") return this.#put(BY_METRIC.get(event.payload.metric), event, step, event.payload.value);
+    if (event.type === "evaluation") return this.#put(event.payload.metric, event, step, event.payload.value);
     if (event.type !== "metrics") return [];
     /** @type {string[]} */
     const changed = [];
-    for (const [metric, spec] of BY_METRIC) {
-      if (metric === "accuracy") continue;
-      const value = metricValue(event.payload, metric);
-      if (value !== undefined) changed.push(...this.#put(spec, event, step, value));
+    for (const metric of this.metrics) {
+      const value = metric === "accuracy" ? undefined : metricValue(event.payload, metric);
+      if (value !== undefined) changed.push(...this.#put(metric, event, step, value));
     }
     return changed;
   }
 
   /**
-   * @param {ChartSpec | undefined} spec
+   * @param {string} metric
    * @param {{agent: string, source: string}} of
    * @param {number} step
    * @param {number | null} value
    * @returns {string[]}
    */
-  #put(spec, of, step, value) {
-    if (!spec || (spec.kind === "pair") !== Boolean(of.source) || value === null) return [];
-    const line = lineOf(this.charts, spec.key, lineKey(of.agent, of.source));
+  #put(metric, of, step, value) {
+    if (!this.metrics.includes(metric) || value === null) return [];
+    const line = lineOf(this.lines, metric, lineKey(of.agent, of.source));
     const end = line.steps.length - 1;
     if (end >= 0 && step <= line.steps[end]) {
       // Sent twice, by the answer and by the socket; or a step that a later attempt repeats.
@@ -181,7 +198,7 @@ export class SeriesStore {
     this.points += 1;
     if (step > this.lastStep) this.tail += 1;
     this.lastStep = Math.max(this.lastStep, step);
-    return [spec.key];
+    return [metric];
   }
 
   /** @param {number} step @returns {number | null} its place on the x axis, null if that is unknown */
@@ -191,14 +208,14 @@ export class SeriesStore {
 }
 
 /**
- * @param {Map<string, Map<string, Line>>} charts
- * @param {string} chart
+ * @param {Map<string, Map<string, Line>>} metrics
+ * @param {string} metric
  * @param {string} key
  * @returns {Line} a new one if there was none
  */
-function lineOf(charts, chart, key) {
-  let lines = charts.get(chart);
-  if (!lines) charts.set(chart, (lines = new Map()));
+function lineOf(metrics, metric, key) {
+  let lines = metrics.get(metric);
+  if (!lines) metrics.set(metric, (lines = new Map()));
   let line = lines.get(key);
   if (!line) lines.set(key, (line = { steps: [], last: [], low: null, high: null }));
   return line;
@@ -208,18 +225,16 @@ function lineOf(charts, chart, key) {
  * @param {(Api.LineAnswer & {seeds?: number[]})[]} answer
  * @param {number[][]} grids
  */
-function linesOfCharts(answer, grids) {
+export function linesByMetric(answer, grids) {
   /** @type {Map<string, Map<string, Line>>} */
-  const charts = new Map();
+  const metrics = new Map();
   for (const one of answer) {
-    const spec = BY_METRIC.get(one.metric);
-    if (!spec || (spec.kind === "pair") !== Boolean(one.source)) continue;
-    const line = lineOf(charts, spec.key, lineKey(one.agent, one.source));
+    const line = lineOf(metrics, one.metric, lineKey(one.agent, one.source));
     line.steps = grids[one.grid].slice(); // lines grow on their own
     line.last = one.last;
     line.low = one.low ?? null;
     line.high = one.high ?? null;
     line.seeds = one.seeds;
   }
-  return charts;
+  return metrics;
 }

@@ -1,12 +1,15 @@
 /** What the charts show: zoom, smoothing, axes, band and the chart in full, all stored in the page's address. */
 
 /**
- * @typedef {{first: number | null, last: number | null, smooth: number, x: string, band: string, log: Set<string>, full: string, picture: string}} ChartView
+ * @typedef {{first: number | null, last: number | null, smooth: number, x: string, band: string, log: Set<string>, full: string, picture: string,
+ *   sign: import("./series.js").Sign}} ChartView sign: of the advantages that the heat map counts;
  *   picture: the large chart; empty for the one that has points.  first, last: the zoom, in steps; null if the whole run is shown.
  */
 
 export const X_AXES = ["step", "rollouts", "tokens", "elapsed"];
 export const BANDS = ["none", "range", "ci"];
+/** @type {import("./series.js").Sign[]} */
+const SIGNS = ["positive", "negative", "all"];
 export const MOST_SMOOTHING = 0.99;
 const LARGEST_STEP = 2 ** 31 - 1;
 
@@ -34,6 +37,7 @@ export function readView(query) {
     log: new Set((parameters.get("log") ?? "").split(",").filter(Boolean)),
     full: parameters.get("full") ?? "",
     picture: parameters.get("picture") ?? "",
+    sign: SIGNS.find((name) => name === parameters.get("sign")) ?? "positive",
   };
 }
 
@@ -53,6 +57,7 @@ export function writeView(view, query) {
     log: [...view.log].sort().join(","),
     full: view.full,
     picture: view.picture,
+    sign: view.sign === "positive" ? "" : view.sign,
   };
   for (const [name, value] of Object.entries(values)) {
     if (value) parameters.set(name, value);

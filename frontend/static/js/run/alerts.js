@@ -89,7 +89,7 @@ function summary(first, numKinds, numClosed, body, isShown) {
     if (newest.fix_url) line.append(fixLink(newest.fix_url));
   } else line.append(make("span", "quiet", numClosed ? "No open alerts." : "No alerts."));
   if (!numKinds && !numClosed) return line;
-  const more = make("button", "chart-button", numKinds > 1 ? `Details and ${count(numKinds - 1)} more` : numKinds ? "Details" : `${count(numClosed)} earlier ${numClosed === 1 ? "alert" : "alerts"}`);
+  const more = make("button", "chart-button", numKinds > 1 ? `What to do, and ${count(numKinds - 1)} more` : numKinds ? "What to do" : `${count(numClosed)} earlier ${numClosed === 1 ? "alert" : "alerts"}`);
   more.type = "button";
   const toggle = (/** @type {boolean} */ isOpen) => {
     more.setAttribute("aria-expanded", String(isOpen));
