@@ -98,3 +98,41 @@ def test_menu_goes_by_escape_and_by_a_press_elsewhere(page: Page, server) -> Non
     expect(panel).to_have_attribute("open", "")
     page.get_by_role("heading", level=1).click()
     expect(panel).not_to_have_attribute("open", "")
+
+
+def test_phone_has_its_pages_behind_one_button(page: Page, registered) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto("/runs/")
+    rail, button = page.locator("#rail"), page.get_by_role("button", name="Pages", exact=True)
+    expect(rail).to_be_hidden()
+    assert page.locator("header.top").bounding_box()["height"] <= 56
+    button.focus()
+    page.keyboard.press("Enter")
+    expect(rail).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(rail).to_be_hidden()
+    expect(button).to_be_focused()
+    button.click()
+    rail.get_by_role("link", name="Benchmarks").click()
+    expect(page).to_have_url(re.compile("/benchmarks/$"))
+    expect(rail).to_be_hidden()
+
+
+def test_rail_stays_folded_from_page_to_page(page: Page, registered) -> None:
+    page.goto("/runs/")
+    rail = page.locator("#rail")
+    page.get_by_role("button", name="Collapse").click()
+    assert rail.bounding_box()["width"] == 56
+    rail.get_by_role("link", name="Models").click()  # its name is read to those who do not see it
+    expect(page).to_have_url(re.compile("/models/$"))
+    assert rail.bounding_box()["width"] == 56
+    page.get_by_role("button", name="Expand").click()
+    assert rail.bounding_box()["width"] > 150
+
+
+def test_menu_closes_when_its_dialog_opens(page: Page, registered) -> None:
+    page.goto("/runs/")
+    page.locator("details.menu summary").last.click()
+    page.get_by_role("button", name="Keys").click()
+    expect(page.locator("#keys-dialog")).to_be_visible()
+    expect(page.locator("details.menu[open]")).to_have_count(0)

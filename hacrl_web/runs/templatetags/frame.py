@@ -14,36 +14,45 @@ from hacrl_web.runs.models import HELD, Run
 
 register = template.Library()
 
-# Label, URL name, icon of the pages in the left rail.
-RAIL = (
-    ("Home", "home", "home"),
-    ("Models", "registry:model_list", "models"),
-    ("Agent groups", "registry:group_list", "groups"),
-    ("Benchmarks", "registry:benchmark_list", "benchmarks"),
-    ("Runs", "runs:run_list", "runs"),
-    ("Sweeps", "runs:sweep_list", "sweeps"),
-    ("Compare", "insight:compare", "compare"),
-    ("Alerts", "alerts:alert_list", "warning"),
-    ("Leaderboard", "leaderboard:index", "leaderboard"),
-    ("Workers", "runs:worker_list", "workers"),
-    ("Docs", "docs:index", "docs"),
-)
+# Groups of the left rail: label, URL name, icon of each page.
+RAIL = {
+    "Work": (
+        ("Home", "home", "home"),
+        ("Runs", "runs:run_list", "runs"),
+        ("Sweeps", "runs:sweep_list", "sweeps"),
+        ("Compare", "insight:compare", "compare"),
+        ("Leaderboard", "leaderboard:index", "leaderboard"),
+    ),
+    "Library": (
+        ("Models", "registry:model_list", "models"),
+        ("Agent groups", "registry:group_list", "groups"),
+        ("Benchmarks", "registry:benchmark_list", "benchmarks"),
+    ),
+    "System": (
+        ("Workers", "runs:worker_list", "workers"),
+        ("Alerts", "alerts:alert_list", "warning"),
+        ("Docs", "docs:index", "docs"),
+    ),
+}
 
 
 @register.simple_tag(takes_context=True)
-def rail_pages(context: template.Context) -> list[dict[str, Any]]:
-    """The pages of the rail; the longest address that begins this one is the current page."""
+def rail_groups(context: template.Context) -> list[dict[str, Any]]:
+    """The groups of the rail with their pages; a page whose address begins this one is the current page."""
     request = context.get("request")
     path = request.path if request is not None else ""
-    pages: list[dict[str, Any]] = []
-    for label, name, icon in RAIL:
-        try:
-            url = reverse(name)
-        except NoReverseMatch:
-            continue
-        is_current = path == url if url == "/" else path.startswith(url)
-        pages.append({"label": label, "url": url, "icon": icon, "is_current": is_current})
-    return pages
+    groups = []
+    for title, entries in RAIL.items():
+        pages: list[dict[str, Any]] = []
+        for label, name, icon in entries:
+            try:
+                url = reverse(name)
+            except NoReverseMatch:
+                continue
+            is_current = path == url if url == "/" else path.startswith(url)
+            pages.append({"label": label, "url": url, "icon": icon, "is_current": is_current})
+        groups.append({"title": title, "pages": pages})
+    return groups
 
 
 @register.simple_tag(takes_context=True)

@@ -99,7 +99,8 @@ document.addEventListener("click", (event) => {
 const openMenus = () => document.querySelectorAll("details.menu[open]");
 // A click elsewhere closes a menu, else two menus would overlap; opening another by keyboard counts as a click.
 document.addEventListener("click", (event) => {
-  for (const menu of openMenus()) if (!event.composedPath().includes(menu)) menu.open = false;
+  const opensDialog = event.target instanceof Element && event.target.closest("[data-open]");
+  for (const menu of openMenus()) if (opensDialog || !event.composedPath().includes(menu)) menu.open = false;
 });
 addEventListener("keydown", (event) => {
   if (event.key !== "Escape" || document.querySelector("dialog[open]")) return;
@@ -109,6 +110,27 @@ addEventListener("keydown", (event) => {
     if (hadFocus) menu.querySelector("summary")?.focus();
   }
 });
+
+/** The rail as icons alone; the server reads the cookie, so that no page moves while it loads. */
+const fold = document.querySelector(".rail-fold");
+const frame = document.querySelector(".frame");
+if (fold instanceof HTMLButtonElement && frame instanceof HTMLElement) {
+  const showFold = () => {
+    const isFolded = frame.dataset.rail === "icons";
+    fold.title = isFolded ? "Expand" : "";
+    fold.setAttribute("aria-expanded", String(!isFolded));
+    const text = fold.querySelector("span");
+    if (text) text.textContent = isFolded ? "Expand" : "Collapse";
+  };
+  fold.hidden = false;
+  fold.addEventListener("click", () => {
+    frame.dataset.rail = frame.dataset.rail === "icons" ? "" : "icons";
+    document.cookie = `rail=${frame.dataset.rail}; path=/; max-age=31536000; samesite=lax`;
+    showFold();
+  });
+  showFold();
+}
+
 addEventListener("popstate", dropBanners);
 addEventListener("pageshow", (event) => {
   if (event.persisted) dropBanners(); // back to a page that the browser has kept
