@@ -588,6 +588,23 @@ declare namespace Api {
     omega_shrinkage?: number | null;
     floor?: number | null;
   }
+  interface InfluentialAnswer {
+    step: number | null;
+    items: InfluentialRollout[];
+  }
+  interface InfluentialRollout {
+    seq: number;
+    learner: string;
+    source: string;
+    prompt_id: string;
+    step: number;
+    weight: number;
+    reward: number | null;
+    prompt: string;
+    parts: TextPart[];
+    count: number;
+    own: OwnAnswer | null;
+  }
   interface IntervalAnswer {
     mean: number;
     half_width: number | null;
@@ -721,6 +738,12 @@ declare namespace Api {
     num_same: number;
     num_near: number;
     examples: Record<string, unknown>[];
+  }
+  interface OwnAnswer {
+    parts: TextPart[];
+    reward: number | null;
+    count: number;
+    of: number;
   }
   interface PageOfAlertAnswer {
     items: AlertAnswer[];
@@ -1255,6 +1278,10 @@ declare namespace Api {
   interface SystemAnswer {
     buckets: TimeBucket[];
     attempts: Attempt[];
+  }
+  interface TextPart {
+    text: string;
+    differs: boolean;
   }
   interface TimeBucket {
     first: number;

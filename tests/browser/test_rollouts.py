@@ -84,6 +84,22 @@ def test_keys_and_the_switch_of_the_mathematics(watched: Page, run_url: str) -> 
     expect(chosen).to_contain_text("first 0 of A")
 
 
+def test_most_influential_rollout_is_one_click_from_overview_and_collaboration(watched: Page, run_url: str) -> None:
+    page = watched
+    for tab in ("", "/collaboration?step=2"):
+        page.goto(f"{run_url}{tab}")
+        lesson = page.locator("#influential [data-lesson]")
+        expect(page.locator("#influential [data-influential-step]")).to_have_text("2")
+        expect(lesson).to_contain_text("weight +1.91")
+        expect(lesson.locator(".rollout")).to_have_count(2)  # the source's answer and the learner's own
+        expect(lesson.locator("mark").first).to_be_visible()
+        page.locator("#influential .influential-line").nth(1).focus()
+        page.locator("#influential .influential-line").first.click()
+        page.wait_for_url(re.compile(r"rollouts\?step=2&learner=\w&source=\w&rollout=\d+&shared=yes&sort=weight"))
+        expect(page.locator("#selected")).to_be_visible()
+        expect(page.locator(".waterfall[data-weight='1.9140625']")).to_be_visible()
+
+
 def test_slider_recomputes_and_the_clone_takes_its_values(watched: Page, run_url: str) -> None:
     page = watched
     page.goto(f"{run_url}/what-if")

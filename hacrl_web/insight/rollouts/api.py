@@ -12,10 +12,13 @@ from typing_extensions import TypedDict
 
 from hacrl_web.insight.rollouts.extraction import ExtractionsAnswer, compare_extractions
 from hacrl_web.insight.rollouts.filter import read_filter
+from hacrl_web.insight.rollouts.influential import InfluentialAnswer, most_influential
 from hacrl_web.insight.rollouts.search import RolloutHit, search_rollouts
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.runs.models import Run
+from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.web.errors import FieldErrors
+from hacrl_web.web.page_query import clean_text
 from hacrl_web.web.visible import visible
 
 MAX_TEXT = 200_000  # characters of a text on a page
@@ -102,6 +105,24 @@ def find_rollouts(request: HttpRequest, run_id: UUID, query: Query[RolloutQuery]
         "stopped_at": page.stopped_at,
         "sorted_from": page.sorted_from,
     }
+
+
+@router.get(
+    "/runs/{run_id}/rollouts/influential",
+    response=InfluentialAnswer,
+    summary="The rollouts of a step that moved a learner most, beside its own answers",
+)
+def get_influential(
+    request: HttpRequest,
+    run_id: UUID,
+    step: Annotated[int | None, Query(ge=0, le=2**31 - 1)] = None,
+    learner: Annotated[str, Query(max_length=200)] = "",
+) -> Any:
+    """Shared rollouts, or own ones where the run shares none. Without a step: of the newest one. Texts are cut."""
+    run = get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
+    spec = stored_spec(run)
+    is_shared = spec.algorithm.shares_rollouts and len(spec.agents) > 1
+    return most_influential(run, step, is_shared=is_shared, learner=clean_text(learner))
 
 
 @router.get(

@@ -1,6 +1,7 @@
 /** The Collaboration tab: one chosen step drives every picture; what is chosen is kept in the address. */
 
 import { drawPanels } from "./clipping.js";
+import { Influential } from "./influential.js";
 import { drawLedger, drawRescuedPrompts } from "./ledger.js";
 import { MEASURES, drawMatrix, moveByKeys } from "./matrix.js";
 import { OmegaMap } from "./omega.js";
@@ -122,6 +123,7 @@ function showProblem(error) {
 // ---- drawing -------------------------------------------------------------------------------------------------------
 
 const omega = document.querySelector("#omega") ? new OmegaMap(must("#omega"), rule, (step) => choose(step)) : null;
+const influential = new Influential(must("#influential"), rule.agents, rule.shares);
 if (rule.shares) moveByKeys(must("#matrix"));
 let drawing = new AbortController();
 /** The answers that the pictures show, to draw them again in another size. @type {{view: SumsView | null, ratios: Map<number, Ratios>}} */
@@ -142,6 +144,8 @@ async function draw() {
     const view = await fetchOnce(`/step?step=${step}`, signal);
     drawn.view = view;
     drawStep();
+    const learner = chosenLearner();
+    influential.show(step, state.attempt, learner === null ? "" : rule.agents[learner]);
     const steps = controls.window?.value ?? "1";
     const histograms = rule.shares ? await Promise.all(histogramLearners().map((learner) => fetchOnce(`/ratios?step=${step}&learner=${learner}&window=${steps}`, signal))) : [];
     drawn.ratios = new Map(histograms.map((ratios) => [ratios.learner, ratios]));
@@ -207,7 +211,7 @@ function drawFindings(sentences) {
     const line = make("li", kind === "trap" ? "trap" : "", lesson ? `${text} ` : text);
     if (lesson) {
       const link = make("a", "", "Show these rollouts");
-      link.setAttribute("href", `${page.dataset.rollouts}?${new URLSearchParams({ step: String(state.step), learner: learner ?? "", source: source ?? "", lesson })}`);
+      link.setAttribute("href", `${page.dataset.rollouts}?${new URLSearchParams({ step: String(state.step), learner: learner ?? "", source: source ?? "", lesson, sort: "weight" })}`);
       line.append(link);
     }
     return line;
@@ -250,7 +254,7 @@ async function loadWhole(signal) {
 
 /** @param {import("./picture.js").PairSums} pair @returns {string} the address of what its cell counts */
 function rolloutsOf(pair) {
-  const query = new URLSearchParams({ learner: rule.agents[pair.learner], source: rule.agents[pair.source] });
+  const query = new URLSearchParams({ learner: rule.agents[pair.learner], source: rule.agents[pair.source], sort: "weight" });
   if (controls.scope?.value !== "run") query.set("step", String(state.step));
   if (controls.measure?.value === "positive") query.set("sign", "positive");
   return `${page.dataset.rollouts}?${query}`;

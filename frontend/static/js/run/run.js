@@ -2,6 +2,7 @@
 
 import { watchAlerts } from "./alerts.js";
 import { RunCharts } from "../charts/charts.js";
+import { Influential } from "../collaboration/influential.js";
 import { clock, count, make, must, readJson } from "../lib/format.js";
 import { TERMINAL, showCheckpoint, showRun } from "./header.js";
 import { pageSocket } from "../lib/socket.js";
@@ -16,7 +17,7 @@ const settings = readJson("run-data");
 const container = must("#charts");
 /** For browser tests: what is drawn. */
 export const charts = new RunCharts(container, { ...settings, run, url: container.dataset.url ?? "" });
-new Teaching(must("#hero"), charts);
+new Teaching(must("#hero"), charts, new Influential(must("#influential"), settings.agents, settings.shares));
 let updates = 0;
 /** Of the log lines so far; and the number of ended attempts among them. */
 let lastAttempt = 0;

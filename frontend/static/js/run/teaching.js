@@ -8,15 +8,18 @@ const HOVER_MS = 80;
 const KEPT = 200;
 
 /** @typedef {import("../charts/charts.js").RunCharts} RunCharts */
+/** @typedef {import("../collaboration/influential.js").Influential} Influential */
 
 export class Teaching {
   /**
    * @param {HTMLElement} root its data-url is the collaboration API of the run
    * @param {RunCharts} charts whose cursor it shares
+   * @param {Influential} influential shows the same step
    */
-  constructor(root, charts) {
+  constructor(root, charts, influential) {
     this.root = root;
     this.charts = charts;
+    this.influential = influential;
     this.range = /** @type {HTMLInputElement} */ (must("#hero-range", root));
     this.picture = must("#hero-picture", root);
     /** @type {number[]} */
@@ -100,6 +103,7 @@ export class Teaching {
     if (step !== this.step) return; // the reader has moved on
     this.shown = view;
     this.#paint();
+    this.influential.show(step, this.attempt);
     this.root.dataset.step = String(step);
   }
 
