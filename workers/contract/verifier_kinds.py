@@ -33,7 +33,7 @@ RULES: dict[VerifierKind, Rules] = {
     "choice": Rules(2, "multiple choice: the same letter, A to J"),
     "numeric": Rules(2, "the same number within a relative tolerance"),
     "regex": Rules(2, "the reference answer is a regular expression for the whole answer"),
-    "python": Rules(1, "the reference answer is Python tests for the code in the response"),
+    "python": Rules(2, "the reference answer is Python tests for the code in the response"),
 }
 
 

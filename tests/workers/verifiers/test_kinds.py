@@ -37,7 +37,7 @@ DIGESTS = {
     "choice/2": "a5ada767ba3f7943",
     "numeric/2": "261c1653a130a41d",
     "regex/2": "f395e3cd7d9c7c5a",
-    "python/1": "ba5956cfd99eaaee",
+    "python/2": "d45ad9e76bbb13b1",
 }
 
 

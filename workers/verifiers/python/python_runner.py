@@ -1,75 +1,127 @@
-"""The process that runs the code of one response with its tests; `workers.verifiers.python.python_tests` starts it.
+"""Runs the code of one response and its tests, in two processes; `workers.verifiers.python.python_tests` starts it.
 
-It reads `{code, tests, token, folder}` from stdin, closes all descriptors but one pipe, enters the sandbox, and runs
-both texts in one namespace. It writes the token if all tests passed, else `{"failed"}` with the reason; without a
-sandbox it runs nothing and writes the token and a reason.
+`python -m workers.verifiers.python.python_runner FOLDER SECONDS` forks: the child enters the sandbox and serves the
+code (`workers.verifiers.python.solution_process`); this process enters it too, reads `{code, tests}` from stdin, runs
+the tests and writes one JSON object: `{"passed": true}`, `{"failed": reason}`, `{"unscorable": reason}` or
+`{"late": processor seconds}`. The child was forked before the tests were read, and has no descriptor of this report.
 """
 
 from __future__ import annotations
 
+import ast
 import json
 import os
+import signal
 import sys
-import traceback
+import time
 from pathlib import Path
 from typing import Any
 
-from workers.verifiers.python.sandbox import SandboxUnavailable, confine
+from workers.verifiers.python.event_loop import use_pipes
+from workers.verifiers.python.peer import TooLate, Unsupported, error_line
+from workers.verifiers.python.sandbox import CPU_SECONDS, SandboxUnavailable, confine, has_own_folder
+from workers.verifiers.python.solution_process import serve_solution
+from workers.verifiers.python.test_forms import NotRun, run_tests
+from workers.verifiers.python.test_process import Tests
 
-
-class Failed(Exception):
-    """A test did not pass."""
-
-
-def run_tests(code: str, tests: str) -> None:
-    """Run both. Errors: any that the code or a test raises."""
-    execute, build = exec, compile  # the code may replace the builtins
-    space: dict[str, Any] = {"__name__": "solution"}
-    execute(build(code, "answer", "exec"), space)
-    before = dict(space)
-    execute(build(tests, "tests", "exec"), space)
-    unittest: Any = sys.modules.get("unittest")
-    # Plain assertions have run by now; unittest's classes and pytest's functions follow.
-    for name, thing in [*space.items()]:
-        if thing is before.get(name):
-            continue
-        if unittest and isinstance(thing, type) and issubclass(thing, unittest.TestCase):
-            result = unittest.TestResult()
-            unittest.defaultTestLoader.loadTestsFromTestCase(thing).run(result)
-            for _, trace in [*result.errors, *result.failures]:
-                raise Failed(trace.strip().splitlines()[-1])
-        elif name.startswith("test_") and callable(thing):
-            thing()
+SPARE_S = 0.15  # for the report, within the time limit
 
 
 def reason(error: BaseException) -> str:
     """The error, and its line in the answer or the tests."""
-    places = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in ("answer", "tests")]
-    where = f" (line {places[-1].lineno} of the {places[-1].filename})" if places else ""
+    line, file = getattr(error, "answer_line", None), "answer"
+    if line is None:
+        line, file = error_line(error, "tests"), "tests"
+    where = f" (line {line} of the {file})" if line else ""
     return f"{type(error).__name__}{where}: {str(error)[:200]}".removesuffix(": ")
 
 
+def verdict(tests_end: Tests, request: dict[str, str], solution: int) -> dict[str, Any]:
+    """Run the code, then the tests."""
+    failed = ""
+    try:
+        tests_end.ask("run", request["code"])
+        tree = ast.parse(request["tests"], "tests")
+        num_assertions = run_tests(tree, tests_end.names_for(tree))
+    except TooLate:
+        pass
+    except (NotRun, Unsupported) as error:
+        return {"unscorable": str(error)}
+    except BaseException as error:
+        if type(error).__name__ in ("SkipTest", "Skipped") and "answer_line" not in vars(error):
+            return {"unscorable": f"its tests skip themselves ({str(error)[:200]})"}
+        failed = reason(error)
+    if tests_end.breach:  # also where a test caught the error
+        return _ending(tests_end.breach, solution)
+    if failed:
+        return {"failed": failed}
+    if not num_assertions:
+        return {"unscorable": "its tests ran no assertion"}
+    if not tests_end.num_calls:
+        return {"unscorable": "its tests did not use the code"}
+    return {"passed": True}
+
+
+def _ending(breach: str, solution: int) -> dict[str, Any]:
+    """What ended the connection to the process of the code."""
+    if breach == "the time is over":
+        return {"late": time.clock_gettime(~solution << 3 | 2)}  # the processor clock of that process
+    for _ in range(100):
+        number, status, usage = os.wait4(solution, os.WNOHANG)
+        if number and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
+            return {"late": CPU_SECONDS}
+        if number and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
+            # The limit's second signal, which cannot be caught, or one from outside. The kernel counts the limit in
+            # ticks of its clock, so that the time may be less.
+            is_over = usage.ru_utime + usage.ru_stime >= CPU_SECONDS * 0.75
+            return {"late": CPU_SECONDS} if is_over else {"killed": True}
+        if number or breach.startswith("the code's"):
+            break
+        time.sleep(0.002)  # its end is near, unless it has only closed the connection
+    return {"failed": breach}
+
+
 def main() -> None:
-    request = json.load(sys.stdin)
-    token = request.pop("token")
-    channel = os.dup(1)
-    for stream in (0, 1, 2):
-        os.dup2(os.open(os.devnull, os.O_RDWR), stream)
-    os.chdir(request["folder"])
+    begin_s = time.monotonic()
+    folder, seconds = Path(sys.argv[1]), float(sys.argv[2])
     sys.path.pop(0)  # the project's own folder
-    write = os.write
+    has_quota = has_own_folder(folder)
+    os.chdir(folder)
+    use_pipes()
+    requests, replies = os.pipe(), os.pipe()
+    solution = os.fork()
     try:
-        confine(Path(request["folder"]))
+        if solution == 0:
+            _enter(folder, has_quota, [requests[0], replies[1]])
+            serve_solution(requests[0], replies[1])
+        report = os.dup(1)
+        source = os.fdopen(os.dup(0), "rb")
+        _enter(folder, has_quota, [requests[1], replies[0], report, source.fileno()])
     except (SandboxUnavailable, OSError, ValueError) as error:
-        write(channel, f"{token}{error}".encode())
+        if solution == 0:
+            os._exit(1)
+        os.write(1, json.dumps({"unavailable": str(error)}).encode())
         sys.exit(1)
-    try:
-        run_tests(request["code"], request["tests"])
-        reply = token
-    except BaseException as error:  # SystemExit too
-        reply = json.dumps({"failed": reason(error)})
-    write(channel, reply.encode())
-    os._exit(0)  # does not wait for threads of the code
+    tests_end = Tests(replies[0], requests[1])
+    tests_end.deadline = begin_s + seconds - SPARE_S
+    result = verdict(tests_end, json.loads(source.read()), solution)
+    os.write(report, json.dumps(result).encode())
+    os._exit(0)  # does not wait for threads
+
+
+def _enter(folder: Path, has_quota: bool, descriptors: list[int]) -> None:
+    """Close all descriptors but these, and enter the sandbox."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        if stream not in descriptors:
+            os.dup2(nothing, stream)
+    for number in range(3, 256):
+        if number not in descriptors:
+            try:
+                os.close(number)
+            except OSError:
+                continue
+    confine(folder, has_quota)
 
 
 if __name__ == "__main__":

@@ -11,14 +11,15 @@ import ast
 import json
 import os
 import resource
-import secrets
 import select
 import signal
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from workers.contract.repository import ROOT
 from workers.verifiers.children.child_server import Incorrect, Unscorable, serve_verifier, write_refusal
@@ -77,38 +78,35 @@ def unclear_tests(gold: str) -> str:
 
 def passes(tests: str, code: str, *, seconds: int) -> bool:
     """True if the code passes. Errors: Incorrect, Unscorable (time ran out, or nothing can run)."""
-    token = secrets.token_hex(16)
-    ending = _run({"code": code, "tests": tests, "token": token}, seconds)
-    if ending.report == token and ending.status == 0:
+    ending = _run({"code": code, "tests": tests}, seconds)
+    report = ending.report
+    if report.get("passed") is True and ending.status == 0:
         return True
-    if ending.report.startswith(token):  # written before the code ran
-        raise Unscorable(ending.report.removeprefix(token))
-    if ending.status == -signal.SIGXCPU or ending.processor_s >= CPU_SECONDS:
-        # Processor time does not depend on how busy the machine is.
+    for why in ("unavailable", "unscorable"):
+        if why in report:
+            raise Unscorable(str(report[why])[:300])
+    # Processor time does not depend on how busy the machine is.
+    if ending.status == -signal.SIGXCPU or max(ending.processor_s, report.get("late", 0.0)) >= CPU_SECONDS:
         raise Incorrect(f"its tests took more than {CPU_SECONDS} s of processor time")
-    if ending.is_late:
+    if ending.is_late or "late" in report:
         raise Unscorable(f"its tests did not end in {seconds} s", is_timeout=True)
-    if ending.status == -signal.SIGKILL:  # from outside: the sandbox allows no signals
+    if ending.status == -signal.SIGKILL or "killed" in report:  # from outside: the sandbox allows no signals
         raise Unscorable("its process was killed")
-    try:
-        failed = json.loads(ending.report)["failed"]
-    except (ValueError, TypeError, KeyError):
-        failed = "the code ended before its tests did"
-    raise Incorrect(str(failed)[:300])
+    raise Incorrect(str(report.get("failed", "the tests ended before their end"))[:300])
 
 
 @dataclass(frozen=True)
 class _Ending:
-    """How the process ended: its report, exit status, whether the time ran out, and its processor time."""
+    """How the tests ended: their report, exit status, whether the time ran out, and the processor time."""
 
-    report: str
+    report: dict[str, Any]
     status: int
     is_late: bool
     processor_s: float
 
 
 def _run(request: dict[str, str], seconds: int) -> _Ending:
-    """Run one answer in a new process and a temporary folder."""
+    """Run one answer in a new process and a temporary folder, which stays empty: see `sandbox.has_own_folder`."""
     with tempfile.TemporaryDirectory(prefix="hacrl-tests-", ignore_cleanup_errors=True) as folder:
         environment = {
             "PATH": "/usr/bin:/bin",
@@ -121,7 +119,7 @@ def _run(request: dict[str, str], seconds: int) -> _Ending:
         }
         begin_s = _processor_s()
         process = subprocess.Popen(
-            [sys.executable, "-s", "-B", "-m", "workers.verifiers.python.python_runner"],
+            [sys.executable, "-s", "-B", "-m", "workers.verifiers.python.python_runner", folder, str(seconds)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -132,16 +130,21 @@ def _run(request: dict[str, str], seconds: int) -> _Ending:
         assert process.stdin is not None
         assert process.stdout is not None
         with process:
-            process.stdin.write(json.dumps({**request, "folder": folder}).encode())
-            process.stdin.close()
+            with suppress(BrokenPipeError):  # it ended at once, without a sandbox
+                process.stdin.write(json.dumps(request).encode())
+                process.stdin.close()
             handle = os.pidfd_open(process.pid)
             has_ended = bool(select.select([handle], [], [], seconds)[0])
             os.close(handle)
-            process.kill()  # it can have no children
+            os.killpg(process.pid, signal.SIGKILL)  # also the code's process, which cannot leave the group
             status = process.wait()
             os.set_blocking(process.stdout.fileno(), False)
             report = process.stdout.read(MAX_REPORT_BYTES) or b""
-        return _Ending(report.decode(errors="replace"), status, not has_ended, _processor_s() - begin_s)
+    try:
+        content = json.loads(report)
+    except ValueError:
+        content = {}
+    return _Ending(content, status, not has_ended, _processor_s() - begin_s)
 
 
 def _processor_s() -> float:
@@ -157,7 +160,7 @@ def main() -> None:
         write_refusal("running code of responses needs Linux")
         return
     try:
-        passes("assert True", "pass", seconds=20)  # the first start is slow
+        passes("assert f() == 1", "def f(): return 1", seconds=20)  # the first start is slow
     except (Unscorable, Incorrect) as error:
         write_refusal(str(error))
     else:

@@ -27,21 +27,42 @@ from workers.verifiers.children.resource_limits import lower
 MEMORY_BYTES = 512 * 2**20
 CPU_SECONDS = 2
 FILE_BYTES = 16 * 2**20
+FOLDER_BYTES, FOLDER_FILES = 64 * 2**20, 4096
 OPEN_FILES = 64
 READABLE = ("/usr", "/lib", "/lib64", "/etc/ld.so.cache")  # libraries that a solution may import
 
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _FILTER = 1, 38, 22, 2
 _SIGKILL, _EPERM, _ENOSYS = 9, 1, 38
-_CLONE_NEWUSER, _CLONE_NEWNET, _CLONE_THREAD = 0x10000000, 0x40000000, 0x10000
+_CLONE_NEWUSER, _CLONE_NEWNS, _CLONE_NEWNET, _CLONE_NEWIPC = 0x10000000, 0x20000, 0x40000000, 0x8000000
+_CLONE_THREAD = 0x10000
+_MS_NOSUID, _MS_NODEV, _MS_REC, _MS_PRIVATE = 2, 4, 0x4000, 0x40000
+_CAPABILITY_VERSION = 0x20080522
 _READ, _READ_WRITE_V1 = 0b1101, (1 << 13) - 1  # Landlock's rights: execute, read file, read folder; all of version 1
 _REFER, _TRUNCATE = 1 << 13, 1 << 14  # versions 2 and 3
 
 # By machine: seccomp's name of it, and the numbers of the system calls that are refused. `clone` may make threads.
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _CLONE, _CLONE3 = {"x86_64": 56, "aarch64": 220}, 435
+_NUMBER = {
+    "prctl": {"x86_64": 157, "aarch64": 167},
+    "fcntl": {"x86_64": 72, "aarch64": 25},
+    "ioctl": {"x86_64": 16, "aarch64": 29},
+}
+# To outlive the parent; to have the kernel send signals to any process (F_SETOWN, F_SETSIG, F_SETOWN_EX, FIOSETOWN,
+# SIOCSPGRP); to write into a terminal (TIOCSTI); pipes larger than usual (F_SETPIPE_SZ), which are memory.
+_REFUSED_ARGUMENTS = {
+    "prctl": (0, (_PR_SET_PDEATHSIG,)),
+    "fcntl": (1, (8, 10, 15, 1031)),
+    "ioctl": (1, (0x8901, 0x8902, 0x5412)),
+}
 _REFUSED = {
     "x86_64": {
-        "socket": 41, "fork": 57, "vfork": 58, "execve": 59, "execveat": 322, "kill": 62, "tkill": 200, "tgkill": 234,
+        "socket": 41, "socketpair": 53, "connect": 42, "bind": 49, "sendto": 44, "sendmsg": 46, "sendmmsg": 307,
+        "memfd_create": 319, "memfd_secret": 447, "userfaultfd": 323, "fanotify_init": 300, "setsid": 112,
+        "setpgid": 109, "umount2": 166, "pivot_root": 155, "chroot": 161, "open_tree": 428, "move_mount": 429,
+        "fsopen": 430, "fsconfig": 431, "fsmount": 432, "fspick": 433, "mount_setattr": 442, "mknod": 133,
+        "mknodat": 259, "open_by_handle_at": 304, "quotactl": 179, "sync": 162, "syncfs": 306, "personality": 135,
+        "fork": 57, "vfork": 58, "execve": 59, "execveat": 322, "kill": 62, "tkill": 200, "tgkill": 234,
         "rt_sigqueueinfo": 129, "rt_tgsigqueueinfo": 297, "pidfd_send_signal": 424, "pidfd_getfd": 438, "ptrace": 101,
         "process_vm_readv": 310, "process_vm_writev": 311, "unshare": 272, "setns": 308, "mount": 165, "bpf": 321,
         "io_uring_setup": 425, "keyctl": 250, "prlimit64": 302, "chmod": 90, "fchmod": 91, "fchmodat": 268,
@@ -53,7 +74,12 @@ _REFUSED = {
         "ioprio_set": 251, "migrate_pages": 256, "move_pages": 279, "perf_event_open": 298, "process_madvise": 440,
     },
     "aarch64": {
-        "socket": 198, "execve": 221, "execveat": 281, "kill": 129, "tkill": 130, "tgkill": 131,
+        "socket": 198, "socketpair": 199, "connect": 203, "bind": 200, "sendto": 206, "sendmsg": 211, "sendmmsg": 269,
+        "memfd_create": 279, "memfd_secret": 447, "userfaultfd": 282, "fanotify_init": 262, "setsid": 157,
+        "setpgid": 154, "umount2": 39, "pivot_root": 41, "chroot": 51, "open_tree": 428, "move_mount": 429,
+        "fsopen": 430, "fsconfig": 431, "fsmount": 432, "fspick": 433, "mount_setattr": 442,
+        "mknodat": 33, "open_by_handle_at": 265, "quotactl": 60, "sync": 81, "syncfs": 267, "personality": 92,
+        "execve": 221, "execveat": 281, "kill": 129, "tkill": 130, "tgkill": 131,
         "rt_sigqueueinfo": 138, "rt_tgsigqueueinfo": 240, "pidfd_send_signal": 424, "pidfd_getfd": 438, "ptrace": 117,
         "process_vm_readv": 270, "process_vm_writev": 271, "unshare": 97, "setns": 268, "mount": 40, "bpf": 280,
         "io_uring_setup": 425, "keyctl": 219, "prlimit64": 261, "fchmod": 52, "fchmodat": 53, "fchmodat2": 452,
@@ -71,8 +97,29 @@ class SandboxUnavailable(RuntimeError):
     """This kernel lacks a restriction that the sandbox needs; the text names it."""
 
 
-def confine(folder: Path) -> None:
-    """Restrict this process, which may then write to `folder` only. Error: SandboxUnavailable."""
+def has_own_folder(folder: Path) -> bool:
+    """Put a small file system in memory on `folder`, which goes with this process; False if the kernel refuses it.
+
+    It needs namespaces of our own for users and mounts, which many containers refuse. The network gets one too.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    user, group = os.getuid(), os.getgid()
+    if libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS | _CLONE_NEWNET | _CLONE_NEWIPC) != 0:
+        return False
+    try:
+        Path("/proc/self/setgroups").write_text("deny")
+        Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
+        Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
+    except OSError:
+        return False
+    if libc.mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None) != 0:
+        return False
+    size = f"size={FOLDER_BYTES},nr_inodes={FOLDER_FILES},mode=700".encode()
+    return bool(libc.mount(b"tmpfs", str(folder).encode(), b"tmpfs", _MS_NOSUID | _MS_NODEV, size) == 0)
+
+
+def confine(folder: Path, has_quota: bool) -> None:
+    """Restrict this process, which may write to `folder` only, and only with a quota. Error: SandboxUnavailable."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
     limits = {
@@ -80,18 +127,20 @@ def confine(folder: Path) -> None:
         resource.RLIMIT_FSIZE: FILE_BYTES,
         resource.RLIMIT_NOFILE: OPEN_FILES,
         resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_MEMLOCK: 0,
+        resource.RLIMIT_MSGQUEUE: 0,
     }
     for limit, value in limits.items():
         lower(limit, value)
     lower(resource.RLIMIT_CPU, CPU_SECONDS, spare=1)  # first a signal that has a reason
-    libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET)  # may fail: the filter refuses sockets anyway
     if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
         raise SandboxUnavailable("the kernel does not take NO_NEW_PRIVS")
-    _guard_files(libc, folder)
+    libc.capset(struct.pack("Ii", _CAPABILITY_VERSION, 0), bytes(24))  # none, also within our own namespaces
+    _guard_files(libc, folder if has_quota else None)
     _filter_calls(libc)
 
 
-def _guard_files(libc: ctypes.CDLL, folder: Path) -> None:
+def _guard_files(libc: ctypes.CDLL, folder: Path | None) -> None:
     """Set up Landlock; its system calls are 444 to 446 on all machines."""
     version = libc.syscall(444, None, ctypes.c_size_t(0), ctypes.c_uint(1))
     if version < 1:
@@ -103,7 +152,7 @@ def _guard_files(libc: ctypes.CDLL, folder: Path) -> None:
         raise SandboxUnavailable(f"Landlock: {os.strerror(ctypes.get_errno())}")
     folders = {Path(place).resolve() for place in (sys.prefix, sys.base_prefix, *READABLE)}
     allowed = dict.fromkeys(filter(Path.exists, folders), _READ)
-    allowed |= {folder: handled & ~_REFER, Path("/dev/null"): 0b110}
+    allowed |= {Path("/dev/null"): 0b110} | ({folder: handled & ~_REFER} if folder else {})
     for place, rights in allowed.items():
         if not place.is_dir():
             rights &= _TRUNCATE | 0b111  # of a file: execute, write, read
@@ -136,6 +185,12 @@ def _filter_calls(libc: ctypes.CDLL) -> None:
     ]
     for number in _REFUSED[machine].values():
         program += [(equal, 0, 1, number), (end, 0, 0, refuse)]
+    # Calls that are refused with some arguments only: (number of the argument, its values).
+    for name, (argument, values) in _REFUSED_ARGUMENTS.items():
+        program += [(equal, 0, len(values) * 2 + 2, _NUMBER[name][machine]), (load, 0, 0, 16 + 8 * argument)]
+        for value in values:
+            program += [(equal, 0, 1, value), (end, 0, 0, refuse)]
+        program += [(end, 0, 0, allow)]
     program += [
         (equal, 0, 3, _CLONE[machine]),
         (load, 0, 0, 16),  # seccomp_data.args[0]: the flags

@@ -1,0 +1,74 @@
+"""Cheats and escapes: none is rewarded, none reaches anything outside, nothing stays behind. `-s` prints the list."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.workers.verifiers.python_escapes import CHEATS, Attempt, escapes
+from workers.verifiers.children.child_server import Incorrect, Unscorable
+from workers.verifiers.python import python_tests
+from workers.verifiers.python.python_tests import passes
+
+
+def outcome(attempt: Attempt) -> str:
+    try:
+        return "rewarded" if passes(attempt.tests, attempt.code, seconds=8) else "?"
+    except (Incorrect, Unscorable) as error:
+        return f"{type(error).__name__.lower()}: {error}"
+
+
+def outcomes(attempts: list[Attempt]) -> dict[str, str]:
+    """By name, printed."""
+    with ThreadPoolExecutor(2) as pool:
+        results = dict(zip((one.name for one in attempts), pool.map(outcome, attempts), strict=True))
+    for number, (name, result) in enumerate(results.items(), start=1):
+        print(f"{number:3} {name:55} {result[:100]}")
+    return results
+
+
+@pytest.fixture
+def folders(tmp_path, monkeypatch):
+    inside, outside = tmp_path / "inside", tmp_path / "outside"
+    inside.mkdir()
+    outside.mkdir()
+    monkeypatch.setattr(python_tests.tempfile, "tempdir", str(inside))
+    return inside, outside
+
+
+def test_no_cheat_is_rewarded(folders):
+    results = outcomes(CHEATS)
+    assert len(results) == len(CHEATS) >= 60
+    assert [name for name, result in results.items() if result == "rewarded"] == []
+
+
+def test_no_escape_is_rewarded_or_leaves_anything_behind(folders):
+    inside, outside = folders
+    address = str(outside / "socket")
+    free_bytes = shutil.disk_usage(inside).free
+    before = {process.pid for process in psutil.Process().children(recursive=True)}
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as server, subprocess.Popen(["sleep", "600"]) as victim:
+        server.bind(address)
+        server.setblocking(False)
+        times = os.stat(outside).st_mtime_ns, os.stat(outside).st_mode
+        attempts = escapes(address, victim.pid, str(outside))
+        results = outcomes(attempts)
+        assert victim.poll() is None
+        victim.kill()
+        with pytest.raises(BlockingIOError):
+            server.recv(10)
+    assert len(results) == len(attempts) >= 60
+    assert [name for name, result in results.items() if result == "rewarded"] == []
+    assert [path.name for path in outside.iterdir()] == ["socket"]
+    assert (os.stat(outside).st_mtime_ns, os.stat(outside).st_mode) == times
+    assert list(inside.iterdir()) == []
+    assert not Path("/dev/shm/left").exists()
+    assert free_bytes - shutil.disk_usage(inside).free < 200 * 2**20  # others write too
+    assert {process.pid for process in psutil.Process().children(recursive=True)} == before
