@@ -659,6 +659,10 @@ declare namespace Api {
     id: number;
     name: string;
   }
+  interface MetricAnswer {
+    metric: string;
+    is_pair: boolean;
+  }
   interface ModelIn {
     location: string;
     kind?: string;
@@ -863,6 +867,13 @@ declare namespace Api {
     quarantined: number[];
     alignment: PairLine | null;
     clips: Record<string, PairLine | null>;
+  }
+  interface PanelsAnswer {
+    panels: string;
+    metrics: MetricAnswer[];
+  }
+  interface PanelsBody {
+    panels: string;
   }
   interface PersonAnswer {
     id: number;

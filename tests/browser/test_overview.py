@@ -214,6 +214,58 @@ def test_clipping_of_all_pairs_is_one_heat_map_with_a_switch_of_the_sign(page: P
     expect(page.locator("[data-chart^='lower'], [data-chart^='upper']")).to_have_count(0)
 
 
+def titles(page: Page) -> list[str]:
+    """Of the panels that are shown, in order."""
+    return page.locator("#charts .chart h3").filter(visible=True).all_text_contents()
+
+
+def choose(page: Page, panel: str, item: str) -> None:
+    page.get_by_label(f"Panel {panel}", exact=True).click()
+    page.locator(f".panel-menu[open] .menu-list button:text-is('{item}')").click()
+
+
+def test_panels_are_found_added_sized_pinned_moved_and_hidden_in_the_address_and_for_the_project(page, made) -> None:
+    page.goto(f"/runs/{made['seeds'][1]}")
+    expect(page.locator("#chart-entropy")).to_be_visible()
+    before = titles(page)
+    page.keyboard.press("/")
+    page.keyboard.type("^(grad|compl).*(norm|tokens)")  # titles or names of metrics
+    expect(page.locator("#chart-entropy")).to_be_hidden()
+    assert titles(page) == ["Completion length, tokens", "Gradient norm"]
+    page.get_by_label("Search panels").fill("")
+    page.locator("#panel-add summary").click()
+    page.get_by_label("Metric of the panel").fill("los")
+    page.locator("#panel-metrics").get_by_role("button", name="loss").click()
+    assert column(drawn(page, "+loss"), "raw0")[-1] == pytest.approx(-0.7 - 1 / 70)
+    choose(page, "Entropy, nats per token", "Pin to the top")
+    choose(page, "Entropy, nats per token", "Large")
+    choose(page, "Capability", "Hide")
+    choose(page, "Rollouts used", "Move earlier")
+    after = titles(page)
+    assert after[:2] == ["Entropy, nats per token", "loss"]
+    assert set(after) == {*before, "loss"} - {"Capability"}
+    assert after.index("Rollouts used") < after.index("Capability ratio ω")
+    wide, grid = (page.locator(one).bounding_box() for one in ("#chart-entropy", "#charts .chart-grid >> nth=0"))
+    assert wide["width"] == grid["width"]
+    page.reload()  # from the address
+    expect(page.locator("#chart-entropy")).to_be_visible()
+    assert titles(page) == after
+    page.get_by_role("button", name="Save for the project").click()
+    expect(page).not_to_have_url(re.compile("panels="))
+    page.goto(f"/runs/{made['seeds'][2]}")
+    expect(page.locator("#chart-entropy")).to_be_visible()
+    assert titles(page) == after
+    choose(page, "loss", "Remove")
+    assert "loss" not in titles(page)
+    page.get_by_role("button", name="Reset layout").click()
+    assert titles(page) == after
+    page.goto(f"/runs/{made['seeds'][2]}?panels=")  # the layout that every project begins with
+    expect(page.locator("#chart-capability")).to_be_visible()
+    assert titles(page) == before
+    page.get_by_role("button", name="Save for the project").click()
+    expect(page).not_to_have_url(re.compile("panels="))
+
+
 def test_header_is_one_line_that_stays_in_view(page: Page, made) -> None:
     show(page, made["seeds"][0], key="entropy")  # below the first screen
     box = page.locator(".run-header").bounding_box()

@@ -62,7 +62,10 @@ PAGES = {
     "runs:run_estimate": ("POST /runs/estimate", "POST /sweeps/estimate"),
     "runs:run_preset_memory": ("POST /runs/estimate",),
     "runs:run_command": ("POST /runs",),
-    "runs:run_detail": ("GET /runs/{run_id}", "GET /runs/{run_id}/series", "GET /runs/{run_id}/buckets"),
+    "runs:run_detail": (
+        *("GET /runs/{run_id}", "GET /runs/{run_id}/series", "GET /runs/{run_id}/buckets"),
+        *("GET /runs/{run_id}/panels", "PUT /runs/{run_id}/panels"),
+    ),
     "runs:run_stop": ("POST /runs/{run_id}/stop",),
     "runs:run_pause": ("POST /runs/{run_id}/pause",),
     "runs:run_resume": ("POST /runs/{run_id}/resume",),

@@ -8,17 +8,18 @@ from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
-from ninja import Query, Router
+from ninja import Field, Query, Router
 from typing_extensions import TypedDict
 
 from hacrl_web.insight.downsample import MAX_POINTS
 from hacrl_web.insight.overview.overview import XAxis, history, overview
+from hacrl_web.insight.overview.panels import MAX_LAYOUT, panels_of, recorded_metrics, save_panels
 from hacrl_web.runs.api.schemas import EventAnswer
 from hacrl_web.runs.live.event_reader import frame_text
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.telemetry.logs import attempt_ends
 from hacrl_web.web.errors import FieldErrors
-from hacrl_web.web.schemas import Number
+from hacrl_web.web.schemas import Number, StrictBody
 
 MAX_METRICS = 64
 Step = Annotated[int | None, Query(ge=0, le=2**31 - 1)]
@@ -80,6 +81,24 @@ class HistoryAnswer(TypedDict):
     ends: list[AttemptEndAnswer]
 
 
+class MetricAnswer(TypedDict):
+    """is_pair: of a learner and a source."""
+
+    metric: str
+    is_pair: bool
+
+
+class PanelsAnswer(TypedDict):
+    """panels: the layout that the run's project has saved.  metrics: what the run has recorded."""
+
+    panels: str
+    metrics: list[MetricAnswer]
+
+
+class PanelsBody(StrictBody):
+    panels: str = Field(max_length=MAX_LAYOUT)
+
+
 def _json(body: dict[str, Any]) -> HttpResponse:
     """The same body always has the same bytes."""
     return HttpResponse(frame_text(body), content_type="application/json")
@@ -121,3 +140,19 @@ def get_history(request: HttpRequest, run_id: UUID, up_to: Annotated[int, Query(
     seq = min(up_to, run.last_seq)
     ends = [line | {"at": line["at"].isoformat()} for line in attempt_ends(run)]
     return _json({"run": str(run.pk), "seq": seq, "events": history(run, seq), "ends": ends})
+
+
+@router.get(
+    "/runs/{run_id}/panels", response=PanelsAnswer, summary="The panels of the Overview, and the metrics for more"
+)
+def get_panels(request: HttpRequest, run_id: UUID) -> Any:
+    run = get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
+    return {"panels": panels_of(run), "metrics": recorded_metrics(run)}
+
+
+@router.put("/runs/{run_id}/panels", response=PanelsAnswer, summary="Save the panels of the Overview for the project")
+def put_panels(request: HttpRequest, run_id: UUID, payload: PanelsBody) -> Any:
+    """In order, separated by commas: `-` hidden, `*` pinned, a chart or `+metric` (`+metric~` of pairs), `:s|m|l`."""
+    run = get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
+    save_panels(request.user, run, payload.panels)
+    return {"panels": panels_of(run), "metrics": recorded_metrics(run)}

@@ -12,6 +12,7 @@ from django import template
 from hacrl_web.insight.compare.comparison import MAX_RUNS
 from hacrl_web.insight.overview.ending import Ending, ending_of
 from hacrl_web.insight.overview.overview import same_but_seed
+from hacrl_web.insight.overview.panels import panels_of
 from hacrl_web.insight.overview.results import Results, results
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.runs.models import Run
@@ -29,6 +30,12 @@ def seeds_of(run: Run) -> list[int]:
 def results_of_run(run: Run) -> Results:
     """What the run's agents have reached so far."""
     return results(run)
+
+
+@register.simple_tag
+def panels_of_run(run: Run) -> str:
+    """The layout of panels that the run's project has saved."""
+    return panels_of(run)
 
 
 @register.simple_tag

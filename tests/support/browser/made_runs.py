@@ -39,7 +39,7 @@ def learning(seed: int) -> Iterator[dict[str, Any]]:
     for step in range(1, STEPS + 1):
         for place, agent in enumerate(("A", "B")):
             rise = step / STEPS * (0.7 + place / 9) + seed / 70
-            values = {"reward/mean": rise, "grad_norm": cos(step + place) / 3, "capability": rise / 1.1}
+            values = {"reward/mean": rise, "grad_norm": cos(step + place) / 3, "capability": rise / 1.1, "loss": -rise}
             yield {"type": "metrics", "step": step, "agent": agent, "values": values}
             pair = {"type": "metrics", "step": step, "agent": agent, "source": "BA"[place]}
             yield pair | {"values": {"omega": 1 + rise, "used_frac": rise / 1.3}}

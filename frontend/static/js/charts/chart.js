@@ -5,7 +5,8 @@ import { DASHES, count, cut, make, significant } from "../lib/format.js";
 import { colour, drawBand, drawBars, drawLane, drawMarks, drawZero, padded } from "./paint.js";
 import { pictureOf, save } from "./picture.js";
 
-const HEIGHT = 200;
+/** Of a panel, by its size. @type {Record<string, number>} */
+const HEIGHTS = { s: 200, m: 260, l: 380 };
 /** Of the large pictures, on a wide screen and on a phone. */
 const HERO_HEIGHTS = [320, 240];
 /** Whole steps, rollouts, tokens and seconds. */
@@ -388,7 +389,7 @@ export class Chart {
   #height() {
     if (this.isHero) return HERO_HEIGHTS[Number(innerWidth <= 760)];
     const lanes = this.spec.lanes ? 26 + 14 * this.lines.length : 0;
-    return Math.max(lanes, this.isFull ? Math.max(240, Math.min(560, innerHeight - 320)) : HEIGHT);
+    return Math.max(lanes, this.isFull ? Math.max(240, Math.min(560, innerHeight - 320)) : HEIGHTS[this.figure?.dataset.size ?? "s"]);
   }
 
   /** @param {number} width of the frame, in pixels */
@@ -396,6 +397,12 @@ export class Chart {
     if (width <= 0 || width === this.width) return;
     this.width = width;
     this.plot?.setSize({ width, height: this.#height() });
+  }
+
+  /** Its panel may have another height. */
+  resize() {
+    const height = this.#height();
+    if (this.plot && this.plot.height !== height) this.plot.setSize({ width: this.width, height });
   }
 
   recolour() {

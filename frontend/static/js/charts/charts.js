@@ -4,6 +4,7 @@ import { Buckets } from "./buckets.js";
 import { Chart } from "./chart.js";
 import { make, must } from "../lib/format.js";
 import { forgetColours } from "./paint.js";
+import { PanelBoard } from "./panel-board.js";
 import { CHART_GROUPS, SeriesStore, metricsOf } from "./series.js";
 import { readView, writeView } from "./view.js";
 
@@ -15,9 +16,9 @@ const SLOWEST_MS = 1000;
 const X_NAMES = { step: ["", ""], rollouts: ["rollouts generated", "rollouts"], tokens: ["tokens generated", "tokens"], elapsed: ["seconds elapsed", "s"] };
 
 /**
- * @typedef {{run: string, url: string, agents: string[], shares: boolean, unmeasured: string[]}} About
+ * @typedef {{run: string, url: string, agents: string[], shares: boolean, unmeasured: string[], panels: string}} About
  *   agents: in the order of their positions, which fixes their colours; shares: false if there are no pairs;
- *   unmeasured: metrics that this run does not have.
+ *   unmeasured: metrics that this run does not have;  panels: the layout that the project has saved.
  */
 
 export class RunCharts {
@@ -55,7 +56,8 @@ export class RunCharts {
     this.sizes = new ResizeObserver((entries) => this.#fit(entries));
     // A chart that is out of sight costs nothing until it is scrolled to.
     this.sights = new IntersectionObserver((entries) => this.#see(entries), { rootMargin: "200px" });
-    for (const group of groups) this.#group(group);
+    for (const spec of this.specs) if (spec.hero) this.#add(spec, must("#hero-charts"));
+    this.board = new PanelBoard(this, groups);
     this.controls = this.#controls();
     this.dialog = /** @type {HTMLDialogElement} */ (must("#chart-dialog"));
     this.dialog.addEventListener("close", () => this.#closed());
@@ -107,19 +109,34 @@ export class RunCharts {
     return new Buckets(this.about.url, store, this.view, { loaded: () => (this.#showState(""), loaded()), failed: (why) => this.#showState(why) });
   }
 
-  /** @param {import("./series.js").ChartGroup} group */
-  #group(group) {
-    const section = make("section", "chart-group");
-    const grid = make("div", "chart-grid");
-    section.append(make("h2", "", group.title), ...(group.note ? [make("p", "quiet small", group.note)] : []), grid);
-    this.root.append(section);
-    for (const spec of group.charts.filter((one) => this.specs.includes(one))) {
-      const chart = new Chart(spec, this.about.agents, this.#host(this.store));
-      (chart.isHero ? must("#hero-charts") : grid).append(/** @type {HTMLElement} */ (chart.figure));
-      this.charts.push(chart);
-      this.sizes.observe(/** @type {HTMLElement} */ (chart.frame));
-      this.sights.observe(/** @type {HTMLElement} */ (chart.figure));
+  /** @param {import("./series.js").ChartSpec} spec @param {HTMLElement} [place] @returns {Chart} */
+  #add(spec, place) {
+    const chart = new Chart(spec, this.about.agents, this.#host(this.store));
+    place?.append(/** @type {HTMLElement} */ (chart.figure));
+    this.charts.push(chart);
+    this.sizes.observe(/** @type {HTMLElement} */ (chart.frame));
+    this.sights.observe(/** @type {HTMLElement} */ (chart.figure));
+    return chart;
+  }
+
+  /** The chart of a panel, which is made at its first use; of a metric that has not been read yet, it is requested. @param {import("./series.js").ChartSpec} spec */
+  chartOf(spec) {
+    const chart = this.charts.find((one) => one.spec.key === spec.key);
+    if (chart) return chart;
+    const unread = metricsOf(spec).filter((metric) => !this.store.metrics.includes(metric));
+    if (unread.length) {
+      this.store.metrics.push(...unread);
+      if (this.isLoaded) this.load();
     }
+    return this.#add(spec);
+  }
+
+  /** A panel was moved, resized or hidden: the address has it, and what came into sight is drawn. @param {string | null} panels the layout; null if it is the project's */
+  rearranged(panels) {
+    this.view.panels = panels;
+    this.#remember();
+    for (const chart of this.charts) chart.resize();
+    this.draw();
   }
 
   /**
@@ -321,7 +338,7 @@ export class RunCharts {
 
   /** Shows one chart in full, with as many points as an answer may hold. @param {string} key */
   open(key) {
-    const spec = this.specs.find((one) => one.key === key);
+    const spec = this.charts.find((one) => one.spec.key === key)?.spec;
     if (!spec || this.full) return;
     const store = new SeriesStore(metricsOf(spec));
     const host = this.#host(store);

@@ -2,7 +2,7 @@
 
 /**
  * @typedef {{first: number | null, last: number | null, smooth: number, x: string, band: string, log: Set<string>, full: string, picture: string,
- *   sign: import("./series.js").Sign}} ChartView sign: of the advantages that the heat map counts;
+ *   sign: import("./series.js").Sign, panels: string | null}} ChartView panels: their layout, null for the project's; sign: of the advantages that the heat map counts;
  *   picture: the large chart; empty for the one that has points.  first, last: the zoom, in steps; null if the whole run is shown.
  */
 
@@ -37,6 +37,7 @@ export function readView(query) {
     log: new Set((parameters.get("log") ?? "").split(",").filter(Boolean)),
     full: parameters.get("full") ?? "",
     picture: parameters.get("picture") ?? "",
+    panels: parameters.get("panels"),
     sign: SIGNS.find((name) => name === parameters.get("sign")) ?? "positive",
   };
 }
@@ -59,6 +60,9 @@ export function writeView(view, query) {
     picture: view.picture,
     sign: view.sign === "positive" ? "" : view.sign,
   };
+  // An empty layout in the address is the one that every project begins with.
+  if (view.panels === null) parameters.delete("panels");
+  else parameters.set("panels", view.panels);
   for (const [name, value] of Object.entries(values)) {
     if (value) parameters.set(name, value);
     else parameters.delete(name);

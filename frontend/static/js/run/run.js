@@ -16,7 +16,7 @@ const run = page.dataset.run ?? "";
 const settings = readJson("run-data");
 const container = must("#charts");
 /** For browser tests: what is drawn. */
-export const charts = new RunCharts(container, { ...settings, run, url: container.dataset.url ?? "" });
+export const charts = new RunCharts(container, { ...settings, panels: readJson("panels-data"), run, url: container.dataset.url ?? "" });
 new Teaching(must("#hero"), charts, new Influential(must("#influential"), settings.agents, settings.shares));
 let updates = 0;
 /** Of the log lines so far; and the number of ended attempts among them. */
