@@ -131,6 +131,7 @@ BODIES = {
     "api/v1/runs/<run_id>/checkpoints/ask": {"step": 1, "question": "?"},
     "api/v1/runs/<run_id>/checkpoints/extend": {"step": 1, "steps": 1},
     "api/v1/runs/<run_id>/labels": {"tags": [], "notes": ""},
+    "api/v1/runs/<run_id>/panels": {"panels": ""},
     "api/v1/projects": {"name": "swan"},
     "api/v1/projects/<int:project_id>/rename": {"name": "swan"},
     "api/v1/projects/<int:project_id>/members/<int:member_id>": {"role": "admin"},
