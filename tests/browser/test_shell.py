@@ -1,0 +1,49 @@
+"""The frame of all pages: the width of a large screen, and lists that a phone shows as cards."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import ROOT, Server
+
+PHONE = {"width": 390, "height": 844}
+SIDEWAYS = """() => [document.documentElement, ...document.querySelectorAll(".table-scroll:has(.table-cards)")]
+    .some((box) => box.scrollWidth > box.clientWidth)"""
+
+
+@pytest.fixture(scope="module")
+def made(context: Any, server: Server) -> None:
+    environment = {**os.environ, "HACRL_DATA": str(server.data), "DJANGO_SETTINGS_MODULE": "hacrl_web.settings"}
+    command = [sys.executable, "-m", "tools.generated_runs", "--runs", "2", "--steps", "20"]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("path", ["/runs/", "/models/", "/groups/", "/benchmarks/"])
+def test_phone_shows_a_list_as_cards(page: Page, made: None, path: str) -> None:
+    page.set_viewport_size(PHONE)
+    page.goto(path)
+    row = page.locator(".table-cards tbody tr").first
+    name = row.locator("th a").first.bounding_box()
+    assert name["x"] < 40
+    for cell in row.locator("td[data-label]").all():
+        expect(cell).to_be_in_viewport(ratio=1)
+        assert cell.bounding_box()["y"] >= name["y"] + name["height"]  # below the name, under a heading of its own
+        assert (
+            cell.evaluate("(one) => getComputedStyle(one, '::before').content")
+            == f'"{cell.get_attribute("data-label")}"'
+        )
+    assert not page.evaluate(SIDEWAYS)
+
+
+@pytest.mark.parametrize("path", ["/runs/", "/models/", "/workers/", "/alerts/", "/docs/", "/account"])
+def test_content_takes_the_width_of_a_large_screen(page: Page, path: str) -> None:
+    page.set_viewport_size({"width": 2560, "height": 1200})
+    page.goto(path)
+    assert page.locator("main").bounding_box()["width"] >= 2300
