@@ -20,6 +20,7 @@ from workers.contract import events, trainer_process
 from workers.contract.spec.run import InvalidSettings, RunSpec
 from workers.contract.spool import SPOOL_NAME, SpoolWriter, read_spool
 from workers.trainer.stop_signals import Paused, StopFlag, StopNow, Stopped
+from workers.verifiers.functions.function_file import FunctionFileError
 
 
 class RunRefused(Exception):
@@ -89,13 +90,12 @@ def run(spec: RunSpec, run_dir: Path, attempt: int) -> int:
         heartbeat.start(run_dir)
         # torch takes seconds: it is imported only after the spec is valid.
         from workers.model.loading import quiet_transformers
+        from workers.trainer.rewards import open_verifier
         from workers.trainer.scoring import VerifierFails
         from workers.trainer.trainer import Trainer
-        from workers.verifiers.service import Verifier
 
         quiet_transformers()
-        processes = min(4, os.cpu_count() or 1)
-        with Verifier(spec.data.verifier, processes, spec.data.tolerance, spec.data.extraction) as verifier:
+        with open_verifier(spec.data, spec.rewards) as verifier:
             trainer = Trainer(spec, run_dir, spool, verifier, stop)
             try:
                 trainer.train()
@@ -115,6 +115,8 @@ def run(spec: RunSpec, run_dir: Path, attempt: int) -> int:
         outcome, reason = "stopped", "stop was requested twice"
         # The first writer may have been interrupted between counting and writing.
         spool = SpoolWriter(run_dir, attempt, quota_bytes)
+    except FunctionFileError as error:
+        outcome, reason = "paused", f"{error}: mend it, then resume the run"
     except AgentLost as lost:  # nothing can be saved without it
         outcome, reason = "interrupted", str(lost)
     except Exception as error:

@@ -18,7 +18,7 @@ from workers.contract.verifier_kinds import FLEXIBLE_KINDS, RESPONSE_EXTRACTIONS
 
 MAX_AGENTS = 8
 # The kinds of verifiers, each with its rule in one line.
-VERIFIERS: dict[str, str] = {kind: f"{kind}: {rules.line}" for kind, rules in RULES.items()}
+VERIFIERS: dict[str, str] = {kind: f"{kind}: {rules.line}" for kind, rules in RULES.items() if kind != "function"}
 # Fields of AgentSpec that Agent.settings holds.
 AGENT_SETTINGS = ("lora_rank", "lora_alpha", "seed", "prompt_template", "chat_template_kwargs", "thinking")
 # Okabe and Ito's colours, which colour-blind readers can distinguish; an agent has the same colour on every page.

@@ -79,7 +79,10 @@ class Metrics(Body):
 
 
 class Rollout(Body):
-    """One verified response. `reward` is null if the answer could not be scored."""
+    """One verified response. `reward` is null if the answer could not be scored.
+
+    `rewards`: by name, where several rewards make the total.
+    """
 
     type: Literal["rollout"] = "rollout"
     step: int
@@ -93,6 +96,7 @@ class Rollout(Body):
     finish_reason: Literal["stop", "length"]
     num_tokens: int
     mean_logp: float
+    rewards: dict[str, float] = {}
 
 
 class Contribution(Body):

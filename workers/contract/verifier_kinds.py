@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-VerifierKind = Literal["math", "exact", "choice", "numeric", "regex", "python"]
+VerifierKind = Literal["math", "exact", "choice", "numeric", "regex", "python", "function"]
 DEFAULT_TOLERANCE = 1e-4
 ResponseExtraction = Literal["strict", "flexible"]
 RESPONSE_EXTRACTIONS: dict[ResponseExtraction, str] = {
@@ -34,6 +34,7 @@ RULES: dict[VerifierKind, Rules] = {
     "numeric": Rules(2, "the same number within a relative tolerance"),
     "regex": Rules(2, "the reference answer is a regular expression for the whole answer"),
     "python": Rules(2, "the reference answer is Python tests for the code in the response"),
+    "function": Rules(1, "a Python function of your own gives the reward, from 0 to 1"),
 }
 
 

@@ -241,6 +241,7 @@ def not_carried(spec: RunSpec) -> list[str]:
         (rule.cross_weight != 1, f"algorithm.cross_weight {rule.cross_weight:g}: the weight is 1."),
         (rule.cross_clip_gradient != "zero", f"algorithm.cross_clip_gradient {rule.cross_clip_gradient}: it is zero."),
         (rule.overlong_cache > 0, f"algorithm.overlong_cache {rule.overlong_cache}: no reward falls with the length."),
+        (bool(spec.rewards.terms), "rewards.terms: the recipe has one reward; add them up in its compute_score."),
         (rule.mask_truncated_completions, "algorithm.mask_truncated_completions: cut answers are trained on."),
         (rule.cross_order == "mixed", "algorithm.cross_order mixed: shared rollouts keep the order of the prompts."),
         (rule.cross_kl, "algorithm.cross_kl: the KL penalty is on own rollouts only."),

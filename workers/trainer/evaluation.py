@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,12 +21,11 @@ from workers.contract.advantages import REWARD_MAX
 from workers.contract.sample_estimators import Tally, Vote, estimates
 from workers.contract.spec.data import DataSpec
 from workers.contract.spec.run import RunSpec
-from workers.contract.verifier_kinds import kind_label
 from workers.questions.canonical import MAX_SLICES, OTHER_SLICES
 from workers.questions.dataset import Question
 from workers.trainer.progress import LogFunction, ProgressReporter
+from workers.trainer.rewards import AnyVerifier, RewardTerms, open_verifier, verifier_label
 from workers.trainer.scoring import Scorer
-from workers.verifiers.service import Verifier
 from workers.verifiers.voting import vote
 
 
@@ -116,7 +114,7 @@ def results_of(
 ) -> list[Result]:
     """Score a block's texts, num_samples of each question in order. Errors: VerifierFails, Stopped."""
     count = benchmark.num_samples
-    pairs = [(text, block[place // count].answer) for place, text in enumerate(texts)]
+    pairs = [(text, block[place // count]) for place, text in enumerate(texts)]
     rewards = [verdict.reward for verdict in scorer.score(pairs)]
     results = []
     for place, question in enumerate(block):
@@ -183,7 +181,7 @@ def evaluation_event(step: int, agent: str, benchmark: EvaluationSet, results: S
         unscorable=len(results) * benchmark.num_samples - scored,
         estimates=values,
         questions=questions_digest([result.question for result in results]),
-        verifier=kind_label(benchmark.data.verifier, benchmark.data.extraction),
+        verifier=verifier_label(benchmark.data),
     )
 
 
@@ -193,13 +191,14 @@ class EvaluationRunner:
     def __init__(
         self,
         spec: RunSpec,
-        verifier: Verifier,
+        verifier: AnyVerifier,
         progress: ProgressReporter,
         log: LogFunction,
         pause: Callable[[], NoReturn],
     ) -> None:
         self.spec, self.progress, self.log, self.pause = spec, progress, log, pause
-        self.scorer = self._scorer_with(verifier)  # of the run's own benchmark; rollouts use it, too
+        self.terms = RewardTerms(spec)
+        self.scorer = self._scorer_with(verifier, self.terms)  # of the run's own benchmark; rollouts use it, too
         self.sets: list[EvaluationSet] = []
         self.score: tuple[int, float] | None = None
         self._answered = 0  # samples of the present evaluation
@@ -269,14 +268,14 @@ class EvaluationRunner:
         if _verifier_of(benchmark.data) == _verifier_of(self.spec.data):
             yield self.scorer
             return
-        with Verifier(**_verifier_of(benchmark.data), processes=min(4, os.cpu_count() or 1)) as verifier:
+        with open_verifier(benchmark.data, self.spec.rewards) as verifier:
             yield self._scorer_with(verifier)
 
-    def _scorer_with(self, verifier: Verifier) -> Scorer:
+    def _scorer_with(self, verifier: AnyVerifier, terms: RewardTerms | None = None) -> Scorer:
         report = partial(self.log, "warning", incident="verifier")
-        return Scorer(verifier, self.progress.stop, report, self.spec.training.max_unscorable)
+        return Scorer(verifier, self.progress.stop, report, self.spec.training.max_unscorable, terms)
 
 
 def _verifier_of(data: DataSpec) -> dict[str, Any]:
-    """The arguments of a benchmark's `Verifier`."""
-    return {"kind": data.verifier, "tolerance": data.tolerance, "extraction": data.extraction}
+    """What decides which verifier a benchmark has."""
+    return data.model_dump(include={"verifier", "tolerance", "extraction", "reward_function"})

@@ -8,24 +8,26 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from workers import heartbeat
-from workers.agents.messages import GeneratedRollouts
+from workers.agents.messages import GeneratedRollouts, Response
 from workers.contract.advantages import REWARD_MAX
+from workers.contract.spec.rewards import VERIFIER
 from workers.questions.dataset import Question
+from workers.trainer.rewards import AnyVerifier, RewardTerms, case_of
 from workers.trainer.stop_signals import StopFlag
 from workers.verifiers.children.child_client import VerifierError
-from workers.verifiers.service import Verifier
+from workers.verifiers.functions.function_verifier import FunctionVerifier, RewardFunctionError
 from workers.verifiers.verdicts import Verdict
 
 # Seconds to wait before each further try.
 WAITS_S = (2.0, 5.0, 15.0, 30.0, 60.0)
-Pair = tuple[str, str]  # completion, reference answer
+Pair = tuple[str, Question]  # a response and its question
 
 
 class VerifierFails(RuntimeError):
@@ -34,11 +36,21 @@ class VerifierFails(RuntimeError):
 
 @dataclass(frozen=True)
 class Scores:
-    """Rewards (0 where unscorable) and the valid mask, (n, B, G) each; time-outs by agent."""
+    """Rewards (0 where unscorable) and the valid mask, (n, B, G) each; time-outs by agent.
+
+    parts: where several rewards make the total, each of them by name, (n, B, G), the verifier's first; and what
+    functions returned besides, NaN where they did not.
+    """
 
     rewards: Tensor
     valid: Tensor
     timeouts: list[int]
+    parts: Mapping[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def of_verifier(self) -> Tensor:
+        """(n, B, G): the benchmark's own reward."""
+        return self.parts.get(VERIFIER, self.rewards)
 
     @property
     def is_correct(self) -> Tensor:
@@ -50,9 +62,16 @@ class Scorer:
     """Scores answers; if the verifier fails it waits, warns and tries again."""
 
     def __init__(
-        self, verifier: Verifier, stop: StopFlag, warn: Callable[[str], None], max_unscorable: float = 1.0
+        self,
+        verifier: AnyVerifier,
+        stop: StopFlag,
+        warn: Callable[[str], None],
+        max_unscorable: float = 1.0,
+        terms: RewardTerms | None = None,
     ) -> None:
+        """terms: the further rewards of training."""
         self.verifier, self.stop, self.warn, self.max_unscorable = verifier, stop, warn, max_unscorable
+        self.terms = terms if terms and terms.terms else None
 
     def check_answers(self, questions: Sequence[Question]) -> None:
         """Warn of reference answers that no response could match. Errors: ValueError if that is all; Stopped."""
@@ -75,12 +94,13 @@ class Scorer:
         self, questions: Sequence[Question], generated: Sequence[GeneratedRollouts], per_prompt: int
     ) -> Scores:
         """Score every text of a step once. Errors: VerifierFails, Stopped."""
-        places, pairs = [], []
+        places, pairs, responses = [], [], []
         for agent, rollouts in enumerate(generated):
             for prompt, (question, group) in enumerate(zip(questions, rollouts.responses, strict=True)):
                 for number, response in enumerate(group):
                     places.append((agent, prompt, number))
-                    pairs.append((response.text, question.answer))
+                    pairs.append((response.text, question))
+                    responses.append(response)
 
         def complaint(verdicts: Sequence[Verdict]) -> str:
             # Of all agents together: one agent with odd answers does not mean that the verifier fails.
@@ -91,14 +111,37 @@ class Scorer:
             return f"{len(lost)} of {len(verdicts)} answers could not be scored ({reason})"
 
         verdicts = self._score_with_retries(pairs, complaint)
+        by_name = {VERIFIER: verdicts} | self._score_terms(responses, [question for _, question in pairs])
         shape = (len(generated), len(questions), per_prompt)
         rewards, valid = torch.zeros(shape), torch.zeros(shape, dtype=torch.bool)
+        parts = {name: torch.full(shape, torch.nan) for name in names_of_parts(by_name)} if has_parts(by_name) else {}
         timeouts = [0] * len(generated)
-        for place, verdict in zip(places, verdicts, strict=True):
-            rewards[place] = verdict.reward or 0.0
-            valid[place] = verdict.reward is not None
-            timeouts[place[0]] += verdict.is_timeout
-        return Scores(rewards, valid, timeouts)
+        for place, *own in zip(places, *by_name.values(), strict=True):
+            of_response = dict(zip(by_name, own, strict=True))
+            total = self._total(of_response)
+            rewards[place] = total or 0.0
+            valid[place] = total is not None
+            timeouts[place[0]] += any(verdict.is_timeout for verdict in own)
+            for name, value in response_rewards(of_response).items() if parts and total is not None else ():
+                parts[name][place] = value
+        return Scores(rewards, valid, timeouts, parts)
+
+    def _score_terms(self, responses: Sequence[Response], questions: Sequence[Question]) -> dict[str, list[Verdict]]:
+        """Errors: VerifierFails."""
+        if self.terms is None:
+            return {}
+        try:
+            return self.terms.score(responses, questions)
+        except VerifierError as error:
+            raise VerifierFails(str(error)) from error
+
+    def _total(self, verdicts: Mapping[str, Verdict]) -> float | None:
+        """None if one of the rewards is missing."""
+        rewards = {name: verdict.reward for name, verdict in verdicts.items()}
+        if self.terms is None:
+            return rewards[VERIFIER]
+        numbers = {name: reward for name, reward in rewards.items() if reward is not None}
+        return self.terms.spec.rewards.total(numbers) if len(numbers) == len(rewards) else None
 
     def _score_with_retries(
         self, pairs: Sequence[Pair], complaint: Callable[[Sequence[Verdict]], str]
@@ -110,11 +153,11 @@ class Scorer:
             if tries > 1:
                 self.verifier.forget_unscorable()
             try:
-                batch = [pairs[index] for index in still_open]
-                answers = self.verifier.score([text for text, _ in batch], [answer for _, answer in batch])
-                for index, verdict in zip(still_open, answers, strict=True):
+                for index, verdict in zip(still_open, self._ask([pairs[index] for index in still_open]), strict=True):
                     verdicts[index] = verdict
                 problem = complaint([one for one in verdicts if one is not None])
+            except RewardFunctionError as error:  # waiting does not mend it
+                raise VerifierFails(str(error)) from error
             except VerifierError as error:
                 problem = str(error)
             if not problem:
@@ -125,6 +168,12 @@ class Scorer:
             self._wait(wait_s)
         return [one for one in verdicts if one is not None]
 
+    def _ask(self, pairs: Sequence[Pair]) -> list[Verdict]:
+        """Errors: VerifierError."""
+        if isinstance(self.verifier, FunctionVerifier):
+            return self.verifier.score_cases([case_of(text, question) for text, question in pairs])
+        return self.verifier.score([text for text, _ in pairs], [question.answer for _, question in pairs])
+
     def _wait(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
         while (remaining_s := deadline - time.monotonic()) > 0:
@@ -133,3 +182,26 @@ class Scorer:
             heartbeat.send_heartbeat()
             time.sleep(min(0.2, remaining_s))
         self.stop.check()
+
+
+def response_rewards(verdicts: Mapping[str, Verdict]) -> dict[str, float]:
+    """The rewards of one response by name, with what functions returned besides as `NAME.key`."""
+    parts = {}
+    for name, verdict in verdicts.items():
+        if verdict.reward is not None:
+            parts[name] = verdict.reward
+        parts |= {f"{name}.{key}": value for key, value in verdict.parts.items()}
+    return parts
+
+
+def names_of_parts(by_name: Mapping[str, Sequence[Verdict]]) -> list[str]:
+    """Each reward and each further number of its function, in their order."""
+    names = dict.fromkeys(by_name)
+    for name, verdicts in by_name.items():
+        names |= dict.fromkeys(f"{name}.{key}" for verdict in verdicts for key in verdict.parts)
+    return [*names]
+
+
+def has_parts(by_name: Mapping[str, Sequence[Verdict]]) -> bool:
+    """Whether there is more to record than one reward."""
+    return len(names_of_parts(by_name)) > 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Literal
 
 import numpy as np
@@ -97,6 +98,9 @@ def agent_metrics(record: StepRecord, agent: int) -> events.Metrics:
         "clip_ratio/low_mean": (sum(result.clipped_low for result in own), float(len(own))),
         "clip_ratio/high_mean": (sum(result.clipped_high for result in own), float(len(own))),
     }
+    for name, values_of_part in record.scores.parts.items():
+        numbers = values_of_part[agent][scored & ~values_of_part[agent].isnan()].double()  # (rows,)
+        ratios[f"rewards/{name}/mean"] = (numbers.sum().item(), float(len(numbers)))
     if record.algorithm.overlong_cache:
         penalties = record.plan.penalties[agent][scored]  # (rows,)
         ratios["overlong_penalty/mean"] = (penalties.double().sum().item(), float(len(penalties)))
@@ -163,6 +167,7 @@ def rollout_events(record: StepRecord) -> Iterator[events.Rollout]:
     """One event for each sampled response."""
     for agent, generated in enumerate(record.generated):
         rewards, valid = record.scores.rewards[agent].tolist(), record.scores.valid[agent].tolist()
+        parts = {name: values[agent].tolist() for name, values in record.scores.parts.items()}
         for prompt, (question, group) in enumerate(zip(record.questions, generated.responses, strict=True)):
             for number, response in enumerate(group):
                 yield events.Rollout(
@@ -177,6 +182,9 @@ def rollout_events(record: StepRecord) -> Iterator[events.Rollout]:
                     finish_reason=response.finish_reason,
                     num_tokens=response.num_tokens,
                     mean_logp=response.mean_logp,
+                    rewards={
+                        name: value for name, values in parts.items() if isfinite(value := values[prompt][number])
+                    },
                 )
 
 

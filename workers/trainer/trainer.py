@@ -26,7 +26,6 @@ from workers.contract.checkpoint_manifest import DamagedCheckpoint
 from workers.contract.machine import Settled, with_settings
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
-from workers.contract.verifier_kinds import kind_label
 from workers.questions.dataset import Question, Split, split_questions
 from workers.rollouts.engine import LOGP_DIFFERENCE_LIMIT
 from workers.trainer.checkpoints import CheckpointsFail, CheckpointWriter, newest_checkpoint
@@ -41,11 +40,11 @@ from workers.trainer.preflight import (
 )
 from workers.trainer.progress import ProgressReporter
 from workers.trainer.replay import Replay
+from workers.trainer.rewards import AnyVerifier, verifier_label
 from workers.trainer.step import StepPlan, batch_of_step, learning_rate, plan_step
 from workers.trainer.step_events import StepRecord, step_events
 from workers.trainer.stop_signals import Paused, StopFlag
 from workers.trainer.trust import RewardAudit, Trust, TrustChange
-from workers.verifiers.service import Verifier
 
 # A checkpoint on the way out must fit into the grace between TERM and KILL.
 CHEAP_CHECKPOINT_BYTES = 2_000_000_000
@@ -58,7 +57,7 @@ class Diverged(RuntimeError):
 class Trainer:
     """One run: its agents, its counters, and the spool that it writes to."""
 
-    def __init__(self, spec: RunSpec, run_dir: Path, spool: SpoolWriter, verifier: Verifier, stop: StopFlag) -> None:
+    def __init__(self, spec: RunSpec, run_dir: Path, spool: SpoolWriter, verifier: AnyVerifier, stop: StopFlag) -> None:
         self.spec, self.run_dir, self.spool, self.stop = spec, run_dir, spool, stop
         self.progress = ProgressReporter(spec, spool, stop)
         self.phase = self.progress.phase
@@ -257,8 +256,10 @@ class Trainer:
             for wait in self.placement.begin([partial(agent.load_state, stems[agent.name]) for agent in self.agents]):
                 wait()
             self.load_state_dict(resumable.step, resumable.trainer)
-        verifier = kind_label(self.spec.data.verifier, self.spec.data.extraction)
+        verifier = verifier_label(self.spec.data)
         self.progress.record_started(self.step, names, self.placement.device_name, verifier, self.settled)
+        for label in self.evaluations.terms.labels:
+            self.log("info", f"reward {label}")
         if self.spool.damage:
             self.log("warning", self.spool.damage, "damaged file")
         for problem in problems:
@@ -316,7 +317,8 @@ class Trainer:
                 self.save()
 
     def close(self) -> None:
-        """Release the agents' processes and devices."""
+        """Release the agents' processes and devices, and those of reward functions."""
+        self.evaluations.terms.close()
         if self.agents:
             self.placement.close()
 

@@ -189,7 +189,7 @@ class RewardAudit:
                     except VerifierError as error:
                         raise VerifierFails(f"the second verifier fails: {error}") from error
                     if second is not None:
-                        verdicts.append((scores.rewards[agent, prompt, number].item(), second))
+                        verdicts.append((scores.of_verifier[agent, prompt, number].item(), second))
             num_disagreed = sum((first >= REWARD_MAX) != (second >= REWARD_MAX) for first, second in verdicts)
             tallies.append(AuditTally(num_checked, len(verdicts), num_disagreed))
         return tallies

@@ -34,6 +34,8 @@ def cross_check(
     """Whether a response answers `gold`; None if that is unclear. kind, extraction: of the first verifier."""
     if len(response) > MAX_CHARACTERS or "\\fbox" in response:
         return None
+    if kind == "function":
+        return None
     if kind == "python":
         return None if "`" in response else False
     if kind == "regex" and (SIGNS_OF_EXPRESSIONS & set(gold) or gold != gold.strip()):

@@ -48,6 +48,8 @@ def kind_of(name: VerifierKind, tolerance: float, extraction: ResponseExtraction
         "regex": Kind(regex_verdict, lambda gold: "", "workers.verifiers.regex"),
         "python": Kind(python_verdict, unclear_tests, "workers.verifiers.python.python_tests"),
     }
+    if name not in kinds:
+        raise ValueError(f"the verifier {name} has no rules of its own")
     return kinds[name]
 
 

@@ -5,7 +5,8 @@ An unscorable answer is not incorrect: its reward is None.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from workers.verifiers.mathematics.extraction import MAX_ANSWER_CHARACTERS
 
@@ -14,11 +15,15 @@ Query = tuple[str, str]  # an answer and the gold that a child process compares 
 
 @dataclass(frozen=True)
 class Verdict:
-    """`reward` is 1.0, 0.0 or None (unscorable); `reason` says why in a few words."""
+    """`reward` is 1.0, 0.0, between them for partial credit, or None (unscorable); `reason` says why in a few words.
+
+    parts: further numbers that a reward function returned, by name.
+    """
 
     reward: float | None
     reason: str
     is_timeout: bool = False
+    parts: Mapping[str, float] = field(default_factory=dict, hash=False)
 
 
 CORRECT = Verdict(1.0, "correct")

@@ -19,12 +19,14 @@ from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.page_query import whole_number
 from workers.algorithms.registry import algorithms, settings_schema
 from workers.contract.spec.algorithm import DEFAULT, RECOMMENDED, upgraded
+from workers.contract.spec.rewards import text_of_terms
 from workers.contract.spec.run import RunSpec
 from workers.settings import MAX_TEMPLATE
 
 # Sections of RunSpec on the form, in its order; agents and data come from the chosen group and benchmark.
 SECTIONS = {
     "algorithm": "Algorithm",
+    "rewards": "Rewards",
     "training": "Training",
     "rollout": "Rollouts",
     "evaluation": "Evaluation",
@@ -44,6 +46,7 @@ COMMON = {
         "beta",
         "capability_window",
     ),
+    "rewards": ("terms", "verifier_weight"),
     "training": (
         "steps",
         "train_batch_size",
@@ -68,6 +71,7 @@ CAUTIONS = {
     "lora_learning_rate": "training.learning_rate",
 }
 TOP_LEVEL = ("name", "group", "benchmark", "seed", "cloned_from")
+TERMS = "rewards.terms"
 LISTS = ("algorithms", "ablations", "evaluation.benchmarks")  # tick boxes
 OTHER = ("csrfmiddlewaretoken", "preset", "compare", "seeds", "confirm", "draft")
 SWITCH = {None: "auto", True: "true", False: "false"}  # the choices of a switch that may be left to the machine
@@ -240,6 +244,8 @@ def values_of(spec: Mapping[str, Any]) -> dict[str, Any]:
     values = {key: spec[key] for key in ("name", "seed") if key in spec}
     for section in SECTIONS:
         values |= {f"{section}.{name}": value for name, value in spec.get(section, {}).items()}
+    if isinstance(terms := values.get(TERMS), list | tuple):
+        values[TERMS] = text_of_terms(terms)
     return values
 
 

@@ -18,6 +18,7 @@ from hacrl_web.registry.language_models.models import check_unchanged
 from hacrl_web.registry.models import Agent, AgentGroup, Benchmark, LanguageModel
 from hacrl_web.registry.values import ValueProblem, text
 from hacrl_web.runs.launch.memory_fit import too_large
+from hacrl_web.runs.launch.rewards import with_function_files, with_function_names
 from hacrl_web.runs.models import Run, State
 from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.runs.worker.hosts import any_has
@@ -28,7 +29,7 @@ from workers.contract.spec.rollout import INSTALL_VLLM
 from workers.contract.spec.run import RunSpec
 
 VERSION = "schema_version"  # of a settings file that is sent as it is
-SECTIONS = ("algorithm", "rollout", "training", "evaluation", "checkpoint", "compute", "telemetry")
+SECTIONS = ("algorithm", "rewards", "rollout", "training", "evaluation", "checkpoint", "compute", "telemetry")
 KEYS = frozenset({"name", "group", "benchmark", "seed", "confirm", "cloned_from", "draft", VERSION, *SECTIONS})
 
 
@@ -167,6 +168,8 @@ def check_spec(request: Mapping[str, Any], rows: RequestRows, errors: list[Field
     values["data"] = data_values(benchmark) if benchmark else {"train_path": "-"}
     if rows.further is not None:
         values["evaluation"] = {**values["evaluation"], "benchmarks": [data_values(row) for row in rows.further]}
+    if "rewards" in values:
+        values["rewards"] = with_function_files(values["rewards"], rows.group, errors)
     try:
         spec = RunSpec.model_validate(values)
     except ValidationError as error:
@@ -249,6 +252,7 @@ def request_of(user: Any, run: Run) -> dict[str, Any]:
     benchmarks = Benchmark.objects.visible_to(user).filter(train_path__in=paths)
     ids = dict(benchmarks.values_list("train_path", "pk"))
     sections["evaluation"]["benchmarks"] = [ids[path] for path in paths if path in ids]
+    sections["rewards"] = with_function_names(sections["rewards"])
     return {
         "name": run.name,
         "group": run.group_id,

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
-from hacrl_web.runs.launch.form import SECTIONS
-from hacrl_web.web.errors import FieldError, FieldErrors
+from pydantic import ValidationError
+
+from hacrl_web.runs.launch.form import SECTIONS, TERMS
+from hacrl_web.web.errors import FieldError, FieldErrors, plain_errors
 from hacrl_web.web.settings_file import NoSettings, read_settings_file
 from workers.algorithms.registry import settings_schema
 from workers.contract.spec.algorithm import SCHEMA_VERSION, upgraded
+from workers.contract.spec.rewards import RewardsSpec, text_of_terms
 from workers.contract.spec.run import RunSpec
 
 FURTHER = "evaluation.benchmarks"
@@ -42,6 +46,11 @@ def read_settings(data: bytes) -> dict[str, Any]:
                 errors.append(FieldError("other_version", "Another version wrote this file.", key))
         elif key not in LEFT_OUT:
             errors.append(FieldError("unknown_key", UNKNOWN, key[:80]))
+    if isinstance(terms := settings.get(TERMS), list):
+        try:
+            settings[TERMS] = text_of_terms(RewardsSpec.model_validate({"terms": terms}).model_dump()["terms"])
+        except ValidationError as error:
+            errors += [replace(one, field=TERMS) for one in plain_errors(error)]
     further = settings.pop(FURTHER, None)
     message = "Must be a number, a text of one line, or true or false."
     errors += [FieldError("invalid", message, path) for path, value in settings.items() if not _fits_a_field(value)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from safetensors.torch import load_file
@@ -20,7 +21,10 @@ def last_records(run_dir: Path, kind: str) -> list[dict]:
     return [last[key] for key in sorted(last)]
 
 
-def assert_same_end(left: Path, right: Path) -> None:
+KINDS = ("metrics", "rollout", "contribution", "evaluation")
+
+
+def assert_same_end(left: Path, right: Path, kinds: Sequence[str] = KINDS) -> None:
     ends = [newest_checkpoint(run_dir)[0] for run_dir in (left, right)]
     assert ends[0] is not None
     assert ends[1] is not None
@@ -37,5 +41,5 @@ def assert_same_end(left: Path, right: Path) -> None:
         assert ours.keys() == theirs.keys()
         for key in ours:
             assert ours[key].equal(theirs[key]), (name, key)
-    for kind in ("metrics", "rollout", "contribution", "evaluation"):
+    for kind in kinds:
         assert last_records(left, kind) == last_records(right, kind), kind

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from workers.contract.verifier_kinds import (
     DEFAULT_TOLERANCE,
@@ -67,6 +67,19 @@ class DataSpec(SettingsSection):
         + ".",
         source="lm-evaluation-harness",
     )
+
+    reward_function: str = setting(
+        "",
+        help="function: the file that defines `reward(question, answer, response, **fields)`.",
+        source="product",
+        max_length=1000,
+    )
+
+    @model_validator(mode="after")
+    def _has_its_function(self) -> Self:
+        if (self.verifier == "function") != bool(self.reward_function):
+            raise ValueError("reward_function names the file of the verifier function: set both, or neither")
+        return self
 
     @field_validator("extraction")
     @classmethod

@@ -25,6 +25,7 @@ from workers.contract.spec.algorithm import AnyAlgorithm, field_path, upgraded
 from workers.contract.spec.checkpoint import CheckpointSpec
 from workers.contract.spec.compute import ComputeSpec
 from workers.contract.spec.data import DataSpec, EvaluationSpec
+from workers.contract.spec.rewards import RewardsSpec
 from workers.contract.spec.rollout import VLLM_LORA_RANKS, RolloutSpec
 from workers.contract.spec.telemetry import TelemetrySpec
 from workers.contract.spec.training import TrainingSpec
@@ -32,7 +33,11 @@ from workers.contract.verifier_kinds import VerifierKind
 from workers.settings import UNPRINTABLE, Count, SettingsSection, setting
 
 # Kinds of verifier whose rewards the second verifier (workers.verifiers.cross_check) hardly checks, and why.
-BARELY_AUDITED: dict[VerifierKind, str] = {"regex": "matches no expressions", "python": "runs no code"}
+BARELY_AUDITED: dict[VerifierKind, str] = {
+    "regex": "matches no expressions",
+    "python": "runs no code",
+    "function": "runs no functions",
+}
 YAML_SUFFIXES = (".yaml", ".yml")
 # Learning rates of LoRA that teach: below, nothing moves; above, runs diverge.
 LORA_LEARNING_RATES = (2e-6, 5e-4)
@@ -55,6 +60,7 @@ class RunSpec(SettingsSection):
     agents: tuple[AgentSpec, ...] = setting(help="One to eight agents.", source="Sec. 2", min_length=1, max_length=8)
     data: DataSpec
     algorithm: AnyAlgorithm = Hacpo()
+    rewards: RewardsSpec = RewardsSpec()
     rollout: RolloutSpec = RolloutSpec()
     training: TrainingSpec = TrainingSpec()
     evaluation: EvaluationSpec = EvaluationSpec()

@@ -118,12 +118,17 @@ def has_own_folder(folder: Path) -> bool:
     return bool(libc.mount(b"tmpfs", str(folder).encode(), b"tmpfs", _MS_NOSUID | _MS_NODEV, size) == 0)
 
 
-def confine(folder: Path, has_quota: bool) -> None:
-    """Restrict this process, which may write to `folder` only, and only with a quota. Error: SandboxUnavailable."""
+def confine(
+    folder: Path, has_quota: bool, memory_bytes: int = MEMORY_BYTES, cpu_seconds: int | None = CPU_SECONDS
+) -> None:
+    """Restrict this process, which may write to `folder` only, and only with a quota. Error: SandboxUnavailable.
+
+    cpu_seconds: None for a process of many calls, whose parent keeps the time.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
     limits = {
-        resource.RLIMIT_AS: MEMORY_BYTES,
+        resource.RLIMIT_AS: memory_bytes,
         resource.RLIMIT_FSIZE: FILE_BYTES,
         resource.RLIMIT_NOFILE: OPEN_FILES,
         resource.RLIMIT_CORE: 0,
@@ -132,7 +137,8 @@ def confine(folder: Path, has_quota: bool) -> None:
     }
     for limit, value in limits.items():
         lower(limit, value)
-    lower(resource.RLIMIT_CPU, CPU_SECONDS, spare=1)  # first a signal that has a reason
+    if cpu_seconds is not None:
+        lower(resource.RLIMIT_CPU, cpu_seconds, spare=1)  # first a signal that has a reason
     if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
         raise SandboxUnavailable("the kernel does not take NO_NEW_PRIVS")
     libc.capset(struct.pack("Ii", _CAPABILITY_VERSION, 0), bytes(24))  # none, also within our own namespaces

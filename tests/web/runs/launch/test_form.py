@@ -40,7 +40,7 @@ def test_form_has_a_control_for_every_setting(web, user, form):
     factories.make_benchmark(user)  # with a second one evaluations may ask further benchmarks
     html = text_of(web.get(reverse("runs:run_create")))
     drawn = set(re.findall(r'name="([a-z]+\.[a-z_0-9]+)"', html))
-    sections = ("algorithm", "rollout", "training", "evaluation", "checkpoint", "compute", "telemetry")
+    sections = ("algorithm", "rewards", "rollout", "training", "evaluation", "checkpoint", "compute", "telemetry")
     expected = {f"{s}.{name}" for s in sections for name in type(RunSpec.model_fields[s].default).model_fields}
     expected |= {f"algorithm.{name}" for name in settings_schema()}
     assert drawn == expected | {f"grid.{name}" for name in GRID}
@@ -328,3 +328,21 @@ def test_run_of_another_is_no_origin(web, user):
 @pytest.mark.parametrize("clone", ["x", "0" * 32, "%00"])
 def test_clone_of_nothing_is_the_plain_form(web, db, clone):
     assert web.get(reverse("runs:run_create") + "?clone=" + clone).status_code == 200
+
+
+def test_rewards_are_sent_as_text_and_shown_again(web, form):
+    posted = form | {"rewards.terms": "tags think answer = 0.2; short: length 4 = 0.1", "rewards.verifier_weight": "2"}
+    response = web.post(reverse("runs:run_create"), posted)
+    assert response.status_code == 302, text_of(response)
+    run = Run.objects.get()
+    assert [(term["name"], term["weight"]) for term in run.spec["rewards"]["terms"]] == [("tags", 0.2), ("short", 0.1)]
+    html = text_of(web.get(reverse("runs:run_create") + f"?clone={run.pk}"))
+    assert 'value="tags think answer = 0.2; short: length 4 = 0.1"' in html
+
+
+def test_request_names_no_file_as_a_function(web, form):
+    for terms in ("function /etc/passwd = 1", "function ../x = 1"):
+        response = web.post(reverse("runs:run_create"), form | {"rewards.terms": terms})
+        assert response.status_code == 422
+        assert "There is no reward function" in text_of(response)
+    assert not Run.objects.exists()

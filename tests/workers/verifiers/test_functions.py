@@ -1,0 +1,153 @@
+"""Reward functions: what they may return, and that one that fails in any way is named and never scores."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from workers.verifiers.functions.function_file import FunctionFile, FunctionFileError, check_source
+from workers.verifiers.functions.function_process import BadResult, checked_result
+from workers.verifiers.functions.function_verifier import Case, FunctionVerifier, RewardFunctionError
+
+HEAD = "def reward(question, answer, response, **fields):\n    "
+CASES = [Case("1+1=", "2", text, {"id": f"q{place}"}) for place, text in enumerate(["2", "3", "22"])]
+
+
+def scores(source: str, **limits) -> list:
+    check_source(source)
+    with FunctionVerifier(FunctionFile("mine", source), **limits) as verifier:
+        return verifier.score_cases(CASES)
+
+
+def test_function_gets_the_question_and_gives_partial_credit():
+    body = 'return {"reward": (response == answer) / 2 + 0.25, "length": len(response), "reason": fields["id"]}'
+    verdicts = scores(HEAD + body)
+    assert [verdict.reward for verdict in verdicts] == [0.75, 0.25, 0.25]
+    assert [verdict.parts for verdict in verdicts] == [{"length": 1.0}, {"length": 1.0}, {"length": 2.0}]
+    assert [verdict.reason for verdict in verdicts] == ["q0", "q1", "q2"]
+
+
+def test_several_processes_keep_the_order():
+    with FunctionVerifier(FunctionFile("mine", HEAD + "return int(response) / 1000"), processes=3) as verifier:
+        cases = [Case("", "", str(number)) for number in range(200)]
+        assert [verdict.reward for verdict in verifier.score_cases(cases)] == [n / 1000 for n in range(200)]
+
+
+def test_function_may_be_async_and_wait_for_threads():
+    source = (
+        "import asyncio\n"
+        "async def reward(response, **fields):\n"
+        "    await asyncio.sleep(0)\n"
+        "    return await asyncio.to_thread(lambda: float(response == '2'))\n"
+    )
+    assert [verdict.reward for verdict in scores(source)] == [1.0, 0.0, 0.0]
+
+
+def test_none_is_unscorable_and_what_it_prints_is_no_reply():
+    [verdict, *_] = scores(HEAD + "print('{\"reward\": 1}'); return None")
+    assert (verdict.reward, verdict.reason) == (None, "unscorable: it returned None")
+
+
+def test_libraries_can_be_imported():
+    assert scores("import numpy\n" + HEAD + "return numpy.float32(0.5)")[0].reward == 0.5
+
+
+FAILURES = {
+    "raise": ("raise KeyError('x')", "KeyError in line 2: 'x'"),
+    "nan": ("return float('nan')", "it returned nan: a reward is a number from 0 to 1"),
+    "huge": ("return 1e9", r"it returned 1e\+09: a reward is a number from 0 to 1"),
+    "negative": ("return -0.5", "it returned -0.5"),
+    "text": ("return '1'", "it returned str, not a number"),
+    "no key": ("return {'score': 1}", 'without the key "reward"'),
+    "exit": ("raise SystemExit", "SystemExit in line 2"),
+    "end": ("import os; os._exit(0)", "ended its process; it has 1024 MiB of memory, 2 times"),
+    "fork": ("import os; os.fork()", "PermissionError in line 2"),
+    "program": ("import subprocess; subprocess.run(['true'])", "PermissionError in line 2"),
+    "socket": ("import socket; socket.create_connection(('127.0.0.1', 80))", "PermissionError in line 2"),
+    "file": ("open('/etc/passwd').read()", "PermissionError in line 2"),
+    "kill": ("import os; os.kill(os.getppid(), 9)", "PermissionError in line 2"),
+    "memory": ("return len(bytearray(4 * 2**30))", "MemoryError in line 2"),
+    "recursion": ("return reward(question, answer, response, **fields)", "RecursionError in line 2"),
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_failing_function_is_named_with_its_version_and_the_question(name):
+    body, reason = FAILURES[name]
+    source = HEAD + body
+    version = FunctionFile("mine", source).version
+    with pytest.raises(RewardFunctionError, match=reason) as caught:
+        scores(source)
+    assert str(caught.value).startswith(f"the reward function 'mine', version {version}, fails: ")
+    assert "(question 'q0')" in str(caught.value)
+
+
+def test_hanging_function_is_killed_at_its_limit():
+    begin = time.monotonic()
+    with pytest.raises(RewardFunctionError, match=r"did not return in 0\.5 s, 2 times \(question 'q0'\)"):
+        scores(HEAD + "while True: pass", time_limit_s=0.5)
+    assert time.monotonic() - begin < 20
+
+
+def test_slow_call_is_tried_once_more_in_a_new_process():
+    """A busy machine must not end a run: here it is busy for 1.5 s, longer than the limit."""
+    body = f"import time; time.sleep(max(0, {time.time() + 1.5} - time.time())); return 1"
+    assert [verdict.reward for verdict in scores(HEAD + body, time_limit_s=1.0)] == [1.0, 1.0, 1.0]
+
+
+def test_module_that_does_not_load_is_named():
+    with pytest.raises(RewardFunctionError, match="its file does not load: ModuleNotFoundError in line 1"):
+        scores("import nowhere_to_be_found\n" + HEAD + "return 1")
+
+
+def test_nothing_is_left_behind():
+    def leftovers() -> set[str]:
+        return {name for name in os.listdir(tempfile.gettempdir()) if name.startswith("hacrl-reward-")}
+
+    before = leftovers()
+    body = "try: open('note', 'w').write('x')\n    except OSError: pass\n    return 0.5"
+    assert [v.reward for v in scores(HEAD + body)] == [0.5] * 3
+    assert leftovers() <= before
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("x = 1", "it defines no function"),
+        ("def reward(:", r"no Python: .* \(line 1\)"),
+        ("def reward(question, answer, **fields): return 1", None),
+        ("def reward(question, answer): return 1", "reward takes no response"),
+        ("def reward(question, answer, response): return 1", r"takes no \*\*fields"),
+        ("#" * 200_001, "longer than"),
+    ],
+)
+def test_source_is_checked_before_anything_runs(source, reason):
+    if reason is None:
+        check_source(source)
+        return
+    with pytest.raises(FunctionFileError, match=reason):
+        check_source(source)
+
+
+def test_version_is_the_content(tmp_path: Path):
+    path = tmp_path / "steps.py"
+    path.write_text(HEAD + "return 1")
+    first = FunctionFile.read(path)
+    path.write_text(HEAD + "return 0")
+    assert first.version != FunctionFile.read(path).version
+    assert first.label == f"function/steps@{first.version}"
+    with pytest.raises(FunctionFileError, match="cannot read the reward function"):
+        FunctionFile.read(tmp_path / "gone.py")
+
+
+def test_results_are_checked():
+    assert checked_result(True) == {"reward": 1.0, "reason": "", "parts": {}}
+    assert checked_result({"reward": 0, "a": 2})["parts"] == {"a": 2.0}
+    many = {"reward": 1} | dict.fromkeys("abcdefghijklmnopq", 1)
+    for value in ([1], {"reward": 1, "a": "x"}, {"reward": 1, "a": float("inf")}, b"1", many):
+        with pytest.raises(BadResult):
+            checked_result(value)

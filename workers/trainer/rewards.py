@@ -1,0 +1,96 @@
+"""The rewards of a run: the verifier of a benchmark, and the further terms that make a total with it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from functools import lru_cache
+from pathlib import Path
+
+from workers.agents.messages import Response
+from workers.contract.spec.data import DataSpec
+from workers.contract.spec.rewards import RewardsSpec, RewardTerm
+from workers.contract.spec.run import RunSpec
+from workers.contract.verifier_kinds import kind_label
+from workers.questions.dataset import Question
+from workers.verifiers.formats import boxed_reward, length_reward, tags_reward
+from workers.verifiers.functions.function_file import FunctionFile
+from workers.verifiers.functions.function_verifier import Case, FunctionVerifier
+from workers.verifiers.service import Verifier
+from workers.verifiers.verdicts import Verdict
+
+AnyVerifier = Verifier | FunctionVerifier
+
+
+@lru_cache(maxsize=64)  # an attempt uses one version of a file
+def function_file(path: str) -> FunctionFile:
+    """Errors: FunctionFileError."""
+    return FunctionFile.read(Path(path))
+
+
+def open_verifier(data: DataSpec, rewards: RewardsSpec) -> AnyVerifier:
+    """The verifier of a benchmark. Errors: FunctionFileError."""
+    processes = min(4, os.cpu_count() or 1)
+    if data.verifier == "function":
+        return open_function(data.reward_function, rewards)
+    return Verifier(data.verifier, processes, data.tolerance, data.extraction)
+
+
+def open_function(path: str, rewards: RewardsSpec) -> FunctionVerifier:
+    """Errors: FunctionFileError."""
+    processes = min(4, os.cpu_count() or 1)
+    return FunctionVerifier(function_file(path), processes, rewards.time_limit_s, rewards.memory_mib)
+
+
+def verifier_label(data: DataSpec) -> str:
+    """As evaluations record it: `math/3`, or `function/NAME@VERSION`."""
+    if data.verifier == "function":
+        return function_file(data.reward_function).label
+    return kind_label(data.verifier, data.extraction)
+
+
+def case_of(text: str, question: Question) -> Case:
+    """What a reward function is told of a response."""
+    fields = {"id": question.id, "subject": question.subject, "difficulty": question.difficulty}
+    return Case(question.question, question.answer, text, fields)
+
+
+class RewardTerms(AbstractContextManager["RewardTerms"]):
+    """The further rewards of a run. Their functions' processes start with the first call."""
+
+    def __init__(self, spec: RunSpec) -> None:
+        """Errors: FunctionFileError."""
+        self.spec, self.terms = spec, spec.rewards.terms
+        self._functions = {
+            term.name: open_function(term.function, spec.rewards) for term in self.terms if term.kind == "function"
+        }
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def labels(self) -> list[str]:
+        """The functions with their versions."""
+        return [function.file.label for function in self._functions.values()]
+
+    def score(self, responses: Sequence[Response], questions: Sequence[Question]) -> dict[str, list[Verdict]]:
+        """By name of the term a verdict on each response. Errors: RewardFunctionError, VerifierError."""
+        return {term.name: self._of_term(term, responses, questions) for term in self.terms}
+
+    def _of_term(self, term: RewardTerm, responses: Sequence[Response], questions: Sequence[Question]) -> list[Verdict]:
+        if term.kind == "function":
+            pairs = zip(responses, questions, strict=True)
+            return self._functions[term.name].score_cases([case_of(one.text, question) for one, question in pairs])
+        limit = self.spec.rollout.max_completion_length
+        rewards = {
+            "boxed": lambda response: boxed_reward(response.text),
+            "tags": lambda response: tags_reward(response.text, term.tags),
+            "length": lambda response: length_reward(response.num_tokens, term.length, limit),
+        }
+        return [Verdict(rewards[term.kind](response), term.kind) for response in responses]
+
+    def close(self) -> None:
+        """End the functions' processes."""
+        for function in self._functions.values():
+            function.close()
