@@ -6,6 +6,7 @@ from hacrl_web.insight.checkpoints.api import router as checkpoint_router
 from hacrl_web.insight.collaboration.api import router as collaboration_router
 from hacrl_web.insight.compare.api import router as compare_router
 from hacrl_web.insight.evaluations.api import router as evaluation_router
+from hacrl_web.insight.export.api import router as export_router
 from hacrl_web.insight.overview.api import router as overview_router
 from hacrl_web.insight.rollouts.api import router as rollout_router
 from hacrl_web.insight.run_tabs.api import router as tabs_router
@@ -20,3 +21,4 @@ router.add_router("", what_if_router)
 router.add_router("", checkpoint_router)
 router.add_router("", rollout_router)
 router.add_router("", tabs_router)
+router.add_router("", export_router)

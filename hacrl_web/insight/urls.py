@@ -6,6 +6,7 @@ from hacrl_web.insight.checkpoints import views as checkpoint_views
 from hacrl_web.insight.collaboration import views as collaboration_views
 from hacrl_web.insight.compare import views as compare_views
 from hacrl_web.insight.evaluations import views as evaluation_views
+from hacrl_web.insight.export import views as export_views
 from hacrl_web.insight.rollouts import views as rollout_views
 from hacrl_web.insight.run_tabs import views as run_tab_views
 from hacrl_web.insight.what_if import views as what_if_views
@@ -34,6 +35,14 @@ urlpatterns = [
     path("runs/<uuid:run_id>/checkpoints/promote", checkpoint_views.promote, name="promote_agent"),
     path("runs/<uuid:run_id>/checkpoints/extend", checkpoint_views.extend, name="extend_run"),
     path("runs/<uuid:run_id>/checkpoints/ask", checkpoint_views.ask, name="ask_agents"),
+    path("runs/<uuid:run_id>/export", export_views.run_export, name="run_export"),
+    path("runs/<uuid:run_id>/export/<slug:table>.<slug:ending>", export_views.run_export_file, name="run_export_file"),
+    path("sweeps/<int:sweep_id>/export", export_views.sweep_export, name="sweep_export"),
+    path(
+        "sweeps/<int:sweep_id>/export/<slug:table>.<slug:ending>",
+        export_views.sweep_export_file,
+        name="sweep_export_file",
+    ),
     path("compare", compare_views.compare, name="compare"),
     path("compare.csv", compare_views.compare_csv, name="compare_csv"),
 ]

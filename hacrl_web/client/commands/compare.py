@@ -131,6 +131,12 @@ class ExportKind(StrEnum):
     LOG = "log"
     CHECKPOINT = "checkpoint"
     BOARD = "board"
+    METRICS = "metrics"
+    ROLLOUTS = "rollouts"
+    CONTRIBUTIONS = "contributions"
+
+
+TABLES = (ExportKind.METRICS, ExportKind.ROLLOUTS, ExportKind.CONTRIBUTIONS)
 
 
 @client_command
@@ -140,13 +146,18 @@ def export(
         str, typer.Argument(help="The run; for a board its sweep, by id or name, or `group=1&benchmark=2`.")
     ],
     output: Annotated[Path | None, typer.Option("--output", "-o", help="The file; without it standard output.")] = None,
-    kind: Annotated[str, typer.Option("--format", help="Of a board: json, csv, tex or html.")] = "json",
+    kind: Annotated[
+        str,
+        typer.Option("--format", help="Of a board: json, csv, tex or html. Of a table of a run: jsonl or parquet."),
+    ] = "",
+    sweep: Annotated[bool, typer.Option(help="NAME is a sweep: the table of all its runs.")] = False,
     step: Annotated[int | None, typer.Option(help="Of a checkpoint.")] = None,
     agent: Annotated[int, typer.Option(help="The agent's place in a checkpoint.")] = 0,
 ) -> None:
-    """A run or a board as a file.
+    """A run, a table of a run or a sweep, or a board as a file.
 
     Example: hacrl export request swan -o again.yaml
+    Example: hacrl export rollouts swan --format parquet -o rollouts.parquet
     """
     with connect() as client:
         if what in (ExportKind.REQUEST, ExportKind.SERIES):
@@ -155,7 +166,14 @@ def export(
             text = yaml.safe_dump(answer, sort_keys=False) if is_yaml else json_module.dumps(answer) + "\n"
             output.write_text(text) if output else print(text, end="")
             return None
-        path, parameters = _file(client, what, name, kind, step, agent)
+        parameters: dict[str, list[str]]
+        if what in TABLES:
+            runs = (
+                f"/sweeps/{object_id(client, '/sweeps', 'sweep', name)}" if sweep else f"/runs/{run_id(client, name)}"
+            )
+            path, parameters = f"{runs}/export/{what}.{kind or 'jsonl'}", {}
+        else:
+            path, parameters = _file(client, what, name, kind or "json", step, agent)
         if output is None and what is ExportKind.BOARD:
             return print_text(client.request("GET", path, params=parameters).text)
         if output is None:

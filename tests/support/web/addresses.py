@@ -119,7 +119,7 @@ def address(route: str, mine: SimpleNamespace) -> str:
     values = {"run_id": mine.run.pk, "sweep_id": mine.sweep.pk, "first": 0, "second": 1, "token": "no-such-token"}
     values |= {"step": 1, "agent": 0, "staged": mine.staged.token, "project_id": mine.project.pk}
     values |= {"member_id": mine.member.pk, "invitation_id": mine.invitation.pk, "user_id": mine.owner.pk}
-    values |= {"slug": "metrics", "kind": "csv"}
+    values |= {"slug": "metrics", "kind": "csv", "table": "metrics", "ending": "jsonl"}
     if section in own:
         values["pk"] = own[section].pk
     return "/" + PARAMETER.sub(lambda found: str(values[found[2]]), route)

@@ -245,8 +245,13 @@ def test_compare_leaderboard_and_export(hacrl, user, tmp_path):
     hacrl("export", "log", "a", "-o", str(target))
     assert "the trainer's output" in target.read_text()
     assert "Name the file" in hacrl("export", "log", "a", status=1)
+    table = tmp_path / "metrics.jsonl"
+    hacrl("export", "metrics", "a", "-o", str(table))
+    exported = [json.loads(text) for text in table.read_text().splitlines()]
+    assert {one["metric"] for one in exported} == {one["metric"] for one in series}
+    assert "The formats are jsonl, parquet" in hacrl("export", "rollouts", "a", "--format", "csv", "-o", "x", status=4)
     hacrl("export", "board", "sweep=99", "-o", str(tmp_path / "b.json"), status=4)
-    assert [path.name for path in tmp_path.iterdir() if path.suffix != ""] == ["log.txt"]
+    assert sorted(path.name for path in tmp_path.iterdir() if path.suffix != "") == ["log.txt", "metrics.jsonl"]
 
 
 # The client
