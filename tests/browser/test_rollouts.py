@@ -61,11 +61,11 @@ def _written(text: str) -> str:
 
 def test_keys_and_the_switch_of_the_mathematics(watched: Page, run_url: str) -> None:
     page = watched
-    page.goto(f"{run_url}/rollouts?step=2&agent=A")
+    page.goto(f"{run_url}/rollouts?list=rollouts&step=2&agent=A")
     chosen = page.locator("#selected pre")
     expect(chosen).to_contain_text("first 0 of A")
     expect(page.locator(".katex")).to_have_count(0)
-    page.get_by_label("Draw the mathematics").check()
+    page.get_by_label("Render LaTeX below the text").check()
     expect(page.locator("#selected .katex")).to_have_count(3)  # $x^2 = 4$, \(x = 2\), \boxed{2}; $5 and $6 is money
     for key, text in (("n", "first 1 of A"), ("N", "second 0 of A"), ("p", "first 1 of A"), ("N", "second 0 of A")):
         page.keyboard.press(key)
@@ -79,7 +79,7 @@ def test_keys_and_the_switch_of_the_mathematics(watched: Page, run_url: str) -> 
     assert float(fall.get_attribute("data-product") or 0) == pytest.approx(1.9140625)
     expect(fall.locator("tbody tr")).to_have_count(7)
     page.keyboard.press("/")
-    expect(page.get_by_label("Text")).to_be_focused()
+    expect(page.get_by_label("Text", exact=True)).to_be_focused()
     page.keyboard.type("n")  # typing is not going on
     expect(chosen).to_contain_text("first 0 of A")
 
@@ -97,7 +97,17 @@ def test_most_influential_rollout_is_one_click_from_overview_and_collaboration(w
         page.locator("#influential .influential-line").first.click()
         page.wait_for_url(re.compile(r"rollouts\?step=2&learner=\w&source=\w&rollout=\d+&shared=yes&sort=weight"))
         expect(page.locator("#selected")).to_be_visible()
-        expect(page.locator(".waterfall[data-weight='1.9140625']")).to_be_visible()
+        expect(page.locator(".comparison .rollout")).to_have_count(2)
+    # The weight is under a tab, which the keyboard reaches and the address keeps.
+    weight = page.locator(".waterfall[data-weight='1.9140625']")
+    expect(weight).to_be_hidden()
+    page.get_by_role("tab", name="Answers").focus()
+    page.keyboard.press("ArrowRight")
+    expect(weight).to_be_visible()
+    expect(page.locator("#selected")).to_be_hidden()
+    page.wait_for_url(re.compile("part=weight"))
+    page.keyboard.press("N")
+    expect(page.get_by_role("tab", name="How it got its weight")).to_have_attribute("aria-selected", "true")
 
 
 def test_slider_recomputes_and_the_clone_takes_its_values(watched: Page, run_url: str) -> None:

@@ -19,12 +19,14 @@ CLIPS = {"lower": "lower", "inside": "none", "upper": "upper"}  # in the address
 # The source's rollouts on rescued prompts, and on avoided ones.
 PROMPT_KINDS = {"rescue": CORRECT, "mistake": NOT_CORRECT}
 UNSCORABLE = "none"
+SORT_LABELS = {"weight": "weight", "surprise": "surprise", "gap": "reward gap"}
 SORTS = {  # a sort -> what it is by
     "weight": "|weight|, how much a rollout moved the learner",
     "surprise": "surprise, how far the ratio s is from 1",
     "gap": "reward gap: the reward against the mean of the learner's own rollouts to the prompt",
 }
 SHARED = "yes"
+LISTINGS = {"rollouts": True}
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,7 @@ class RolloutFilter(PageQuery):
     max_advantage: Number = ""
     shared: Annotated[Text, _readable({SHARED: True}.get)] = ""  # what the learner's peers sampled
     sort: Annotated[Text, _readable(SORTS.get)] = ""  # the order of steps, if empty
+    listing: Annotated[Text, _readable(LISTINGS.get)] = Field("", alias="list")  # prompts, if empty
     after: Cursor = ""
     before: Cursor = ""
 

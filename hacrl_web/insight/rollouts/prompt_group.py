@@ -11,6 +11,7 @@ from django.db.models.functions import Length, Substr
 
 from hacrl_web.insight.recorded_steps import segments
 from hacrl_web.insight.rescued_prompts import OF_STEP
+from hacrl_web.insight.rollouts.differences import TextPart, best_answer, marked_parts
 from hacrl_web.insight.rollouts.search import RolloutHit
 from hacrl_web.insight.rollouts.waterfall import LearnerContribution, Waterfall, equation, waterfalls
 from hacrl_web.runs.models import Run
@@ -20,18 +21,22 @@ from workers.contract.spec.run import RunSpec
 
 MAX_TEXT = 4000  # characters of a rollout; the page loads the rest on request
 MAX_PROMPT = 8000
-PER_AGENT = 16  # rollouts of an agent on the page
+PER_AGENT = 16  # different answers of an agent on the page
 
 
 @dataclass
 class Card:
-    """One rollout of the prompt. penalty: what training added to its reward; None if the run has no such penalty."""
+    """Equal answers of an agent to the prompt; `row` is the selected one or the first, `samples` are all.
+
+    penalty: what training added to the reward; None if the run has no such penalty.
+    """
 
     row: dict[str, Any]
     text: str
     is_cut: bool
     is_selected: bool
     contributions: list[LearnerContribution]
+    samples: list[int]
     penalty: float | None = None
 
     @property
@@ -54,6 +59,19 @@ class AgentColumn:
     num_more: int = 0
 
 
+@dataclass(frozen=True)
+class Comparison:
+    """The selected answer beside the learner's own best one, of `num_own` rollouts."""
+
+    source: AgentColumn
+    card: Card
+    parts: list[TextPart]
+    learner: AgentColumn
+    own: Card
+    own_parts: list[TextPart]
+    num_own: int
+
+
 @dataclass
 class PromptGroup:
     """A prompt of a step, in the latest attempt of that step."""
@@ -67,6 +85,7 @@ class PromptGroup:
     columns: list[AgentColumn]
     selected: Card | None
     waterfalls: list[Waterfall]
+    comparison: Comparison | None
 
 
 def group_of(run: Run, spec: RunSpec, hit: RolloutHit) -> PromptGroup | None:
@@ -97,15 +116,23 @@ def group_of(run: Run, spec: RunSpec, hit: RolloutHit) -> PromptGroup | None:
     for row in rows:
         column = columns[agents.index(row["agent"])]
         is_selected = (row["agent"], row["sample"]) == (hit.agent, hit.sample)
-        if len(column.cards) >= PER_AGENT and not is_selected:
+        of_card = contributions.get((row["agent"], row["sample"]), [])
+        card = next((one for one in column.cards if _are_equal(one.row, row)), None)
+        if card:
+            card.samples.append(row["sample"])
+            card.contributions += of_card
+            card.row = row if is_selected else card.row
+        elif len(column.cards) >= PER_AGENT and not is_selected:
             column.num_more += 1
             continue
-        of_card = contributions.get((row["agent"], row["sample"]), [])
-        is_penalised = overlong.cache > 0 and row["reward"] is not None
-        penalty = overlong.of(row["num_tokens"]) if is_penalised else None
-        card = Card(row, visible(row["text"]), row["length"] > MAX_TEXT, is_selected, of_card, penalty)
-        column.cards.append(card)
-        selected = card if is_selected else selected
+        else:
+            is_penalised = overlong.cache > 0 and row["reward"] is not None
+            penalty = overlong.of(row["num_tokens"]) if is_penalised else None
+            is_cut = row["length"] > MAX_TEXT
+            card = Card(row, visible(row["text"]), is_cut, is_selected, [*of_card], [row["sample"]], penalty)
+            column.cards.append(card)
+        if is_selected:
+            card.is_selected, selected = True, card
     head = rows[0]
     return PromptGroup(
         step,
@@ -116,7 +143,39 @@ def group_of(run: Run, spec: RunSpec, hit: RolloutHit) -> PromptGroup | None:
         visible(head["shown_answer"]),
         [column for column in columns if column.cards],
         selected,
-        waterfalls(rule, selected.contributions) if selected else [],
+        waterfalls(rule, contributions.get((hit.agent, hit.sample), [])) if selected else [],
+        _comparison(columns, selected, hit, contributions.get((hit.agent, hit.sample), [])) if selected else None,
+    )
+
+
+def _are_equal(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether two rollouts of an agent count as the same answer; long ones are not compared, nor are deleted texts."""
+    names = ("text", "reward", "num_tokens", "finish_reason")
+    return 0 < one["length"] <= MAX_TEXT and all(one[name] == other[name] for name in names)
+
+
+def _comparison(
+    columns: Sequence[AgentColumn], selected: Card, hit: RolloutHit, contributions: Sequence[LearnerContribution]
+) -> Comparison | None:
+    """With the hit's learner, else with the peer that it moved most, else with the first peer."""
+    peers = {column.agent: column for column in columns if column.agent != hit.agent and column.cards}
+    if not peers or not selected.text:
+        return None
+    by_weight = sorted(contributions, key=lambda one: -abs(one.row.weight or 0.0))
+    learners = [hit.taught.learner if hit.taught else "", *(one.learner for one in by_weight), *peers]
+    column = peers[next(name for name in learners if name in peers)]
+    best = best_answer([(card.row["reward"], card.text, card) for card in column.cards for _ in card.samples])
+    if not best:
+        return None
+    parts, own_parts = marked_parts(selected.text, best[0].text)
+    return Comparison(
+        source=next(one for one in columns if one.agent == hit.agent),
+        card=selected,
+        parts=parts,
+        learner=column,
+        own=best[0],
+        own_parts=own_parts,
+        num_own=sum(len(card.samples) for card in column.cards) + column.num_more,
     )
 
 

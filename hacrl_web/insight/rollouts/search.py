@@ -117,7 +117,7 @@ def _sorted_page(run: Run, rollout_filter: RolloutFilter) -> RolloutPage:
     if not parts:
         return RolloutPage()
     covered, first_step = newest_rows(rows, parts, limit_of(rollout_filter.sort, has_text=bool(rollout_filter.text)))
-    matching = _matching(run, rows.filter(covered, _on_rescued_prompts(run, parts, rollout_filter)), rollout_filter)
+    matching = matching_rows(run, rows.filter(covered, on_rescued_prompts(run, parts, rollout_filter)), rollout_filter)
     ordered = matching.order_by(sort_value(rollout_filter.sort).desc(nulls_last=True), "step", "seq")
     cursor = read_cursor(rollout_filter.before or rollout_filter.after)
     place = cursor.seq if cursor else 0
@@ -138,13 +138,13 @@ def _page_in_order(run: Run, rollout_filter: RolloutFilter) -> RolloutPage:
     first, last = rollout_filter.steps or (0, None)
     parts = segments(rows, first, last)
     page = RolloutPage()
-    on_prompts = _on_rescued_prompts(run, parts, rollout_filter)
+    on_prompts = on_rescued_prompts(run, parts, rollout_filter)
     deadline = time.monotonic() + BUDGET_S
     edge = cursor
     ordered = reversed(parts) if is_backward else parts
     pieces = (piece for one in ordered for piece in _pieces(rows, one, cursor, rollout_filter, is_backward))
     for piece, end, count in pieces:
-        matching = _matching(run, piece.filter(on_prompts), rollout_filter)
+        matching = matching_rows(run, piece.filter(on_prompts), rollout_filter)
         page.hits += _hits(matching, PAGE_SIZE + 1 - len(page.hits), of_learner=rollout_filter.is_of_learner)
         page.num_searched += count
         if len(page.hits) > PAGE_SIZE:
@@ -163,7 +163,7 @@ def _page_in_order(run: Run, rollout_filter: RolloutFilter) -> RolloutPage:
     return page
 
 
-def _on_rescued_prompts(run: Run, parts: Sequence[Segment], rollout_filter: RolloutFilter) -> Q:
+def on_rescued_prompts(run: Run, parts: Sequence[Segment], rollout_filter: RolloutFilter) -> Q:
     """The source's rollouts on the rescued or avoided prompts of the filter's one step; docs/metrics.md defines them.
 
     The Collaboration tab counts the same prompts, and its sentences link to these rollouts.
@@ -215,7 +215,7 @@ def _between(segment: Segment, begin: PageCursor | None, last: PageCursor | None
     return condition
 
 
-def _matching(run: Run, rows: QuerySet[Any], rollout_filter: RolloutFilter) -> QuerySet[Any]:
+def matching_rows(run: Run, rows: QuerySet[Any], rollout_filter: RolloutFilter) -> QuerySet[Any]:
     """The rows that match the filter."""
     source, tokens = ("source", "source_num_tokens") if rollout_filter.is_of_learner else ("agent", "num_tokens")
     conditions: dict[str, Any] = {

@@ -14,8 +14,9 @@ from django.views.decorators.http import require_safe
 
 from hacrl_web.insight.recorded_steps import end, step_after, step_before
 from hacrl_web.insight.rollouts.extraction import compare_extractions
-from hacrl_web.insight.rollouts.filter import CLIPS, SIGNS, SORTS, PageCursor, RolloutFilter, read_filter
-from hacrl_web.insight.rollouts.prompt_group import group_of
+from hacrl_web.insight.rollouts.filter import CLIPS, SIGNS, SORT_LABELS, SORTS, PageCursor, RolloutFilter, read_filter
+from hacrl_web.insight.rollouts.prompt_group import PromptGroup, group_of
+from hacrl_web.insight.rollouts.prompt_list import PromptLine, PromptPage, list_prompts
 from hacrl_web.insight.rollouts.search import RolloutHit, RolloutPage, first_that_taught, hit_of, search_rollouts
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.runs.models import Run
@@ -23,6 +24,7 @@ from hacrl_web.runs.pages.run_header import header, run_or_404
 from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import MAX_ID, encode_query, whole_number
+from workers.contract.spec.run import RunSpec
 
 
 @require_safe
@@ -31,13 +33,12 @@ def run_rollouts(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     run = run_or_404(request, run_id)
     rollout_filter, ignored = read_filter(request.GET, run.agent_names)
     ends = {"first": end(run.rollouts.all(), "step"), "last": end(run.rollouts.all(), "-step")}
-    is_query_empty = not rollout_filter.encode()
-    opening = {"after": str(PageCursor(ends["last"], 0))} if is_query_empty and ends["last"] is not None else {}
-    page = search_rollouts(run, rollout_filter.model_copy(update=opening))
-    selected = _selected(run, request.GET.get("rollout", ""), page.hits, prefers_teaching=is_query_empty)
     spec = stored_spec(run)  # also without rollouts: a page of settings that cannot be read says so
-    group = group_of(run, spec, selected) if selected else None
-    context = header(run) | {
+    seq = request.GET.get("rollout", "")
+    listing = _rollouts if rollout_filter.listing else _prompts
+    context = header(run) | listing(run, spec, rollout_filter, seq, ends["last"])
+    selected, group = context["selected"], context["group"]
+    context |= {
         "tab": "rollouts",
         "rollout_filter": rollout_filter,
         "ignored": ignored,
@@ -45,18 +46,52 @@ def run_rollouts(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         "clips": list(CLIPS),
         "ends": ends,
         "ended_early": f"{run.state.capitalize()} before the first step",
-        "page": page,
-        "lines": [_line(hit, _link(rollout_filter, hit), selected, run.agent_names) for hit in page.hits],
         "sorts": _sort_links(rollout_filter),
-        "links": _links(rollout_filter, page, selected),
-        "steps": _steps_beside(run, selected) if selected else {},
-        "group": group,
-        "selected": selected,
+        "steps": _steps_beside(run, rollout_filter, selected) if selected else [],
+        "listings": [
+            (name, "?" + rollout_filter.encode(list=value, after=None, before=None), value == rollout_filter.listing)
+            for name, value in (("Prompts", ""), ("Rollouts", "rollouts"))
+        ],
         "text_url": reverse("api-1:rollout_text", args=[run.pk]),
         "query": rollout_filter.encode(),
         "same_prompt": encode_query({"prompt": group.prompt_id}) if group else "",
     }
     return render(request, "insight/rollouts/rollouts.html", context)
+
+
+def _prompts(run: Run, spec: RunSpec, rollout_filter: RolloutFilter, seq: str, last: int | None) -> dict[str, Any]:
+    """The context of the list of prompts; without a filter, of the newest step's."""
+    number = whole_number(seq, MAX_ID)
+    selected = hit_of(run, number) if number is not None else None
+    step = selected.sampled_step if selected else last
+    is_open = not rollout_filter.encode(sort=None, after=None, before=None) and step is not None
+    page = list_prompts(run, rollout_filter.model_copy(update={"step": str(step)}) if is_open else rollout_filter)
+    if selected is None and page.lines:
+        selected = hit_of(run, page.lines[-1 if seq == "last" else 0].seq)
+    group = group_of(run, spec, selected) if selected else None
+    return {
+        "page": page,
+        "lines": [(line, _link(rollout_filter, line.seq), _is_open(line, selected)) for line in page.lines],
+        "has_one_step": len({line.step for line in page.lines}) == 1,
+        "selected": selected,
+        "group": group,
+        "links": _prompt_links(rollout_filter, page, selected, group),
+    }
+
+
+def _rollouts(run: Run, spec: RunSpec, rollout_filter: RolloutFilter, seq: str, last: int | None) -> dict[str, Any]:
+    """The context of the list of rollouts; without a filter, from the newest step on."""
+    is_open = not rollout_filter.encode(list=None) and last is not None
+    opening = {"after": str(PageCursor(last or 0, 0))} if is_open else {}
+    page = search_rollouts(run, rollout_filter.model_copy(update=opening))
+    selected = _selected(run, seq, page.hits, prefers_teaching=is_open)
+    return {
+        "page": page,
+        "lines": [_line(hit, _link(rollout_filter, hit.seq), selected, run.agent_names) for hit in page.hits],
+        "selected": selected,
+        "group": group_of(run, spec, selected) if selected else None,
+        "links": _links(rollout_filter, page, selected),
+    }
 
 
 @require_safe
@@ -77,10 +112,11 @@ def benchmark_extraction(request: HttpRequest, pk: int) -> HttpResponse:
     return render(request, "insight/rollouts/extraction.html", context, status=status)
 
 
-def _steps_beside(run: Run, selected: RolloutHit) -> dict[str, int | None]:
-    rows = run.rollouts.all()
-    step = selected.sampled_step
-    return {"before": step_before(rows, step), "after": step_after(rows, step)}
+def _steps_beside(run: Run, rollout_filter: RolloutFilter, selected: RolloutHit) -> list[tuple[int, str]]:
+    """The recorded steps before and after, with where they lead."""
+    rows, step = run.rollouts.all(), selected.sampled_step
+    steps = [one for one in (step_before(rows, step), step_after(rows, step)) if one is not None]
+    return [(one, "?" + rollout_filter.encode(step=one, after=None, before=None)) for one in steps]
 
 
 def _selected(run: Run, seq: str, hits: Sequence[RolloutHit], *, prefers_teaching: bool) -> RolloutHit | None:
@@ -116,8 +152,36 @@ def _line(hit: RolloutHit, url: str, selected: RolloutHit | None, agents: Sequen
     return RolloutLine(hit, url, is_selected, *places)
 
 
-def _link(rollout_filter: RolloutFilter, hit: RolloutHit) -> str:
-    return "?" + rollout_filter.encode(rollout=hit.seq)
+def _link(rollout_filter: RolloutFilter, seq: int) -> str:
+    return "?" + rollout_filter.encode(rollout=seq)
+
+
+def _is_open(line: PromptLine, selected: RolloutHit | None) -> bool:
+    return selected is not None and line.key == (selected.sampled_step, selected.prompt_id)
+
+
+def _prompt_links(
+    rollout_filter: RolloutFilter, page: PromptPage, selected: RolloutHit | None, group: PromptGroup | None
+) -> dict[str, str]:
+    """As _links: n and p go from answer to answer of the prompt, and on to the next prompt."""
+    onward = "?" + rollout_filter.encode(after=page.after, before=None) if page.after else ""
+    back = "?" + rollout_filter.encode(after=None, before=page.before, rollout="last") if page.before else ""
+    at = next((place for place, line in enumerate(page.lines) if _is_open(line, selected)), None)
+    behind = page.lines[at + 1 :] if at is not None else page.lines
+    before = page.lines[:at] if at else []
+    following = _link(rollout_filter, behind[0].seq) if behind else onward
+    preceding = _link(rollout_filter, before[-1].seq) if before else back
+    cards = [card for column in (group.columns if group else []) for card in column.cards]
+    answers = [_link(rollout_filter, card.row["seq"]) for card in cards]
+    here = next((place for place, card in enumerate(cards) if card.is_selected), None)
+    return {
+        "onward": onward,
+        "back": back,
+        "n": answers[here + 1] if here is not None and here + 1 < len(answers) else following,
+        "p": answers[here - 1] if here else preceding,
+        "N": following,
+        "P": preceding,
+    }
 
 
 def _sort_links(rollout_filter: RolloutFilter) -> dict[str, dict[str, object]]:
@@ -126,7 +190,7 @@ def _sort_links(rollout_filter: RolloutFilter) -> dict[str, dict[str, object]]:
     for sort, explanation in SORTS.items():
         is_sorted = sort == rollout_filter.sort
         query = rollout_filter.encode(sort=None if is_sorted else sort, after=None, before=None)
-        links[sort] = {"url": f"?{query}", "is_sorted": is_sorted, "help": explanation}
+        links[sort] = {"url": f"?{query}", "is_sorted": is_sorted, "help": explanation, "label": SORT_LABELS[sort]}
     return links
 
 
@@ -145,7 +209,7 @@ def _links(rollout_filter: RolloutFilter, page: RolloutPage, selected: RolloutHi
     at = next((i for i, hit in enumerate(hits) if selected is not None and _is_same(hit, selected)), None)
 
     def to(hit: RolloutHit | None, otherwise: str) -> str:
-        return otherwise if hit is None else _link(rollout_filter, hit)
+        return otherwise if hit is None else _link(rollout_filter, hit.seq)
 
     before, behind = (hits[:at][::-1], hits[at + 1 :]) if at is not None else ([], hits)
     place = hits[at].place if at is not None else None

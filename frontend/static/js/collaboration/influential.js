@@ -103,7 +103,7 @@ export class Influential {
     if (!isOwn && item.weight < 0) title.append(make("span", "quiet", "what to avoid"));
     title.append(make("span", "row-end number", `weight ${signed(item.weight)}`));
     const why = make("a", "small", "Why this weight");
-    why.href = this.#addressOf(item, step);
+    why.href = `${this.#addressOf(item, step)}&part=weight`;
     const lesson = must("[data-lesson]", this.root);
     if (!item.parts.length) {
       lesson.replaceChildren(title, make("p", "quiet", "The texts of this step are no longer kept."), why);

@@ -4,6 +4,7 @@ import { count, isTyping, make, must } from "../lib/format.js";
 
 const page = must("#rollouts");
 const MATHS = "maths";
+const PART = "part";
 
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event)) return;
@@ -14,14 +15,57 @@ document.addEventListener("keydown", (event) => {
 
 const isAsked = () => new URLSearchParams(location.search).get(MATHS) === "1";
 
-/** Links within this tab keep the switch. */
-function keepSwitch() {
+/** Writes a switch of the page into its address and its links; an empty value takes it out. @param {string} name @param {string} value */
+function write(name, value) {
+  const address = new URL(location.href);
+  if (value) address.searchParams.set(name, value);
+  else address.searchParams.delete(name);
+  history.replaceState(null, "", address);
+  keepSwitches();
+}
+
+/** Links within this tab keep the switches. */
+function keepSwitches() {
+  const here = new URLSearchParams(location.search);
   for (const link of document.querySelectorAll("a[data-keep]")) {
     const address = new URL(/** @type {HTMLAnchorElement} */ (link).href);
-    if (isAsked()) address.searchParams.set(MATHS, "1");
-    else address.searchParams.delete(MATHS);
+    for (const name of [MATHS, PART]) {
+      const value = here.get(name);
+      if (value) address.searchParams.set(name, value);
+      else address.searchParams.delete(name);
+    }
     /** @type {HTMLAnchorElement} */ (link).href = address.href;
   }
+}
+
+// The answers, or the weight of the selected rollout: tabs, of which without this file both are open.
+const tabs = /** @type {HTMLElement[]} */ ([...document.querySelectorAll(".parts [role='tab']")]);
+
+/** @param {HTMLElement} chosen */
+function openPart(chosen) {
+  for (const tab of tabs) {
+    tab.setAttribute("aria-selected", String(tab === chosen));
+    tab.tabIndex = tab === chosen ? 0 : -1;
+    must(`#${tab.getAttribute("aria-controls")}`).hidden = tab !== chosen;
+  }
+}
+
+for (const tab of tabs) {
+  must(`#${tab.getAttribute("aria-controls")}`).setAttribute("role", "tabpanel");
+  tab.addEventListener("click", () => {
+    openPart(tab);
+    write(PART, tab.dataset.part ?? "");
+  });
+  tab.addEventListener("keydown", (event) => {
+    if (!["ArrowLeft", "ArrowRight"].includes(event.key)) return;
+    const other = tabs[(tabs.indexOf(tab) + 1) % tabs.length];
+    other.focus();
+    other.click();
+  });
+}
+if (tabs.length) {
+  must(".parts").hidden = false;
+  openPart(tabs.find((tab) => tab.dataset.part === (new URLSearchParams(location.search).get(PART) ?? "")) ?? tabs[0]);
 }
 
 /** Draws the formulas of each text below it, or removes the drawings; the text itself stays. */
@@ -36,11 +80,7 @@ const maths = document.querySelector("#maths");
 if (maths instanceof HTMLInputElement) {
   maths.checked = isAsked();
   maths.addEventListener("change", () => {
-    const address = new URL(location.href);
-    if (maths.checked) address.searchParams.set(MATHS, "1");
-    else address.searchParams.delete(MATHS);
-    history.replaceState(null, "", address);
-    keepSwitch();
+    write(MATHS, maths.checked ? "1" : "");
     showMaths();
   });
 }
@@ -79,7 +119,7 @@ for (const button of page.querySelectorAll("[data-whole]")) {
   });
 }
 
-keepSwitch();
+keepSwitches();
 showMaths();
 const list = document.querySelector(".hits-scroll");
 const line = document.querySelector(".hits .is-selected");

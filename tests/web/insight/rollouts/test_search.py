@@ -260,5 +260,5 @@ def test_text_of_what_taught_is_looked_up_by_its_place(run):
     """SQLite read all rollouts of the run for each contribution: 5 s for 4,000."""
     if connection.vendor != "sqlite":
         pytest.skip("SQLite's planner")
-    matching = rollout_search._matching(run, run.contributions.filter(attempt=1), ask("learner=A&q=one"))
+    matching = rollout_search.matching_rows(run, run.contributions.filter(attempt=1), ask("learner=A&q=one"))
     assert "INDEX rollout_place (run_id=? AND step=? AND agent=? AND prompt_id=? AND sample=?)" in matching.explain()

@@ -116,7 +116,8 @@ def test_keys_lead_from_rollout_to_rollout_and_from_prompt_to_prompt(web, run):
     )
 
     def keys(query: str) -> dict[str, str]:
-        links = re.findall(r'href="\?step=1&amp;rollout=(\d)" data-keep data-key="(\w)"', page(web, run, query))
+        text = page(web, run, f"list=rollouts&{query}")
+        links = re.findall(r'href="\?step=1&amp;list=rollouts&amp;rollout=(\d)" data-keep data-key="(\w)"', text)
         return {key: seq for seq, key in links}
 
     assert keys("step=1&rollout=2") == {"p": "1", "n": "3", "N": "3"}
@@ -135,20 +136,20 @@ def test_page_opens_at_a_rollout_that_taught_something(web, run):
             contribution(6, 4, "A", "A", "p3", 0),
         ],
     )
-    answer = web.get(address(run))
+    answer = web.get(f"{address(run)}?list=rollouts")
     assert answer.context["group"].prompt_id == "p2"
     assert [line.is_selected for line in answer.context["lines"]] == [False, True, False]
-    assert web.get(f"{address(run)}?step=4").context["group"].prompt_id == "p1"  # asked for: the first that was found
+    assert web.get(f"{address(run)}?list=rollouts&step=4").context["group"].prompt_id == "p1"  # the first
     answer.context["run"].contributions.all().delete()
-    assert web.get(address(run)).context["group"].prompt_id == "p1"
+    assert web.get(f"{address(run)}?list=rollouts").context["group"].prompt_id == "p1"
 
 
 def test_list_says_whether_it_is_the_beginning_and_names_each_prompt(web, run):
     insert(run.pk, [rollout(seq, 1, "A", f"p{seq}", 0) for seq in range(1, 28)])
     insert(run.pk, [contribution(100 + seq, 1, "B", "A", f"p{seq}", 0) for seq in range(1, 28)])
-    assert "first 25<" in page(web, run, "step=1")
-    assert "last 2<" in page(web, run, "step=1&after=1.25")
-    assert 'title="p7">' in page(web, run, "learner=B")
+    assert "first 25<" in page(web, run, "list=rollouts&step=1")
+    assert "last 2<" in page(web, run, "list=rollouts&step=1&after=1.25")
+    assert 'title="p7">' in page(web, run, "list=rollouts&learner=B")
 
 
 def test_long_text_is_cut_on_the_page_and_whole_in_the_api(web, run):
@@ -184,9 +185,9 @@ def test_search_that_ran_out_of_time_says_so(web, run, monkeypatch):
     monkeypatch.setattr("hacrl_web.insight.rollouts.search.PIECE", 4)
     monkeypatch.setattr("hacrl_web.insight.rollouts.search.BUDGET_S", 0.0)
     made_up(run, {1: range(1, 4)})
-    text = page(web, run, "agent=B")
+    text = page(web, run, "list=rollouts&agent=B")
     assert "Looked through 4 rows, to step 1" in text
-    assert 'href="?agent=B&amp;after=1.' in text
+    assert 'href="?agent=B&amp;list=rollouts&amp;after=1.' in text
 
 
 def test_replayed_rollout_leads_to_the_prompt_of_its_own_step(web, user, make_run):
@@ -219,10 +220,10 @@ def test_replayed_rollout_leads_to_the_prompt_of_its_own_step(web, user, make_ru
     assert not_recorded.context["group"] is None
     assert "Step 5 has no recorded rollouts." in not_recorded.content.decode()
     # By learner: each use is a line of its own, and the text is that of the step in which it was sampled.
-    page = web.get(f"{address(run)}?learner=A&rollout=5").context
+    page = web.get(f"{address(run)}?list=rollouts&learner=A&rollout=5").context
     assert [(line.hit.seq, line.is_selected) for line in page["lines"]] == [(2, False), (4, False), (5, True)]
     assert page["links"]["p"].endswith("rollout=4")
-    found = web.get(f"{address(run)}?learner=A&q=sampled").context["page"].hits
+    found = web.get(f"{address(run)}?list=rollouts&learner=A&q=sampled").context["page"].hits
     assert [hit.seq for hit in found] == [2, 5]
 
 
