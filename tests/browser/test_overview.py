@@ -214,6 +214,36 @@ def test_clipping_of_all_pairs_is_one_heat_map_with_a_switch_of_the_sign(page: P
     expect(page.locator("[data-chart^='lower'], [data-chart^='upper']")).to_have_count(0)
 
 
+GHOST = """async (metric) => {
+    const { charts } = await import(document.querySelector("script[src*='js/run/run.js']").src);
+    while (charts.overlays.ghosts.some((ghost) => !ghost.store.points)) await new Promise(requestAnimationFrame);
+    return charts.overlays.ghosts.map((ghost) => ghost.store.lines.get(metric).get("A").last.at(-1));
+}"""
+
+
+def test_another_run_is_drawn_behind_and_is_in_the_address_and_the_csv(page: Page, made) -> None:
+    show(page, made["seeds"][0])
+    page.locator("#overlay-add summary").click()
+    page.get_by_label("Name of a run to overlay").fill("Seed 1")
+    page.locator("#overlay-found").get_by_role("button", name="Seed 1", exact=True).click()
+    expect(page.get_by_role("button", name="Remove the overlay Seed 1")).to_be_visible()
+    expect(page).to_have_url(re.compile(f"overlay={made['seeds'][1]}"))
+    page.reload()
+    expect(page.locator("[data-chart='reward'] .chart-note")).to_have_text("Faint: Seed 1.")
+    assert page.evaluate(GHOST, "reward/mean") == [pytest.approx(0.7 + 1 / 70)]
+    with page.expect_download() as started:
+        page.get_by_role("button", name="CSV, Reward, mean: ").click()
+    with open(started.value.path(), newline="") as file:
+        head, *rows = csv.reader(file)
+    assert head == ["step", "A", "B", "A (Seed 1)", "B (Seed 1)"]
+    assert float(rows[-1][3]) == pytest.approx(0.7 + 1 / 70)
+    page.get_by_role("button", name="Remove the overlay Seed 1").click()
+    expect(page).not_to_have_url(re.compile("overlay="))
+    expect(page.locator("[data-chart='reward'] .chart-note")).to_have_text("")
+    page.goto(f"/runs/{made['seeds'][0]}?overlay=00000000-0000-0000-0000-000000000000")
+    expect(page.locator("#overlay-state")).to_contain_text("does not exist")
+
+
 def titles(page: Page) -> list[str]:
     """Of the panels that are shown, in order."""
     return page.locator("#charts .chart h3").filter(visible=True).all_text_contents()

@@ -96,11 +96,7 @@ def gain_over_gspo(run: Run, scores: Scores, step: int) -> MeanInterval | None:
     Over the seeds of this run's settings for which both runs are evaluated at the step. None for GSPO itself, and
     without such a pair. scores: the run's own.
     """
-    if run.sweep_id is None or run.algorithm == BASELINE:
-        return None
-    baselines = Run.objects.filter(sweep_id=run.sweep_id, algorithm=BASELINE).order_by("created_at", "pk")
-    settings = _apart_from_algorithm(run)
-    by_seed = {one.seed: one for one in baselines if _apart_from_algorithm(one) == settings}
+    by_seed = baselines_by_seed(run)
     differences = []
     for own in same_but_seed(run) if by_seed else []:
         if own.seed not in by_seed:
@@ -110,6 +106,15 @@ def gain_over_gspo(run: Run, scores: Scores, step: int) -> MeanInterval | None:
         if len(ours.get(step, ())) == len(theirs.get(step, ())) == len(run.agent_names):
             differences.append(fmean(ours[step].values()) - fmean(theirs[step].values()))
     return mean_interval(differences, scale=1.0)
+
+
+def baselines_by_seed(run: Run) -> dict[int, Run]:
+    """The newest GSPO run of each seed in the run's sweep, with its other settings; empty for GSPO itself."""
+    if run.sweep_id is None or run.algorithm == BASELINE:
+        return {}
+    baselines = Run.objects.filter(sweep_id=run.sweep_id, algorithm=BASELINE).order_by("created_at", "pk")
+    settings = _apart_from_algorithm(run)
+    return {one.seed: one for one in baselines if _apart_from_algorithm(one) == settings}
 
 
 def _apart_from_algorithm(run: Run) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from django import template
 
 from hacrl_web.insight.compare.comparison import MAX_RUNS
 from hacrl_web.insight.overview.ending import Ending, ending_of
+from hacrl_web.insight.overview.overlays import suggested_overlays
 from hacrl_web.insight.overview.overview import same_but_seed
 from hacrl_web.insight.overview.panels import panels_of
 from hacrl_web.insight.overview.results import Results, results
@@ -36,6 +37,12 @@ def results_of_run(run: Run) -> Results:
 def panels_of_run(run: Run) -> str:
     """The layout of panels that the run's project has saved."""
     return panels_of(run)
+
+
+@register.simple_tag(takes_context=True)
+def overlays_of_run(context: template.Context, run: Run) -> list[dict[str, str]]:
+    """Runs to be drawn behind this one: its parent, and the baseline of its sweep."""
+    return suggested_overlays(run, context["user"])
 
 
 @register.simple_tag

@@ -1,8 +1,8 @@
 /** One line chart: its figure with buttons, the uPlot drawing, a legend whose entries can be switched off, downloads. */
 
-import { columnsOf, csvOf, tabulate } from "./table.js";
+import { columnsOf, csvOf, smoothed, tabulate, withGhosts } from "./table.js";
 import { DASHES, count, cut, make, significant } from "../lib/format.js";
-import { colour, drawBand, drawBars, drawLane, drawMarks, drawZero, padded } from "./paint.js";
+import { colour, drawBand, drawBars, drawGhost, drawLane, drawMarks, drawZero, padded } from "./paint.js";
 import { pictureOf, save } from "./picture.js";
 
 /** Of a panel, by its size. @type {Record<string, number>} */
@@ -18,7 +18,8 @@ const SVG = "http://www.w3.org/2000/svg";
 const BAND_WORDS = { range: "lowest to highest", ci: "95 % confidence interval of the mean" };
 
 /**
- * @typedef {{key: string, label: string, title: string, learner: number, dash: number[], lane: number}} DrawnLine lane: of a heat map's pair
+ * @typedef {{key: string, label: string, title: string, learner: number, source: number, dash: number[], lane: number}} DrawnLine
+ *   source: -1 for an agent's own line;  lane: of a heat map's pair
  * @typedef {import("./series.js").ChartSpec} ChartSpec
  * @typedef {import("./view.js").ChartView} ChartView
  *
@@ -26,7 +27,7 @@ const BAND_WORDS = { range: "lowest to highest", ci: "95 % confidence interval o
  * @typedef {{store: import("./series.js").SeriesStore, view: ChartView, xName: () => string, xUnit: () => string, xRange: () => [number, number],
  *   marks: (chart: string) => number[], zoom: (low: number, high: number) => void, unzoom: () => void,
  *   toggleLog: (chart: string) => void, setSign: (sign: import("./series.js").Sign) => void, open: (chart: string) => void, fileName: (chart: string) => string,
- *   hover: (step: number | null) => void}} ChartHost hover: the step under the cursor of a large picture, null without one
+ *   hover: (step: number | null) => void, ghosts: () => import("./overlays.js").Ghost[]}} ChartHost ghosts: other runs, drawn faintly;  hover: the step under the cursor of a large picture, null without one
  */
 
 /**
@@ -35,11 +36,11 @@ const BAND_WORDS = { range: "lowest to highest", ci: "95 % confidence interval o
  * @returns {DrawnLine[]}
  */
 export function linesOf(agents, { kind, lanes }) {
-  if (kind === "agent") return agents.map((name, index) => ({ key: name, label: name, title: name, learner: index, dash: [], lane: 0 }));
+  if (kind === "agent") return agents.map((name, index) => ({ key: name, label: name, title: name, learner: index, source: -1, dash: [], lane: 0 }));
   return agents.flatMap((learner, a) =>
     agents.flatMap((source, b) => {
       if (a === b) return [];
-      const line = { key: `${learner}\n${source}`, label: `${cut(learner)} ← ${cut(source)}`, title: `${learner} ← ${source}`, learner: a, dash: DASHES[b % DASHES.length], lane: 0 };
+      const line = { key: `${learner}\n${source}`, label: `${cut(learner)} ← ${cut(source)}`, title: `${learner} ← ${source}`, learner: a, source: b, dash: DASHES[b % DASHES.length], lane: 0 };
       return lanes ? lanes.map(({ name }, lane) => ({ ...line, label: `${line.label} ${name}`, title: `${line.title}, ${name} the band`, lane })) : [line];
     }),
   );
@@ -219,6 +220,7 @@ export class Chart {
     if (this.empty) this.empty.textContent = steps.length ? "" : this.emptyText;
     const notes = [
       hasShades ? `Shade: lowest to highest of each ${store.width} steps.` : "",
+      this.spec.lanes || !this.host.ghosts().length ? "" : `Faint: ${this.host.ghosts().map(({ name }) => name).join(", ")}.`,
       hasBands ? `Band: ${BAND_WORDS[view.band]} over the seeds ${this.#seeds().join(", ")}.` : "",
       numNonPositive ? `${numNonPositive} points at or below 0 have no place on a log axis.` : "",
       numUnplaced ? `${numUnplaced} points have no place on this axis.` : "",
@@ -301,7 +303,7 @@ export class Chart {
       hooks: {
         setCursor: [() => this.#moved()],
         setSelect: [(plot) => this.#zoomTo(plot)],
-        drawAxes: [(plot) => (spec.lanes ? this.#drawLanes(plot) : this.#drawShades(plot)), ...(spec.zero ? [drawZero] : [])],
+        drawAxes: [(plot) => (spec.lanes ? this.#drawLanes(plot) : (this.#drawShades(plot), this.#drawGhosts(plot))), ...(spec.zero ? [drawZero] : [])],
         draw: [(plot) => drawMarks(plot, host.marks(spec.key))],
       },
       scales: { x: { time: false, range: () => host.xRange() }, y: this.#yScale() },
@@ -318,7 +320,7 @@ export class Chart {
     const { range, zero, lanes } = this.spec;
     if (lanes) return { range: [0, this.lines.length] };
     if (this.isLog) return { distr: 3, log: 10, range: (_, low, high) => (low === null || high === null || !(low > 0) ? [0.1, 1] : uPlot.rangeLog(low, high, 10, false)) };
-    return { range: range ? () => range : (_, low, high) => padded(low, high, zero) };
+    return { range: range ? () => range : (_, low, high) => padded(...this.#withGhosts(low, high), zero) };
   }
 
   /**
@@ -343,6 +345,41 @@ export class Chart {
       spanGaps: true,
       points: isDotted ? { show: true, size: 6, stroke: () => colour(`--agent-${learner % 8}`), fill: () => colour("--surface") } : { show: (plot) => plot.data[0].length === 1, size: 5 },
     };
+  }
+
+  /** The lines of other runs. @returns {{name: string, dash: number[], learner: number, title: string, steps: number[], x: number[], y: number[]}[]} */
+  #ghostLines() {
+    if (this.spec.lanes) return [];
+    return this.host.ghosts().flatMap((ghost) =>
+      this.lines.flatMap((line, index) => {
+        const [learner, source] = line.key.split("\n");
+        const key = line.source < 0 ? ghost.agent(learner, line.learner) : `${ghost.agent(learner, line.learner)}\n${ghost.agent(source, line.source)}`;
+        const found = ghost.store.lines.get(this.spec.metric)?.get(key);
+        if (!found || this.off.has(index)) return [];
+        const values = this.isSmoothed ? smoothed(found.last, this.host.view.smooth) : found.last;
+        const rows = found.steps.flatMap((step, row) => (ghost.store.place(step) === null || (this.isLog && values[row] <= 0) ? [] : [row]));
+        const x = rows.map((row) => /** @type {number} */ (ghost.store.place(found.steps[row])));
+        return [{ name: ghost.name, dash: ghost.dash, learner: line.learner, title: line.title, steps: rows.map((row) => found.steps[row]), x, y: rows.map((row) => values[row]) }];
+      }),
+    );
+  }
+
+  /** The range of the y axis with the lines of other runs. @param {number | null} low @param {number | null} high @returns {[number | null, number | null]} */
+  #withGhosts(low, high) {
+    const [first, last] = this.host.xRange();
+    for (const { x, y } of this.#ghostLines()) {
+      y.forEach((value, row) => {
+        if (x[row] < first || x[row] > last) return;
+        low = Math.min(low ?? value, value);
+        high = Math.max(high ?? value, value);
+      });
+    }
+    return [low, high];
+  }
+
+  /** @param {uPlot} plot */
+  #drawGhosts(plot) {
+    for (const { x, y, dash, learner } of this.#ghostLines()) drawGhost(plot, x, y, dash, colour(`--agent-${learner % 8}`, 50));
   }
 
   /** The y axis of a heat map: the name of each pair at the middle of its lanes. @param {uPlot.Axis} axis @returns {uPlot.Axis} */
@@ -412,7 +449,8 @@ export class Chart {
   /** The drawn numbers, as the plot holds them. */
   csv() {
     const drawn = { ...this.table, values: /** @type {(number | null)[][]} */ (this.plot?.data.slice(1) ?? []) };
-    return csvOf(drawn, this.columns, this.lines.map((line) => line.title), { xName: this.host.xName(), isShown: (line) => !this.off.has(line) });
+    const own = csvOf(drawn, this.columns, this.lines.map((line) => line.title), { xName: this.host.xName(), isShown: (line) => !this.off.has(line) });
+    return withGhosts(own, this.#ghostLines());
   }
 
   saveCsv() {

@@ -3,6 +3,7 @@
 import { Buckets } from "./buckets.js";
 import { Chart } from "./chart.js";
 import { make, must } from "../lib/format.js";
+import { Overlays } from "./overlays.js";
 import { forgetColours } from "./paint.js";
 import { PanelBoard } from "./panel-board.js";
 import { CHART_GROUPS, SeriesStore, metricsOf } from "./series.js";
@@ -58,6 +59,7 @@ export class RunCharts {
     this.sights = new IntersectionObserver((entries) => this.#see(entries), { rootMargin: "200px" });
     for (const spec of this.specs) if (spec.hero) this.#add(spec, must("#hero-charts"));
     this.board = new PanelBoard(this, groups);
+    this.overlays = new Overlays(this);
     this.controls = this.#controls();
     this.dialog = /** @type {HTMLDialogElement} */ (must("#chart-dialog"));
     this.dialog.addEventListener("close", () => this.#closed());
@@ -127,6 +129,7 @@ export class RunCharts {
     if (unread.length) {
       this.store.metrics.push(...unread);
       if (this.isLoaded) this.load();
+      this.overlays?.load();
     }
     return this.#add(spec);
   }
@@ -162,6 +165,7 @@ export class RunCharts {
       open: (chart) => this.open(chart),
       fileName: (chart) => `${chart}-${this.about.run}`,
       hover: (step) => this.onHover(step),
+      ghosts: () => this.overlays.ghosts,
     };
   }
 
@@ -169,7 +173,7 @@ export class RunCharts {
   #xRange(store) {
     const { first, last } = this.view;
     const isZoomed = first !== null && last !== null;
-    if (!store.places) return isZoomed ? [first, Math.max(last, first + 1)] : [0, Math.max(store.lastStep, 1)];
+    if (!store.places) return isZoomed ? [first, Math.max(last, first + 1)] : [0, Math.max(store.lastStep, ...this.overlays.ghosts.map((ghost) => ghost.store.lastStep), 1)];
     let [low, high] = [Infinity, -Infinity];
     for (const [step, place] of store.places) {
       if (isZoomed && (step < first || step > last)) continue;
@@ -177,7 +181,8 @@ export class RunCharts {
       high = Math.max(high, place);
     }
     if (low > high) return [0, 1];
-    return isZoomed ? [low, Math.max(high, low + 1)] : [0, Math.max(high, 1)];
+    const others = isZoomed ? [] : this.overlays.ghosts.flatMap((ghost) => [...(ghost.store.places?.values() ?? [])]);
+    return isZoomed ? [low, Math.max(high, low + 1)] : [0, others.reduce((most, place) => Math.max(most, place), Math.max(high, 1))];
   }
 
   /** @param {SeriesStore} store @param {number} low @param {number} high in units of the x axis */
@@ -205,7 +210,14 @@ export class RunCharts {
     this.#showControls();
     this.#changed();
     this.load();
+    this.overlays.load();
     this.full?.buckets.load();
+  }
+
+  /** Another run was added or removed, or its lines have come. */
+  overlaid() {
+    this.#remember();
+    this.#changed();
   }
 
   #remember() {

@@ -93,6 +93,30 @@ export function drawBars(plot, x, low, high, fill) {
 }
 
 /**
+ * A line of another run, under those of this one.
+ * @param {uPlot} plot
+ * @param {number[]} x
+ * @param {number[]} y
+ * @param {number[]} dash
+ * @param {string} stroke
+ */
+export function drawGhost(plot, x, y, dash, stroke) {
+  const { ctx } = plot;
+  const { left, top, width, height } = plot.bbox;
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(left, top, width, height);
+  ctx.clip();
+  ctx.strokeStyle = stroke;
+  ctx.lineWidth = 1.5 * devicePixelRatio;
+  ctx.setLineDash(dash.map((length) => length * devicePixelRatio));
+  ctx.beginPath();
+  y.forEach((value, row) => ctx.lineTo(plot.valToPos(x[row], "x", true), plot.valToPos(value, "y", true)));
+  ctx.stroke();
+  ctx.restore();
+}
+
+/**
  * A lane of a heat map: from each place to the next, the more colour the higher the share.
  * @param {uPlot} plot
  * @param {number[]} x

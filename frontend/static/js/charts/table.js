@@ -140,3 +140,20 @@ export function csvOf(table, columns, names, { xName, isShown }) {
   ]);
   return [head.map(cell), ...rows].map((cells) => `${cells.join(",")}\r\n`).join("");
 }
+
+/**
+ * A chart's CSV with a column for each line of another run; steps that only those have get a row of their own.
+ * @param {string} csv
+ * @param {{name: string, title: string, steps: number[], y: number[]}[]} ghosts
+ */
+export function withGhosts(csv, ghosts) {
+  if (!ghosts.length) return csv;
+  const [head, ...lines] = csv.trimEnd().split("\r\n");
+  const blank = ",".repeat((lines[0] ?? head).split(",").length - 1);
+  const rows = new Map(lines.map((line) => [Number(line.split(",", 1)[0]), line]));
+  for (const { steps } of ghosts) for (const step of steps) if (!rows.has(step)) rows.set(step, `${step}${blank}`);
+  const values = ghosts.map(({ steps, y }) => new Map(steps.map((step, row) => [step, y[row]])));
+  const heads = ghosts.map(({ name, title }) => cell(`${title} (${name})`));
+  const body = [...rows].sort(([a], [b]) => a - b).map(([step, line]) => [line, ...values.map((of) => String(of.get(step) ?? ""))].join(","));
+  return [[head, ...heads].join(","), ...body].map((line) => `${line}\r\n`).join("");
+}

@@ -2,7 +2,7 @@
 
 /**
  * @typedef {{first: number | null, last: number | null, smooth: number, x: string, band: string, log: Set<string>, full: string, picture: string,
- *   sign: import("./series.js").Sign, panels: string | null}} ChartView panels: their layout, null for the project's; sign: of the advantages that the heat map counts;
+ *   sign: import("./series.js").Sign, panels: string | null, overlays: string[]}} ChartView overlays: ids of the runs behind this one; panels: their layout, null for the project's; sign: of the advantages that the heat map counts;
  *   picture: the large chart; empty for the one that has points.  first, last: the zoom, in steps; null if the whole run is shown.
  */
 
@@ -10,6 +10,8 @@ export const X_AXES = ["step", "rollouts", "tokens", "elapsed"];
 export const BANDS = ["none", "range", "ci"];
 /** @type {import("./series.js").Sign[]} */
 const SIGNS = ["positive", "negative", "all"];
+export const MOST_OVERLAYS = 4;
+const RUN_ID = /^[0-9a-f-]{36}$/;
 export const MOST_SMOOTHING = 0.99;
 const LARGEST_STEP = 2 ** 31 - 1;
 
@@ -38,6 +40,7 @@ export function readView(query) {
     full: parameters.get("full") ?? "",
     picture: parameters.get("picture") ?? "",
     panels: parameters.get("panels"),
+    overlays: (parameters.get("overlay") ?? "").split(",").filter((id) => RUN_ID.test(id)).slice(0, MOST_OVERLAYS),
     sign: SIGNS.find((name) => name === parameters.get("sign")) ?? "positive",
   };
 }
@@ -58,6 +61,7 @@ export function writeView(view, query) {
     log: [...view.log].sort().join(","),
     full: view.full,
     picture: view.picture,
+    overlay: view.overlays.join(","),
     sign: view.sign === "positive" ? "" : view.sign,
   };
   // An empty layout in the address is the one that every project begins with.
