@@ -109,7 +109,7 @@ def test_run_is_ablated_by_its_button(world: World, page: Page) -> None:
     run_id = world.launch("complete", steps=2, seed=4)
     page.goto(f"/runs/{run_id}")
     page.get_by_label("More actions").click()
-    page.get_by_role("link", name="Ablate this run").click()
+    page.get_by_role("link", name="New ablation sweep").click()
     expect(page.get_by_label(re.compile("Launch a sweep"))).to_be_checked()
     expect(page.locator("[name='ablations']:checked")).to_have_count(6)
     expect(page.get_by_label("Seeds", exact=True)).to_have_value("4, 5, 6")

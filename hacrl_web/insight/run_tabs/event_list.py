@@ -29,7 +29,7 @@ KINDS: dict[Kind, str] = {
     "checkpoint": "checkpoint",
     "incident": "incident",
     "alert": "alert",
-    "left_out": "left out",
+    "left_out": "skipped",
 }
 
 
@@ -141,7 +141,7 @@ def _of_event(event: Any) -> TimelineEntry:
         what, detail = "checkpoint", f"{body.get('path', '')}, {size(body.get('size_bytes'))}"
     elif kind == "left_out":
         counts = ", ".join(f"{count(number)} of type {name}" for name, number in sorted(body["counts"].items()))
-        what, detail, level = "events left out", f"{counts} ({body['reason']})", "warning"
+        what, detail, level = "events skipped", f"{counts} ({body['reason']})", "warning"
     else:
         what, detail = str(body.get("incident")), str(body.get("message") or "")
         level = str(body.get("level") or "warning")

@@ -188,7 +188,7 @@ class TestArchive:
 
 class TestExtend:
     def test_new_run_goes_on_with_the_whole_checkpoint_and_the_old_one_stays(self, client, run):
-        assert "More steps…" in client.get(address("run_checkpoints", run)).content.decode()
+        assert "Continue training…" in client.get(address("run_checkpoints", run)).content.decode()
         answer = client.post(address("extend_run", run), {"step": "10", "steps": "30"})
         further = Run.objects.exclude(pk=run.pk).get()
         assert answer["Location"] == further.get_absolute_url()
@@ -203,7 +203,7 @@ class TestExtend:
         weights = "agents/0-a/weights.bin"
         assert (path / weights).samefile(run.run_dir / "checkpoints/step-000010" / weights)
         page = client.get(further.get_absolute_url()).content.decode()
-        assert f'Goes on from step 10 of <a href="{run.get_absolute_url()}">{run.name}</a>' in page
+        assert f'Continued from <a href="{run.get_absolute_url()}">{run.name}</a> (step 10).' in page
         # Once more, from the second one.
         body = {"step": 10, "steps": 90}
         by_api = client.post(f"/api/v1/runs/{further.pk}/checkpoints/extend", body, content_type="application/json")

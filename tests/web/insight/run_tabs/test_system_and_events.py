@@ -134,10 +134,10 @@ class TestEvents:
         Alert.objects.create(run=run, kind="zero_variance", agent="A", text="all alike", **marks, **cleared)
         assert self.whats(run)[0].startswith("cleared: ")
         assert self.whats(run)[1].startswith("alert: ")
-        assert self.whats(run)[2:8] == ["trainer failed", "events left out", "verifier", "checkpoint", "evaluation",
+        assert self.whats(run)[2:8] == ["trainer failed", "events skipped", "verifier", "checkpoint", "evaluation",
                                         "trainer started"]  # fmt: skip
         assert self.whats(run)[8:] == ["queued → starting", "queued"]
-        assert self.whats(run, "incident", "left_out") == ["events left out", "verifier"]
+        assert self.whats(run, "incident", "left_out") == ["events skipped", "verifier"]
         client.force_login(owner)
         address = reverse("insight:run_events", args=[run.pk])
         page = client.get(address).content.decode()

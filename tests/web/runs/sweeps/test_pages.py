@@ -108,7 +108,7 @@ def test_run_is_ablated_by_a_form_that_is_filled_in(web, user):
     assert ticked == [("algorithms", "hacpo"), *(("ablations", key) for key in expected)]
     assert 'name="compare" value="1" checked' in html
     assert 'value="7, 8, 9"' in field_of(form, "seeds")
-    assert "Ablate this run" not in text_of(web.get(factories.make_run(user, algorithm="gspo").get_absolute_url()))
+    assert "New ablation sweep" not in text_of(web.get(factories.make_run(user, algorithm="gspo").get_absolute_url()))
 
 
 # The estimate
