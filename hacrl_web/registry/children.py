@@ -24,7 +24,17 @@ from django.conf import settings
 from hacrl_web.web.errors import FieldErrors
 
 # The variables that a child gets: where programs and the hub are.
-PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR")
+PASSED_ON = (
+    "PATH",
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "TMPDIR",
+    "LD_LIBRARY_PATH",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "HACRL_BUBBLEWRAP",
+)
 PASSED_ON_PREFIXES = ("HF_", "TRANSFORMERS_")
 PASSED_ON_PROXIES = ("http_proxy", "https_proxy", "no_proxy")
 AT_ONCE = 2  # children of one program in one web process

@@ -16,18 +16,21 @@ from workers.questions.dataset import Question, derived_id, id_of, optional_text
 from workers.questions.files import QuestionFileError, kind_name
 from workers.verifiers.mathematics.extraction import final_answer
 from workers.verifiers.mathematics.last_number import answer_in
+from workers.verifiers.python.reference import TEST_COLUMNS, code_question
 
-Extraction = Literal["as_is", "hashes", "boxed"]
+Extraction = Literal["as_is", "hashes", "boxed", "tests"]
 MAX_SLICE_LENGTH = 200  # characters of a subject or a difficulty
 MAX_BOX_LENGTH = 50  # characters; a longer cell with a box is a whole solution
 # Column names of common data sets, the most certain first.
 USUAL_NAMES = {
-    "question": ("question", "problem", "prompt", "query", "input", "instruction"),
+    "question": ("question", "problem", "prompt", "query", "input", "instruction", "text"),
     "answer": ("answer", "final_answer", "gold", "target", "expected_answer", "expected", "solution", "output"),
     "subject": ("subject", "type", "category", "topic", "subfield"),
     "difficulty": ("difficulty", "level"),
-    "id": ("id", "unique_id", "question_id", "problem_id", "uuid"),
+    "id": ("id", "unique_id", "question_id", "problem_id", "uuid", "task_id"),
 }
+# The column of the tests in HumanEval and MBPP, each with another column by which the data set is known.
+_TEST_COLUMNS = {"test": "entry_point", "test_list": "code"}
 _THOUSANDS = re.compile(r"-?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 
 
@@ -44,12 +47,18 @@ class QuestionMapping:
 
     @property
     def columns(self) -> list[str]:
-        named = (self.question, self.answer, self.subject, self.difficulty, self.id)
+        tests = TEST_COLUMNS if self.extraction == "tests" else ()
+        named = (self.question, self.answer, self.subject, self.difficulty, self.id, *tests)
         return list(dict.fromkeys(name for name in named if name))
 
     def question_of(self, record: Mapping[str, Any]) -> Question:
         """The question of a row. Error: QuestionFileError."""
         row = dict(record)
+        if self.extraction == "tests":
+            try:
+                row[self.question], row[self.answer] = code_question(row, self.question, self.answer)
+            except ValueError as error:
+                raise QuestionFileError(str(error)) from None
         if isinstance(answers := row.get(self.answer), list) and answers:  # some data sets have lists of one answer
             if len(answers) > 1:
                 raise QuestionFileError(f"{self.answer!r} is a list of several answers: keep one")
@@ -81,7 +90,7 @@ def extracted(text: str, how: Extraction, column: str = "answer") -> str:
 
     Error: QuestionFileError.
     """
-    if how == "as_is":
+    if how in ("as_is", "tests"):
         return text
     if how == "hashes":
         before, _, answer = text.rpartition("####")
@@ -126,6 +135,9 @@ def guess(columns: Sequence[str], records: Iterable[Mapping[str, Any]]) -> Quest
     by_part = {part: next((by_name[n] for n in names if n in by_name), "") for part, names in USUAL_NAMES.items()}
     cells = [value for record in records if isinstance(value := record.get(by_part["answer"]), str)]
     extraction: Extraction = "as_is"
+    for column, beside in _TEST_COLUMNS.items():
+        if column in columns and beside in columns:
+            return QuestionMapping(**by_part | {"answer": column}, extraction="tests")
     if cells and all("####" in cell for cell in cells):
         extraction = "hashes"
     elif cells and all("\\boxed" in cell and len(cell) > MAX_BOX_LENGTH for cell in cells):

@@ -5,7 +5,8 @@
 
 look     {files: [{path, name}]}: the columns, the first rows, a guess of the columns' meaning, and in how many texts of
          solutions or sampled answers each extraction finds an answer
-import   {train, held_out: [{path, name}], mapping, held_out_fraction, folder, progress}: canonical files and counts
+import   {train, held_out: [{path, name}], mapping, verifier, held_out_fraction, folder, progress}: canonical files and
+         counts; of the verifier python, reference answers that reward anything are refused
 compare  {own, other: {paths, question_field}}: how many of own's questions are also in other
 fetch    {dataset, revision} or {place, roots}, and {train, held_out: [patterns], folder, most_bytes, progress}: files
          from the hub or from a folder (`workers.questions.hub_files`)
@@ -35,6 +36,8 @@ from workers.questions.columns import QuestionMapping, guess, texts_read
 from workers.questions.files import MAX_COLUMNS, BenchmarkError, Source
 from workers.questions.hub_files import fetch
 from workers.questions.overlap import KnownQuestions, count_overlap
+from workers.verifiers.python.bubblewrap import sandbox_name
+from workers.verifiers.python.reference_check import ReferenceTrial, try_references
 
 PREVIEW_ROWS = 100  # whose columns are offered
 SHOWN_ROWS = 5
@@ -42,6 +45,7 @@ SHOWN_CHARACTERS = 2000
 MAX_SHOWN_COLUMNS = 50
 SAMPLE_ROWS = 5
 REPORT_EVERY_S = 0.3
+TRIALS_LIMIT_S = 400.0  # for trying reference answers, within the time of the whole import
 
 
 class ImportProgress:
@@ -114,6 +118,7 @@ def make_canonical(request: dict[str, Any]) -> dict[str, Any]:
     if not main.num_questions:
         both = f"{train[0].name}: every question is also in {held_out[0].name}"
         raise BenchmarkError(f"{both}: nothing left to train on")
+    trials = _tried_references(folder, progress) if request.get("verifier") == "python" else None
     limit = -1.0 if held_out else held_out_limit(main.positions, request["held_out_fraction"])
     num_held_out = rest.num_questions + sum(position <= limit for position in main.positions)
     main.keys.clear()
@@ -129,6 +134,29 @@ def make_canonical(request: dict[str, Any]) -> dict[str, Any]:
         "sha256": digest.hexdigest(),
         "near": _near(folder, limit, bool(held_out), progress, main.num_questions) if num_held_out else None,
         "sample": _sample(folder / CANONICAL_TRAIN_FILE, limit),
+        "trials": trials,
+    }
+
+
+def _tried_references(folder: Path, progress: ImportProgress) -> dict[str, Any]:
+    """Try an empty solution against each reference answer: {num_tried, num_questions, sandbox, unavailable}.
+
+    Error: BenchmarkError that names the question whose tests reward it.
+    """
+    paths = [folder / name for name in (CANONICAL_TRAIN_FILE, CANONICAL_HELD_OUT_FILE) if (folder / name).exists()]
+    rows = [json.loads(line) for path in paths for line in path.read_bytes().splitlines()]
+    trial = ReferenceTrial(0)
+    for trial in try_references([row["answer"] for row in rows], TRIALS_LIMIT_S):
+        progress.report("trying the tests with an empty solution", trial.num_tried / len(rows), trial.num_tried)
+        if trial.refusal:
+            question = rows[trial.num_tried]
+            text = f"question {question['id']!r} cannot be verified: {trial.refusal}"
+            raise BenchmarkError(f"{text}. It begins: {question['question'][:80]!r}")
+    return {
+        "num_tried": trial.num_tried,
+        "num_questions": len(rows),
+        "sandbox": sandbox_name() if not trial.unavailable else "",
+        "unavailable": trial.unavailable,
     }
 
 

@@ -37,7 +37,7 @@ def cross_check(
     if kind == "function":
         return None
     if kind == "python":
-        return None if "`" in response else False
+        return None if "`" in response or "~~~" in response else False
     if kind == "regex" and (SIGNS_OF_EXPRESSIONS & set(gold) or gold != gold.strip()):
         return None
     gold, start = gold.strip(), response.rfind(BOX)

@@ -34,8 +34,9 @@ EXTRACTIONS = {
     "as_is": "the whole cell",
     "hashes": "what follows the last ####",
     "boxed": "the last \\boxed{}",
+    "tests": "tests in HumanEval's or MBPP's columns",
 }
-COUNTED = ("num_repeated", "num_overlapping", "subjects", "difficulties", "near", "held_out_limit")
+COUNTED = ("num_repeated", "num_overlapping", "subjects", "difficulties", "near", "held_out_limit", "trials")
 QUESTION = "{question}"
 _DEFAULTS = {"prompt_template": QUESTION, "system_prompt": ""}
 COLUMNS = ("question", "answer", "subject", "difficulty", "id")
@@ -164,7 +165,7 @@ def suggested(staged: Staged) -> dict[str, Any]:
     return {f"{part}_field": guess[part] for part in COLUMNS} | {
         "name": staged.name,
         "answer_extraction": guess["extraction"],
-        "verifier": "math",
+        "verifier": "python" if guess["extraction"] == "tests" else "math",
         "tolerance": "",
         "ready_prompt": ready_key(template, system),
         "prompt_template": template,
@@ -190,6 +191,8 @@ def checked_options(owner: Any, fields: Mapping[str, Any], has_held_out_file: bo
     )
     verifier = checker.take("verifier", values.choice, fields.get("verifier", "math"), VERIFIERS)
     tolerance = None
+    if extraction == "tests" and verifier and verifier != "python":
+        checker.add("answer_extraction", "not_a_choice", "Tests are for the verifier python: choose both or neither.")
     if verifier == "numeric" and fields.get("tolerance") not in (None, ""):
         tolerance = checker.take("tolerance", values.bounded_number, fields["tolerance"], least=0, most=1)
     reading = checker.take(
@@ -292,6 +295,7 @@ def _read(staged: Staged, options: BenchmarkOptions, folder: Path, is_upload: bo
         "train": staged.train,
         "held_out": staged.held_out,
         "mapping": options.mapping,
+        "verifier": options.verifier,
         "held_out_fraction": options.held_out_fraction,
         "folder": str(folder),
         "progress": str(staged.folder / uploads.PROGRESS),

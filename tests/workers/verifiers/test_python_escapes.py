@@ -15,7 +15,15 @@ import pytest
 from tests.workers.verifiers.python_escapes import CHEATS, Attempt, escapes
 from workers.verifiers.children.child_server import Incorrect, Unscorable
 from workers.verifiers.python import python_tests
+from workers.verifiers.python.bubblewrap import SWITCH, bubblewrap
 from workers.verifiers.python.python_tests import passes
+
+RUNNER_WITHOUT_FOLDER = """
+import sys
+from workers.verifiers.python import python_runner
+python_runner.has_own_folder = lambda folder: False
+python_runner.main()
+"""
 
 
 def outcome(attempt: Attempt) -> str:
@@ -49,8 +57,17 @@ def test_no_cheat_is_rewarded(folders):
     assert [name for name, result in results.items() if result == "rewarded"] == []
 
 
-def test_no_escape_is_rewarded_or_leaves_anything_behind(folders):
+@pytest.mark.parametrize("sandbox", ["Bubblewrap, Landlock and seccomp", "Landlock and seccomp", "without folder"])
+def test_no_escape_is_rewarded_or_leaves_anything_behind(folders, monkeypatch, sandbox):
     inside, outside = folders
+    if sandbox.startswith("Bubblewrap"):
+        if not bubblewrap(str(inside)):
+            pytest.skip("Bubblewrap is not installed or cannot make namespaces here: apt-get install bubblewrap")
+    else:
+        monkeypatch.setenv(SWITCH, "0")
+    if sandbox == "without folder":  # as where the kernel allows no namespaces
+        monkeypatch.setattr(python_tests, "RUNNER", ("-c", RUNNER_WITHOUT_FOLDER))
+    print(sandbox)
     address = str(outside / "socket")
     free_bytes = shutil.disk_usage(inside).free
     before = {process.pid for process in psutil.Process().children(recursive=True)}

@@ -16,7 +16,8 @@ import pytest
 from workers.verifiers.children.child_client import VerifierError
 from workers.verifiers.children.child_server import Incorrect, Unscorable
 from workers.verifiers.python import python_tests, sandbox
-from workers.verifiers.python.python_tests import last_block, passes
+from workers.verifiers.python.fences import solution_code
+from workers.verifiers.python.python_tests import passes
 from workers.verifiers.service import Verifier
 
 TESTS = "assert f(2) == 4"
@@ -227,7 +228,7 @@ def test_whole_verifier_scores_blocks_of_code():
     ],
 )
 def test_last_closed_block_of_python_is_the_code(text, code):
-    assert last_block(text) == code
+    assert solution_code(text) == code
 
 
 def test_machine_without_fences_runs_no_code(monkeypatch):

@@ -1,9 +1,10 @@
 """Runs the code of one response and its tests, in two processes; `workers.verifiers.python.python_tests` starts it.
 
-`python -m workers.verifiers.python.python_runner FOLDER SECONDS` forks: the child enters the sandbox and serves the
-code (`workers.verifiers.python.solution_process`); this process enters it too, reads `{code, tests}` from stdin, runs
-the tests and writes one JSON object: `{"passed": true}`, `{"failed": reason}`, `{"unscorable": reason}` or
-`{"late": processor seconds}`. The child was forked before the tests were read, and has no descriptor of this report.
+`python -m workers.verifiers.python.python_runner FOLDER DEADLINE outer|alone` forks: the child enters the sandbox and
+serves the code (`workers.verifiers.python.solution_process`); this process enters it too, reads `{prefix, code,
+tests}` from stdin, runs the tests and writes one JSON object: `{"passed": true}`, `{"failed": reason}`, `{"unscorable":
+reason}` or `{"late": processor seconds}`. The child was forked before the tests were read, and has no descriptor of
+this report.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from workers.verifiers.python.event_loop import use_pipes
+from workers.verifiers.python.fences import parses
 from workers.verifiers.python.peer import TooLate, Unsupported, error_line
 from workers.verifiers.python.sandbox import CPU_SECONDS, SandboxUnavailable, confine, has_own_folder
 from workers.verifiers.python.solution_process import serve_solution
-from workers.verifiers.python.test_forms import NotRun, run_tests
+from workers.verifiers.python.test_forms import NotRun, run_helpers, run_tests
 from workers.verifiers.python.test_process import Tests
 
-SPARE_S = 0.15  # for the report, within the time limit
+SPARE_S = 0.1  # for the report, within the time limit
 
 
 def reason(error: BaseException) -> str:
@@ -40,9 +42,11 @@ def verdict(tests_end: Tests, request: dict[str, str], solution: int) -> dict[st
     """Run the code, then the tests."""
     failed = ""
     try:
-        tests_end.ask("run", request["code"])
+        for part, name in _parts(request["prefix"], request["code"]):
+            tests_end.ask("run", part, name)
         tree = ast.parse(request["tests"], "tests")
-        num_assertions = run_tests(tree, tests_end.names_for(tree))
+        space = tests_end.names_for(tree) | run_helpers(request["prefix"])
+        num_assertions = run_tests(tree, space)
     except TooLate:
         pass
     except (NotRun, Unsupported) as error:
@@ -60,6 +64,13 @@ def verdict(tests_end: Tests, request: dict[str, str], solution: int) -> dict[st
     if not tests_end.num_calls:
         return {"unscorable": "its tests did not use the code"}
     return {"passed": True}
+
+
+def _parts(prefix: str, code: str) -> list[tuple[str, str]]:
+    """What the process of the code runs, with the names of its parts."""
+    if prefix and not parses(code) and parses(whole := f"{prefix}\n{code}"):
+        return [(whole, "answer")]  # the body of the function that the prefix begins
+    return [*([(prefix, "prompt")] if prefix else []), (code, "answer")]
 
 
 def _ending(breach: str, solution: int) -> dict[str, Any]:
@@ -82,34 +93,33 @@ def _ending(breach: str, solution: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    begin_s = time.monotonic()
-    folder, seconds = Path(sys.argv[1]), float(sys.argv[2])
+    folder, deadline, is_inner = Path(sys.argv[1]), float(sys.argv[2]), sys.argv[3] == "outer"
     sys.path.pop(0)  # the project's own folder
-    has_quota = has_own_folder(folder)
+    has_quota = has_own_folder(folder) or is_inner  # the folder that Bubblewrap makes is limited too
     os.chdir(folder)
     use_pipes()
     requests, replies = os.pipe(), os.pipe()
     solution = os.fork()
     try:
         if solution == 0:
-            _enter(folder, has_quota, [requests[0], replies[1]])
+            _enter(folder, has_quota, is_inner, [requests[0], replies[1]])
             serve_solution(requests[0], replies[1])
         report = os.dup(1)
         source = os.fdopen(os.dup(0), "rb")
-        _enter(folder, has_quota, [requests[1], replies[0], report, source.fileno()])
+        _enter(folder, has_quota, is_inner, [requests[1], replies[0], report, source.fileno()])
     except (SandboxUnavailable, OSError, ValueError) as error:
         if solution == 0:
             os._exit(1)
         os.write(1, json.dumps({"unavailable": str(error)}).encode())
         sys.exit(1)
     tests_end = Tests(replies[0], requests[1])
-    tests_end.deadline = begin_s + seconds - SPARE_S
+    tests_end.deadline = deadline - SPARE_S
     result = verdict(tests_end, json.loads(source.read()), solution)
     os.write(report, json.dumps(result).encode())
     os._exit(0)  # does not wait for threads
 
 
-def _enter(folder: Path, has_quota: bool, descriptors: list[int]) -> None:
+def _enter(folder: Path, has_quota: bool, is_inner: bool, descriptors: list[int]) -> None:
     """Close all descriptors but these, and enter the sandbox."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
@@ -121,7 +131,7 @@ def _enter(folder: Path, has_quota: bool, descriptors: list[int]) -> None:
                 os.close(number)
             except OSError:
                 continue
-    confine(folder, has_quota)
+    confine(folder, has_quota, is_inner=is_inner)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The python verifier: the last Python block of a response must pass the tests in the reference answer.
+"""The python verifier: the solution in a response must pass the tests in the reference answer.
 
 The child process, `python -m workers.verifiers.python.python_tests MEMORY_BYTES SECONDS`, starts a further process for
 every answer, `workers.verifiers.python.python_runner`, in a sandbox. The answer passes only if that process writes a
@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -23,39 +24,23 @@ from typing import Any
 
 from workers.contract.repository import ROOT
 from workers.verifiers.children.child_server import Incorrect, Unscorable, serve_verifier, write_refusal
+from workers.verifiers.python.bubblewrap import bubblewrap
+from workers.verifiers.python.fences import solution_code
+from workers.verifiers.python.reference import split_reference
 from workers.verifiers.python.sandbox import CPU_SECONDS
 from workers.verifiers.verdicts import NO_REFERENCE, Query, Verdict
 
 MAX_CHARACTERS = 100_000
 MAX_REPORT_BYTES = 4096
+RUNNER = ("-m", "workers.verifiers.python.python_runner")
 GRACE_S = 0.2  # for ending the process after the time limit and reporting it
 NO_CODE = Verdict(0.0, "no closed block of Python code")
 TOO_LONG = Verdict(0.0, f"code longer than {MAX_CHARACTERS} characters")
-_TAGS = {"", "python", "py", "python3"}
-
-
-def last_block(completion: str) -> str | None:
-    """The code of the last fenced block in Python or without a language; None if it is not closed."""
-    code: str | None = None
-    block: list[str] | None = None
-    is_python = False
-    for line in completion.splitlines():
-        if line.lstrip().startswith("```"):
-            tag = line.strip().strip("`").strip().lower()
-            if block is None:
-                block, is_python = [], tag in _TAGS
-                code = None if is_python else code  # even a block that is cut off replaces earlier ones
-            else:
-                code = "\n".join(block) if is_python else code
-                block = None
-        elif block is not None:
-            block.append(line)
-    return code
 
 
 def python_verdict(completion: str, gold: str) -> Verdict | Query:
     """For the child process: the response's code and the tests."""
-    code = last_block(completion)
+    code = solution_code(completion, split_reference(gold)[0])
     if code is None or not code.strip():
         return NO_CODE
     if not gold.strip():
@@ -66,7 +51,9 @@ def python_verdict(completion: str, gold: str) -> Verdict | Query:
 def unclear_tests(gold: str) -> str:
     """Why tests cannot tell correct from incorrect code; empty if they may."""
     try:
-        tree = ast.parse(gold)
+        prefix, tests = split_reference(gold)
+        tree = ast.parse(tests)
+        ast.parse(prefix)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # MemoryError: nested too deeply
         return f"no Python: {error or type(error).__name__}"
     asserts = (
@@ -77,8 +64,12 @@ def unclear_tests(gold: str) -> str:
 
 
 def passes(tests: str, code: str, *, seconds: int) -> bool:
-    """True if the code passes. Errors: Incorrect, Unscorable (time ran out, or nothing can run)."""
-    ending = _run({"code": code, "tests": tests}, seconds)
+    """True if the code passes the tests, a reference answer.
+
+    Errors: Incorrect, Unscorable (time ran out, or nothing can run).
+    """
+    prefix, tests = split_reference(tests)
+    ending = _run({"prefix": prefix, "code": code, "tests": tests}, seconds)
     report = ending.report
     if report.get("passed") is True and ending.status == 0:
         return True
@@ -117,9 +108,10 @@ def _run(request: dict[str, str], seconds: int) -> _Ending:
             "OMP_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1",
         }
-        begin_s = _processor_s()
+        begin_s, end_s = _processor_s(), time.monotonic() + seconds
+        outer = bubblewrap(folder)
         process = subprocess.Popen(
-            [sys.executable, "-s", "-B", "-m", "workers.verifiers.python.python_runner", folder, str(seconds)],
+            [*outer, sys.executable, "-s", "-B", *RUNNER, folder, repr(end_s), "outer" if outer else "alone"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -134,10 +126,11 @@ def _run(request: dict[str, str], seconds: int) -> _Ending:
                 process.stdin.write(json.dumps(request).encode())
                 process.stdin.close()
             handle = os.pidfd_open(process.pid)
-            has_ended = bool(select.select([handle], [], [], seconds)[0])
+            has_ended = bool(select.select([handle], [], [], max(0.0, end_s - time.monotonic()) + GRACE_S / 2)[0])
             os.close(handle)
             os.killpg(process.pid, signal.SIGKILL)  # also the code's process, which cannot leave the group
             status = process.wait()
+            status = 128 - status if outer and status > 128 else status  # how Bubblewrap passes on a signal
             os.set_blocking(process.stdout.fileno(), False)
             report = process.stdout.read(MAX_REPORT_BYTES) or b""
     try:

@@ -31,7 +31,7 @@ FOLDER_BYTES, FOLDER_FILES = 64 * 2**20, 4096
 OPEN_FILES = 64
 READABLE = ("/usr", "/lib", "/lib64", "/etc/ld.so.cache")  # libraries that a solution may import
 
-_PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _FILTER = 1, 38, 22, 2
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _FILTER = 1, 4, 38, 22, 2
 _SIGKILL, _EPERM, _ENOSYS = 9, 1, 38
 _CLONE_NEWUSER, _CLONE_NEWNS, _CLONE_NEWNET, _CLONE_NEWIPC = 0x10000000, 0x20000, 0x40000000, 0x8000000
 _CLONE_THREAD = 0x10000
@@ -119,11 +119,17 @@ def has_own_folder(folder: Path) -> bool:
 
 
 def confine(
-    folder: Path, has_quota: bool, memory_bytes: int = MEMORY_BYTES, cpu_seconds: int | None = CPU_SECONDS
+    folder: Path,
+    has_quota: bool,
+    memory_bytes: int = MEMORY_BYTES,
+    cpu_seconds: int | None = CPU_SECONDS,
+    *,
+    is_inner: bool = False,
 ) -> None:
-    """Restrict this process, which may write to `folder` only, and only with a quota. Error: SandboxUnavailable.
+    """Restrict this process, which may write to `folder` only, and only with a quota.
 
-    cpu_seconds: None for a process of many calls, whose parent keeps the time.
+    cpu_seconds: None for a process of many calls, whose parent keeps the time. is_inner: Bubblewrap is around it, so
+    that Landlock may be missing. Error: SandboxUnavailable.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
@@ -142,7 +148,12 @@ def confine(
     if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
         raise SandboxUnavailable("the kernel does not take NO_NEW_PRIVS")
     libc.capset(struct.pack("Ii", _CAPABILITY_VERSION, 0), bytes(24))  # none, also within our own namespaces
-    _guard_files(libc, folder if has_quota else None)
+    libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # its memory cannot be opened by the other process
+    try:
+        _guard_files(libc, folder if has_quota else None)
+    except SandboxUnavailable:
+        if not is_inner:
+            raise
     _filter_calls(libc)
 
 

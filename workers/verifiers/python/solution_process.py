@@ -61,17 +61,15 @@ class Solution(Peer):
 
     def __init__(self, reader: int, writer: int) -> None:
         super().__init__(reader, writer)
-        self.space: dict[str, Any] = {"__name__": "solution"}
+        sys.modules["solution"] = module = types.ModuleType("solution")  # for dataclasses and pickle
+        self.space = vars(module)
         self._loop: Any = None
 
     def perform(self, operation: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
         if operation == "call":
             return args[0](*args[1:], **kwargs)
         if operation == "run":
-            module = types.ModuleType("solution")
-            self.space = vars(module)
-            sys.modules["solution"] = module  # for dataclasses and pickle
-            exec(compile(args[0], "answer", "exec", dont_inherit=True), self.space)
+            exec(compile(args[0], args[1], "exec", dont_inherit=True), self.space)
             return None
         if operation == "name":
             return self.space[args[0]]

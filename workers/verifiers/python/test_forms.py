@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from workers.verifiers.python.peer import RemoteObject
+from workers.verifiers.python.reference import without_stubs
 
 COUNTER = "_hacrl_assertion"
 
@@ -54,6 +55,13 @@ class Assertions(ast.NodeTransformer):
 def _count(node: ast.stmt) -> ast.stmt:
     call = ast.Expr(ast.Call(ast.Name(COUNTER, ast.Load()), [], []))
     return ast.fix_missing_locations(ast.copy_location(call, node))
+
+
+def run_helpers(prefix: str) -> dict[str, Any]:
+    """What a prompt defines besides the function to be written. The code may define it anew, but not for the tests."""
+    space: dict[str, Any] = {"__name__": "prompt"}
+    exec(compile(without_stubs(prefix), "prompt", "exec", dont_inherit=True), space)
+    return {name: value for name, value in space.items() if not name.startswith("__")}
 
 
 def run_tests(tree: ast.Module, space: dict[str, Any]) -> int:

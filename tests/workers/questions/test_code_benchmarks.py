@@ -1,0 +1,75 @@
+"""Benchmarks of code: HumanEval's and MBPP's columns, and tests that would reward an empty solution."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.workers.verifiers.test_python_references import ADD, HUMANEVAL, MBPP
+from workers.questions import import_cli
+from workers.questions.columns import QuestionMapping, guess
+from workers.questions.files import BenchmarkError, QuestionFileError
+from workers.verifiers.children.child_client import VerifierError
+from workers.verifiers.python import reference_check
+from workers.verifiers.python.python_tests import passes
+
+MBPP_ROW = MBPP | {"task_id": 2, "code": ADD, "challenge_test_list": []}
+
+
+def import_rows(folder, rows, mapping):
+    path = folder / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "out").mkdir()
+    request = {"train": [{"path": str(path), "name": path.name}], "mapping": vars(mapping), "verifier": "python"}
+    return import_cli.make_canonical(request | {"held_out_fraction": 0, "folder": str(folder / "out")})
+
+
+@pytest.mark.parametrize(
+    ("row", "question", "answer"), [(HUMANEVAL, "prompt", "test"), (MBPP_ROW, "text", "test_list")]
+)
+def test_humaneval_and_mbpp_are_recognized_and_imported(tmp_path, row, question, answer):
+    mapping = guess(list(row), [row])
+    assert mapping == QuestionMapping(question, answer, id="task_id", extraction="tests")
+    result = import_rows(tmp_path, [row], mapping)
+    assert (result["trials"]["num_tried"], result["trials"]["num_questions"]) == (1, 1)
+    assert "Landlock and seccomp" in result["trials"]["sandbox"]
+
+
+def test_the_question_of_mbpp_shows_the_first_test_alone(tmp_path):
+    question = guess(list(MBPP_ROW), [MBPP_ROW]).question_of(MBPP_ROW | {"task_id": "2"})
+    assert question.question.endswith("this test, and others:\nassert add(2, 3) == 5")
+    assert passes(question.answer, ADD, seconds=10)
+
+
+@pytest.mark.parametrize(
+    ("tests", "reason"),
+    [
+        ("def check(candidate):\n    assert candidate(2) == 4", "check(candidate) is never called"),
+        ("def test_f():\n    assert f(2) == 4\n    yield", "test_f is a generator"),
+        ("import unittest\nraise unittest.SkipTest", "its tests skip themselves"),
+        ("try:\n    assert f(2) == 4\nexcept NameError:\n    pass", "its tests did not use the code"),
+        ("print(f(2))", "its tests assert nothing"),
+        ("assert f(2 == 4", "no Python: "),
+    ],
+)
+def test_tests_that_reward_an_empty_solution_are_refused(tmp_path, tests, reason):
+    rows = [{"question": "a", "answer": "assert f(2) == 4", "id": "a"}, {"question": "b", "answer": tests, "id": "b"}]
+    mapping = QuestionMapping(id="id")
+    with pytest.raises(BenchmarkError) as caught:
+        import_rows(tmp_path, rows, mapping)
+    assert str(caught.value).startswith(f"question 'b' cannot be verified: {reason}")
+
+
+def test_a_machine_without_a_sandbox_imports_and_says_so(tmp_path, monkeypatch):
+    def score(*args):
+        raise VerifierError("no Landlock")
+
+    monkeypatch.setattr(reference_check.Verifier, "score", score)
+    result = import_rows(tmp_path, [{"question": "a", "answer": "assert f(2) == 4"}], QuestionMapping())
+    assert result["trials"] == {"num_tried": 0, "num_questions": 1, "sandbox": "", "unavailable": "no Landlock"}
+
+
+def test_a_list_that_is_no_list_of_tests_is_refused():
+    with pytest.raises(QuestionFileError, match="tests are text, or a list of texts"):
+        guess(list(MBPP_ROW), [MBPP_ROW]).question_of(MBPP_ROW | {"test_list": [1], "task_id": "2"})

@@ -1,0 +1,53 @@
+"""Whether reference answers test anything: an empty solution is tried against each when a benchmark is imported."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from workers.verifiers.children.child_client import VerifierError
+from workers.verifiers.python.python_tests import unclear_tests
+from workers.verifiers.service import Verifier
+from workers.verifiers.verdicts import DIED
+
+EMPTY_SOLUTION = "```python\npass\n```"
+MAX_PROCESSES = 8
+CHUNK = 32  # references between two reports
+
+
+@dataclass(frozen=True)
+class ReferenceTrial:
+    """How many references have been tried, and why the last one is refused, or empty. unavailable: why none can be
+    tried on this machine, or empty."""
+
+    num_tried: int
+    refusal: str = ""
+    unavailable: str = ""
+
+
+def try_references(references: Sequence[str], limit_s: float) -> Iterator[ReferenceTrial]:
+    """Reports after every few references, until one is refused or the time is over."""
+    end_s = time.monotonic() + limit_s
+    with Verifier("python", processes=min(MAX_PROCESSES, os.cpu_count() or 1)) as verifier:
+        for start in range(0, len(references), CHUNK):
+            chunk = references[start : start + CHUNK]
+            try:
+                verdicts = verifier.score([EMPTY_SOLUTION] * len(chunk), list(chunk))
+            except VerifierError as error:
+                yield ReferenceTrial(start, unavailable=str(error))
+                return
+            for number, (reference, verdict) in enumerate(zip(chunk, verdicts, strict=True)):
+                refusal = unclear_tests(reference)
+                if not refusal and verdict.reward:
+                    refusal = "an empty solution passes its tests"
+                is_interrupted = verdict.is_timeout or verdict == DIED or verdict.reason.endswith("was killed")
+                if not refusal and verdict.reward is None and not is_interrupted:
+                    refusal = verdict.reason.removeprefix("unscorable: ")
+                if refusal:
+                    yield ReferenceTrial(start + number, refusal)
+                    return
+            yield ReferenceTrial(start + len(chunk))
+            if time.monotonic() > end_s:
+                return
