@@ -79,7 +79,7 @@ def test_keys_and_the_switch_of_the_mathematics(watched: Page, run_url: str) -> 
     assert float(fall.get_attribute("data-product") or 0) == pytest.approx(1.9140625)
     expect(fall.locator("tbody tr")).to_have_count(7)
     page.keyboard.press("/")
-    expect(page.get_by_label("Text", exact=True)).to_be_focused()
+    expect(page.get_by_label("Filter", exact=True)).to_be_focused()
     page.keyboard.type("n")  # typing is not going on
     expect(chosen).to_contain_text("first 0 of A")
 

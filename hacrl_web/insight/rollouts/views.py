@@ -7,23 +7,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from hacrl_web.insight.recorded_steps import end, step_after, step_before
 from hacrl_web.insight.rollouts.extraction import compare_extractions
-from hacrl_web.insight.rollouts.filter import CLIPS, SIGNS, SORT_LABELS, SORTS, PageCursor, RolloutFilter, read_filter
+from hacrl_web.insight.rollouts.filter import SORT_LABELS, SORTS, PageCursor, RolloutFilter, read_filter
 from hacrl_web.insight.rollouts.prompt_group import PromptGroup, group_of
 from hacrl_web.insight.rollouts.prompt_list import PromptLine, PromptPage, list_prompts
+from hacrl_web.insight.rollouts.query_bar import WORDS, chips, completions, read_query
 from hacrl_web.insight.rollouts.search import RolloutHit, RolloutPage, first_that_taught, hit_of, search_rollouts
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.pages.run_header import header, run_or_404
 from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.web.errors import FieldErrors
-from hacrl_web.web.page_query import MAX_ID, encode_query, whole_number
+from hacrl_web.web.page_query import MAX_ID, clean_text, encode_query, whole_number
 from workers.contract.spec.run import RunSpec
 
 
@@ -31,6 +32,8 @@ from workers.contract.spec.run import RunSpec
 def run_rollouts(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     """The rollouts that match the query, and the one that `rollout` names in full. Unreadable values are named."""
     run = run_or_404(request, run_id)
+    if "query" in request.GET:
+        return HttpResponseRedirect(f"{request.path}?{_typed(request.GET, run.agent_names)}")
     rollout_filter, ignored = read_filter(request.GET, run.agent_names)
     ends = {"first": end(run.rollouts.all(), "step"), "last": end(run.rollouts.all(), "-step")}
     spec = stored_spec(run)  # also without rollouts: a page of settings that cannot be read says so
@@ -42,8 +45,10 @@ def run_rollouts(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         "tab": "rollouts",
         "rollout_filter": rollout_filter,
         "ignored": ignored,
-        "signs": list(SIGNS),
-        "clips": list(CLIPS),
+        "chips": chips(rollout_filter),
+        "kept": rollout_filter.model_dump(by_alias=True, exclude_defaults=True, exclude={"after", "before"}),
+        "words": WORDS,
+        "completions": completions(run.agent_names),
         "ends": ends,
         "ended_early": f"{run.state.capitalize()} before the first step",
         "sorts": _sort_links(rollout_filter),
@@ -57,6 +62,16 @@ def run_rollouts(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         "same_prompt": encode_query({"prompt": group.prompt_id}) if group else "",
     }
     return render(request, "insight/rollouts/rollouts.html", context)
+
+
+def _typed(query: QueryDict, agents: Sequence[str]) -> str:
+    """The address of what the query bar holds: its chips, what was typed, and the switches of the page."""
+    values = RolloutFilter.read(query).model_dump(by_alias=True, exclude_defaults=True)
+    switches = {name: query[name] for name in ("maths", "part") if name in query}
+    typed = read_query(clean_text(query["query"]), agents)
+    if "agent" in typed:
+        values.pop("source", None)
+    return encode_query(values | typed | switches)
 
 
 def _prompts(run: Run, spec: RunSpec, rollout_filter: RolloutFilter, seq: str, last: int | None) -> dict[str, Any]:

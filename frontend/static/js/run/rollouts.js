@@ -85,22 +85,30 @@ if (maths instanceof HTMLInputElement) {
   });
 }
 
-// Empty fields are left out of the address; the switch is kept.
+// The query bar: what is typed is completed word by word, and Backspace in an empty bar removes the last chip.
+const bar = /** @type {HTMLInputElement | null} */ (document.querySelector("#query"));
+const options = /** @type {HTMLOptionElement[]} */ ([...document.querySelectorAll("#query-words option")]);
+const words = options.map((option) => option.value);
+bar?.addEventListener("input", () => {
+  const before = bar.value.replace(/(?:\w+:)?(?:"[^"]*"?|\S*)$/, "");
+  options.forEach((option, place) => (option.value = before + words[place]));
+});
+bar?.addEventListener("keydown", (event) => {
+  const last = [...document.querySelectorAll("a[data-chip]")].pop();
+  if (event.key === "Backspace" && !bar.value && last instanceof HTMLAnchorElement) last.click();
+});
+
+// What is drawn stays drawn.
 document.querySelector("#filters")?.addEventListener("submit", (event) => {
   const form = /** @type {HTMLFormElement} */ (event.target);
-  for (const field of form.querySelectorAll("input, select")) {
-    const control = /** @type {HTMLInputElement} */ (field);
-    if (control.value === "") control.disabled = true;
+  for (const name of [MATHS, PART]) {
+    const value = new URLSearchParams(location.search).get(name);
+    if (!value) continue;
+    const switched = make("input");
+    switched.type = "hidden";
+    [switched.name, switched.value] = [name, value];
+    form.append(switched);
   }
-  if (isAsked()) {
-    const kept = make("input");
-    kept.type = "hidden";
-    [kept.name, kept.value] = [MATHS, "1"];
-    form.append(kept);
-  }
-});
-addEventListener("pageshow", () => {
-  for (const field of document.querySelectorAll("#filters :disabled")) /** @type {HTMLInputElement} */ (field).disabled = false;
 });
 
 for (const button of page.querySelectorAll("[data-whole]")) {

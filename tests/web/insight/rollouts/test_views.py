@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import urlencode
 
 import pytest
+from django.http import QueryDict
 from django.urls import reverse
 
+from hacrl_web.insight.rollouts.filter import read_filter
+from hacrl_web.insight.rollouts.query_bar import chips, read_query
 from hacrl_web.web.visible import visible
 from tests.support.web import factories
 from tests.support.web.insight_rows import contribution, insert, made_up, rollout
@@ -247,3 +251,61 @@ def test_penalty_of_a_long_answer_is_shown_and_the_reward_is_the_verifiers(web, 
     plain = make_run(user, algorithm={"name": "gspo"}, rollout={"max_completion_length": 10})
     insert(plain.pk, [*rows, contribution(3, 1, "A", "A", "p", 0)])
     assert "overlong" not in page(web, plain)
+
+
+NAMES = ("Qwen3 4B", "Qwen3 8B", "Llama")
+
+
+@pytest.mark.parametrize(
+    ("text", "parameters"),
+    [
+        ("", {}),
+        ("step:5 learner:Llama sort:weight", {"step": "5", "learner": "Llama", "sort": "weight"}),
+        ('learner:"Qwen3 4B" source:llama', {"learner": "Qwen3 4B", "agent": "Llama"}),
+        ("agent:8b LESSON:rescue", {"agent": "Qwen3 8B", "lesson": "rescue"}),
+        ("learner:Qwen3", {"learner": "Qwen3"}),  # two agents: the page says that it is not understood
+        (
+            "tokens:2..6 advantage:..-1",
+            {"min_tokens": "2", "max_tokens": "6", "min_advantage": "", "max_advantage": "-1"},
+        ),
+        ("tokens:7", {"min_tokens": "7", "max_tokens": "7"}),
+        ('two words "and more" 12:30', {"q": "two words and more 12:30"}),
+        ("step:", {"q": "step:"}),
+        (r"\boxed{4} reward:0.2..0.8", {"q": r"\boxed{4}", "reward": "0.2..0.8"}),
+    ],
+)
+def test_query_is_read_word_by_word_and_names_are_completed(text, parameters):
+    assert read_query(text, NAMES) == parameters
+
+
+def test_every_filter_is_a_chip_that_can_be_typed_again_and_removed():
+    query = (
+        "step=1-4&learner=Qwen3+4B&source=Llama&reward=0..0.5&sign=positive&clip=lower&min_advantage=0.1&max_tokens=6"
+        "&sort=gap&shared=yes&q=two+words&prompt=p&list=rollouts"
+    )
+    rollout_filter, ignored = read_filter(QueryDict(query), NAMES)
+    assert ignored == []
+    texts = [text for text, _ in chips(rollout_filter)]
+    assert texts == [
+        "step:1-4", 'learner:"Qwen3 4B"', "source:Llama", "shared:yes", "reward:0..0.5", "advantage:0.1..",
+        "sign:positive", "clip:lower", "tokens:..6", "prompt:p", "sort:gap", '"two words"',
+    ]  # fmt: skip
+    again = read_filter(QueryDict(urlencode(read_query(" ".join(texts), NAMES) | {"list": "rollouts"})), NAMES)[0]
+    assert again == rollout_filter
+    for text, rest in chips(rollout_filter):
+        left = [one for one, _ in chips(read_filter(QueryDict(rest), NAMES)[0])]
+        assert left == [one for one in texts if one != text]
+
+
+def test_what_is_typed_is_added_to_the_chips_and_becomes_the_address(web, run):
+    insert(run.pk, [rollout(1, 1, "A", "p", 0)])
+    answer = web.get(f"{address(run)}?step=1&list=rollouts&maths=1&source=B&query=learner:b+source:A+two+words")
+    assert (answer.status_code, answer.url) == (
+        302, f"{address(run)}?step=1&list=rollouts&learner=B&agent=A&q=two+words&maths=1",
+    )  # fmt: skip
+    text = page(web, run, "step=1&agent=A")
+    assert 'name="step" value="1"' in text  # the form keeps the chips
+    assert 'href="?agent=A" data-keep data-chip title="Remove step:1"' in text
+    assert '<option value="learner:B">' in text
+    unknown = web.get(f"{address(run)}?query=learner:nobody", follow=True).content.decode()
+    assert "Not understood and left out: <code>learner &#x27;nobody&#x27;</code>" in unknown
