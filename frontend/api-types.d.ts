@@ -498,6 +498,19 @@ declare namespace Api {
     status: StatusFrame;
     last_seq: number;
   }
+  interface ExportColumn {
+    name: string;
+    kind: string;
+    help: string;
+  }
+  interface ExportTable {
+    name: string;
+    help: string;
+    columns: ExportColumn[];
+  }
+  interface ExportTables {
+    items: ExportTable[];
+  }
   interface Extension {
     step: number;
     steps: number;
