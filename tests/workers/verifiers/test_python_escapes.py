@@ -18,12 +18,20 @@ from workers.verifiers.python import python_tests
 from workers.verifiers.python.bubblewrap import SWITCH, bubblewrap
 from workers.verifiers.python.python_tests import passes
 
-RUNNER_WITHOUT_FOLDER = """
+RUNNER = """
 import sys
-from workers.verifiers.python import python_runner
-python_runner.has_own_folder = lambda folder: False
+from workers.verifiers.python import python_runner, sandbox
+def refuse(*args): raise sandbox.SandboxUnavailable("not here")
+{change}
 python_runner.main()
 """
+# Kernels that allow less than this one.
+RUNNERS = {
+    "Landlock and seccomp, without namespaces": RUNNER.format(
+        change="python_runner.has_own_folder = lambda folder: False"
+    ),
+    "Bubblewrap and seccomp": RUNNER.format(change="sandbox._guard_files = refuse"),
+}
 
 
 def outcome(attempt: Attempt) -> str:
@@ -57,7 +65,7 @@ def test_no_cheat_is_rewarded(folders):
     assert [name for name, result in results.items() if result == "rewarded"] == []
 
 
-@pytest.mark.parametrize("sandbox", ["Bubblewrap, Landlock and seccomp", "Landlock and seccomp", "without folder"])
+@pytest.mark.parametrize("sandbox", ["Bubblewrap, Landlock and seccomp", "Landlock and seccomp", *RUNNERS])
 def test_no_escape_is_rewarded_or_leaves_anything_behind(folders, monkeypatch, sandbox):
     inside, outside = folders
     if sandbox.startswith("Bubblewrap"):
@@ -65,8 +73,8 @@ def test_no_escape_is_rewarded_or_leaves_anything_behind(folders, monkeypatch, s
             pytest.skip("Bubblewrap is not installed or cannot make namespaces here: apt-get install bubblewrap")
     else:
         monkeypatch.setenv(SWITCH, "0")
-    if sandbox == "without folder":  # as where the kernel allows no namespaces
-        monkeypatch.setattr(python_tests, "RUNNER", ("-c", RUNNER_WITHOUT_FOLDER))
+    if sandbox in RUNNERS:
+        monkeypatch.setattr(python_tests, "RUNNER", ("-c", RUNNERS[sandbox]))
     print(sandbox)
     address = str(outside / "socket")
     free_bytes = shutil.disk_usage(inside).free
@@ -89,3 +97,10 @@ def test_no_escape_is_rewarded_or_leaves_anything_behind(folders, monkeypatch, s
     assert not Path("/dev/shm/left").exists()
     assert free_bytes - shutil.disk_usage(inside).free < 200 * 2**20  # others write too
     assert {process.pid for process in psutil.Process().children(recursive=True)} == before
+
+
+def test_without_bubblewrap_and_landlock_no_code_runs(monkeypatch):
+    monkeypatch.setenv(SWITCH, "0")
+    monkeypatch.setattr(python_tests, "RUNNER", ("-c", RUNNERS["Bubblewrap and seccomp"]))
+    with pytest.raises(Unscorable, match="not here"):
+        passes("assert f(2) == 4", "def f(x): return x * x", seconds=10)

@@ -277,7 +277,7 @@ class Peer:
         except Exception:
             error = kind.__new__(kind)
             error.args = tuple(args)
-        if "_remote_handle" in vars(kind):
+        if is_remote(kind):
             error._remote_text, error._remote_object = str(text), self._new_remote(n)
         return error
 
@@ -309,6 +309,11 @@ def _standard_exception(module: str, name: str) -> type | None:
 
     kind = getattr(importlib.import_module(module), name, None)
     return kind if isinstance(kind, type) and issubclass(kind, Exception) else None
+
+
+def is_remote(kind: type) -> bool:
+    """Whether an exception's class was made for one of the other process."""
+    return "_remote_handle" in vars(kind)
 
 
 def error_line(error: BaseException, filename: str) -> int | None:

@@ -20,7 +20,7 @@ from typing import Any
 
 from workers.verifiers.python.event_loop import use_pipes
 from workers.verifiers.python.fences import parses
-from workers.verifiers.python.peer import TooLate, Unsupported, error_line
+from workers.verifiers.python.peer import TooLate, Unsupported, error_line, is_remote
 from workers.verifiers.python.sandbox import CPU_SECONDS, SandboxUnavailable, confine, has_own_folder
 from workers.verifiers.python.solution_process import serve_solution
 from workers.verifiers.python.test_forms import NotRun, run_helpers, run_tests
@@ -52,7 +52,7 @@ def verdict(tests_end: Tests, request: dict[str, str], solution: int) -> dict[st
     except (NotRun, Unsupported) as error:
         return {"unscorable": str(error)}
     except BaseException as error:
-        if type(error).__name__ in ("SkipTest", "Skipped") and "answer_line" not in vars(error):
+        if type(error).__name__ in ("SkipTest", "Skipped") and not is_remote(type(error)):
             return {"unscorable": f"its tests skip themselves ({str(error)[:200]})"}
         failed = reason(error)
     if tests_end.breach:  # also where a test caught the error
@@ -99,18 +99,18 @@ def main() -> None:
     os.chdir(folder)
     use_pipes()
     requests, replies = os.pipe(), os.pipe()
+    report = os.dup(1)
     solution = os.fork()
     try:
         if solution == 0:
             _enter(folder, has_quota, is_inner, [requests[0], replies[1]])
             serve_solution(requests[0], replies[1])
-        report = os.dup(1)
         source = os.fdopen(os.dup(0), "rb")
         _enter(folder, has_quota, is_inner, [requests[1], replies[0], report, source.fileno()])
     except (SandboxUnavailable, OSError, ValueError) as error:
         if solution == 0:
             os._exit(1)
-        os.write(1, json.dumps({"unavailable": str(error)}).encode())
+        os.write(report, json.dumps({"unavailable": str(error)}).encode())
         sys.exit(1)
     tests_end = Tests(replies[0], requests[1])
     tests_end.deadline = deadline - SPARE_S

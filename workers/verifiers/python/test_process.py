@@ -21,8 +21,7 @@ from typing import Any
 from workers.verifiers.python.peer import Peer, RemoteObject, Unsupported
 from workers.verifiers.python.values import Decoder, Encoder
 
-# Modules that tests may use because the solution imported them: the names that both know them by.
-_ALIASES = {"np": "numpy"}
+_ALIASES = {"np": "numpy"}  # modules by the names that they usually have
 _SPECIAL: dict[str, Callable[..., Any]] = {
     "iter": iter, "next": next, "len": len, "str": str, "repr": repr, "bool": bool, "float": float, "int": int,
     "getitem": lambda value, key: value[key], "eq": lambda value, other: value == other,
@@ -112,7 +111,7 @@ class Tests(Peer):
 
     def import_(self, decoder: Decoder, code: list[Any]) -> Any:
         if code[0] == "module":
-            return _Module(code[1])
+            return _Module()
         if code[0] == "coroutine":
             return self._coroutine(self._new_remote(code[1]))
         if code[0] == "async generator":
@@ -133,31 +132,27 @@ class Tests(Peer):
     def names_for(self, tests: ast.AST) -> dict[str, Any]:
         """What the tests use of the solution.
 
-        A builtin such as `sorted` is Python's, unless the tests use nothing else that the solution could define.
+        A builtin such as `sorted` is Python's, unless the tests use nothing else that the solution could define; a
+        module such as `math` is Python's too, if the tests use it as a module without importing it.
         """
-        names = sorted({node.id for node in ast.walk(tests) if isinstance(node, ast.Name)})
-        own = set(self.ask("names", names)) & set(names)
-        others = [name for name in own if not hasattr(builtins, name)]
-        space = {}
-        for name in others or own:
-            value = self.ask("name", name)
-            if isinstance(value, _Module):
-                if value.name != _ALIASES.get(name, name) or value.name.split(".")[0] not in _importable():
-                    continue
-                value = importlib.import_module(value.name)
-            space[name] = value
-        return space
+        names = {node.id for node in ast.walk(tests) if isinstance(node, ast.Name)}
+        own = set(self.ask("names", sorted(names))) & names
+        modules = _modules_used(tests) & own
+        others = [name for name in own - modules if not hasattr(builtins, name)]
+        space = {name: importlib.import_module(_ALIASES.get(name, name)) for name in modules}
+        space |= {name: self.ask("name", name) for name in others or own - modules}
+        return {name: value for name, value in space.items() if not isinstance(value, _Module)}
 
 
 class _Module:
-    """A module that the solution imported."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
+    """A module of the solution's process, of which the tests can use nothing."""
 
 
-def _importable() -> set[str]:
-    return {*sys.stdlib_module_names, *_ALIASES.values()}
+def _modules_used(tests: ast.AST) -> set[str]:
+    """Names of library modules of which the tests use attributes."""
+    values = [node.value for node in ast.walk(tests) if isinstance(node, ast.Attribute)]
+    names = {value.id for value in values if isinstance(value, ast.Name)}
+    return names & {*sys.stdlib_module_names, *_ALIASES}
 
 
 def _has_attributes(value: Any) -> bool:
