@@ -7,6 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from hacrl_web.runs.models import Run
+from hacrl_web.runs.telemetry.scores import accuracies
 from hacrl_web.runs.worker.hosts import data_folder_id
 from hacrl_web.web.schemas import EVERY_FIELD
 from hacrl_web.web.streaming import file_slug
@@ -62,19 +63,6 @@ class CheckpointList:
 def is_here(run: Run) -> bool:
     """Whether the run's folder is in this data folder; a run that has not begun has no folder."""
     return run.data_folder in ("", data_folder_id()) and run.run_dir.is_dir()
-
-
-def accuracies(run: Run) -> dict[int, dict[str, float]]:
-    """step -> agent -> held-out accuracy on the run's own benchmark; the latest attempt of a step wins."""
-    by_step: dict[int, dict[str, float]] = {}
-    further = run.further_benchmarks
-    rows = run.events.filter(type="evaluation").order_by("attempt", "seq").values_list("step", "agent", "payload")
-    for step, agent, payload in rows.iterator(chunk_size=500):
-        if payload.get("benchmark") in further:
-            continue
-        if payload.get("metric") == "accuracy" and payload.get("value") is not None:
-            by_step.setdefault(step or 0, {})[agent] = payload["value"]
-    return by_step
 
 
 def best_step(scores: dict[int, dict[str, float]], steps: list[int], num_agents: int) -> int | None:

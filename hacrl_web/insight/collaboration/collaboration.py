@@ -11,10 +11,10 @@ from typing import Any
 
 from hacrl_web.alerts.rules import BY_KIND
 from hacrl_web.alerts.signals import Facts
-from hacrl_web.insight.checkpoints.checkpoints import accuracies
 from hacrl_web.insight.collaboration.step_summary import OUTCOMES, Summary, summary_of
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.telemetry.metric_series import read_series
+from hacrl_web.runs.telemetry.scores import accuracies
 from workers.algorithms.base.spec import CAPABILITY_FLOOR
 from workers.contract.spec.run import RunSpec
 

@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from hacrl_web.insight.checkpoints.checkpoints import accuracies
 from hacrl_web.insight.collaboration.collaboration import peers_share
 from hacrl_web.insight.collaboration.step_summary import recorded_steps, summary_of
 from hacrl_web.insight.overview.overview import same_but_seed
 from hacrl_web.insight.statistics import MeanInterval, mean_interval
 from hacrl_web.runs.models import Run
+from hacrl_web.runs.telemetry.scores import accuracies, sparkline
 from workers.contract.spec.algorithm import BASELINE
-
-SPARK_WIDTH, SPARK_HEIGHT = 64, 24  # as _results.html draws it
 
 Scores = Mapping[int, Mapping[str, float]]  # step -> agent -> held-out accuracy
 
@@ -49,15 +47,7 @@ class AgentResult:
 
     @property
     def sparkline(self) -> str:
-        """Points of an SVG polyline of the whole scale from 0 to 1; empty before the second evaluation."""
-        if len(self.points) < 2:
-            return ""
-        first, last = self.points[0][0], self.points[-1][0]
-        width, height = SPARK_WIDTH - 2, SPARK_HEIGHT - 2
-        places = (
-            (1 + width * (step - first) / (last - first), 1 + height * (1 - value)) for step, value in self.points
-        )
-        return " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+        return sparkline(self.points)
 
 
 @dataclass(frozen=True)

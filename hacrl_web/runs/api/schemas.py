@@ -9,7 +9,9 @@ from typing_extensions import TypedDict
 
 
 class RunRow(TypedDict):
-    """progress: the trainer's newest progress event; sweep, group, benchmark: ids."""
+    """progress: the trainer's newest progress event; sweep, group, benchmark: ids; score: the mean over its agents of
+    the newest held-out accuracy, null before the first evaluation.
+    """
 
     id: str
     name: str
@@ -29,6 +31,7 @@ class RunRow(TypedDict):
     step: int
     total_steps: int
     progress: dict[str, Any]
+    score: float | None
     sweep: int | None
     group: int | None
     benchmark: int | None

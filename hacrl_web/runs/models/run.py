@@ -154,6 +154,8 @@ class Run(RunStateMachine, ProjectRow):
     packed_seq = models.BigIntegerField(default=0)  # metrics up to it are in chunks too (metric_series.py)
     step = models.PositiveIntegerField(default=0)
     total_steps = models.PositiveIntegerField(default=0)
+    # The newest held-out accuracy of all its agents, their mean (telemetry/scores.py); lists are sorted by it.
+    score = models.FloatField(null=True, blank=True)
 
     # What users write on it (labels.py). Tags lie between commas, ",best,lr sweep,": a filter finds whole ones.
     tags = models.CharField(max_length=450, blank=True)

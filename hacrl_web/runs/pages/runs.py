@@ -9,11 +9,13 @@ from typing import Literal
 from django.db.models import Count, Q
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
+from django.utils import timezone
 from django.views.decorators.http import require_GET
 
 from hacrl_web.runs.labels import tags_of
 from hacrl_web.runs.models import HELD, Run, RunQuerySet, State
 from hacrl_web.runs.pages.run_header import header, run_or_404
+from hacrl_web.runs.pages.run_rows import Sort, headings, sorted_runs, with_results
 from hacrl_web.runs.requests import visible_run
 from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.runs.telemetry.metric_series import metric_rows
@@ -33,6 +35,7 @@ class RunListQuery(PageQuery):
     tag: Text = ""
     archived: Literal["", "1"] = ""
     q: Text = ""
+    sort: Sort = ""
 
 
 @require_GET
@@ -48,8 +51,12 @@ def run_list(request: HttpRequest) -> HttpResponse:
     runs = matches.select_related("benchmark", "group", "sweep")
     if query.state:
         runs = runs.filter(state__in=HELD if query.state == UNDER_WAY else [query.state])
+    page = page_of(request, sorted_runs(runs, query.sort), PAGE_SIZE)
+    page.object_list = with_results(list(page.object_list), timezone.now())
     context = {
-        "page": page_of(request, runs, PAGE_SIZE),
+        "page": page,
+        "sorts": headings(query, query.sort),
+        "order_text": "sorted" if query.sort else "newest first",
         "query": query.encode(),
         "filters": query,
         "hidden": query.model_dump(mode="json", exclude={"q"}, exclude_defaults=True),

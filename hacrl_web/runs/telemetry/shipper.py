@@ -22,6 +22,7 @@ from django.db.models import QuerySet
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.pubsub import publish_update
 from hacrl_web.runs.telemetry.admission import Admission, EventRefused
+from hacrl_web.runs.telemetry.scores import score_of
 from hacrl_web.runs.telemetry.tables import PAYLOAD_TEXT, Record, insert, integer, refusal_record
 from workers.contract.events import DamagedLine, Log, decode, encode, verified
 from workers.contract.spool import SPOOL_NAME, rotated
@@ -209,6 +210,8 @@ class Shipper:
             if not self.fence(self.run_id, self.attempt).update(**columns):
                 raise LeaseLost(self.attempt)
             insert(self.run_id, batch.records)
+            if any(record["type"] == "evaluation" for record in batch.records):
+                Run.objects.filter(pk=self.run_id).update(score=score_of(Run.objects.get(pk=self.run_id)))
 
 
 def _parse(line: bytes) -> Record:

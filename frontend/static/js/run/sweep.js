@@ -70,6 +70,18 @@ function reloadWhenDone() {
   if (reload && rows.every((one) => TERMINAL.has(one.dataset.state ?? ""))) reloadPage();
 }
 
+/** Buttons that act on ticked runs wait for a tick. */
+const ticks = [...document.querySelectorAll("input[name='runs'][type='checkbox']")].filter((one) => one instanceof HTMLInputElement);
+function allowActions() {
+  const isTicked = ticks.some((one) => one.checked);
+  for (const button of document.querySelectorAll("button[data-needs-ticks]")) {
+    if (button instanceof HTMLButtonElement) button.disabled = !isTicked;
+  }
+}
+for (const one of ticks) one.addEventListener("change", allowActions);
+allowActions();
+addEventListener("pageshow", allowActions); // back to a page whose ticks the browser has kept
+
 if (open.size) {
   const socket = pageSocket();
   for (const [run, places] of open) {

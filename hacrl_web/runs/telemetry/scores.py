@@ -1,0 +1,61 @@
+"""Held-out accuracies of runs, from their evaluation events: by agent and step, and their mean over the agents."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from statistics import fmean
+from uuid import UUID
+
+from django.db.models import Count
+
+from hacrl_web.runs.models import Run, TelemetryEvent
+
+Scores = dict[int, dict[str, float]]  # step -> agent -> held-out accuracy
+CURVE_EVENTS = 500  # a run with more evaluations has no curve in a list
+SPARK_WIDTH, SPARK_HEIGHT = 64, 24  # of the SVG that holds a sparkline
+
+
+def accuracies(run: Run) -> Scores:
+    """On the run's own benchmark; the latest attempt of a step wins."""
+    return _accuracies([run])[run.pk]
+
+
+def _accuracies(runs: Sequence[Run]) -> dict[UUID, Scores]:
+    found: dict[UUID, Scores] = {run.pk: {} for run in runs}
+    further = {run.pk: run.further_benchmarks for run in runs}
+    columns = ("run", "step", "agent", "payload__metric", "payload__benchmark", "payload__value")
+    rows = TelemetryEvent.objects.filter(run__in=list(found), type="evaluation").order_by("run", "attempt", "seq")
+    for run, step, agent, metric, benchmark, value in rows.values_list(*columns).iterator(chunk_size=2000):
+        if metric == "accuracy" and value is not None and benchmark not in further[run]:
+            found[run].setdefault(step or 0, {})[agent] = value
+    return found
+
+
+def means(scores: Mapping[int, Mapping[str, float]], num_agents: int) -> list[tuple[int, float]]:
+    """(step, mean over agents) of the steps at which every agent was evaluated, in order."""
+    return [(step, fmean(scores[step].values())) for step in sorted(scores) if len(scores[step]) == num_agents]
+
+
+def score_of(run: Run) -> float | None:
+    """The last of `means`: the column `score` of the run."""
+    curve = means(accuracies(run), len(run.agent_names))
+    return curve[-1][1] if curve else None
+
+
+def curves(runs: Collection[Run]) -> dict[UUID, list[tuple[int, float]]]:
+    """`means` by run, in two queries; empty for a run with more than CURVE_EVENTS evaluations."""
+    events = TelemetryEvent.objects.filter(run__in=[run.pk for run in runs], type="evaluation")
+    counts = dict(events.order_by().values_list("run").annotate(Count("pk")))
+    some = [run for run in runs if 0 < counts.get(run.pk, 0) <= CURVE_EVENTS]
+    found = _accuracies(some)
+    return {run.pk: means(found[run.pk], len(run.agent_names)) for run in some}
+
+
+def sparkline(points: Sequence[tuple[int, float]]) -> str:
+    """Points of an SVG polyline of the whole scale from 0 to 1; empty before the second evaluation."""
+    if len(points) < 2:
+        return ""
+    first, last = points[0][0], points[-1][0]
+    width, height = SPARK_WIDTH - 2, SPARK_HEIGHT - 2
+    places = ((1 + width * (step - first) / (last - first), 1 + height * (1 - value)) for step, value in points)
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in places)

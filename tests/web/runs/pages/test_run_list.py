@@ -1,0 +1,111 @@
+"""The list of runs: results, orders, and a constant number of queries."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from importlib import import_module
+
+import pytest
+from django.apps import apps
+from django.utils import timezone
+
+from hacrl_web.runs.models import Run, Worker
+from hacrl_web.runs.telemetry.scores import CURVE_EVENTS, curves
+from hacrl_web.runs.telemetry.shipper import Shipper
+from tests.support.web.factories import make_run, make_user, write_spool
+from workers.contract.events import Evaluation
+
+pytestmark = pytest.mark.django_db
+
+
+def evaluated(run: Run, *rounds: tuple[int, ...], attempt: int = 1) -> Run:
+    """The run after evaluations, each of (step, correct answers of 10 of each agent that was evaluated)."""
+    run = Run.objects.claim(run.pk, Worker("host", 1, 0.0, "here")) or run
+    bodies = [
+        Evaluation(
+            step=step, agent=agent, benchmark=run.spec["data"]["benchmark"], metric="accuracy", value=right / 10,
+            asked=10, correct=right,
+        )
+        for step, *counts in rounds
+        for agent, right in zip(run.agent_names, counts, strict=False)
+    ]  # fmt: skip
+    write_spool(run.run_dir, attempt, *bodies)
+    Shipper(run.pk, run.run_dir, attempt).ship()
+    run.refresh_from_db()
+    return run
+
+
+@pytest.fixture
+def owner(client):
+    owner = make_user("ada")
+    client.force_login(owner)
+    return owner
+
+
+def names(page: str) -> list[str]:
+    return re.findall(r'<th scope="row" class="name"><a[^>]*>([^<]+)</a>', page)
+
+
+def test_score_is_the_mean_of_the_newest_evaluation_of_all_agents(owner):
+    run = evaluated(make_run(owner), (0, 2, 4), (5, 6, 8), (10, 9))  # at step 10 one agent alone so far
+    assert run.score == pytest.approx(0.7)
+    assert curves([run])[run.pk] == [(0, pytest.approx(0.3)), (5, pytest.approx(0.7))]
+
+
+def test_list_shows_accuracy_from_start_to_now_and_how_long_it_took(client, owner):
+    run = evaluated(make_run(owner, name="swan"), (0, 2, 4), (5, 6, 8))
+    make_run(owner, name="duck")
+    now = timezone.now()
+    Run.objects.filter(pk=run.pk).update(
+        state="completed", started_at=now - timedelta(minutes=9), finished_at=now - timedelta(minutes=6)
+    )
+    page = client.get("/runs/").content.decode()
+    assert "0.300 → " in page
+    assert "<strong>0.700</strong>" in page
+    assert "<polyline points=" in page
+    assert "3 min 00 s" in page
+    assert client.get(f"/api/v1/runs/{run.pk}").json()["score"] == pytest.approx(0.7)
+
+
+def test_list_is_sorted_by_each_heading_and_runs_without_a_value_come_last(client, owner):
+    for name, right in (("b", 5), ("a", 9), ("c", None)):
+        run = make_run(owner, name=name)
+        if right is not None:
+            evaluated(run, (0, right, right))
+    assert names(client.get("/runs/").content.decode()) == ["c", "a", "b"]
+    for sort, wanted in (("-score", "abc"), ("score", "bac"), ("name", "abc"), ("-name", "cba"), ("created", "bac")):
+        assert names(client.get(f"/runs/?sort={sort}").content.decode()) == list(wanted), sort
+    page = client.get("/runs/?sort=-score").content.decode()
+    assert re.search(r'aria-sort="descending"><a class="sort" href="\?sort=score">Accuracy', page)
+    assert client.get("/runs/?sort=owner__password").status_code == 200  # counts as absent
+    for sort in ("state", "-duration", "algorithm", "-seed"):
+        assert len(names(client.get(f"/runs/?sort={sort}").content.decode())) == 3
+
+
+def test_number_of_queries_does_not_grow_with_the_list(client, owner, django_assert_max_num_queries):
+    for _ in range(2):
+        evaluated(make_run(owner), (0, 2, 4), (5, 6, 8))
+    client.get("/runs/")
+    with django_assert_max_num_queries(40) as few:
+        client.get("/runs/?sort=-score")
+    for _ in range(6):
+        evaluated(make_run(owner), (0, 2, 4), (5, 6, 8))
+    with django_assert_max_num_queries(len(few)):
+        client.get("/runs/?sort=-score")
+
+
+def test_run_with_very_many_evaluations_has_a_score_and_no_curve(owner):
+    run = evaluated(make_run(owner), *((step, 1, 2) for step in range(CURVE_EVENTS // 2 + 1)))
+    assert run.score == pytest.approx(0.15)
+    assert curves([run]) == {}
+
+
+def test_upgrade_fills_the_scores_of_earlier_runs(owner):
+    run = evaluated(make_run(owner), (0, 2, 4), (5, 6, 8), (10, 9))
+    bare = make_run(owner)
+    Run.objects.update(score=None)
+    import_module("hacrl_web.runs.migrations.0017_score").fill(apps, None)
+    run.refresh_from_db()
+    bare.refresh_from_db()
+    assert (run.score, bare.score) == (pytest.approx(0.7), None)
