@@ -13,6 +13,8 @@ const HERO_HEIGHTS = [320, 240];
 const INCREMENTS = Array.from({ length: 12 }, (_, power) => [1, 2, 5].map((digit) => digit * 10 ** power)).flat();
 /** Of the lanes above and below the band. */
 const LANE_COLOURS = ["--blue", "--amber"];
+/** Pixels beside the names of a heat map's pairs, and of one character of them. */
+const [AXIS_PAD, CHARACTER] = [16, 6.2];
 const SVG = "http://www.w3.org/2000/svg";
 /** @type {Record<string, string>} */
 const BAND_WORDS = { range: "lowest to highest", ci: "95 % confidence interval of the mean" };
@@ -387,9 +389,13 @@ export class Chart {
     const { lines } = this;
     const lanes = this.spec.lanes?.length ?? 1;
     const middles = Array.from({ length: lines.length / lanes }, (_, pair) => lines.length - (pair + 0.5) * lanes);
-    const names = middles.map((_, pair) => lines[pair * lanes].title.split(", ")[0].split(" ← ").map(cut).join(" ← "));
-    const widest = Math.max(0, ...names.map((name) => name.length));
-    return { ...axis, grid: { show: false }, size: Math.min(0.4 * this.width, 16 + 6.2 * widest), splits: () => middles, values: () => names };
+    const pairs = middles.map((_, pair) => lines[pair * lanes].key.split("\n"));
+    const widest = Math.max(0, ...pairs.map(([learner, source]) => cut(learner).length + cut(source).length + 3));
+    const size = () => Math.min(0.4 * this.width, AXIS_PAD + CHARACTER * widest);
+    // On a narrow screen both names are shortened alike.
+    const most = () => Math.max(4, Math.floor(((size() - AXIS_PAD) / CHARACTER - 3) / 2));
+    const short = (/** @type {string} */ name) => (name.length > most() && cut(name).length > most() ? `${name.slice(0, most() - 3)}…${name.slice(-2)}` : cut(name));
+    return { ...axis, grid: { show: false }, size, splits: () => middles, values: () => pairs.map((names) => names.map(short).join(" ← ")) };
   }
 
   /** A heat map: of each pair two lanes, above the band and below it. @param {uPlot} plot */

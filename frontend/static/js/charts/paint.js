@@ -138,12 +138,13 @@ export function drawLane(plot, x, shares, [upper, lower], property) {
   rows.forEach((row, place) => {
     // Each value holds up to the next; the last as long as the one before it, or for one step.
     const next = rows[place + 1];
-    const from = plot.valToPos(x[row], "x", true);
-    const to = next === undefined ? from + (place ? from - plot.valToPos(x[rows[place - 1]], "x", true) : plot.valToPos(x[row] + 1, "x", true) - from) : plot.valToPos(x[next], "x", true);
+    const at = (/** @type {number} */ value) => Math.round(plot.valToPos(value, "x", true)); // whole pixels: the cells must not overlap
+    const from = at(x[row]);
+    const to = next === undefined ? from + (place ? from - at(x[rows[place - 1]]) : at(x[row] + 1) - from) : at(x[next]);
     const share = Math.min(1, Math.max(0, Number(shares[row])));
     if (!share) return;
     ctx.fillStyle = colour(property, 10 + Math.round(share * 18) * 5);
-    ctx.fillRect(Math.floor(from), high, Math.max(1, Math.ceil(to) - Math.floor(from)), low - high);
+    ctx.fillRect(from, high, Math.max(1, to - from), low - high);
   });
   ctx.restore();
 }
