@@ -917,6 +917,7 @@ declare namespace Api {
     step: number;
     total_steps: number;
     progress: Record<string, unknown>;
+    score: number | null;
     sweep: number | null;
     group: number | null;
     benchmark: number | null;
@@ -1124,6 +1125,7 @@ declare namespace Api {
     step: number;
     total_steps: number;
     progress: Record<string, unknown>;
+    score: number | null;
     sweep: number | null;
     group: number | null;
     benchmark: number | null;
@@ -1158,6 +1160,7 @@ declare namespace Api {
     step: number;
     total_steps: number;
     progress: Record<string, unknown>;
+    score: number | null;
     sweep: number | null;
     group: number | null;
     benchmark: number | null;

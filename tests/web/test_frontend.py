@@ -42,7 +42,8 @@ def test_libraries_are_pinned_and_the_lock_file_names_no_host():
 def test_vendor_list_takes_only_locked_packages():
     lock = json.loads((FRONTEND / "package-lock.json").read_text())
     for source in json.loads((FRONTEND / "vendor.json").read_text()):
-        assert f"node_modules/{source.split('/')[0]}" in lock["packages"]
+        package = "/".join(source.split("/")[: 2 if source.startswith("@") else 1])
+        assert f"node_modules/{package}" in lock["packages"]
 
 
 def test_static_files_of_the_templates_exist_or_are_vendored():

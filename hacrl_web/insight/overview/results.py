@@ -12,7 +12,7 @@ from hacrl_web.insight.collaboration.step_summary import recorded_steps, summary
 from hacrl_web.insight.overview.overview import same_but_seed
 from hacrl_web.insight.statistics import MeanInterval, mean_interval
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.telemetry.scores import accuracies, sparkline
+from hacrl_web.runs.telemetry.scores import accuracies, polyline_points
 from workers.contract.spec.algorithm import BASELINE
 
 Scores = Mapping[int, Mapping[str, float]]  # step -> agent -> held-out accuracy
@@ -47,7 +47,7 @@ class AgentResult:
 
     @property
     def sparkline(self) -> str:
-        return sparkline(self.points)
+        return polyline_points(self.points)
 
 
 @dataclass(frozen=True)

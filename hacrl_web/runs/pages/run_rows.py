@@ -10,7 +10,7 @@ from django.db.models import DurationField, ExpressionWrapper, F, OrderBy
 from django.db.models.functions import Coalesce, Lower, Now
 
 from hacrl_web.runs.models import Run, RunQuerySet
-from hacrl_web.runs.telemetry.scores import curves, sparkline
+from hacrl_web.runs.telemetry.scores import curves, polyline_points
 from hacrl_web.web.page_query import PageQuery
 
 Sort = Literal[
@@ -42,13 +42,13 @@ def sorted_runs(runs: RunQuerySet, sort: str) -> RunQuerySet:
 
 def headings(query: PageQuery, sort: str) -> dict[str, dict[str, str]]:
     """Of each column: the query that sorts by it, or turns the order round, and its present order for aria-sort."""
-    found = {}
+    sorts = {}
     for name in COLUMNS:
         orders = (f"-{name}", name) if name in DESCENDING_FIRST else (name, f"-{name}")
-        wanted = orders[1] if sort == orders[0] else orders[0]
+        next_order = orders[1] if sort == orders[0] else orders[0]
         order = {name: "ascending", f"-{name}": "descending"}.get(sort, "")
-        found[name] = {"query": query.encode(sort=wanted), "order": order}
-    return found
+        sorts[name] = {"query": query.encode(sort=next_order), "order": order}
+    return sorts
 
 
 def with_results(runs: Sequence[Run], now: datetime) -> Sequence[Run]:
@@ -56,10 +56,10 @@ def with_results(runs: Sequence[Run], now: datetime) -> Sequence[Run]:
 
     Two queries for all of them.
     """
-    found = curves(runs)
+    by_run = curves(runs)
     for run in runs:
-        curve = found.get(run.pk, [])
+        curve = by_run.get(run.pk, [])
         run.start = curve[0][1] if len(curve) > 1 else None
-        run.sparkline = sparkline(curve)
+        run.sparkline = polyline_points(curve)
         run.took_s = ((run.finished_at or now) - run.started_at).total_seconds() if run.started_at else None
     return runs

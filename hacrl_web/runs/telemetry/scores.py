@@ -21,14 +21,14 @@ def accuracies(run: Run) -> Scores:
 
 
 def _accuracies(runs: Sequence[Run]) -> dict[UUID, Scores]:
-    found: dict[UUID, Scores] = {run.pk: {} for run in runs}
+    by_run: dict[UUID, Scores] = {run.pk: {} for run in runs}
     further = {run.pk: run.further_benchmarks for run in runs}
     columns = ("run", "step", "agent", "payload__metric", "payload__benchmark", "payload__value")
-    rows = TelemetryEvent.objects.filter(run__in=list(found), type="evaluation").order_by("run", "attempt", "seq")
+    rows = TelemetryEvent.objects.filter(run__in=list(by_run), type="evaluation").order_by("run", "attempt", "seq")
     for run, step, agent, metric, benchmark, value in rows.values_list(*columns).iterator(chunk_size=2000):
         if metric == "accuracy" and value is not None and benchmark not in further[run]:
-            found[run].setdefault(step or 0, {})[agent] = value
-    return found
+            by_run[run].setdefault(step or 0, {})[agent] = value
+    return by_run
 
 
 def means(scores: Mapping[int, Mapping[str, float]], num_agents: int) -> list[tuple[int, float]]:
@@ -47,11 +47,11 @@ def curves(runs: Collection[Run]) -> dict[UUID, list[tuple[int, float]]]:
     events = TelemetryEvent.objects.filter(run__in=[run.pk for run in runs], type="evaluation")
     counts = dict(events.order_by().values_list("run").annotate(Count("pk")))
     some = [run for run in runs if 0 < counts.get(run.pk, 0) <= CURVE_EVENTS]
-    found = _accuracies(some)
-    return {run.pk: means(found[run.pk], len(run.agent_names)) for run in some}
+    by_run = _accuracies(some)
+    return {run.pk: means(by_run[run.pk], len(run.agent_names)) for run in some}
 
 
-def sparkline(points: Sequence[tuple[int, float]]) -> str:
+def polyline_points(points: Sequence[tuple[int, float]]) -> str:
     """Points of an SVG polyline of the whole scale from 0 to 1; empty before the second evaluation."""
     if len(points) < 2:
         return ""
