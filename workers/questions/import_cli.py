@@ -84,7 +84,9 @@ def look(request: dict[str, Any]) -> dict[str, Any]:
         "shown": [name for name in columns if name in columns_in_order],
         "rows": [{name: _preview(record.get(name)) for name in columns_in_order} for record in records[:SHOWN_ROWS]],
         "guess": vars(guessed),
-        "texts_read": texts_read(records, guessed.question)[:MAX_SHOWN_COLUMNS],
+        "texts_read": []
+        if guessed.extraction == "tests"
+        else texts_read(records, guessed.question)[:MAX_SHOWN_COLUMNS],
     }
 
 
@@ -118,7 +120,7 @@ def make_canonical(request: dict[str, Any]) -> dict[str, Any]:
     if not main.num_questions:
         both = f"{train[0].name}: every question is also in {held_out[0].name}"
         raise BenchmarkError(f"{both}: nothing left to train on")
-    trials = _tried_references(folder, progress) if request.get("verifier") == "python" else None
+    trials = _tried_references(folder, mapping.answer, progress) if request.get("verifier") == "python" else None
     limit = -1.0 if held_out else held_out_limit(main.positions, request["held_out_fraction"])
     num_held_out = rest.num_questions + sum(position <= limit for position in main.positions)
     main.keys.clear()
@@ -138,7 +140,7 @@ def make_canonical(request: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _tried_references(folder: Path, progress: ImportProgress) -> dict[str, Any]:
+def _tried_references(folder: Path, column: str, progress: ImportProgress) -> dict[str, Any]:
     """Try an empty solution against each reference answer: {num_tried, num_questions, sandbox, unavailable}.
 
     Error: BenchmarkError that names the question whose tests reward it.
@@ -150,7 +152,7 @@ def _tried_references(folder: Path, progress: ImportProgress) -> dict[str, Any]:
         progress.report("trying the tests with an empty solution", trial.num_tried / len(rows), trial.num_tried)
         if trial.refusal:
             question = rows[trial.num_tried]
-            text = f"question {question['id']!r} cannot be verified: {trial.refusal}"
+            text = f"{column!r} of question {question['id']!r} cannot be verified: {trial.refusal}"
             raise BenchmarkError(f"{text}. It begins: {question['question'][:80]!r}")
     return {
         "num_tried": trial.num_tried,

@@ -161,11 +161,13 @@ def create_from_staged(owner: Any, staged: Staged, fields: Mapping[str, Any]) ->
 def suggested(staged: Staged) -> dict[str, Any]:
     """The initial values of the mapping form, and the defaults of the API."""
     guess = staged.found["guess"]
-    template, system = staged.found.get("prompt_template", QUESTION), staged.found.get("system_prompt", "")
+    is_code = guess["extraction"] == "tests"
+    usual = BY_READY_KEY["code"].prompt_template if is_code else QUESTION
+    template, system = staged.found.get("prompt_template", usual), staged.found.get("system_prompt", "")
     return {f"{part}_field": guess[part] for part in COLUMNS} | {
         "name": staged.name,
         "answer_extraction": guess["extraction"],
-        "verifier": "python" if guess["extraction"] == "tests" else "math",
+        "verifier": "python" if is_code else "math",
         "tolerance": "",
         "ready_prompt": ready_key(template, system),
         "prompt_template": template,

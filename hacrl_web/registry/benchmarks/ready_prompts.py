@@ -45,6 +45,13 @@ READY_PROMPTS = (
         "the correct option.",
         verifiers=("choice",),
     ),
+    ReadyPrompt(
+        key="code",
+        name="A Python function in a block of code",
+        prompt_template="Write a Python function that solves this problem. Put all of its code into one block that "
+        "begins with ```python.\n\n{question}",
+        verifiers=("python",),
+    ),
     ReadyPrompt(key="bare", name="The bare question", prompt_template="{question}"),
 )
 BY_READY_KEY = {prompt.key: prompt for prompt in READY_PROMPTS}

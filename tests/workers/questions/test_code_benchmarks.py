@@ -48,7 +48,7 @@ def test_the_question_of_mbpp_shows_the_first_test_alone(tmp_path):
         ("def check(candidate):\n    assert candidate(2) == 4", "check(candidate) is never called"),
         ("def test_f():\n    assert f(2) == 4\n    yield", "test_f is a generator"),
         ("import unittest\nraise unittest.SkipTest", "its tests skip themselves"),
-        ("try:\n    assert f(2) == 4\nexcept NameError:\n    pass", "its tests did not use the code"),
+        ("try:\n    assert f(2) == 4\nexcept NameError:\n    pass", "an empty solution passes its tests"),
         ("print(f(2))", "its tests assert nothing"),
         ("assert f(2 == 4", "no Python: "),
     ],
@@ -58,7 +58,7 @@ def test_tests_that_reward_an_empty_solution_are_refused(tmp_path, tests, reason
     mapping = QuestionMapping(id="id")
     with pytest.raises(BenchmarkError) as caught:
         import_rows(tmp_path, rows, mapping)
-    assert str(caught.value).startswith(f"question 'b' cannot be verified: {reason}")
+    assert str(caught.value).startswith(f"'answer' of question 'b' cannot be verified: {reason}")
 
 
 def test_a_machine_without_a_sandbox_imports_and_says_so(tmp_path, monkeypatch):

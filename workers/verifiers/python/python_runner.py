@@ -23,7 +23,7 @@ from workers.verifiers.python.fences import parses
 from workers.verifiers.python.peer import TooLate, Unsupported, error_line, is_remote
 from workers.verifiers.python.sandbox import CPU_SECONDS, SandboxUnavailable, confine, has_own_folder
 from workers.verifiers.python.solution_process import serve_solution
-from workers.verifiers.python.test_forms import NotRun, run_helpers, run_tests
+from workers.verifiers.python.test_forms import NOT_USED, NotRun, run_helpers, run_tests
 from workers.verifiers.python.test_process import Tests
 
 SPARE_S = 0.1  # for the report, within the time limit
@@ -62,7 +62,7 @@ def verdict(tests_end: Tests, request: dict[str, str], solution: int) -> dict[st
     if not num_assertions:
         return {"unscorable": "its tests ran no assertion"}
     if not tests_end.num_calls:
-        return {"unscorable": "its tests did not use the code"}
+        return {"unscorable": NOT_USED}
     return {"passed": True}
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from workers.verifiers.children.child_client import VerifierError
 from workers.verifiers.python.python_tests import unclear_tests
+from workers.verifiers.python.test_forms import NOT_USED
 from workers.verifiers.service import Verifier
 from workers.verifiers.verdicts import DIED
 
@@ -40,7 +41,7 @@ def try_references(references: Sequence[str], limit_s: float) -> Iterator[Refere
                 return
             for number, (reference, verdict) in enumerate(zip(chunk, verdicts, strict=True)):
                 refusal = unclear_tests(reference)
-                if not refusal and verdict.reward:
+                if not refusal and (verdict.reward or verdict.reason.endswith(NOT_USED)):
                     refusal = "an empty solution passes its tests"
                 is_interrupted = verdict.is_timeout or verdict == DIED or verdict.reason.endswith("was killed")
                 if not refusal and verdict.reward is None and not is_interrupted:

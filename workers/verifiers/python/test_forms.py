@@ -12,6 +12,7 @@ from workers.verifiers.python.peer import RemoteObject
 from workers.verifiers.python.reference import without_stubs
 
 COUNTER = "_hacrl_assertion"
+NOT_USED = "its tests did not use the code"
 
 
 class Failed(Exception):
