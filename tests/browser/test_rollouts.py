@@ -84,6 +84,34 @@ def test_keys_and_the_switch_of_the_mathematics(watched: Page, run_url: str) -> 
     expect(chosen).to_contain_text("first 0 of A")
 
 
+def test_keyboard_alone_filters_sorts_and_opens_an_answer(watched: Page, run_url: str) -> None:
+    page = watched
+    page.goto(f"{run_url}/rollouts")
+    bar = page.get_by_label("Filter", exact=True)
+    page.keyboard.press("/")
+    expect(bar).to_be_focused()
+    page.keyboard.type("step:2 learner:b")  # the second word is completed too
+    assert "step:2 learner:B" in page.locator("#query-words option").evaluate_all("all => all.map(one => one.value)")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(r"rollouts\?step=2&learner=B$"))
+    chips = page.locator("[data-chip] > span:first-child")
+    expect(chips).to_have_text(["step:2", "learner:B"])
+    page.keyboard.press("/")
+    page.keyboard.press("Backspace")
+    expect(chips).to_have_text(["step:2"])
+    page.get_by_role("link", name="surprise").focus()
+    page.keyboard.press("Enter")
+    expect(chips).to_have_text(["step:2", "sort:surprise"])
+    prompt = page.locator(".prompts a").nth(1)
+    prompt.focus()
+    page.keyboard.press("Enter")
+    expect(prompt).to_have_attribute("aria-current", "true")
+    shown = page.locator("#selected").inner_text()
+    page.keyboard.press("n")
+    expect(page.locator("#selected")).not_to_have_text(shown)
+    expect(prompt).to_have_attribute("aria-current", "true")  # the next answer to the same prompt
+
+
 def test_most_influential_rollout_is_one_click_from_overview_and_collaboration(watched: Page, run_url: str) -> None:
     page = watched
     for tab in ("", "/collaboration?step=2"):

@@ -59,6 +59,7 @@ def run_rollouts(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         ],
         "text_url": reverse("api-1:rollout_text", args=[run.pk]),
         "query": rollout_filter.encode(),
+        "is_weight_open": request.GET.get("part") == "weight",
         "same_prompt": encode_query({"prompt": group.prompt_id}) if group else "",
     }
     return render(request, "insight/rollouts/rollouts.html", context)

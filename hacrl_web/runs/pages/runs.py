@@ -109,6 +109,7 @@ def run_detail(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
             "unmeasured": _unmeasured(spec, run.rollout_engine),
             "further": sorted(run.further_benchmarks),  # their evaluations are on no chart
             "shares": spec.algorithm.shares_rollouts and len(spec.agents) > 1,
+            "records": spec.telemetry.rollout_interval > 0,
         },
     }
     return render(request, "runs/pages/run_detail.html", context)

@@ -54,7 +54,6 @@ export class Influential {
    * @param {Api.InfluentialRollout[]} items
    */
   #draw(step, learner, items) {
-    this.root.hidden = false;
     for (const place of this.root.querySelectorAll("[data-influential-step]")) place.textContent = count(step);
     must("[data-all]", this.root).setAttribute("href", this.#address({ step: String(step), learner }));
     const largest = Math.max(...items.map(({ weight }) => Math.abs(weight)), 0) || 1;

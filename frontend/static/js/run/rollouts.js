@@ -38,7 +38,7 @@ function keepSwitches() {
   }
 }
 
-// The answers, or the weight of the selected rollout: tabs, of which without this file both are open.
+// The answers, or the weight of the selected rollout: links, which switch without loading the page again.
 const tabs = /** @type {HTMLElement[]} */ ([...document.querySelectorAll(".parts [role='tab']")]);
 
 /** @param {HTMLElement} chosen */
@@ -51,21 +51,20 @@ function openPart(chosen) {
 }
 
 for (const tab of tabs) {
-  must(`#${tab.getAttribute("aria-controls")}`).setAttribute("role", "tabpanel");
-  tab.addEventListener("click", () => {
+  tab.addEventListener("click", (event) => {
+    if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
     openPart(tab);
     write(PART, tab.dataset.part ?? "");
   });
   tab.addEventListener("keydown", (event) => {
-    if (!["ArrowLeft", "ArrowRight"].includes(event.key)) return;
+    if (![" ", "ArrowLeft", "ArrowRight"].includes(event.key)) return;
+    event.preventDefault();
+    if (event.key === " ") return tab.click();
     const other = tabs[(tabs.indexOf(tab) + 1) % tabs.length];
     other.focus();
     other.click();
   });
-}
-if (tabs.length) {
-  must(".parts").hidden = false;
-  openPart(tabs.find((tab) => tab.dataset.part === (new URLSearchParams(location.search).get(PART) ?? "")) ?? tabs[0]);
 }
 
 /** Draws the formulas of each text below it, or removes the drawings; the text itself stays. */
