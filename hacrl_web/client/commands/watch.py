@@ -130,18 +130,33 @@ def logs(
         filters: dict[str, Any] = {"q": search or None, "level": level or None}
         cursor = client.get(f"/runs/{name}")["last_seq"]
         newest = list(client.pages(f"/runs/{name}/log", most=tail, order="newest", **filters)) if tail else []
-        lines = newest[::-1]
+        ends = _attempt_ends(client, name)
+        # Each attempt's lines, then how it ended.
+        lines = sorted([*newest[::-1], *(ends if tail else ())], key=lambda one: one["attempt"])[-tail:]
+        lines = [one for one in lines if _matches(one, search, level)]
         if json and not follow:
             return print_json(lines)
         for one in lines:
             _print_line(one, json)
         if follow:
-            newest_seq = max([cursor, *(one["seq"] for one in lines)])
+            newest_seq = max([cursor, *(one["seq"] for one in newest)])
             for event in client.follow(name, newest_seq, on_outage=_report_outage):
                 one = _log_line(event)
-                if one and search.lower() in one["text"].lower() and level in ("", one["level"]):
+                if one and _matches(one, search, level):
+                    _print_line(one, json)
+            for one in _attempt_ends(client, name)[len(ends) :]:
+                if _matches(one, search, level):
                     _print_line(one, json)
     return None
+
+
+def _attempt_ends(client: Client, name: str) -> list[dict[str, Any]]:
+    """Lines on how the attempts of a run ended: a trainer that was killed logged nothing."""
+    return [{"seq": None} | end for end in client.get(f"/runs/{name}/history", up_to=0)["ends"]]
+
+
+def _matches(one: dict[str, Any], search: str, level: str) -> bool:
+    return search.lower() in one["text"].lower() and level in ("", one["level"])
 
 
 def _log_line(event: dict[str, Any]) -> dict[str, Any] | None:

@@ -17,7 +17,6 @@ from workers.contract.trainer_log import read_output
 FOUND_SHOWN = 500
 LEVELS = ("info", "warning", "error")
 _ENDS = {
-    State.COMPLETED: "info",
     State.PAUSED: "info",
     State.STOPPED: "warning",
     State.QUEUED: "warning",
@@ -42,7 +41,7 @@ def line_of(event: TelemetryEvent) -> dict[str, Any]:
 
 
 def attempt_ends(run: Run) -> list[dict[str, Any]]:
-    """Lines on how attempts ended, oldest first. A trainer that was killed could not log its own end."""
+    """Lines on how attempts ended short of completion, oldest first. A killed trainer could not log its own end."""
     changes = run.status_changes.filter(to_state__in=_ENDS).order_by("pk")
     return [
         {

@@ -222,6 +222,17 @@ def test_logs_are_searched_followed_and_printed_as_json(hacrl, user):
     assert "␛" in hacrl("logs", "swan", "-f")
 
 
+def test_logs_say_how_each_attempt_ended(hacrl, user):
+    run = stored(make_run(user, name="swan"), Log(message="line"))
+    run.status_changes.create(from_state="running", to_state="failed", attempt=1, reason="killed by SIGKILL")
+    assert [one["text"] for one in said_json(hacrl("logs", "swan", "--json"))] == [
+        "line",
+        "run failed: killed by SIGKILL",
+    ]
+    assert hacrl("logs", "swan", "--level", "error").splitlines()[0].endswith("run failed: killed by SIGKILL")
+    assert "SIGKILL" not in hacrl("logs", "swan", "--search", "line")
+
+
 def test_follow_yields_every_event_once_and_in_order(hacrl, user):
     run = stored(make_run(user), *[Log(message=str(number)) for number in range(1203)])
     seqs = [event["seq"] for event in hacrl.client.follow(str(run.pk))]
