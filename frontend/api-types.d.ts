@@ -433,6 +433,7 @@ declare namespace Api {
     basis: string;
     basis_runs: number;
     memory: string;
+    void_settings: string[];
   }
   interface DeliveryAnswer {
     id: number;

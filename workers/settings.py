@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Annotated, Any, NamedTuple
 
@@ -27,6 +28,20 @@ class Slider(NamedTuple):
     grain: float
 
 
+class If(dict[str, Any]):
+    """A condition on another setting: it has one of `values`; without values, it is above 0.
+
+    path: `section.name`, or the name alone of a setting of the same section.
+    """
+
+    def __init__(self, path: str, *values: str | bool) -> None:
+        super().__init__(path=path, values=list(values))
+
+
+# A setting acts while each entry holds; an entry of several conditions holds while one of them does.
+Needs = Sequence[Mapping[str, Any] | Sequence[Mapping[str, Any]]]
+
+
 def setting(
     default: Any = ...,
     *,
@@ -36,11 +51,13 @@ def setting(
     unit: str = "",
     slider: Slider | None = None,
     is_hypothetical: bool = False,
+    needs: Needs = (),
     **bounds: Any,
 ) -> Any:
     """A field with its help text, the source of its default, and its unit.
 
     slider, or is_hypothetical for a choice: What-if weighs recorded rollouts with other values of it.
+    needs: what other settings must be for this one to act. Form, API and command line say so where it does not.
     """
     is_hypothetical = is_hypothetical or slider is not None
     extra: dict[str, Any] = {
@@ -49,8 +66,29 @@ def setting(
         "unit": unit,
         "slider": slider,
         "hypothetical": is_hypothetical,
+        "needs": alternatives(needs),
     }
     return Field(default, description=help, json_schema_extra={k: v for k, v in extra.items() if v}, **bounds)
+
+
+def alternatives(needs: Needs) -> list[list[Mapping[str, Any]]]:
+    """The same with each entry as a list of conditions."""
+    return [[entry] if isinstance(entry, Mapping) else list(entry) for entry in needs]
+
+
+def void_because(needs: Needs, value_of: Callable[[str], Any]) -> str:
+    """The first setting whose value makes another void: its path; empty where the other acts.
+
+    value_of: the value of a path; None for a setting that the run does not have, whose condition holds.
+    """
+    for conditions in alternatives(needs):
+        if not any(_holds(one["values"], value_of(one["path"])) for one in conditions):
+            return str(conditions[0]["path"])
+    return ""
+
+
+def _holds(values: Sequence[Any], value: Any) -> bool:
+    return value is None or (value in values if values else value > 0)
 
 
 def _plain_number(value: Any) -> Any:

@@ -38,7 +38,7 @@ def test_draft_is_saved_edited_and_queued(world: World, world_page: Page) -> Non
     expect(page.locator("h1")).to_have_text("kept and changed")
     page.locator("summary", has_text="Queue…").focus()
     page.keyboard.press("Enter")
-    page.get_by_label(re.compile("I mean it")).check()
+    page.get_by_label(re.compile("anyway")).check()
     press(page, "Queue this run")
     expect(page.locator("[data-draft]")).to_have_count(0)
     expect(page.locator(".run-header .state")).to_have_attribute("data-state", re.compile("queued|starting|running"))

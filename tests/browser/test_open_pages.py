@@ -40,7 +40,7 @@ def test_preset_brings_its_confirmation_and_typing_over_it_takes_it_back(page: P
     page.get_by_label("Preset").select_option(label=DEMO_PRESET)  # delta .8
     field = page.locator("[data-field='algorithm.delta']")
     expect(field.locator("input.input")).to_have_value("0.8")
-    expect(field.get_by_label("I mean it: use 0.8")).to_be_checked()
+    expect(field.get_by_label("Use 0.8 anyway")).to_be_checked()
     expect(page.locator("#warnings")).not_to_contain_text("asked to confirm")
     field.locator("input.input").fill(".80")
     expect(field.get_by_role("checkbox")).to_be_checked()

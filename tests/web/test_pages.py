@@ -21,7 +21,7 @@ EMPTY_PAGES = {
     "runs:sweep_list": "Compare algorithms in a sweep",
     "leaderboard:index": "Compare algorithms in a sweep",
     "runs:worker_list": "Start a run",
-    "runs:run_create": "Make an agent group",
+    "runs:run_create": "New agent group",
 }
 
 

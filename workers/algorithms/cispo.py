@@ -16,13 +16,11 @@ class Cispo(Dapo):
     """sg(min(r, epsilon_high)) A log p of each token, a mean over all tokens: no token loses its gradient."""
 
     label: ClassVar[str] = "CISPO"
+    unused: ClassVar[tuple[str, ...]] = ("epsilon",)
     summary: ClassVar[str] = "each agent alone, every token weighted by its ratio up to epsilon_high"
     own_epsilons: ClassVar[tuple[float, float]] = (0.2, 5.0)
 
     name: Literal["cispo"] = "cispo"  # type: ignore[assignment]
-
-    def uses(self, name: str) -> bool:
-        return name != "epsilon" and super().uses(name)
 
     def token_terms(self, log_ratio: Tensor, logps: Tensor, advantages: Tensor, config: Any) -> TokenTerms:
         ratio = log_ratio.detach().exp()  # (b, T)

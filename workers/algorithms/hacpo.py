@@ -33,7 +33,7 @@ from workers.algorithms.base.spec import (
     OmegaScope,
 )
 from workers.lazy_torch import torch
-from workers.settings import Count, Number, Share, Slider, setting
+from workers.settings import Count, If, Needs, Number, Share, Slider, setting
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -73,6 +73,10 @@ ABLATIONS = (
         {"sharing": False},
     ),
 )
+
+# What the settings of omega, and those of the stepwise clip, need to act.
+OMEGA_ACTS = [If("modulate_gradient", True), If("advantage", "capability")]
+CLIPS = [If("cross_gate", "hacpo"), If("clip_cross", True)]
 
 
 class Baselines(NamedTuple):
@@ -209,18 +213,21 @@ class Hacpo(GatedSpec):
         0.2,
         help="The cross ratio's lower bound is 1 - delta at m = 0.",
         source="Eq. (14), Sec. 3.4",
+        needs=[If("cross_gate", "hacpo", "signed"), [If("clip_cross", True), If("cross_gate", "signed")]],
         slider=Slider(0, 1, 0.01),
     )
     delta_step: Share = setting(
         0.025,
         help="The lower bound rises by this with each update of a step.",
         source="Eq. (14), Table 5",
+        needs=CLIPS,
         slider=Slider(0, 0.2, 0.005),
     )
     alpha: Number = setting(
         1.0,
         help="Exponent of the stop-gradient cross ratio.",
         source="Eq. (12)",
+        needs=[If("cross_gate", "hacpo")],
         slider=Slider(0, 5, 0.05),
         ge=0,
         le=10,
@@ -241,23 +248,29 @@ class Hacpo(GatedSpec):
         is_hypothetical=True,
     )
     clip_cross: bool = setting(
-        True, help="Clip the ratio of shared rollouts; off is the paper's no_clip.", source="Eq. (50); Sec. 4.3"
+        True,
+        help="Clip the ratio of shared rollouts; off is the paper's no_clip.",
+        source="Eq. (50); Sec. 4.3",
+        needs=[If("cross_gate", "hacpo")],
     )
     cross_clip_gradient: Literal["zero", "keep", "sided"] = setting(
         "zero",
         help="Gradient outside the band: zero (the paper), keep, or sided: kept where the update still helps.",
         source="Eq. (50); keep, sided: ours",
+        needs=CLIPS,
         is_hypothetical=True,
     )
     cross_clip_schedule: Literal["auto", "raw", "scaled"] = setting(
         "auto",
         help="raw: Eq. (14); scaled: ends at the two-agent bound for every n; auto: scaled for n > 2.",
         source="design",
+        needs=CLIPS,
     )
     capability_window: Count = setting(
         5,
         help="K: steps over which a capability is averaged.",
         source="Eq. (9)",
+        needs=[OMEGA_ACTS],
         slider=Slider(1, 20, 1),
         ge=1,
         le=1000,
@@ -266,6 +279,7 @@ class Hacpo(GatedSpec):
         0.1,
         help="Smallest capability ratio omega.",
         source="first public code",
+        needs=[OMEGA_ACTS],
         slider=Slider(0.01, 1, 0.01),
         gt=0,
         le=1,
@@ -274,24 +288,27 @@ class Hacpo(GatedSpec):
         10.0,
         help="Largest capability ratio omega.",
         source="first public code",
+        needs=[OMEGA_ACTS],
         slider=Slider(1, 20, 0.1),
         ge=1,
         le=1000,
     )
     ratio_warmup_steps: Count = setting(
-        0, help="Omega is 1 during these first steps.", source="official recipe", ge=0, le=100_000
+        0, help="Omega is 1 during these first steps.", source="official recipe", ge=0, le=100_000, needs=[OMEGA_ACTS]
     )
     omega_scope: OmegaScope = setting(
         "run",
         help="Which capabilities omega compares: of the run, of each prompt in this step, or of the prompt's subject "
         "over the capability window (the run's for a question without a subject).",
         source="run: Eq. (8); others: ours",
+        needs=[OMEGA_ACTS],
     )
     omega_shrinkage: Number = setting(
         4.0,
         help="The capability on a prompt or subject is the mean positive reward of its rollouts and this many more "
         "with the agent's overall capability.",
         source="ours",
+        needs=[OMEGA_ACTS, If("omega_scope", "prompt", "subject")],
         unit="rollouts",
         slider=Slider(0.5, 32, 0.5),
         gt=0,
@@ -346,20 +363,10 @@ class Hacpo(GatedSpec):
         place = {"run": "; Eq. (8)", "prompt": " on this prompt", "subject": " on this prompt's subject, if it has one"}
         return "of the source to the learner" + place[self.capability_options.scope]
 
-    def uses(self, name: str) -> bool:
-        if not super().uses(name):
-            return False
-        if name in ("anchor", "anchor_clip"):
-            return self.cross_gate != "hacpo"
-        if name in ("capability_window", "ratio_min", "ratio_max", "ratio_warmup_steps", "omega_scope"):
-            return self.uses_omega
-        if name == "omega_shrinkage":
-            return self.uses_omega and self.omega_scope != "run"
-        if name == "delta":
-            return self.clips_shared or self.cross_gate == "signed"
-        if name in ("delta_step", "cross_clip_schedule", "cross_clip_gradient"):
-            return self.clips_shared
-        return self.cross_gate == "hacpo" or name not in ("alpha", "clip_cross")
+    @classmethod
+    def needs_of(cls, name: str) -> Needs:
+        other_gate = [If("cross_gate", *(gate for gate in GATES if gate != "hacpo"))]
+        return [*super().needs_of(name), *(other_gate if name in ("anchor", "anchor_clip") else [])]
 
     def filled(self, num_blocks: int, updates_per_block: int) -> AlgorithmSpec:
         n, m = num_blocks, updates_per_block

@@ -21,6 +21,7 @@ from typing import Any, get_args
 from workers import algorithms as package
 from workers.algorithms.base.sharing import SharingSpec
 from workers.algorithms.base.spec import AlgorithmSpec
+from workers.settings import alternatives
 
 FOLDERS = "HACRL_ALGORITHMS"  # folders of further algorithms, separated as in PATH
 
@@ -103,15 +104,20 @@ def sharing_names() -> list[str]:
 
 @cache
 def settings_schema() -> dict[str, dict[str, Any]]:
-    """The JSON schema of each setting of any algorithm, with `algorithms`: the names of those that have it.
+    """The JSON schema of each setting of any algorithm, with `algorithms`: the names of those that use it.
 
-    Where two define a setting differently, the schema is that of the first.
+    Where two define a setting differently, the schema is that of the first; `needs` has the conditions of all: one on a
+    setting that an algorithm lacks holds for it.
     """
     properties: dict[str, dict[str, Any]] = {}
     for algorithm, cls in algorithms().items():
         for name, schema in cls.model_json_schema()["properties"].items():
-            if name != "name":
-                properties.setdefault(name, {**schema, "algorithms": []})["algorithms"].append(algorithm)
+            if name == "name":
+                continue
+            entry = properties.setdefault(name, {**schema, "algorithms": [], "needs": []})
+            entry["needs"] += [one for one in alternatives(cls.needs_of(name)) if one not in entry["needs"]]
+            if name not in cls.unused:
+                entry["algorithms"].append(algorithm)
     return properties
 
 

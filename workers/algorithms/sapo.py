@@ -16,6 +16,7 @@ class Sapo(Grpo):
     """(4 / t) sigmoid(t (r - 1)) A of each token: the gradient fades with the distance of r from 1."""
 
     label: ClassVar[str] = "SAPO"
+    unused: ClassVar[tuple[str, ...]] = ("epsilon", "epsilon_high")
     summary: ClassVar[str] = "each agent alone, a smooth gate of each token's ratio in place of the clip"
 
     name: Literal["sapo"] = "sapo"  # type: ignore[assignment]
@@ -25,9 +26,6 @@ class Sapo(Grpo):
     sapo_temperature_neg: Number = setting(
         1.05, help="t of tokens of other answers.", source="arXiv 2511.20347; TRL", gt=0, le=100
     )
-
-    def uses(self, name: str) -> bool:
-        return name not in ("epsilon", "epsilon_high") and super().uses(name)
 
     def token_terms(self, log_ratio: Tensor, logps: Tensor, advantages: Tensor, config: Any) -> TokenTerms:
         ratio = log_ratio.exp()  # (b, T)

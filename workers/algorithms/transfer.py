@@ -20,14 +20,12 @@ class SuccessTransfer(GatedSpec):
     """
 
     label: ClassVar[str] = "Success transfer"
+    unused: ClassVar[tuple[str, ...]] = ("cross_advantage",)
     summary: ClassVar[str] = "one correct answer of a peer, by likelihood, where all of a learner's own are wrong"
     shares_baseline: ClassVar[bool] = False
     advantage_help: ClassVar[str] = "G for the one success that is transferred, 0 for every other shared rollout"
 
     name: Literal["transfer"] = "transfer"
-
-    def uses(self, name: str) -> bool:
-        return super().uses(name) and name != "cross_advantage"
 
     def shared_advantages(
         self, rewards: Tensor, valid: Tensor, ratio: Tensor, learner: int, reward_max: float

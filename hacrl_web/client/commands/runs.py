@@ -122,7 +122,12 @@ def _print_cost(client: Client, request: dict[str, Any], json: bool) -> None:
     cost = client.post("/sweeps/estimate" if is_sweep(request) else "/runs/estimate", request)
     size = f"{counted(cost['runs'], 'run')}, {format_number(cost['rollouts'])} rollouts"
     seconds = "unknown" if cost["device_seconds"] is None else f"{cost['device_seconds']:.0f} s"
-    print_json(cost) if json else line(f"{size}, device time {seconds}. {cost['basis']}")
+    if json:
+        print_json(cost)
+        return
+    line(f"{size}, device time {seconds}. {cost['basis']}")
+    for note in cost["void_settings"]:
+        line(note)
 
 
 def _order(name: str, what: str, json: bool, body: dict[str, Any] | None = None) -> None:

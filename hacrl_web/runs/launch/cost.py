@@ -36,6 +36,7 @@ class Cost:
     basis: str  # the source of device_seconds, in words
     basis_runs: int
     memory: str  # of the largest run, in words; empty if unknown
+    void_settings: list[str]  # settings that were changed and have no effect, each with its reason
 
 
 def cost_of(user: Any, specs: Sequence[RunSpec], group: AgentGroup, benchmark: Benchmark) -> Cost:
@@ -60,7 +61,14 @@ def cost_of(user: Any, specs: Sequence[RunSpec], group: AgentGroup, benchmark: B
         basis=_basis(every, {str(spec.algorithm.name) for spec in specs} - set(paces)) if any(rollouts) else UNTRAINED,
         basis_runs=len(every),
         memory=memory_needed(largest, list(group.agents.select_related("model"))),
+        void_settings=_void_everywhere(specs),
     )
+
+
+def _void_everywhere(specs: Sequence[RunSpec]) -> list[str]:
+    """The settings that act in none of these runs."""
+    by_run = [spec.void_settings() for spec in specs]
+    return [f"{path}: {why}." for path, why in by_run[0].items() if all(path in one for one in by_run)]
 
 
 def rollouts_of(spec: RunSpec) -> int:

@@ -34,35 +34,14 @@ SECTIONS = {
     "compute": "Compute",
     "telemetry": "Telemetry",
 }
-# Settings that many runs change. The others are closed under "Further settings".
-COMMON = {
-    "algorithm": (
-        "alpha",
-        "delta",
-        "delta_step",
-        "cross_gate",
-        "cross_clip_gradient",
-        "floor",
-        "beta",
-        "capability_window",
-    ),
-    "rewards": ("terms", "verifier_weight"),
-    "training": (
-        "steps",
-        "train_batch_size",
-        "mini_batch_size",
-        "num_iterations",
-        "learning_rate",
-        "lora_rank",
-        "lr_schedule",
-        "warmup_steps",
-    ),
-    "rollout": ("num_generations", "temperature", "max_completion_length"),
-    "evaluation": ("eval_interval", "max_questions", "num_samples", "temperature"),
-    "checkpoint": ("save_steps", "keep"),
-    "compute": ("device", "dtype", "num_threads", "gradient_checkpointing"),
-    "telemetry": ("rollout_interval",),
-}
+# Settings that most runs choose, in the third step of the form. The others are under "All settings".
+COMMON = (
+    *("algorithm.alpha", "algorithm.delta", "algorithm.delta_step", "algorithm.floor"),
+    *("training.steps", "training.train_batch_size", "training.mini_batch_size", "training.num_iterations"),
+    *("training.learning_rate", "training.lora_rank"),
+    *("rollout.num_generations", "rollout.temperature", "rollout.max_prompt_length", "rollout.max_completion_length"),
+    *("evaluation.eval_interval", "compute.device"),
+)
 # Codes of RunSpec.cautions(), with their fields.
 CAUTIONS = {
     "delta_above_half": "algorithm.delta",
@@ -93,8 +72,11 @@ class FormField:
     unit: str = ""
     bounds: str = ""
     choices: list[str] = field(default_factory=list)
-    algorithms: list[str] = field(default_factory=list)  # those that have this setting, for settings of algorithms
+    algorithms: list[str] = field(default_factory=list)  # those that use this setting, for settings of algorithms
     recommended: str = ""  # a choice
+    needs: list[list[dict[str, Any]]] = field(
+        default_factory=list
+    )  # conditions on other settings, see workers.settings
     default: Any = None
     value: Any = None
     errors: list[str] = field(default_factory=list)
@@ -103,6 +85,20 @@ class FormField:
     @property
     def id(self) -> str:
         return "id-" + self.path.replace(".", "-")
+
+    @property
+    def default_text(self) -> str:
+        """The default as a control holds it."""
+        if self.choices == list(SWITCH.values()):
+            return SWITCH[self.default]
+        if isinstance(self.default, bool):
+            return str(self.default).lower()
+        return "" if self.default in (None, [], ()) else str(self.default)
+
+    @property
+    def needs_json(self) -> str:
+        """The conditions for the page's script; the same ones decide on the server."""
+        return json.dumps(self.needs) if self.needs else ""
 
     @property
     def is_true(self) -> bool:
@@ -114,12 +110,11 @@ class FormSection:
     key: str
     title: str
     help: str
-    common: list[FormField]
-    further: list[FormField]
+    fields: list[FormField]
 
     @property
-    def is_further_open(self) -> bool:
-        return any(f.errors or f.cautions for f in self.further)
+    def has_errors(self) -> bool:
+        return any(f.errors or f.cautions for f in self.fields)
 
 
 def _bounds(schema: Mapping[str, Any]) -> str:
@@ -157,8 +152,15 @@ def _form_field(path: str, schema: Mapping[str, Any]) -> FormField:
         choices=choices,
         algorithms=concrete.get("algorithms", []),
         recommended=concrete.get("recommended", ""),
+        needs=[[_full_path(one, path) for one in entry] for entry in concrete.get("needs", ())],
         default=concrete.get("default"),
     )
+
+
+def _full_path(condition: Mapping[str, Any], path: str) -> dict[str, Any]:
+    """A condition whose setting is named with its section; one without, is of the section of `path`."""
+    other = str(condition["path"])
+    return {**condition, "path": other if "." in other else f"{path.partition('.')[0]}.{other}"}
 
 
 @cache
@@ -181,25 +183,25 @@ def _schema(section: str = "") -> dict[str, Any]:
 
 def draw(
     values: Mapping[str, Any], errors: Iterable[FieldError]
-) -> tuple[dict[str, FormField], list[FormSection], list[FieldError]]:
+) -> tuple[dict[str, FormField], list[FormField], list[FormSection], list[FieldError]]:
     """The controls with `values` ({dotted path: text}) and errors.
 
-    Returns (top-level fields by name, sections, errors without a control).
+    Returns (top-level fields by name, common settings, sections of the others, errors without a control).
     """
     top = {key: _form_field(key, _schema()["properties"][key]) for key in ("name", "seed")}
     top |= {key: FormField(key, key.capitalize()) for key in ("group", "benchmark", *LISTS, "seeds")}
     for path, name in GRID_FIELDS.items():
         setting = _form_field(path, _schema("algorithm")["properties"][name])
-        top[path] = replace(setting, label=f"Values of {setting.label.lower()}", kind="text", default=None)
+        top[path] = replace(setting, label=f"Values of {setting.label.lower()}", kind="text", default=None, needs=[])
     every = dict(top)
     sections = []
     for key, title in SECTIONS.items():
         schema = _schema(key)
-        section = FormSection(key, title, schema.get("description", "").partition(".")[0] + ".", [], [])
+        section = FormSection(key, title, schema.get("description", "").partition(".")[0] + ".", [])
         for name, part in schema["properties"].items():
             control = every[f"{key}.{name}"] = _form_field(f"{key}.{name}", part)
-            if control.path not in ("algorithm.name", *LISTS):
-                (section.common if name in COMMON[key] else section.further).append(control)
+            if control.path not in ("algorithm.name", *LISTS, *COMMON):
+                section.fields.append(control)
         sections.append(section)
     for path, control in every.items():
         control.value = None if path in LISTS else values.get(path, control.default)
@@ -208,7 +210,7 @@ def draw(
         if isinstance(control.value, list | tuple):  # texts, as RunSpec reads them
             control.value = json.dumps(control.value, ensure_ascii=False) if control.value else ""
     top |= {"algorithm": every["algorithm.name"], "benchmarks": every["evaluation.benchmarks"]}
-    return top, sections, _place(every, errors)
+    return top, [every[path] for path in COMMON], sections, _place(every, errors)
 
 
 def _place(every: Mapping[str, FormField], errors: Iterable[FieldError]) -> list[FieldError]:

@@ -19,7 +19,7 @@ from workers.contract.spec.run import RunSpec
 
 def too_large(spec: RunSpec, agents: Sequence[Agent]) -> list[FieldError]:
     """An error where no host has the memory, with what would fit on the largest of them."""
-    shapes, machines = shapes_of(agents), _machines(spec)
+    shapes, machines = shapes_of(agents), live_machines(spec.compute.device)
     if shapes is None or not machines or spec.compute.placement == "ray":
         return []
     shortages = {}
@@ -34,7 +34,7 @@ def too_large(spec: RunSpec, agents: Sequence[Agent]) -> list[FieldError]:
 
 def memory_needed(spec: RunSpec, agents: Sequence[Agent]) -> str:
     """The estimate in words, for the host with most memory; empty if models or hosts are unknown."""
-    shapes, machines = shapes_of(agents), _machines(spec)
+    shapes, machines = shapes_of(agents), live_machines(spec.compute.device)
     if shapes is None or not machines:
         return ""
     name, machine = max(machines.items(), key=lambda item: (max(item[1].gpus, default=0), item[1].memory))
@@ -59,8 +59,8 @@ def shapes_of(agents: Sequence[Agent]) -> list[Shape] | None:
     return complete if complete and len(complete) == len(shapes) else None
 
 
-def _machines(spec: RunSpec) -> dict[str, Machine]:
-    """What the run could use on each live host that takes runs."""
+def live_machines(device: str) -> dict[str, Machine]:
+    """What a run could use on each live host that takes runs. device: auto, cpu or cuda."""
     machines = {}
     for host in Host.objects.with_now():
         memory = [device for device in host.devices if device.get("kind") == "memory"]
@@ -68,9 +68,9 @@ def _machines(spec: RunSpec) -> dict[str, Machine]:
         if is_silent or host.is_drained or not memory:
             continue
         gpus = [device["total_bytes"] for device in host.devices if device.get("kind") == "gpu"]
-        if spec.compute.device == "cuda" and not gpus:
+        if device == "cuda" and not gpus:
             continue
-        usable = tuple(gpus) if spec.compute.device != "cpu" else ()
+        usable = tuple(gpus) if device != "cpu" else ()
         has_vllm = "vllm" in (host.versions or {})
         machines[host.name] = Machine(gpus=usable, memory=memory[0]["total_bytes"], has_vllm=has_vllm)
     return machines

@@ -26,10 +26,9 @@ from hacrl_web.web.errors import MAX_ERRORS, FieldError, FieldErrors, plain_erro
 from hacrl_web.web.page_query import MAX_ID, whole_number
 from workers.contract.spec.compute import INSTALL_RAY
 from workers.contract.spec.rollout import INSTALL_VLLM
-from workers.contract.spec.run import RunSpec
+from workers.contract.spec.run import SECTIONS, RunSpec
 
 VERSION = "schema_version"  # of a settings file that is sent as it is
-SECTIONS = ("algorithm", "rewards", "rollout", "training", "evaluation", "checkpoint", "compute", "telemetry")
 KEYS = frozenset({"name", "group", "benchmark", "seed", "confirm", "cloned_from", "draft", VERSION, *SECTIONS})
 
 

@@ -16,13 +16,14 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from hacrl_web.accounts.projects import for_members
-from hacrl_web.registry.models import AgentGroup
+from hacrl_web.registry.models import AgentGroup, Benchmark
 from hacrl_web.runs.launch.cost import Cost, cost_of
 from hacrl_web.runs.launch.drafts import change_draft
 from hacrl_web.runs.launch.form import CAUTIONS, confirmed, parse_form, parse_seeds
 from hacrl_web.runs.launch.launch import launch
 from hacrl_web.runs.launch.plan import plan_run
 from hacrl_web.runs.launch.presets import memory_of_presets
+from hacrl_web.runs.launch.recommendation import recommended
 from hacrl_web.runs.launch.settings_import import read_settings
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.pages.run_form import NewRunQuery, algorithm_settings, first_values, posted_values, render_form
@@ -126,11 +127,21 @@ def run_estimate(request: HttpRequest) -> JsonResponse:
 @for_members
 @require_GET
 def run_preset_memory(request: HttpRequest) -> JsonResponse:
-    """What the presets of machines need with the agents of a group; none for an unknown group."""
-    pk = whole_number(request.GET.get("group", ""), MAX_ID)
-    group = None if pk is None else AgentGroup.objects.visible_to(request.user).filter(pk=pk).first()
+    """What the presets of machines need with the agents of a group, and what is recommended for them.
+
+    Nothing for an unknown group.
+    """
+    group = _visible_or_none(AgentGroup, request, "group")
     agents = list(group.agents.select_related("model")) if group else []
-    return JsonResponse({"presets": [asdict(one) for one in memory_of_presets(agents)]})
+    best = recommended(agents, _visible_or_none(Benchmark, request, "benchmark"))
+    rows = [asdict(one) for one in memory_of_presets(agents)]
+    return JsonResponse({"presets": rows, "recommended": asdict(best) if best else None})
+
+
+def _visible_or_none(model: Any, request: HttpRequest, name: str) -> Any:
+    """The row that the address names, if the user may see it."""
+    pk = whole_number(request.GET.get(name, ""), MAX_ID)
+    return None if pk is None else model.objects.visible_to(request.user).filter(pk=pk).first()
 
 
 @require_POST

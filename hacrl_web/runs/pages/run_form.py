@@ -102,7 +102,7 @@ def render_form(
     cost: Cost | None = None,
 ) -> HttpResponse:
     """The form with these values, each error beside its field."""
-    fields, sections, unplaced_errors = draw(values, errors)
+    fields, common, sections, unplaced_errors = draw(values, errors)
     groups, benchmarks = _choices(request.user, values.get("group"))
     for key, rows in (("group", groups), ("benchmark", benchmarks)):
         if fields[key].value is None and len(rows) == 1:
@@ -110,7 +110,10 @@ def render_form(
     offered = presets()
     context = {
         "fields": fields,
+        "common": common,
         "sections": sections,
+        "num_settings": sum(len(section.fields) for section in sections),
+        "has_errors_in_all": any(section.has_errors for section in sections),
         "unplaced_errors": unplaced_errors,
         "num_errors": len(errors),
         "groups": groups,
@@ -131,6 +134,7 @@ def render_form(
             "algorithms": [
                 {
                     "name": name,
+                    "label": cls.label,
                     "summary": cls.summary,
                     "shares": cls.can_share,
                     "rollouts": cls.rollouts_multiplier,
@@ -182,6 +186,7 @@ def _sweep_controls(fields: Mapping[str, FormField], values: Mapping[str, Any]) 
 def _group_data(group: AgentGroup) -> dict[str, Any]:
     agents = [
         {"name": a.name, "model": a.model.name, "position": a.position, "context": a.model.context_length}
+        | {"lora_rank": a.setting("lora_rank"), "learning_rate": a.learning_rate}
         | {"refuses_system": a.model.refuses_system and a.prompt_format != a.PromptFormat.PLAIN}
         for a in group.agents.all()
     ]

@@ -26,7 +26,7 @@ def make_group(page: Page, name: str, models: list[str]) -> None:
             page.get_by_role("button", name="Add an agent").click()
         choice = page.locator(f"[name='agents-{index}-model']")
         choice.select_option(value=choice.locator("option", has_text=model).get_attribute("value"))
-    page.get_by_role("button", name="Make the group").click()
+    page.get_by_role("button", name="Create group").click()
     expect(page.get_by_role("heading", level=1)).to_have_text(name)
 
 

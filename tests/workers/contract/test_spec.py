@@ -327,3 +327,26 @@ def test_checkpoints_are_a_tenth_of_the_run_apart():
     assert [spec(training={"steps": steps}).save_interval for steps in (1, 10, 58)] == [1, 1, 6]
     assert spec(checkpoint={"save_steps": ""}).checkpoint.save_steps is None
     assert spec(checkpoint={"save_steps": "7"}).save_interval == 7
+
+
+def test_changed_settings_without_effect_are_listed_with_the_reason():
+    agents = [{"name": "a", "model": "m"}, {"name": "b", "model": "n"}]
+    spec = RunSpec.model_validate(
+        {
+            "agents": agents,
+            "data": {"train_path": "-"},
+            "algorithm": {"name": "sapo", "epsilon": 0.1},
+            "rollout": {"engine": "transformers", "gpu_memory_utilization": 0.5, "importance_cap": 3},
+            "evaluation": {"top_p": 0.9},
+        }
+    )
+    assert spec.void_settings() == {
+        "algorithm.epsilon": "SAPO does not use it",
+        "rollout.gpu_memory_utilization": "no effect with rollout.engine transformers",
+        "rollout.importance_cap": "no effect with rollout.importance_correction none",
+        "evaluation.top_p": "no effect with evaluation.temperature 0.0",
+    }
+    hacpo = RunSpec.model_validate(
+        {"agents": agents, "data": {"train_path": "-"}, "algorithm": {"clip_cross": False, "delta_step": 0.1}}
+    )
+    assert hacpo.void_settings() == {"algorithm.delta_step": "no effect with algorithm.clip_cross false"}

@@ -26,7 +26,7 @@ from workers.algorithms.base.gates import PlainOps
 from workers.algorithms.base.sharing import SharingSpec
 from workers.algorithms.base.spec import MicroBatch
 from workers.lazy_torch import torch
-from workers.settings import Number, setting
+from workers.settings import If, Number, setting
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -51,6 +51,7 @@ class GatedSpec(SharingSpec):
         help="With anchor own: a shared rollout stops teaching once the learner's probability of it has moved by more "
         "than this share in the direction of the update.",
         source="PPO, arXiv 1707.06347",
+        needs=[If("anchor", "own")],
         gt=0,
         lt=1,
     )
@@ -58,9 +59,6 @@ class GatedSpec(SharingSpec):
     @property
     def measures_start(self) -> bool:
         return self.sharing and self.uses("anchor") and self.anchor == "own"
-
-    def uses(self, name: str) -> bool:
-        return super().uses(name) and (name != "anchor_clip" or self.anchor == "own")
 
     def gate(self, s: Any, sign: Any, num_updates: int, ops: Any) -> Any:
         """g: the share of a shared rollout's gradient that passes. A pure function, of numbers or of tensors.

@@ -8,7 +8,7 @@ from workers.algorithms import gspo
 from workers.algorithms.base import tensors
 from workers.algorithms.base.spec import AlgorithmSpec, LearnerAdvantages, MicroBatch, Objective
 from workers.lazy_torch import torch
-from workers.settings import Count, Number, Share, setting
+from workers.settings import Count, If, Needs, Number, Share, setting
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -64,6 +64,7 @@ class SharingSpec(AlgorithmSpec):
         help="Steps between measurements of alignment for the quarantine (each costs as much as a step's updates).",
         source="ours",
         unit="steps",
+        needs=[If("peer_quarantine", True)],
         ge=1,
         le=100_000,
     )
@@ -71,11 +72,15 @@ class SharingSpec(AlgorithmSpec):
         0.8,
         help="Weight of earlier alignments in the smoothed one, a mean over about 1 / (1 - this) of them.",
         source="ours",
+        needs=[If("peer_quarantine", True)],
         ge=0,
         lt=1,
     )
     quarantine_margin: Share = setting(
-        0.05, help="A quarantine begins when the smoothed alignment is below minus this, ends above it.", source="ours"
+        0.05,
+        help="A quarantine begins when the smoothed alignment is below minus this, ends above it.",
+        source="ours",
+        needs=[If("peer_quarantine", True)],
     )
     audit_share: Share = setting(
         0.0,
@@ -88,6 +93,7 @@ class SharingSpec(AlgorithmSpec):
         help="Others stop learning from an agent when the second verifier contradicts more than this share of its "
         "rewards (smoothed), until the share has halved.",
         source="ours",
+        needs=[If("audit_share")],
         gt=0,
         le=1,
     )
@@ -95,6 +101,7 @@ class SharingSpec(AlgorithmSpec):
         0.8,
         help="Weight of earlier steps in the smoothed share, a mean over about 1 / (1 - this) steps.",
         source="ours",
+        needs=[If("audit_share")],
         ge=0,
         lt=1,
     )
@@ -105,6 +112,7 @@ class SharingSpec(AlgorithmSpec):
         False,
         label="KL on shared rollouts",
         help="Apply the KL penalty to shared rollouts too.",
+        needs=[If("beta")],
         source="design; off: first public code",
     )
     overflow: Literal["drop", "truncate", "error"] = setting(
@@ -117,10 +125,10 @@ class SharingSpec(AlgorithmSpec):
     def shares_rollouts(self) -> bool:
         return self.sharing
 
-    def uses(self, name: str) -> bool:
-        if not self.sharing and name not in AlgorithmSpec.model_fields:
-            return name == "sharing"
-        return super().uses(name)
+    @classmethod
+    def needs_of(cls, name: str) -> Needs:
+        shared = name not in AlgorithmSpec.model_fields and name != "sharing"
+        return [*([If("sharing", True)] if shared else []), *super().needs_of(name)]
 
     def penalises(self, is_self: bool) -> bool:
         return super().penalises(is_self or (self.sharing and self.cross_kl))

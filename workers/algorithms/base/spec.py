@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 from workers.algorithms.base import tensors
 from workers.algorithms.base.contribution import RowWeights, Step, WeightedRow, own_steps, own_weights
 from workers.lazy_torch import torch
-from workers.settings import Count, Number, OwnNumber, SettingsSection, setting
+from workers.settings import Count, Needs, Number, OwnNumber, SettingsSection, setting, void_because
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -104,6 +104,7 @@ class AlgorithmSpec(SettingsSection):
     own_epsilons: ClassVar[tuple[float, float]] = (3e-4, 4e-4)  # where epsilon and epsilon_high are empty
     needs_token_logps: ClassVar[bool] = False  # the old log-probabilities token by token
     can_share: ClassVar[bool] = False  # it has the settings of SharingSpec
+    unused: ClassVar[tuple[str, ...]] = ()  # settings of its base that mean nothing to it
     ablations: ClassVar[tuple[Ablation, ...]] = ()
 
     name: str
@@ -197,7 +198,17 @@ class AlgorithmSpec(SettingsSection):
 
     def uses(self, name: str) -> bool:
         """False if a setting has no effect at the present values of the others."""
-        return name in type(self).model_fields
+        cls = type(self)
+        if name not in cls.model_fields or name in cls.unused:
+            return False
+        return not void_because(cls.needs_of(name), lambda path: getattr(self, path, None))
+
+    @classmethod
+    def needs_of(cls, name: str) -> Needs:
+        """What its other settings must be for this one to act: the field's own `needs`."""
+        field = cls.model_fields.get(name)
+        extra = field.json_schema_extra if field else None
+        return extra.get("needs", ()) if isinstance(extra, dict) else ()  # type: ignore[return-value]
 
     def hypothetical_settings(self) -> list[str]:
         """The settings under which What-if can weigh recorded rollouts again."""

@@ -6,20 +6,20 @@ from typing import Literal
 
 from pydantic import ValidationInfo, field_validator
 
-from workers.settings import Count, Number, OwnSwitch, SettingsSection, setting
+from workers.settings import Count, If, Number, OwnSwitch, SettingsSection, setting
 
 INSTALL_RAY = "run `.venv/bin/pip install -c constraints.txt -e '.[ray]'` there"
 
 
 class ComputeSpec(SettingsSection):
-    """Devices, processes and number types."""
+    """Device and precision."""
 
     device: Literal["auto", "cpu", "cuda"] = setting("auto", help="auto: a GPU if there is one.", source="product")
     dtype: Literal["auto", "float32", "bfloat16"] = setting(
-        "auto", label="Number type", help="Weights; auto: bfloat16 on a GPU, float32 on a CPU.", source="product"
+        "auto", label="Precision", help="Weights; auto: bfloat16 on a GPU, float32 on a CPU.", source="product"
     )
     num_threads: Count = setting(
-        0, help="CPU threads of the trainer; 0: one per core.", source="product", ge=0, le=1024
+        0, label="CPU threads", help="CPU threads of the trainer; 0: one per core.", source="product", ge=0, le=1024
     )
     stall_timeout_s: Count = setting(
         0,
@@ -44,6 +44,7 @@ class ComputeSpec(SettingsSection):
         label="GPUs per agent",
         help="placement ray: GPUs reserved for each agent; 0.5: two agents share one.",
         source="design",
+        needs=[If("placement", "ray")],
         gt=0,
         le=64,
     )
@@ -53,6 +54,7 @@ class ComputeSpec(SettingsSection):
         help="shared: all agents take turns on the first GPU; own: each agent on the next GPU, or next GPUs; auto: own "
         "where there are enough.",
         source="product",
+        needs=[If("device", "auto", "cuda"), If("placement", "auto", "local", "processes")],
     )
     gradient_checkpointing: OwnSwitch = setting(
         None,
@@ -64,6 +66,7 @@ class ComputeSpec(SettingsSection):
         help="What is kept in the machine's memory instead of the GPU's. optimizer: AdamW's state and the float32 "
         "weights, which are updated there; idle: all of an agent between its turns.",
         source="ZeRO-Offload, arXiv 2101.06840",
+        needs=[If("device", "auto", "cuda")],
     )
     processes_per_agent: Count = setting(
         1,

@@ -16,7 +16,7 @@ from workers.contract.verifier_kinds import (
     VerifierKind,
     not_flexible,
 )
-from workers.settings import MAX_TEMPLATE, Count, Number, PromptTemplate, SettingsSection, setting
+from workers.settings import MAX_TEMPLATE, Count, If, Number, PromptTemplate, SettingsSection, setting
 
 # Names of a benchmark's files after its import.
 CANONICAL_TRAIN_FILE, CANONICAL_HELD_OUT_FILE = "questions.jsonl", "held_out.jsonl"
@@ -105,6 +105,7 @@ class EvaluationSpec(SettingsSection):
 
     eval_interval: Count = setting(
         10,
+        label="Evaluate every",
         help="Steps between evaluations; 0: only before the first and after the last.",
         source="product",
         unit="steps",
@@ -134,6 +135,7 @@ class EvaluationSpec(SettingsSection):
         label="Top-p",
         help="Sample from the most probable tokens, which together have this probability; 1: from all.",
         source="product",
+        needs=[If("temperature")],
         gt=0,
         le=1,
     )
@@ -142,6 +144,7 @@ class EvaluationSpec(SettingsSection):
         label="Top-k",
         help="Sample from this many most probable tokens; 0: from all.",
         source="product",
+        needs=[If("temperature")],
         unit="tokens",
         ge=0,
         le=1_000_000,
@@ -151,6 +154,7 @@ class EvaluationSpec(SettingsSection):
         help="Which questions are used if there are more than max_questions. spread: by a hash of their texts, so from "
         "the whole file, and the same ones in every run; first: those at the beginning of the file.",
         source="product",
+        needs=[If("max_questions")],
     )
 
     @field_validator("num_samples")

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import ValidationInfo, field_validator
 
-from workers.settings import Count, Number, SettingsSection, Texts, setting
+from workers.settings import Count, If, Number, SettingsSection, Texts, setting
 
 INSTALL_VLLM = "run `.venv/bin/python -m workers.rollouts.install_vllm` there"
 VLLM_LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # MaxLoRARanks of vLLM 0.32
@@ -54,6 +54,7 @@ class RolloutSpec(SettingsSection):
         label="GPU memory of vLLM",
         help="vllm on a GPU: share of its memory that an engine uses for weights and cache while it generates.",
         source="TRL",
+        needs=[If("engine", "auto", "vllm")],
         gt=0,
         lt=1,
     )
@@ -63,7 +64,14 @@ class RolloutSpec(SettingsSection):
         "the engine), importance_cap), to correct for the two computing differently; always with max_staleness 1.",
         source="truncated importance sampling, Yao et al. 2025",
     )
-    importance_cap: Number = setting(2.0, help="The highest such weight.", source="Yao et al. 2025", ge=1, le=100)
+    importance_cap: Number = setting(
+        2.0,
+        help="The highest such weight.",
+        source="Yao et al. 2025",
+        needs=[[If("importance_correction", "truncate"), If("max_staleness")]],
+        ge=1,
+        le=100,
+    )
     top_p: Number = setting(
         1.0,
         label="Top-p",

@@ -30,7 +30,7 @@ from workers.contract.spec.rollout import VLLM_LORA_RANKS, RolloutSpec
 from workers.contract.spec.telemetry import TelemetrySpec
 from workers.contract.spec.training import TrainingSpec
 from workers.contract.verifier_kinds import VerifierKind
-from workers.settings import UNPRINTABLE, Count, SettingsSection, setting
+from workers.settings import UNPRINTABLE, Count, SettingsSection, setting, void_because
 
 # Kinds of verifier whose rewards the second verifier (workers.verifiers.cross_check) hardly checks, and why.
 BARELY_AUDITED: dict[VerifierKind, str] = {
@@ -42,6 +42,7 @@ YAML_SUFFIXES = (".yaml", ".yml")
 # Learning rates of LoRA that teach: below, nothing moves; above, runs diverge.
 LORA_LEARNING_RATES = (2e-6, 5e-4)
 CHECKPOINTS_PER_RUN = 10  # where save_steps is empty
+SECTIONS = ("algorithm", "rewards", "rollout", "training", "evaluation", "checkpoint", "compute", "telemetry")
 CONFIRMED = "confirm"  # in a file to launch: the cautions that its user has confirmed; no setting
 # Words that every YAML reader takes for text; the dumper itself quotes words such as null and yes.
 _PLAIN_TEXT = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
@@ -220,6 +221,31 @@ class RunSpec(SettingsSection):
             self.rollout.max_completion_length, algorithm.overlong_cache, strips_eos=algorithm.eos == "strip"
         )
 
+    def void_settings(self) -> dict[str, str]:
+        """Settings that differ from their default and do not act: the path of each, with the reason in words."""
+        result = {}
+        for section in SECTIONS:
+            part: SettingsSection = getattr(self, section)
+            cls, fields = type(part), type(part).model_fields
+            for name, field in fields.items():
+                if name == "name" or getattr(part, name) == field.default:
+                    continue
+                path = f"{section}.{name}"
+                if isinstance(part, AlgorithmSpec) and name in part.unused:
+                    result[path] = f"{part.label} does not use it"
+                    continue
+                extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
+                needs: Any = cls.needs_of(name) if issubclass(cls, AlgorithmSpec) else extra.get("needs", ())
+                if blocker := void_because(needs, lambda other, part=part: self._value_of(other, part)):  # type: ignore[misc]
+                    full = blocker if "." in blocker else f"{section}.{blocker}"
+                    result[path] = f"no effect with {full} {_in_yaml(self._value_of(blocker, part))}"
+        return result
+
+    def _value_of(self, path: str, part: SettingsSection) -> Any:
+        """The value of a setting, of the same section where the path names none; None where there is none."""
+        section, _, name = path.rpartition(".")
+        return getattr(getattr(self, section) if section else part, name, None)
+
     def cautions(self) -> list[Caution]:
         """Settings that are allowed but probably a mistake; a request confirms each by its code."""
         result = []
@@ -284,12 +310,17 @@ class InvalidSettings(ValueError):
 
 
 class Caution(BaseModel):
-    """A setting to confirm: a request repeats `code` to say "I mean it"."""
+    """A setting to confirm: a request repeats `code` to use the value anyway."""
 
     model_config = ConfigDict(frozen=True)
     code: str
     field: str
     message: str
+
+
+def _in_yaml(value: Any) -> str:
+    """A value as users write it: `true`, not `True`."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 class _Dumper(yaml.SafeDumper):

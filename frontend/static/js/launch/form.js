@@ -3,12 +3,15 @@
 import { count, make, must, readJson } from "../lib/format.js";
 import { offerCommand } from "./command.js";
 import { requestCost } from "./cost.js";
-import { showPresetMemory } from "./presets.js";
+import { offerSearch, showDifferences, showVoid } from "./settings.js";
+import { showRecommended } from "./presets.js";
+import { summary } from "./summary.js";
 
 /**
- * @typedef {{name: string, model: string, position: number, context: number | null, refuses_system: boolean}} GroupAgent
+ * @typedef {{name: string, model: string, position: number, context: number | null, refuses_system: boolean,
+ *   lora_rank: number, learning_rate: number | null}} GroupAgent
  * @typedef {{id: number, name: string, agents: GroupAgent[]}} Group
- * @typedef {{name: string, summary: string, shares: boolean, rollouts: number, settings: string[]}} Algorithm
+ * @typedef {{name: string, label: string, summary: string, shares: boolean, rollouts: number, settings: string[]}} Algorithm
  * @typedef {{label: string, values: Record<string, string | number | boolean>,
  *   confirm: {field: string, value: string, text: string}[]}} Preset
  */
@@ -64,9 +67,7 @@ function showSettings() {
     const own = (/** @type {HTMLElement} */ (field).dataset.algorithms ?? "").split(" ");
     /** @type {HTMLElement} */ (field).hidden = names.length > 0 && !own.some((name) => names.includes(name));
   }
-  for (const number of form.querySelectorAll("[data-further]")) {
-    number.textContent = String(number.closest("details")?.querySelectorAll(".field:not([hidden])").length ?? "");
-  }
+  showVoid(form);
 }
 
 /** @returns {Group | undefined} */
@@ -80,6 +81,8 @@ function showAgents() {
     chip.dataset.agent = String(agent.position % 8);
     chip.title = `${agent.name}: ${agent.model}`;
     chip.append(make("span", "", agent.name === agent.model ? agent.name : `${agent.name} (${agent.model})`));
+    const own = [agent.lora_rank ? `LoRA ${agent.lora_rank}` : "", agent.learning_rate === null ? "" : `learning rate ${agent.learning_rate}`];
+    if (own.some(Boolean)) chip.append(make("span", "quiet small", own.filter(Boolean).join(", ")));
     return chip;
   });
   must("#group-agents").replaceChildren(...chips);
@@ -152,7 +155,7 @@ function contextWarning() {
   return `Max prompt length and max completion length are ${count(length)} tokens together; ${shortest} has room for ${count(context)}.${cure}`;
 }
 
-/** @param {Preset | undefined} preset */
+/** @param {Pick<Preset, "values" | "confirm"> | null | undefined} preset */
 function applyPreset(preset) {
   if (!preset) return;
   for (const [name, value] of Object.entries(preset.values)) {
@@ -173,7 +176,7 @@ function showConfirmation({ field, value, text }) {
   if (!place || place.querySelector(`[name="confirm"][value="${text}"]`)) return;
   const box = make("input");
   Object.assign(box, { type: "checkbox", name: "confirm", value: text, checked: true, id: `confirm-${text}` });
-  const label = make("label", "", `I mean it: use ${value}`);
+  const label = make("label", "", `Use ${value} anyway`);
   label.htmlFor = box.id;
   const row = make("div", "choice caution");
   row.append(box, label);
@@ -203,13 +206,28 @@ function isConfirmed(field) {
 
 function refresh() {
   showAgents();
-  showPresetMemory(control("group")?.value ?? "");
+  showRecommended(control("group")?.value ?? "", control("benchmark")?.value ?? "", (best) => {
+    applyPreset(best);
+    refresh();
+  });
   showStep();
+  showDifferences(form, refresh);
+  const benchmark = control("benchmark");
+  must("#run-summary").textContent = summary({
+    group: group(),
+    benchmark: benchmark instanceof HTMLSelectElement ? (benchmark.selectedOptions[0]?.dataset.name ?? "") : "",
+    algorithms: algorithms().map((one) => one.label),
+    variants: ticked("ablations").length,
+    seeds: (control("seeds")?.value ?? "").split(/[\s,]+/).filter(Boolean).length,
+    compares: compares(),
+    value: (name) => control(name)?.value ?? "",
+  });
   requestCost(form, group() !== undefined && (control("benchmark")?.value ?? "") !== "");
 }
 
 form.addEventListener("input", (event) => {
   const target = event.target;
+  if (target instanceof HTMLInputElement && target.type === "search") return; // it filters settings and sets none
   if (target instanceof HTMLSelectElement && ["group", "benchmark"].includes(target.name)) must("#prompts").replaceChildren();
   if (target instanceof HTMLSelectElement && target.name === "preset" && target.value !== "") {
     applyPreset(data.presets[Number(target.value)]);
@@ -226,6 +244,7 @@ form.addEventListener("submit", (event) => {
   setTimeout(() => once.forEach((button) => button.setAttribute("disabled", "")), 0); // the pressed one is still sent
 });
 offerCommand(form);
+offerSearch();
 // The side card requests its estimate without the button.
 must("#estimate").hidden = true;
 addEventListener("pageshow", () => {

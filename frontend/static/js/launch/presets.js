@@ -1,31 +1,56 @@
-/** Below the presets of the new-run form: the memory that each preset of a machine needs with the chosen group. */
+/** Beside the presets of the new-run form: what is recommended for the chosen group, and what presets of machines need. */
 
 import { make, must } from "../lib/format.js";
 
-/** @typedef {{label: string, text: string, fits: boolean}} PresetMemory */
+/**
+ * @typedef {{label: string, text: string, fits: boolean}} PresetMemory
+ * @typedef {{label: string, reason: string, values: Record<string, string | number | boolean>,
+ *   confirm: {field: string, value: string, text: string}[]}} Recommendation
+ */
 
 let shown = "";
 
 /**
- * Requests the estimates where another group is chosen.
+ * Requests both where another group or benchmark is chosen.
  * @param {string} group its id, or nothing
+ * @param {string} benchmark its id, or nothing
+ * @param {(best: Recommendation) => void} use
  */
-export function showPresetMemory(group) {
-  if (group === shown) return;
-  shown = group;
-  if (group === "") fill([]);
-  else void request(group);
+export function showRecommended(group, benchmark, use) {
+  const query = new URLSearchParams({ group, benchmark }).toString();
+  if (query === shown) return;
+  shown = query;
+  if (group === "") {
+    fill([]);
+    offer(null, use);
+  } else void request(query, use);
 }
 
-/** @param {string} group */
-async function request(group) {
+/**
+ * @param {string} query
+ * @param {(best: Recommendation) => void} use
+ */
+async function request(query, use) {
   try {
-    const answer = await fetch(`${must("#preset-memory").dataset.url}?group=${encodeURIComponent(group)}`);
+    const answer = await fetch(`${must("#preset-memory").dataset.url}?${query}`);
     const body = answer.ok ? await answer.json() : {};
-    if (group === shown) fill(body.presets ?? []);
+    if (query !== shown) return;
+    fill(body.presets ?? []);
+    offer(body.recommended ?? null, use);
   } catch {
     shown = ""; // no connection: the next change asks again
   }
+}
+
+/**
+ * @param {Recommendation | null} best
+ * @param {(best: Recommendation) => void} use
+ */
+function offer(best, use) {
+  const box = must("#recommended");
+  box.hidden = best === null;
+  must("#recommended p").textContent = best?.reason ?? "";
+  must("#recommended button").onclick = () => best && use(best);
 }
 
 /** @param {PresetMemory[]} presets */

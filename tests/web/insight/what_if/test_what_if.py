@@ -365,7 +365,8 @@ def test_clone_opens_the_form_with_these_values_and_asks_about_a_delta_that_nobo
     assert "is a delta of 0.2" in answer["cautions"][0]
     form = web.get(f"{reverse('runs:run_clone', args=[run.pk])}?{answer['clone']}", follow=True)
     form_parts = form.context["fields"], form.context["sections"]
-    values = {f.path: f.value for section in form_parts[1] for f in (*section.common, *section.further)}
+    settings = [*form.context["common"], *(f for section in form_parts[1] for f in section.fields)]
+    values = {f.path: f.value for f in settings}
     assert (values["algorithm.alpha"], values["algorithm.delta"]) == ("2.0", "0.8")
     assert (values["algorithm.capability_window"], values["algorithm.cross_clip_gradient"]) == ("3", "keep")
     assert values["algorithm.delta_step"] == 0.025

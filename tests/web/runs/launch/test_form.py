@@ -284,8 +284,11 @@ def test_clone_of_a_run_of_version_2_keeps_the_defaults_of_that_version(web, use
 
 def test_presets_of_machines_are_estimated_for_a_group_that_the_user_may_see(web, user, form):
     address = reverse("runs:run_preset_memory")
-    assert web.get(address, {"group": form["group"]}).json() == {"presets": []}  # models without sizes
-    assert web.get(address, {"group": "x"}).json() == {"presets": []}
+    assert web.get(address, {"group": form["group"]}).json() == {
+        "presets": [],
+        "recommended": None,
+    }  # models without sizes
+    assert web.get(address, {"group": "x"}).json() == {"presets": [], "recommended": None}
 
 
 def test_clone_starts_from_the_settings_of_the_run(web, user):
@@ -346,3 +349,29 @@ def test_request_names_no_file_as_a_function(web, form):
         assert response.status_code == 422
         assert "There is no reward function" in text_of(response)
     assert not Run.objects.exists()
+
+
+def test_setting_that_others_make_void_is_declared_on_its_control(web, db):
+    page = web.get(reverse("runs:run_create"))
+    fields = text_of(page)
+    needs = re.search(r'data-field="rollout.gpu_memory_utilization"[^>]*data-needs="([^"]*)"', fields)[1]
+    assert json.loads(needs.replace("&quot;", '"')) == [[{"path": "rollout.engine", "values": ["auto", "vllm"]}]]
+    # A clip bound belongs to the rules that have one: SAPO and CISPO inherit it from GRPO, and do not clip below.
+    users = re.search(r'data-field="algorithm.epsilon" data-algorithms="([^"]*)"', fields)[1].split()
+    assert "gspo" in users
+    assert not {"sapo", "cispo"} & set(users)
+
+
+def test_estimate_lists_settings_that_have_no_effect(web, form):
+    sent = {**form, "rollout.engine": "transformers", "rollout.gpu_memory_utilization": "0.5"}
+    cost = web.post(reverse("runs:run_estimate"), sent).json()["cost"]
+    assert cost["void_settings"] == ["rollout.gpu_memory_utilization: no effect with rollout.engine transformers."]
+
+
+def test_form_has_four_steps_and_everything_else_under_all_settings(web, db):
+    html = text_of(web.get(reverse("runs:run_create")))
+    steps = re.findall(r'id="step-([a-z]+)"', html)
+    assert steps == ["who", "what", "how", "check"]
+    common, rest = html.split('id="all-settings"')
+    assert 'name="training.steps"' in common
+    assert 'name="rollout.top_k"' in rest

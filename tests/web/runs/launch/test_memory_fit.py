@@ -12,6 +12,7 @@ from hacrl_web.runs.launch.launch import launch
 from hacrl_web.runs.launch.memory_fit import memory_needed
 from hacrl_web.runs.launch.plan import LaunchError, plan_run
 from hacrl_web.runs.launch.presets import MACHINE_PRESETS, memory_of_presets
+from hacrl_web.runs.launch.recommendation import recommended
 from hacrl_web.runs.models import Drain, Host, Run
 from hacrl_web.runs.worker.hosts import write_heartbeat
 from tests.support.web.factories import make_benchmark, make_group, make_user
@@ -203,3 +204,35 @@ def test_checkpoints_of_a_run_with_lora_are_estimated_without_optimizers():
         sizes.append(cost_of(user, [spec], *rows.pair).disk_bytes)
     # 1,729,847,168 weights; the two newest checkpoints and the best
     assert sizes == [3 * 14 * 1_729_847_168, 3 * 4 * 1_729_847_168]
+
+
+def test_recommendation_is_the_preset_of_the_largest_machine_that_this_one_covers():
+    user = make_user()
+    agents = list(group_of(user).agents.select_related("model"))
+    assert recommended(agents) is None  # no host has reported its devices
+    host("one", 64 * GIB, 22 * GIB)  # what a 24 GB card reports
+    assert recommended(agents).label.startswith("One 24 GB GPU")
+    host("two", 128 * GIB, 80 * GIB)
+    best = recommended(agents)
+    assert best.label.startswith("One 80 GB GPU")
+    assert best.reason.startswith("For 2 agents on two (1 x 80 GiB GPU)")
+
+
+def test_recommended_values_fit_the_context_and_the_questions():
+    user = make_user()
+    host("one", 64 * GIB, 24 * GIB)
+    group = group_of(user)
+    LanguageModel.objects.filter(agents__group=group).update(context_length=300)
+    benchmark = make_benchmark(user)
+    benchmark.num_train = 20
+    best = recommended(list(group.agents.select_related("model")), benchmark)
+    assert best.values["rollout.max_prompt_length"] + best.values["rollout.max_completion_length"] == 300
+    assert (best.values["training.train_batch_size"], best.values["training.mini_batch_size"]) == (16, 16)
+
+
+def test_models_of_a_few_parameters_are_recommended_the_settings_of_the_demo():
+    user = make_user()
+    host("one", 16 * GIB)
+    best = recommended(list(group_of(user, 100_000).agents.select_related("model")))
+    assert best.label.startswith("The demo's settings")
+    assert [one["field"] for one in best.confirm] == ["algorithm.delta"]

@@ -1,0 +1,141 @@
+/** Settings of the new-run form: those that do not act, the differences to the defaults, and the search among them. */
+
+import { make, must } from "../lib/format.js";
+
+/** @typedef {{path: string, values: (string | boolean)[]}} Condition */
+
+/** @param {HTMLElement} field @returns {HTMLInputElement | HTMLSelectElement | null} */
+function controlOf(field) {
+  return field.querySelector('.input, input[type="checkbox"]:not([name="confirm"])');
+}
+
+/** @param {HTMLInputElement | HTMLSelectElement} control */
+function textOf(control) {
+  return control instanceof HTMLInputElement && control.type === "checkbox" ? String(control.checked) : control.value.trim();
+}
+
+/** @param {ParentNode} form @param {string} selector @returns {HTMLElement[]} */
+function fields(form, selector) {
+  return [...form.querySelectorAll(selector)].map((one) => /** @type {HTMLElement} */ (one));
+}
+
+/** @param {HTMLElement} field */
+function labelOf(field) {
+  return field.querySelector("label")?.textContent?.trim() ?? field.dataset.field ?? "";
+}
+
+/**
+ * A setting that other settings make void is inactive, and says why. A setting that no chosen algorithm has is hidden;
+ * conditions on it hold.
+ * @param {HTMLFormElement} form
+ */
+export function showVoid(form) {
+  for (const field of fields(form, "[data-needs]")) {
+    /** @type {Condition[][]} */
+    const needs = JSON.parse(field.dataset.needs ?? "[]");
+    const broken = needs.find((alternatives) => !alternatives.some((one) => holds(form, one)));
+    const why = broken ? reason(form, broken[0]) : "";
+    field.classList.toggle("field-idle", why !== "");
+    for (const control of field.querySelectorAll("input, select")) control.toggleAttribute("disabled", why !== "");
+    const line = /** @type {HTMLElement} */ (field.querySelector("[data-void]"));
+    line.hidden = why === "";
+    line.textContent = why;
+  }
+}
+
+/** @param {HTMLFormElement} form @param {Condition} condition */
+function holds(form, { path, values }) {
+  const field = /** @type {HTMLElement | null} */ (form.querySelector(`[data-field="${path}"]`));
+  const control = field && controlOf(field);
+  if (!field || !control || field.hidden) return true;
+  return values.length ? values.map(String).includes(textOf(control)) : Number(textOf(control)) > 0;
+}
+
+/** @param {HTMLFormElement} form @param {Condition} condition */
+function reason(form, { path }) {
+  const field = /** @type {HTMLElement} */ (form.querySelector(`[data-field="${path}"]`));
+  const control = controlOf(field);
+  const text = control ? textOf(control) : "";
+  const value = { true: "on", false: "off" }[text] ?? text;
+  return `No effect with ${labelOf(field)}: ${value}.`;
+}
+
+/**
+ * @param {HTMLFormElement} form
+ * @param {() => void} refresh
+ */
+export function showDifferences(form, refresh) {
+  const lines = fields(form, "[data-default]")
+    .filter((field) => !field.hidden && !field.dataset.field?.startsWith("grid.") && !field.classList.contains("field-idle"))
+    .flatMap((field) => {
+      const control = controlOf(field);
+      const standard = field.dataset.default ?? "";
+      return control && !isSame(textOf(control), standard) ? [difference(field, control, standard, refresh)] : [];
+    });
+  const box = must("#differences");
+  box.hidden = false;
+  must("#no-differences").hidden = lines.length > 0;
+  must("#differences ul").replaceChildren(...lines);
+}
+
+/** @param {string} text @param {string} other one number written in two ways is the same */
+function isSame(text, other) {
+  return text === other || (text !== "" && other !== "" && Number(text) === Number(other));
+}
+
+/**
+ * @param {HTMLElement} field
+ * @param {HTMLInputElement | HTMLSelectElement} control
+ * @param {string} standard
+ * @param {() => void} refresh
+ */
+function difference(field, control, standard, refresh) {
+  const line = make("li");
+  const words = make("span");
+  words.append(make("strong", "", labelOf(field)), ` ${textOf(control) || "empty"} `, make("span", "quiet", `(default ${written(standard)})`));
+  const button = make("button", "button button-small", "Reset");
+  button.type = "button";
+  button.setAttribute("aria-label", `Reset ${labelOf(field)} to ${written(standard)}`);
+  button.addEventListener("click", () => {
+    if (control instanceof HTMLInputElement && control.type === "checkbox") control.checked = standard === "true";
+    else control.value = standard;
+    control.dispatchEvent(new Event("input", { bubbles: true }));
+    refresh();
+    must("#differences").querySelector("button")?.focus();
+  });
+  line.append(words, button);
+  return line;
+}
+
+/** @param {string} text a default: 1e-06 as the form writes it */
+function written(text) {
+  return text === "" ? "empty" : Number.isNaN(Number(text)) ? text : String(Number(text));
+}
+
+/** The search box of "All settings": by label, name and description. */
+export function offerSearch() {
+  const box = must("#settings-search");
+  box.hidden = false;
+  const search = /** @type {HTMLInputElement} */ (must("#id-settings-search"));
+  search.addEventListener("input", () => filter(search.value.trim().toLowerCase()));
+  search.addEventListener("keydown", (event) => {
+    if (event.key === "Enter") event.preventDefault(); // it would queue the run
+  });
+}
+
+/** @param {string} words */
+function filter(words) {
+  let count = 0;
+  for (const section of fields(must("#all-settings"), "[data-settings-section]")) {
+    let matches = 0;
+    for (const field of fields(section, "[data-field]")) {
+      const text = `${field.dataset.field} ${field.textContent}`.toLowerCase();
+      const isMatch = words.split(/\s+/).every((word) => text.includes(word));
+      field.classList.toggle("filtered-out", !isMatch);
+      if (isMatch && !field.hidden) matches += 1;
+    }
+    section.hidden = matches === 0;
+    count += matches;
+  }
+  must("#settings-count").textContent = words ? `${count} ${count === 1 ? "setting" : "settings"}` : "";
+}

@@ -1,0 +1,48 @@
+/** The new-run form in one sentence. */
+
+import { count } from "../lib/format.js";
+
+/**
+ * @typedef {{name: string, agents: {name: string, lora_rank: number}[]}} Group
+ * @param {{group: Group | undefined, benchmark: string, algorithms: string[], variants: number, seeds: number,
+ *   compares: boolean, value: (name: string) => string}} form
+ */
+export function summary({ group, benchmark, algorithms, variants, seeds, compares, value }) {
+  if (!group || !benchmark) return `Choose ${[group ? "" : "an agent group", benchmark ? "" : "a benchmark"].filter(Boolean).join(" and ")}.`;
+  const names = group.agents.map((agent) => agent.name);
+  const agents = names.length === 1 ? names[0] : `${names.slice(0, -1).join(", ")} and ${names[names.length - 1]}`;
+  const steps = Number(value("training.steps"));
+  if (steps === 0) return `${agents} ${names.length === 1 ? "is" : "are"} evaluated on ${benchmark}; nothing is trained.`;
+  const verb = names.length === 1 ? "learns" : "learn";
+  const method = compares ? sweep(algorithms, variants, seeds) : `with ${algorithms[0] ?? "an algorithm"}`;
+  const batch = `${counted(value("training.train_batch_size"), "prompt")} x ${counted(value("rollout.num_generations"), "rollout")} for each agent`;
+  return `${agents} ${verb} ${benchmark} ${method}: ${counted(value("training.steps"), "step")} of ${batch}, ${weights(group, value)}, ${evaluations(value)}.`;
+}
+
+/** @param {string[]} algorithms @param {number} variants @param {number} seeds */
+function sweep(algorithms, variants, seeds) {
+  const own = variants ? [`${variants} ${variants === 1 ? "ablation" : "ablations"}`] : [];
+  const labels = [...new Set(algorithms)];
+  return `in a sweep of ${[...labels, ...own].join(", ")} over ${counted(String(seeds), "seed")}`;
+}
+
+/** @param {Group} group @param {(name: string) => string} value */
+function weights(group, value) {
+  const rank = Number(value("training.lora_rank"));
+  const ranks = new Set(group.agents.map((agent) => agent.lora_rank || rank));
+  const [first] = ranks;
+  const what = ranks.size > 1 ? "some agents with LoRA" : first ? `LoRA of rank ${first}` : "all weights";
+  return `${what} at learning rate ${value("training.learning_rate") || "?"}`;
+}
+
+/** @param {(name: string) => string} value */
+function evaluations(value) {
+  const every = Number(value("evaluation.eval_interval"));
+  return every > 0 ? `evaluated every ${every === 1 ? "step" : `${count(every)} steps`}` : "evaluated before the first and after the last step";
+}
+
+/** @param {string} text @param {string} noun */
+function counted(text, noun) {
+  const number = Number(text);
+  return text.trim() === "" || Number.isNaN(number) ? `? ${noun}s` : `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
+}

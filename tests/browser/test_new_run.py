@@ -1,0 +1,88 @@
+"""The new-run form in Chromium: by keyboard alone, its differences to the defaults, its search, its void settings."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.support.browser import axe
+
+pytestmark = pytest.mark.slow
+
+
+def to(page: Page, selector: str, key: str = "Tab") -> None:
+    """Press a key until the element has the focus."""
+    for _ in range(150):
+        if page.evaluate("selector => document.activeElement?.matches(selector)", selector):
+            return
+        page.keyboard.press(key)
+    pytest.fail(f"{selector} is not reached by {key}")
+
+
+def type_into(page: Page, selector: str, text: str) -> None:
+    to(page, selector)
+    page.keyboard.press("Control+a")
+    page.keyboard.type(text)
+
+
+def test_run_is_launched_by_keyboard_alone(page: Page, registered) -> None:
+    page.goto("/runs/new")
+    type_into(page, "#id-name", "By keyboard")
+    to(page, "#id-group")
+    page.keyboard.type("Two")
+    to(page, "#id-benchmark")
+    page.keyboard.type("Sums")
+    expect(page.locator("#recommended")).to_be_visible()
+    to(page, "#recommended button")
+    page.keyboard.press("Enter")
+    expect(page.locator("#id-training-train_batch_size")).not_to_have_value("128")
+    type_into(page, "#id-training-steps", "2")
+    type_into(page, "#id-training-train_batch_size", "4")
+    type_into(page, "#id-training-mini_batch_size", "4")
+    expect(page.locator("#run-summary")).to_contain_text("learn Sums with HACPO: 2 steps of 4 prompts")
+    to(page, "#submit")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(r"/runs/[0-9a-f-]{36}"))
+    expect(page.locator("h1")).to_have_text("By keyboard")
+
+
+def test_differences_to_the_defaults_are_listed_and_reset(page: Page, registered) -> None:
+    page.goto("/runs/new")
+    box = page.locator("#differences")
+    expect(box).to_contain_text("Every setting has its default")
+    page.locator("#id-training-steps").fill("7")
+    expect(box.get_by_role("listitem")).to_have_text(re.compile(r"Steps 7 \(default 58\)"))
+    page.locator("#id-training-learning_rate").fill("1e-6")  # the default, written otherwise
+    expect(box.get_by_role("listitem")).to_have_count(1)
+    box.get_by_role("button", name="Reset Steps to 58").click()
+    expect(page.locator("#id-training-steps")).to_have_value("58")
+    expect(box).to_contain_text("Every setting has its default")
+
+
+def test_void_setting_is_inactive_with_its_reason_and_settings_are_found_by_a_word(page: Page, registered) -> None:
+    page.goto("/runs/new")
+    page.locator("#all-settings > summary").click()
+    memory = page.locator("[data-field='rollout.gpu_memory_utilization']")
+    expect(memory.locator("input")).to_be_enabled()
+    page.locator("#id-rollout-engine").select_option("transformers")
+    expect(memory.locator("input")).to_be_disabled()
+    expect(memory).to_contain_text("No effect with Rollout engine: transformers.")
+    page.locator("#id-algorithm-name").select_option("signed")
+    expect(page.locator("[data-field='algorithm.delta_step']")).to_be_hidden()  # a rule without that bound
+    page.get_by_label("Search settings").fill("vllm memory")
+    expect(page.locator("#settings-count")).to_have_text("2 settings")
+    expect(memory).to_be_visible()
+    expect(page.locator("[data-field='rollout.top_k']")).to_be_hidden()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1440, 390])
+def test_form_has_no_violation_of_accessibility(page: Page, registered, width: int, scheme: str) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    page.goto("/runs/new")
+    page.locator("#all-settings > summary").click()
+    page.locator("#id-training-steps").fill("7")
+    assert axe.findings(page, axe.source(), f"{width} {scheme}") == []
