@@ -541,6 +541,23 @@ declare namespace Api {
     held_out_fraction?: number | null;
     extraction?: string | null;
   }
+  interface FunctionIn {
+    name?: string;
+    source?: string;
+  }
+  interface FunctionOut {
+    id: number;
+    name: string;
+    version: string;
+    sha256: string;
+    text: string;
+    created_at: string;
+  }
+  interface FunctionTryIn {
+    question?: string;
+    gold?: string;
+    response?: string;
+  }
   interface GatePoint {
     s: number;
     positive: number;
@@ -785,6 +802,11 @@ declare namespace Api {
   }
   interface PageOfDeliveryAnswer {
     items: DeliveryAnswer[];
+    count: number;
+    next: string | null;
+  }
+  interface PageOfFunctionOut {
+    items: FunctionOut[];
     count: number;
     next: string | null;
   }
@@ -1033,6 +1055,13 @@ declare namespace Api {
   interface RetryOrder {
     state?: "failed" | "stopped";
   }
+  interface RewardOut {
+    reward: number | null;
+    reason: string;
+    parts: Record<string, number>;
+    seconds: number;
+    version: string;
+  }
   interface RoleIn {
     role: string;
   }
@@ -1215,6 +1244,9 @@ declare namespace Api {
     is_there: boolean[];
     differs: boolean;
   }
+  interface SourceIn {
+    source?: string;
+  }
   interface SourceRatios {
     learner: number;
     source: number;
@@ -1363,6 +1395,18 @@ declare namespace Api {
   interface TokenPiece {
     text: string;
     is_special: boolean;
+  }
+  interface TriedQuestion {
+    question: string | null;
+    answer: string | null;
+    correct: TriedReward;
+    none: TriedReward;
+  }
+  interface TriedReward {
+    reward: number | null;
+    reason: string;
+    parts: Record<string, number>;
+    seconds: number;
   }
   interface TryIn {
     gold?: string;

@@ -33,6 +33,7 @@ from hacrl_web.registry.api.benchmarks import router as benchmark_router
 from hacrl_web.registry.api.hub_tokens import router as hub_tokens_router
 from hacrl_web.registry.api.models_and_groups import router as registry_router
 from hacrl_web.registry.api.prompts import router as prompts_router
+from hacrl_web.registry.api.reward_functions import router as reward_functions_router
 from hacrl_web.runs.api.controls import router as controls_router
 from hacrl_web.runs.api.events_and_log import router as events_router
 from hacrl_web.runs.api.numbers import router as numbers_router
@@ -147,6 +148,7 @@ api.add_router("", projects_router)
 api.add_router("", registry_router)
 api.add_router("", benchmark_router)
 api.add_router("", prompts_router)
+api.add_router("", reward_functions_router)
 api.add_router("", runs_router)
 api.add_router("", controls_router)
 api.add_router("", events_router)

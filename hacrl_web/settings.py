@@ -28,6 +28,9 @@ DATA_DIR.mkdir(mode=0o700, parents=True, exist_ok=True)
 RUNS_DIR = DATA_DIR / "runs"
 BENCHMARKS_DIR = DATA_DIR / "benchmarks"
 MODELS_DIR = DATA_DIR / "models"
+REWARD_FUNCTIONS_DIR = DATA_DIR / "reward_functions"
+# Who may register reward functions, which are code: staff, admins (of a project) or members.
+REWARD_AUTHORS = os.environ.get("HACRL_REWARD_AUTHORS") or "staff"
 # Folders that may contain local models.
 MODEL_ROOTS = [MODELS_DIR, *(Path(p) for p in os.environ.get("HACRL_MODEL_ROOTS", "").split(os.pathsep) if p)]
 # Replaces the trainer's command, `python -m workers`: the tests have a fake trainer.

@@ -17,10 +17,10 @@ from typing import Literal
 from workers import heartbeat
 from workers.agents.messages import AgentLost
 from workers.contract import events, trainer_process
+from workers.contract.spec.reward_function import FunctionFileError
 from workers.contract.spec.run import InvalidSettings, RunSpec
 from workers.contract.spool import SPOOL_NAME, SpoolWriter, read_spool
 from workers.trainer.stop_signals import Paused, StopFlag, StopNow, Stopped
-from workers.verifiers.functions.function_file import FunctionFileError
 
 
 class RunRefused(Exception):

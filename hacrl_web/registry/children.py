@@ -146,6 +146,15 @@ VERIFIER = ChildProgram(
     busy="Other answers are being checked.",
 )
 
+REWARD_FUNCTION = ChildProgram(
+    "workers.verifiers.functions.try_function",
+    timeout_s=60.0,
+    cpu_s=60,
+    memory_bytes=4 * 2**30,
+    wait_s=10.0,
+    busy="Other reward functions are being tried.",
+)
+
 EXTRACTION_SHARES = ChildProgram(
     "workers.verifiers.extraction_shares",
     timeout_s=60.0,

@@ -14,6 +14,7 @@ from django.utils import timezone
 from hacrl_web.accounts.audit_log import AuditedQuerySet, audited
 from hacrl_web.accounts.visibility import ProjectRow, ProjectRowQuerySet
 from workers.contract.spec.agent import AgentSpec
+from workers.contract.spec.reward_function import VERSION_DIGITS
 from workers.contract.verifier_kinds import FLEXIBLE_KINDS, RESPONSE_EXTRACTIONS, RULES
 
 MAX_AGENTS = 8
@@ -222,6 +223,44 @@ class Benchmark(RegistryRow):
     def paths(self) -> list[str]:
         """The question files, the training one first."""
         return [path for path in (self.train_path, self.eval_path) if path]
+
+
+@audited("name", "sha256")
+class RewardFunction(RegistryRow):
+    """A Python function that gives rewards; `text` is its newest version."""
+
+    section, page = "functions", "registry:function_detail"  # of reward-functions/<id>
+
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="reward_functions")
+    text = models.TextField()
+    sha256 = models.CharField(max_length=64)
+
+    objects = ProjectRowQuerySet["RewardFunction"].as_manager()
+
+    class Meta(RegistryRow.Meta):
+        constraints = [models.UniqueConstraint(fields=["project", "name"], name="reward_function_name_per_project")]
+
+    @property
+    def version(self) -> str:
+        return self.sha256[:VERSION_DIGITS]
+
+
+class RewardFunctionVersion(models.Model):
+    """One text of a reward function."""
+
+    function = models.ForeignKey(RewardFunction, on_delete=models.CASCADE, related_name="versions")
+    sha256 = models.CharField(max_length=64)
+    text = models.TextField()
+    author = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["-created_at", "-pk"]
+        constraints = [models.UniqueConstraint(fields=["function", "sha256"], name="reward_function_version_once")]
+
+    @property
+    def version(self) -> str:
+        return self.sha256[:VERSION_DIGITS]
 
 
 class PairInspection(models.Model):

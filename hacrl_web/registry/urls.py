@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from hacrl_web.registry.pages import benchmarks, hub_tokens, models_and_groups, prompts
+from hacrl_web.registry.pages import benchmarks, hub_tokens, models_and_groups, prompts, reward_functions
 
 app_name = "registry"
 urlpatterns = [
@@ -18,6 +18,10 @@ urlpatterns = [
     path("groups/<int:pk>/delete", models_and_groups.group_delete, name="group_delete"),
     path("groups/<int:pk>/pairs/<int:first>/<int:second>", models_and_groups.group_pair, name="group_pair"),
     path("prompts", prompts.prompt_page, name="prompts"),
+    path("reward-functions/", reward_functions.function_list, name="function_list"),
+    path("reward-functions/new", reward_functions.function_create, name="function_create"),
+    path("reward-functions/<int:pk>", reward_functions.function_detail, name="function_detail"),
+    path("reward-functions/<int:pk>/try", reward_functions.function_try, name="function_try"),
     path("benchmarks/", benchmarks.benchmark_list, name="benchmark_list"),
     path("benchmarks/new", benchmarks.benchmark_create, name="benchmark_create"),
     path("benchmarks/new/fetch", benchmarks.benchmark_fetch, name="benchmark_fetch"),

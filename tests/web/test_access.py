@@ -21,7 +21,7 @@ from websockets.sync.client import connect
 from hacrl_web.accounts.models import Invitation, LoginLink, Membership, Project
 from hacrl_web.accounts.tokens.tokens import make_token
 from hacrl_web.api import api
-from hacrl_web.registry.children import HUB_ACCOUNT, IMPORTER, PREVIEWER, VERIFIER, ChildResult
+from hacrl_web.registry.children import HUB_ACCOUNT, IMPORTER, PREVIEWER, REWARD_FUNCTION, VERIFIER, ChildResult
 from hacrl_web.registry.language_models.model_pairs import SAME_MODEL
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.models import Run, Sweep
@@ -43,6 +43,7 @@ OWN_OF_API = ("api/v1/tokens", "api/v1/hub-token", "api/v1/alert", "api/v1/notif
 HUB_TOKEN = "api/v1/projects/<int:project_id>/hub-token"  # which a viewer does not see
 OVERLAP = "api/v1/benchmarks/<int:pk>/overlap"
 PROMPTS = "api/v1/groups/<int:pk>/prompts"
+TRIED = "api/v1/reward-functions/<int:pk>/questions"
 
 
 def test_visitor_reaches_no_page_without_a_login(client, mine, record_property):
@@ -112,6 +113,8 @@ def children(monkeypatch) -> None:
     )
     verdict = b'{"reward": 1, "reason": "right", "extracted": "1", "seconds": 0}'
     monkeypatch.setattr(VERIFIER, "run", lambda *_: ChildResult(verdict, 0, False))
+    rewards = b'{"version": "0", "results": [{"reward": 0.5, "reason": "", "parts": {}, "seconds": 0}]}'
+    monkeypatch.setattr(REWARD_FUNCTION, "run", lambda *_: ChildResult(rewards, 0, False))
     monkeypatch.setattr(HUB_ACCOUNT, "run", lambda *_: ChildResult(b'{"name": "ada"}', 0, False))
     overlap = b'{"num_asked": 1, "num_same": 1, "num_near": 0, "examples": []}'
     monkeypatch.setattr(IMPORTER, "run", lambda *_: ChildResult(overlap, 0, False))
@@ -167,7 +170,7 @@ def use(client: Any, route: str, mine: SimpleNamespace) -> Any:
     if route.endswith("/queue-draft"):  # of a run that is one
         path = address(route, mine).replace(str(mine.run.pk), str(make_run(mine.owner, draft=True).pk))
         return client.post(path, content_type="application/json")
-    parameter = {OVERLAP: "other", PROMPTS: "benchmark"}.get(route)
+    parameter = {OVERLAP: "other", PROMPTS: "benchmark", TRIED: "benchmark"}.get(route)
     query = f"?{parameter}={mine.benchmark.pk}" if parameter else query_of(route)
     if route in (RUN_DELETING, SWEEP_DELETING):  # of others, which wait: these are needed further on
         waiting = make_run(mine.owner)

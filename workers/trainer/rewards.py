@@ -10,12 +10,12 @@ from pathlib import Path
 
 from workers.agents.messages import Response
 from workers.contract.spec.data import DataSpec
+from workers.contract.spec.reward_function import FunctionFile
 from workers.contract.spec.rewards import RewardsSpec, RewardTerm
 from workers.contract.spec.run import RunSpec
 from workers.contract.verifier_kinds import kind_label
 from workers.questions.dataset import Question
 from workers.verifiers.formats import boxed_reward, length_reward, tags_reward
-from workers.verifiers.functions.function_file import FunctionFile
 from workers.verifiers.functions.function_verifier import Case, FunctionVerifier
 from workers.verifiers.service import Verifier
 from workers.verifiers.verdicts import Verdict

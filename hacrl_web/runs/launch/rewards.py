@@ -10,6 +10,7 @@ from pathlib import PurePath
 from typing import Any
 
 from hacrl_web.registry.models import AgentGroup
+from hacrl_web.registry.reward_functions import find_functions, write_file
 from hacrl_web.web.errors import FieldError
 from workers.contract.spec.rewards import terms_of_text
 
@@ -32,8 +33,12 @@ def with_function_files(section: Any, group: AgentGroup | None, errors: list[Fie
 def _with_file(term: Any, group: AgentGroup | None, errors: list[FieldError]) -> Any:
     if not isinstance(term, Mapping) or not term.get("function"):
         return term
-    errors.append(FieldError("not_found", f"There is no reward function {str(term['function'])[:80]!r}.", FIELD))
-    return {**term, "function": "-"}
+    name = str(term["function"])
+    row = find_functions([name], group.project).get(name) if group else None
+    if row is None:
+        errors.append(FieldError("not_found", f"There is no reward function {name[:80]!r}.", FIELD))
+        return {**term, "function": "-"}
+    return {**term, "function": str(write_file(row))}
 
 
 def with_function_names(section: Mapping[str, Any]) -> dict[str, Any]:

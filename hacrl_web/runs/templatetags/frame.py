@@ -27,6 +27,7 @@ RAIL = {
         ("Models", "registry:model_list", "models"),
         ("Agent groups", "registry:group_list", "groups"),
         ("Benchmarks", "registry:benchmark_list", "benchmarks"),
+        ("Reward functions", "registry:function_list", "completed"),
     ),
     "System": (
         ("Workers", "runs:worker_list", "workers"),

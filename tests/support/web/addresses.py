@@ -21,6 +21,7 @@ from hacrl_web.accounts.models import Invitation
 from hacrl_web.accounts.tokens.tokens import make_token
 from hacrl_web.api import api
 from hacrl_web.registry.benchmarks.uploads import stage
+from hacrl_web.registry.models import RewardFunction
 from hacrl_web.runs.models import Contribution
 from hacrl_web.runs.sweeps.sweeps import launch_sweep
 from tests.support.web.factories import launch_request, make_user
@@ -72,6 +73,8 @@ def mine(db, tmp_path) -> SimpleNamespace:
         "guess": vars(QuestionMapping()),
     }
     staged.note()
+    source = "def reward(**fields): return 0.5  # swan\n"
+    function = RewardFunction.objects.create(owner=owner, name="swan", text=source, sha256="0" * 64)
     project = run.project
     invitation, _ = Invitation.objects.make(project, "viewer", owner, "swan")
     return SimpleNamespace(
@@ -84,6 +87,7 @@ def mine(db, tmp_path) -> SimpleNamespace:
         group=run.group,
         benchmark=run.benchmark,
         model=model,
+        function=function,
         staged=staged,
         token=make_token(owner, name="swan", scopes=["read"], days=1)[0],
     )
@@ -114,7 +118,8 @@ def query_of(route: str) -> str:
 def address(route: str, mine: SimpleNamespace) -> str:
     """The route with the owner's objects as its parameters."""
     section = route.removeprefix("api/v1/").partition("/")[0]
-    own = {"models": mine.model, "groups": mine.group, "benchmarks": mine.benchmark}
+    own: dict[str, Any] = {"models": mine.model, "reward-functions": mine.function}
+    own |= {"groups": mine.group, "benchmarks": mine.benchmark}
     own |= {"tokens": mine.token, "account": mine.token}
     values = {"run_id": mine.run.pk, "sweep_id": mine.sweep.pk, "first": 0, "second": 1, "token": "no-such-token"}
     values |= {"step": 1, "agent": 0, "staged": mine.staged.token, "project_id": mine.project.pk}

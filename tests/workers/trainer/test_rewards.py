@@ -11,10 +11,10 @@ from pydantic import ValidationError
 from tests.support.workers.endings import assert_same_end
 from tests.support.workers.tiny import make_pair, make_spec, records, train
 from tests.workers.trainer.test_process import run
+from workers.contract.spec.reward_function import FunctionFile
 from workers.contract.spec.rewards import RewardsSpec, text_of_terms
 from workers.trainer.rewards import function_file, open_verifier
 from workers.trainer.scoring import VerifierFails
-from workers.verifiers.functions.function_file import FunctionFile
 
 PARTIAL = """
 def reward(question, answer, response, **fields):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.verifiers.functions.function_file import FunctionFile, FunctionFileError, check_source
+from workers.contract.spec.reward_function import FunctionFile, FunctionFileError, check_source
 from workers.verifiers.functions.function_process import BadResult, checked_result
 from workers.verifiers.functions.function_verifier import Case, FunctionVerifier, RewardFunctionError
 

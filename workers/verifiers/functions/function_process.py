@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from workers.verifiers.functions.function_file import FUNCTION_NAME
+from workers.contract.spec.reward_function import FUNCTION_NAME
 from workers.verifiers.python.event_loop import use_pipes
 from workers.verifiers.python.sandbox import SandboxUnavailable, confine, has_own_folder
 

@@ -24,8 +24,8 @@ from typing import Any
 
 from workers import heartbeat
 from workers.contract.repository import ROOT
+from workers.contract.spec.reward_function import FunctionFile
 from workers.verifiers.children.child_client import VerifierError
-from workers.verifiers.functions.function_file import FunctionFile
 from workers.verifiers.verdicts import Verdict
 
 TIME_LIMIT_S = 10.0
@@ -67,11 +67,12 @@ class _FunctionProcess:
 
     def ask(self, case: Case) -> dict[str, Any]:
         """{reward, reason, parts} or {failed}. Errors: _ProcessLost, VerifierError (no sandbox here)."""
-        process = self._process or self._start()
+        process = self._process or self.start()
         self._send(process, case.to_json())
         return self._read(process, self._time_limit_s, f"did not return in {self._time_limit_s:g} s")
 
-    def _start(self) -> subprocess.Popen[bytes]:
+    def start(self) -> subprocess.Popen[bytes]:
+        """A new process that has loaded the file. Errors: _ProcessLost, RewardFunctionError, VerifierError."""
         self._folder = tempfile.TemporaryDirectory(prefix="hacrl-reward-", ignore_cleanup_errors=True)
         folder = self._folder.name
         environment = {
@@ -172,6 +173,18 @@ class FunctionVerifier(AbstractContextManager["FunctionVerifier"]):
             heartbeat.send_heartbeat()
             verdicts.append(verdict)
         return verdicts
+
+    def check_loads(self) -> None:
+        """Errors: RewardFunctionError, if the file does not load; VerifierError, if nothing can run here."""
+        child = self._free.get()
+        try:
+            child.start()
+        except RewardFunctionError as error:
+            raise self._error(str(error), None) from None
+        except _ProcessLost as lost:
+            raise self._error(str(lost), None) from None
+        finally:
+            self._free.put(child)
 
     def doubts(self, answers: Sequence[str]) -> list[str]:
         """A function may find any reference answer useful."""

@@ -1,4 +1,4 @@
-"""A reward function as a file: one Python file that defines `reward(question, answer, response, **fields)`.
+"""Part of the contract: a reward function, one Python file that defines `reward(question, answer, response, **fields)`.
 
 Its version is the beginning of the SHA-256 of its text. Nothing of it runs in this process: the file is only parsed.
 """

@@ -1,0 +1,198 @@
+"""Registers reward functions: Python files that runs pay by, versioned by their content.
+
+A function is code, so registering one is for staff; HACRL_REWARD_AUTHORS lets the admins of a project, or all of its
+members, do it too. It runs only in fenced processes (workers/verifiers/functions). Runs read the newest version when
+an attempt starts.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+
+from hacrl_web.accounts.models import Role
+from hacrl_web.accounts.projects import forbidden, project_of_new, require
+from hacrl_web.registry import values
+from hacrl_web.registry.children import REWARD_FUNCTION
+from hacrl_web.registry.models import Benchmark, RewardFunction, RewardFunctionVersion
+from hacrl_web.web.errors import FieldErrors
+from workers.contract.spec.reward_function import FunctionFile, FunctionFileError, check_source
+from workers.contract.spec.rewards import REWARD_NAME
+
+MAX_RESPONSE = 100_000
+TRIED_QUESTIONS = 5
+NO_ANSWER = "I do not know."
+
+
+def require_author(user: Any, project: Any) -> None:
+    """Error: FieldErrors (403) for a user who may not register code in the project."""
+    require(user, project, Role.MEMBER)
+    if user.is_staff:
+        return
+    if settings.REWARD_AUTHORS == "staff":
+        raise forbidden("Reward functions are code: only staff may register them (HACRL_REWARD_AUTHORS).")
+    require(user, project, Role.ADMIN if settings.REWARD_AUTHORS == "admins" else Role.MEMBER)
+
+
+def may_author(user: Any, project: Any) -> bool:
+    try:
+        require_author(user, project)
+    except FieldErrors:
+        return False
+    return True
+
+
+def register_function(owner: Any, *, name: object, source: object) -> RewardFunction:
+    """Write a function and its first version. Error: FieldErrors."""
+    project = project_of_new(owner)
+    require_author(owner, project)
+    checker = values.Checker()
+    named = checker.take("name", _name, name)
+    text = checker.take("source", _source, source)
+    if named is not None:
+        checker.take("name", values.check_name_is_free, RewardFunction, project, named)
+    named, text = checker.finish(named, text)
+    file = FunctionFile(named, text)
+    _load(file)
+    row = RewardFunction(owner=owner, project=project, name=named, text=text, sha256=file.sha256)
+    with values.unique_name(named):
+        row.save(force_insert=True)
+        _add_version(row, owner)
+    write_file(row)
+    return row
+
+
+def update_function(user: Any, row: RewardFunction, source: object) -> RewardFunction:
+    """Make this text the newest version; runs use it from their next attempt on. Error: FieldErrors."""
+    require_author(user, row.project)
+    checker = values.Checker()
+    (text,) = checker.finish(checker.take("source", _source, source))
+    file = FunctionFile(row.name, text)
+    _load(file)
+    with transaction.atomic():
+        row = RewardFunction.objects.select_for_update(of=("self",)).get(pk=row.pk)
+        row.text, row.sha256 = text, file.sha256
+        row.save(update_fields=["text", "sha256"])
+        _add_version(row, user)
+    write_file(row)
+    return row
+
+
+def delete_function(user: Any, row: RewardFunction) -> None:
+    """Delete the row; its file stays for the runs that name it. Error: FieldErrors."""
+    require_author(user, row.project)
+    row.delete()
+
+
+def _add_version(row: RewardFunction, author: Any) -> None:
+    RewardFunctionVersion.objects.get_or_create(
+        function=row, sha256=row.sha256, defaults={"text": row.text, "author": author}
+    )
+
+
+def _name(value: object) -> str:
+    name = values.text(value, 40)
+    if not re.fullmatch(REWARD_NAME, name):
+        raise values.ValueProblem("bad_name", "Use small letters, digits and _, beginning with a letter.")
+    return name
+
+
+def _source(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise values.ValueProblem("missing", "Write the function.")
+    text = value.replace("\r\n", "\n").rstrip() + "\n"
+    if "\x00" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise values.ValueProblem("bad_character", "NUL and unpaired surrogates are not allowed.")
+    try:
+        check_source(text)
+    except FunctionFileError as error:
+        message = str(error)
+        raise values.ValueProblem("bad_function", f"{message[0].upper()}{message[1:]}.") from None
+    return text
+
+
+def _load(file: FunctionFile) -> None:
+    """Check in a child process that the file loads. Error: FieldErrors."""
+    _ask(file, [], "source")
+
+
+def _ask(file: FunctionFile, cases: list[dict[str, Any]], at: str) -> dict[str, Any]:
+    request = {"name": file.name, "source": file.text, "cases": cases}
+    answer = REWARD_FUNCTION.ask(at=at, request=request)
+    if answer.get("error"):
+        raise FieldErrors.single("function_failed", str(answer["error"]), at)
+    return answer
+
+
+def try_function(row: RewardFunction, *, question: object, gold: object, response: object) -> dict[str, Any]:
+    """{reward (None: unscorable), reason, parts, seconds, version} of one response. Error: FieldErrors."""
+    checker = values.Checker()
+    texts = {
+        "question": checker.take("question", _text, question),
+        "answer": checker.take("gold", _text, gold),
+        "response": checker.take("response", _text, response),
+    }
+    checker.finish()
+    case = texts | {"fields": {"id": "try", "subject": "", "difficulty": ""}}
+    answer = _ask(FunctionFile(row.name, row.text), [case], "response")
+    return answer["results"][0] | {"version": answer["version"]}
+
+
+def try_on_benchmark(row: RewardFunction, benchmark: Benchmark) -> list[dict[str, Any]]:
+    """For its first questions, the rewards of the boxed reference answer and of no answer. Error: FieldErrors."""
+    questions = [one for one in benchmark.sample[:TRIED_QUESTIONS] if isinstance(one, dict)]
+    cases = [
+        {
+            "question": str(one.get("question", "")),
+            "answer": str(one.get("answer", "")),
+            "response": text,
+            "fields": {"id": str(one.get("id", "")), "subject": str(one.get("subject", "")), "difficulty": ""},
+        }
+        for one in questions
+        for text in (f"\\boxed{{{one.get('answer', '')}}}", NO_ANSWER)
+    ]
+    results = _ask(FunctionFile(row.name, row.text), cases, "benchmark")["results"] if cases else []
+    pairs = zip(questions, results[::2], results[1::2], strict=True)
+    return [
+        {"question": one.get("question"), "answer": one.get("answer"), "correct": right, "none": nothing}
+        for one, right, nothing in pairs
+    ]
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or len(value) > MAX_RESPONSE:
+        raise values.ValueProblem("not_text", f"Text of at most {MAX_RESPONSE:,} characters is needed.")
+    return value.replace("\x00", "").replace("\r\n", "\n").encode("utf-8", "replace").decode()
+
+
+def function_path(row: RewardFunction) -> Path:
+    """Where trainers read the newest version."""
+    return Path(settings.REWARD_FUNCTIONS_DIR) / str(row.pk) / f"{row.name}.py"
+
+
+def write_file(row: RewardFunction) -> Path:
+    """Write the newest version where trainers read it, at once for each reader."""
+    path = function_path(row)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    part = path.with_name(f".{secrets.token_hex(8)}")
+    part.write_text(row.text, encoding="utf-8")
+    os.replace(part, path)
+    return path
+
+
+def find_functions(names: Sequence[str], project: Any) -> dict[str, RewardFunction]:
+    """The functions of a project by name or id."""
+    rows = {}
+    for name in names:
+        query = {"pk": int(name)} if name.isascii() and name.isdigit() and len(name) < 19 else {"name": name}
+        row = RewardFunction.objects.filter(project=project, **query).first()
+        if row is not None:
+            rows[name] = row
+    return rows

@@ -1,0 +1,141 @@
+"""Reward functions are registered by those who may, tried out, versioned, and named by runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from django.urls import reverse
+
+from hacrl_web.registry.models import RewardFunction
+from hacrl_web.registry.reward_functions import function_path, register_function, update_function
+from hacrl_web.runs.models import Run
+from hacrl_web.web.errors import FieldErrors
+from tests.support.web import factories
+from tests.support.web.page_text import text_of
+
+STEPS = "def reward(question, answer, response, **fields):\n    return 0.5 if answer in response else 0.25\n"
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _own_folder(settings, tmp_path):
+    settings.REWARD_FUNCTIONS_DIR = tmp_path
+    settings.REWARD_AUTHORS = "members"
+
+
+@pytest.fixture
+def function(user) -> RewardFunction:
+    return register_function(user, name="steps", source=STEPS)
+
+
+def test_page_registers_shows_and_tries_a_function(web, user):
+    page = web.post(reverse("registry:function_create"), {"name": "steps", "source": STEPS})
+    row = RewardFunction.objects.get()
+    assert (page.status_code, page["Location"]) == (302, row.get_absolute_url())
+    assert function_path(row).read_text() == STEPS
+    assert row.version in text_of(web.get(row.get_absolute_url()))
+    answer = {"question": "1+1=", "gold": "2", "response": "it is 2"}
+    html = text_of(web.post(reverse("registry:function_try", args=[row.pk]), answer))
+    assert re.search(r"<dt>Reward</dt><dd><strong>[^/]*>0\.500?<", html)
+    assert "steps" in text_of(web.get(reverse("registry:function_list")))
+
+
+def test_real_questions_show_what_a_correct_answer_and_none_are_paid(web, user, function):
+    benchmark = factories.make_benchmark(user)
+    benchmark.sample = [{"question": "1+1=", "answer": "2"}, {"question": "2+2=", "answer": "4"}]
+    benchmark.save()
+    html = text_of(web.get(function.get_absolute_url(), {"benchmark": benchmark.pk}))
+    assert len(re.findall(r'title="0.5">0\.500</span></td><td class="number"><span title="0.25">0\.250<', html)) == 2
+    path = f"/api/v1/reward-functions/{function.pk}/questions"
+    rows = web.get(path, {"benchmark": benchmark.pk}).json()
+    assert [(row["answer"], row["correct"]["reward"], row["none"]["reward"]) for row in rows] == [
+        ("2", 0.5, 0.25),
+        ("4", 0.5, 0.25),
+    ]
+
+
+def test_api_registers_changes_tries_and_deletes(web, user):
+    body = {"name": "steps", "source": STEPS}
+    made = web.post("/api/v1/reward-functions", body, content_type="application/json")
+    assert made.status_code == 201
+    path = f"/api/v1/reward-functions/{made.json()['id']}"
+    changed = web.put(path, {"source": STEPS.replace("0.25", "0")}, content_type="application/json").json()
+    assert changed["version"] != made.json()["version"]
+    assert [one.version for one in RewardFunction.objects.get().versions.all()] == [
+        changed["version"],
+        made.json()["version"],
+    ]
+    tried = web.post(f"{path}/try", {"gold": "2", "response": "3"}, content_type="application/json").json()
+    assert (tried["reward"], tried["version"]) == (0.0, changed["version"])
+    assert web.delete(path).status_code == 204
+    assert not RewardFunction.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "reason"),
+    [
+        ("Steps", STEPS, "Use small letters, digits and _"),
+        ("../x", STEPS, "Use small letters, digits and _"),
+        ("steps", "x = 1", "It defines no function"),
+        ("steps", "def reward(:", "No Python"),
+        ("steps", "import nowhere_to_be_found\n" + STEPS, "ModuleNotFoundError in line 1"),
+        ("steps", "", "Write the function."),
+    ],
+)
+def test_what_is_no_function_is_refused_with_the_reason(web, user, name, source, reason):
+    page = web.post(reverse("registry:function_create"), {"name": name, "source": source})
+    assert page.status_code == 422
+    assert reason in text_of(page)
+    assert not RewardFunction.objects.exists()
+
+
+def test_failing_try_out_names_the_line(web, user, function):
+    update_function(user, function, STEPS.replace("return", "return 1 / 0 or"))
+    page = web.post(reverse("registry:function_try", args=[function.pk]), {"response": "x"})
+    assert "ZeroDivisionError in line 2" in text_of(page)
+
+
+@pytest.mark.parametrize(("authors", "may"), [("staff", ()), ("admins", ("admin",)), ("members", ("admin", "member"))])
+def test_only_those_may_register_code_whom_the_operator_lets(settings, client, user, function, authors, may):
+    settings.REWARD_AUTHORS = authors
+    for role in ("admin", "member", "viewer"):
+        client.force_login(factories.make_member(function.project, role))
+        body = {"name": f"of_{role}", "source": STEPS}
+        answer = client.post("/api/v1/reward-functions", body, content_type="application/json")
+        path = f"/api/v1/reward-functions/{function.pk}"
+        change = client.put(path, {"source": STEPS + f"# {role}\n"}, content_type="application/json")
+        assert (change.status_code == 200) == (role in may), (role, change.content)
+        if role != "viewer":  # who may be an admin elsewhere
+            assert client.get(path).status_code == 200
+        assert answer.status_code in ((201, 403) if role in may else (403,))
+
+
+def test_staff_may_always(settings):
+    settings.REWARD_AUTHORS = "staff"
+    assert register_function(factories.make_user(is_staff=True), name="steps", source=STEPS).version
+    with pytest.raises(FieldErrors, match="only staff may register them"):
+        register_function(factories.make_user(), name="steps", source=STEPS)
+
+
+def test_run_names_a_function_and_trains_with_its_file(web, user, function):
+    request = factories.launch_request(user, name="paid")
+    request["rewards"] = {"terms": "function steps = 0.5"}
+    answer = web.post("/api/v1/runs", request, content_type="application/json")
+    assert answer.status_code == 201, answer.content
+    [term] = Run.objects.get().spec["rewards"]["terms"]
+    assert (term["function"], term["weight"]) == (str(function_path(function)), 0.5)
+    assert Path(term["function"]).read_text() == STEPS
+    again = web.get(f"/api/v1/runs/{Run.objects.get().pk}/request").json()
+    assert again["rewards"]["terms"][0]["function"] == "steps"
+
+
+def test_function_of_another_project_is_not_there(web, user):
+    other = factories.make_user()
+    register_function(other, name="secret", source=STEPS)
+    request = factories.launch_request(user, name="paid")
+    request["rewards"] = {"terms": [{"name": "a", "function": "secret"}]}
+    answer = web.post("/api/v1/runs", request, content_type="application/json")
+    assert answer.status_code == 422
+    assert "There is no reward function 'secret'." in answer.content.decode()
