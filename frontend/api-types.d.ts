@@ -1075,6 +1075,7 @@ declare namespace Api {
     reward: number | null;
     num_tokens: number | null;
     taught: ContributionSummary | null;
+    rewards: Record<string, number> | null;
   }
   interface RolloutOrNone {
     rollout: RolloutTextAnswer | null;

@@ -131,7 +131,7 @@ def _ask(file: FunctionFile, cases: list[dict[str, Any]], at: str) -> dict[str, 
     return answer
 
 
-def try_function(row: RewardFunction, *, question: object, gold: object, response: object) -> dict[str, Any]:
+def reward_of(row: RewardFunction, *, question: object, gold: object, response: object) -> dict[str, Any]:
     """{reward (None: unscorable), reason, parts, seconds, version} of one response. Error: FieldErrors."""
     checker = values.Checker()
     texts = {

@@ -53,7 +53,7 @@ def add_function(
 
 @rewards.command("try")
 @client_command
-def try_function(
+def try_reward(
     name: Annotated[str, typer.Argument(help="A function, by id or name.")],
     response: Annotated[str, typer.Option(help="The text to reward.")],
     question: Annotated[str, typer.Option(help="The question.")] = "",

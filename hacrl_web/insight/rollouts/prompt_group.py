@@ -12,7 +12,7 @@ from django.db.models.functions import Length, Substr
 from hacrl_web.insight.recorded_steps import segments
 from hacrl_web.insight.rescued_prompts import OF_STEP
 from hacrl_web.insight.rollouts.differences import TextPart, best_answer, marked_parts
-from hacrl_web.insight.rollouts.search import RolloutHit
+from hacrl_web.insight.rollouts.search import RolloutHit, read_rewards
 from hacrl_web.insight.rollouts.waterfall import LearnerContribution, Waterfall, equation, waterfalls
 from hacrl_web.runs.models import Run
 from hacrl_web.web.visible import visible
@@ -38,6 +38,11 @@ class Card:
     contributions: list[LearnerContribution]
     samples: list[int]
     penalty: float | None = None
+
+    @property
+    def rewards(self) -> dict[str, float]:
+        """Where several rewards make the total, each by name."""
+        return read_rewards(self.row["rewards"]) or {}
 
     @property
     def penalty_size(self) -> float:
@@ -106,7 +111,7 @@ def group_of(run: Run, spec: RunSpec, hit: RolloutHit) -> PromptGroup | None:
             shown_answer=Substr("answer", 1, 200),
         )
         .values("seq", "agent", "sample", "reward", "finish_reason", "num_tokens", "text", "length",
-                "shown_prompt", "prompt_length", "shown_answer")
+                "shown_prompt", "prompt_length", "shown_answer", "rewards")
     )  # fmt: skip
     if not rows:
         return None

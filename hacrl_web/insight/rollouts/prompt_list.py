@@ -19,6 +19,7 @@ from hacrl_web.insight.rollouts.ranking import TEXTS_SORTED, newest_rows, sort_v
 from hacrl_web.insight.rollouts.search import matching_rows, on_rescued_prompts
 from hacrl_web.runs.models import Run
 from hacrl_web.web.visible import visible
+from workers.contract.advantages import REWARD_MAX
 
 PAGE_SIZE = 25
 ROWS_READ = 8_000
@@ -155,8 +156,7 @@ def _complete(run: Run, rollout_filter: RolloutFilter, covered: Q, lines: list[P
     rows = run.rollouts.filter(covered, of_page).order_by("sample", "seq")
     for seq, step, prompt, agent, reward in rows.values_list("seq", "step", "prompt_id", "agent", "reward"):
         first_rollouts.setdefault((step, prompt), seq)
-        verdict = "unscorable" if reward is None else "correct" if reward > 0 else "incorrect"
-        verdicts[step, prompt][agent].append(verdict)
+        verdicts[step, prompt][agent].append(_verdict(reward))
     seqs = [first_rollouts[line.key] for line in lines]
     prompts = run.rollouts.filter(seq__in=seqs).values_list("seq", Substr("prompt", 1, MAX_QUESTION))
     questions = dict(prompts)
@@ -167,6 +167,12 @@ def _complete(run: Run, rollout_filter: RolloutFilter, covered: Q, lines: list[P
         agents = [(name, place) for place, name in enumerate(run.agent_names) if name in of_prompt]
         line.agents = [AgentDots(name, place, of_prompt[name]) for name, place in agents]
         line.seq = best.get(line.key, first_seq)
+
+
+def _verdict(reward: float | None) -> str:
+    if reward is None:
+        return "unscorable"
+    return "correct" if reward >= REWARD_MAX else "partial" if reward > 0 else "incorrect"
 
 
 def _best(taught: QuerySet[Any]) -> dict[Key, int]:

@@ -6,9 +6,10 @@ the step that it reached; the next one continues from there.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from django.db.models import Exists, F, Max, Min, OuterRef, Q, QuerySet
@@ -26,7 +27,7 @@ BUDGET_S = 0.25
 PIECE = 8000  # rows read at once; fewer if texts are searched
 TEXT_PIECE = 1000
 REWARD_TOLERANCE = 1e-6
-_OF_ROLLOUT = ("step", "seq", "attempt", "prompt_id", "sample", "agent", "reward", "num_tokens")
+_OF_ROLLOUT = ("step", "seq", "attempt", "prompt_id", "sample", "agent", "reward", "num_tokens", "rewards")
 _OF_LEARNER = (
     "step", "seq", "attempt", "prompt_id", "sample", "source", "reward", "source_num_tokens", "agent", "advantage",
     "sequence_ratio", "clip_side", "weight", "drop_reason", "age",
@@ -48,7 +49,10 @@ class ContributionSummary:
 
 @dataclass(frozen=True)
 class RolloutHit:
-    """A rollout that matches; with `taught` if the filter is about learners, once for each learner and use."""
+    """A rollout that matches; with `taught` if the filter is about learners, once for each learner and use.
+
+    rewards: by name, where several make the total; not with `taught`.
+    """
 
     __pydantic_config__ = EVERY_FIELD
     step: int
@@ -60,6 +64,7 @@ class RolloutHit:
     reward: float | None
     num_tokens: int | None
     taught: ContributionSummary | None = None
+    rewards: dict[str, float] | None = None
 
     @property
     def cursor(self) -> PageCursor:
@@ -258,9 +263,16 @@ def _with_text(run: Run, rows: QuerySet[Any], rollout_filter: RolloutFilter) -> 
     return rows.filter(Exists(sampled.filter(of_step, step=OuterRef("step") - Coalesce(OuterRef("age"), 0))))
 
 
+def read_rewards(text: str | None) -> dict[str, float] | None:
+    """The rewards of a recorded rollout by name."""
+    rewards: dict[str, float] | None = json.loads(text) if text else None
+    return rewards
+
+
 def _hits(rows: QuerySet[Any], count: int, *, of_learner: bool = False, begin: int = 0) -> list[RolloutHit]:
     end = begin + count
     if not of_learner:
-        return [RolloutHit(*row) for row in rows.values_list(*_OF_ROLLOUT)[begin:end]]
+        samples = rows.values_list(*_OF_ROLLOUT)[begin:end]
+        return [replace(RolloutHit(*row[:8]), rewards=read_rewards(row[8])) for row in samples]
     values = rows.values_list(*_OF_LEARNER)[begin:end]
     return [RolloutHit(*(*row[:8], ContributionSummary(*row[8:]))) for row in values]

@@ -101,13 +101,20 @@ def _rollouts(run: Run, spec: RunSpec, rollout_filter: RolloutFilter, seq: str, 
     opening = {"after": str(PageCursor(last or 0, 0))} if is_open else {}
     page = search_rollouts(run, rollout_filter.model_copy(update=opening))
     selected = _selected(run, seq, page.hits, prefers_teaching=is_open)
+    names = _reward_names(page.hits)
     return {
         "page": page,
-        "lines": [_line(hit, _link(rollout_filter, hit.seq), selected, run.agent_names) for hit in page.hits],
+        "lines": [_line(hit, _link(rollout_filter, hit.seq), selected, run.agent_names, names) for hit in page.hits],
+        "reward_names": names,
         "selected": selected,
         "group": group_of(run, spec, selected) if selected else None,
         "links": _links(rollout_filter, page, selected),
     }
+
+
+def _reward_names(hits: Sequence[RolloutHit]) -> list[str]:
+    """The rewards that have a column: those of the first rollout that has several."""
+    return next(([*hit.rewards] for hit in hits if hit.rewards), [])
 
 
 @require_safe
@@ -159,13 +166,17 @@ class RolloutLine:
     is_selected: bool
     position: int | None
     learner_position: int | None
+    rewards: list[float | None]  # in the order of the columns
 
 
-def _line(hit: RolloutHit, url: str, selected: RolloutHit | None, agents: Sequence[str]) -> RolloutLine:
+def _line(
+    hit: RolloutHit, url: str, selected: RolloutHit | None, agents: Sequence[str], reward_names: Sequence[str]
+) -> RolloutLine:
     is_selected = selected is not None and _is_same(hit, selected)
     learner = hit.taught.learner if hit.taught else ""
-    places = [agents.index(name) if name in agents else None for name in (hit.agent, learner)]
-    return RolloutLine(hit, url, is_selected, *places)
+    position, learner_position = (agents.index(name) if name in agents else None for name in (hit.agent, learner))
+    rewards = [(hit.rewards or {}).get(name) for name in reward_names]
+    return RolloutLine(hit, url, is_selected, position, learner_position, rewards)
 
 
 def _link(rollout_filter: RolloutFilter, seq: int) -> str:

@@ -94,20 +94,20 @@ def get_function(request: HttpRequest, pk: int) -> Any:
 
 
 @router.put("/reward-functions/{int:pk}", response=FunctionOut, summary="Add a version of a reward function")
-def update_function(request: HttpRequest, pk: int, payload: SourceIn) -> Any:
+def put_function(request: HttpRequest, pk: int, payload: SourceIn) -> Any:
     """Runs use it from their next attempt on."""
     return functions.update_function(request.user, _function(request, pk), payload.source)
 
 
 @router.delete("/reward-functions/{int:pk}", response={204: None})
-def delete_function(request: HttpRequest, pk: int) -> Any:
+def remove_function(request: HttpRequest, pk: int) -> Any:
     functions.delete_function(request.user, _function(request, pk))
     return Status(204, None)
 
 
 @router.post("/reward-functions/{int:pk}/try", response=RewardOut, summary="The reward of one response")
-def try_function(request: HttpRequest, pk: int, payload: FunctionTryIn) -> Any:
-    return functions.try_function(_function(request, pk), **payload.dict())
+def try_response(request: HttpRequest, pk: int, payload: FunctionTryIn) -> Any:
+    return functions.reward_of(_function(request, pk), **payload.dict())
 
 
 @router.get("/reward-functions/{int:pk}/questions", response=list[TriedQuestion], summary="Its rewards on a benchmark")

@@ -71,7 +71,7 @@ def function_try(request: HttpRequest, pk: int) -> HttpResponse:
     row = _function_or_404(request, pk)
     texts = {key: request.POST.get(key, "") for key in ("question", "gold", "response")}
     try:
-        return _page(request, row, texts=texts, result=functions.try_function(row, **texts))
+        return _page(request, row, texts=texts, result=functions.reward_of(row, **texts))
     except FieldErrors as refused:
         return _page(request, row, refused.status, texts=texts, try_errors=refused.errors)
 

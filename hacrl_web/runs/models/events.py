@@ -85,6 +85,7 @@ class RolloutSample(SpoolRow):
     finish_reason = models.CharField(max_length=16)
     num_tokens = models.PositiveIntegerField()
     mean_logp = models.FloatField(null=True)
+    rewards = models.TextField(null=True)  # JSON: by name, where several rewards make the total
 
     class Meta(SpoolRow.Meta):
         constraints = [models.UniqueConstraint(fields=["run", "seq"], name="rollout_once")]

@@ -108,6 +108,7 @@ def run_detail(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
             "agents": run.agent_names,
             "unmeasured": _unmeasured(spec, run.rollout_engine),
             "further": sorted(run.further_benchmarks),  # their evaluations are on no chart
+            "rewards": [*spec.rewards.weights] if spec.rewards.terms else [],
             "shares": spec.algorithm.shares_rollouts and len(spec.agents) > 1,
             "records": spec.telemetry.rollout_interval > 0,
         },

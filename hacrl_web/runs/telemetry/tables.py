@@ -45,6 +45,11 @@ def _json_texts(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
+def _json_numbers(value: Any) -> str | None:
+    """Numbers by name as JSON; None if there are none. Errors: ValueError, TypeError."""
+    return json.dumps({str(name): float(number) for name, number in value.items()}, allow_nan=False) if value else None
+
+
 def _converter(column: models.Field) -> Callable[[Any], Any]:
     """Converts an event's value to the column's kind, within its limits. Errors: ValueError, TypeError."""
     convert: Callable[[Any], Any] = lambda value: str("" if value is None else value)[: column.max_length]  # noqa: E731
@@ -112,8 +117,10 @@ class TelemetryTable:
 
 EVENTS = TelemetryTable(TelemetryEvent)
 EVENTS.converters["time"] = _time
+ROLLOUTS = TelemetryTable(RolloutSample)
+ROLLOUTS.converters["rewards"] = _json_numbers
 TABLE_OF = {
-    "rollout": TelemetryTable(RolloutSample),
+    "rollout": ROLLOUTS,
     "contribution": TelemetryTable(Contribution),
     "questions": TelemetryTable(QuestionChunk, ("ids", "questions", "answers", "subjects", "difficulties")),
     "answers": TelemetryTable(AnswerChunk, ("marks", "majority", "responses")),

@@ -6,6 +6,7 @@ Warm starts stay in pytest's cache. Measured values stand beside the bounds; doc
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -23,6 +24,7 @@ from workers.contract.demo_recipe import ALGORITHMS
 from workers.contract.spec.algorithm import RECOMMENDED
 from workers.contract.spec.run import RunSpec
 from workers.questions.dataset import split_questions
+from workers.trainer.rewards import AnyVerifier, open_verifier
 from workers.verifiers.service import Verifier
 from workers.verifiers.verdicts import Verdict
 
@@ -70,7 +72,7 @@ def accuracies(spec: RunSpec, agents: Sequence[AgentInterface]) -> list[float]:
     return [fmean(verdict.reward or 0.0 for verdict in found) for found in verdicts]
 
 
-def gains(spec: RunSpec, folder: Path, verifier: Verifier | None = None) -> list[float]:
+def gains(spec: RunSpec, folder: Path, verifier: AnyVerifier | None = None) -> list[float]:
     """By agent: what training adds to its accuracy. Rewards are true where no verifier is given."""
     start = accuracies(spec, LocalPlacement(spec, None).agents)
     with verifier or Verifier("exact") as judge:
@@ -83,6 +85,23 @@ def gains(spec: RunSpec, folder: Path, verifier: Verifier | None = None) -> list
 def test_three_agents_learn_together(make_spec: MakeSpec, tmp_path: Path, seed: int) -> None:
     """Three families, sizes and tokenizers. Seed 0: .43, .33, .70; seed 1: .38, .39, .70."""
     assert min(gains(make_spec("three", seed, training={"steps": 20}), tmp_path / "run")) >= 0.20
+
+
+def test_partial_credit_teaches_the_demos_pair(make_spec: MakeSpec, tmp_path: Path) -> None:
+    """HACPO with the reward function of docs/rewards.md: a quarter for each correct step, half for the answer.
+
+    Every step is correct in the misconceptions too, so half of the reward is there from the start.
+    """
+    text = (Path(__file__).parents[3] / "docs" / "rewards.md").read_text()
+    [source] = [block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "OPERATIONS" in block]
+    path = tmp_path / "steps.py"
+    path.write_text(source)
+    spec = make_spec("complementary", 0, training={"steps": 20})
+    values = spec.model_dump(mode="json")
+    values["data"] |= {"verifier": "function", "reward_function": str(path)}
+    spec = RunSpec.model_validate(values)
+    with open_verifier(spec.data, spec.rewards) as verifier:
+        assert min(gains(spec, tmp_path / "run", verifier)) >= 0.08
 
 
 @pytest.mark.full

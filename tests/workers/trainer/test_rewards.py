@@ -157,3 +157,21 @@ def test_terms_can_be_written_as_text_and_come_back():
     for odd in ("nothing = 1", "boxed x", "function a b", "x = y", "length a = 1", "boxed = -1", "boxed; boxed"):
         with pytest.raises(ValidationError):
             RewardsSpec.model_validate({"terms": odd})
+
+
+def test_tiny_models_learn_from_partial_credit(tmp_path):
+    """The reward is the share of a digit in the response, which any text has some of."""
+    share = "def reward(response, **fields): return response.count('7') / max(1, len(response))\n"
+    spec = function_spec(
+        tmp_path,
+        share,
+        training={"steps": 12, "learning_rate": 1e-2},
+        rollout={"num_generations": 8},
+        evaluation={"eval_interval": 0, "max_questions": 1},
+    )
+    with open_verifier(spec.data, spec.rewards) as verifier:
+        train(spec, tmp_path / "run", verifier=verifier)
+    for agent in ("Qwen", "Llama"):
+        ratios = [m["ratios"] for m in records(tmp_path / "run", "metrics") if m["agent"] == agent and not m["source"]]
+        means = [one["reward/mean"][0] / one["reward/mean"][1] for one in ratios]
+        assert sum(means[-3:]) / 3 > sum(means[:3]) / 3 + 0.15, means

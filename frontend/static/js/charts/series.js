@@ -74,6 +74,17 @@ export const CHART_GROUPS = [
 ];
 
 /**
+ * The groups with a chart for each of several rewards, after the charts of the total.
+ * @param {ChartGroup[]} groups
+ * @param {string[]} [names]
+ * @returns {ChartGroup[]}
+ */
+export function withRewards(groups, names = []) {
+  const charts = names.map((name) => /** @type {ChartSpec} */ ({ key: `reward-${name}`, title: `Reward ${name}, mean`, help: "One of the rewards that make the total, before its weight.", metric: `rewards/${name}/mean`, kind: "agent", range: SHARE }));
+  return groups.map((group) => (group.title === "Learning" ? { ...group, charts: [...group.charts, ...charts] } : group));
+}
+
+/**
  * A metric's number: a plain value, or the quotient of a (sum, count) ratio.
  * @param {any} payload of a metrics event
  * @param {string} metric

@@ -262,3 +262,9 @@ def test_text_of_what_taught_is_looked_up_by_its_place(run):
         pytest.skip("SQLite's planner")
     matching = rollout_search.matching_rows(run, run.contributions.filter(attempt=1), ask("learner=A&q=one"))
     assert "INDEX rollout_place (run_id=? AND step=? AND agent=? AND prompt_id=? AND sample=?)" in matching.explain()
+
+
+def test_several_rewards_come_back_by_name(run):
+    insert_rows(run.pk, [rollout(1, 1, "A", "p0", 0, rewards={"verifier": 1.0, "steps": 0.5})])
+    insert_rows(run.pk, [rollout(2, 1, "A", "p0", 1)])
+    assert [hit.rewards for hit in all_hits(run, ask("step=1"))] == [{"verifier": 1.0, "steps": 0.5}, None]
