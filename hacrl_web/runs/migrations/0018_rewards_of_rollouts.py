@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("runs", "0016_start_ratio_and_age"),
+        ("runs", "0017_score"),
     ]
 
     operations = [
