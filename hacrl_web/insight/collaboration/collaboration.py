@@ -182,11 +182,11 @@ def _teachers(names: Sequence[str], pairs: Sequence[dict[str, Any]]) -> str:
         return f"{learner} learned from itself alone: no rollout of a peer had a weight."
     used, rows = sum(pair["used"][0] for pair in peers), sum(pair["rows"] for pair in peers)
     lost = sum(sum(pair["lost"]) for pair in peers)
-    sources = names[best["source"]] if len(peers) == 1 else "its peers"
+    sources = names[best["source"]] if len(peers) == 1 else "Peers"
     most = "" if len(peers) == 1 else f", most from {names[best['source']]} ({as_percent(sum(best['weight']), total)})"
     clipped = f"; {lost} clipped" if lost else ""
-    share = f"{as_percent(shared, total)} of what moved {learner} came from {sources}{most}"
-    return f"{share}: {used} of {rows} rollouts taught{clipped}."
+    share = f"{sources} supplied {as_percent(shared, total)} of {learner}'s update{most}"
+    return f"{share}: {used} of {rows} shared answers were used{clipped}."
 
 
 def _alone(name: str, pair: dict[str, Any]) -> str:
