@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from typing import Any
 
@@ -37,8 +36,11 @@ def _pipe_pair(*_: Any) -> tuple[_PipeEnd, _PipeEnd]:
     return _PipeEnd(reader), _PipeEnd(writer)
 
 
-class _Finder(MetaPathFinder):
-    """Changes `asyncio.selector_events` once it is imported: loading it is slow, and few solutions need it."""
+class _Finder:
+    """A finder of `sys.meta_path`, which changes `asyncio.selector_events` once it is imported.
+
+    Loading it now would be slow, and few solutions need it.
+    """
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> ModuleSpec | None:
         if name != "asyncio.selector_events":
@@ -71,4 +73,4 @@ class _Sockets:
 
 def use_pipes() -> None:
     """From now on, loops of asyncio need no sockets."""
-    sys.meta_path.insert(0, _Finder())
+    sys.meta_path.insert(0, _Finder())  # not of its base class, which is slow to import

@@ -1,8 +1,8 @@
 """The python verifier: the solution in a response must pass the tests in the reference answer.
 
-The child process, `python -m workers.verifiers.python.python_tests MEMORY_BYTES SECONDS`, starts a further process for
-every answer, `workers.verifiers.python.python_runner`, in a sandbox. The answer passes only if that process writes a
-random token after the last test: code that ends the process early does not pass, whatever its exit status.
+The child process, `python -m workers.verifiers.python.python_tests MEMORY_BYTES SECONDS`, starts a further program for
+every answer, `workers.verifiers.python.python_runner`, in a sandbox. There the tests run in one process and the code in
+another: what the code does to its own process changes no verdict.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from typing import Any
 
 from workers.contract.repository import ROOT
 from workers.verifiers.children.child_server import Incorrect, Unscorable, serve_verifier, write_refusal
+from workers.verifiers.python import python_runner
 from workers.verifiers.python.bubblewrap import bubblewrap
 from workers.verifiers.python.fences import solution_code
 from workers.verifiers.python.reference import split_reference
@@ -32,7 +33,7 @@ from workers.verifiers.verdicts import NO_REFERENCE, Query, Verdict
 
 MAX_CHARACTERS = 100_000
 MAX_REPORT_BYTES = 4096
-RUNNER = ("-m", "workers.verifiers.python.python_runner")
+RUNNER = ("-m", python_runner.__name__)  # imported here too, so that Python stores its compiled modules
 GRACE_S = 0.2  # for ending the process after the time limit and reporting it
 NO_CODE = Verdict(0.0, "no closed block of Python code")
 TOO_LONG = Verdict(0.0, f"code longer than {MAX_CHARACTERS} characters")
