@@ -19,10 +19,11 @@ from hacrl_web.leaderboard.board.results import FINAL, MEAN_OF_SAMPLES, RunResul
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.runs.models import Run, State
 from workers.algorithms.registry import algorithms
+from workers.contract.spec.rewards import text_of_terms
 
 EVALUATION_ONLY = "evaluation only"  # in an algorithm's place: a run of no steps
 NOT_RECORDED = "not recorded"
-_COMPARED = ("algorithm", "rollout", "training", "evaluation", "agents", "data")
+_COMPARED = ("algorithm", "rewards", "rollout", "training", "evaluation", "agents", "data")
 # What acts on an untrained agent's score, so that runs which agree in it have the same start.
 _ACTS_ON_START = ("data.", "evaluation.", "rollout.max_prompt_length", "rollout.max_completion_length")
 _ACTS_ON_AGENT = ("name", "model", "revision", "prompt_format", "prompt_template", "chat_template_kwargs", "thinking")
@@ -209,6 +210,9 @@ def algorithm_of(run: Run) -> str:
 def all_settings(run: Run) -> dict[str, Any]:
     """Every compared setting of a run by its dotted path, with today's defaults for those that came later."""
     spec = effective(run)
+    if rewards := spec.get("rewards"):  # limits of functions change no reward, and terms are one factor
+        terms = text_of_terms(rewards["terms"])
+        spec = spec | {"rewards": {"terms": terms, "verifier_weight": rewards["verifier_weight"] if terms else 1.0}}
     settings = {path: value for section in _COMPARED for path, value in flat(spec.get(section), section)}
     return settings | ({_START_STEP: run.start_step} if run.start_step else {})
 

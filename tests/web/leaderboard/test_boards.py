@@ -430,3 +430,17 @@ def test_leaderboard_works_out_only_the_boards_of_its_page(user, client, monkeyp
         assert (len(response.context["page"]), response.context["page"].paginator.count) == (2, 4)
         assert len(worked_out) == 2 * page
     assert [board.sweep is None for board in response.context["page"]] == [False, True]
+
+
+def test_other_rewards_make_another_row_by_one_factor(user):
+    request = launch_request(user, algorithm={"name": "gspo"})
+    finish(launch(user, request), {"A": 0.3, "B": 0.3})
+    finish(launch(user, {**request, "seed": 2, "rewards": {"time_limit_s": 5}}), {"A": 0.4, "B": 0.4})
+    paid = {"terms": "boxed = 0.2; length 4 = 0.1", "verifier_weight": 1}
+    finish(launch(user, {**request, "seed": 3, "rewards": paid}), {"A": 0.9, "B": 0.9})
+    table = alone(user, request)
+    assert sorted(group.row.seeds for group in table.groups) == [[request["seed"], 2], [3]]
+    assert {tuple(group.row.distinctions.items()) for group in table.groups} == {
+        (("rewards.terms", "boxed = 0.2; length 4 = 0.1"),),
+        (("rewards.terms", ""),),
+    }
