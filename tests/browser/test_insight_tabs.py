@@ -46,7 +46,7 @@ def test_tab_stays_live_agents_answer_and_runs_are_compared_by_their_address(pag
 
     page.goto("/runs/")
     page.get_by_label("Choose Tabs").first.check()
-    page.get_by_role("button", name="Compare the ticked runs").click()
+    page.get_by_role("button", name="Compare selected").click()
     chart = page.locator("#compare-chart")
     expect(chart).to_have_attribute("data-lines", "2")
     whole = int(chart.get_attribute("data-points") or 0)
