@@ -27,7 +27,7 @@ WORKERS_ROOMS = (
     "demo",
 )
 # What the web imports of them, and the modules beside the rooms that these need. They load no torch.
-READ_BY_WEB = ("workers.algorithms.", "workers.contract.", "workers.settings")
+READ_BY_WEB = ("workers.algorithms.", "workers.contract.", "workers.settings", "workers.number_format")
 ML = {
     "torch", "transformers", "tokenizers", "safetensors", "accelerate", "peft", "vllm", "ray", "trl", "numpy", "scipy",
     "sympy", "math_verify", "latex2sympy2_extended", "huggingface_hub", "datasets", "pandas", "pyarrow", "sklearn",
@@ -225,12 +225,13 @@ def test_shared_modules_import_no_app(name: str) -> None:
 
 def test_client_knows_nothing_of_the_server() -> None:
     """It is installed alone (extra `client`), on machines that have neither Django nor torch."""
-    allowed = {*sys.stdlib_module_names, "httpx2", "rich", "typer", "yaml", "hacrl_web"}
+    allowed = {*sys.stdlib_module_names, "httpx2", "rich", "typer", "yaml", "hacrl_web", "workers"}
     for path in sources("hacrl_web/client"):
         assert roots(path) <= allowed, path
         assert {n for n in ours(path) if not n.startswith("hacrl_web.client")} <= {
             "hacrl_web.web.visible",
             "hacrl_web.web.settings_file",
+            "workers.number_format",
         }, path
 
 

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hacrl_web.web.visible import visible
+from workers import number_format
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 PIPE_WIDTH = 10_000
@@ -49,11 +50,19 @@ def state(value: str) -> Text:
     return Text(str(safe(value)), style=STATE_STYLES.get(value, ""))
 
 
-def format_number(value: Any) -> Text:
-    """A number with three significant digits; a dash for any other value."""
+def format_number(value: Any, metric: str = "") -> Text:
+    """A count, or a value of the metric by the rule of its kind; a dash for what is no number."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
-        return Text("–", style="bright_black")
-    return Text(f"{value:,}" if isinstance(value, int) else f"{value:.3g}")
+        return Text(number_format.MISSING, style="bright_black")
+    is_count = isinstance(value, int) and not metric
+    return Text(number_format.format_count(value) if is_count else number_format.format_metric(metric, value))
+
+
+def format_difference(value: Any, metric: str) -> Text:
+    """A difference of two values of a metric with its sign; a dash for what is no number."""
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        return Text(number_format.MISSING, style="bright_black")
+    return Text(number_format.format_metric_difference(metric, value))
 
 
 def counted(count: int, word: str) -> str:

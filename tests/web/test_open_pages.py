@@ -205,7 +205,7 @@ def test_each_error_has_a_page_of_ours(client, user, monkeypatch):
     pages[503] = client.get("/")
     fields = {f"field{number}": "" for number in range(2100)}  # more than DATA_UPLOAD_MAX_NUMBER_FIELDS
     pages[400] = client.post("/groups/new", fields)
-    titles = {404: "Not found", 500: "Something broke", 503: "Busy", 400: "Bad request"}
+    titles = {404: "Not found", 500: "Something went wrong on our side", 503: "Busy", 400: "Bad request"}
     for status, response in pages.items():
         html = response.content.decode()
         assert response.status_code == status
@@ -213,6 +213,11 @@ def test_each_error_has_a_page_of_ours(client, user, monkeypatch):
         assert f"HTTP {status}" in html
         assert "Traceback" not in html
     assert pages[503]["Retry-After"] == "5"
+    assert 'action="/runs/" role="search"' in pages[404].content.decode()
+
+
+def test_login_says_what_the_product_is():
+    assert "Train several language models on the same task" in Client().get("/login").content.decode()
 
 
 def test_api_errors_are_json(user):

@@ -15,6 +15,7 @@ import time
 from fnmatch import fnmatch
 from typing import Any
 
+from workers import number_format
 from workers.hub.client import SMALL_FILES, TIMEOUT_S, cached_weight_facts, hub_errors, refusal
 
 REPORT_EVERY_S = 10.0
@@ -28,13 +29,13 @@ class DownloadProgress:
         self.hub_id, self.total, self.done = hub_id, total, 0
         self._reported_at = -REPORT_EVERY_S
 
-    def add(self, size: float) -> None:
-        if not size:
+    def add(self, num_bytes: float) -> None:
+        if not num_bytes:
             return
-        self.done += int(size)
+        self.done += int(num_bytes)
         if time.monotonic() - self._reported_at >= REPORT_EVERY_S or self.done == self.total:
             self._reported_at = time.monotonic()
-            sizes = f"{self.done / 2**20:,.1f} of {self.total / 2**20:,.1f} MiB"
+            sizes = f"{number_format.format_size(self.done)} of {number_format.format_size(self.total)}"
             print_line({"message": f"downloading {self.hub_id}: {sizes}"})
 
 

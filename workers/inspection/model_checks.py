@@ -20,6 +20,7 @@ from workers.contract.spec.agent import AgentSpec
 from workers.hub.client import PICKLES, ModelUnfit, fetch_small_files, weight_facts
 from workers.hub.safetensors_header import DamagedHeader, WeightFiles
 from workers.model.prompts import has_thinking_switch, takes_system
+from workers.number_format import format_count, format_size
 
 MAX_ENTRIES = 10_000
 MAX_JSON_BYTES = 50_000_000
@@ -228,7 +229,7 @@ def _check_weights(report: Report) -> str:
         report.facts |= weights.facts()
     if not report.facts["num_parameters"]:
         raise ModelUnfit("The safetensors files contain no weights: download the model again.")
-    return f"{report.facts['num_parameters']:,} numbers, {report.facts['weights_bytes'] / 2**20:,.1f} MiB."
+    return f"{format_count(report.facts['num_parameters'])} numbers, {format_size(report.facts['weights_bytes'])}."
 
 
 def tokenizer_hash(tokenizer: Any) -> str:

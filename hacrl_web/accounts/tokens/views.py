@@ -33,7 +33,7 @@ class TokenForm(forms.Form):
         widget=forms.Select(attrs={"class": "input"}),
     )
     scopes = forms.MultipleChoiceField(
-        label="It may",
+        label="Scopes",
         choices=[(name, f"{name}: {text}") for name, text in SCOPES.items()],
         initial=["read"],
         widget=forms.CheckboxSelectMultiple,

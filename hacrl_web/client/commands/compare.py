@@ -23,7 +23,8 @@ from hacrl_web.client.command import (
     run_id,
 )
 from hacrl_web.client.program import HACRL
-from hacrl_web.client.show import format_number, line, print_json, print_text, table
+from hacrl_web.client.show import format_difference, format_number, line, print_json, print_text, table
+from workers import number_format
 
 
 @client_command
@@ -54,8 +55,14 @@ def compare(
     )
     line(f"{answer['metric']}, differences to run {places[answer['baseline']]}")
     cells = (
-        [places[row["run"]], row["agent"] or "mean of all"]
-        + [format_number(row[name]) for name in ("best", "best_step", "last", "last_difference")]
+        [
+            places[row["run"]],
+            row["agent"] or "mean over agents",
+            format_number(row["best"], answer["metric"]),
+            format_number(row["best_step"]),
+            format_number(row["last"], answer["metric"]),
+            format_difference(row["last_difference"], answer["metric"]),
+        ]
         for row in answer["rows"]
     )
     table(["run", "agent", "best", "at step", "last", "difference"], cells, empty="Nothing was recorded yet.")
@@ -121,7 +128,10 @@ def _scores(one: dict[str, Any], titles: list[str]) -> list[Any]:
     for title in titles:
         score = one["scores"][title]["score"] or {}
         half = score.get("half_width")
-        cells.append(f"{format_number(score.get('mean'))}" + (f" ±{half:.2g}" if half is not None else ""))
+        cells.append(
+            f"{format_number(score.get('mean'), 'accuracy')}"
+            + (f" ± {number_format.format_score(half)}" if half is not None else "")
+        )
     return cells
 
 
@@ -179,7 +189,7 @@ def export(
         if output is None:
             raise ClientProblem("Name the file: --output FILE.")
         size = client.save(path, output, **parameters)
-    return line(f"{output}: {size:,} bytes")
+    return line(f"{output}: {number_format.format_size(size)}")
 
 
 def _file(

@@ -6,7 +6,6 @@ from typing import Annotated, Any
 from uuid import uuid4
 
 import typer
-from rich.filesize import decimal
 
 from hacrl_web.client.command import (
     AsJson,
@@ -20,6 +19,7 @@ from hacrl_web.client.command import (
     run_id,
 )
 from hacrl_web.client.show import format_number, line, print_json, print_rows, table
+from workers import number_format
 
 NEWEST = 50
 
@@ -37,8 +37,8 @@ def checkpoints(run: RunName, json: AsJson = False) -> None:
     rows = (
         [
             one["step"],
-            decimal(one["size_bytes"]),
-            format_number(one["accuracy"]),
+            number_format.format_size(one["size_bytes"]),
+            format_number(one["accuracy"], "accuracy"),
             ", ".join(f"{agent['position']} {agent['name']}" for agent in one["agents"]),
             one["damage"] or " ".join(word for word in ("newest", "best") if one[f"is_{word}"]),
         ]
@@ -158,7 +158,7 @@ def scores(run: RunName, json: AsJson = False) -> None:
             benchmark["name"],
             agent["name"],
             last["step"],
-            format_number(last["value"]),
+            format_number(last["value"], "accuracy"),
             last["asked"],
             last["unscorable"],
         ]

@@ -6,7 +6,6 @@ from typing import Annotated, Any
 from uuid import UUID, uuid4
 
 import typer
-from rich.filesize import decimal
 from rich.text import Text
 
 from hacrl_web.client.api import ApiError, Client, is_sweep
@@ -28,6 +27,7 @@ from hacrl_web.client.commands import watch as watching
 from hacrl_web.client.launch_file import read_launch_file, with_ids
 from hacrl_web.client.program import HACRL
 from hacrl_web.client.show import counted, format_number, line, print_json, print_rows, state, table
+from workers import number_format
 
 NEWEST = 20
 STATES = ["draft", "queued", "starting", "running", "paused", "completed", "failed", "stopped", "lost"]
@@ -121,7 +121,7 @@ def launch(
 def _print_cost(client: Client, request: dict[str, Any], json: bool) -> None:
     cost = client.post("/sweeps/estimate" if is_sweep(request) else "/runs/estimate", request)
     size = f"{counted(cost['runs'], 'run')}, {format_number(cost['rollouts'])} rollouts"
-    seconds = "unknown" if cost["device_seconds"] is None else f"{cost['device_seconds']:.0f} s"
+    seconds = "unknown" if cost["device_seconds"] is None else number_format.format_duration(cost["device_seconds"])
     if json:
         print_json(cost)
         return
@@ -293,10 +293,16 @@ def _show_loss(uses: list[dict[str, Any]]) -> None:
     """Rows and files of each run, and the total. Files on another host (None) are not deleted."""
 
     def cells(one: dict[str, Any]) -> list[Any]:
-        files = "on another host" if one["files_bytes"] is None else decimal(one["files_bytes"])
-        return [one["run"][:8], one["name"], format_number(one["num_rows"]), decimal(one["rows_bytes"]), files]
+        files = "on another host" if one["files_bytes"] is None else number_format.format_size(one["files_bytes"])
+        return [
+            one["run"][:8],
+            one["name"],
+            format_number(one["num_rows"]),
+            number_format.format_size(one["rows_bytes"]),
+            files,
+        ]
 
     table(["id", "name", "rows", "in the database", "files"], map(cells, uses), empty="No run.")
     if len(uses) > 1:
         total = sum(one["rows_bytes"] + (one["files_bytes"] or 0) for one in uses)
-        line(f"{len(uses)} runs, together {decimal(total)}.")
+        line(f"{len(uses)} runs, together {number_format.format_size(total)}.")

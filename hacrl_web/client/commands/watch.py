@@ -19,6 +19,7 @@ from rich.text import Text
 from hacrl_web.client.api import PATIENCE_S, TERMINAL, Client, metric_values
 from hacrl_web.client.command import RUN_FAILED, AsJson, RunName, client_command, connect, run_id
 from hacrl_web.client.show import complain, console, format_number, line, print_json, safe, sparkline, state
+from workers import number_format
 
 METRICS = ("reward/mean", "capability", "completions/mean_length")
 POINTS = 200
@@ -50,12 +51,12 @@ class RunScreen:
         progress = status.get("progress") or {}
         eta = progress.get("eta_s")
         head = Text.assemble(safe(self.name), "  ", state(status.get("state", "")))
-        head.append(f"  step {status.get('step')} of {status.get('total_steps')}")
-        head.append(f"  {eta:.0f} s left" if isinstance(eta, int | float) else "")
+        head.append(f"  step {format_number(status.get('step'))} of {format_number(status.get('total_steps'))}")
+        head.append(f"  {number_format.format_duration(eta)} left" if isinstance(eta, int | float) else "")
         grid = Table("agent", "metric", "now", "", box=None, pad_edge=False, header_style="bold")
         for (agent, name), values in sorted(self.points.items()):
             if name in metrics:
-                grid.add_row(safe(agent), safe(name), format_number(values[-1]), sparkline(values))
+                grid.add_row(safe(agent), safe(name), format_number(values[-1], name), sparkline(values))
         numbers = grid if grid.row_count else Text("No numbers yet.", style="bright_black")
         return Group(head, numbers, *(Text(str(safe(text))[:200], style="bright_black") for text in self.log_lines))
 

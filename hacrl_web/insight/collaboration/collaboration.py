@@ -210,9 +210,8 @@ def _on_prompts(names: Sequence[str], pair: dict[str, Any]) -> list[Sentence]:
         result.append({"lesson": "rescue", "text": text})
     if pair["warn"][0]:
         text = (
-            f"Learned from a mistake: on {pair['warn'][0]} of {pair['prompts']} prompts all of {learner}'s answers "
-            f"were correct and one of {source}'s was not; on {pair['warn'][1]} of them that answer taught {learner} "
-            "what to avoid."
+            f"Counter-examples: on {pair['warn'][0]} of {pair['prompts']} prompts {learner} was always correct and "
+            f"{source} was not; on {pair['warn'][1]} of them {learner} learned from an incorrect answer of {source}."
         )
         result.append({"lesson": "mistake", "text": text})
     if pair["replayed"][0]:

@@ -4,8 +4,9 @@ parallel coordinates of the settings that differ."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import fmean
 from typing import Any, Literal
 
@@ -19,6 +20,7 @@ from hacrl_web.insight.settings_diff import ABSENT, SettingLine
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.telemetry.metric_series import read_series
 from hacrl_web.web.schemas import Number
+from workers import number_format
 
 MAX_RUNS = 8  # as many as there are colours
 ACCURACY = "accuracy"
@@ -194,8 +196,13 @@ def _is_numeric(values: Sequence[Any]) -> bool:
     return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
 
 
-def scaled(values: Sequence[Any]) -> tuple[list[float | None], list[tuple[float, str]]]:
-    """Each value's height from 0 to 1, and the marks (height, text) of the axis. Words are in alphabetical order."""
+def scaled(
+    values: Sequence[Any], written: Callable[[float], str] = "{:.4g}".format
+) -> tuple[list[float | None], list[tuple[float, str]]]:
+    """Each value's height from 0 to 1, and the marks (height, text) of the axis. Words are in alphabetical order.
+
+    written: how a number is written.
+    """
     if _is_numeric([value for value in values if value is not None]):
         numbers = [None if value is None else float(value) for value in values]
         present = [number for number in numbers if number is not None]
@@ -204,7 +211,7 @@ def scaled(values: Sequence[Any]) -> tuple[list[float | None], list[tuple[float,
         low, high = min(present), max(present)
         span = high - low
         heights = [None if n is None else (n - low) / span if span else 0.5 for n in numbers]
-        return heights, [(0.0, f"{low:.4g}"), (1.0, f"{high:.4g}")] if span else [(0.5, f"{low:.4g}")]
+        return heights, [(0.0, written(low)), (1.0, written(high))] if span else [(0.5, written(low))]
     words = [_word(value) for value in values]
     order = sorted(set(words))
     height = {word: place / (len(order) - 1) if len(order) > 1 else 0.5 for place, word in enumerate(order)}
@@ -227,7 +234,8 @@ def parallel_figure(
     """names, colours: of the runs, a colour from 0 to 7.  result: each run's last value of the metric."""
     titles = [line.path for line in lines] + [f"{metric}, last"]
     columns = [line.values for line in lines] + [tuple(result)]
-    placed = [scaled(values) for values in columns]
+    last = partial(number_format.format_metric, metric)
+    placed = [*(scaled(line.values, number_format.format_learning_rate) for line in lines), scaled(result, last)]
     picture = go.Figure()
     for place, name in enumerate(names):
         texts = [f"{title}: {_word(values[place])}" for title, values in zip(titles, columns, strict=True)]

@@ -15,7 +15,7 @@ from django.db.models import Q
 from hacrl_web.alerts.models import Alert
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.telemetry.resumption import resumption_of
-from hacrl_web.runs.templatetags.formats import count, plain_significant, size
+from hacrl_web.runs.templatetags.formats import count, plain_score, size
 from hacrl_web.web.schemas import EVERY_FIELD
 
 PAGE = 100
@@ -136,7 +136,7 @@ def _of_event(event: Any) -> TimelineEntry:
         level = {"failed": "error", "interrupted": "warning"}.get(str(body.get("outcome")), "info")
     elif kind == "evaluation":
         share = f"({count(body.get('correct'))} of {count(body.get('asked'))}, {body.get('benchmark', '')})"
-        what, detail, agent = "evaluation", f"{plain_significant(body.get('value'))} {share}", event.agent
+        what, detail, agent = "evaluation", f"{plain_score(body.get('value'))} {share}", event.agent
     elif kind == "checkpoint":
         what, detail = "checkpoint", f"{body.get('path', '')}, {size(body.get('size_bytes'))}"
     elif kind == "left_out":

@@ -26,7 +26,7 @@ from hacrl_web.leaderboard.board.rows import (
     relevant_settings,
 )
 from hacrl_web.leaderboard.board.selection import AVERAGE, NO_BASELINE, BoardSelection
-from hacrl_web.runs.templatetags.formats import plain_significant, signed
+from workers import number_format
 from workers.contract.spec.algorithm import DEFAULT
 
 
@@ -225,10 +225,10 @@ def _mark(cells: Sequence[Cell]) -> None:
 
 
 def headline(table: BoardTable) -> str:
-    """`Highest: hacpo 0.6625. Over gspo 0.4463: +0.216, one seed, no interval, 1.9 times the device time.`
+    """`hacpo leads with 0.705: +0.221 over gspo (0.484) at 1.9 times the device time. One seed only, so no ...`
 
-    The best row of the default algorithm is always compared with the baseline, even if another is highest. Empty
-    without two rows.
+    The best row of the default algorithm is always compared with the baseline, even if another leads. Empty without
+    two rows.
     """
     scored = [group for group in table.groups if table.cell(group).by_seed]
     scored.sort(key=lambda group: -_mean(table, group))
@@ -237,11 +237,11 @@ def headline(table: BoardTable) -> str:
     top, rest = scored[0], scored[1:]
     baseline = [group for group in rest if group.is_baseline]
     beside = {group.row.id: group for group in [*baseline, *rest[:1]]}
-    sentences = [f"Over {words}" for group in beside.values() if (words := _over(table, top, group))]
+    sentences = [words for group in beside.values() if (words := _over(table, top, group))]
     ours = next((group for group in scored if group.row.algorithm == DEFAULT), top)
     if ours is not top and baseline and (words := _over(table, ours, baseline[0])):
-        sentences.append(f"{_score(table, ours)} over {words}")
-    return " ".join([f"Highest: {_score(table, top)}.", *sentences]) if sentences else ""
+        sentences.append(f"{ours.row.label} has {_score(table, ours)}: {words}")
+    return " ".join([f"{top.row.label} leads with {_score(table, top)}:", *sentences]) if sentences else ""
 
 
 def _mean(table: BoardTable, group: BoardGroup) -> float:
@@ -250,31 +250,28 @@ def _mean(table: BoardTable, group: BoardGroup) -> float:
 
 
 def _score(table: BoardTable, group: BoardGroup) -> str:
-    """A row and its score, with a digit more than the difference has, so that the two scores give it."""
-    return f"{group.row.label} {plain_significant(_mean(table, group), 4)}"
+    return number_format.format_score(_mean(table, group))
 
 
 def _over(table: BoardTable, top: BoardGroup, other: BoardGroup) -> str:
-    """The other row and the difference of `top` to it; empty if they are not comparable."""
+    """The difference of `top` to the other row, and how certain it is; empty if they are not comparable."""
     is_alike = is_comparable(top.row, other.row, table.last) and top.row.agents == other.row.agents
     scores = [table.cell(group).by_seed for group in (top, other)]
     gap = paired(*scores)
     if gap is None or not is_alike:
         return ""
-    is_of_all = scores[0].keys() == scores[1].keys()
-    parts = [f"{_score(table, other)}: {signed(gap.mean)}", _certainty(gap, is_of_all)]
+    text = f"{number_format.format_signed_score(gap.mean)} over {other.row.label} ({_score(table, other)})"
     mine, theirs = (table.cost(group.row, "device_hours") for group in (top, other))
     if mine and theirs:
-        parts.append(f"{plain_significant(mine / theirs, 2)} times the device time")
-    return ", ".join(parts) + "."
+        text += f" at {number_format.format_significant(mine / theirs, 2)} times the device time"
+    return f"{text}. {_certainty(gap, is_of_all=scores[0].keys() == scores[1].keys())}"
 
 
-def _certainty(gap: MeanInterval, is_of_all: bool) -> str:
+def _certainty(gap: MeanInterval, *, is_of_all: bool) -> str:
     """How certain a difference is. is_of_all: both rows have the same seeds, so it is that of their means."""
-    both = "" if is_of_all else " that both have"
     if gap.half_width is None:
-        return f"one seed{both}, no interval"
+        return f"One seed {'only' if is_of_all else 'in common'}, so no confidence interval."
+    seeds = f"{gap.count} seeds{'' if is_of_all else ' in common'}"
     if gap.are_seeds_equal:
-        return f"all {gap.count} seeds{both} are equal"
-    text = f"± {plain_significant(gap.half_width, 2)} over {gap.count} seeds{both}"
-    return text if gap.is_clear else f"{text} (a tie)"
+        return f"All {seeds} are equal."
+    return f"± {number_format.format_score(gap.half_width)} over {seeds}{'' if gap.is_clear else ': a tie'}."

@@ -17,6 +17,7 @@ from hacrl_web.leaderboard.board.cells import BoardGroup, BoardTable
 from hacrl_web.leaderboard.board.rows import BoardRow
 from hacrl_web.leaderboard.board.selection import COSTS
 from hacrl_web.web.page_query import one_of
+from workers import number_format
 
 BEST, OTHER, AMBER = "#2590a1", "#8b8e93", "#d08300"
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "triangle-down")
@@ -256,4 +257,6 @@ def heat_map(table: BoardTable, grid: Grid) -> dict[str, Any] | None:
 
 def interval_text(score: MeanInterval, sign: str = "±") -> str:
     """`0.683 ± 0.020`."""
-    return f"{score.mean:.3f}" + (f" {sign} {score.half_width:.3f}" if score.half_width else "")
+    return number_format.format_score(score.mean) + (
+        f" {sign} {number_format.format_score(score.half_width)}" if score.half_width else ""
+    )

@@ -9,7 +9,7 @@ from hacrl_web.leaderboard.board import paper
 from hacrl_web.leaderboard.board.cells import BoardGroup, BoardLine, BoardTable, Cell
 from hacrl_web.leaderboard.render.context import extras
 from hacrl_web.leaderboard.render.exports import INTERVALS
-from hacrl_web.runs.templatetags.formats import MISSING, count, plain_significant, signed
+from hacrl_web.runs.templatetags.formats import MISSING, count, plain_score, plain_significant, signed_fixed
 
 _ESCAPED = {
     "\\": r"\textbackslash{}",
@@ -24,7 +24,6 @@ _ESCAPED = {
     "ω": r"$\omega$",
     "…": r"\ldots{}",
     "–": "--",
-    "\u202f": r"\,",
     **{character: f"\\{character}" for character in "&%$#_{}"},
 }
 _HEADS = {
@@ -39,7 +38,7 @@ _HEADS = {
 
 def escaped(text: str) -> str:
     """Text that LaTeX prints as it is; control characters are left out."""
-    return "".join(_ESCAPED.get(letter, letter) for letter in text if letter.isprintable() or letter == "\u202f")
+    return "".join(_ESCAPED.get(letter, letter) for letter in text if letter.isprintable())
 
 
 def latex(table: BoardTable, section: paper.PaperSection | None, address: str) -> str:
@@ -93,7 +92,7 @@ def _cells(table: BoardTable, group: BoardGroup, line: BoardLine, names: Sequenc
         if name == "gain":
             yield _difference(line.cells[table.last.key])
         elif name == "start":
-            yield escaped(plain_significant(line.start.mean if line.start else None))
+            yield escaped(plain_score(line.start.mean if line.start else None))
         else:
             yield escaped(extra_text(table, group, name)) if is_head else ""
 
@@ -110,13 +109,13 @@ def extra_text(table: BoardTable, group: BoardGroup, name: str) -> str:
 def _interval(estimate: MeanInterval) -> str:
     if estimate.are_seeds_equal:
         return f" (all {estimate.count} seeds equal)"
-    return "" if estimate.half_width is None else rf" $\pm$ {escaped(plain_significant(estimate.half_width, 2))}"
+    return "" if estimate.half_width is None else rf" $\pm$ {escaped(plain_score(estimate.half_width))}"
 
 
 def _score(cell: Cell) -> str:
     if cell.score is None:
         return escaped(MISSING)
-    text = escaped(plain_significant(cell.score.mean))
+    text = escaped(plain_score(cell.score.mean))
     marked = {"best": rf"\textbf{{{text}}}", "tied best": rf"\underline{{{text}}}"}.get(cell.mark, text)
     return marked + _interval(cell.score)
 
@@ -125,7 +124,7 @@ def _difference(cell: Cell) -> str:
     if cell.difference is None:
         return escaped(MISSING)
     tie = " (tie)" if cell.comparison == "tie" else ""
-    return escaped(signed(cell.difference.mean)) + _interval(cell.difference) + tie
+    return escaped(signed_fixed(cell.difference.mean)) + _interval(cell.difference) + tie
 
 
 def _reported(section: paper.PaperSection | None) -> list[str]:

@@ -122,9 +122,9 @@ def _bounds(schema: Mapping[str, Any]) -> str:
     low, above = schema.get("minimum"), schema.get("exclusiveMinimum")
     high, below = schema.get("maximum"), schema.get("exclusiveMaximum")
     if low is not None and high is not None:
-        return f"{low:,} to {high:,}".replace(",", "\u202f")
+        return f"{low:,} to {high:,}"
     parts = [
-        f"{word} {int(value) if value == int(value) else value:,}".replace(",", "\u202f")
+        f"{word} {int(value) if value == int(value) else value:,}"
         for word, value in (("at least", low), ("above", above), ("at most", high), ("below", below))
         if value is not None
     ]

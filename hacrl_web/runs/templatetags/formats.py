@@ -1,9 +1,10 @@
-"""Template filters: how numbers, durations, sizes and times are written."""
+"""Template filters: numbers by the rules of `workers.number_format`, and times."""
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
@@ -12,14 +13,43 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-register = template.Library()
+from workers import number_format
+from workers.number_format import MISSING
 
-MISSING = "–"
+register = template.Library()
 
 
 @register.filter
 def significant(value: Any, digits: int = 3) -> str | SafeString:
     """Three significant digits, the full value on hover; an en dash if there is no number."""
+    return _with_full_value(value, lambda number: number_format.format_significant(number, digits))
+
+
+@register.filter
+def score(value: Any) -> str | SafeString:
+    """An accuracy or a reward with three decimals, the full value on hover; an en dash if there is none."""
+    return _with_full_value(value, number_format.format_score)
+
+
+@register.filter(name="learning_rate")
+def learning_rate_text(value: Any) -> str | SafeString:
+    """A learning rate as one types it."""
+    return _with_full_value(value, number_format.format_learning_rate)
+
+
+@register.filter
+def metric_value(value: Any, metric: str) -> str | SafeString:
+    """A value of a recorded metric by the rule of its kind, the full value on hover."""
+    return _with_full_value(value, lambda number: number_format.format_metric(metric, number))
+
+
+@register.filter
+def signed_metric_value(value: float | None, metric: str) -> str:
+    """A difference of two values of a recorded metric."""
+    return MISSING if value is None else number_format.format_metric_difference(metric, value)
+
+
+def _with_full_value(value: Any, written: Callable[[float], str]) -> str | SafeString:
     if value is None or value == "" or isinstance(value, bool):
         return MISSING
     try:
@@ -28,42 +58,32 @@ def significant(value: Any, digits: int = 3) -> str | SafeString:
         return str(value)
     if not math.isfinite(number):
         return str(number)
-    short = _short(number, digits)
+    short = written(number)
     return format_html('<span title="{}">{}</span>', value, short) if short != str(value) else short
 
 
 @register.filter
 def plain_significant(value: Any, digits: int = 3) -> str:
     """Three significant digits without the full value on hover: where the cell has a title of its own, and in files."""
-    return MISSING if value is None else _short(float(value), digits)
+    return MISSING if value is None else number_format.format_significant(float(value), digits)
+
+
+@register.filter
+def plain_score(value: Any) -> str:
+    """A score without the full value on hover: where the cell has a title of its own, and in files."""
+    return MISSING if value is None else number_format.format_score(float(value))
 
 
 @register.filter
 def signed(value: float) -> str:
     """A difference with its sign: `+0.216`, `−0.011`."""
-    return f"{'−' if value < 0 else '+'}{_short(abs(value), 3)}"
+    return f"{'−' if value < 0 else '+'}{number_format.format_significant(abs(value))}"
 
 
 @register.filter
 def signed_fixed(value: float) -> str:
-    """A difference of shares with its sign and three decimals, which align: `+0.216`, `−0.011`, `0.000`."""
-    text = f"{abs(value):.3f}"
-    return text if float(text) == 0 else f"{'−' if value < 0 else '+'}{text}"
-
-
-def _short(number: float, digits: int) -> str:
-    if number == 0:
-        return "0"
-    magnitude = math.floor(math.log10(abs(number)))
-    if -4 <= magnitude < 6:
-        text = f"{number:.{max(0, digits - 1 - magnitude)}f}"
-        return _grouped(text)
-    return f"{number:.{digits - 1}e}".replace("e-0", "e-").replace("e+0", "e")
-
-
-def _grouped(text: str) -> str:
-    whole, point, rest = text.partition(".")
-    return f"{int(whole):,}".replace(",", "\u202f") + point + rest if abs(int(whole)) >= 10_000 else text
+    """A difference of scores with its sign and three decimals, which align: `+0.216`, `−0.011`, `0.000`."""
+    return number_format.format_signed_score(value)
 
 
 @register.filter
@@ -81,43 +101,19 @@ def plain(value: Any) -> str:
 @register.filter
 def size(num_bytes: Any) -> str:
     """`512 B`, `9.8 KiB`, `982 KiB`, `1.0 MiB`."""
-    if num_bytes is None or num_bytes == "":
-        return MISSING
-    amount = float(num_bytes)
-    unit = "B"
-    for larger in ("KiB", "MiB", "GiB", "TiB"):
-        if round(amount) < 1024:
-            break
-        amount, unit = amount / 1024, larger
-    return f"{amount:.0f} {unit}" if unit == "B" or amount >= 99.95 else f"{amount:.1f} {unit}"
+    return MISSING if num_bytes is None or num_bytes == "" else number_format.format_size(float(num_bytes))
 
 
 @register.filter
 def count(value: Any) -> str:
-    """A whole number with thin spaces between thousands."""
-    return MISSING if value is None or value == "" else f"{int(value):,}".replace(",", "\u202f")
+    """A whole number with commas between thousands."""
+    return MISSING if value is None or value == "" else number_format.format_count(int(value))
 
 
 @register.filter
 def duration(seconds: Any) -> str:
     """`42 s`, `3 min 05 s`, `2 h 10 min`, `3 d 4 h`."""
-    if seconds is None or seconds == "":
-        return MISSING
-    total = float(seconds)
-    if not math.isfinite(total) or total < 0:
-        return MISSING
-    if total < 10:
-        return f"{total:.1f} s"
-    whole = round(total)
-    if whole < 60:
-        return f"{whole} s"
-    minutes, second = divmod(whole, 60)
-    if minutes < 60:
-        return f"{minutes} min {second:02d} s"
-    hours, minutes = divmod(minutes, 60)
-    if hours < 48:
-        return f"{hours} h {minutes:02d} min"
-    return f"{hours // 24} d {hours % 24} h"
+    return MISSING if seconds is None or seconds == "" else number_format.format_duration(float(seconds))
 
 
 @register.filter

@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 from hacrl_web.accounts.tokens.tokens import make_token
 from hacrl_web.client import api, command, login, main, show
 from hacrl_web.client.api import ApiError, Client, Unreachable
-from hacrl_web.client.commands import compare
+from hacrl_web.client.commands import compare, watch
 from hacrl_web.runs.models import Run, State, TelemetryEvent, Worker
 from hacrl_web.runs.telemetry.shipper import Shipper
 from tests.support.web.factories import make_run, metrics, write_spool
@@ -246,7 +246,7 @@ def test_follow_yields_every_event_once_and_in_order(hacrl, user):
 def test_compare_leaderboard_and_export(hacrl, user, tmp_path):
     runs = [stored(make_run(user, name=name, seed=seed), metrics(1, capability=0.5)) for seed, name in enumerate("ab")]
     shown = hacrl("compare", "a", "b")
-    assert "mean of all" in shown
+    assert "mean over agents" in shown
     assert "seed" in shown
     assert said_json(hacrl("compare", "a", "b", "--json"))["metric"] == "capability"
     assert "No run has completed" in hacrl("leaderboard")  # with a score
@@ -477,3 +477,16 @@ def test_python_of_the_readme_prints_the_reward(monkeypatch, capsys):
     monkeypatch.setattr(Client, "follow", lambda self, run: iter([event]))
     exec(code, {})
     assert capsys.readouterr().out == "1 A 0.75\n"
+
+
+def test_watch_writes_numbers_and_times_as_pages_do(capsys):
+    status = {"state": "running", "step": 1200, "total_steps": 4000, "progress": {"eta_s": 1250.4}}
+    values = {"reward/mean": 0.38, "kl": 0.0123456}
+    event = {"type": "metrics", "agent": "A", "source": "", "payload": {"values": values, "ratios": {}}}
+    screen = watch.RunScreen("swan")
+    screen.add({"status": status, "events": [event]})
+    show.console().print(screen.render(("reward/mean", "kl")))
+    shown = capsys.readouterr().out
+    assert "step 1,200 of 4,000  20 min 50 s left" in shown
+    assert "0.380" in shown
+    assert "0.0123" in shown

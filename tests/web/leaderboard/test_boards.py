@@ -107,7 +107,7 @@ def test_only_common_seeds_are_compared_and_the_missing_ones_are_told(user):
     assert cells_of(table)["hacpo"].score.mean == pytest.approx(0.7)
     assert cells_of(table)["hacpo"].difference == MeanInterval(pytest.approx(0.1), None, 1)
     assert cells_of(table)["hacpo"].comparison == "one seed"
-    assert "hacpo 0.7000. Over gspo 0.4000: +0.100, one seed that both have, no interval" in headline(table)
+    assert "One seed in common, so no confidence interval." in headline(table)
     assert (found["gspo"].row.seeds, found["gspo"].row.num_planned) == ([1], 2)
     assert found["gspo"].row.missing == ["1 of 2 seeds failed"]
     assert found["hacpo"].row.missing == []

@@ -234,9 +234,9 @@ def test_sweep_answers_its_question_in_one_line(web, user):
     for name, score, seconds in (("gspo", 0.4463, 10), ("gspox2", 0.5013, 19), ("hacpo", 0.6625, 19)):
         finish(by_name(sweep)[name, 4], {"A": score, "B": score}, seconds=seconds)
     html = web.get(sweep.get_absolute_url()).content.decode()
-    # Of three digits each, 0.663 and 0.446 would not give 0.216.
-    said = "Highest: hacpo 0.6625. Over gspo 0.4463: +0.216, one seed, no interval, 1.9 times the device time."
-    assert f"{said} Over gspox2 0.5013: +0.161, one seed, no interval, 1.0 times the device time.</p>" in html
+    only = "One seed only, so no confidence interval."
+    said = f"hacpo leads with 0.662: +0.216 over gspo (0.446) at 1.9 times the device time. {only}"
+    assert f"{said} +0.161 over gspox2 (0.501) at 1.0 times the device time. {only}</p>" in html
     assert ">+0.346</span>" in html, "what a row gained has its sign, as differences have"
     # The way to an interval: the form for further seeds, which holds what makes three.
     assert f'<a href="{sweep.get_absolute_url()}#more-seeds">' in html
@@ -246,13 +246,14 @@ def test_sweep_answers_its_question_in_one_line(web, user):
 def test_hacpo_stands_beside_the_baseline_also_where_another_row_is_highest(web, user):
     sweep = finished_sweep(user, {"gspo": (0.4,), "hacpo": (0.6,), "naive_source": (0.7,)})
     html = web.get(sweep.get_absolute_url()).content.decode()
-    assert "Highest: naive_source 0.7000. Over gspo 0.4000: +0.300, " in html
-    assert "Over hacpo 0.6000: +0.100, " in html
-    assert "hacpo 0.6000 over gspo 0.4000: +0.200, " in html
+    assert "naive_source leads with 0.700: +0.300 over gspo (0.400) at" in html
+    assert "+0.100 over hacpo (0.600) at" in html
+    assert "hacpo has 0.600: +0.200 over gspo (0.400) at" in html
 
 
 def test_answer_over_seeds_tells_a_tie(web, user):
     # gaps .1 and -.05: mean .025, s = .15 / sqrt(2), 12.706 * s / sqrt(2) = .95
     sweep = finished_sweep(user, {"gspo": (0.4, 0.5), "hacpo": (0.5, 0.45)})
     html = text(web.get(sweep.get_absolute_url()))
-    assert "hacpo 0.4750. Over gspo 0.4500: +0.0250, ± 0.95 over 2 seeds (a tie)" in html
+    assert "hacpo leads with 0.475: +0.025 over gspo (0.450)" in html
+    assert "± 0.953 over 2 seeds: a tie." in html

@@ -1,7 +1,7 @@
 /** One line chart: its figure with buttons, the uPlot drawing, a legend whose entries can be switched off, downloads. */
 
 import { columnsOf, csvOf, smoothed, tabulate, withGhosts } from "./table.js";
-import { DASHES, count, cut, make, significant } from "../lib/format.js";
+import { DASHES, count, cut, make, metricNumber, significant } from "../lib/format.js";
 import { colour, drawBand, drawBars, drawGhost, drawLane, drawMarks, drawZero, padded } from "./paint.js";
 import { pictureOf, save } from "./picture.js";
 
@@ -241,7 +241,7 @@ export class Chart {
     if (!this.plot || this.isSmoothed || (this.plot.cursor.left ?? -1) >= 0) return;
     this.lines.forEach((line, index) => {
       const last = store.lines.get(this.#metric(line))?.get(line.key)?.last;
-      if (last?.length && this.values) this.values[index][0].textContent = significant(last[last.length - 1]);
+      if (last?.length && this.values) this.values[index][0].textContent = metricNumber(this.#metric(line), last[last.length - 1]);
     });
   }
 
@@ -271,11 +271,12 @@ export class Chart {
       const roles = places.get(line);
       const column = values[roles?.get("raw") ?? -1] ?? [];
       const row = at ?? column.findLastIndex((value) => value !== null);
-      let text = significant(column[row]);
+      const write = (/** @type {number | null | undefined} */ value) => metricNumber(this.#metric(this.lines[line]), value);
+      let text = write(column[row]);
       const [low, high] = [values[roles?.get("low") ?? -1]?.[row], values[roles?.get("high") ?? -1]?.[row]];
-      if (this.isFull && typeof low === "number" && low !== high) text += ` (${significant(low)} to ${significant(high)})`;
+      if (this.isFull && typeof low === "number" && low !== high) text += ` (${write(low)} to ${write(high)})`;
       if (element.textContent !== text) element.textContent = text;
-      const smoothText = this.isSmoothed ? significant(values[roles?.get("smooth") ?? -1]?.[row]) : "";
+      const smoothText = this.isSmoothed ? write(values[roles?.get("smooth") ?? -1]?.[row]) : "";
       if (smooth.textContent !== smoothText) smooth.textContent = smoothText;
     });
     const place = at ?? steps.length - 1;

@@ -1,6 +1,6 @@
 /** The rollouts of a step that moved a learner most: a list, and one of them beside the learner's own best answer. */
 
-import { count, cut, make, must, significant } from "../lib/format.js";
+import { count, cut, make, must, score, significant } from "../lib/format.js";
 
 const KEPT = 100;
 const MINUS = "\u2212";
@@ -149,6 +149,6 @@ function verdict(reward, hasWord) {
   const symbol = make("span", "", sign);
   symbol.setAttribute("aria-hidden", "true");
   box.append(symbol, make("span", hasWord ? "" : "visually-hidden", ` ${word}`));
-  if (reward !== null) box.title = `reward ${significant(reward)}`;
+  if (reward !== null) box.title = `reward ${score(reward)}`;
   return box;
 }

@@ -1,6 +1,6 @@
 /** The paper's collaboration picture with a step's numbers: agents, rollouts crossing over, omega, J_homo and J_hete. */
 
-import { count, cut, significant } from "../lib/format.js";
+import { count, cut, score, significant } from "../lib/format.js";
 import { canvas, shape } from "../lib/svg.js";
 
 /**
@@ -165,7 +165,7 @@ function sourceBox(agent, place, capability, at) {
   const group = boxAt(0, at.y, at.width, at.height, place, agent.name, at.isNarrow);
   const correct = `${count(agent.right)}${at.isNarrow ? "/" : " of "}${count(agent.verified)} correct`;
   group.append(shape("text", { x: 12, y: at.y + 38, class: "box-text" }, correct));
-  if (capability !== null && at.height > 80) group.append(shape("text", { x: 12, y: at.y + 56, class: "box-text" }, at.isNarrow ? `P ${significant(capability)}` : `capability P = ${significant(capability)}`));
+  if (capability !== null && at.height > 80) group.append(shape("text", { x: 12, y: at.y + 56, class: "box-text" }, at.isNarrow ? `P ${score(capability)}` : `capability P = ${score(capability)}`));
   group.append(shape("title", {}, `${agent.name}: ${agent.rollouts} rollouts, ${agent.verified} verified, ${agent.right} correct`));
   return group;
 }

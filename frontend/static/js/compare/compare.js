@@ -1,7 +1,7 @@
 /** The picture of the Compare page: one line for each run and agent, zoomed on the server. Its state is the address. */
 
 import { colour } from "../lib/figures.js";
-import { DASHES, cut, make, must, readJson, significant } from "../lib/format.js";
+import { DASHES, cut, make, must, readJson, metricNumber } from "../lib/format.js";
 
 const HEIGHT = 320;
 /** By the agent's place: the first is solid. */
@@ -94,7 +94,7 @@ function options(lines) {
       { ...axis, size: 56, values: (_, splits) => splits.map(short) },
     ],
     series: [
-      { label: settings.axis, value: (_, x) => (x === null || x === undefined ? "where each ends" : short(x)) },
+      { label: settings.axis, value: (_, x) => (x === null || x === undefined ? "last value" : short(x)) },
       ...lines.map((line) => ({
         label: settings.agents.length > 1 ? `${cut(line.agent)} · ${settings.runs[line.run]}` : settings.runs[line.run],
         stroke: () => colour(`--agent-${settings.colours[line.run]}`),
@@ -102,7 +102,7 @@ function options(lines) {
         dash: dashOf(line.agent),
         spanGaps: true,
         points: { show: line.x.length < 40, size: 5 },
-        value: (/** @type {uPlot} */ _, /** @type {number | null} */ value) => significant(value),
+        value: (/** @type {uPlot} */ _, /** @type {number | null} */ value) => metricNumber(settings.metric, value),
       })),
     ],
   };

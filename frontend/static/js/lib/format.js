@@ -1,21 +1,57 @@
-/** How numbers and times are written in the browser: the same rules as the server's template filters. */
+/** How numbers are written in the browser: the rules of workers/number_format.py. An en dash stands for a missing number. */
 
-const THIN_SPACE = "\u202f";
+/** Metrics from 0 to 1 that are read in columns; all others have three significant digits. */
+const SCORE = /^((accuracy|capability|reward|clip_ratio|frac_\w+)(\/|$)|\w+@|.*(_frac|clipped_ratio)(\/|$))/;
 
-/** @param {number | null | undefined} value three significant digits, an en dash for none */
+/** @param {number | null | undefined} value three significant digits, thousands separated */
 export function significant(value) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
   if (value === 0) return "0";
   const magnitude = Math.floor(Math.log10(Math.abs(value)));
   if (magnitude < -4 || magnitude >= 6) return value.toExponential(2).replace("e+", "e");
-  if (magnitude >= 4) return count(value);
-  return value.toFixed(Math.max(0, 2 - magnitude));
+  return separated(value.toFixed(Math.max(0, 2 - magnitude)));
 }
 
-/** @param {number | null | undefined} value a whole number with thin spaces between thousands */
+/** @param {number | null | undefined} value an accuracy, a reward or another number from 0 to 1: three decimals, which align */
+export function score(value) {
+  if (value === null || value === undefined || !Number.isFinite(value)) return "–";
+  const text = value.toFixed(3);
+  return Number(text) === 0 ? "0.000" : text;
+}
+
+/** @param {number} value a difference of scores: `+0.216`, `−0.011`, `0.000` */
+export function signedScore(value) {
+  const text = score(Math.abs(value));
+  return Number(text) === 0 ? text : `${value < 0 ? "−" : "+"}${text}`;
+}
+
+/** @param {number | null | undefined} value a learning rate, as one types it: `4e-4`, `0.05` */
+export function learningRate(value) {
+  if (value === null || value === undefined || !Number.isFinite(value)) return "–";
+  const short = Number(value.toPrecision(6));
+  return value === 0 || Math.abs(value) >= 0.01 ? String(short) : short.toExponential();
+}
+
+/**
+ * A value of a recorded metric, by the rule of its kind.
+ * @param {string} metric
+ * @param {number | null | undefined} value
+ */
+export function metricNumber(metric, value) {
+  if (metric === "learning_rate") return learningRate(value);
+  return SCORE.test(metric) ? score(value) : significant(value);
+}
+
+/** @param {number | null | undefined} value a whole number with its thousands separated */
 export function count(value) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
-  return Math.round(value).toString().replace(/\B(?=(\d{3})+$)/g, THIN_SPACE);
+  return separated(Math.round(value).toString());
+}
+
+/** @param {string} text a number in decimals */
+function separated(text) {
+  const [whole, decimals] = text.split(".");
+  return whole.replace(/\B(?=(\d{3})+$)/g, ",") + (decimals ? `.${decimals}` : "");
 }
 
 /** @param {number | null | undefined} seconds */

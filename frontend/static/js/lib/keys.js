@@ -39,7 +39,7 @@ function show(results) {
       return item;
     }),
   );
-  summary.textContent = results.length ? `${count(results.length)} found` : "Nothing of this name.";
+  summary.textContent = results.length ? `${count(results.length)} found` : "No results. Try a run, a model or a page.";
 }
 
 async function look() {
@@ -51,7 +51,7 @@ async function look() {
   if (answer?.ok && !answer.redirected) show([...pages(), ...(await answer.json()).found]);
   else {
     show(pages());
-    summary.textContent = "Only pages: the server did not answer.";
+    summary.textContent = "Pages only: the server did not answer.";
   }
 }
 

@@ -164,7 +164,7 @@ def test_sentences_on_prompts_lead_to_their_rollouts_and_to_no_others(web, world
     }
     assert by_lesson["rescue"]["text"].startswith("Rescue: on 1 of 2 prompts A had no correct answer and B had one")
     assert by_lesson["mistake"]["text"].startswith(
-        "Learned from a mistake: on 1 of 2 prompts all of A's answers were correct and one of B's was not; on 0 of them"
+        "Counter-examples: on 1 of 2 prompts A was always correct and B was not; on 0 of them"
     )
     for lesson, place in (("rescue", ("p", 1.0)), ("mistake", ("q", 0.0))):
         assert (by_lesson[lesson]["learner"], by_lesson[lesson]["source"]) == ("A", "B")

@@ -94,9 +94,9 @@ def test_page_shows_what_differs_and_its_address_is_all_of_it(client, owner):
     assert page.count("<strong>baseline</strong>") == 1  # gspo is the baseline unless another is chosen
     assert "Differences are to second" in page
     assert "Best (lowest)" in page
-    [taken_out] = re.findall(r'href="(\?[^"]*)">take out<span class="visually-hidden"> first<', page)
+    [taken_out] = re.findall(r'href="(\?[^"]*)">Remove<span class="visually-hidden"> first<', page)
     after = client.get(reverse("insight:compare") + taken_out.replace("&amp;", "&")).content.decode()
-    assert re.findall(r'take out<span class="visually-hidden"> (.*?)<', after) == ["second"]
+    assert re.findall(r'Remove<span class="visually-hidden"> (.*?)<', after) == ["second"]
     assert "x=tokens" in taken_out
     assert "best=low" in taken_out
 
@@ -110,7 +110,7 @@ def test_run_keeps_its_colour_when_another_is_taken_out(client, owner):
     runs = [stored(owner, evaluation(0, "A", 0.5), name=name) for name in ("first", "second", "third")]
     page = client.get(reverse("insight:compare"), {"runs": [run.pk for run in runs]}).content.decode()
     assert colours(page) == ["0", "1", "2"]
-    [taken_out] = re.findall(r'href="(\?[^"]*)">take out<span class="visually-hidden"> second<', page)
+    [taken_out] = re.findall(r'href="(\?[^"]*)">Remove<span class="visually-hidden"> second<', page)
     after = client.get(reverse("insight:compare") + taken_out.replace("&amp;", "&"))
     assert colours(after.content.decode()) == ["0", "2"]
     assert after.context["page_data"]["colours"] == [0, 2]
@@ -196,7 +196,7 @@ def test_nine_runs_are_cut_to_eight_and_it_is_said(client, owner):
     ]
     page = client.get(reverse("insight:compare"), {"runs": [run.pk for run in runs]}).content.decode()
     assert "9 runs were chosen; the first 8 are compared" in page
-    assert page.count(">take out<") == 8
+    assert page.count(">Remove<span") == 8
     empty = client.get(reverse("insight:compare")).content.decode()
     assert "No runs chosen" in empty
 

@@ -244,10 +244,10 @@ def test_penalty_of_a_long_answer_is_shown_and_the_reward_is_the_verifiers(web, 
     rows = [rollout(1, 1, "A", "p", 0, num_tokens=9), rollout(2, 1, "A", "p", 1, num_tokens=3)]
     insert(run.pk, [*rows, contribution(3, 1, "A", "A", "p", 0), contribution(4, 1, "A", "A", "p", 1)])
     text = re.sub(r"<[^>]*>", "", page(web, run, "rollout=1"))
-    assert "reward 1.00, in training 0.250" in text  # 1 - 3/4
-    assert "here 1.00 − 0.750 = 0.250, by its source's 9 tokens" in text
+    assert "reward 1.000, in training 0.250" in text  # 1 - 3/4
+    assert "here 1.000 − 0.750 = 0.250, by its source's 9 tokens" in text
     text = re.sub(r"<[^>]*>", "", page(web, run, "rollout=2"))
-    assert "here 1.00 − 0 = 1.00, by its source's 3 tokens" in text
+    assert "here 1.000 − 0.000 = 1.000, by its source's 3 tokens" in text
     plain = make_run(user, algorithm={"name": "gspo"}, rollout={"max_completion_length": 10})
     insert(plain.pk, [*rows, contribution(3, 1, "A", "A", "p", 0)])
     assert "overlong" not in page(web, plain)

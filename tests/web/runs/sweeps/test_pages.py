@@ -177,7 +177,7 @@ def test_estimate_says_what_is_wrong_and_does_not_ask_about_cautions(web, form):
 def test_form_without_javascript_shows_the_estimate_and_queues_nothing(web, form):
     html = text_of(web.post(reverse("runs:run_cost"), form))
     assert '<dd data-show="runs">4</dd>' in html
-    assert '<dd data-show="rollouts">1\u202f280</dd>' in html
+    assert '<dd data-show="rollouts">1,280</dd>' in html
     assert "nothing is known of the time" in html
     assert 'name="compare" value="1" checked' in html
     assert not Run.objects.exists()
@@ -207,7 +207,7 @@ def test_stop_all_names_what_is_lost_and_works_twice(web, user):
     payload = {"path": "x", "size_bytes": 1}
     TelemetryEvent.objects.create(run=running, seq=1, attempt=1, type="checkpoint", step=3, payload=payload, time=1.0)
     panel = text_of(web.get(sweep.get_absolute_url())).partition('id="stop-all"')[2].partition("</details>")[0]
-    assert "Ends 1 run under way; 3 waiting or paused do not start or continue." in panel
+    assert "Ends 1 run in progress. 3 waiting or paused runs will not start or continue." in panel
     assert f"{running.name}: 4 of 5 steps, newest checkpoint: step 3" in panel
     address = reverse("runs:sweep_stop", args=[sweep.pk])
     assert web.get(address).status_code == 405
