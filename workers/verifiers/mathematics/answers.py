@@ -103,5 +103,11 @@ def _decide_colons(answer: str, gold: str) -> bool | None:
         quotient = _FRACTION.sub(r"\1/\2", without_spaces(other))
         is_fraction = quotient == without_spaces(colons.replace(":", "/"))
         return is_fraction and not _CLOCK.fullmatch(colons)
-    parts = [[number(part.strip()) or part.strip() for part in text.split(":")] for text in (answer, gold)]
+    parts = [[_part(part.strip()) for part in text.split(":")] for text in (answer, gold)]
     return parts[0] == parts[1]
+
+
+def _part(text: str) -> object:
+    """A part of a time or a ratio: its value, or its text."""
+    value = number(text)
+    return text if value is None else value

@@ -29,6 +29,8 @@ _SIGNS = {"<=": "<=", "leq": "<=", "le": "<=", "leqslant": "<=", ">=": ">=", "ge
 _SIGNS |= {"<": "<", "lt": "<", ">": ">", "gt": ">", "ne": "!=", "neq": "!="}
 _VARIABLE = re.compile(r"[a-zA-Z](?:_\{?\w+\}?)?(?:\([a-zA-Z]\))?|\\(?:theta|alpha|beta|lambda|mu|phi|varphi)")
 
+_ABSOLUTE = re.compile(r"(?:\||\\lvert)\s*[a-zA-Z]\s*([+-][^|\\a-zA-Z]+)?\s*(?:\||\\rvert)")
+
 
 @dataclass(frozen=True)
 class End:
@@ -152,6 +154,8 @@ def _inequality(text: str) -> list[Piece]:
     pieces = _RELATION.split(text)
     sides = [side.strip() for side in pieces[::2]]
     signs = [_SIGNS[sign.lstrip("\\")] for sign in pieces[1::2]]
+    if len(sides) == 2 and (match := _ABSOLUTE.fullmatch(sides[0])):
+        return _around(match[1] or "0", signs[0], sides[1])
     names = [place for place, side in enumerate(sides) if _VARIABLE.fullmatch(side)]
     if len(names) != 1 or len(sides) not in (2, 3) or (len(sides) == 3 and names != [1]):
         raise _NotARange
@@ -163,6 +167,19 @@ def _inequality(text: str) -> list[Piece]:
         is_right = place > names[0]
         result = _met([result, _ray(sign, _end(side), is_right)])
     return result
+
+
+def _around(shift: str, sign: str, distance: str) -> list[Piece]:
+    r"""`|x|\le 1`, `|x-2|<1`: the numbers at that distance from the shift with the other sign."""
+    value = enclose(distance)
+    if value is None or value.a < 0 or sign == "!=":
+        raise _NotARange
+    low, high = (_end(f"-({shift})-({distance})"), _end(f"-({shift})+({distance})"))
+    is_closed = sign.endswith("=")
+    if sign[0] == "<":
+        piece = Piece(low, high, is_closed, is_closed)
+        return [] if piece.is_empty() else [piece]
+    return [Piece(_LOWEST, low, False, is_closed), Piece(high, _HIGHEST, is_closed, False)]
 
 
 def _ray(sign: str, end: End, is_right: bool) -> list[Piece]:

@@ -26,6 +26,8 @@ _MAX_TAIL = 120
 _CURRENCY = re.compile(
     r"^([+-]?)\s*(?:(?:\\text\{\s*)?(?:US|USD)\s?\}?\s*)?(\\\$|[€£¥₹])\s*|^([+-]?)\s*\\(pounds|euro)(?![a-zA-Z])\s*"
 )
+# A currency's letters before an amount: \\text{USD }5.
+_CURRENCY_LETTERS = re.compile(r"^([+-]?)\s*(?:\\text\{\s*(USD|EUR|GBP|JPY|INR)\s*\}|(USD|EUR|GBP))\s*(?=[\d.])")
 _CURRENCY_NAMES = {"\\$": "$", "pounds": "£", "euro": "€"}
 # Where a unit may begin: a text font, a quotient of them, a sign, after what can be an amount.
 _FONT_TAIL = re.compile(
@@ -72,6 +74,8 @@ def _without_currency(text: str) -> tuple[str, Unit]:
     if match := _CURRENCY.match(text):
         name = match[2] or match[4]
         return (match[1] or match[3] or "") + text[match.end() :], {UNIT_NAMES[_CURRENCY_NAMES.get(name, name)]: 1}
+    if (match := _CURRENCY_LETTERS.match(text)) and (name := UNIT_NAMES.get(match[2] or match[3])):
+        return match[1] + text[match.end() :], {name: 1}
     if match := _CURRENCY_TAIL.search(text):
         return text[: match.start()], {UNIT_NAMES[_CURRENCY_NAMES.get(match[1], match[1])]: 1}
     return text, {}

@@ -38,6 +38,11 @@ eighteen nineteen twenty
 _NUMBER_WORDS = _NUMBER_WORDS_TEXT.split()
 # Whole answers in words that are a formula.
 _FORMULAS = {word: str(value) for value, word in enumerate(_NUMBER_WORDS)}
+_TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
+for _tens, _word in enumerate(_TENS, start=2):
+    _FORMULAS |= {_word: str(10 * _tens), "one hundred": "100", "one thousand": "1000"}
+    for _ones, _digit in enumerate(_NUMBER_WORDS[1:10], start=1):
+        _FORMULAS |= dict.fromkeys((f"{_word} - {_digit}", f"{_word} {_digit}"), str(10 * _tens + _ones))
 _FORMULAS |= {"infinity": "\\infty", "positive infinity": "\\infty", "negative infinity": "-\\infty"}
 _FORMULAS |= {"minus infinity": "-\\infty", "empty set": "\\emptyset", "null set": "\\emptyset"}
 _FORMULAS |= dict.fromkeys(("all real numbers", "all reals", "real numbers", "set of all real numbers"), "\\mathbb{R}")
