@@ -134,6 +134,8 @@ CHEATS = [
     _cheat("an error class named Skipped", "class Skipped(BaseException): pass\ndef f(x): raise Skipped"),
     _cheat("a false unittest module", "import sys, types\nsys.modules['unittest'] = types.ModuleType('unittest')\nsys.modules['unittest'].TestCase = object\ndef f(x): return 5", _UNITTEST),
     _cheat("define the test again", "def f(x): return 5\ndef test_f(): pass\nclass Squares: pass", _UNITTEST),
+    _cheat("define one of two tests again", "def test_f(): pass\ndef f(x): return 5",
+           "def test_f():\n    assert f(2) == 4\ndef test_g():\n    assert f(3) == 5\ntest_f.order = 1"),
     _cheat("define check", "def check(candidate): pass\ndef f(x): return 5",
            "def check(candidate):\n    assert candidate(2) == 4\ncheck(f)"),
     _cheat("equal to everything", _methods("__eq__")),

@@ -78,17 +78,17 @@ def run_tests(tree: ast.Module, space: dict[str, Any]) -> int:
     own = {**space, "__name__": "tests", COUNTER: count}
     sys.modules.setdefault("tests", type(sys)("tests"))
     exec(compile(Assertions().visit(tree), "tests", "exec", dont_inherit=True), own)
-    for thing, name in _tests_in(own, space):
+    for thing, name in _tests_in(own):
         _run(thing, name)
     if not number[0] and inspect.isfunction(own.get("check")):
         raise NotRun("check(candidate) is never called: call it with the function's name")
     return number[0]
 
 
-def _tests_in(own: dict[str, Any], space: dict[str, Any]) -> Iterator[tuple[Any, str]]:
+def _tests_in(own: dict[str, Any]) -> Iterator[tuple[Any, str]]:
     """What is defined there and still has to be run."""
     for name, thing in [*own.items()]:
-        if isinstance(thing, RemoteObject) or name in space or getattr(thing, "__module__", "") != "tests":
+        if isinstance(thing, RemoteObject) or getattr(thing, "__module__", "") != "tests":
             continue
         is_test_class = isinstance(thing, type) and (_is_unittest(thing) or name.startswith("Test"))
         if is_test_class or (name.startswith("test") and inspect.isfunction(thing)):
