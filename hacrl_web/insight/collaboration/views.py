@@ -28,6 +28,7 @@ def run_collaboration(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         "tab": "collaboration",
         "has_steps": bool(steps),
         "shares": shares,
+        "has_partial_credit": spec.has_partial_credit,
         "has_omega": Facts.of(spec).uses_omega,
         "rule": rule,
         "replays": replays,

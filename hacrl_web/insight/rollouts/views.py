@@ -43,6 +43,7 @@ def run_rollouts(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     selected, group = context["selected"], context["group"]
     context |= {
         "tab": "rollouts",
+        "has_partial_credit": spec.has_partial_credit,
         "rollout_filter": rollout_filter,
         "ignored": ignored,
         "chips": chips(rollout_filter),

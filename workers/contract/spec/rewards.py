@@ -115,8 +115,8 @@ class RewardsSpec(SettingsSection):
     terms: Annotated[tuple[RewardTerm, ...], Field(max_length=12), BeforeValidator(_terms)] = setting(
         (),
         label="Further rewards",
-        help="Added to the verifier's by weight, such as `function NAME = 0.5; tags think answer = 0.2; length 400 = "
-        "0.1; boxed = 0.1`. Empty: the verifier's is the reward.",
+        help="Added to the verifier's by weight: function NAME = 0.5; tags think answer = 0.2; length 400 = 0.1; "
+        "boxed = 0.1. Empty: the verifier's is the reward.",
         source="ours",
     )
     time_limit_s: Number = setting(

@@ -214,6 +214,11 @@ class RunSpec(SettingsSection):
         return self.algorithm.filled(self.num_blocks, self.updates_per_block)
 
     @property
+    def has_partial_credit(self) -> bool:
+        """Whether a reward of training may lie between 0 and 1, so that 1 is more than a correct answer."""
+        return bool(self.rewards.terms) or self.data.verifier == "function"
+
+    @property
     def overlong(self) -> OverlongPenalty:
         """What training adds to the rewards of long answers."""
         algorithm = self.algorithm

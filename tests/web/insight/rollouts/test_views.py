@@ -309,3 +309,21 @@ def test_what_is_typed_is_added_to_the_chips_and_becomes_the_address(web, run):
     assert '<option value="learner:B">' in text
     unknown = web.get(f"{address(run)}?query=learner:nobody", follow=True).content.decode()
     assert "Not understood and left out: <code>learner &#x27;nobody&#x27;</code>" in unknown
+
+
+def test_several_rewards_have_columns_and_numbers_on_the_card_and_correct_is_explained(web, run):
+    run.spec = run.spec | {"rewards": {"terms": [{"name": "box", "kind": "boxed", "weight": 0.5}]}}
+    run.save()
+    insert(run.pk, [rollout(1, 1, "A", "p", 0, reward=0.8333333, rewards={"verifier": 0.75, "box": 1.0})])
+    text = page(web, run, "list=rollouts")
+    assert '<th scope="col" class="number">verifier</th><th scope="col" class="number">box</th>' in text
+    assert "correct means the full reward, 1" in text
+    assert re.search(r'verifier <span title="0\.75">0\.750</span> · box', text)
+    assert "partial credit</span>" in text
+
+
+def test_run_with_a_verifier_alone_has_no_such_columns(web, run):
+    insert(run.pk, [rollout(1, 1, "A", "p", 0)])
+    text = page(web, run, "list=rollouts")
+    assert 'class="number">verifier</th>' not in text
+    assert "full reward" not in text
