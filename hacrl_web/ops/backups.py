@@ -1,4 +1,5 @@
-"""Backup of the database to one file, and restore. Runs, models and benchmarks are folders that any tool copies."""
+"""Backup of the database to one file, and restore. Runs, models, benchmarks and reward functions are folders that
+any tool copies."""
 
 from __future__ import annotations
 

@@ -11,7 +11,10 @@ from hacrl_web.ops.backups import back_up
 
 
 class Command(BaseCommand):
-    help = "Write the database to a new file. Copy runs/, models/, benchmarks/ and secret_key of the data folder too."
+    help = (
+        "Write the database to a new file. "
+        "Copy runs/, models/, benchmarks/, reward_functions/ and secret_key of the data folder too."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("file", type=Path, help="the new file")
