@@ -47,3 +47,15 @@ def test_content_takes_the_width_of_a_large_screen(page: Page, path: str) -> Non
     page.set_viewport_size({"width": 2560, "height": 1200})
     page.goto(path)
     assert page.locator("main").bounding_box()["width"] >= 2300
+
+
+def test_print_has_the_content_alone_and_no_motion_where_it_is_not_wanted(page: Page) -> None:
+    page.goto("/runs/")
+    duration = "getComputedStyle(document.querySelector('.rail-list a')).transitionDuration.split(',')[0]"
+    assert page.evaluate(duration) == "0.2s"
+    page.emulate_media(media="print", reduced_motion="reduce")
+    expect(page.get_by_role("navigation", name="Pages")).to_be_hidden()
+    expect(page.locator("header.top")).to_be_hidden()
+    expect(page.get_by_role("heading", name="Runs", level=1)).to_be_visible()
+    assert page.locator("main").bounding_box()["x"] == 0
+    assert page.evaluate(duration) == "0s"
