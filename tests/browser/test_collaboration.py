@@ -73,7 +73,7 @@ def test_step_drives_every_picture_and_stands_in_the_address(page: Page, run_pat
     page.keyboard.press("ArrowRight")
     cell = page.locator("[data-cell='1-1']")
     expect(cell).to_be_focused()
-    assert re.search(r"/rollouts\?learner=.+&source=.+&step=5$", cell.get_attribute("href") or "")
+    assert re.search(r"/rollouts\?learner=.+&source=.+&sort=weight&step=5$", cell.get_attribute("href") or "")
     page.locator("#omega").focus()
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("Enter")

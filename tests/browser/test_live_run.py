@@ -91,9 +91,9 @@ def test_stop_ends_a_running_run(page: Page, registered) -> None:
     assert glance["strip"] < glance["top"]
     expect(page.locator("#hero[data-step]")).to_be_visible(timeout=30_000)  # the teaching graph follows
     influential = page.locator("#influential")
-    expect(influential).to_have_attribute("data-step", re.compile(r"\d+"))  # and the rollouts that taught most in it
-    first = influential.get_attribute("data-step") or ""
-    expect(influential).not_to_have_attribute("data-step", first, timeout=30_000)
+    expect(influential).to_have_attribute("data-drawn", re.compile(r"\d+"))  # and the rollouts that taught most in it
+    first = influential.get_attribute("data-drawn") or ""
+    expect(influential).not_to_have_attribute("data-drawn", first, timeout=30_000)
     expect(page).to_have_title(re.compile(r"^\d+/5000 · To be stopped"))
     page.get_by_label("More actions").click()
     page.get_by_text("Stop…").click()

@@ -60,7 +60,7 @@ export class Influential {
     must("[data-list]", this.root).replaceChildren(...items.map((item) => this.#line(item, step, Math.abs(item.weight) / largest)));
     if (items.length) this.#feature(items[0], step);
     else must("[data-lesson]", this.root).replaceChildren(make("p", "quiet", this.shares ? "No shared rollout taught in this step." : "No rollout taught in this step."));
-    this.root.dataset.step = String(step);
+    this.root.dataset.drawn = String(step);
   }
 
   /** @param {Record<string, string>} query @returns {string} of rollouts by weight */
