@@ -214,6 +214,19 @@ def test_clipping_of_all_pairs_is_one_heat_map_with_a_switch_of_the_sign(page: P
     expect(page.locator("[data-chart^='lower'], [data-chart^='upper']")).to_have_count(0)
 
 
+def test_checkpoints_are_marked_on_the_axis_of_the_large_picture(page: Page, made) -> None:
+    show(page, made["seeds"][0])
+    page.wait_for_selector("#charts[data-synced]", state="attached")
+    inked = """async (step) => {
+        const { charts } = await import(document.querySelector("script[src*='js/run/run.js']").src);
+        const { plot } = charts.charts.find((one) => one.spec.key === "reward");
+        const { top, height } = plot.bbox;
+        const place = Math.round(plot.valToPos(step, "x", true));
+        return plot.ctx.getImageData(place, top + height - 3, 1, 1).data[3] > 200;
+    }"""
+    assert [page.evaluate(inked, step) for step in (30, 34)] == [True, False]
+
+
 GHOST = """async (metric) => {
     const { charts } = await import(document.querySelector("script[src*='js/run/run.js']").src);
     while (charts.overlays.ghosts.some((ghost) => !ghost.store.points)) await new Promise(requestAnimationFrame);

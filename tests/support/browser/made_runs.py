@@ -45,6 +45,8 @@ def learning(seed: int) -> Iterator[dict[str, Any]]:
             yield pair | {"values": {"omega": 1 + rise, "used_frac": rise / 1.3}}
             if step % 20 == 0:
                 yield {"type": "evaluation", "step": step, "agent": agent, "metric": "accuracy", "value": rise / 1.2}
+        if step % 30 == 0:
+            yield {"type": "checkpoint", "step": step, "path": f"checkpoints/step-{step:06d}", "size_bytes": 1}
         done = {"elapsed_s": step * 1.7, "eta_s": 0, "rollouts_generated": 64 * step, "tokens_generated": 700 * step}
         yield {"type": "progress", "step": step, "total_steps": STEPS, **done, "phase_s": {}}
 

@@ -2,7 +2,7 @@
 
 import { columnsOf, csvOf, smoothed, tabulate, withGhosts } from "./table.js";
 import { DASHES, count, cut, make, metricNumber, significant } from "../lib/format.js";
-import { colour, drawBand, drawBars, drawGhost, drawLane, drawMarks, drawZero, padded } from "./paint.js";
+import { colour, drawBand, drawBars, drawEvents, drawGhost, drawLane, drawMarks, drawZero, padded } from "./paint.js";
 import { pictureOf, save } from "./picture.js";
 
 /** Of a panel, by its size. @type {Record<string, number>} */
@@ -29,7 +29,8 @@ const BAND_WORDS = { range: "lowest to highest", ci: "95 % confidence interval o
  * @typedef {{store: import("./series.js").SeriesStore, view: ChartView, xName: () => string, xUnit: () => string, xRange: () => [number, number],
  *   marks: (chart: string) => number[], zoom: (low: number, high: number) => void, unzoom: () => void,
  *   toggleLog: (chart: string) => void, setSign: (sign: import("./series.js").Sign) => void, open: (chart: string) => void, fileName: (chart: string) => string,
- *   hover: (step: number | null) => void, ghosts: () => import("./overlays.js").Ghost[]}} ChartHost ghosts: other runs, drawn faintly;  hover: the step under the cursor of a large picture, null without one
+ *   hover: (step: number | null) => void, ghosts: () => import("./overlays.js").Ghost[],
+ *   events: () => {checkpoints: number[], restarts: number[]}}} ChartHost events: their places on the x axis;  ghosts: other runs, drawn faintly;  hover: the step under the cursor of a large picture, null without one
  */
 
 /**
@@ -307,7 +308,7 @@ export class Chart {
         setCursor: [() => this.#moved()],
         setSelect: [(plot) => this.#zoomTo(plot)],
         drawAxes: [(plot) => (spec.lanes ? this.#drawLanes(plot) : (this.#drawShades(plot), this.#drawGhosts(plot))), ...(spec.zero ? [drawZero] : [])],
-        draw: [(plot) => drawMarks(plot, host.marks(spec.key))],
+        draw: [(plot) => drawMarks(plot, host.marks(spec.key)), ...(spec.hero ? [(/** @type {uPlot} */ plot) => drawEvents(plot, host.events())] : [])],
       },
       scales: { x: { time: false, range: () => host.xRange() }, y: this.#yScale() },
       axes: [

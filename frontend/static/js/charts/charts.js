@@ -45,6 +45,10 @@ export class RunCharts {
     this.full = null;
     /** Steps at which alerts were raised, by chart. @type {Map<string, number[]>} */
     this.marks = new Map();
+    /** Steps of checkpoints, and those at which an attempt continued. @type {Set<number>} */
+    this.checkpoints = new Set();
+    /** @type {Set<number>} */
+    this.restarts = new Set();
     this.isPending = false;
     this.isLoaded = false;
     this.isIdleDrawing = false;
@@ -166,6 +170,10 @@ export class RunCharts {
       fileName: (chart) => `${chart}-${this.about.run}`,
       hover: (step) => this.onHover(step),
       ghosts: () => this.overlays.ghosts,
+      events: () => {
+        const places = (/** @type {Set<number>} */ steps) => [...steps].flatMap((step) => store.place(step) ?? []);
+        return { checkpoints: places(this.checkpoints), restarts: places(this.restarts) };
+      },
     };
   }
 
@@ -328,6 +336,15 @@ export class RunCharts {
       if (chart) this.marks.set(chart, [...(this.marks.get(chart) ?? []), raised_step]);
     }
     this.#changed();
+  }
+
+  /** Checkpoints and restarts among these events are marked in the large pictures. @param {import("../lib/socket.js").RunEvent[]} events */
+  note(events) {
+    for (const { type, step, attempt } of events) {
+      if (type === "checkpoint" && step) this.checkpoints.add(step);
+      if (type === "started" && attempt > 1) this.restarts.add(step ?? 0);
+    }
+    for (const chart of this.charts) if (chart.isHero) chart.plot?.redraw(false);
   }
 
   /** The run has ended: what has no point gets none. */

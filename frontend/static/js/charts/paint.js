@@ -58,6 +58,30 @@ export function drawMarks(plot, places) {
 }
 
 /**
+ * A square on the x axis at each checkpoint, a dashed line at each restart.
+ * @param {uPlot} plot
+ * @param {{checkpoints: number[], restarts: number[]}} places
+ */
+export function drawEvents(plot, { checkpoints, restarts }) {
+  const { left, top, width, height } = plot.bbox;
+  const size = 5 * devicePixelRatio;
+  const at = (/** @type {number} */ place) => Math.round(plot.valToPos(place, "x", true));
+  const inside = (/** @type {number} */ place) => at(place) >= left && at(place) <= left + width;
+  plot.ctx.save();
+  plot.ctx.fillStyle = plot.ctx.strokeStyle = colour("--quiet");
+  plot.ctx.lineWidth = devicePixelRatio;
+  for (const place of checkpoints.filter(inside)) plot.ctx.fillRect(at(place) - size / 2, top + height - size, size, size);
+  plot.ctx.setLineDash([3 * devicePixelRatio, 3 * devicePixelRatio]);
+  for (const place of restarts.filter(inside)) {
+    plot.ctx.beginPath();
+    plot.ctx.moveTo(at(place), top);
+    plot.ctx.lineTo(at(place), top + height);
+    plot.ctx.stroke();
+  }
+  plot.ctx.restore();
+}
+
+/**
  * From the lowest to the highest value, one bar for each column of pixels: a spike of one bucket is a whole pixel wide.
  * @param {uPlot} plot
  * @param {number[]} x

@@ -30,7 +30,7 @@ export const CHART_GROUPS = [
     charts: [
       { key: "reward", title: "Reward, mean", help: "Mean reward of this step's own rollouts; without partial credit, the share of correct answers.", metric: "reward/mean", kind: "agent", range: SHARE, hero: true },
       { key: "capability", title: "Capability", help: "Reward averaged over the last K steps, Eq. (9).", metric: "capability", kind: "agent", range: SHARE, raw: true },
-      { key: "accuracy", title: "Held-out accuracy", help: "Greedy answers to held-out questions; each dot is an evaluation.", metric: "accuracy", kind: "agent", range: SHARE, points: true, raw: true, hero: true },
+      { key: "accuracy", title: "Held-out accuracy", help: "Greedy answers to held-out questions; each dot is an evaluation. Squares on the axis are checkpoints, a dashed line is a restart.", metric: "accuracy", kind: "agent", range: SHARE, points: true, raw: true, hero: true },
       { key: "zero-variance", title: "Prompts with no learning signal", help: "Share of prompts where all of the agent's own answers scored the same.", metric: "frac_reward_zero_std", kind: "agent", range: SHARE },
     ],
   },

@@ -93,6 +93,7 @@ function addToLog(events, ends = []) {
     else describe(event);
   }
   addEnds(ends, Infinity);
+  charts.note(events);
 }
 
 /** @param {import("../lib/socket.js").RunEvent} event @returns {boolean} false for an evaluation that no chart shows */
