@@ -178,6 +178,7 @@ declare namespace Api {
     system_prompt?: string;
     held_out_fraction?: string;
     extraction?: string;
+    reward_function?: string;
   }
   interface BenchmarkOut {
     id: number;
@@ -189,6 +190,7 @@ declare namespace Api {
     verifier: string;
     tolerance: number | null;
     extraction: string;
+    reward_function_id: number | null;
     held_out_fraction: number;
     num_train: number;
     num_held_out: number;
@@ -540,6 +542,7 @@ declare namespace Api {
     system_prompt?: string | null;
     held_out_fraction?: number | null;
     extraction?: string | null;
+    reward_function?: string | null;
   }
   interface FunctionIn {
     name?: string;

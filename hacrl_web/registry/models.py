@@ -19,7 +19,7 @@ from workers.contract.verifier_kinds import FLEXIBLE_KINDS, RESPONSE_EXTRACTIONS
 
 MAX_AGENTS = 8
 # The kinds of verifiers, each with its rule in one line.
-VERIFIERS: dict[str, str] = {kind: f"{kind}: {rules.line}" for kind, rules in RULES.items() if kind != "function"}
+VERIFIERS: dict[str, str] = {kind: f"{kind}: {rules.line}" for kind, rules in RULES.items()}
 # Fields of AgentSpec that Agent.settings holds.
 AGENT_SETTINGS = ("lora_rank", "lora_alpha", "seed", "prompt_template", "chat_template_kwargs", "thinking")
 # Okabe and Ito's colours, which colour-blind readers can distinguish; an agent has the same colour on every page.
@@ -196,6 +196,9 @@ class Benchmark(RegistryRow):
     verifier = models.CharField(max_length=16, default="math")  # a key of workers.contract.verifier_kinds.RULES
     tolerance = models.FloatField(null=True, blank=True)  # relative; of the numeric verifier, empty: its default
     extraction = models.CharField(max_length=16, default="strict")  # a key of verifier_kinds.RESPONSE_EXTRACTIONS
+    reward_function = models.ForeignKey(  # of the verifier function
+        "RewardFunction", on_delete=models.PROTECT, null=True, blank=True, related_name="benchmarks"
+    )
     num_train = models.PositiveIntegerField(default=0)
     num_held_out = models.PositiveIntegerField(default=0)
     sample = models.JSONField(default=list)  # the first questions, for the preview
@@ -212,6 +215,8 @@ class Benchmark(RegistryRow):
     def verifier_rule(self) -> str:
         """The verifier, its rule and what it reads, in one line."""
         rule = VERIFIERS.get(self.verifier, self.verifier)
+        if self.reward_function is not None:
+            rule = f"function: {self.reward_function.name}, version {self.reward_function.version}"
         return rule if self.extraction == "strict" else f"{rule}; reads {RESPONSE_EXTRACTIONS['flexible']}"
 
     @property

@@ -85,9 +85,24 @@ def update_function(user: Any, row: RewardFunction, source: object) -> RewardFun
     return row
 
 
+def chosen_function(project: Any, verifier: str | None, name: object) -> RewardFunction | None:
+    """The function that a benchmark's verifier `function` names, by name or id. Error: ValueProblem."""
+    text = str(name or "").strip()
+    if verifier != "function":
+        if text and verifier:
+            raise values.ValueProblem("not_a_choice", "It belongs to the verifier function: choose both or neither.")
+        return None
+    row = find_functions([text], project).get(text) if text else None
+    if row is None:
+        raise values.ValueProblem("not_found", f"There is no reward function {text[:80]!r} in this project.")
+    return row
+
+
 def delete_function(user: Any, row: RewardFunction) -> None:
-    """Delete the row; its file stays for the runs that name it. Error: FieldErrors."""
+    """Delete the row; its file stays for the runs that name it. Error: FieldErrors (409) while a benchmark uses it."""
     require_author(user, row.project)
+    if benchmark := row.benchmarks.first():
+        raise FieldErrors.single("in_use", f"The benchmark {benchmark.name} uses it: delete that first.", status=409)
     row.delete()
 
 

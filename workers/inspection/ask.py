@@ -12,10 +12,14 @@ from __future__ import annotations
 import json
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from workers.contract.spec.agent import AgentSpec
+from workers.contract.spec.reward_function import FunctionFile
+from workers.verifiers.functions.function_verifier import Case, FunctionVerifier
 from workers.verifiers.service import Verifier
+from workers.verifiers.verdicts import Verdict
 
 
 def answer(request: dict[str, Any], agent_request: dict[str, Any]) -> dict[str, Any]:
@@ -55,8 +59,13 @@ def answer(request: dict[str, Any], agent_request: dict[str, Any]) -> dict[str, 
     }
 
 
-def _verifier(request: dict[str, Any]) -> Verifier:
-    return Verifier(request["verifier"], 1, request["tolerance"], request["extraction"])
+def _verdict(request: dict[str, Any], text: str) -> Verdict:
+    """Errors: VerifierError, FunctionFileError."""
+    if request["verifier"] == "function":
+        with FunctionVerifier(FunctionFile.read(Path(request["reward_function"]))) as function:
+            return function.score_cases([Case(request["question"], request["expected"], text)])[0]
+    with Verifier(request["verifier"], 1, request["tolerance"], request["extraction"]) as verifier:
+        return verifier.score([text], [request["expected"]])[0]
 
 
 def main() -> int:
@@ -66,8 +75,7 @@ def main() -> int:
         try:
             line = answer(request, agent)
             if request["expected"]:
-                with _verifier(request) as verifier:
-                    [verdict] = verifier.score([line["text"]], [request["expected"]])
+                verdict = _verdict(request, line["text"])
                 line["verdict"] = {"reward": verdict.reward, "reason": verdict.reason}
         except Exception as error:  # the other agents still answer
             line = {"agent": agent["name"], "error": f"{type(error).__name__}: {str(error)[:300]}"}

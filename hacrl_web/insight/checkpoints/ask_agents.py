@@ -58,6 +58,7 @@ def checked_question(fields: Mapping[str, str], run: Run) -> dict[str, Any]:
         "verifier": data.get("verifier", "math"),
         "tolerance": data.get("tolerance", DEFAULT_TOLERANCE),
         "extraction": data.get("extraction", "strict"),
+        "reward_function": data.get("reward_function", ""),
         "max_new_tokens": tokens,
         "seed": seed,
     }

@@ -27,6 +27,7 @@ router = Router(tags=["benchmarks"])
 class BenchmarkIn(Schema):
     """Fields beside the files. Only the question's and the answer's columns must exist.
 
+    reward_function: of the verifier function, its name or id.
     ready_prompt: a key of GET /benchmarks/ready-prompts, in place of prompt_template and system_prompt.
     """
 
@@ -44,6 +45,7 @@ class BenchmarkIn(Schema):
     system_prompt: str = ""
     held_out_fraction: str = "0.1"
     extraction: str = "strict"
+    reward_function: str = ""
 
 
 class BuiltInIn(StrictBody):
@@ -67,6 +69,7 @@ class BenchmarkOut(Schema):
     verifier: str
     tolerance: float | None
     extraction: str
+    reward_function_id: int | None
     held_out_fraction: float
     num_train: int
     num_held_out: int
@@ -204,6 +207,7 @@ class FetchIn(StrictBody):
     system_prompt: str | None = None
     held_out_fraction: float | None = None
     extraction: str | None = None
+    reward_function: str | None = None
 
 
 @router.post(

@@ -23,7 +23,8 @@ from hacrl_web.registry.benchmarks.built_in import BY_KEY, BuiltIn
 from hacrl_web.registry.benchmarks.ready_prompts import BY_READY_KEY, ready_key
 from hacrl_web.registry.benchmarks.uploads import Staged
 from hacrl_web.registry.hub_tokens import usable_hub_token
-from hacrl_web.registry.models import VERIFIERS, Benchmark
+from hacrl_web.registry.models import VERIFIERS, Benchmark, RewardFunction
+from hacrl_web.registry.reward_functions import chosen_function
 from hacrl_web.web.errors import FieldError, FieldErrors
 from workers.contract.spec.data import CANONICAL_HELD_OUT_FILE, CANONICAL_TRAIN_FILE, MAX_COLUMN_NAME
 from workers.contract.verifier_kinds import RESPONSE_EXTRACTIONS, ResponseExtraction, not_flexible
@@ -54,6 +55,7 @@ class BenchmarkOptions:
     system_prompt: str
     held_out_fraction: float
     extraction: ResponseExtraction = "strict"
+    reward_function: RewardFunction | None = None
 
 
 # From the user's files to staged files
@@ -202,6 +204,9 @@ def checked_options(owner: Any, fields: Mapping[str, Any], has_held_out_file: bo
     )
     if verifier and reading and (message := not_flexible(verifier, reading)):
         checker.add("extraction", "not_a_choice", f"{message[0].upper()}{message[1:]}.")
+    function = checker.take(
+        "reward_function", chosen_function, project_of_new(owner), verifier, fields.get("reward_function", "")
+    )
     prompts = checker.take("ready_prompt", _with_ready_prompt, fields) or fields
     template = checker.take("prompt_template", _template, prompts.get("prompt_template", QUESTION))
     system = checker.take("system_prompt", _system_prompt, prompts.get("system_prompt") or "")
@@ -215,9 +220,8 @@ def checked_options(owner: Any, fields: Mapping[str, Any], has_held_out_file: bo
         named, verifier, template, system, fraction, extraction, reading
     )
     mapping = columns | {"extraction": extraction}
-    return BenchmarkOptions(
-        named, mapping, verifier, tolerance, template, system, 0.0 if has_held_out_file else fraction, reading
-    )
+    share = 0.0 if has_held_out_file else fraction
+    return BenchmarkOptions(named, mapping, verifier, tolerance, template, system, share, reading, function)
 
 
 def _column(checker: values.Checker, part: str, fields: Mapping[str, Any]) -> str:
@@ -278,6 +282,7 @@ def _create(owner: Any, staged: Staged, options: BenchmarkOptions, *, is_upload:
         answer = _read(staged, options, folder, is_upload)
         row = Benchmark(owner=owner, name=options.name, held_out_fraction=options.held_out_fraction)
         row.verifier, row.tolerance, row.extraction = options.verifier, options.tolerance, options.extraction
+        row.reward_function = options.reward_function
         row.prompt_template, row.system_prompt = options.prompt_template, options.system_prompt
         row.num_train, row.num_held_out = answer["num_train"], answer["num_held_out"]
         row.sample, row.questions_sha, row.source = answer["sample"], answer["sha256"], staged.source[:1000]

@@ -16,6 +16,7 @@ from hacrl_web.accounts.models import Project
 from hacrl_web.registry.language_models.agent_settings import agent_values
 from hacrl_web.registry.language_models.models import check_unchanged
 from hacrl_web.registry.models import Agent, AgentGroup, Benchmark, LanguageModel
+from hacrl_web.registry.reward_functions import write_file
 from hacrl_web.registry.values import ValueProblem, text
 from hacrl_web.runs.launch.memory_fit import too_large
 from hacrl_web.runs.launch.rewards import with_function_files, with_function_names
@@ -203,6 +204,7 @@ def data_values(benchmark: Benchmark) -> dict[str, Any]:
         "eval_path": benchmark.eval_path or None,
         **{name: getattr(benchmark, name) for name in names},
         **({} if benchmark.tolerance is None else {"tolerance": benchmark.tolerance}),
+        **({"reward_function": str(write_file(benchmark.reward_function))} if benchmark.reward_function else {}),
     }
 
 

@@ -6,14 +6,17 @@ import re
 from pathlib import Path
 
 import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
 from django.urls import reverse
 
-from hacrl_web.registry.models import RewardFunction
+from hacrl_web.registry.models import Benchmark, RewardFunction
 from hacrl_web.registry.reward_functions import function_path, register_function, update_function
+from hacrl_web.runs.launch.plan import data_values
 from hacrl_web.runs.models import Run
 from hacrl_web.web.errors import FieldErrors
 from tests.support.web import factories
 from tests.support.web.page_text import text_of
+from workers.contract.spec.data import DataSpec
 
 STEPS = "def reward(question, answer, response, **fields):\n    return 0.5 if answer in response else 0.25\n"
 pytestmark = pytest.mark.django_db
@@ -139,3 +142,29 @@ def test_function_of_another_project_is_not_there(web, user):
     answer = web.post("/api/v1/runs", request, content_type="application/json")
     assert answer.status_code == 422
     assert "There is no reward function 'secret'." in answer.content.decode()
+
+
+def test_benchmark_can_be_verified_by_a_function(web, user, function):
+    file = SimpleUploadedFile(
+        "sums.jsonl", b'{"question": "1+1=", "answer": "2"}\n{"question": "2+2=", "answer": "4"}\n'
+    )
+    fields = {"name": "sums", "verifier": "function", "reward_function": "steps", "held_out_fraction": "0.5"}
+    answer = web.post("/api/v1/benchmarks", {**fields, "file": file})
+    assert answer.status_code == 201, answer.content
+    benchmark = Benchmark.objects.get(pk=answer.json()["id"])
+    assert benchmark.reward_function == function
+    assert data_values(benchmark)["reward_function"] == str(function_path(function))
+    assert DataSpec.model_validate(data_values(benchmark)).verifier == "function"
+    body = {"gold": "2", "response": "it is 2"}
+    verdict = web.post(f"/api/v1/benchmarks/{benchmark.pk}/try", body, content_type="application/json").json()
+    assert (verdict["reward"], verdict["extracted"]) == (0.5, None)
+    assert "function: steps, version" in text_of(web.get(benchmark.get_absolute_url()))
+    assert web.delete(f"/api/v1/reward-functions/{function.pk}").status_code == 409
+
+
+@pytest.mark.parametrize("fields", [{"verifier": "function"}, {"verifier": "math", "reward_function": "steps"}])
+def test_function_and_verifier_belong_together(web, user, function, fields):
+    file = SimpleUploadedFile("sums.jsonl", b'{"question": "1+1=", "answer": "2"}\n')
+    answer = web.post("/api/v1/benchmarks", {"name": "sums", **fields, "file": file})
+    assert answer.status_code in (404, 422)
+    assert "reward_function" in answer.content.decode()
