@@ -65,6 +65,16 @@ def is_of_another_algorithm(path: str, values: dict[str, Any]) -> bool:
     )
 
 
+# What a page calls a chart, and a word of a formula: shown to people, not stored.
+RENAMED = (("lower-positive", "clipping"), ("right", "correct"))
+
+
+def is_renamed(path: str, before: object, now: object) -> bool:
+    """Whether a chart's name, its address or a formula's text says the same in the words of today."""
+    is_text = path.endswith(("/chart", "/url", "formula")) and isinstance(before, str)
+    return is_text and any(before.replace(old, new) == now for old, new in RENAMED)
+
+
 def test_every_old_address_answers_as_it_did(answers):
     """Lists with filters, tabs with their parameters, boards, forms of clones and drafts, CSV, and the API."""
     assert len(answers) == len(ADDRESSES) > 200
@@ -83,7 +93,7 @@ def test_every_old_address_answers_as_it_did(answers):
             if not is_of_another_algorithm(path, values)
             and not path.endswith(("/advice", "/formula"))  # texts of the code, not stored
         ]
-        differences += [(before["address"], *pair) for pair in pairs if pair[1] != pair[2]]
+        differences += [(before["address"], *pair) for pair in pairs if pair[1] != pair[2] and not is_renamed(*pair)]
     assert differences == []
 
 

@@ -49,7 +49,7 @@ def kind_of(name: VerifierKind, tolerance: float, extraction: ResponseExtraction
         "python": Kind(python_verdict, unclear_tests, "workers.verifiers.python.python_tests"),
     }
     if name not in kinds:
-        raise ValueError(f"the verifier {name} has no rules of its own")
+        raise KeyError(f"the verifier {name} has no rules of its own")
     return kinds[name]
 
 

@@ -166,7 +166,6 @@ def export(
 ) -> None:
     """A run, a table of a run or a sweep, or a board as a file.
 
-    Example: hacrl export request swan -o again.yaml
     Example: hacrl export rollouts swan --format parquet -o rollouts.parquet
     """
     with connect() as client:
