@@ -71,8 +71,9 @@ RENAMED = (("lower-positive", "clipping"), ("right", "correct"))
 
 def is_renamed(path: str, before: object, now: object) -> bool:
     """Whether a chart's name, its address or a formula's text says the same in the words of today."""
-    is_text = path.endswith(("/chart", "/url", "formula")) and isinstance(before, str)
-    return is_text and any(before.replace(old, new) == now for old, new in RENAMED)
+    if not isinstance(before, str) or not path.endswith(("/chart", "/url", "formula")):
+        return False
+    return any(before.replace(old, new) == now for old, new in RENAMED)
 
 
 def test_every_old_address_answers_as_it_did(answers):
