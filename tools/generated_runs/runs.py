@@ -18,6 +18,7 @@ from django.utils import timezone
 
 from hacrl_web.runs.launch.variants import Variant
 from hacrl_web.runs.models import GENERATED, Run, State, StatusChange
+from hacrl_web.runs.telemetry.scores import score_of
 from hacrl_web.runs.telemetry.tables import insert
 from tools.generated_runs.evaluations import FURTHER, NUM_SAMPLES, EvaluationSimulator
 from tools.generated_runs.steps import Stepper
@@ -163,7 +164,8 @@ def store_run(run: Run, timed_events: Iterable[Timed], state: str, finished: dat
     run.finished_at = datetime.fromtimestamp(began + elapsed_s, UTC)
     with transaction.atomic():
         _store_batch(run, batch)
-        Run.objects.filter(pk=run.pk).update(created_at=run.started_at)  # save() has set it to now
+        # save() has set created_at to now
+        Run.objects.filter(pk=run.pk).update(created_at=run.started_at, score=score_of(run))
         StatusChange.objects.create(run=run, to_state=state, attempt=1, reason=NOT_TRAINED, at=run.finished_at)
     return run.last_seq
 

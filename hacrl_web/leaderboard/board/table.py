@@ -264,10 +264,10 @@ def _over(table: BoardTable, top: BoardGroup, other: BoardGroup) -> str:
     mine, theirs = (table.cost(group.row, "device_hours") for group in (top, other))
     if mine and theirs:
         text += f" at {number_format.format_significant(mine / theirs, 2)} times the device time"
-    return f"{text}. {_certainty(gap, is_of_all=scores[0].keys() == scores[1].keys())}"
+    return f"{text}. {certainty(gap, is_of_all=scores[0].keys() == scores[1].keys())}"
 
 
-def _certainty(gap: MeanInterval, *, is_of_all: bool) -> str:
+def certainty(gap: MeanInterval, *, is_of_all: bool) -> str:
     """How certain a difference is. is_of_all: both rows have the same seeds, so it is that of their means."""
     if gap.half_width is None:
         return f"One seed {'only' if is_of_all else 'in common'}, so no confidence interval."

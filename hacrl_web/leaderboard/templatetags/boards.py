@@ -9,6 +9,7 @@ from django.utils.html import format_html
 
 from hacrl_web.leaderboard.board.boards import Board, sweep_board
 from hacrl_web.leaderboard.board.cells import BoardGroup, BoardLine, BoardTable, Cell
+from hacrl_web.leaderboard.board.newest import NewestBoard, newest_board_of
 from hacrl_web.leaderboard.board.paper import ReportedScores
 from hacrl_web.leaderboard.board.rows import plain_path
 from hacrl_web.leaderboard.board.selection import BoardSelection
@@ -22,6 +23,12 @@ LONG_LETTERS = 32
 
 register.simple_tag(sweep_board, name="board_of_item")
 register.filter("setting_name", plain_path)
+
+
+@register.simple_tag(takes_context=True)
+def newest_board(context: template.Context) -> NewestBoard | None:
+    """The board of the run that completed last, as Home shows it."""
+    return newest_board_of(context["user"])
 
 
 @register.inclusion_tag("leaderboard/_shown.html")

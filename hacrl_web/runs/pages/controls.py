@@ -21,8 +21,9 @@ MOVES = {"first": -(10**6), "up": -1, "down": 1, "last": 10**6}
 
 
 def _back(request: HttpRequest, run: Run) -> HttpResponse:
-    """To the page of the button: the queue, or the run."""
-    return redirect("runs:worker_list") if request.POST.get("from") == "queue" else redirect(run)
+    """To the page of the button: the queue, Home, or the run."""
+    pages = {"queue": "runs:worker_list", "home": "home"}
+    return redirect(pages.get(request.POST.get("from", ""), run))
 
 
 @require_POST

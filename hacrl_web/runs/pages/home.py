@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
+from statistics import median
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -12,21 +15,35 @@ from django.views.decorators.http import require_GET
 
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.demo_state import preparation
-from hacrl_web.runs.models import HELD, QUEUE_ORDER, Run, State
+from hacrl_web.runs.models import HELD, Run, RunQuerySet, State
+from hacrl_web.runs.pages.run_rows import with_results
 from hacrl_web.runs.worker.host_report import add_devices
 
-ACTIVE = (State.STARTING, State.RUNNING, State.PAUSED, State.LOST)
-FINISHED_SHOWN = 10
+LIVE = (State.STARTING, State.RUNNING, State.LOST)
+FAILURES_SHOWN_FOR = timedelta(hours=24)
+RUNS_SHOWN = 10
+MAX_LIVE = 12
+MAX_MEASURED = 50  # newest completed runs that say how long a step takes
+
+
+@dataclass(frozen=True)
+class Matter:
+    """What waits for a user: runs in one state, for one reason."""
+
+    state: State
+    reason: str
+    runs: tuple[Run, ...]
 
 
 @require_GET
 def home(request: HttpRequest) -> HttpResponse:
-    """Running now, queue, failed today, and what finished last; in an empty project, the way to the first run."""
-    runs = Run.objects.listed_for(request.user).select_related("benchmark", "group")
-    unarchived = runs.filter(archived_at=None).order_by("-finished_at")
-    since = timezone.now() - timedelta(hours=24)
-    running = list(runs.filter(state__in=ACTIVE).order_by("-started_at"))
-    add_devices(running)
+    """Live runs, what waits for the user, the queue, the newest runs; in an empty project, the way to the first run."""
+    now = timezone.now()
+    runs = Run.objects.listed_for(request.user).select_related("benchmark", "group", "sweep", "project")
+    unarchived = runs.filter(archived_at=None)
+    live = list(runs.filter(state__in=LIVE).order_by("-started_at")[:MAX_LIVE])
+    add_devices(live)
+    queue = list(runs.in_queue())
     first_steps = (
         ("Register the models to train", LanguageModel, "registry:model_create"),
         ("Put them into an agent group", AgentGroup, "registry:group_create"),
@@ -36,16 +53,57 @@ def home(request: HttpRequest) -> HttpResponse:
         {"label": label, "done": model.objects.listed_for(request.user).exists(), "name": name}
         for label, model, name in first_steps
     ]
+    recent = unarchived.filter(state__in=(State.COMPLETED, State.STOPPED)).order_by("-finished_at")
     context = {
-        "running": running,
-        "queue": runs.filter(state=State.QUEUED).order_by(*QUEUE_ORDER)[:20],
-        "failed": unarchived.filter(state=State.FAILED, finished_at__gte=since)[:FINISHED_SHOWN],
-        "finished": unarchived.filter(state=State.COMPLETED)[:FINISHED_SHOWN],
+        "live": with_results(live, now),
+        "num_queued": len(queue),
+        "queue_s": _training_s(runs, queue),
+        "matters": matters(_waiting_for_user(unarchived)),
+        "recent": with_results(recent[:RUNS_SHOWN], now),
         "has_runs": runs.exists(),
         "demo": preparation() if request.user.is_staff else None,
-        "start": [*start, {"label": "Start a run", "done": False, "name": "runs:run_create"}],
+        "start": start,
+        "is_ready": all(step["done"] for step in start),
     }
     return render(request, "runs/pages/home.html", context)
+
+
+def _waiting_for_user(runs: RunQuerySet) -> Iterable[Run]:
+    """Runs that failed lately and were not tried again, paused runs and drafts; the newest of each state."""
+    since = timezone.now() - FAILURES_SHOWN_FOR
+    failed = runs.filter(state=State.FAILED, finished_at__gte=since, retries=None)
+    for some in (failed.order_by("-finished_at"), runs.filter(state=State.PAUSED), runs.filter(state=State.DRAFT)):
+        yield from some[:RUNS_SHOWN]
+
+
+def matters(runs: Iterable[Run]) -> list[Matter]:
+    """One for each state and reason, in the order of their first runs."""
+    by_cause: dict[tuple[State, str], list[Run]] = {}
+    for run in runs:
+        by_cause.setdefault((State(run.state), run.reason.partition("\n")[0]), []).append(run)
+    return [Matter(state, reason, tuple(some)) for (state, reason), some in by_cause.items()]
+
+
+def _training_s(runs: RunQuerySet, queue: Sequence[Run]) -> float | None:
+    """How long the waiting runs train, by the pace of completed runs of the same group, benchmark and algorithm.
+
+    None without such runs for any of them.
+    """
+    if not queue:
+        return None
+    paces: dict[tuple[Any, ...], list[float]] = {}
+    columns = ("group", "benchmark", "algorithm", "progress", "step", "start_step")
+    completed = runs.filter(state=State.COMPLETED).order_by("-finished_at")
+    for *kind, progress, step, start_step in completed.values_list(*columns)[:MAX_MEASURED]:
+        if (elapsed := progress.get("elapsed_s")) and step > start_step:
+            paces.setdefault(tuple(kind), []).append(elapsed / (step - start_step))
+    seconds = 0.0
+    for run in queue:
+        pace = paces.get((run.group_id, run.benchmark_id, run.algorithm))
+        if pace is None:
+            return None
+        seconds += median(pace) * (run.total_steps - run.step)
+    return seconds
 
 
 @require_GET

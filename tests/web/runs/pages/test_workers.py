@@ -210,10 +210,10 @@ def test_page_shows_devices_versions_and_what_the_trainer_said(client):
 
 
 def devices_at_home(client) -> dict[str, str]:
-    """What Home says in the column Device, by the run's name."""
-    rows = re.findall(r"<tr data-run.*?</tr>", client.get("/").content.decode(), re.DOTALL)
+    """The device that Home names for each live run, by the run's name."""
+    rows = re.findall(r"<article[^>]* data-run.*?</article>", client.get("/").content.decode(), re.DOTALL)
     cells = {
-        re.search(r"/runs/[^>]*>([^<]*)<", row)[1]: re.search(r'data-show="device">(.*?)</td>', row) for row in rows
+        re.search(r"/runs/[^>]*>([^<]*)<", row)[1]: re.search(r'data-show="device">(.*?)</span>', row) for row in rows
     }
     return {name: re.sub(r"<[^>]+>", " ", cell[1]).strip() for name, cell in cells.items() if cell}
 
@@ -228,7 +228,7 @@ class TestDevicesAtHome:
         host(devices=spread)
         client.force_login(owner)
         shown = devices_at_home(client)
-        assert shown["on two"].split() == ["trainbox", "GPU", "0,", "GPU", "3"]
+        assert shown["on two"].split() == ["trainbox", "·", "GPU", "0,", "GPU", "3"]
         assert shown["same pid elsewhere"].split()[0] == "otherbox"
         assert "GPU" not in shown["same pid elsewhere"]
 
@@ -237,17 +237,17 @@ class TestDevicesAtHome:
         run = hold(make_run(owner, name="my run"), "trainbox", 111)
         asked = run.spec["compute"]["device"]
         client.force_login(owner)
-        assert devices_at_home(client)["my run"].split() == ["trainbox", asked]
+        assert devices_at_home(client)["my run"].split() == ["trainbox", "·", asked]
         payload = {"device": "NVIDIA H100", "pid": 777}
         TelemetryEvent.objects.create(run=run, seq=1, attempt=1, type="started", step=0, payload=payload, time=1.0)
-        assert devices_at_home(client)["my run"].split() == ["trainbox", "NVIDIA", "H100"]
+        assert devices_at_home(client)["my run"].split() == ["trainbox", "·", "NVIDIA", "H100"]
         Run.objects.filter(pk=run.pk).update(attempt=2)  # maybe on another device
-        assert devices_at_home(client)["my run"].split() == ["trainbox", asked]
+        assert devices_at_home(client)["my run"].split() == ["trainbox", "·", asked]
 
     def test_run_that_nobody_holds_has_none(self, client):
         owner = make_user()
         run = hold(make_run(owner, name="my run"), "trainbox", 111)
-        Run.objects.filter(pk=run.pk).update(state=State.PAUSED)
+        Run.objects.filter(pk=run.pk).update(state=State.LOST)
         client.force_login(owner)
         assert devices_at_home(client) == {"my run": "–"}
 

@@ -1,0 +1,75 @@
+"""The board of the run that completed last, in short: its leader against the baseline, and the best three rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hacrl_web.insight.statistics import MeanInterval
+from hacrl_web.leaderboard.board.boards import board_of
+from hacrl_web.leaderboard.board.cells import BoardGroup, BoardTable, paired
+from hacrl_web.leaderboard.board.selection import BoardSelection
+from hacrl_web.leaderboard.board.table import certainty, is_comparable, make_table
+from hacrl_web.runs.launch.launch import EVALUATION_ONLY
+from hacrl_web.runs.models import Run, State
+from workers.contract.spec.algorithm import BASELINE
+
+PLACES = 3
+
+
+@dataclass(frozen=True)
+class PodiumRow:
+    """A row by its label, with the mean of its seeds."""
+
+    label: str
+    score: MeanInterval
+
+
+@dataclass(frozen=True)
+class NewestBoard:
+    """leader, baseline, difference, certainty: empty where the best row is the baseline or cannot be compared."""
+
+    name: str
+    address: str
+    benchmark: str
+    is_generated: bool
+    places: list[PodiumRow]
+    leader: str = ""
+    baseline: str = ""
+    difference: MeanInterval | None = None
+    certainty: str = ""
+
+
+def newest_board_of(user: Any) -> NewestBoard | None:
+    """None before a run has completed with an evaluation of every agent."""
+    completed = Run.objects.listed_for(user).filter(state=State.COMPLETED, score__isnull=False, archived_at=None)
+    run = completed.exclude(algorithm=EVALUATION_ONLY).order_by("-finished_at").select_related("sweep").first()
+    if run is None or (run.sweep is None and (run.group_id is None or run.benchmark_id is None)):
+        return None
+    board = board_of(user, run.sweep or (run.group_id, run.benchmark_id))
+    if board is None or not board.with_results:
+        return None
+    table = make_table(board, BoardSelection())
+    scored = [(group, score) for group in table.groups if (score := table.cell(group).score) is not None]
+    places = [PodiumRow(group.row.label, score) for group, score in scored[:PLACES]]
+    if not places:
+        return None
+    last = table.last
+    benchmark = f"the average of {len(last.benchmarks)} benchmarks" if last.is_average else last.title
+    summary = NewestBoard(board.name, board.address, benchmark, board.is_generated, places)
+    return _compared(table, summary, scored[0][0])
+
+
+def _compared(table: BoardTable, summary: NewestBoard, top: BoardGroup) -> NewestBoard:
+    """With the difference of the best row to the baseline, on the seeds that both have."""
+    for group in table.groups:
+        is_alike = is_comparable(top.row, group.row, table.last) and top.row.agents == group.row.agents
+        if group is top or group.row.algorithm != BASELINE or not is_alike:
+            continue
+        scores = [table.cell(one).by_seed for one in (top, group)]
+        gap = paired(*scores)
+        if gap is not None:
+            words = certainty(gap, is_of_all=scores[0].keys() == scores[1].keys())
+            summary = replace(summary, leader=top.row.label, baseline=group.row.label, difference=gap, certainty=words)
+            break
+    return summary
