@@ -66,6 +66,9 @@ def _checked_place(location: str) -> tuple[Path, int]:
         raise refuse_location("bad_path", "The path must not contain '..'.")
     place = Path(os.path.realpath(text))
     if not any(place.is_relative_to(root) for root in model_roots()):
+        if place.is_relative_to(Path(os.path.realpath(settings.RUNS_DIR))):
+            message = "This folder belongs to a run: use Promote on its Checkpoints tab to make the checkpoint a model."
+            raise refuse_location("of_a_run", message)
         # Before any access to the path, so that the answer tells nothing about files outside the roots.
         raise refuse_location("outside", f"This is not inside the model folders. Allowed folders: {roots}.")
     try:

@@ -28,7 +28,7 @@ class Rules:
 
 
 RULES: dict[VerifierKind, Rules] = {
-    "math": Rules(4, "mathematical equality of the last boxed answer"),
+    "math": Rules(4, "mathematically equal to the answer in the last box, or else to the one that the text states"),
     "exact": Rules(2, "the same text"),
     "choice": Rules(2, "multiple choice: the same letter, A to J"),
     "numeric": Rules(2, "the same number within a relative tolerance"),

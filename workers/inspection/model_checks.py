@@ -69,7 +69,7 @@ def run_model_checks(location: str, revision: str | None) -> Report:
     steps: list[tuple[str, Callable[[Report], str]]] = [
         ("Files can be read", _check_files),
         ("config.json", _check_config),
-        ("No code of its own", _check_no_code),
+        ("Custom code", _check_no_code),
         ("Weights are safetensors", _check_weights),
         ("Sizes make sense", _check_sizes),
         ("Tokenizer loads", _check_tokenizer),
@@ -185,7 +185,7 @@ def _check_no_code(report: Report) -> str:
                 f"{path.name} requests custom code (auto_map or trust_remote_code), which never runs here: "
                 "use a model whose architecture is part of transformers."
             )
-    return "No file requests it."
+    return "No custom code required."
 
 
 def _shards(report: Report) -> Iterator[str]:

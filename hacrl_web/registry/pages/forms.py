@@ -92,7 +92,7 @@ class AgentForm(ServiceForm):
 
     def __init__(self, *args: Any, models: list[tuple[str, str]], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["model"].choices = [("", "no agent here"), *models]
+        self.fields["model"].choices = [("", "Choose a model…"), *models]
         self.fields["name"].widget.attrs["placeholder"] = "the model's name"
         self.fields["learning_rate"].widget.attrs |= {"placeholder": "the run's", "inputmode": "decimal"}
 
@@ -118,9 +118,11 @@ class AgentForm(ServiceForm):
         return {field: self.data.get(self.add_prefix(field), "").replace("\r\n", "\n") for field in self.fields}
 
 
-def agent_forms(models: list[tuple[str, str]], data: Any = None) -> list[AgentForm]:
-    """The rows of a group form, always as many as a group can have."""
-    return [AgentForm(data, prefix=f"agents-{position}", models=models) for position in range(MAX_AGENTS)]
+def agent_forms(models: list[tuple[str, str]], data: Any = None, *, first: int | None = None) -> list[AgentForm]:
+    """The rows of a group form, always as many as a group can have. first: id of the model that begins in row 1."""
+    rows = [AgentForm(data, prefix=f"agents-{position}", models=models) for position in range(MAX_AGENTS)]
+    rows[0].initial["model"] = "" if first is None else str(first)
+    return rows
 
 
 QUESTION_FILES = ",".join(SUFFIXES)
@@ -169,7 +171,7 @@ class MappingForm(ServiceForm):
     name = _text("Name", MAX_NAME, "Shown in runs and leaderboards.")
     question_field = _choice("Question")
     answer_field = _choice("Answer")
-    answer_extraction = _choice("Where the answer is", EXTRACTIONS.items())
+    answer_extraction = _choice("Answer format", EXTRACTIONS.items())
     subject_field = _choice("Subject", help_text="Results are also reported by it.")
     difficulty_field = _choice("Difficulty", help_text="Results are also reported by it.")
     id_field = _choice("Id", help_text="Without one, ids are made from the questions' text.")
@@ -187,7 +189,9 @@ class MappingForm(ServiceForm):
         "Fills in the two fields below; change them as you like.",
     )
     prompt_template = _prompt(
-        "Prompt template", "{question} is replaced by the question; an agent's own template is put around it.", rows=3
+        "Prompt template",
+        "{question} is replaced by the question; each agent's own template is applied on top.",
+        rows=3,
     )
     system_prompt = _prompt(
         "System prompt",
@@ -195,7 +199,7 @@ class MappingForm(ServiceForm):
         rows=2,
     )
     held_out_fraction = _text(
-        "Held-out share", 20, f"0 to {MAX_HELD_OUT_FRACTION:g}, chosen by a stable hash of the question."
+        "Held-out share", 20, f"0 to {MAX_HELD_OUT_FRACTION:g}, a random share, fixed by a hash of each question."
     )
 
     def __init__(self, *args: Any, columns: Sequence[str], has_held_out_file: bool, **kwargs: Any) -> None:

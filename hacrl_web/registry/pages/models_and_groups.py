@@ -17,7 +17,7 @@ from hacrl_web.registry.locations import model_roots
 from hacrl_web.registry.models import AgentGroup, LanguageModel
 from hacrl_web.registry.pages.forms import GroupForm, RegisterForm, agent_forms
 from hacrl_web.web.errors import FieldErrors
-from hacrl_web.web.page_query import page_of
+from hacrl_web.web.page_query import PageQuery, RowId, page_of
 
 LIST_SIZE = 50
 require_page = require_http_methods(["GET", "HEAD", "POST"])
@@ -98,6 +98,12 @@ def group_list(request: HttpRequest) -> HttpResponse:
     return render(request, "registry/language_models/group_list.html", {"page": page_of(request, rows, LIST_SIZE)})
 
 
+class GroupQuery(PageQuery):
+    """model: the id of the one that the first agent gets."""
+
+    model: RowId | None = None
+
+
 @for_members
 @require_page
 def group_create(request: HttpRequest) -> HttpResponse:
@@ -105,7 +111,7 @@ def group_create(request: HttpRequest) -> HttpResponse:
     listed = list(LanguageModel.objects.listed_for(request.user))
     choices = [(str(model.pk), model.name) for model in listed]
     form = GroupForm(data)
-    rows = agent_forms(choices, data)
+    rows = agent_forms(choices, data, first=GroupQuery.read(request.GET).model)
     status = 200
     if data is not None:
         used = [row for row in rows if row.is_used]

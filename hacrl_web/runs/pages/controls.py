@@ -96,7 +96,7 @@ def run_queue_draft(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     run = visible_run(request, run_id)
     try:
         queue_draft(request.user, run, request.POST.getlist("confirm"))
-        messages.success(request, f"{run.name} queued.")
+        messages.success(request, f"{run.name} queued.", extra_tags=State.QUEUED)
     except FieldErrors as refused:
         messages.error(request, "It stays as it was. " + refused.text)
     return redirect(run)

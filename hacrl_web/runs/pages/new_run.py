@@ -25,10 +25,10 @@ from hacrl_web.runs.launch.plan import plan_run
 from hacrl_web.runs.launch.presets import memory_of_presets
 from hacrl_web.runs.launch.recommendation import recommended
 from hacrl_web.runs.launch.settings_import import read_settings
-from hacrl_web.runs.models import Run
+from hacrl_web.runs.models import Run, State
 from hacrl_web.runs.pages.run_form import NewRunQuery, algorithm_settings, first_values, posted_values, render_form
 from hacrl_web.runs.requests import visible_run
-from hacrl_web.runs.sweeps.plan import plan_sweep
+from hacrl_web.runs.sweeps.plan import named_request, plan_sweep
 from hacrl_web.runs.sweeps.sweeps import launch_sweep
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import MAX_ID, uuid_or_none, whole_number
@@ -71,7 +71,7 @@ def _queue(request: HttpRequest) -> HttpResponse:
         return redirect(sweep)
     settings, draft = _run_request(request.POST), _draft(request)
     run = change_draft(request.user, draft, settings, then_queue=True) if draft else launch(request.user, settings)
-    messages.success(request, f"{run.name} queued.")
+    messages.success(request, f"{run.name} queued.", extra_tags=State.QUEUED)
     return redirect(run)
 
 
@@ -96,7 +96,7 @@ def run_cost(request: HttpRequest) -> HttpResponse:
 @require_POST
 @_or_form
 def run_download(request: HttpRequest) -> HttpResponse:
-    """One run's settings as a file that is named after it."""
+    """The settings of a run or of a sweep as a file that is named after it."""
     text = _yaml(request)
     return download_text(text, f"{file_slug(request.POST.get('name', '')) or 'run'}.yaml", "application/yaml")
 
@@ -178,7 +178,8 @@ def _draft(request: HttpRequest) -> Run | None:
 
 def _yaml(request: HttpRequest) -> str:
     """The settings, and the cautions that were confirmed, so that the file can be launched. Error: FieldErrors."""
-    _require_one(request, "download")
+    if request.POST.get("compare"):
+        return dump_yaml(named_request(plan_sweep(request.user, _sweep_request(request.POST))))
     spec, _ = plan_run(request.user, _run_request(request.POST) | {"confirm": list(CAUTIONS)})
     codes = sorted({one.code for one in spec.cautions()} & {one.code for one in confirmed(request.POST)})
     return spec.to_yaml() + (dump_yaml({CONFIRMED: codes}) if codes else "")

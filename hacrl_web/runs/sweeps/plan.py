@@ -90,6 +90,16 @@ def plan_sweep(user: Any, request: Any) -> SweepPlan:
     return SweepPlan(_normalized(parts, planned, rows), rows, planned)
 
 
+def named_request(plan: SweepPlan) -> dict[str, Any]:
+    """The request as a file for `./hacrl launch`: group and benchmarks by name."""
+    group, benchmark = plan.rows.pair
+    request = {**plan.request, "group": group.name, "benchmark": benchmark.name}
+    if plan.rows.further:
+        names = [row.name for row in plan.rows.further]
+        request["evaluation"] = {**request["evaluation"], "benchmarks": names}
+    return request
+
+
 def _sweep_parts(request: Mapping[str, Any], errors: list[FieldError]) -> SweepParts:
     names = each_once(request, "algorithms", errors, is_needed=not request.get("ablations"))
     removed = each_once(request, "ablations", errors, is_needed=False)

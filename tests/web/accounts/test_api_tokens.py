@@ -176,6 +176,8 @@ def test_page_shows_a_new_token_once(client, user):
     page = client.post("/account/tokens", {"name": "<b>ci</b>", "days": "30", "scopes": ["read", "write"]})
     shown = page.content.decode()
     text = shown.partition('id="made-token" value="')[2].partition('"')[0]
+    assert 'data-copy="#made-token"' in shown
+    assert "asks for the token: paste it there" in shown
     assert tokens.is_well_formed(text)
     assert "no-store" in page["Cache-Control"]
     assert "&lt;b&gt;ci" in shown

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from django.urls import reverse
 
 from hacrl_web.registry.language_models import groups
 from hacrl_web.registry.models import AGENT_COLORS, Agent, AgentGroup, PairInspection
@@ -249,3 +250,16 @@ def test_odd_posts_are_no_crash(client, two):
         assert client.post("/groups/new", data).status_code in (404, 422)
     assert client.post("/groups/new", b"\xff\xfe", content_type="application/json").status_code == 422
     assert AgentGroup.objects.count() == 0
+
+
+def test_new_group_from_a_models_page_begins_with_that_model(client):
+    user = make_user()
+    client.force_login(user)
+    make_model(user, "first")
+    model = make_model(user, "second")
+    page = client.get(reverse("registry:model_detail", args=[model.pk])).content.decode()
+    address = f"{reverse('registry:group_create')}?model={model.pk}"
+    assert f'href="{address}"' in page
+    form = client.get(address).content.decode()
+    assert form.count(f'<option value="{model.pk}" selected>') == 1
+    assert client.get(reverse("registry:group_create") + "?model=x").status_code == 200

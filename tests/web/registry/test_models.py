@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from pathlib import Path
 
 import pytest
 
@@ -293,3 +294,12 @@ def test_empty_list_says_what_to_do(client, ada):
     page = client.get("/models/").content.decode()
     assert 'href="/models/new"' in page
     assert "Register a model" in page
+
+
+def test_checkpoint_folder_of_a_run_is_answered_with_promote(settings):
+    folder = Path(settings.RUNS_DIR) / "some-run" / "checkpoints" / "step-5" / "A"
+    with pytest.raises(FieldErrors) as refused:
+        models.register_model(make_user(), kind="local", location=str(folder), name="", revision="")
+    [error] = refused.value.errors
+    assert (error.code, error.field) == ("of_a_run", "location")
+    assert "Promote" in error.message

@@ -135,7 +135,7 @@ def test_type_that_transformers_does_not_know_is_refused(capsys, model):
 def test_code_of_its_own_is_refused_at_any_depth(capsys, model, file, change):
     edit(model / file, **change)
     name, detail = refusal(capsys, model)
-    assert name == "No code of its own"
+    assert name == "Custom code"
     assert detail.startswith(f"{file} requests custom code")
 
 

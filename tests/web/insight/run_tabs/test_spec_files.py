@@ -6,6 +6,7 @@ import pytest
 import yaml
 from django.urls import reverse
 
+from hacrl_web.registry.models import AgentGroup, Benchmark
 from hacrl_web.runs.models import Run
 from tests.support.web.factories import make_benchmark, make_group, make_run
 from workers.contract.spec.run import RunSpec
@@ -91,6 +92,10 @@ def test_form_hands_out_its_settings_and_queues_nothing(client, owner, tmp_path)
     wrong = client.post(reverse("runs:run_download"), {**form, "seed": "-1"})
     assert wrong.status_code == 422
     assert "Must be at least 0" in wrong.content.decode()
-    sweep = client.post(reverse("runs:run_download"), {**form, "compare": "1"})
-    assert (sweep.status_code, "A sweep is many runs" in sweep.content.decode()) == (422, True)
+    sent = {**form, "compare": "1", "algorithms": ["hacpo", "gspo"], "seeds": "0, 1", "confirm": "delta_above_half=0.8"}
+    sweep = client.post(reverse("runs:run_download"), sent)
+    assert sweep.status_code == 200, sweep.content.decode()
+    kept = yaml.safe_load(sweep.content)
+    assert (kept["algorithms"], kept["seeds"], kept["confirm"]) == (["hacpo", "gspo"], [0, 1], ["delta_above_half"])
+    assert (kept["group"], kept["benchmark"]) == (AgentGroup.objects.get().name, Benchmark.objects.get().name)
     assert not Run.objects.exists()

@@ -375,3 +375,12 @@ def test_form_has_four_steps_and_everything_else_under_all_settings(web, db):
     common, rest = html.split('id="all-settings"')
     assert 'name="training.steps"' in common
     assert 'name="rollout.top_k"' in rest
+
+
+def test_message_of_a_queued_run_is_left_out_once_it_starts(web, form):
+    answer = web.post(reverse("runs:run_create"), form)
+    run = Run.objects.get()
+    Run.objects.filter(pk=run.pk).update(state="starting", attempt=1)
+    assert "from the form queued." not in text_of(web.get(answer["Location"]))
+    answer = web.post(reverse("runs:run_create"), {**form, "name": "second"})
+    assert "second queued." in text_of(web.get(answer["Location"]))
