@@ -27,7 +27,7 @@ RAIL = {
         ("Models", "registry:model_list", "models"),
         ("Agent groups", "registry:group_list", "groups"),
         ("Benchmarks", "registry:benchmark_list", "benchmarks"),
-        ("Reward functions", "registry:function_list", "completed"),
+        ("Reward functions", "registry:function_list", "rewards"),
     ),
     "System": (
         ("Workers", "runs:worker_list", "workers"),
