@@ -17,6 +17,7 @@ from workers.contract.verifier_kinds import kind_label
 from workers.questions.canonical import MAX_SLICES
 from workers.questions.dataset import Question, split_questions
 from workers.trainer import evaluation as evaluation_module
+from workers.trainer import rewards as rewards_module
 from workers.trainer.checkpoints import newest_checkpoint
 from workers.trainer.evaluation import EvaluationSet, Result, evaluation_event, questions_digest, results_of
 from workers.trainer.progress import code_versions, git_commit
@@ -138,7 +139,7 @@ def test_block_holds_at_most_so_many_samples_and_at_least_one_question():
 def test_results_pair_each_sample_with_its_question():
     class Scores:
         def score(self, pairs):
-            return [Verdict(float(text == answer), "") for text, answer in pairs]
+            return [Verdict(float(text == question.answer), "") for text, question in pairs]
 
     benchmark = EvaluationSet(
         DataSpec(train_path="-", verifier="exact"), [Question("1", "?", "a"), Question("2", "?", "b")], 2
@@ -268,7 +269,7 @@ def test_further_benchmark_is_scored_by_its_own_verifier(tmp_path, pair, monkeyp
     made: list[tuple[str, str]] = []
 
     class Other(HashVerifier):
-        def __init__(self, kind: str, extraction: str, **options: Any) -> None:
+        def __init__(self, kind: str, processes: int, tolerance: Any, extraction: str) -> None:
             super().__init__()
             made.append((kind, extraction))
 
@@ -280,7 +281,7 @@ def test_further_benchmark_is_scored_by_its_own_verifier(tmp_path, pair, monkeyp
         def score(self, completions, answers):
             return [Verdict(1.0, "") for _ in completions]
 
-    monkeypatch.setattr(evaluation_module, "Verifier", Other)
+    monkeypatch.setattr(rewards_module, "Verifier", Other)
     asked = [further(tmp_path, verifier="math", extraction="flexible"), further(tmp_path, "same")]
     train(make_spec(tmp_path, pair[:1], training={"steps": 0}, evaluation={"benchmarks": asked}), tmp_path / "run")
     assert made == [("math", "flexible")]

@@ -9,9 +9,9 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import psutil
 import pytest
 
+from tests.support.workers.processes import child_pids, remaining
 from tests.workers.verifiers.python_escapes import CHEATS, Attempt, escapes
 from workers.verifiers.children.child_server import Incorrect, Unscorable
 from workers.verifiers.python import python_tests
@@ -78,7 +78,7 @@ def test_no_escape_is_rewarded_or_leaves_anything_behind(folders, monkeypatch, s
     print(sandbox)
     address = str(outside / "socket")
     free_bytes = shutil.disk_usage(inside).free
-    before = {process.pid for process in psutil.Process().children(recursive=True)}
+    before = child_pids()
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as server, subprocess.Popen(["sleep", "600"]) as victim:
         server.bind(address)
         server.setblocking(False)
@@ -96,7 +96,7 @@ def test_no_escape_is_rewarded_or_leaves_anything_behind(folders, monkeypatch, s
     assert list(inside.iterdir()) == []
     assert not Path("/dev/shm/left").exists()
     assert free_bytes - shutil.disk_usage(inside).free < 200 * 2**20  # others write too
-    assert {process.pid for process in psutil.Process().children(recursive=True)} == before
+    assert remaining(before) == set()
 
 
 def test_without_bubblewrap_and_landlock_no_code_runs(monkeypatch):

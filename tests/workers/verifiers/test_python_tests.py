@@ -10,9 +10,9 @@ import sys
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 
+from tests.support.workers.processes import child_pids, remaining
 from workers.verifiers.children.child_client import VerifierError
 from workers.verifiers.children.child_server import Incorrect, Unscorable
 from workers.verifiers.python import python_tests, sandbox
@@ -191,13 +191,13 @@ def test_endless_computation_is_wrong_and_endless_waiting_unscorable():
 
 def test_nothing_is_left_behind(tmp_path, monkeypatch):
     monkeypatch.setattr(python_tests.tempfile, "tempdir", str(tmp_path))
-    before = {process.pid for process in psutil.Process().children(recursive=True)}
+    before = child_pids()
     outcome(
         "import time, threading\nthreading.Thread(target=time.sleep, args=(1000,)).start()\nopen('a', 'w').write('b')"
     )
     with pytest.raises(Unscorable):
         passes(TESTS, "import time\ntime.sleep(1000)", seconds=1)
-    assert {process.pid for process in psutil.Process().children(recursive=True)} == before
+    assert remaining(before) == set()
     assert list(tmp_path.iterdir()) == []
 
 

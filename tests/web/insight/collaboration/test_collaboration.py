@@ -168,7 +168,7 @@ def test_sentences_on_prompts_lead_to_their_rollouts_and_to_no_others(web, world
     )
     for lesson, place in (("rescue", ("p", 1.0)), ("mistake", ("q", 0.0))):
         assert (by_lesson[lesson]["learner"], by_lesson[lesson]["source"]) == ("A", "B")
-        query = {"step": 1, "learner": "A", "source": "B", "lesson": lesson}
+        query = {"step": 1, "learner": "A", "source": "B", "lesson": lesson, "list": "rollouts"}
         page = web.get(reverse("insight:run_rollouts", args=[world.pk]), query).context["page"]
         assert {(hit.prompt_id, hit.reward) for hit in page.hits} == {place}
 
