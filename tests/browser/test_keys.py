@@ -35,6 +35,24 @@ def test_search_goes_to_what_was_typed(page: Page, server) -> None:
     expect(page.get_by_role("button", name="Search pages, runs, models")).to_be_focused()
 
 
+def test_search_finds_actions_account_pages_and_docs(page: Page, server) -> None:
+    page.goto("/")
+    page.keyboard.press("Control+k")
+    dialog = page.get_by_role("dialog", name="Search")
+    field, links = dialog.get_by_role("textbox"), dialog.get_by_role("link")
+    field.fill("new run")
+    expect(links.first).to_contain_text("New run")
+    expect(links.first).to_contain_text("action")
+    field.fill("account")
+    expect(links.first).to_contain_text("Account: password")
+    field.fill("omega")
+    expect(dialog.get_by_role("link", name=re.compile("docs$")).first).to_be_visible()
+    field.fill("new run")
+    expect(links.first).to_contain_text("New run")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("/runs/new$"))
+
+
 @pytest.mark.parametrize(("key", "path"), [("r", "/runs/"), ("q", "/workers/#queue"), ("l", "/leaderboard/")])
 def test_g_and_a_letter_go_to_a_page(page: Page, server, key: str, path: str) -> None:
     page.goto("/models/")

@@ -18,12 +18,20 @@ const summary = must("#search-said");
 let newest = 0;
 let pause = 0;
 
-/** @returns {Result[]} pages of the navigation whose names contain the words */
+/** Links that the search finds by itself: the rail's pages; once something is typed, actions and account pages too. */
+const PAGES = ".rail-list a";
+const OF_RUN = ".run-menu .menu-list > a";
+const MORE = `${PAGES}, ${OF_RUN}, #search-more a`;
+
+/** @param {HTMLAnchorElement} link */
+const kindOf = (link) => link.dataset.kind ?? (link.matches(OF_RUN) ? "this run" : "page");
+
+/** @returns {Result[]} pages and actions whose names contain the words */
 function pages() {
   const part = words.value.trim().toLowerCase();
-  const links = [...document.querySelectorAll(".rail-list a")];
+  const links = [...document.querySelectorAll(part ? MORE : PAGES)].filter((link) => link instanceof HTMLAnchorElement);
   return links
-    .map((link) => ({ kind: "page", name: link.textContent?.trim() ?? "", url: link.getAttribute("href") ?? "" }))
+    .map((link) => ({ kind: kindOf(link), name: link.textContent?.trim() ?? "", url: link.getAttribute("href") ?? "" }))
     .filter(({ name }) => name.toLowerCase().includes(part));
 }
 
@@ -39,7 +47,7 @@ function show(results) {
       return item;
     }),
   );
-  summary.textContent = results.length ? `${count(results.length)} found` : "No results. Try a run, a model or a page.";
+  summary.textContent = results.length ? `${count(results.length)} found` : "No results. Try a run, model, page or action.";
 }
 
 async function look() {
