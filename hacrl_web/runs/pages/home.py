@@ -19,6 +19,7 @@ from hacrl_web.runs.models import HELD, Run, RunQuerySet, State
 from hacrl_web.runs.pages.run_rows import with_results
 from hacrl_web.runs.worker.host_report import add_devices
 
+NEXT_SHOWN = 3
 LIVE = (State.STARTING, State.RUNNING, State.LOST)
 FAILURES_SHOWN_FOR = timedelta(hours=24)
 RUNS_SHOWN = 10
@@ -57,6 +58,7 @@ def home(request: HttpRequest) -> HttpResponse:
     context = {
         "live": with_results(live, now),
         "num_queued": len(queue),
+        "next_queued": queue[:NEXT_SHOWN],
         "queue_s": _training_s(runs, queue),
         "matters": matters(_waiting_for_user(unarchived)),
         "recent": with_results(recent[:RUNS_SHOWN], now),
