@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 
 import psutil
@@ -14,9 +15,19 @@ def child_pids() -> set[int]:
     return {process.pid for process in psutil.Process().children(recursive=True)}
 
 
-def remaining(before: set[int]) -> set[int]:
-    """Children that were not there before and do not end within GONE_S. What else was there may end meanwhile."""
+def remaining(before: set[int]) -> dict[int, str]:
+    """Command lines by pid of children that were not there before, run, and do not end within GONE_S."""
     deadline = time.monotonic() + GONE_S
-    while (new := child_pids() - before) and time.monotonic() < deadline:
+    while (new := _running(child_pids() - before)) and time.monotonic() < deadline:
         time.sleep(0.05)
     return new
+
+
+def _running(pids: set[int]) -> dict[int, str]:
+    lines = {}
+    for pid in pids:
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+            process = psutil.Process(pid)
+            if process.status() != psutil.STATUS_ZOMBIE:
+                lines[pid] = " ".join(process.cmdline())
+    return lines

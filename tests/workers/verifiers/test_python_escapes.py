@@ -96,7 +96,7 @@ def test_no_escape_is_rewarded_or_leaves_anything_behind(folders, monkeypatch, s
     assert list(inside.iterdir()) == []
     assert not Path("/dev/shm/left").exists()
     assert free_bytes - shutil.disk_usage(inside).free < 200 * 2**20  # others write too
-    assert remaining(before) == set()
+    assert remaining(before) == {}
 
 
 def test_without_bubblewrap_and_landlock_no_code_runs(monkeypatch):

@@ -197,7 +197,7 @@ def test_nothing_is_left_behind(tmp_path, monkeypatch):
     )
     with pytest.raises(Unscorable):
         passes(TESTS, "import time\ntime.sleep(1000)", seconds=1)
-    assert remaining(before) == set()
+    assert remaining(before) == {}
     assert list(tmp_path.iterdir()) == []
 
 
