@@ -95,7 +95,7 @@ def test_every_old_address_answers_as_it_did(answers):
             and not path.endswith(("/advice", "/formula"))  # texts of the code, not stored
         ]
         differences += [(before["address"], *pair) for pair in pairs if pair[1] != pair[2] and not is_renamed(*pair)]
-    assert differences == []
+    assert differences == [], differences
 
 
 def test_forms_of_clones_and_drafts_hold_the_settings_that_they_held(answers):

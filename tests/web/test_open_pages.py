@@ -47,16 +47,11 @@ def test_pulse_sends_a_visitor_to_the_login(client, db):
     assert client.get(reverse("runs:pulse")).status_code == 302
 
 
-def rows(client, words):
-    """What the search finds, without the passages of the docs."""
-    return [one for one in client.get(reverse("runs:find"), {"q": words}).json()["found"] if one["kind"] != "docs"]
-
-
 def test_search_finds_passages_of_the_docs(client, user):
     client.force_login(user)
-    found = [one for one in client.get(reverse("runs:find"), {"q": "omega"}).json()["found"] if one["kind"] == "docs"]
-    assert 0 < len(found) <= 6
-    page, _, anchor = found[0]["url"].partition("#")
+    passages = client.get(reverse("runs:find"), {"q": "omega"}).json()["passages"]
+    assert 0 < len(passages) <= 6
+    page, _, anchor = passages[0]["url"].partition("#")
     assert f'id="{anchor}"' in client.get(page).content.decode()
 
 
@@ -64,13 +59,13 @@ def test_search_finds_what_its_user_sees_by_a_part_of_the_name(client, user):
     mine, foreign = factories.make_run(user, name="Black swan"), factories.make_run(name="White swan")
     model = factories.make_model(user, name="swan-1B")
     client.force_login(user)
-    assert rows(client, " SWAN\x00") == [
+    assert client.get(reverse("runs:find"), {"q": " SWAN\x00"}).json()["found"] == [
         {"kind": "run", "name": "Black swan", "url": f"/runs/{mine.pk}"},
         {"kind": "model", "name": "swan-1B", "url": f"/models/{model.pk}"},
     ]
-    assert client.get(reverse("runs:find"), {"q": " "}).json() == {"found": []}
+    assert client.get(reverse("runs:find"), {"q": " "}).json() == {"found": [], "passages": []}
     client.force_login(foreign.owner)
-    assert [one["name"] for one in rows(client, "swan")] == ["White swan"]
+    assert [one["name"] for one in client.get(reverse("runs:find"), {"q": "swan"}).json()["found"]] == ["White swan"]
 
 
 def test_search_lists_the_newest_few_of_each_kind(client, user, monkeypatch):
@@ -78,7 +73,7 @@ def test_search_lists_the_newest_few_of_each_kind(client, user, monkeypatch):
     for number in range(3):
         factories.make_model(user, name=f"swan {number}")
     client.force_login(user)
-    names = [one["name"] for one in rows(client, "swan")]
+    names = [one["name"] for one in client.get(reverse("runs:find"), {"q": "swan"}).json()["found"]]
     assert names == ["swan 2", "swan 1"]
 
 

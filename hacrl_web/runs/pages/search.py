@@ -21,8 +21,8 @@ class SearchQuery(PageQuery):
 def find_page(request: HttpRequest) -> JsonResponse:
     """The search of every page: rows by name, and passages of the docs."""
     words = SearchQuery.read(request.GET).q
-    results = [*rows_named(request.user, words), *_passages(words)]
-    return JsonResponse({"found": results}, headers={"Cache-Control": "no-store"})
+    answer = {"found": rows_named(request.user, words), "passages": _passages(words)}
+    return JsonResponse(answer, headers={"Cache-Control": "no-store"})
 
 
 def _passages(words: str) -> list[dict[str, str]]:

@@ -56,8 +56,10 @@ async function look() {
   if (!text) return show(pages());
   const answer = await fetch(`${search.dataset.url}?q=${encodeURIComponent(text)}`).catch(() => null);
   if (mine !== newest) return; // more was typed meanwhile
-  if (answer?.ok && !answer.redirected) show([...pages(), ...(await answer.json()).found]);
-  else {
+  if (answer?.ok && !answer.redirected) {
+    const { found, passages = [] } = await answer.json();
+    show([...pages(), ...found, ...passages]);
+  } else {
     show(pages());
     summary.textContent = "Pages only: the server did not answer.";
   }
