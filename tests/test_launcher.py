@@ -309,7 +309,8 @@ def test_step_ends_with_the_launcher(tmp_path: Path) -> None:
     assert wait_until(lambda: (tmp_path / "pid").exists() and bool((tmp_path / "pid").read_text()), 20)
     launcher.terminate()
     assert launcher.wait(10) == 143
-    assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
+    pid = int((tmp_path / "pid").read_text())
+    assert wait_until(lambda: not psutil.pid_exists(pid), 10)  # whoever inherits it has yet to read its status
 
 
 def test_wrong_python_is_named(script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
