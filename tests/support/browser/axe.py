@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page
 
+# Colours in the middle of a transition are nobody's choice; what repeats for ever is not waited for.
+TRANSITIONS_END = """() => Promise.allSettled(document.getAnimations()
+    .filter((one) => one.effect.getComputedTiming().endTime < Infinity).map((one) => one.finished))"""
 AXE = Path(__file__).resolve().parents[3] / "frontend/node_modules/axe-core/axe.min.js"
 
 
@@ -23,6 +26,7 @@ def source() -> str:
 
 def findings(page: Page, axe: str, where: str) -> list[tuple[str, str, str]]:
     """What is seriously wrong with the page as it stands: (where, rule, element)."""
+    page.evaluate(TRANSITIONS_END)
     page.evaluate(axe)
     violations = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")["violations"]
     grave = [one for one in violations if one["impact"] in ("serious", "critical")]
