@@ -316,6 +316,7 @@ declare namespace Api {
     is_here: boolean;
     host: string;
     num_removed: number;
+    score_word: string;
     items: CheckpointSummary[];
     count: number;
     next: null;
@@ -329,6 +330,7 @@ declare namespace Api {
     steps: number[];
     timeline: TimelineOfPairs;
     so_far: AgentProgress[];
+    score_word: string;
     omega_spread: string;
   }
   interface CompareQuery {
@@ -465,6 +467,7 @@ declare namespace Api {
   interface EvaluatedBenchmark {
     name: string;
     is_own: boolean;
+    score_word: string;
     agents: EvaluatedAgent[];
   }
   interface EvaluationPoint {
@@ -944,6 +947,7 @@ declare namespace Api {
     total_steps: number;
     progress: Record<string, unknown>;
     score: number | null;
+    score_word: string;
     sweep: number | null;
     group: number | null;
     benchmark: number | null;
@@ -1160,6 +1164,7 @@ declare namespace Api {
     total_steps: number;
     progress: Record<string, unknown>;
     score: number | null;
+    score_word: string;
     sweep: number | null;
     group: number | null;
     benchmark: number | null;
@@ -1195,6 +1200,7 @@ declare namespace Api {
     total_steps: number;
     progress: Record<string, unknown>;
     score: number | null;
+    score_word: string;
     sweep: number | null;
     group: number | null;
     benchmark: number | null;

@@ -6,6 +6,7 @@ of a kind's verdicts raises its version. All rules, with examples, are in docs/v
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,6 +18,7 @@ RESPONSE_EXTRACTIONS: dict[ResponseExtraction, str] = {
     "flexible": "a box or a stated answer, else the last number",
 }
 FLEXIBLE_KINDS: tuple[VerifierKind, ...] = ("math", "numeric")  # those that compare numbers
+GRADED_KINDS: tuple[VerifierKind, ...] = ("function",)  # their rewards may lie between 0 and 1
 
 
 @dataclass(frozen=True)
@@ -48,3 +50,15 @@ def not_flexible(kind: str, extraction: str) -> str:
 def kind_label(kind: VerifierKind, extraction: ResponseExtraction = "strict") -> str:
     """A kind with the version of its rules, as evaluations record it: `math/3`, or `math/3 flexible`."""
     return f"{kind}/{RULES[kind].version}" + ("" if extraction == "strict" else f" {extraction}")
+
+
+def score_word(kinds: Iterable[str]) -> str:
+    """What a mean over held-out answers is called: accuracy only where every answer is correct or incorrect.
+
+    kinds: verifiers, by name or as evaluations record them. With partial credit it is a mean reward; of both kinds
+    together, a score.
+    """
+    are_graded = {kind.partition("/")[0] in GRADED_KINDS for kind in kinds}
+    if len(are_graded) > 1:
+        return "score"
+    return "mean reward" if True in are_graded else "accuracy"

@@ -45,7 +45,7 @@ def checkpoints(run: RunName, json: AsJson = False) -> None:
         for one in answer["items"]
     )
     where = f" They are on the host {answer['host']}." if answer["host"] else ""
-    table(["step", "size", "accuracy", "agents", ""], rows, empty=f"No checkpoint is here.{where}")
+    table(["step", "size", answer["score_word"], "agents", ""], rows, empty=f"No checkpoint is here.{where}")
     return None
 
 
@@ -166,7 +166,8 @@ def scores(run: RunName, json: AsJson = False) -> None:
         for agent in benchmark["agents"]
         for last in agent["points"][-1:]
     )
-    heads = ["benchmark", "agent", "step", "accuracy", "answers", "unscorable"]
+    words = {benchmark["score_word"] for benchmark in answer["benchmarks"]}
+    heads = ["benchmark", "agent", "step", words.pop() if len(words) == 1 else "score", "answers", "unscorable"]
     table(heads, rows, empty="It was not evaluated yet.", folded=frozenset({"benchmark", "agent"}))
     return None
 

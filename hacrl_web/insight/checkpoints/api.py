@@ -26,11 +26,12 @@ router = Router(tags=["insight"])
 
 
 class CheckpointsAnswer(TypedDict):
-    """is_here: whether this host holds the run's folder."""
+    """is_here: whether this host holds the run's folder.  score_word: what `accuracy` of the items is called."""
 
     is_here: bool
     host: str
     num_removed: int
+    score_word: str
     items: list[checkpoints.CheckpointSummary]
     count: int
     next: None
@@ -65,11 +66,13 @@ def list_checkpoints(
     request: HttpRequest, run_id: UUID, verify: Annotated[int | None, Query(ge=0, le=MAX_STEP)] = None
 ) -> Any:
     """`verify`: the step whose files are read byte by byte. `is_here` is false if they are on another host."""
-    listing = checkpoints.list_of_checkpoints(_run(request, run_id), verify=verify)
+    run = _run(request, run_id)
+    listing = checkpoints.list_of_checkpoints(run, verify=verify)
     return {
         "is_here": listing.is_here,
         "host": listing.host,
         "num_removed": listing.num_removed,
+        "score_word": run.score_word,
         "items": listing.checkpoints,
         "count": len(listing.checkpoints),
         "next": None,

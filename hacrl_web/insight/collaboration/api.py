@@ -69,6 +69,7 @@ class AgentProgress(TypedDict):
 class CollaborationAnswer(StepsAnswer):
     timeline: TimelineOfPairs
     so_far: list[AgentProgress]
+    score_word: str
     omega_spread: str
 
 
@@ -202,7 +203,8 @@ def _recorded(run: Run, step: int) -> dict[int, int]:
 def get_collaboration(request: HttpRequest, run_id: UUID) -> Any:
     """`steps`: those with recorded contributions. `timeline`: at most 120 columns of equally many steps.
 
-    `so_far`: by agent the peers' share of |weight| and the held-out accuracy, first and newest, as texts.
+    `so_far`: by agent the peers' share of |weight| and the held-out score, first and newest, as texts.
+    `score_word`: what that score is called, accuracy or mean reward.
     `omega_spread`: a sentence on the omegas of the newest step, where they are by prompt or subject.
     """
     run, spec = _run(request, run_id)
@@ -210,6 +212,7 @@ def get_collaboration(request: HttpRequest, run_id: UUID) -> Any:
         **_state(run),
         "timeline": timeline(run, spec),
         "so_far": so_far(run, recorded_steps(run)),
+        "score_word": run.score_word,
         "omega_spread": omega_spread(run, spec),
     }
 

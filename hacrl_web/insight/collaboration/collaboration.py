@@ -240,7 +240,7 @@ def omega_spread(run: Run, spec: RunSpec) -> str:
 
 
 def so_far(run: Run, steps: dict[int, int]) -> list[dict[str, Any]]:
-    """By agent: the peers' share of what moved it, and its held-out accuracy, at the first and at the newest step.
+    """By agent: the peers' share of what moved it, and its held-out score, at the first and at the newest step.
 
     steps: from recorded_steps. Empty if no step is recorded; an unknown part is an empty text.
     """

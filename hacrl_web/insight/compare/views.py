@@ -15,6 +15,7 @@ from django.views.decorators.http import require_GET
 from hacrl_web.insight import settings_diff
 from hacrl_web.insight.compare import comparison
 from hacrl_web.runs.models import Run
+from hacrl_web.runs.telemetry.scores import score_word
 from hacrl_web.web.page_query import PageQuery, Text, Whole, one_of
 from hacrl_web.web.streaming import download_csv
 from workers.contract.spec.algorithm import BASELINE
@@ -61,6 +62,16 @@ class CompareSelection:
             best=self.best,
             colour=() if colours == tuple(range(len(runs))) else colours,
         ).encode()
+
+    @property
+    def score_word(self) -> str:
+        """What the held-out scores of these runs are called together."""
+        return score_word(self.runs)
+
+    @property
+    def title(self) -> str:
+        """The metric as a reader calls it."""
+        return f"held-out {self.score_word}" if self.metric == comparison.ACCURACY else self.metric
 
     def table(self) -> list[comparison.CompareRow]:
         return comparison.comparison_table(self.runs, self.metric, self.baseline, lowest=self.best == "low")

@@ -28,6 +28,7 @@ class EvaluatedAgent(TypedDict):
 class EvaluatedBenchmark(TypedDict):
     name: str
     is_own: bool
+    score_word: str
     agents: list[EvaluatedAgent]
 
 
@@ -46,13 +47,16 @@ def create_evaluation(request: HttpRequest, payload: Annotated[dict[str, Any], B
 
 @router.get("/runs/{run_id}/evaluations", response=EvaluationsAnswer, summary="What a run's evaluations found")
 def get_evaluations(request: HttpRequest, run_id: UUID) -> Any:
-    """By benchmark, the run's own first: each agent's evaluations by step, with estimates and slices."""
+    """By benchmark, the run's own first: each agent's evaluations by step, with estimates and slices.
+
+    `score_word`: what `value` is called, accuracy or, with partial credit, mean reward."""
     run = get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
     return {
         "benchmarks": [
             {
                 "name": one.name,
                 "is_own": one.is_own,
+                "score_word": one.score_word,
                 "agents": [{"name": agent.name, "points": agent.points} for agent in one.agents],
             }
             for one in evaluation_summary(run)

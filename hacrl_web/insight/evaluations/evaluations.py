@@ -14,6 +14,7 @@ import plotly.graph_objects as go
 from hacrl_web.insight.plotly_figures import as_json, plain_text
 from hacrl_web.runs.models import Run
 from workers.contract.sample_estimators import formula
+from workers.contract.verifier_kinds import score_word
 
 MAX_LEGEND = 24  # characters of a name in the picture; the table has it in full
 
@@ -86,6 +87,11 @@ class BenchmarkEvaluations:
     is_own: bool
     agents: list[AgentEvaluations]
 
+    @property
+    def score_word(self) -> str:
+        """What its avg@k is called: accuracy, or mean reward where the verifier gives partial credit."""
+        return score_word(point.verifier for agent in self.agents for point in agent.points)
+
     @cached_property
     def steps(self) -> list[int]:
         return sorted({point.step for agent in self.agents for point in agent.points})
@@ -128,6 +134,7 @@ def curve(benchmark: BenchmarkEvaluations) -> dict[str, Any] | None:
         return None
     figure = go.Figure(layout={"hovermode": "x"})
     last = benchmark.agents[0].last
+    title = f"{benchmark.score_word}, avg@{last.num_samples}" if last else benchmark.score_word
     for agent in benchmark.agents:
         figure.add_scatter(
             x=[point.step for point in agent.points],
@@ -143,5 +150,5 @@ def curve(benchmark: BenchmarkEvaluations) -> dict[str, Any] | None:
         showlegend=True,
         legend={"orientation": "h", "y": -0.25, "yanchor": "top", "itemclick": False, "itemdoubleclick": False},
         xaxis={"title": {"text": "step", "standoff": 4}},
-        yaxis={"title": {"text": f"avg@{last.num_samples}" if last else "accuracy"}, "range": [0, 1.02]},
+        yaxis={"title": {"text": title}, "range": [0, 1.02]},
     )

@@ -27,12 +27,15 @@ class PodiumRow:
 
 @dataclass(frozen=True)
 class NewestBoard:
-    """leader, baseline, difference, certainty: empty where the best row is the baseline or cannot be compared."""
+    """score_word: what its scores are called.  leader, baseline, difference, certainty: empty where the best row is the
+    baseline or cannot be compared.
+    """
 
     name: str
     address: str
     benchmark: str
     is_generated: bool
+    score_word: str
     places: list[PodiumRow]
     leader: str = ""
     baseline: str = ""
@@ -56,7 +59,7 @@ def newest_board_of(user: Any) -> NewestBoard | None:
         return None
     last = table.last
     benchmark = f"the average of {len(last.benchmarks)} benchmarks" if last.is_average else last.title
-    summary = NewestBoard(board.name, board.address, benchmark, board.is_generated, places)
+    summary = NewestBoard(board.name, board.address, benchmark, board.is_generated, run.score_word, places)
     return _compared(table, summary, scored[0][0])
 
 

@@ -17,7 +17,7 @@ from hacrl_web.leaderboard.board.cells import (
     StartGroup,
     paired,
 )
-from hacrl_web.leaderboard.board.results import MEAN_OF_SAMPLES, START
+from hacrl_web.leaderboard.board.results import ACCURACY, MEAN_OF_SAMPLES, START
 from hacrl_web.leaderboard.board.rows import (
     EVALUATION_ONLY,
     BoardRow,
@@ -28,6 +28,7 @@ from hacrl_web.leaderboard.board.rows import (
 from hacrl_web.leaderboard.board.selection import AVERAGE, NO_BASELINE, BoardSelection
 from workers import number_format
 from workers.contract.spec.algorithm import DEFAULT
+from workers.contract.verifier_kinds import score_word
 
 
 def make_table(board: Board, selection: BoardSelection) -> BoardTable:
@@ -61,14 +62,16 @@ def _columns(board: Board, selection: BoardSelection) -> list[BoardColumn]:
 def _measured_by(board: Board, benchmark: str, metric: str) -> str:
     if metric != MEAN_OF_SAMPLES:
         return metric
-    samples = {
-        scores[benchmark].num_samples
+    scores = [
+        scores[benchmark]
         for row in board.with_results
         for result in row.results.values()
         for scores in result.final.values()
         if benchmark in scores
-    }
-    return ", ".join(f"avg@{k}" for k in sorted(samples))
+    ]
+    names = ", ".join(f"avg@{k}" for k in sorted({score.num_samples for score in scores}))
+    word = score_word(score.verifier for score in scores)
+    return names if word == ACCURACY else f"{names}, {word}"
 
 
 def _lines(row: BoardRow, columns: Sequence[BoardColumn], metric: str) -> list[BoardLine]:

@@ -10,7 +10,8 @@ from typing_extensions import TypedDict
 
 class RunRow(TypedDict):
     """progress: the trainer's newest progress event; sweep, group, benchmark: ids; score: the mean over its agents of
-    the newest held-out accuracy, null before the first evaluation.
+    the newest held-out answers, null before the first evaluation; score_word: what it is called, accuracy or, with
+    partial credit, mean reward.
     """
 
     id: str
@@ -32,6 +33,7 @@ class RunRow(TypedDict):
     total_steps: int
     progress: dict[str, Any]
     score: float | None
+    score_word: str
     sweep: int | None
     group: int | None
     benchmark: int | None

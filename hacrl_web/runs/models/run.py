@@ -24,6 +24,7 @@ from hacrl_web.accounts.audit_log import audited
 from hacrl_web.accounts.visibility import ProjectRow, ProjectRowQuerySet
 from hacrl_web.runs.models.hosts import Drain, Host
 from hacrl_web.runs.models.states import HELD, IDLE, Desire, RunStateMachine, State
+from workers.contract.verifier_kinds import score_word
 
 QUEUE_ORDER = ("-priority", "queue_key", "created_at", "pk")
 _OPTIONAL: Any = {"on_delete": models.SET_NULL, "null": True, "blank": True}
@@ -214,6 +215,11 @@ class Run(RunStateMachine, ProjectRow):
             return engine
         started = self.events.filter(type="started").order_by("-seq").values_list("payload", flat=True).first() or {}
         return str(started.get("settled", {}).get("rollout", {}).get("engine", engine))
+
+    @property
+    def score_word(self) -> str:
+        """What its mean over held-out answers is called: accuracy, or mean reward."""
+        return score_word([self.spec.get("data", {}).get("verifier", "math")])
 
     @property
     def further_benchmarks(self) -> frozenset[str]:

@@ -109,6 +109,7 @@ def run_detail(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
             "unmeasured": _unmeasured(spec, run.rollout_engine),
             "further": sorted(run.further_benchmarks),  # their evaluations are on no chart
             "rewards": [*spec.rewards.weights] if spec.rewards.terms else [],
+            "score_word": run.score_word,
             "shares": spec.algorithm.shares_rollouts and len(spec.agents) > 1,
             "records": spec.telemetry.rollout_interval > 0,
         },

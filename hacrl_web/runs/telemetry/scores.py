@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from statistics import fmean
 from uuid import UUID
 
 from django.db.models import Count
 
 from hacrl_web.runs.models import Run, TelemetryEvent
+from workers.contract import verifier_kinds
 
 Scores = dict[int, dict[str, float]]  # step -> agent -> held-out accuracy
 CURVE_EVENTS = 500  # a run with more evaluations has no curve in a list
 SPARK_WIDTH, SPARK_HEIGHT = 64, 24  # of the SVG that holds a sparkline
+
+
+def score_word(runs: Iterable[Run]) -> str:
+    """What the held-out scores of these runs are called together: accuracy, mean reward, or score for both kinds."""
+    return verifier_kinds.score_word(run.spec.get("data", {}).get("verifier", "math") for run in runs)
 
 
 def accuracies(run: Run) -> Scores:

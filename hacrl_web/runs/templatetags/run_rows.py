@@ -6,7 +6,10 @@ from typing import Any
 
 from django import template
 
+from hacrl_web.runs.telemetry.scores import score_word
+
 register = template.Library()
+register.simple_tag(score_word)
 
 
 @register.inclusion_tag("runs/_heading.html", takes_context=True)

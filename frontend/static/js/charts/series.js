@@ -79,9 +79,10 @@ export const CHART_GROUPS = [
  * @param {string[]} [names]
  * @returns {ChartGroup[]}
  */
-export function withRewards(groups, names = []) {
+export function withRewards(groups, names = [], word = "accuracy") {
   const charts = names.map((name) => /** @type {ChartSpec} */ ({ key: `reward-${name}`, title: `Reward ${name}, mean`, help: "One of the rewards that make the total, before its weight.", metric: `rewards/${name}/mean`, kind: "agent", range: SHARE }));
-  return groups.map((group) => (group.title === "Learning" ? { ...group, charts: [...group.charts, ...charts] } : group));
+  const titled = (/** @type {ChartSpec} */ spec) => (spec.key === "accuracy" ? { ...spec, title: `Held-out ${word}` } : spec);
+  return groups.map((group) => (group.title === "Learning" ? { ...group, charts: [...group.charts.map(titled), ...charts] } : group));
 }
 
 /**

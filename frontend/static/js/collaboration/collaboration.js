@@ -185,8 +185,12 @@ function drawStep() {
   drawScoped();
 }
 
-/** Each learner's peers' share and accuracy since the first step. @param {{name: string, peers: string, accuracy: string}[]} agents */
-function drawSoFar(agents) {
+/**
+ * Each learner's peers' share and held-out score since the first step.
+ * @param {{name: string, peers: string, accuracy: string}[]} agents
+ * @param {string} word what the score is called
+ */
+function drawSoFar(agents, word) {
   const line = must("#so-far");
   line.replaceChildren();
   const lines = agents.filter(({ peers, accuracy }) => peers || accuracy);
@@ -197,7 +201,7 @@ function drawSoFar(agents) {
     moved.title = "The sum of |weight| over the learner's rollouts in the step";
     line.append(make("strong", "", cut(name)), ", ");
     if (peers) line.append("peers' share of what ", moved, ` it ${peers}`);
-    if (accuracy) line.append(`${peers ? ", " : ""}held-out accuracy ${accuracy}`);
+    if (accuracy) line.append(`${peers ? ", " : ""}held-out ${word} ${accuracy}`);
     line.append(place < lines.length - 1 ? "; " : ".");
   });
 }
@@ -384,7 +388,7 @@ async function load() {
   const wasAtEnd = state.step === null || state.step === state.steps[state.steps.length - 1];
   take(answer);
   state.timeline = answer.timeline;
-  drawSoFar(answer.so_far);
+  drawSoFar(answer.so_far, answer.score_word);
   const spread = document.querySelector("#omega-spread");
   if (spread) spread.textContent = answer.omega_spread;
   if (wasAtEnd && state.steps.length) state.step = state.steps[state.steps.length - 1];
