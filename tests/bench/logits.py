@@ -1,23 +1,33 @@
 """Memory and time of one micro-batch's log-probabilities and gradients: chunks against all logits at once.
 
-`python -m tests.bench.logits [--vocabulary 152000] [--hidden 256] [--layers 4] [--dtype float32]`: each measurement is
-a process of its own, so that its peak is its own; both take turns, and ratios are of medians.
+`python -m tests.bench.logits [--vocabulary 152000] [--hidden 256] [--layers 4] [--dtype float32] [--compare trl]`: each
+measurement is a process of its own, so that its peak is its own; both take turns, and ratios are of medians.
+
+--compare trl: whole GSPO steps of our trainer and of TRL's, sampling included, of 8 rollouts of 256 tokens to one
+prompt, as tests/bench/trainer.py times them. Peaks there are above the imported libraries: weights, gradients and AdamW
+are in them, and with ours the copy of them to which an update is rolled back.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 SHAPES = {"8 rows x 256": (8, 256), "1 row x 4,096": (1, 4096)}
 KINDS = ("at once", "by chunks")
+TRAINERS = ("TRL", "ours")
 PROMPT = 16  # tokens
+STEPS = 2  # of a trainer, after one to warm up
 
 
 def measure(kind: str, rows: int, tokens: int, options: argparse.Namespace) -> dict[str, Any]:
@@ -62,13 +72,69 @@ def measure(kind: str, rows: int, tokens: int, options: argparse.Namespace) -> d
     return {"seconds": seconds, "cpu": cpu, "bytes": peak - before, "loss": loss.item(), "norm": norm, "probe": probe}
 
 
+def train(name: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Median processor seconds of a trainer's steps, and its peak bytes above the imported libraries."""
+    import torch
+    import transformers
+
+    from tests.bench.models import Size, dense_reward, make_model, make_spec, write_questions
+    from tests.bench.timing import Steps
+    from tests.bench.trl_steps import run_trl
+
+    torch.set_num_threads(1)
+    transformers.utils.logging.set_verbosity_error()
+    rows, tokens = (2, 8) if options.smoke else SHAPES["8 rows x 256"]
+    size = Size(options.vocabulary, options.hidden, 3 * options.hidden, options.layers, 4, 2, 64, 1, tokens, rows)
+    with tempfile.TemporaryDirectory() as folder:
+        model, questions = Path(folder) / "model", write_questions(Path(folder) / "questions.jsonl", size)
+        _apart(lambda: make_model(model, size, seed=0))
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        if name == "TRL":
+            steps = run_trl(model, questions, Path(folder) / "run", size, STEPS, lambda: None)
+        else:
+            ours = Steps(make_spec([model], questions, size, 1, name="gspo"), Path(folder) / "run")
+            steps = [ours.step(dense_reward) for _ in range(STEPS + 1)][1:]
+            ours.close()
+    assert all(step.tokens == rows * tokens for step in steps)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return {"cpu": statistics.median(step.cpu_s for step in steps), "bytes": peak - before}
+
+
+def _apart(work: Callable[[], Any]) -> None:
+    """Do it in a process of its own, whose memory is not counted here."""
+    child = os.fork()
+    if not child:
+        work()
+        os._exit(0)
+    if os.waitpid(child, 0)[1]:
+        raise RuntimeError("the model could not be written")
+
+
 def child(kind: str, shape: str, options: argparse.Namespace) -> dict[str, Any]:
     """`measure` in a process of its own."""
     same = [f"--{name}={getattr(options, name)}" for name in ("vocabulary", "hidden", "layers", "dtype")]
+    same += ["--smoke"] if options.smoke else []
     command = [sys.executable, "-m", "tests.bench.logits", *same, "--kind", kind, "--shape", shape]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return result
+
+
+def compare_trainers(options: argparse.Namespace) -> None:
+    """Print our step beside TRL's."""
+    results: dict[str, list[dict[str, Any]]] = {name: [] for name in TRAINERS}
+    for _ in range(options.repeats):
+        for name in TRAINERS:
+            results[name].append(child(name, "8 rows x 256", options))
+    trl, ours = (
+        {name: statistics.median(one[name] for one in results[trainer]) for name in ("cpu", "bytes")}
+        for trainer in TRAINERS
+    )
+    print(
+        f"a step, vocabulary {options.vocabulary:,}: ours {ours['cpu']:.2f} s, TRL {trl['cpu']:.2f} s "
+        f"({ours['cpu'] / trl['cpu']:.2f}); ours {ours['bytes'] / 1e9:.2f} GB, TRL {trl['bytes'] / 1e9:.2f} GB "
+        f"({ours['bytes'] / trl['bytes']:.2f})"
+    )
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -78,15 +144,21 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--kind", choices=KINDS)
+    parser.add_argument("--compare", choices=("trl",))
+    parser.add_argument("--kind", choices=KINDS + TRAINERS)
     parser.add_argument("--shape", choices=SHAPES)
     parser.add_argument("--smoke", action="store_true", help="a small vocabulary, once")
     options = parser.parse_args(arguments)
     if options.kind and options.shape:
-        print(json.dumps(measure(options.kind, *SHAPES[options.shape], options)))
+        is_trainer = options.kind in TRAINERS
+        found = train(options.kind, options) if is_trainer else measure(options.kind, *SHAPES[options.shape], options)
+        print(json.dumps(found))
         return 0
     if options.smoke:
         options.vocabulary, options.layers, options.repeats = 20_000, 1, 1
+    if options.compare:
+        compare_trainers(options)
+        return 0
     for shape in SHAPES:
         results: dict[str, list[dict[str, Any]]] = {kind: [] for kind in KINDS}
         for _ in range(options.repeats):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import inf, isfinite
 from typing import Literal
 
 import numpy as np
@@ -41,6 +41,7 @@ class StepRecord:
     reports: Sequence[UpdateReport]
     trust: Trust | None = None
     audit_tallies: Sequence[AuditTally] = ()  # by agent
+    importance_cap: float = inf  # the highest importance weight
 
 
 def step_events(record: StepRecord, *, with_rollouts: bool) -> list[events.Body]:
@@ -110,6 +111,7 @@ def agent_metrics(record: StepRecord, agent: int) -> events.Metrics:
         values["staleness"] = float(staleness)
     if weights := report.importance_weights:
         values |= {"importance_weight/mean": _average(weights), "importance_weight/max": max(weights)}
+        ratios["importance_weight/capped_frac"] = _share([weight >= record.importance_cap for weight in weights])
     if record.audit_tallies:
         tally = record.audit_tallies[agent]
         ratios["audit/disagreement"] = (float(tally.disagreed), float(tally.decided))

@@ -156,6 +156,7 @@ class Trainer:
             reports=reports,
             trust=self.trust if self.trust.is_on else None,
             audit_tallies=tallies,
+            importance_cap=spec.rollout.importance_cap,
         )
 
     # The agents

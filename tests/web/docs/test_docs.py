@@ -143,7 +143,7 @@ def test_search_finds_a_passage_and_leads_to_it(client, user):
 def test_formulas_are_drawn_and_their_source_is_in_the_page(client, user):
     client.force_login(user)
     page = client.get("/docs/mathematics").content.decode()
-    assert page.count('class="formula-source"') == page.count(r"\tag{") + 2 >= 9
+    assert page.count('class="formula-source"') == page.count(r"\tag{") + 3 >= 10
     assert "js/lib/docs.js" in page
     assert "js/lib/docs.js" not in client.get("/docs/faq").content.decode()
 

@@ -83,8 +83,8 @@ def foreign(tmp_path, monkeypatch, name: str, **rollout: Any):
     return root / "run"
 
 
-def own_metrics(run_dir) -> list[dict[str, Any]]:
-    return [record["values"] for record in records(run_dir, "metrics") if record["source"] is None]
+def own_metrics(run_dir, kind: str = "values") -> list[dict[str, Any]]:
+    return [record[kind] for record in records(run_dir, "metrics") if record["source"] is None]
 
 
 def test_a_foreign_engine_is_measured_and_logged(tmp_path, monkeypatch):
@@ -111,6 +111,10 @@ def test_correction_weighs_own_rollouts_only(tmp_path, monkeypatch, cap, weight)
     for values in own_metrics(corrected):
         assert values["importance_weight/mean"] == pytest.approx(weight, abs=1e-4)
         assert values["importance_weight/max"] == pytest.approx(weight, abs=1e-4)
+    for ratios in own_metrics(corrected, "ratios"):
+        capped, rollouts = ratios["importance_weight/capped_frac"]
+        assert rollouts > 0
+        assert capped == (rollouts if weight == cap else 0)
     pairs = list(zip(records(plain, "contribution"), records(corrected, "contribution"), strict=True))
     first = [(a, b) for a, b in pairs if a["mini_batch"] == 0 and a["weight"]]
     assert {a["agent"] == a["source"] for a, _ in first} == {True}  # own rollouts come first
