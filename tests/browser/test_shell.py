@@ -32,9 +32,13 @@ def test_phone_shows_a_list_as_cards(page: Page, made: None, path: str) -> None:
     row = page.locator(".table-cards tbody tr").first
     name = row.locator("th a").first.bounding_box()
     assert name["x"] < 40
-    for cell in row.locator("td[data-label]").all():
-        expect(cell).to_be_in_viewport(ratio=1)
-        assert cell.bounding_box()["y"] >= name["y"] + name["height"]  # below the name, under a heading of its own
+    cells = [cell for cell in row.locator("td[data-label]").all() if cell.is_visible()]  # an empty one is left out
+    assert len(cells) >= 2
+    for cell in cells:
+        box = cell.bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= PHONE["width"]
+        assert box["y"] >= name["y"] + name["height"]  # below the name, under a heading of its own
         assert (
             cell.evaluate("(one) => getComputedStyle(one, '::before').content")
             == f'"{cell.get_attribute("data-label")}"'
