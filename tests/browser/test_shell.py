@@ -20,9 +20,11 @@ SIDEWAYS = """() => [document.documentElement, ...document.querySelectorAll(".ta
 @pytest.fixture(scope="module")
 def made(context: Any, server: Server) -> None:
     environment = {**os.environ, "HACRL_DATA": str(server.data), "DJANGO_SETTINGS_MODULE": "hacrl_web.settings"}
-    command = [sys.executable, "-m", "tools.generated_runs", "--runs", "2", "--steps", "20"]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr[-2000:]
+    command = [sys.executable, "-m", "tools.generated_runs"]
+    for options in ("--runs=2 --steps=20", "--runs=1 --steps=2 --agents=8"):  # the newest has the most agents
+        made = [*command, *options.split()]
+        done = subprocess.run(made, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr[-2000:]
 
 
 @pytest.mark.parametrize("path", ["/runs/", "/models/", "/groups/", "/benchmarks/"])
