@@ -30,6 +30,7 @@ BENCHES: dict[str, tuple[list[str], str]] = {
     "real_shapes": (SMOKE, r"smoke: completed in \d+ s"),
     "sampling": (SMOKE, r"sampling: \d+\.\d+ of the forward passes"),
     "scaling": (SMOKE, r" 2 +1 +\d+ +\d+"),
+    "staleness": (SMOKE, r"1 / 0 \d+\.\d+ .* so at best \d"),
     "study": (["run", "OUT", *SMOKE], ""),
     "telemetry": (SMOKE, r"\d"),
     "trainer": (SMOKE, r"GSPO / TRL, dense +\d\.\d{3}"),
@@ -39,7 +40,7 @@ NO_BENCH = {"peers", "pictures"}  # a part of telemetry, and the pictures of the
 IN_BROWSER = {"first_charts", "first_paint", "live_charts"}
 # Tests train the same: under Ray, beside TRL, with bad peers, with real tokenizers; the memory estimate and the output
 # layer have tests of their own; and first_paint opens the page of first_charts.
-FULL = {"bad_peers", "first_charts", "footprint", "logits", "placement", "real_shapes", "trainer"}
+FULL = {"bad_peers", "first_charts", "footprint", "logits", "placement", "real_shapes", "staleness", "trainer"}
 NEEDS = {"trainer": "trl", "placement": "ray"}
 
 

@@ -1,7 +1,8 @@
 """Downloads the models of a run into the cache, before its trainer starts; a short process of the worker.
 
 `python -m workers.hub.download` reads a line {hub_token, models: [[hub id, revision]]} from stdin, and prints lines
-{message} while it downloads and {ok} or {error} at its end. It ends when its stdin closes. The trainer then reads the
+{message} for the log and {phase} for the run's page while it downloads, and {ok} or {error} at its end. It ends when
+its stdin closes. The trainer then reads the
 cache and needs no token.
 """
 
@@ -15,10 +16,12 @@ import time
 from fnmatch import fnmatch
 from typing import Any
 
-from workers import number_format
 from workers.hub.client import SMALL_FILES, TIMEOUT_S, cached_weight_facts, hub_errors, refusal
+from workers.number_format import format_duration, format_size
 
 REPORT_EVERY_S = 10.0
+PHASE_EVERY_S = 1.0
+SPEED_AFTER_S = 3.0  # a speed measured for less than this says nothing
 FOREIGN_WEIGHTS = "consolidated*"  # the same weights in the format of another library
 
 
@@ -27,16 +30,32 @@ class DownloadProgress:
 
     def __init__(self, hub_id: str, total: int) -> None:
         self.hub_id, self.total, self.done = hub_id, total, 0
-        self._reported_at = -REPORT_EVERY_S
+        self._hub_bytes, self._begun_at = 0, time.monotonic()
+        self._reported_at, self._shown_at = -REPORT_EVERY_S, -PHASE_EVERY_S
 
-    def add(self, num_bytes: float) -> None:
+    def receive(self, num_bytes: float) -> None:
+        """Bytes from the hub."""
+        self._hub_bytes += int(num_bytes)
+        self.add(int(num_bytes))
+
+    def add(self, num_bytes: int) -> None:
+        """Bytes from the hub or the cache."""
         if not num_bytes:
             return
-        self.done += int(num_bytes)
-        if time.monotonic() - self._reported_at >= REPORT_EVERY_S or self.done == self.total:
-            self._reported_at = time.monotonic()
-            sizes = f"{number_format.format_size(self.done)} of {number_format.format_size(self.total)}"
-            print_line({"message": f"downloading {self.hub_id}: {sizes}"})
+        self.done += num_bytes
+        now, is_whole = time.monotonic(), self.done == self.total
+        text = f"downloading {self.hub_id}: {format_size(self.done)} of {format_size(self.total)}"
+        if is_whole or now - self._shown_at >= PHASE_EVERY_S:
+            self._shown_at = now
+            print_line({"phase": text + self._time_left(now - self._begun_at)})
+        if is_whole or now - self._reported_at >= REPORT_EVERY_S:
+            self._reported_at = now
+            print_line({"message": text})
+
+    def _time_left(self, elapsed_s: float) -> str:
+        if elapsed_s < SPEED_AFTER_S or not self._hub_bytes or self.done >= self.total:
+            return ""
+        return f", about {format_duration((self.total - self.done) * elapsed_s / self._hub_bytes)} left"
 
 
 def print_line(line: dict[str, Any]) -> None:
@@ -70,7 +89,7 @@ def download_model(hub_id: str, revision: str | None, token: str) -> str:
                 super().__init__(*arguments, **(options | {"disable": True}))
 
             def update(self, n: float | None = 1) -> None:
-                progress.add(n or 0)
+                progress.receive(n or 0)
 
         for name, size in sorted(sizes.items(), key=lambda item: item[1]):
             before = progress.done
@@ -101,6 +120,7 @@ def main() -> int:
     request = json.loads(sys.stdin.readline())
     threading.Thread(target=_end_with_parent, daemon=True).start()
     for hub_id, revision in request["models"]:
+        print_line({"phase": f"looking for {hub_id} on the Hub"})
         if error := download_model(hub_id, revision, request["hub_token"]):
             print_line({"error": error})
             return 1

@@ -2,7 +2,8 @@
 
 The output layer and its softmax run over chunks of tokens, and again in the backward pass: the logits of one chunk are
 all that is ever held. The gradient by logits is (one-hot - softmax) times the gradient of the log-probability, written
-over them.
+over them. Where only the hidden states need a gradient, as with LoRA, the forward pass already multiplies these errors
+by the output's weights, and nothing is computed again.
 """
 
 from __future__ import annotations
@@ -103,44 +104,73 @@ class _TokenLogps(torch.autograd.Function):
     ) -> Tensor:
         head = Head(weight, bias, scale, cap)
         logps, normalizers = [], []
+        needs_hidden, needs_weight, needs_bias = ctx.needs_input_grad[:3]
+        by_hidden = torch.empty_like(hidden) if needs_hidden and not (needs_weight or needs_bias) else None
         chunks, room = _chunks(hidden, head)
         for rows in chunks:
-            logits = head.logits(hidden[rows], room).div_(temperature)  # (c, V)
+            logits = head.logits(hidden[rows], room)  # (c, V)
+            slope = None if by_hidden is None else _slope(head, logits)
+            if temperature != 1:
+                logits.div_(temperature)
             of_target = logits.gather(1, targets[rows, None])[:, 0]  # (c,)
             highest = logits.amax(dim=1)  # (c,)
-            normalizers.append(highest + logits.sub_(highest[:, None]).exp_().sum(dim=1).log())  # (c,)
+            sums = logits.sub_(highest[:, None]).exp_().sum(dim=1)  # (c,)
+            normalizers.append(highest + sums.log())
             logps.append(of_target - normalizers[-1])
-        ctx.save_for_backward(hidden, weight, bias, targets, torch.cat(normalizers))
+            if by_hidden is not None:
+                errors = _errors(logits.div_(sums[:, None]), targets[rows], slope, hidden.dtype)  # (c, V)
+                torch.mm(errors, weight, out=by_hidden[rows])
+        if by_hidden is None:
+            ctx.save_for_backward(hidden, weight, bias, targets, torch.cat(normalizers))
+        else:
+            ctx.save_for_backward(by_hidden)
         ctx.numbers = (scale, cap, temperature)
         return torch.cat(logps)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        hidden, weight, bias, targets, normalizers = ctx.saved_tensors
         scale, cap, temperature = ctx.numbers
+        factors = gradient * (-scale / temperature)  # (N,)  of the errors
+        if len(ctx.saved_tensors) == 1:  # only the hidden states need a gradient
+            [by_hidden] = ctx.saved_tensors
+            return by_hidden * factors[:, None].to(by_hidden.dtype), *[None] * 6
+        hidden, weight, bias, targets, normalizers = ctx.saved_tensors
         head = Head(weight, bias, scale, cap)
         by_hidden = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
         by_weight = torch.zeros_like(weight, dtype=normalizers.dtype) if ctx.needs_input_grad[1] else None
         by_bias = torch.zeros_like(bias, dtype=normalizers.dtype) if ctx.needs_input_grad[2] else None
+        # Factors are of rows: at (c, d) they cost less than at (c, V).
+        factors = factors[:, None].to(hidden.dtype)  # (N, 1)
         chunks, room = _chunks(hidden, head)
         for rows in chunks:
             logits = head.logits(hidden[rows], room)  # (c, V)
-            slope = scale / temperature * (1 - (logits / cap).square() if cap else 1)
-            part = logits.div_(temperature).sub_(normalizers[rows, None]).exp_()  # the softmax
-            part.mul_(-gradient[rows, None])
-            part.scatter_add_(1, targets[rows, None], gradient[rows, None].to(part.dtype))
-            part = part.mul_(slope).to(hidden.dtype)  # (c, V)  the gradient by W h + b
+            slope = _slope(head, logits)
+            if temperature != 1:
+                logits.div_(temperature)
+            errors = _errors(logits.sub_(normalizers[rows, None]).exp_(), targets[rows], slope, hidden.dtype)  # (c, V)
             if by_hidden is not None:
-                torch.mm(part, weight, out=by_hidden[rows])
-            if by_weight is not None and by_weight.dtype == part.dtype:
-                by_weight.addmm_(part.T, hidden[rows])
+                torch.mm(errors, weight, out=by_hidden[rows])
+            if by_weight is not None and by_weight.dtype == errors.dtype:
+                by_weight.addmm_(errors.T, hidden[rows] * factors[rows])
             elif by_weight is not None:
-                by_weight += part.T @ hidden[rows]
+                by_weight += errors.T @ (hidden[rows] * factors[rows])
             if by_bias is not None:
-                by_bias += part.sum(dim=0)
+                by_bias += (errors.T @ factors[rows])[:, 0]
+        by_hidden = None if by_hidden is None else by_hidden.mul_(factors)
         by_weight = None if by_weight is None else by_weight.to(weight.dtype)
         by_bias = None if by_bias is None or bias is None else by_bias.to(bias.dtype)
         return by_hidden, by_weight, by_bias, None, None, None, None
+
+
+def _slope(head: Head, logits: Tensor) -> Tensor | None:
+    """The derivative of capped logits by those before the cap, (c, V); None without a cap."""
+    return 1 - (logits / head.cap).square() if head.cap else None
+
+
+def _errors(softmax: Tensor, targets: Tensor, slope: Tensor | None, dtype: torch.dtype) -> Tensor:
+    """softmax - one-hot, (c, V), with the slope of a cap: minus the gradient by logits, written over the softmax."""
+    softmax.scatter_add_(1, targets[:, None], softmax.new_full((len(targets), 1), -1.0))
+    return (softmax if slope is None else softmax.mul_(slope)).to(dtype)
 
 
 def _chunks(hidden: Tensor, head: Head) -> tuple[list[slice], Tensor]:

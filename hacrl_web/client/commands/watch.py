@@ -46,11 +46,17 @@ class RunScreen:
             elif event["type"] == "log":
                 self.log_lines.append(str(body.get("message", "")))
 
+    @property
+    def phase(self) -> str:
+        """What a starting run waits for; else empty."""
+        return str(self.status.get("reason") or "") if self.status.get("state") == "starting" else ""
+
     def render(self, metrics: tuple[str, ...]) -> Group:
         status = self.status
         progress = status.get("progress") or {}
         eta = progress.get("eta_s")
         head = Text.assemble(safe(self.name), "  ", state(status.get("state", "")))
+        head.append(f"  {safe(self.phase)}")
         head.append(f"  step {format_number(status.get('step'))} of {format_number(status.get('total_steps'))}")
         head.append(f"  {number_format.format_duration(eta)} left" if isinstance(eta, int | float) else "")
         grid = Table("agent", "metric", "now", "", box=None, pad_edge=False, header_style="bold")
@@ -96,13 +102,14 @@ def _follow(frames: Iterator[dict[str, Any]], screen: RunScreen, metrics: tuple[
                 screen.add(frame)
                 live.update(screen.render(metrics))
     else:
-        printed_at: tuple[Any, ...] = ()
+        last_line = ""
         for frame in frames:
             screen.add(frame)
-            now = (screen.status["state"], screen.status["step"])
-            if now != printed_at:
-                line(f"{now[0]}: step {now[1]} of {screen.status['total_steps']}")
-            printed_at = now
+            steps = f"step {screen.status['step']} of {screen.status['total_steps']}"
+            text = f"{screen.status['state']}: {screen.phase or steps}"
+            if text != last_line:
+                line(text)
+            last_line = text
         console().print(screen.render(metrics))
     if screen.status.get("state") in TERMINAL and screen.status.get("reason"):
         line(screen.status["reason"])

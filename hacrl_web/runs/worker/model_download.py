@@ -49,6 +49,7 @@ class ModelDownload:
         os.set_blocking(self.process.stdout.fileno(), False)
         self._rest, self._heard_at = b"", time.monotonic()
         self.is_complete = False
+        self.phase = ""  # what it does, in words, as last reported
         self.process.stdin.write(json.dumps({"hub_token": hub_token, "models": models}).encode() + b"\n")
         self.process.stdin.flush()
 
@@ -60,6 +61,7 @@ class ModelDownload:
             if line.get("error"):
                 raise DownloadFailed(line["error"])
             self.is_complete = self.is_complete or bool(line.get("ok"))
+            self.phase = line.get("phase", self.phase)
             messages += [line["message"]] if "message" in line else []
         if has_ended and not self.is_complete:
             status = self.process.returncode

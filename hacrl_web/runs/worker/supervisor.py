@@ -22,6 +22,7 @@ from django.utils import timezone
 
 from hacrl_web.registry.hub_tokens import usable_hub_token
 from hacrl_web.runs.models import USER_STOP, Desire, Drain, Run, State
+from hacrl_web.runs.pubsub import publish_update
 from hacrl_web.runs.telemetry.shipper import LeaseLost, Shipper
 from hacrl_web.runs.worker.hosts import drain_of
 from hacrl_web.runs.worker.model_download import DownloadFailed, ModelDownload, hub_models
@@ -64,6 +65,7 @@ class RunSupervisor:
         self.pause_requested = False  # of the trainer
         self.stop_requested_at: float | None = None
         self.reads_cache_alone = False  # the trainer asks no hub
+        self.phase = ""  # of its start, in words, as last stored
         self._next_heartbeat = 0.0
         self._next_look = 0.0
 
@@ -131,6 +133,7 @@ class RunSupervisor:
                     spool.emit(Log(message=message))
                 try:
                     shipper.ship()
+                    self._show_phase(download.phase)
                     self._keep_lease()
                 except (OperationalError, InterfaceError) as error:
                     self._pause_for_database(error)
@@ -142,6 +145,13 @@ class RunSupervisor:
         # A gated model answers no request without a token, not even one about a file that it lacks.
         self.reads_cache_alone = True
         return True
+
+    def _show_phase(self, phase: str) -> None:
+        """Store what a starting run waits for, as its reason. Errors: the database's."""
+        if phase != self.phase:
+            Run.objects.held_by(self.run.pk, self.attempt).filter(state=State.STARTING).update(reason=phase)
+            self.phase = phase
+            publish_update(self.run.pk)
 
     def _conclude_unstarted(self) -> None:
         """What was wished during the download."""
@@ -158,6 +168,7 @@ class RunSupervisor:
         temporary.write_text(spec.to_json())
         temporary.replace(run_dir / SPEC_NAME)
         self._mend_spool(run_dir)
+        self._retry_on_db_error(lambda: self._show_phase("loading the models"))
         self.shipper = self._retry_on_db_error(lambda: Shipper(self.run.pk, run_dir, self.attempt))
         self.watchdog = Watchdog(run_dir, spec.compute.stall_timeout_s)
         environment = trainer_environment()

@@ -47,6 +47,17 @@ def test_parts_of_a_float32_agent_by_hand():
     assert ("float32 weights", "always") not in found
 
 
+def test_many_logits_are_one_chunk_and_with_lora_no_gradient_of_the_output():
+    spec = spec_of(**SMALL | {"rollout": {"max_prompt_length": 96, "max_completion_length": 4000}})
+    whole, by_lora = (
+        {part.name: part.size for part in parts_of(spec, agent, QWEN, on_gpu=True)}["logits"]
+        for agent in (spec.agents[0], spec.agents[0].model_copy(update={"lora_rank": 16}))
+    )
+    # A chunk of 64 MiB, its copy in bfloat16, and hidden states with their gradient of 2 rows x 4,001 tokens.
+    assert by_lora == 2**26 + 2**25 + 2 * 8002 * 2048 * 2
+    assert whole - by_lora == 4 * 151_936 * 2048
+
+
 def test_sampler_of_one_step_off_has_weights_and_cache_while_the_agent_learns():
     one_off = {**SMALL, "rollout": {**SMALL["rollout"], "max_staleness": 1}}
     found, plain = sizes(spec_of(**one_off)), sizes(spec_of(**SMALL))

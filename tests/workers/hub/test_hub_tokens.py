@@ -68,12 +68,32 @@ def test_right_token_reads_the_files_and_downloads_all_with_progress(hub, folder
     assert download.download_model(GATED, COMMIT, RIGHT) == ""
     weights = tmp_path / "cache" / "models--meta--gated" / "snapshots" / COMMIT / "model.safetensors"
     assert weights.read_bytes() == (folder / "model.safetensors").read_bytes()
-    messages = [json.loads(line)["message"] for line in capsys.readouterr().out.splitlines()]
-    assert messages[-1].startswith(f"downloading {GATED}: 68.0 KiB of 68.0 KiB")
+    whole = f"downloading {GATED}: 68.0 KiB of 68.0 KiB"
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()][-2:] == [
+        {"phase": whole},
+        {"message": whole},
+    ]
     hub.hangs.set()
     assert download.download_model(GATED, COMMIT, "") == "", "a complete model needs neither hub nor token"
     stored = [path for path in tmp_path.rglob("*") if path.is_file() and RIGHT.encode() in path.read_bytes()]
     assert stored == []
+
+
+def test_phase_of_a_download_says_how_long_the_rest_takes(monkeypatch, capsys):
+    clock = [100.0]
+    monkeypatch.setattr("workers.hub.download.time.monotonic", lambda: clock[0])
+    progress = download.DownloadProgress("a/model", 100)
+    progress.receive(10)
+    for clock[0] in (100.5, 105.0):
+        progress.receive(5)  # 20 bytes in 5 s, so the other 80 take 20 s
+    progress.add(80)
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["phase"] for line in lines if "phase" in line] == [
+        "downloading a/model: 10 B of 100 B",
+        "downloading a/model: 20 B of 100 B, about 20 s left",
+        "downloading a/model: 100 B of 100 B",
+    ]
+    assert len([line for line in lines if "message" in line]) == 2  # the first and the last
 
 
 def test_hub_that_never_answers_is_told_in_time(hub, monkeypatch):

@@ -18,7 +18,8 @@ ROWS = ([1, 2, 3], [4, 5], [6]), ([7, 8], [9, 10, 11, 12], [3])  # prompts, resp
 @pytest.mark.parametrize("cap", [0.0, 5.0])
 @pytest.mark.parametrize("scale", [1.0, 0.25])
 @pytest.mark.parametrize("has_bias", [False, True])
-def test_values_and_gradients_are_those_of_plain_autograd(monkeypatch, cap, scale, has_bias):
+@pytest.mark.parametrize("is_frozen", [False, True])
+def test_values_and_gradients_are_those_of_plain_autograd(monkeypatch, cap, scale, has_bias, is_frozen):
     monkeypatch.setattr(head, "CHUNK_BYTES", 4 * 50 * 3)  # three tokens
     generator = torch.Generator().manual_seed(0)
 
@@ -28,6 +29,11 @@ def test_values_and_gradients_are_those_of_plain_autograd(monkeypatch, cap, scal
     hidden, weight, bias = random(11, 6), random(50, 6), random(50) if has_bias else None
     targets = torch.randint(0, 50, (11,), generator=generator)
     inputs = [one for one in (hidden, weight, bias) if one is not None]
+    if is_frozen:  # as with LoRA
+        inputs = [hidden]
+        for one in (weight, bias):
+            if one is not None:
+                one.requires_grad_(False)
     layer = head.Head(weight, bias, scale, cap)
     found = head.token_logps(layer, hidden, targets, 0.7)
     logits = nn.functional.linear(hidden, weight, bias) * scale

@@ -57,6 +57,22 @@ def gated_run(monkeypatch, token: str = "") -> Run:
     return run
 
 
+def test_starting_run_says_what_it_waits_for(hub, environments, monkeypatch):
+    phases: list[str] = []
+    show = supervisor.RunSupervisor._show_phase
+
+    def noted(self: supervisor.RunSupervisor, phase: str) -> None:
+        show(self, phase)
+        phases.append(Run.objects.get(pk=self.run.pk).reason)
+
+    monkeypatch.setattr(supervisor.RunSupervisor, "_show_phase", noted)
+    run = gated_run(monkeypatch, RIGHT)
+    assert ended(run)[0] == "completed"
+    assert f"looking for {GATED} on the Hub" in phases
+    # config.json has 2 bytes, model.safetensors 10
+    assert phases[-2:] == [f"downloading {GATED}: 12 B of 12 B", "loading the models"]
+
+
 def ended(run: Run) -> tuple[str, str]:
     supervise(run.pk)
     run.refresh_from_db()
