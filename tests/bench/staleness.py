@@ -6,7 +6,8 @@ One agent that learns and its sampler (rollout.max_staleness 1), each a process 
 the same run with 0 takes turns with it, a block of steps each. A block begins with its first rollouts complete
 and ends when those that its last step began are, so it holds as many samplings as updates. The best that overlap can
 do is the longer of the learner's and the sampler's processor time over their sum with 0.
-On a busy machine --nice -15 gives the blocks priority, and --pause leaves the others time between them.
+On a busy machine --nice -15 gives the blocks priority, and --pause leaves the others time between them; where Linux
+schedules by session (/proc/sys/kernel/sched_autogroup_enabled), its number in /proc/self/autogroup counts first.
 """
 
 from __future__ import annotations
