@@ -339,7 +339,6 @@ declare namespace Api {
     x?: string;
     baseline?: string;
     best?: string;
-    colour?: string[];
   }
   interface ComparedLine {
     run: number;
@@ -774,6 +773,20 @@ declare namespace Api {
   interface OutputAnswer {
     lines: string[] | null;
   }
+  interface OverlaidLine {
+    metric: string;
+    group: number;
+    agent: string;
+    runs: number;
+    x: number[];
+    y: number[];
+    low?: number[];
+    high?: number[];
+  }
+  interface OverlaidLines {
+    x: string;
+    lines: OverlaidLine[];
+  }
   interface OverlapOut {
     num_asked: number;
     num_same: number;
@@ -848,6 +861,11 @@ declare namespace Api {
   }
   interface PageOfRunRow {
     items: RunRow[];
+    count: number;
+    next: string | null;
+  }
+  interface PageOfRunViewAnswer {
+    items: RunViewAnswer[];
     count: number;
     next: string | null;
   }
@@ -1041,6 +1059,9 @@ declare namespace Api {
     capabilities: number;
     advantage: number | null;
   }
+  interface RecordedMetrics {
+    metrics: MetricAnswer[];
+  }
   interface RequestAnswer {
     name?: string;
     group?: number | null;
@@ -1215,6 +1236,17 @@ declare namespace Api {
     run: string;
     last_seq: number;
     series: SeriesAnswer[];
+  }
+  interface RunViewAnswer {
+    id: number;
+    name: string;
+    query: string;
+    owner: string;
+    project: number;
+  }
+  interface RunViewBody {
+    name: string;
+    query: string;
   }
   interface ScoreAnswer {
     score: IntervalAnswer | null;

@@ -39,6 +39,7 @@ from hacrl_web.runs.api.events_and_log import router as events_router
 from hacrl_web.runs.api.numbers import router as numbers_router
 from hacrl_web.runs.api.runs import router as runs_router
 from hacrl_web.runs.api.sweeps import router as sweeps_router
+from hacrl_web.runs.api.views import router as run_views_router
 from hacrl_web.web.errors import FieldError, FieldErrors, plain_message
 from hacrl_web.web.middleware import gone
 
@@ -154,6 +155,7 @@ api.add_router("", controls_router)
 api.add_router("", events_router)
 api.add_router("", numbers_router)
 api.add_router("", sweeps_router)
+api.add_router("", run_views_router)
 api.add_router("", alerts_router)
 api.add_router("", insight_router)
 api.add_router("", leaderboard_router)

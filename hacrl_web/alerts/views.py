@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, cast
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, cast
 
 from django.conf import settings
 from django.contrib import messages
@@ -20,6 +22,31 @@ from hacrl_web.web.page_query import PageQuery, Text, one_of, page_of
 
 PAGE_SIZE = 50
 DELIVERIES_SHOWN = 50
+
+
+@dataclass(frozen=True)
+class AlertCause:
+    """Alerts of one run and one kind, all open or all cleared: one row of the list. The newest is first."""
+
+    alerts: tuple[Alert, ...]
+
+    @property
+    def newest(self) -> Alert:
+        return self.alerts[0]
+
+    @property
+    def steps(self) -> tuple[int, int]:
+        """The first and the last step at which one of them was raised."""
+        steps = [alert.raised_step for alert in self.alerts]
+        return min(steps), max(steps)
+
+
+def by_cause(alerts: Iterable[Alert]) -> list[AlertCause]:
+    """Alerts of one run, kind and state together, in the order of the newest of each."""
+    groups: dict[tuple[Any, str, bool], list[Alert]] = {}
+    for alert in alerts:
+        groups.setdefault((alert.run_id, alert.kind, alert.is_open), []).append(alert)
+    return [AlertCause(tuple(group)) for group in groups.values()]
 
 
 class AlertsQuery(PageQuery):
@@ -40,8 +67,10 @@ def alert_list(request: HttpRequest) -> HttpResponse:
     counts = dict(of_state.order_by().values_list("kind").annotate(Count("pk")))
     of_states = {"": of_kind.count(), "open": of_kind.filter(cleared_at=None).count()}
     of_states["cleared"] = of_states[""] - of_states["open"]
+    page = page_of(request, alerts, PAGE_SIZE)
     context = {
-        "page": page_of(request, alerts, PAGE_SIZE),
+        "page": page,
+        "causes": by_cause(page.object_list),
         "query": query.encode(kind=kind),
         "kinds": [
             {"rule": rule, "count": counts.get(rule.kind, 0)}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from hacrl_web.insight.statistics import MeanInterval, mean_interval
 from hacrl_web.leaderboard.board.boards import Board, sweep_board
 from hacrl_web.leaderboard.board.cells import paired
 from hacrl_web.leaderboard.board.results import FINAL, START, RunResult, run_results
@@ -12,6 +11,7 @@ from hacrl_web.leaderboard.board.rows import BoardRow
 from hacrl_web.leaderboard.render.exports import estimate_as_dict
 from hacrl_web.leaderboard.render.figures import interval_text
 from hacrl_web.runs.models import Sweep
+from hacrl_web.web.statistics import MeanInterval, mean_interval
 from workers.contract.spec.algorithm import BASELINE, DEFAULT
 
 RISE = "start"

@@ -86,6 +86,12 @@ def _readable(run: Run) -> RunSpec | None:
         return None
 
 
+def non_default_paths(run: Run) -> set[str]:
+    """Dotted paths of the settings that are not their defaults; of settings of another version all of them."""
+    spec = _readable(run)
+    return {path for path, _ in flat(run.spec if spec is None else spec.model_dump(mode="json", exclude_defaults=True))}
+
+
 def as_trained(runs: Sequence[Run]) -> list[dict[str, Any]]:
     """`effective`, with the settings that runs leave to the machine as their trainers decided, once they started."""
     events = TelemetryEvent.objects.filter(run__in=[run.pk for run in runs], type="started").order_by("seq")

@@ -16,6 +16,7 @@ from hacrl_web.runs.pages import (
     sweeps,
     workers,
 )
+from hacrl_web.runs.workspace import views as workspace
 
 app_name = "runs"
 
@@ -23,7 +24,9 @@ urlpatterns = [
     path("healthz", monitoring.healthz, name="healthz"),
     path("readyz", monitoring.readyz, name="readyz"),
     path("metrics", monitoring.metrics, name="metrics"),
-    path("runs/", runs.run_list, name="run_list"),
+    path("runs/", workspace.run_list, name="run_list"),
+    path("run-views/save", workspace.view_save, name="view_save"),
+    path("run-views/<int:pk>/delete", workspace.view_delete, name="view_delete"),
     path("runs/new", new_run.run_create, name="run_create"),
     path("runs/new/draft", new_run.run_save, name="run_save"),
     path("runs/new/cost", new_run.run_cost, name="run_cost"),

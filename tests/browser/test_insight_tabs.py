@@ -1,4 +1,4 @@
-"""Tabs of a run and the Compare page as a reader uses them, in Chromium."""
+"""Tabs of a run and the workspace of runs as a reader uses them, in Chromium."""
 
 from __future__ import annotations
 
@@ -47,21 +47,23 @@ def test_tab_stays_live_agents_answer_and_runs_are_compared_by_their_address(pag
     page.goto("/runs/")
     page.get_by_label("Choose Tabs").first.check()
     page.get_by_role("button", name="Compare selected").click()
-    chart = page.locator("#compare-chart")
-    expect(chart).to_have_attribute("data-lines", "2")
-    whole = int(chart.get_attribute("data-points") or 0)
+    expect(page.get_by_role("heading", name="Settings that differ")).to_be_visible()
+    page.get_by_role("link", name="Panels", exact=True).last.click()
+    expect(page.locator("#panels")).to_have_attribute("data-lines", "1")
+    chart = page.locator("#chart-accuracy")
     box = chart.locator(".u-over").bounding_box()
     assert box is not None
     page.mouse.move(box["x"] + 0.45 * box["width"], box["y"] + 50)
     page.mouse.down()
     page.mouse.move(box["x"] + 0.95 * box["width"], box["y"] + 50, steps=4)
     page.mouse.up()
-    expect(page).to_have_url(re.compile(r"low=[\d.]+&high=[\d.]+"))
-    page.wait_for_function(
-        "whole => Number(document.querySelector('#compare-chart').dataset.points) < whole", arg=whole
-    )
-    zoomed = chart.get_attribute("data-points")
+    expect(page).to_have_url(re.compile(r"first=\d+&last=\d+"))
+    page.get_by_label("Lines").select_option("each")
+    expect(page.locator("#panels")).to_have_attribute("data-lines", "2")  # one of each agent
     page.reload()
-    expect(chart).to_have_attribute("data-points", str(zoomed))
+    expect(page.locator("#panels")).to_have_attribute("data-lines", "2")
     page.get_by_role("button", name="Whole axis").click()
-    expect(chart).to_have_attribute("data-points", str(whole))
+    expect(page).not_to_have_url(re.compile("first="))
+    page.get_by_role("button", name="Show Tabs in the panels").click()
+    expect(page.get_by_text("No run is visible")).to_be_visible()
+    expect(page).to_have_url(re.compile("hide=[0-9a-f]{8}"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
@@ -12,6 +13,7 @@ import pytest
 from django.conf import settings
 from django.contrib.staticfiles.finders import find
 
+from hacrl_web.runs.workspace.rows import NUM_COLOURS
 from tools.js_types import type_script
 
 FRONTEND = settings.BASE_DIR / "frontend"
@@ -135,6 +137,33 @@ def test_browser_writes_numbers_as_the_server_does():
     done = subprocess.run(command, input=rules + script, capture_output=True, text=True, timeout=30)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == []
+
+
+def oklab(colour: str) -> tuple[float, float, float]:
+    """A colour as CSS writes it, in the space in which distances are seen ones (Ottosson 2020)."""
+    channels = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+    r, g, b = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels)
+    rows = ((0.41222147, 0.53633254, 0.05144599), (0.2119035, 0.6806995, 0.1073970), (0.0883025, 0.2817188, 0.6299787))
+    cones = [(x * r + y * g + z * b) ** (1 / 3) for x, y, z in rows]
+    rows = (
+        (0.21045426, 0.79361779, -0.00407205),
+        (1.9779985, -2.4285922, 0.4505937),
+        (0.0259040, 0.7827718, -0.8086758),
+    )
+    light, a, b = (sum(x * cone for x, cone in zip(row, cones, strict=True)) for row in rows)
+    return light, a, b
+
+
+@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
+def test_colours_of_runs_are_apart_and_none_is_near_an_agents(scheme):
+    """The two nearest colours of agents are .078 apart in the light, .064 in the dark."""
+    sheet = (FRONTEND / "static" / "css" / "site.css").read_text()
+    found = re.findall(r"--(agent|run)-\d: (?:light-dark\()?(#\w{6})(?:, (#\w{6}))?", sheet)
+    colours = [(kind, (light, dark or light)[scheme]) for kind, light, dark in found]
+    assert [kind for kind, _ in colours].count("run") == NUM_COLOURS
+    for place, (kind, colour) in enumerate(colours):
+        for other, one in colours[:place]:
+            assert "run" not in (kind, other) or math.dist(oklab(colour), oklab(one)) > 0.13, (colour, one)
 
 
 def test_socket_drops_what_it_has_seen_and_keeps_what_is_new():

@@ -44,7 +44,7 @@ def test_home_run_and_leaderboard_are_light(web, user):
         pytest.skip("the browser libraries are missing: ./hacrl up installs them (npm ci)")
     run = stored(make_run(user), *[metrics(step, x=1.0) for step in range(3)])
     board = f"/leaderboard/board?group={run.group_id}&benchmark={run.benchmark_id}"
-    for path in ("/", run.get_absolute_url(), "/leaderboard/", board):
+    for path in ("/", "/runs/", "/runs/?tab=compare", run.get_absolute_url(), "/leaderboard/", board):
         sizes = loaded(web.get(path).content.decode())
         light = {name: size for name, size in sizes.items() if "plotly" not in name.rpartition("/")[2]}
         ours = sum(size for name, size in light.items() if "/vendor/" not in name and "htmx" not in name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Annotated, Any
+from urllib.parse import parse_qs
 from uuid import UUID, uuid4
 
 import typer
@@ -41,6 +42,8 @@ def runs(
     sweep: Annotated[int | None, typer.Option(help="Only those of this sweep.")] = None,
     tag: Annotated[str | None, typer.Option(help="Only those with this tag.")] = None,
     archived: Annotated[bool, typer.Option("--archived", help="The archived ones alone.")] = False,
+    search: Annotated[str | None, typer.Option(help="Only those with this in their or their sweep's name.")] = None,
+    view: Annotated[str | None, typer.Option(help="The filters of this saved view.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="How many of the newest.")] = NEWEST,
     ids: Annotated[bool, typer.Option("--ids", help="Their ids alone, a line each, for other commands.")] = False,
     json: AsJson = False,
@@ -50,12 +53,28 @@ def runs(
     Example: hacrl runs --tag baseline --state completed
     """
     with connect() as client:
-        rows = list(client.pages("/runs", most=limit, state=state_, sweep=sweep, tag=tag, archived=archived))
+        filters = {"state": state_, "sweep": sweep, "tag": tag, "archived": archived or None, "q": search}
+        filters = _filters_of_view(client, view) | {name: one for name, one in filters.items() if one is not None}
+        rows = list(client.pages("/runs", most=limit, **({"archived": False} | filters)))
     if ids and not json:
         print(*(UUID(run["id"]) for run in rows), sep="\n", end="\n" if rows else "")
     else:
         heads = ["id", "name", "algorithm", "state", "step", "seed", "tags"]
         print_rows(rows, json, heads, _cells, empty=f"No run yet: {HACRL} launch FILE.")
+
+
+def _filters_of_view(client: Client, name: str | None) -> dict[str, Any]:
+    """The filters of a saved view that the API knows. Error: ClientProblem for a name that no view has."""
+    if name is None:
+        return {}
+    views = {one["name"]: one["query"] for one in client.pages("/run-views")}
+    if name not in views:
+        raise ClientProblem(f"No view is called {name}. There are: {', '.join(views) or 'none'}.")
+    values = {key: of_key[-1] for key, of_key in parse_qs(views[name]).items()}
+    filters: dict[str, Any] = {key: values[key] for key in ("tag", "q", "state") if key in values}
+    if filters.get("state") == "held":
+        raise ClientProblem(f"View {name} shows the runs that train now: hacrl runs --state running.")
+    return filters | ({"archived": True} if "archived" in values else {})
 
 
 def _cells(run: dict[str, Any]) -> list[Any]:

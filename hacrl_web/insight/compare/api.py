@@ -1,7 +1,10 @@
-"""The API of the Compare page."""
+"""The API of what compares runs: their lines over each other, and the table of a comparison."""
+
+from __future__ import annotations
 
 from math import inf
 from typing import Annotated, Any
+from uuid import UUID
 
 from django.http import Http404, HttpRequest
 from ninja import Query, Router, Schema
@@ -9,7 +12,12 @@ from typing_extensions import TypedDict
 
 from hacrl_web.insight import settings_diff
 from hacrl_web.insight.compare import comparison
+from hacrl_web.insight.compare.lines import MAX_METRICS, MAX_RUNS, Agents, OverlaidLine, overlaid_lines
 from hacrl_web.insight.compare.views import compare_selection
+from hacrl_web.insight.overview.api import MetricAnswer
+from hacrl_web.insight.overview.overview import XAxis
+from hacrl_web.insight.overview.panels import recorded_metrics
+from hacrl_web.runs.models import Run
 from hacrl_web.web.errors import FieldErrors
 
 router = Router(tags=["insight"])
@@ -19,6 +27,15 @@ class ComparedLines(TypedDict):
     metric: str
     x: str
     lines: list[comparison.ComparedLine]
+
+
+class OverlaidLines(TypedDict):
+    x: str
+    lines: list[OverlaidLine]
+
+
+class RecordedMetrics(TypedDict):
+    metrics: list[MetricAnswer]
 
 
 class ComparedRun(TypedDict):
@@ -58,7 +75,6 @@ class CompareQuery(Schema):
     x: str = ""
     baseline: str = ""
     best: str = ""
-    colour: list[str] = Query([])
 
 
 Bound = Annotated[float | None, Query(ge=0, le=1e18, allow_inf_nan=False)]
@@ -66,7 +82,7 @@ Bound = Annotated[float | None, Query(ge=0, le=1e18, allow_inf_nan=False)]
 
 @router.get("/compare", response=ComparedLines, summary="The lines of a comparison", url_name="compare_lines")
 def compare_lines(request: HttpRequest, query: Query[CompareQuery], low: Bound = None, high: Bound = None) -> Any:
-    """As the page's address: runs (repeated, at most 8), metric, x; between `low` and `high` of the x axis.
+    """As the page's address: runs (repeated, at most 20), metric, x; between `low` and `high` of the x axis.
 
     At most 1,500 points a line: of each bucket the lowest, the highest and the last.
     """
@@ -87,7 +103,7 @@ def compare_lines(request: HttpRequest, query: Query[CompareQuery], low: Bound =
     "/compare/table", response=ComparisonAnswer, summary="The table of a comparison: best and last of each agent"
 )
 def compare_table(request: HttpRequest, query: Query[CompareQuery]) -> Any:
-    """`runs` repeated, at most 8; `baseline` is one of them; `best`: high or low.
+    """`runs` repeated, at most 20; `baseline` is one of them; `best`: high or low.
 
     `differing`: the settings in which the runs differ.
     """
@@ -113,3 +129,61 @@ def compare_table(request: HttpRequest, query: Query[CompareQuery]) -> Any:
         ],
         "differing": settings_diff.as_rows(lines, only_different=True),
     }
+
+
+RunIds = Annotated[list[UUID], Query(min_length=1, max_length=MAX_RUNS)]
+Metrics = Annotated[list[Annotated[str, Query(max_length=200)]], Query(min_length=1, max_length=MAX_METRICS)]
+MAX_DESCRIBED = 10  # runs whose metrics are listed
+
+
+@router.get(
+    "/compare/lines",
+    response=OverlaidLines,
+    summary="Several metrics of several runs, or the mean of groups of runs with its interval",
+    url_name="overlaid_lines",
+)
+def get_overlaid_lines(
+    request: HttpRequest,
+    runs: RunIds,
+    metric: Metrics,
+    group: Annotated[list[Annotated[int, Query(ge=0, le=MAX_RUNS)]], Query(max_length=MAX_RUNS)] = [],  # noqa: B006
+    agents: Agents = "mean",
+    x: XAxis = "step",
+    low: Bound = None,
+    high: Bound = None,
+) -> Any:
+    """`runs` and `metric` repeated. `group`: a number for each run, in their order; runs of one number become one line,
+    their mean with its 95 % confidence interval, at steps that at least half of them have.
+
+    `agents`: the mean over a run's agents, or a line for each. `low`, `high`: of the x axis.
+    """
+    if group and len(group) != len(runs):
+        raise FieldErrors.single("invalid", f"Name a group for each of the {len(runs)} runs, or none.", "group")
+    return {
+        "x": x,
+        "lines": overlaid_lines(
+            _named_runs(request, runs), metric, groups=group or None, x=x, agents=agents,
+            low=-inf if low is None else low, high=inf if high is None else high,
+        ),
+    }  # fmt: skip
+
+
+@router.get(
+    "/compare/metrics", response=RecordedMetrics, summary="The metrics that any of the first ten runs has recorded",
+    url_name="recorded_metrics",
+)  # fmt: skip
+def get_recorded_metrics(request: HttpRequest, runs: RunIds) -> Any:
+    rows = {
+        (one["metric"], one["is_pair"]): one
+        for run in _named_runs(request, runs[:MAX_DESCRIBED])
+        for one in recorded_metrics(run)
+    }
+    return {"metrics": [rows[key] for key in sorted(rows)]}
+
+
+def _named_runs(request: HttpRequest, ids: list[UUID]) -> list[Run]:
+    """The runs in the order of their ids. Error: Http404 if the user may not see one of them."""
+    by_id = Run.objects.visible_to(request.user).in_bulk(ids)
+    if len(by_id) < len(set(ids)):
+        raise Http404
+    return [by_id[pk] for pk in ids]

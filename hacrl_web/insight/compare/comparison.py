@@ -22,10 +22,11 @@ from hacrl_web.runs.telemetry.metric_series import read_series
 from hacrl_web.web.schemas import Number
 from workers import number_format
 
-MAX_RUNS = 8  # as many as there are colours
+MAX_RUNS = 20
 ACCURACY = "accuracy"
 MEAN = ""  # in the place of an agent: the row over all of them; an agent may be called "mean"
 MAX_AXES = 10
+MIN_AXES = 3  # fewer settings are read more easily from the table
 MAX_LETTERS = 24
 PARALLEL_HEIGHT = 340
 Axis = Literal["step", "rollouts", "tokens", "time"]  # as in addresses
@@ -231,7 +232,7 @@ def parallel_figure(
     result: Sequence[float | None],
     metric: str,
 ) -> dict[str, Any]:
-    """names, colours: of the runs, a colour from 0 to 7.  result: each run's last value of the metric."""
+    """names, colours: of the runs, a colour from 0 to 9.  result: each run's last value of the metric."""
     titles = [line.path for line in lines] + [f"{metric}, last"]
     columns = [line.values for line in lines] + [tuple(result)]
     last = partial(number_format.format_metric, metric)
@@ -247,7 +248,7 @@ def parallel_figure(
             mode="lines+markers",
             line={"width": 2},
             marker={"size": 7, "symbol": colours[place]},
-            meta={"place": colours[place]},  # figures.js puts its colour in
+            meta={"run": colours[place]},  # figures.js puts its colour in
             hovertemplate="%{text}<extra>%{fullData.name}</extra>",
         )
     for at, (_, marks) in enumerate(placed):

@@ -10,9 +10,9 @@ from collections.abc import Collection, Sequence
 from typing import Any, Literal
 
 from hacrl_web.insight.downsample import MAX_POINTS, Buckets, downsample, width_for
-from hacrl_web.insight.statistics import mean_interval
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.telemetry.metric_series import Key, MetricSeries, read_series
+from hacrl_web.web.statistics import mean_interval
 
 # All lines of an answer share a budget: some megabytes of JSON, whatever the number of agents.
 BUDGET = 60_000

@@ -24,14 +24,15 @@ ROWS_SHOWN = 40
 
 
 class ConfigQuery(PageQuery):
-    """against: the other run; without it the run's origin, or the sweep's baseline.  only: "1" hides equal settings.
+    """against: the other run; without it the run's origin, or the sweep's baseline.  only: "1" hides equal settings,
+    "default" those that have their defaults.
 
     q: text to search other runs by.
     """
 
     q: Text = ""
     against: Literal["", "none"] | UUID = ""
-    only: Literal["", "1"] = ""
+    only: Literal["", "1", "default"] = ""
 
 
 class EventsQuery(PageQuery):
@@ -48,9 +49,16 @@ def run_config(request: HttpRequest, run_id: UUID) -> HttpResponse:
     if "against" in query.ignored:
         raise Http404
     other = _other_run(request, run, query)
-    only = query.only == "1" and other is not None
+    only = "" if query.only == "1" and other is None else query.only
     specs = settings_diff.as_trained([one for one in (run, other) if one is not None])
-    sections = settings_diff.sections(settings_diff.diff_lines(specs))
+    lines = settings_diff.diff_lines(specs)
+    changed = settings_diff.non_default_paths(run)
+    sections = settings_diff.sections(lines)
+    lines_by_filter = {
+        "": lines,
+        "1": [line for line in lines if line.differs],
+        "default": [line for line in lines if line.path in changed],
+    }
     context: dict[str, Any] = header(run) | {
         "tab": "config",
         "other": other,
@@ -58,12 +66,14 @@ def run_config(request: HttpRequest, run_id: UUID) -> HttpResponse:
         "only": only,
         "search": query.q,
         "matches": settings_diff.runs_matching(request.user, query.q, run.pk) if query.q else [],
-        "sections": [section for section in sections if section.num_different] if only else sections,
+        "sections": settings_diff.sections(lines_by_filter[only]) if lines_by_filter[only] else [],
         "num_settings": sum(len(section.lines) for section in sections),
         "num_different": sum(section.num_different for section in sections),
         "against": query.against,
         "all_query": encode_query({"against": query.against}),
         "only_query": encode_query({"against": query.against, "only": "1"}),
+        "default_query": encode_query({"against": query.against, "only": "default"}),
+        "num_changed": len(lines_by_filter["default"]),
         "verl_refusal": spec_files.verl_refusal(run),
         "spec_json": json.dumps(run.spec, indent=2, ensure_ascii=False),
     }

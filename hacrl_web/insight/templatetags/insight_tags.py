@@ -10,6 +10,7 @@ from uuid import UUID
 from django import template
 
 from hacrl_web.insight.compare.comparison import MAX_RUNS
+from hacrl_web.insight.compare.content import comparison_content
 from hacrl_web.insight.overview.ending import Ending, ending_of
 from hacrl_web.insight.overview.overlays import suggested_overlays
 from hacrl_web.insight.overview.overview import same_but_seed
@@ -17,6 +18,8 @@ from hacrl_web.insight.overview.panels import panels_of
 from hacrl_web.insight.overview.results import Results, results
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.runs.models import Run
+from hacrl_web.runs.workspace.query import WorkspaceQuery
+from hacrl_web.runs.workspace.rows import RunGroup
 
 register = template.Library()
 
@@ -66,6 +69,12 @@ def trained_by(context: template.Context, model: LanguageModel) -> Run | None:
 def place_of_agent(places: dict[str, int], name: str) -> int:
     """An agent's place in its run, which is its colour."""
     return places.get(name, 0)
+
+
+@register.simple_tag
+def comparison_of(rows: Sequence[RunGroup], filters: WorkspaceQuery) -> dict[str, Any] | None:
+    """The comparison of the visible rows of the workspace; None if none is visible."""
+    return comparison_content(rows, filters)
 
 
 @register.simple_tag

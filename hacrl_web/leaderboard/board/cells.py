@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from hacrl_web.insight.statistics import MeanInterval, mean_interval
 from hacrl_web.leaderboard.board.boards import Board
 from hacrl_web.leaderboard.board.rows import BoardRow
 from hacrl_web.leaderboard.board.selection import AVERAGE, BoardSelection
+from hacrl_web.web.statistics import MeanInterval, mean_interval
 
 MEAN = ""  # in an agent's place: the mean of the row's agents
 BySeed = Mapping[int, float]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hacrl_web.insight.statistics import MeanInterval
 from hacrl_web.leaderboard.board.boards import board_of
 from hacrl_web.leaderboard.board.cells import BoardGroup, BoardTable, paired
 from hacrl_web.leaderboard.board.selection import BoardSelection
 from hacrl_web.leaderboard.board.table import certainty, is_comparable, make_table
 from hacrl_web.runs.launch.launch import EVALUATION_ONLY
 from hacrl_web.runs.models import Run, State
+from hacrl_web.web.statistics import MeanInterval
 from workers.contract.spec.algorithm import BASELINE
 
 PLACES = 3

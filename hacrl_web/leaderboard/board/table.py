@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
-from hacrl_web.insight.statistics import MeanInterval, mean_interval
 from hacrl_web.leaderboard.board.boards import Board
 from hacrl_web.leaderboard.board.cells import (
     MEAN,
@@ -26,6 +25,7 @@ from hacrl_web.leaderboard.board.rows import (
     relevant_settings,
 )
 from hacrl_web.leaderboard.board.selection import AVERAGE, NO_BASELINE, BoardSelection
+from hacrl_web.web.statistics import MeanInterval, mean_interval
 from workers import number_format
 from workers.contract.spec.algorithm import DEFAULT
 from workers.contract.verifier_kinds import score_word

@@ -17,6 +17,7 @@ from hacrl_web.leaderboard.render import figures
 from hacrl_web.runs.models import Run
 
 NAMED = 2  # rows that a sentence names; more are counted
+NOT_IN_BRIEF = ("per_1000", "tokens", "start")  # columns that a list of boards leaves out, to fit beside its rail
 SAME = 0.01  # relative difference of device times that means nothing
 # Title, second line and hover.
 _HEADS = {
@@ -41,16 +42,17 @@ class ColumnHead:
     sorted: str  # ascending, descending, or empty if it is not sorted by
 
 
-def extras(table: BoardTable) -> list[str]:
+def extras(table: BoardTable, *, is_brief: bool = False) -> list[str]:
     """The columns beside the scores: the chosen ones, without a difference if there is no baseline."""
-    return [name for name in EXTRA if table.selection.has_column(name) and (name != "gain" or table.baseline)]
+    names = [name for name in EXTRA if table.selection.has_column(name) and (name != "gain" or table.baseline)]
+    return [name for name in names if not (is_brief and name in NOT_IN_BRIEF)]
 
 
-def heads(table: BoardTable) -> list[ColumnHead]:
+def heads(table: BoardTable, *, is_brief: bool = False) -> list[ColumnHead]:
     selection, formula = table.selection, metric_formula(table.selection.metric)
     gain = (f"Difference to {table.baseline}", "paired by seed", "Mean over common seeds of the difference")
     columns = [(column.key, column.title, column.measured_by, formula) for column in table.columns]
-    columns += [(name, *(gain if name == "gain" else _HEADS[name])) for name in extras(table)]
+    columns += [(name, *(gain if name == "gain" else _HEADS[name])) for name in extras(table, is_brief=is_brief)]
     sort = selection.sort or table.last.key
     order = "ascending" if sort in COSTS else "descending"
     return [
@@ -61,7 +63,11 @@ def heads(table: BoardTable) -> list[ColumnHead]:
 
 def pictures(table: BoardTable) -> list[dict[str, Any]]:
     """Figures with their texts; ids on the page begin with `name`."""
-    entries: list[dict[str, Any]] = [
+    entries: list[dict[str, Any]] = []
+    if (figure := figures.differences(table)) is not None:
+        text = "Mean over common seeds with its 95 % interval; a filled mark has an interval without 0."
+        entries.append({"name": "gain", "title": f"Difference to {table.baseline}", "text": text, "figure": figure})
+    entries += [
         {
             "name": "seeds",
             "title": "Score of each seed",
@@ -116,16 +122,19 @@ def _rows_costing(table: BoardTable, cost: str, is_meant: Callable[[float], bool
     return f"{' and '.join(names)} cost{'' if len(names) > 1 else 's'}" if names else ""
 
 
-def board_context(table: BoardTable, key: str, *, is_compact: bool = False) -> dict[str, Any]:
-    """The context of _board.html. key: makes the ids on the page unique.  is_compact: no single agents, no pictures."""
+def board_context(table: BoardTable, key: str, *, is_compact: bool = False, is_brief: bool = False) -> dict[str, Any]:
+    """The context of _board.html. key: makes the ids on the page unique.  is_compact: no single agents, no pictures.
+
+    is_brief: fewer columns.
+    """
     selection = table.selection
     return {
         "table": table,
         "board": table.board,
         "selection": selection,
         "key": key,
-        "heads": heads(table),
-        "extras": extras(table),
+        "heads": heads(table, is_brief=is_brief),
+        "extras": extras(table, is_brief=is_brief),
         "formula": metric_formula(selection.metric),
         "query": selection.query(table.board),
         "is_compact": is_compact,

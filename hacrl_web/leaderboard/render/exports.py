@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from hacrl_web.insight.statistics import MeanInterval
 from hacrl_web.leaderboard.board import paper
 from hacrl_web.leaderboard.board.cells import BoardGroup, BoardLine, BoardTable, Cell
 from hacrl_web.leaderboard.board.rows import BoardRow
 from hacrl_web.leaderboard.board.selection import metric_formula
+from hacrl_web.web.statistics import MeanInterval
 
 MEASURED = "measured"
 INTERVALS = "95 % confidence intervals of means over seeds (Student's t); not corrected for the number of comparisons"

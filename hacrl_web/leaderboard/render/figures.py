@@ -12,14 +12,17 @@ from typing import Any
 import plotly.graph_objects as go
 
 from hacrl_web.insight.plotly_figures import HEIGHT, as_json, plain_text
-from hacrl_web.insight.statistics import MeanInterval
 from hacrl_web.leaderboard.board.cells import BoardGroup, BoardTable
 from hacrl_web.leaderboard.board.rows import BoardRow
 from hacrl_web.leaderboard.board.selection import COSTS
 from hacrl_web.web.page_query import one_of
+from hacrl_web.web.statistics import MeanInterval
 from workers import number_format
 
 BEST, OTHER, AMBER = "#2590a1", "#8b8e93", "#d08300"
+# Of rows, in every picture of a board; the baseline is grey.
+ROW_COLOURS = (BEST, "#9a5fd0", "#c2548f", "#5b8f2f", "#4a7fd6", "#b0762a", "#2f9e7a", "#d0605a")
+ROW_HEIGHT = 34  # pixels
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "triangle-down")
 LABEL_LETTERS = 48
 BESIDE = 0.16  # of the way to the next row: seeds are drawn beside their mean, not under it
@@ -96,7 +99,41 @@ def seed_dots(table: BoardTable) -> dict[str, Any]:
 
 
 def _colour(table: BoardTable, group: BoardGroup) -> str:
-    return BEST if table.cell(group).mark else OTHER
+    """Of a row, the same in every picture."""
+    return OTHER if group.is_baseline else ROW_COLOURS[table.groups.index(group) % len(ROW_COLOURS)]
+
+
+def differences(table: BoardTable) -> dict[str, Any] | None:
+    """Each row's difference to the baseline with its interval, best above; None if no row has one."""
+    rows = [(group, cell.difference) for group in table.groups if (cell := table.cell(group)).difference is not None]
+    gains = [(group, gain) for group, gain in reversed(rows) if gain is not None and not group.is_baseline]
+    if not gains:
+        return None
+    figure = go.Figure()
+    figure.add_vline(x=0, line={"color": OTHER, "width": 1.5, "dash": "dot"})
+    figure.add_scatter(
+        x=[gain.mean for _, gain in gains],
+        y=list(range(len(gains))),
+        error_x=_intervals([gain for _, gain in gains]),
+        mode="markers+text",
+        text=[number_format.format_signed_score(gain.mean) for _, gain in gains],
+        textposition="top center",
+        marker={
+            "size": 11,
+            "color": [_colour(table, group) for group, _ in gains],
+            # Filled if the interval is above or below 0.
+            "symbol": ["circle" if gain.is_clear else "circle-open" for _, gain in gains],
+        },
+        hovertemplate="%{y}: %{text}<extra></extra>",
+    )
+    plain = _plain(figure, f"difference to {plain_text(table.baseline, LABEL_LETTERS)}", "")
+    names = [axis_label(group) for group, _ in gains]
+    plain["layout"]["yaxis"] |= {
+        "tickvals": list(range(len(gains))), "ticktext": names, "zeroline": False, "automargin": True,
+        "range": [-0.6, len(gains) - 0.2],
+    }  # fmt: skip
+    plain["layout"]["height"] = max(180, 100 + ROW_HEIGHT * len(gains))
+    return plain
 
 
 def front(table: BoardTable) -> list[BoardGroup]:

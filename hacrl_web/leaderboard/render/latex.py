@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hacrl_web.insight.statistics import MeanInterval
 from hacrl_web.leaderboard.board import paper
 from hacrl_web.leaderboard.board.cells import BoardGroup, BoardLine, BoardTable, Cell
 from hacrl_web.leaderboard.render.context import extras
 from hacrl_web.leaderboard.render.exports import INTERVALS
 from hacrl_web.runs.templatetags.formats import MISSING, count, plain_score, plain_significant, signed_fixed
+from hacrl_web.web.statistics import MeanInterval
 
 _ESCAPED = {
     "\\": r"\textbackslash{}",

@@ -35,9 +35,10 @@ def newest_board(context: template.Context) -> NewestBoard | None:
 def show_board(board: Board, key: str, size: str = "whole") -> dict[str, Any]:
     """A board with the default selection. `key` makes the ids on the page unique.
 
-    size: compact leaves out single agents and pictures.
+    size: compact leaves out single agents, pictures and some columns.
     """
-    return board_context(make_table(board, BoardSelection()), key, is_compact=size == "compact")
+    is_compact = size == "compact"
+    return board_context(make_table(board, BoardSelection()), key, is_compact=is_compact, is_brief=is_compact)
 
 
 @register.filter

@@ -23,6 +23,7 @@ from hacrl_web.runs.launch.queue import place_in_queue
 from hacrl_web.runs.models import Run, RunQuerySet, State
 from hacrl_web.runs.requests import visible_run
 from hacrl_web.runs.search import rows_named
+from hacrl_web.runs.workspace.query import named
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.etags import check_version, edit_of, tagged
 from hacrl_web.web.page_query import MAX_ID
@@ -79,8 +80,12 @@ def list_runs(
     sweep: Annotated[int | None, Query(ge=1, le=MAX_ID)] = None,
     tag: Annotated[str, Query(max_length=MAX_TAG)] = "",
     archived: bool | None = None,
+    q: Annotated[str, Query(max_length=200)] = "",
 ) -> Any:
-    """`archived`: true for archived runs alone, false to leave them out; both without it."""
+    """`q`: a part of the name of the run or its sweep.
+
+    `archived`: true for archived runs alone, false to leave them out; both without it.
+    """
     runs: RunQuerySet = Run.objects.visible_to(request.user)
     if state is not None:
         if state not in State.values:
@@ -92,7 +97,7 @@ def list_runs(
         runs = runs.tagged(tag.replace("\x00", ""))
     if archived is not None:
         runs = runs.filter(archived_at__isnull=not archived)
-    return listing(runs.defer("spec"), query, run_summary_row)
+    return listing(named(runs, q).defer("spec"), query, run_summary_row)
 
 
 # Before /runs/{run_id}, which would match it.

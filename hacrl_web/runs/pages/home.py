@@ -16,8 +16,8 @@ from django.views.decorators.http import require_GET
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.demo_state import preparation
 from hacrl_web.runs.models import HELD, Run, RunQuerySet, State
-from hacrl_web.runs.pages.run_rows import with_results
 from hacrl_web.runs.worker.host_report import add_devices
+from hacrl_web.runs.workspace.results import with_results
 
 NEXT_SHOWN = 3
 LIVE = (State.STARTING, State.RUNNING, State.LOST)

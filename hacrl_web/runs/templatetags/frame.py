@@ -20,7 +20,6 @@ RAIL = {
         ("Home", "home", "home"),
         ("Runs", "runs:run_list", "runs"),
         ("Sweeps", "runs:sweep_list", "sweeps"),
-        ("Compare", "insight:compare", "compare"),
         ("Leaderboard", "leaderboard:index", "leaderboard"),
     ),
     "Library": (

@@ -1,4 +1,4 @@
-"""The headings of a table of runs."""
+"""The headings and cells of the list of runs."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from typing import Any
 
 from django import template
 
+from hacrl_web.runs.models import Run
 from hacrl_web.runs.telemetry.scores import score_word
+from hacrl_web.runs.workspace.columns import ABSENT, setting_of
 
 register = template.Library()
 register.simple_tag(score_word)
 
 
-@register.inclusion_tag("runs/_heading.html", takes_context=True)
-def heading(context: template.Context, name: str, label: str, is_number: bool = False) -> dict[str, Any]:
-    """A heading; a link that sorts by its column where the page has `sorts` (pages/run_rows.py)."""
-    sorts = context.get("sorts") or {}
-    return {"label": label, "is_number": is_number, **sorts.get(name, {"query": "", "order": ""})}
+@register.filter(name="setting")
+def setting_cell(run: Run, path: str) -> Any:
+    """A stored setting of the run by its dotted path; None where it has none."""
+    value = setting_of(run.spec, path)
+    return None if value is ABSENT else value

@@ -22,7 +22,7 @@ from hacrl_web.accounts.tokens.tokens import make_token
 from hacrl_web.api import api
 from hacrl_web.registry.benchmarks.uploads import stage
 from hacrl_web.registry.models import RewardFunction
-from hacrl_web.runs.models import Contribution
+from hacrl_web.runs.models import Contribution, RunView
 from hacrl_web.runs.sweeps.sweeps import launch_sweep
 from tests.support.web.factories import launch_request, make_user
 from tests.support.web.insight_help import add_checkpoint
@@ -76,6 +76,7 @@ def mine(db, tmp_path) -> SimpleNamespace:
     source = "def reward(**fields): return 0.5  # swan\n"
     function = RewardFunction.objects.create(owner=owner, name="swan", text=source, sha256="0" * 64)
     project = run.project
+    view = RunView.objects.create(owner=owner, name="swan", query="q=swan")
     invitation, _ = Invitation.objects.make(project, "viewer", owner, "swan")
     return SimpleNamespace(
         owner=owner,
@@ -88,6 +89,7 @@ def mine(db, tmp_path) -> SimpleNamespace:
         benchmark=run.benchmark,
         model=model,
         function=function,
+        view=view,
         staged=staged,
         token=make_token(owner, name="swan", scopes=["read"], days=1)[0],
     )
@@ -119,7 +121,7 @@ def address(route: str, mine: SimpleNamespace) -> str:
     """The route with the owner's objects as its parameters."""
     section = route.removeprefix("api/v1/").partition("/")[0]
     own: dict[str, Any] = {"models": mine.model, "reward-functions": mine.function}
-    own |= {"groups": mine.group, "benchmarks": mine.benchmark}
+    own |= {"run-views": mine.view, "groups": mine.group, "benchmarks": mine.benchmark}
     own |= {"tokens": mine.token, "account": mine.token}
     values = {"run_id": mine.run.pk, "sweep_id": mine.sweep.pk, "first": 0, "second": 1, "token": "no-such-token"}
     values |= {"step": 1, "agent": 0, "staged": mine.staged.token, "project_id": mine.project.pk}
@@ -137,6 +139,7 @@ BODIES = {
     "api/v1/runs/<run_id>/checkpoints/extend": {"step": 1, "steps": 1},
     "api/v1/runs/<run_id>/labels": {"tags": [], "notes": ""},
     "api/v1/runs/<run_id>/panels": {"panels": ""},
+    "api/v1/run-views": {"name": "swan", "query": ""},
     "api/v1/projects": {"name": "swan"},
     "api/v1/projects/<int:project_id>/rename": {"name": "swan"},
     "api/v1/projects/<int:project_id>/members/<int:member_id>": {"role": "admin"},

@@ -287,3 +287,19 @@ def test_rules_page_shows_each_rule_with_its_limits(client, user):
     for rule in RULES:
         assert rule.kind in page
         assert rule.limits in page
+
+
+def test_alerts_of_one_run_and_kind_are_one_row_of_the_list(client, run):
+    """Two pairs in the delta trap from step 3 and 5 on; a cleared one of the same kind is a row of its own."""
+    client.force_login(run.owner)
+    common = {"run": run, "attempt": 1, "number": 0.9, "raised_seq": 1, "raised_at": datetime.now(UTC)}
+    for agent, source, step in (("A", "B", 3), ("B", "A", 5)):
+        Alert.objects.create(kind="cross_clip", agent=agent, source=source, raised_step=step, text="low", **common)
+    cleared = {"cleared_step": 2, "cleared_at": datetime.now(UTC)}
+    Alert.objects.create(kind="cross_clip", agent="C", raised_step=1, text="old", **common, **cleared)
+    causes = client.get("/alerts/").context["causes"]
+    assert [(len(cause.alerts), cause.steps) for cause in causes] == [(1, (1, 1)), (2, (3, 5))]
+    page = client.get("/alerts/?state=open").content.decode()
+    assert page.count("×2") == 1
+    assert "steps 3 to 5" in page
+    assert "B ← A<br>A ← B" in page

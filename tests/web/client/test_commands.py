@@ -60,6 +60,10 @@ def test_one_or_many_runs_are_tagged_archived_and_deleted(hacrl, user, monkeypat
     hacrl("tag", "swan", status=1)
     assert "no comma" in hacrl("tag", "going", "--add", "a,b", status=1)
     assert [one["name"] for one in said_json(hacrl("runs", "--tag", "draft", "--json"))] == ["goose"]
+    hacrl("api", "POST", "/run-views", "-d", '{"name": "drafts", "query": "tag=draft&by=seed"}')
+    assert [one["name"] for one in said_json(hacrl("runs", "--view", "drafts", "--json"))] == ["goose"]
+    assert [one["name"] for one in said_json(hacrl("runs", "--search", "goo", "--json"))] == ["goose"]
+    assert "No view is called none. There are: drafts." in hacrl("runs", "--view", "none", status=1)
     assert hacrl("runs", "--tag", "old", "--ids").split() == [str(run.pk) for run in reversed(runs)]
     labels = f"/runs/{runs[0].pk}/labels"
     hacrl("api", "put", labels, "-d", "-", stdin=json.dumps({"notes": "first\nsecond"}))

@@ -3,7 +3,6 @@
 import pytest
 from django.urls import reverse
 
-from hacrl_web.insight.statistics import MeanInterval
 from hacrl_web.leaderboard import views
 from hacrl_web.leaderboard.board import boards as boards_module
 from hacrl_web.leaderboard.board.boards import alone_board, boards, sources, sweep_board
@@ -14,6 +13,7 @@ from hacrl_web.leaderboard.board.table import headline
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.runs.launch.launch import launch
 from hacrl_web.runs.models import Run, State
+from hacrl_web.web.statistics import MeanInterval
 from tests.support.web.factories import launch_request, make_group, make_user
 from tests.support.web.leaderboard_help import by_name, cells_of, finish, finished_sweep, groups_of, sweep_of, table_of
 

@@ -20,8 +20,8 @@ const SVG = "http://www.w3.org/2000/svg";
 const BAND_WORDS = { range: "lowest to highest", ci: "95 % confidence interval of the mean" };
 
 /**
- * @typedef {{key: string, label: string, title: string, learner: number, source: number, dash: number[], lane: number}} DrawnLine
- *   source: -1 for an agent's own line;  lane: of a heat map's pair
+ * @typedef {{key: string, label: string, title: string, learner: number, source: number, dash: number[], lane: number, colour: string}} DrawnLine
+ *   source: -1 for an agent's own line;  lane: of a heat map's pair;  colour: its custom property, such as `--agent-0` or `--run-3`
  * @typedef {import("./series.js").ChartSpec} ChartSpec
  * @typedef {import("./view.js").ChartView} ChartView
  *
@@ -29,8 +29,8 @@ const BAND_WORDS = { range: "lowest to highest", ci: "95 % confidence interval o
  * @typedef {{store: import("./series.js").SeriesStore, view: ChartView, xName: () => string, xUnit: () => string, xRange: () => [number, number],
  *   marks: (chart: string) => number[], zoom: (low: number, high: number) => void, unzoom: () => void,
  *   toggleLog: (chart: string) => void, setSign: (sign: import("./series.js").Sign) => void, open: (chart: string) => void, fileName: (chart: string) => string,
- *   hover: (step: number | null) => void, ghosts: () => import("./overlays.js").Ghost[],
- *   events: () => {checkpoints: number[], restarts: number[]}}} ChartHost events: their places on the x axis;  ghosts: other runs, drawn faintly;  hover: the step under the cursor of a large picture, null without one
+ *   bandText?: () => string, xWord?: () => string, hover: (step: number | null) => void, ghosts: () => import("./overlays.js").Ghost[],
+ *   events: () => {checkpoints: number[], restarts: number[]}}} ChartHost bandText: what bands are, xWord: what the x axis counts, if not seeds and steps;  events: their places on the x axis;  ghosts: other runs, drawn faintly;  hover: the step under the cursor of a large picture, null without one
  */
 
 /**
@@ -39,11 +39,11 @@ const BAND_WORDS = { range: "lowest to highest", ci: "95 % confidence interval o
  * @returns {DrawnLine[]}
  */
 export function linesOf(agents, { kind, lanes }) {
-  if (kind === "agent") return agents.map((name, index) => ({ key: name, label: name, title: name, learner: index, source: -1, dash: [], lane: 0 }));
+  if (kind === "agent") return agents.map((name, index) => ({ key: name, label: name, title: name, learner: index, source: -1, dash: [], lane: 0, colour: `--agent-${index % 8}` }));
   return agents.flatMap((learner, a) =>
     agents.flatMap((source, b) => {
       if (a === b) return [];
-      const line = { key: `${learner}\n${source}`, label: `${cut(learner)} ← ${cut(source)}`, title: `${learner} ← ${source}`, learner: a, source: b, dash: DASHES[b % DASHES.length], lane: 0 };
+      const line = { key: `${learner}\n${source}`, label: `${cut(learner)} ← ${cut(source)}`, title: `${learner} ← ${source}`, learner: a, source: b, dash: DASHES[b % DASHES.length], lane: 0, colour: `--agent-${a % 8}` };
       return lanes ? lanes.map(({ name }, lane) => ({ ...line, label: `${line.label} ${name}`, title: `${line.title}, ${name} the band`, lane })) : [line];
     }),
   );
@@ -55,13 +55,14 @@ export class Chart {
    * @param {string[]} agents in the order of their positions, which fixes their colours
    * @param {ChartHost} host
    * @param {boolean} [isFull] the only chart of a dialog
+   * @param {DrawnLine[]} [lines] in place of those of the agents
    */
-  constructor(spec, agents, host, isFull = false) {
+  constructor(spec, agents, host, isFull = false, lines = linesOf(agents, spec)) {
     this.spec = spec;
     this.host = host;
     this.isFull = isFull;
     this.isHero = Boolean(spec.hero) && !isFull;
-    this.lines = linesOf(agents, spec);
+    this.lines = lines;
     /** Lines that the reader has switched off. @type {Set<number>} */
     this.off = new Set();
     /** @type {uPlot | null} */
@@ -100,6 +101,17 @@ export class Chart {
     const below = make("div", "chart-below");
     below.append(this.#buttons(), this.at);
     this.figure.append(caption, this.frame, below, this.legend, this.note);
+  }
+
+  /** Other lines than before: they are drawn anew. @param {DrawnLine[]} lines */
+  setLines(lines) {
+    this.lines = lines;
+    this.off.clear();
+    this.plot?.destroy();
+    this.plot = null;
+    this.legend?.replaceChildren();
+    this.values = this.lines.map((line, index) => this.#entry(line, index));
+    this.isDirty = true;
   }
 
   #buttons() {
@@ -164,7 +176,8 @@ export class Chart {
     const stroke = document.createElementNS(SVG, "line");
     mark.setAttribute("aria-hidden", "true");
     if (this.spec.lanes) mark.dataset.lane = String(line.lane);
-    else mark.dataset.agent = String(line.learner % 8);
+    else if (line.colour.startsWith("--run-")) mark.dataset.runColour = line.colour.slice(6);
+    else mark.dataset.agent = line.colour.slice(8);
     for (const [name, value] of Object.entries({ x1: 0, y1: 5, x2: 22, y2: 5, "stroke-dasharray": this.spec.lanes ? "" : line.dash.join(" ") })) stroke.setAttribute(name, String(value));
     mark.append(stroke);
     button.append(mark, make("span", "cut", line.label));
@@ -224,14 +237,14 @@ export class Chart {
     const notes = [
       hasShades ? `Shade: lowest to highest of each ${store.width} steps.` : "",
       this.spec.lanes || !this.host.ghosts().length ? "" : `Faint: ${this.host.ghosts().map(({ name }) => name).join(", ")}.`,
-      hasBands ? `Band: ${BAND_WORDS[view.band]} over the seeds ${this.#seeds().join(", ")}.` : "",
+      hasBands ? this.host.bandText?.() ?? `Band: ${BAND_WORDS[view.band]} over the seeds ${this.#seeds().join(", ")}.` : "",
       numNonPositive ? `${numNonPositive} points at or below 0 have no place on a log axis.` : "",
       numUnplaced ? `${numUnplaced} points have no place on this axis.` : "",
     ];
     if (this.note) this.note.textContent = notes.filter(Boolean).join(" ");
     this.logButton?.setAttribute("aria-pressed", String(this.isLog));
     for (const button of this.signs ?? []) button.setAttribute("aria-pressed", String(button.dataset.sign === view.sign));
-    const range = steps.length ? `steps ${steps[0]} to ${steps[steps.length - 1]}` : "no points";
+    const range = steps.length ? `${this.host.xWord?.() ?? "steps"} ${steps[0]} to ${steps[steps.length - 1]}` : "no points";
     this.frame?.setAttribute("aria-label", `${this.spec.title}: ${this.lines.length} lines, ${range}; their values are listed below.`);
     this.#showValues();
   }
@@ -282,7 +295,7 @@ export class Chart {
     });
     const place = at ?? steps.length - 1;
     const unit = this.host.xUnit();
-    const text = place < 0 || steps[place] === undefined ? "" : `step ${count(steps[place])}${unit ? ` · ${significant(x[place])} ${unit}` : ""}`;
+    const text = place < 0 || steps[place] === undefined ? "" : `${this.host.xWord?.() ?? "step"} ${count(steps[place])}${unit ? ` · ${significant(x[place])} ${unit}` : ""}`;
     if (this.at && this.at.textContent !== text) this.at.textContent = text;
   }
 
@@ -333,7 +346,7 @@ export class Chart {
    * @returns {uPlot.Series}
    */
   #series({ role, line }, isSmoothed) {
-    const { learner, dash } = this.lines[line];
+    const { colour: own, dash } = this.lines[line];
     const show = !this.off.has(line);
     // Shades and bands are painted by drawShades; as series they only take part in the y axis' range.
     if ((role !== "raw" && role !== "smooth") || this.spec.lanes) return { show, paths: () => null, points: { show: false } };
@@ -343,15 +356,15 @@ export class Chart {
     const thin = this.isDense ? 1 / devicePixelRatio : 1.75;
     return {
       show,
-      stroke: () => colour(`--agent-${learner % 8}`, isFaint ? 35 : 100),
+      stroke: () => colour(own, isFaint ? 35 : 100),
       width: isFaint ? Math.min(1, thin) : role === "smooth" ? 2.25 : thin,
       dash: isFaint ? [] : dash,
       spanGaps: true,
-      points: isDotted ? { show: true, size: 6, stroke: () => colour(`--agent-${learner % 8}`), fill: () => colour("--surface") } : { show: (plot) => plot.data[0].length === 1, size: 5 },
+      points: isDotted ? { show: true, size: 6, stroke: () => colour(own), fill: () => colour("--surface") } : { show: (plot) => plot.data[0].length === 1, size: 5 },
     };
   }
 
-  /** The lines of other runs. @returns {{name: string, dash: number[], learner: number, title: string, steps: number[], x: number[], y: number[]}[]} */
+  /** The lines of other runs. @returns {{name: string, dash: number[], colour: string, title: string, steps: number[], x: number[], y: number[]}[]} */
   #ghostLines() {
     if (this.spec.lanes) return [];
     return this.host.ghosts().flatMap((ghost) =>
@@ -363,7 +376,7 @@ export class Chart {
         const values = this.isSmoothed ? smoothed(found.last, this.host.view.smooth) : found.last;
         const rows = found.steps.flatMap((step, row) => (ghost.store.place(step) === null || (this.isLog && values[row] <= 0) ? [] : [row]));
         const x = rows.map((row) => /** @type {number} */ (ghost.store.place(found.steps[row])));
-        return [{ name: ghost.name, dash: ghost.dash, learner: line.learner, title: line.title, steps: rows.map((row) => found.steps[row]), x, y: rows.map((row) => values[row]) }];
+        return [{ name: ghost.name, dash: ghost.dash, colour: line.colour, title: line.title, steps: rows.map((row) => found.steps[row]), x, y: rows.map((row) => values[row]) }];
       }),
     );
   }
@@ -383,7 +396,7 @@ export class Chart {
 
   /** @param {uPlot} plot */
   #drawGhosts(plot) {
-    for (const { x, y, dash, learner } of this.#ghostLines()) drawGhost(plot, x, y, dash, colour(`--agent-${learner % 8}`, 50));
+    for (const { x, y, dash, colour: own } of this.#ghostLines()) drawGhost(plot, x, y, dash, colour(own, 50));
   }
 
   /** The y axis of a heat map: the name of each pair at the middle of its lanes. @param {uPlot.Axis} axis @returns {uPlot.Axis} */
@@ -417,7 +430,7 @@ export class Chart {
     this.columns.forEach(({ role, line }, index) => {
       if (this.off.has(line) || (role !== "low" && role !== "seeds-low")) return;
       const upper = this.columns.findIndex((column) => column.line === line && column.role === role.replace("low", "high"));
-      const fill = colour(`--agent-${this.lines[line].learner % 8}`, role === "low" ? 55 : 16);
+      const fill = colour(this.lines[line].colour, role === "low" ? 55 : 16);
       (role === "low" ? drawBars : drawBand)(plot, x, values[index], values[upper], fill);
     });
   }

@@ -10,14 +10,18 @@ const MOST_METRICS = 64;
 const SIZES = [["s", "Small"], ["m", "Medium"], ["l", "Large"]];
 
 /**
- * @typedef {import("./charts.js").RunCharts} RunCharts
+ * @typedef {import("./series.js").ChartSpec} ChartSpec
+ *
+ * The charts that a board arranges: those of a run, or those of several runs. specs: the charts that are there without being added.
+ * @typedef {{about: {panels: string}, view: import("./view.js").ChartView, root: HTMLElement, specs: ChartSpec[], store: import("./series.js").SeriesStore,
+ *   chartOf: (spec: ChartSpec) => import("./chart.js").Chart, draw: () => void, rearranged: (panels: string | null) => void}} BoardCharts
  * @typedef {import("./series.js").ChartGroup} ChartGroup
  * @typedef {{title: string, element: HTMLElement, grid: HTMLElement}} Section
  */
 
 export class PanelBoard {
   /**
-   * @param {RunCharts} charts
+   * @param {BoardCharts} charts
    * @param {ChartGroup[]} groups
    */
   constructor(charts, groups) {

@@ -21,7 +21,7 @@ export function save(content, name) {
 /**
  * @param {HTMLCanvasElement} plot
  * @param {string} title
- * @param {{title: string, learner: number, dash: number[]}[]} lines
+ * @param {{title: string, colour: string, dash: number[]}[]} lines
  * @param {string} note
  * @returns {Promise<Blob>} a PNG
  */
@@ -44,7 +44,7 @@ export function pictureOf(plot, title, lines, note) {
   context.font = `12px ${FONT}`;
   let y = PAD + ROW * 2 + plot.height / scale;
   for (const line of lines) {
-    context.strokeStyle = colour(`--agent-${line.learner % 8}`);
+    context.strokeStyle = colour(line.colour);
     context.lineWidth = 2;
     context.setLineDash(line.dash);
     context.beginPath();

@@ -31,9 +31,9 @@ async function recolour(element) {
   await window.Plotly.restyle(element, { "error_y.color": colour("--text") });
   const traces = readJson(element.dataset.figure ?? "").data;
   for (const [index, trace] of traces.entries()) {
-    // The trace of an agent, or of a run of a comparison, has the colour of its position.
-    if (trace.meta?.place === undefined) continue;
-    const own = colour(`--agent-${trace.meta.place % 8}`);
+    // The trace of an agent has the colour of its position, that of a run of a comparison the run's.
+    if (trace.meta?.place === undefined && trace.meta?.run === undefined) continue;
+    const own = colour(trace.meta.run === undefined ? `--agent-${trace.meta.place % 8}` : `--run-${trace.meta.run}`);
     await window.Plotly.restyle(element, { "line.color": own, "marker.color": own }, [index]);
   }
 }

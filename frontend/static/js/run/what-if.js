@@ -49,6 +49,25 @@ function share(part, whole) {
   return whole ? `${((100 * (part ?? 0)) / whole).toFixed(1)} %` : "–";
 }
 
+/** @param {number | null | undefined} part @param {number | undefined} whole */
+function percent(part, whole) {
+  return whole && typeof part === "number" ? (100 * part) / whole : null;
+}
+
+/** A difference of two numbers that are written with one decimal. @param {number | null} before @param {number | null} after */
+function points(before, after) {
+  if (before === null || after === null) return "–";
+  const change = Number((after - before).toFixed(1));
+  return change === 0 ? "0.0" : `${change < 0 ? "−" : "+"}${Math.abs(change).toFixed(1)}`;
+}
+
+/** @param {number | null} before @param {number | null} after */
+function difference(before, after) {
+  if (before === null || after === null || !Number.isFinite(before) || !Number.isFinite(after)) return "–";
+  const change = after - before;
+  return change === 0 ? "0" : `${change < 0 ? "−" : "+"}${significant(Math.abs(change))}`;
+}
+
 /** @param {number} agent */
 function chip(agent) {
   const element = make("span", "chip");
@@ -68,20 +87,31 @@ function scroller(label) {
 }
 
 /**
- * One line of a pair's table: what it is, recorded, hypothetical; changed ones are marked.
+ * One line of a pair's table: what it is, recorded, hypothetical, their difference; changed ones are marked.
  * @param {string} name
  * @param {string} before
  * @param {string} after
+ * @param {string} change
  * @param {string} [title]
  */
-function line(name, before, after, title = "") {
+function line(name, before, after, change, title = "") {
   const row = make("tr");
   const head = make("th", "", name);
   head.scope = "row";
   if (title) head.title = title;
   const cell = make("td", before === after ? "number" : "number is-changed", after);
-  row.append(head, make("td", "number", before), cell);
+  row.append(head, make("td", "number", before), cell, make("td", before === after ? "number quiet" : "number is-changed", change));
   return row;
+}
+
+/** @param {string} name @param {[number | undefined, number | undefined]} before part and whole @param {[number | undefined, number | undefined]} after @param {string} [title] */
+function shareLine(name, before, after, title = "") {
+  return line(name, share(...before), share(...after), points(percent(...before), percent(...after)), title);
+}
+
+/** @param {string} name @param {number | null} before @param {number | null} after @param {string} [title] */
+function numberLine(name, before, after, title = "") {
+  return line(name, significant(before), significant(after), difference(before, after), title);
 }
 
 /** The evaluated rollouts as a bar: below the band, inside, above. @param {Numbers} numbers @param {string} label */
@@ -115,7 +145,7 @@ function pairCard(pair) {
   const table = make("table", "table small");
   const head = make("thead");
   const names = make("tr");
-  for (const [text, kind] of /** @type {[string, string][]} */ ([["", ""], ["recorded", "number"], ["hypothetical", "number"]])) {
+  for (const [text, kind] of /** @type {[string, string][]} */ ([["", ""], ["recorded", "number"], ["hypothetical", "number"], ["difference", "number"]])) {
     const cell = make("th", kind, text);
     if (text) cell.scope = "col";
     else cell.append(make("span", "visually-hidden", "number"));
@@ -124,16 +154,16 @@ function pairCard(pair) {
   head.append(names);
   const body = make("tbody");
   body.append(
-    line("below the band", share(before.lower, before.evaluated), share(after.lower, after.evaluated), "clip_lower_frac"),
-    line("… of A > 0", share(before.positive[1], before.positive[0]), share(after.positive[1], after.positive[0]), "clip_lower_frac/positive: high is the delta trap"),
-    line("… of A < 0", share(before.negative[1], before.negative[0]), share(after.negative[1], after.negative[0]), "clip_lower_frac/negative"),
-    line("above the band", share(before.upper, before.evaluated), share(after.upper, after.evaluated), "clip_upper_frac"),
-    line("… of A > 0", share(before.positive[2], before.positive[0]), share(after.positive[2], after.positive[0]), "clip_upper_frac/positive"),
-    line("… of A < 0", share(before.negative[2], before.negative[0]), share(after.negative[2], after.negative[0]), "clip_upper_frac/negative"),
-    line("used", share(before.used, before.rows), share(after.used, after.rows), "used_frac: rollouts whose gradient is not zero"),
-    line("mean |weight|", significant(before.weight / (before.rows || 1)), significant(after.weight / (after.rows || 1)), "over all valid rollouts of the source, 0 where no gradient flows"),
-    line("share of all |weight|", share(before.share ?? 0, 1), share(after.share ?? 0, 1)),
-    line("omega, mean", significant(before.omega), significant(after.omega), omegaRange(before, after)),
+    shareLine("below the band", [before.lower, before.evaluated], [after.lower, after.evaluated], "clip_lower_frac"),
+    shareLine("… of A > 0", [before.positive[1], before.positive[0]], [after.positive[1], after.positive[0]], "clip_lower_frac/positive: high is the delta trap"),
+    shareLine("… of A < 0", [before.negative[1], before.negative[0]], [after.negative[1], after.negative[0]], "clip_lower_frac/negative"),
+    shareLine("above the band", [before.upper, before.evaluated], [after.upper, after.evaluated], "clip_upper_frac"),
+    shareLine("… of A > 0", [before.positive[2], before.positive[0]], [after.positive[2], after.positive[0]], "clip_upper_frac/positive"),
+    shareLine("… of A < 0", [before.negative[2], before.negative[0]], [after.negative[2], after.negative[0]], "clip_upper_frac/negative"),
+    shareLine("used", [before.used, before.rows], [after.used, after.rows], "used_frac: rollouts whose gradient is not zero"),
+    numberLine("mean |weight|", before.weight / (before.rows || 1), after.weight / (after.rows || 1), "over all valid rollouts of the source, 0 where no gradient flows"),
+    shareLine("share of all |weight|", [before.share ?? 0, 1], [after.share ?? 0, 1]),
+    numberLine("omega, mean", before.omega, after.omega, omegaRange(before, after)),
   );
   table.append(head, body);
   place.append(table);
@@ -144,11 +174,12 @@ function pairCard(pair) {
   return card;
 }
 
-/** @param {Api.HypotheticalPair[]} pairs @param {"recorded" | "hypothetical"} which */
-function taughtTable(pairs, which) {
-  const place = scroller(`Who taught whom, ${which}`);
+/** Shares with the changed settings, and below each its difference to the recorded one. @param {Api.HypotheticalPair[]} pairs */
+function taughtTable(pairs) {
+  const place = scroller("Who taught whom");
   const table = make("table", "table taught-table");
-  table.append(make("caption", "", which));
+  const isChanged = controls.some((control) => control.name !== "first" && control.name !== "last" && isTouched(control));
+  table.append(make("caption", "", isChanged ? "hypothetical, and its difference to what was recorded" : "recorded"));
   const head = make("thead");
   const names = make("tr");
   const corner = make("th", "", "learner");
@@ -171,9 +202,14 @@ function taughtTable(pairs, which) {
     name.append(chip(learner));
     row.append(name);
     agents.forEach((_, source) => {
-      const part = pairs.find((pair) => pair.learner === learner && pair.source === source)?.[which].share;
+      const pair = pairs.find((one) => one.learner === learner && one.source === source);
+      const part = pair?.hypothetical.share;
       const cell = make("td", "number taught-cell", part === null || part === undefined ? "–" : share(part, 1));
       cell.style.setProperty("--share", String(part ?? 0));
+      if (isChanged && pair) {
+        const change = points(percent(pair.recorded.share, 1), percent(pair.hypothetical.share, 1));
+        cell.append(make("br"), make("span", change === "0.0" ? "small quiet" : "small is-changed", change));
+      }
       row.append(cell);
     });
     body.append(row);
@@ -200,8 +236,7 @@ function draw(answer) {
     ? `${count(answer.rows)} recorded rows of ${count(answer.steps)} steps, ${count(answer.first)} to ${count(answer.last)}${many}. Lower bound of the band, from the first to the last shared update of a step where it moves: recorded ${bounds(before)}, hypothetical ${bounds(after)}. Computed in ${answer.elapsed_ms} ms.`
     : "No rollouts are on record for these steps.";
   must("#cautions").replaceChildren(...answer.cautions.map((/** @type {string} */ text) => make("p", "alert alert-warning", text)));
-  must("#taught").classList.toggle("taught-many", data.agents.length > 2);
-  must("#taught").replaceChildren(taughtTable(pairs, "recorded"), taughtTable(pairs, "hypothetical"));
+  must("#taught").replaceChildren(taughtTable(pairs));
   must("#pairs").replaceChildren(...pairs.filter((pair) => pair.learner !== pair.source).map(pairCard));
   const clone = /** @type {HTMLAnchorElement} */ (must("#clone"));
   clone.href = data.clone + (answer.clone ? `?${answer.clone}` : "");

@@ -10,7 +10,7 @@ from django.urls import reverse
 
 from hacrl_web.insight.compare import comparison
 from hacrl_web.insight.settings_diff import SettingLine
-from tests.support.web.factories import launch_request, make_group, make_run, metrics
+from tests.support.web.factories import launch_request, make_run, metrics
 from tests.support.web.insight_help import evaluation, store, stored
 from workers.contract.events import Progress
 
@@ -84,10 +84,16 @@ def test_csv_is_the_table_and_no_cell_is_a_formula(client, owner):
     assert len(lines) == 1 + 6
 
 
-def test_page_shows_what_differs_and_its_address_is_all_of_it(client, owner):
+def compared(client, **query) -> str:
+    """The page to which an address of the former Compare page leads."""
+    answer = client.get(reverse("insight:compare"), query, follow=True)
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+def test_former_address_shows_what_differs_and_links_keep_the_comparison(client, owner):
     first, second = two_runs(owner)
-    answer = client.get(reverse("insight:compare"), {"runs": [first.pk, second.pk], "x": "tokens", "best": "low"})
-    page = answer.content.decode()
+    page = compared(client, runs=[first.pk, second.pk], x="tokens", best="low")
     paths = re.findall(r'<th scope="row" class="mono">(.*?)</th>', page)
     assert "algorithm.name" in paths
     assert "training.steps" not in paths
@@ -95,34 +101,34 @@ def test_page_shows_what_differs_and_its_address_is_all_of_it(client, owner):
     assert "Differences are to second" in page
     assert "Best (lowest)" in page
     [taken_out] = re.findall(r'href="(\?[^"]*)">Remove<span class="visually-hidden"> first<', page)
-    after = client.get(reverse("insight:compare") + taken_out.replace("&amp;", "&")).content.decode()
+    after = client.get("/runs/" + taken_out.replace("&amp;", "&")).content.decode()
     assert re.findall(r'Remove<span class="visually-hidden"> (.*?)<', after) == ["second"]
     assert "x=tokens" in taken_out
     assert "best=low" in taken_out
 
 
-def colours(page: str) -> list[str]:
-    """Of the runs in the first table."""
-    return re.findall(r'<th scope="row" class="name"><span class="swatch" data-agent="(\d)"', page.split("</table>")[0])
+def colours(page: str) -> dict[str, str]:
+    """Of the runs in the comparison, by name."""
+    rows = r'class="swatch" data-run-colour="(\d)" aria-hidden="true"></span><a href[^>]*>(.*?)</a>'
+    return {name: colour for colour, name in re.findall(rows, page)}
 
 
 def test_run_keeps_its_colour_when_another_is_taken_out(client, owner):
     runs = [stored(owner, evaluation(0, "A", 0.5), name=name) for name in ("first", "second", "third")]
-    page = client.get(reverse("insight:compare"), {"runs": [run.pk for run in runs]}).content.decode()
-    assert colours(page) == ["0", "1", "2"]
+    page = compared(client, runs=[run.pk for run in runs])
+    assert colours(page) == {"first": "0", "second": "1", "third": "2"}
     [taken_out] = re.findall(r'href="(\?[^"]*)">Remove<span class="visually-hidden"> second<', page)
-    after = client.get(reverse("insight:compare") + taken_out.replace("&amp;", "&"))
-    assert colours(after.content.decode()) == ["0", "2"]
-    assert after.context["page_data"]["colours"] == [0, 2]
-    assert [colour for colour, _ in after.context["rows"]] == [0, 0, 0, 2, 2, 2]  # the mean, A and B of each
-    assert after.content.decode().count('<input type="hidden" name="colour"') == 2  # another metric keeps them too
+    after = client.get("/runs/" + taken_out.replace("&amp;", "&")).content.decode()
+    assert colours(after) == {"first": "0", "third": "2"}
 
 
-@pytest.mark.parametrize("values", [["0"], ["1", "1"], ["0", "8"], ["x", "y"], ["0", "1", "2"]])
-def test_odd_colours_mean_the_places(client, owner, values):
-    runs = [stored(owner, evaluation(0, "A", 0.5)) for _ in range(2)]
-    query = {"runs": [run.pk for run in runs], "colour": values}
-    assert colours(client.get(reverse("insight:compare"), query).content.decode()) == ["0", "1"]
+def test_parallel_axes_are_shown_from_three_settings_on(client, owner):
+    request = launch_request(owner)
+    shared = {name: request[name] for name in ("group", "benchmark")}
+    few = [make_run(owner, algorithm={"name": "hacpo", "delta": delta}, **shared) for delta in (0.25, 0.5)]
+    assert "figure-parallel" not in compared(client, runs=[run.pk for run in few])
+    other = make_run(owner, algorithm={"name": "hacpo", "delta": 0.5, "alpha": 2.0}, seed=7, **shared)
+    assert "figure-parallel" in compared(client, runs=[few[0].pk, other.pk])
 
 
 def test_lines_over_tokens_stand_where_the_tokens_were(client, owner):
@@ -170,39 +176,34 @@ def test_runs_of_another_user_and_odd_ids_are_404(client, owner):
     mine, foreign = make_run(owner), make_run()
     pages = [reverse("insight:compare"), reverse("insight:compare_csv"), reverse("api-1:compare_lines")]
     for page in pages:
-        assert client.get(page, {"runs": mine.pk}).status_code == 200
+        assert client.get(page, {"runs": mine.pk}, follow=True).status_code == 200
         for odd in (str(foreign.pk), "1", "", "\x00", "9" * 5000, "' OR 1=1", "00000000-0000-0000-0000-000000000000"):
             assert client.get(page, {"runs": [str(mine.pk), odd]}).status_code == 404, (page, odd)
-    assert client.get(pages[0], {"runs": mine.pk, "baseline": foreign.pk}).status_code == 200
+    assert compared(client, runs=mine.pk, baseline=foreign.pk)
 
 
 def test_odd_values_mean_what_is_usual_and_odd_bounds_are_refused(client, owner):
     first, _ = two_runs(owner)
     for odd in ("x", "\x00", "__import__", "9" * 5000, "payload__values", "'"):
         query = {"runs": first.pk, "metric": odd, "x": odd, "best": odd, "baseline": odd}
-        answer = client.get(reverse("insight:compare"), query)
-        assert answer.status_code == 200
-        assert "Best (highest)" in answer.content.decode()
+        assert "Best (highest)" in compared(client, **query)
     for odd in ("nan", "inf", "-1", "x", "1e400"):
         answer = client.get(reverse("api-1:compare_lines"), {"runs": first.pk, "low": odd})
         assert (answer.status_code, answer.json()["error"]["field"]) == (422, "low")
 
 
-def test_nine_runs_are_cut_to_eight_and_it_is_said(client, owner):
-    request = launch_request(owner, group=make_group(owner).pk)
-    runs = [
-        make_run(owner, f"run {seed}", **{k: request[k] for k in ("group", "benchmark")}, seed=seed)
-        for seed in range(9)
-    ]
-    page = client.get(reverse("insight:compare"), {"runs": [run.pk for run in runs]}).content.decode()
-    assert "9 runs were chosen; the first 8 are compared" in page
-    assert page.count(">Remove<span") == 8
-    empty = client.get(reverse("insight:compare")).content.decode()
-    assert "No runs chosen" in empty
+def test_more_runs_than_the_table_compares_are_cut_and_it_is_said(client, owner, monkeypatch):
+    monkeypatch.setattr(comparison, "MAX_RUNS", 2)
+    runs = [make_run(owner, f"run {seed}", seed=seed) for seed in range(3)]
+    page = compared(client, runs=[run.pk for run in runs])
+    assert "3 runs are visible; the first 2 are compared" in page
+    assert page.count(">Remove<span") == 2
+    hidden = ",".join(run.pk.hex[:8] for run in runs)
+    assert "No run is visible" in client.get(f"/runs/?tab=compare&hide={hidden}").content.decode()
 
 
 def test_list_and_sweep_lead_here(client, owner):
     run = make_run(owner)
     page = client.get("/runs/").content.decode()
     assert f'form="compare-runs" name="runs" value="{run.pk}"' in page
-    assert f'action="{reverse("insight:compare")}"' in page
+    assert '<input type="hidden" name="tab" value="compare">' in page

@@ -51,6 +51,20 @@ def test_difference_by_hand():
     assert not is_same(None, ABSENT)
 
 
+def test_settings_that_differ_from_their_defaults_are_the_first_filter(client):
+    """alpha is 1 by default, beta 0; a required setting, such as the benchmark's name, has no default."""
+    owner = make_user()
+    run = make_run(owner, algorithm={"name": "hacpo", "alpha": 0.5, "beta": 0.0})
+    client.force_login(owner)
+    paths = rows(client, run, only="default")
+    assert "algorithm.alpha" in paths
+    assert "data.benchmark" in paths
+    assert "algorithm.beta" not in paths
+    assert "algorithm.beta" in rows(client, run)
+    page = client.get(reverse("insight:run_config", args=[run.pk])).content.decode()
+    assert re.findall(r'class="filter"[^>]*>([^<]+) <', page) == ["differs from default", "all"]
+
+
 def test_differences_only_shows_those_and_all_greys_the_others(client):
     owner = make_user()
     group = make_group(owner).pk

@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from hacrl_web.insight.statistics import MeanInterval, mean_interval, t95
 from hacrl_web.leaderboard.board.cells import paired
+from hacrl_web.web.statistics import MeanInterval, mean_interval, t95
 
 TRIALS = 4000
 

@@ -60,7 +60,7 @@ def test_list_shows_accuracy_from_start_to_now_and_how_long_it_took(client, owne
     Run.objects.filter(pk=run.pk).update(
         state="completed", started_at=now - timedelta(minutes=9), finished_at=now - timedelta(minutes=6)
     )
-    page = client.get("/runs/").content.decode()
+    page = client.get("/runs/?layout=table").content.decode()
     assert "0.300 → " in page
     assert "<strong>0.700</strong>" in page
     assert "<polyline points=" in page

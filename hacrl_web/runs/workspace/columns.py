@@ -1,0 +1,135 @@
+"""The columns of the list of runs: a fixed set, and any setting by its dotted path; each can be sorted by."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+from django.db.models import DurationField, ExpressionWrapper, F, OrderBy
+from django.db.models.fields.json import KeyTransform
+from django.db.models.functions import Coalesce, Lower, Now
+
+from hacrl_web.runs.models import Run, RunQuerySet
+from hacrl_web.runs.workspace.query import WorkspaceQuery, is_setting
+
+MAX_COLUMNS = 24
+MAX_OFFERED = 60  # settings
+TOOK = ExpressionWrapper(Coalesce("finished_at", Now()) - F("started_at"), output_field=DurationField())
+
+
+@dataclass(frozen=True)
+class RunColumn:
+    """order: what runs are sorted by; None if a heading does not sort."""
+
+    name: str
+    label: str
+    order: Any = None
+    is_number: bool = False
+    is_setting: bool = False
+
+
+COLUMNS = {
+    column.name: column
+    for column in (
+        RunColumn("state", "State", F("state")),
+        RunColumn("score", "Score", F("score")),
+        RunColumn("progress", "Progress", F("step")),
+        RunColumn("duration", "Time", TOOK, is_number=True),
+        RunColumn("algorithm", "Algorithm", F("algorithm")),
+        RunColumn("seed", "Seed", F("seed"), is_number=True),
+        RunColumn("agents", "Agents", F("group__name")),
+        RunColumn("benchmark", "Benchmark", F("benchmark__name")),
+        RunColumn("created", "Created", F("created_at")),
+        RunColumn("finished", "Finished", F("finished_at")),
+        RunColumn("host", "Host", F("worker_host")),
+        RunColumn("tags", "Tags", F("tags")),
+    )
+}
+NAME = RunColumn("name", "Run", Lower("name"))
+DEFAULT = ("state", "progress", "score", "duration", "algorithm", "seed", "agents", "benchmark", "created")
+BESIDE_PANELS = ("score", "state", "algorithm", "seed")  # as many as half of a page holds
+# What a first click on a heading asks for: the best, longest or newest first, but names from A on.
+DESCENDING_FIRST = ("score", "duration", "created", "finished", "progress")
+ABSENT = object()
+
+
+def run_column(name: str) -> RunColumn | None:
+    """The column of this name, or of this setting."""
+    if name == NAME.name:
+        return NAME
+    if name in COLUMNS:
+        return COLUMNS[name]
+    if not is_setting(name):
+        return None
+    path = reduce(lambda inner, key: KeyTransform(key, inner), name.split("."), F("spec"))
+    return RunColumn(name, name, path, is_setting=True)
+
+
+def chosen_columns(query: WorkspaceQuery) -> list[RunColumn]:
+    """The columns that the address names, else the usual ones; `-` is none of them."""
+    usual = DEFAULT if query.layout == "table" else BESIDE_PANELS
+    names = dict.fromkeys(query.columns.split(",") if query.columns else usual)
+    columns = [column for name in names if name != NAME.name and (column := run_column(name))]
+    return columns[:MAX_COLUMNS]
+
+
+def sorted_runs(runs: RunQuerySet, sort: str) -> RunQuerySet:
+    """By a column, runs without a value last; newest first among equals, and without a sort."""
+    column = run_column(sort.removeprefix("-"))
+    if column is None:
+        return runs
+    order = OrderBy(column.order, descending=sort.startswith("-"), nulls_last=True)
+    return runs.order_by(order, "-created_at", "-pk")
+
+
+def heading(column: RunColumn, query: WorkspaceQuery, word: str) -> dict[str, Any]:
+    """What a heading shows: the query that sorts by it or turns the order round, and its present order.
+
+    word: what held-out scores are called.
+    """
+    name = column.name
+    orders = (f"-{name}", name) if name in DESCENDING_FIRST else (name, f"-{name}")
+    order = {name: "ascending", f"-{name}": "descending"}.get(query.sort, "")
+    next_order = orders[1] if query.sort == orders[0] else orders[0]
+    is_number, label = column.is_number, word.capitalize() if name == "score" else column.label
+    return {"label": label, "is_number": is_number, "order": order, "query": query.encode(sort=next_order)}
+
+
+def setting_of(spec: Any, path: str) -> Any:
+    """The stored value of a setting by its dotted path, places in lists by number; ABSENT where there is none."""
+    value = spec
+    for key in path.split("."):
+        if isinstance(value, dict) and key in value:
+            value = value[key]
+        elif isinstance(value, list) and key.isdigit() and int(key) < len(value):
+            value = value[int(key)]
+        else:
+            return ABSENT
+    return value
+
+
+def varied_settings(runs: Sequence[Run]) -> list[str]:
+    """The dotted paths of the settings in which these runs differ, by name; the run's own name is none of them."""
+    values: dict[str, set[str]] = {}
+    for run in runs:
+        for path, value in _flat(run.spec):
+            values.setdefault(path, set()).add(json.dumps(value))
+    counts = {path: len(texts) for path, texts in values.items()}
+    return sorted(path for path, count in counts.items() if count > 1 and is_setting(path))[:MAX_OFFERED]
+
+
+def _flat(value: Any, path: str = "") -> Iterable[tuple[str, Any]]:
+    children: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, dict):
+        children = value.items()
+    elif isinstance(value, list):
+        children = enumerate(value)
+    is_leaf = True
+    for key, child in children:
+        is_leaf = False
+        yield from _flat(child, f"{path}.{key}" if path else str(key))
+    if is_leaf:
+        yield path, value
