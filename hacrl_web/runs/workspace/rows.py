@@ -80,8 +80,9 @@ def _text(run: Run, key: str) -> str:
     if key in _VALUES:
         return _VALUES[key](run)
     value = setting_of(run.spec, key)
-    written = value if isinstance(value, str) else json.dumps(value)
-    return f"{key.rpartition('.')[2]} {'not set' if value is ABSENT or value is None else written}"
+    if value is ABSENT or value is None:
+        return f"{key.rpartition('.')[2]} not set"
+    return f"{key.rpartition('.')[2]} {value if isinstance(value, str) else json.dumps(value)}"
 
 
 def readable_keys(query: WorkspaceQuery) -> tuple[str, ...]:
