@@ -106,6 +106,7 @@ export class RunPanels {
     const known = this.charts.find((one) => one.spec.key === spec.key);
     if (known) return known;
     const chart = new Chart(spec, [], this.#host(), false, this.lines.get(spec.metric) ?? []);
+    chart.emptyText = "loading…";
     this.charts.push(chart);
     this.store.metrics.push(spec.metric);
     this.sizes.observe(/** @type {HTMLElement} */ (chart.frame));
