@@ -15,7 +15,7 @@ from hacrl_web.runs.models import Run, State
 from tests.support.web import factories
 from tests.support.web.leaderboard_help import by_name, finished_sweep
 from tests.support.web.page_text import text_of
-from tests.web.runs.pages.test_run_list import evaluated
+from tests.web.runs.workspace.test_run_list import evaluated
 
 
 def home(web) -> str:
