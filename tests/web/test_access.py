@@ -24,7 +24,7 @@ from hacrl_web.api import api
 from hacrl_web.registry.children import HUB_ACCOUNT, IMPORTER, PREVIEWER, REWARD_FUNCTION, VERIFIER, ChildResult
 from hacrl_web.registry.language_models.model_pairs import SAME_MODEL
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
-from hacrl_web.runs.models import Run, Sweep
+from hacrl_web.runs.models import Run, RunView, Sweep
 from tests.support.web.addresses import BODIES, PUBLIC, VERBS, WRITING, address, of_objects, query_of, routes, send
 from tests.support.web.addresses import mine as mine
 from tests.support.web.factories import make_member, make_run, make_user
@@ -167,6 +167,10 @@ def use(client: Any, route: str, mine: SimpleNamespace) -> Any:
         return client.post(address(route, mine), {"name": "swan"}, content_type=kind)
     if route.endswith(("/invite", "members/<int:member_id>")):
         return client.post(address(route, mine), {"role": "admin"})
+    if "run-views/<int:pk>" in route:  # any member may delete it
+        RunView.objects.all().delete()
+        mine.view = RunView.objects.create(owner=mine.owner, name="swan", query="")
+        return send(client, "DELETE" if route.startswith("api/") else "POST", address(route, mine))
     if route.endswith("/queue-draft"):  # of a run that is one
         path = address(route, mine).replace(str(mine.run.pk), str(make_run(mine.owner, draft=True).pk))
         return client.post(path, content_type="application/json")
