@@ -12,7 +12,6 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
 
-from hacrl_web.accounts.projects import for_members
 from hacrl_web.runs.labels import tags_of
 from hacrl_web.runs.models import HELD, Run, RunQuerySet, RunView, State
 from hacrl_web.runs.telemetry.scores import score_word
@@ -127,7 +126,6 @@ def _address(query: str) -> str:
     return f"{reverse('runs:run_list')}?{query}" if query else reverse("runs:run_list")
 
 
-@for_members
 @require_POST
 def view_save(request: HttpRequest) -> HttpResponse:
     """Save the address of the workspace under a name."""
@@ -143,7 +141,6 @@ def view_save(request: HttpRequest) -> HttpResponse:
     return redirect(_address(view.query))
 
 
-@for_members
 @require_POST
 def view_delete(request: HttpRequest, pk: int) -> HttpResponse:
     """Delete a saved view; the runs stay."""
