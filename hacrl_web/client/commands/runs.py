@@ -53,7 +53,13 @@ def runs(
     Example: hacrl runs --tag baseline --state completed
     """
     with connect() as client:
-        filters = {"state": state_, "sweep": sweep, "tag": tag, "archived": archived or None, "q": search}
+        filters: dict[str, Any] = {
+            "state": state_,
+            "sweep": sweep,
+            "tag": tag,
+            "archived": archived or None,
+            "q": search,
+        }
         filters = _filters_of_view(client, view) | {name: one for name, one in filters.items() if one is not None}
         rows = list(client.pages("/runs", most=limit, **({"archived": False} | filters)))
     if ids and not json:
