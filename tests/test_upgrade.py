@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
 import yaml
@@ -37,6 +38,7 @@ NEW_DEFAULTS = {
     "compute.agent_devices": "auto",
     "compute.gradient_checkpointing": "auto",
 }
+COMPARE = "/compare"  # leads to the comparison of the workspace of runs
 GONE = "/api/v1/saved-queries"  # the address of the Rollouts tab is the query
 
 
@@ -83,6 +85,12 @@ def test_every_old_address_answers_as_it_did(answers):
     for before, now in zip(ADDRESSES, answers, strict=True):
         if before["address"] == GONE:
             assert now["status"] == 404
+            continue
+        page, _, query = before["address"].partition("?")
+        if page == COMPARE:
+            assert now["status"] == 302
+            assert parse_qs(now["location"].removeprefix("/runs/?")).get("runs") == parse_qs(query).get("runs")
+            assert "tab=compare" in now["location"]
             continue
         pairs = [
             (name, before[name], now.get(name)) for name in ("status", "type", "location", "csv") if name in before
