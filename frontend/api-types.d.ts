@@ -1062,6 +1062,11 @@ declare namespace Api {
   interface RecordedMetrics {
     metrics: MetricAnswer[];
   }
+  interface RecordedTurn {
+    role: string;
+    text: string;
+    is_failed: boolean;
+  }
   interface RequestAnswer {
     name?: string;
     group?: number | null;
@@ -1137,6 +1142,7 @@ declare namespace Api {
     completion: string;
     answer: string;
     reward: number | null;
+    turns: RecordedTurn[];
     length?: number;
     shown?: number;
   }

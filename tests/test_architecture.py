@@ -19,6 +19,7 @@ WORKERS_ROOMS = (
     "verifiers",
     "hub",
     "questions",
+    "environments",
     "model",
     "rollouts",
     "agents",

@@ -20,6 +20,7 @@ from workers.contract import events, trainer_process
 from workers.contract.spec.reward_function import FunctionFileError
 from workers.contract.spec.run import InvalidSettings, RunSpec
 from workers.contract.spool import SPOOL_NAME, SpoolWriter, read_spool
+from workers.environments.base import EnvironmentFailed
 from workers.trainer.stop_signals import Paused, StopFlag, StopNow, Stopped
 
 
@@ -105,7 +106,7 @@ def run(spec: RunSpec, run_dir: Path, attempt: int) -> int:
                 outcome, reason = "stopped", "stop was requested"
             except Paused as paused:
                 outcome, reason = "paused", str(paused)
-            except VerifierFails as failure:  # not the agents' fault: the run can resume once it is repaired
+            except (VerifierFails, EnvironmentFailed) as failure:  # it can resume once that is repaired
                 trainer.save_if_between_steps()
                 outcome, reason = "paused", str(failure)
             finally:

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from tools.generated_runs.world import Exercise, World, exercises
-from workers.agents.local import retokenize
 from workers.agents.messages import GeneratedRollouts, LearnerRow, UpdateReport
+from workers.agents.retokenize import retokenize
 from workers.agents.updates import Inputs, run_updates
 from workers.algorithms.hacpo import CapabilityTracker
 from workers.contract.spec.run import RunSpec
@@ -49,7 +49,9 @@ class SimulatedPolicy:
     def encode_response(self, text: str, *, literal: bool) -> list[int]:
         return [0] * self.world.num_tokens(self.learner, text)
 
-    def token_logps(self, prompts: Sequence[Sequence[int]], responses: Sequence[Sequence[int]]) -> tuple[Tensor, ...]:
+    def token_logps(
+        self, prompts: Sequence[Sequence[int]], responses: Sequence[Sequence[int]], counts: None = None
+    ) -> tuple[Tensor, ...]:
         """One log-probability a row, (b, 1): of the whole response by the learner's present weights."""
         logps = []
         for response in responses:
@@ -141,7 +143,7 @@ class Stepper:
                 shared = retokenize(policy, response, sharing, limit)
                 if isinstance(shared, str):
                     return shared
-                ids = shared
+                ids = shared.token_ids
             ids[0] = len(simulated.rows)
             simulated.rows.append((row, response.mean_logp))
             return Inputs((), ids, response.mean_logp, response.length)

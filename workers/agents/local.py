@@ -10,6 +10,7 @@ import math
 from array import array
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,23 @@ from safetensors.torch import load_file, save_file
 
 from workers import heartbeat
 from workers.agents.ahead import Ahead, AheadSampler, take_weights
-from workers.agents.messages import GeneratedRollouts, LearnerRow, Response, RolloutsMissing, UpdateReport
+from workers.agents.messages import (
+    FinalAnswer,
+    GeneratedRollouts,
+    LearnerRow,
+    Response,
+    RolloutsMissing,
+    UpdateReport,
+)
 from workers.agents.multi_process import RankedAgent
+from workers.agents.retokenize import retokenize
 from workers.agents.updates import Inputs, RowInputs, measure_alignment, run_updates
-from workers.algorithms.base.sharing import SharingSpec
 from workers.contract.spec.agent import AgentSpec
 from workers.contract.spec.data import EvaluationSpec
+from workers.contract.spec.environments import Turn
 from workers.contract.spec.rollout import RolloutSpec
 from workers.contract.spec.run import RunSpec
+from workers.environments.registry import open_environment
 from workers.model.loading import choose_device
 from workers.model.memory import LOWER_LENGTH, OutOfMemory, halving, used_bytes
 from workers.model.policy import Policy
@@ -34,6 +44,7 @@ from workers.questions.dataset import Question
 from workers.randomness import derived_key
 from workers.rollouts.engine import logp_difference, make_engine, truncated_weight
 from workers.rollouts.sampler import Sample, SampleRequest
+from workers.rollouts.transcript import Transcript, TranscriptSampler
 
 MAX_ROLL_BACKS = 3  # in a run, by agent
 TRUNCATED = "truncated"  # drop reason of a cut rollout, with mask_truncated_completions
@@ -46,10 +57,6 @@ def make_agent(spec: RunSpec, agent_index: int, folder: Path | None) -> LocalAge
     return LocalAgent(spec.agents[agent_index], spec, choose_device(spec, agent_index), folder)
 
 
-class ResponseTooLong(ValueError):
-    """overflow: error, and a shared rollout does not fit."""
-
-
 class LocalAgent:
     """One agent in this process. Between `generate` and `update` it keeps the token ids of its own rollouts."""
 
@@ -60,6 +67,10 @@ class LocalAgent:
         self.spec = spec
         self.ranks = ranks
         self.policy = Policy(agent, spec, device, folder=folder, ranks=ranks)
+        self._environment = open_environment(spec.rollout)
+        self._transcripts = (
+            TranscriptSampler(self.policy, self._environment, spec.rollout, ranks) if self._environment else None
+        )
         self.engine = make_engine(self.policy, spec, device)
         samples_ahead = spec.rollout.max_staleness > 0 and not spec.is_evaluation_only
         self._sampler = AheadSampler(spec, spec.agents.index(agent), self.policy.num_bytes) if samples_ahead else None
@@ -89,33 +100,62 @@ class LocalAgent:
         return [len(self._encode(question)) for question in questions]
 
     def _encode(self, question: Question) -> Sequence[int]:
-        key = (question.system, question.prompt)
+        key = (self._system(question), question.prompt)
         if key not in self._encoded:
             heartbeat.send_heartbeat()
             # A list takes nine times the memory.
-            self._encoded[key] = array("i", self.policy.encode_prompt(question.prompt, question.system))
+            self._encoded[key] = array("i", self.policy.encode_prompt(question.prompt, key[0]))
         return self._encoded[key]
+
+    def _system(self, question: Question) -> str:
+        """The system message: the benchmark's, then how to use the environment."""
+        is_told = self._environment is not None and self.spec.rollout.environment_instructions
+        parts = (question.system, self._environment.instructions if self._environment and is_told else "")
+        return "\n\n".join(filter(None, parts))
 
     def _sample(
         self, kind: str, step: int, questions: Sequence[Question], per_prompt: int, by: RolloutSpec | EvaluationSpec
     ) -> list[Sample]:
         """`per_prompt` samples of each question. by: temperature, top_p and top_k. Error: OutOfMemory."""
         agent_seed = self.policy.agent.stable_seed
-        keys = [
-            derived_key(kind, self.spec.seed, agent_seed, step, question.id, number)
-            for question in questions
-            for number in range(per_prompt)
-        ]
         prompts = [self._encode(question) for question in questions]
         rows = [index for index in range(len(questions)) for _ in range(per_prompt)]
+
+        def key_of(row: int, turn: int) -> int:
+            place = (kind, self.spec.seed, agent_seed, step, questions[rows[row]].id, row % per_prompt)
+            return derived_key(*place, "turn", turn) if turn else derived_key(*place)
+
+        draw = partial(self._draw, by)
+        if self._transcripts is not None:
+            return [*self._transcripts.sample(questions, prompts, rows, key_of, draw)]
+        return draw(prompts, rows, [key_of(row, 0) for row in range(len(rows))])
+
+    def _draw(
+        self,
+        by: RolloutSpec | EvaluationSpec,
+        prompts: Sequence[Sequence[int]],
+        rows: Sequence[int],
+        keys: Sequence[int],
+        limits: Sequence[int] = (),
+    ) -> list[Sample]:
+        """One response for each row, see SampleRequest. Error: OutOfMemory."""
         mine = self.ranks.block(len(rows))
+        stop = (*self.spec.rollout.stop, *(self._environment.stop if self._environment else ()))
 
         def attempt(size: int) -> list[Sample]:
-            own_rows, own_keys = [rows[place] for place in mine], [keys[place] for place in mine]
-            limit, stop = self.spec.rollout.max_completion_length, self.spec.rollout.stop
-            return self.engine.sample(
-                SampleRequest(prompts, own_rows, own_keys, by.temperature, limit, size, by.top_p, by.top_k, stop)
+            request = SampleRequest(
+                prompts,
+                [rows[place] for place in mine],
+                [keys[place] for place in mine],
+                by.temperature,
+                self.spec.rollout.max_completion_length,
+                size,
+                by.top_p,
+                by.top_k,
+                stop,
+                [limits[place] for place in mine] if limits else (),
             )
+            return self.engine.sample(request)
 
         with self.policy.sampling():
             samples, self._rollout_batch_size = halving(
@@ -165,21 +205,25 @@ class LocalAgent:
             samples, staleness = self._rollouts(step, questions)
             token_ids = [self._counted(row) for row in samples]
             sampled = [row.logps[: len(ids)] for row, ids in zip(samples, token_ids, strict=True)]
-            scored = sampled
+            counts = [self._counts(row, len(ids)) for row, ids in zip(samples, token_ids, strict=True)]
+            sampled_means = [*map(_mean, sampled, counts)]
+            scored, means = sampled, sampled_means
             if not self.policy.sampling_logps_are_exact:
                 scored = self._score([(self._prompts[row // per_prompt], ids) for row, ids in enumerate(token_ids)])
-                self._scoring_differences = [abs(_mean(a) - _mean(b)) for a, b in zip(sampled, scored, strict=True)]
-            weights = self._weigh(sampled, scored)
+                means = [*map(_mean, scored, counts)]
+                self._scoring_differences = [abs(a - b) for a, b in zip(sampled_means, means, strict=True)]
+            weights = self._weigh(sampled_means, means)
             by_token = self.spec.algorithm.needs_token_logps
             responses: list[list[Response]] = [[] for _ in questions]
-            for index, (row, ids, logps) in enumerate(zip(samples, token_ids, scored, strict=True)):
+            for index, (row, ids, mean) in enumerate(zip(samples, token_ids, means, strict=True)):
                 prompt, number = divmod(index, per_prompt)
-                old_logps = logps if by_token else ()
-                own = Inputs(self._prompts[prompt], ids, _mean(logps), len(ids), old_logps, weights[index])
+                old_logps = scored[index] if by_token else ()
+                length = sum(counts[index]) if counts[index] else len(ids)
+                own = Inputs(self._prompts[prompt], ids, mean, length, old_logps, weights[index], counts=counts[index])
                 is_masked = self.spec.algorithm.mask_truncated_completions and not row.finished
-                self._own[prompt, number] = TRUNCATED if is_masked else own if ids else "empty"
-                responses[prompt].append(self._response(row, ids, _mean(logps)))
-            entropy = (sum(row.entropy for row in samples), float(sum(len(row.token_ids) for row in samples)))
+                self._own[prompt, number] = TRUNCATED if is_masked else own if length else "empty"
+                responses[prompt].append(self._response(row, length, mean))
+            entropy = (sum(row.entropy for row in samples), float(sum(row.num_sampled for row in samples)))
             return GeneratedRollouts(
                 responses,
                 entropy,
@@ -187,13 +231,13 @@ class LocalAgent:
                 staleness=None if self._sampler is None else staleness,
             )
 
-    def _weigh(self, sampled: Sequence[Sequence[float]], scored: Sequence[Sequence[float]]) -> list[float]:
-        """The factor of each rollout's loss (rollouts/engine.py) from log-probabilities by row and token."""
+    def _weigh(self, sampled: Sequence[float], scored: Sequence[float]) -> list[float]:
+        """The factor of each rollout's loss (rollouts/engine.py) from mean log-probabilities by row."""
         rollout = self.spec.rollout
         if not rollout.corrects_importance:
             return [1.0] * len(scored)
         self._importance_weights = [
-            truncated_weight(_mean(trainer), _mean(engine), rollout.importance_cap)
+            truncated_weight(trainer, engine, rollout.importance_cap)
             for engine, trainer in zip(sampled, scored, strict=True)
         ]
         return self._importance_weights
@@ -203,8 +247,15 @@ class LocalAgent:
         stripped = self.spec.algorithm.eos == "strip" and row.has_eos
         return row.token_ids[:-1] if stripped else row.token_ids
 
+    def _counts(self, row: Sample, length: int) -> list[bool]:
+        """Of the first `length` tokens, which train: the agent's own; empty if all do."""
+        strips_eos = self.spec.algorithm.eos == "strip"
+        return row.counts(strips_eos=strips_eos)[:length] if isinstance(row, Transcript) else []
+
     def _written(self, row: Sample) -> str:
-        """The response without the EOS."""
+        """The response, or the last turn, without the EOS."""
+        if isinstance(row, Transcript):
+            return row.turns[-1].text
         return self.policy.decode(row.token_ids[:-1] if row.has_eos else row.token_ids)
 
     def _text(self, row: Sample) -> str:
@@ -213,16 +264,30 @@ class LocalAgent:
         ends = [place for stop in self.spec.rollout.stop if (place := text.find(stop)) >= 0]
         return text[: min(ends)] if row.has_stop and ends else text
 
-    def _response(self, row: Sample, ids: list[int], mean_logp: float) -> Response:
+    def _turns(self, row: Sample) -> tuple[Turn, ...]:
+        is_literal = self.spec.algorithm.eos == "literal"
+        return tuple(
+            Turn(
+                turn.role,
+                self.policy.decode(turn.token_ids, literal=True) if is_literal and turn.is_own else turn.text,
+                turn.has_eos,
+                turn.is_failed,
+            )
+            for turn in (row.turns if isinstance(row, Transcript) else ())
+        )
+
+    def _response(self, row: Sample, length: int, mean_logp: float) -> Response:
         is_literal = self.spec.algorithm.eos == "literal"
         return Response(
             text=self._text(row),
             shared_text=self.policy.decode(row.token_ids, literal=True) if is_literal else self._written(row),
             finish_reason="stop" if row.finished else "length",
-            num_tokens=len(row.token_ids),
-            length=len(ids),
+            num_tokens=row.num_sampled,
+            length=length,
             mean_logp=mean_logp,
             has_eos=row.has_eos,
+            turns=self._turns(row),
+            reward=row.reward if isinstance(row, Transcript) else None,
         )
 
     @torch.no_grad()
@@ -261,11 +326,11 @@ class LocalAgent:
         if self.spec.algorithm.mask_truncated_completions and row.response.finish_reason == "length":
             return TRUNCATED
         assert self.spec.sharing is not None
-        ids = retokenize(self.policy, row.response, self.spec.sharing, self.spec.rollout.max_completion_length)
-        if isinstance(ids, str):
-            return ids
+        tokens = retokenize(self.policy, row.response, self.spec.sharing, self.spec.rollout.max_completion_length)
+        if isinstance(tokens, str):
+            return tokens
         prompt = self._prompts[row.prompt] if row.question is None else self._encode(row.question)
-        return Inputs(prompt, ids, row.response.mean_logp, row.response.length)
+        return Inputs(prompt, tokens.token_ids, row.response.mean_logp, row.response.length, counts=tokens.counts)
 
     def _inputs_by_row(self, mini_batches: Sequence[Sequence[LearnerRow]]) -> RowInputs:
         """`_inputs`, with this agent's log-probabilities of shared rows before its updates if the rule needs them."""
@@ -281,11 +346,11 @@ class LocalAgent:
         fitting = [(place, inputs) for place, inputs in shared.items() if isinstance(inputs, Inputs)]
         scored = self._score([(inputs.prompt, inputs.response) for _, inputs in fitting])
         for (place, inputs), logps in zip(fitting, scored, strict=True):
-            start = _mean(logps)
+            start = _mean(logps, inputs.counts)
             if algorithm.measures_start:
                 shared[place] = replace(inputs, start_mean_logp=start)
             else:  # both sides are this agent's tokens now, so both are divided by their number
-                shared[place] = replace(inputs, mean_logp=start, length=len(logps))
+                shared[place] = replace(inputs, mean_logp=start, length=inputs.num_trained)
         return lambda row: shared.get((row.source, row.prompt, row.sample)) or self._inputs(row)
 
     def update(
@@ -323,11 +388,13 @@ class LocalAgent:
         with self.policy.at_work():
             return measure_alignment(self.policy, self.spec, rows, self._inputs_by_row([rows]), self._notes)
 
-    def evaluate(self, step: int, questions: Sequence[Question], num_samples: int = 1) -> list[str]:
-        """Response texts, `num_samples` of a question and then of the next, at the evaluation's temperature."""
+    def evaluate(self, step: int, questions: Sequence[Question], num_samples: int = 1) -> list[FinalAnswer]:
+        """Answers, `num_samples` of a question and then of the next, at the evaluation's temperature."""
         with self.policy.at_work():
             samples = self._sample("evaluation", step, questions, num_samples, self.spec.evaluation)
-            return [self._text(row) for row in samples]
+            return [
+                FinalAnswer(self._text(row), row.reward if isinstance(row, Transcript) else None) for row in samples
+            ]
 
     def take_notes(self) -> list[str]:
         """Notes for the log since the last rollouts, update or call of this."""
@@ -393,22 +460,7 @@ def _ahead_file(stem: Path) -> Path:
     return stem.with_name(f"{stem.name}-ahead.safetensors")
 
 
-def retokenize(policy: Policy, response: Response, sharing: SharingSpec, max_length: int) -> list[int] | str:
-    """A shared rollout in the learner's tokens, or the reason why it is dropped. Error: ResponseTooLong."""
-    ids = policy.encode_response(response.shared_text, literal=sharing.eos == "literal")
-    if sharing.eos == "map" and response.finish_reason == "stop" and response.has_eos:
-        ids.append(policy.turn_eos)
-    if len(ids) > max_length:
-        if sharing.overflow == "error":
-            raise ResponseTooLong(
-                f"a shared rollout has {len(ids)} tokens for agent {policy.agent.name}, more than "
-                f"max_completion_length {max_length}: raise it, or set algorithm.overflow to drop"
-            )
-        if sharing.overflow == "drop":
-            return "overflow"
-        ids = ids[:max_length]
-    return ids or "empty"
-
-
-def _mean(values: Sequence[float]) -> float:
+def _mean(values: Sequence[float], counts: Sequence[bool] = ()) -> float:
+    """Of the values that count; empty: all do."""
+    values = [value for value, is_counted in zip(values, counts, strict=True) if is_counted] if counts else values
     return sum(values) / len(values) if values else 0.0

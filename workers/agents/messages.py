@@ -5,9 +5,11 @@ They hold no token ids and no tensors, so an agent may be in another process, on
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
+from workers.contract.spec.environments import Turn
 from workers.questions.dataset import Question
 
 
@@ -16,7 +18,9 @@ class Response:
     """One sampled rollout. `shared_text` is what other agents re-tokenise: `text` with its stop string, unless eos is
     literal. Without has_eos they put no EOS after it.
 
-    num_tokens counts all sampled tokens; `length` those in mean_logp (without the EOS if it is stripped).
+    num_tokens counts all sampled tokens; `length` those in mean_logp (without the EOS if it is stripped).  turns: of a
+    rollout with an environment, whose `text` is the last one's; num_tokens and length are of the agent's own tokens.
+    reward: the environment's; None: the verifier decides.
     """
 
     text: str
@@ -26,6 +30,21 @@ class Response:
     length: int
     mean_logp: float
     has_eos: bool = True  # if the reason is stop
+    turns: tuple[Turn, ...] = ()
+    reward: float | None = None
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Response:
+        """From what dataclasses.asdict makes of it, also by way of JSON."""
+        return cls(**{**state, "turns": tuple(Turn(**turn) for turn in state.get("turns", ()))})
+
+
+@dataclass(frozen=True)
+class FinalAnswer:
+    """An answer in an evaluation: what the verifier reads, and the environment's reward if it gives one."""
+
+    text: str
+    reward: float | None = None
 
 
 class RolloutsMissing(RuntimeError):

@@ -24,6 +24,7 @@ from workers.agents.interface import RemoteAgent
 from workers.agents.messages import AgentLost, RolloutsMissing
 from workers.contract.repository import ROOT
 from workers.contract.spec.run import RunSpec
+from workers.environments.base import EnvironmentFailed
 from workers.model.loading import choose_device
 from workers.model.memory import bytes_together
 from workers.model.process_group import Ranks
@@ -52,11 +53,13 @@ class Failure:
     """The error of a call in one process. is_of_all: all processes raised it together.
 
     is_of_disk: a file could not be written, after the processes communicated, so none waits for another.
+    is_of_environment: all processes raised it, and its cause is not the agent.
     """
 
     error: str
     is_of_all: bool = False
     is_of_disk: bool = False
+    is_of_environment: bool = False
 
 
 class RankedAgent(RemoteAgent):
@@ -139,13 +142,17 @@ class RankedAgent(RemoteAgent):
                     self.close()
                     raise AgentLost(f"{self._name_of(rank)} {reason} in {method}") from None
                 failure = answers[rank]
-                if isinstance(failure, Failure) and not (failure.is_of_all or failure.is_of_disk):
+                if isinstance(failure, Failure) and not (
+                    failure.is_of_all or failure.is_of_disk or failure.is_of_environment
+                ):
                     self.close()  # the other processes would wait for this one
                     raise AgentFailed(f"{self._name_of(rank)} failed in {method}: {failure.error}")
         for rank, failure in enumerate(answers):
             if isinstance(failure, Failure):
                 if failure.is_of_disk:
                     raise OSError(f"{self._name_of(rank)}: {failure.error}")
+                if failure.is_of_environment:
+                    raise EnvironmentFailed(failure.error)
                 raise RolloutsMissing(failure.error)
         return answers
 

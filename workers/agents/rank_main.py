@@ -22,6 +22,7 @@ from workers.agents.local import LocalAgent
 from workers.agents.messages import AgentLost, RolloutsMissing
 from workers.agents.multi_process import Failure, Start
 from workers.death_watch import die_with_trainer
+from workers.environments.base import EnvironmentFailed
 from workers.model.loading import choose_device, quiet_transformers
 from workers.model.memory import bytes_together, used_bytes
 
@@ -63,6 +64,8 @@ def serve_rank(connection: Connection) -> None:
             raise
         except RolloutsMissing as error:  # out of memory, which all ranks report together
             answer = Failure(str(error), is_of_all=True)
+        except EnvironmentFailed as error:
+            answer = Failure(str(error), is_of_environment=True)
         except Exception as error:
             is_of_disk = isinstance(error, OSError | SafetensorError) and agent is not None and request[0] in WRITING
             if not is_of_disk:

@@ -33,6 +33,7 @@ class Inputs:
 
     token_logps: the old log-probabilities token by token, if the rule needs them (own rollouts only).
     importance: the factor of the row's loss (rollouts/engine.py).
+    counts: by token of the response, whether it trains, which an environment's does not; empty: all do.
     start_mean_logp: of a shared rollout, the learner's own at the start of the step, if the rule measures it.
     """
 
@@ -43,11 +44,17 @@ class Inputs:
     token_logps: Sequence[float] = ()
     importance: float = 1.0
     start_mean_logp: float | None = None
+    counts: Sequence[bool] = ()
 
     @property
     def num_tokens(self) -> int:
         """Of prompt and response together."""
         return len(self.prompt) + len(self.response)
+
+    @property
+    def num_trained(self) -> int:
+        """Tokens of the response that count."""
+        return sum(self.counts) if self.counts else len(self.response)
 
 
 # The inputs of a row, or the reason why it is dropped
@@ -165,7 +172,7 @@ def _alignment(
 
     def gradient(source: int) -> list[Tensor]:
         rows = list(by_source.get(source, {}).values())
-        size = MiniBatchSize(max(1, len(rows)), sum(len(inputs.response) for _, _, inputs in rows), max_tokens)
+        size = MiniBatchSize(max(1, len(rows)), sum(inputs.num_trained for _, _, inputs in rows), max_tokens)
         gather_gradients(policy, plain, rows, 0, size, notes)
         return policy.optimizer.pop_gradients()
 
@@ -200,7 +207,7 @@ def prepare_rows(
         if isinstance(inputs, str):
             result.drop_reason = inputs
             continue
-        result.num_tokens = len(inputs.response)
+        result.num_tokens = inputs.num_trained
         if row.advantage != 0 or rule.penalises(row.is_self):
             active.append((row, result, inputs))
     return results, active
@@ -260,7 +267,7 @@ def _backward(
     """Forward and backward pass of one micro-batch; fills in the row results and adds to `sums`."""
     prompts = [inputs.prompt for _, _, inputs in chunk]
     responses = [inputs.response for _, _, inputs in chunk]
-    logps, mask = policy.token_logps(prompts, responses)  # (b, T)
+    logps, mask = policy.token_logps(prompts, responses, counts=_counts(chunk))  # (b, T)
     ref_logps = policy.reference_logps(prompts, responses) if has_reference else None  # (b, T)
 
     def column(values: list[Any]) -> Tensor:
@@ -305,6 +312,13 @@ def _backward(
     policy.optimizer.backward(loss)
     _fill_results(chunk, stats, num_updates, rule.beta > 0, sums)
     sums.loss += loss.item()
+
+
+def _counts(chunk: Sequence[ActiveRow]) -> list[Sequence[bool]] | None:
+    """By row and token, whether it trains; None if all do."""
+    if not any(inputs.counts for _, _, inputs in chunk):
+        return None
+    return [inputs.counts or [True] * len(inputs.response) for _, _, inputs in chunk]
 
 
 def _fill_results(

@@ -16,6 +16,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 from pydantic_core import PydanticSerializationError
 
+from workers.contract.spec.environments import Turn
+
 # The beginning of a `paused` event's reason after a request to pause; any other reason is the trainer's own.
 PAUSE_REQUESTED = "pause was requested"
 ANSWERS_AT_ONCE = 100  # questions in one event of an evaluation
@@ -81,7 +83,8 @@ class Metrics(Body):
 class Rollout(Body):
     """One verified response. `reward` is null if the answer could not be scored.
 
-    `rewards`: by name, where several rewards make the total.
+    `rewards`: by name, where several rewards make the total. `turns`: with an environment, and `completion` is the last
+    one's text, which was verified.
     """
 
     type: Literal["rollout"] = "rollout"
@@ -97,6 +100,7 @@ class Rollout(Body):
     num_tokens: int
     mean_logp: float
     rewards: dict[str, float] = {}
+    turns: list[Turn] = []
 
 
 class Contribution(Body):

@@ -251,6 +251,7 @@ def not_carried(spec: RunSpec) -> list[str]:
         (rule.audit_share > 0, f"algorithm.audit_share {rule.audit_share:g}: no second verifier checks rewards."),
         (bool(spec.rollout.stop), "rollout.stop: answers end with an EOS alone."),
         (correction != "none", f"rollout.importance_correction {correction}: every own rollout weighs the same."),
+        (spec.rollout.environment != "none", f"rollout.environment {spec.rollout.environment}: answers are one turn."),
         (spec.rollout.max_staleness > 0, "rollout.max_staleness 1: rollouts are of the weights that learn."),
         (training.num_iterations > 1, "training.num_iterations: passes go over own and shared rollouts in turn."),
         (training.lr_schedule == "linear", "training.lr_schedule linear: the learning rate stays constant."),

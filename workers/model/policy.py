@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -20,7 +20,7 @@ from workers.model import head, lora, sharding
 from workers.model.loading import CPU, choose_dtype, load_model, recompute_layers
 from workers.model.optimizer import PolicyOptimizer
 from workers.model.process_group import ALONE, Ranks, Round, Value
-from workers.model.prompts import check_format, encode_question, eos_ids, turn_eos
+from workers.model.prompts import TurnMarks, check_format, encode_question, eos_ids, turn_eos, turn_marks
 from workers.randomness import derived_key
 
 
@@ -74,6 +74,7 @@ class Policy:
         self.eos_ids = eos_ids(self.tokenizer, self.model)
         check_format(self.tokenizer, self.agent, location)
         self.turn_eos = turn_eos(self.tokenizer, self.agent, self.eos_ids)
+        self._marks: dict[str, TurnMarks] = {}  # by role
 
     @property
     def _models(self) -> list[Any]:
@@ -154,6 +155,15 @@ class Policy:
             self.tokenizer(text, add_special_tokens=False, split_special_tokens=not literal, verbose=False).input_ids
         )
 
+    def environment_ids(self, text: str, role: Literal["tool", "user"], *, has_eos: bool) -> list[int]:
+        """The ids of an environment's turn, up to the agent's next one. has_eos: the turn before it ended with one.
+
+        Text that looks like a special token stays text. Error: ValueError if the chat template has no such turn.
+        """
+        if role not in self._marks:
+            self._marks[role] = turn_marks(self.tokenizer, self.agent, role)
+        return self._marks[role].around(self.encode_response(text), self.eos_ids, has_eos=has_eos)
+
     def token_logps(
         self,
         prompts: Sequence[Sequence[int]],
@@ -161,11 +171,12 @@ class Policy:
         *,
         model: Any = None,
         temperature: float | None = None,
+        counts: Sequence[Sequence[bool]] | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Log-probabilities of response tokens by one causal pass, padded on the right.
 
-        temperature: the sampling temperature by default.
-        Returns logps (b, T), 0 where padded, and the completion mask (b, T), True = counts in the loss.
+        temperature: the sampling temperature by default.  counts: of each response, which tokens count; default: all.
+        Returns logps (b, T), 0 where padded or not counted, and the completion mask (b, T), True = counts in the loss.
         """
         device, model, temperature = self.device, model or self.model, temperature or self.temperature
         rows = [[*prompt, *response] for prompt, response in zip(prompts, responses, strict=True)]
@@ -175,6 +186,9 @@ class Policy:
         lengths = torch.tensor([len(response) for response in responses], device=device)  # (b,)
         position = torch.arange(int(lengths.max()), device=device)  # (T,)
         mask = position[None, :] < lengths[:, None]  # (b, T)
+        if counts is not None:
+            padded = [[*row, *([False] * (mask.shape[1] - len(row)))] for row in counts]
+            mask = mask & torch.tensor(padded, device=device)
         place = (starts[:, None] + position[None, :]).clamp(max=width - 1)  # (b, T)  of each response token in its row
         vocabulary = model.config.get_text_config().vocab_size
         if self._has_linear_head and head.is_large(len(rows) * (width - int(starts.min())) * vocabulary):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from workers.contract.spec.agent import THINKING_ARGUMENT, AgentSpec
 
@@ -108,3 +109,55 @@ def _ids_after_an_answer(tokenizer: Any, agent: AgentSpec) -> list[int]:
         return []
     _, separator, rest = text.rpartition(answer)
     return list(tokenizer(rest, add_special_tokens=False).input_ids) if separator else []
+
+
+@dataclass(frozen=True)
+class TurnMarks:
+    """The ids around an environment's text, between two turns of an agent.
+
+    before: from the EOS of the agent's turn, if its chat template writes one.  after: up to its next turn.
+    """
+
+    before: list[int]
+    after: list[int]
+
+    def around(self, text_ids: Sequence[int], stops: Sequence[int], *, has_eos: bool) -> list[int]:
+        """An environment's turn. has_eos: the agent's turn ended with an EOS, which is not repeated."""
+        stop = next((place for place, token in enumerate(self.before) if token in stops), -1)
+        return [*self.before[stop + 1 if has_eos else 0 :], *text_ids, *self.after]
+
+
+def turn_marks(tokenizer: Any, agent: AgentSpec, role: Literal["tool", "user"]) -> TurnMarks:
+    """How an agent's chat template writes a turn of that role, as the user's where it knows no tools.
+
+    In the plain format that is `<tool>...</tool>` between line ends. Error: ValueError.
+    """
+    if not uses_chat(tokenizer, agent):
+        texts = [f"\n<{role}>", f"</{role}>\n"]
+    else:
+        texts = _chat_marks(tokenizer, agent, role) or _chat_marks(tokenizer, agent, "user")
+    if not texts:
+        raise ValueError(
+            f"the chat template of agent {agent.name!r} writes no turn after an answer, so no environment can answer "
+            "it: set rollout.environment to none, or the agent's prompt_format to plain"
+        )
+    # In the template's own marks, what looks like a special token is one.
+    return TurnMarks(*(list(tokenizer(text, add_special_tokens=False).input_ids) for text in texts))
+
+
+def _chat_marks(tokenizer: Any, agent: AgentSpec, role: str) -> list[str]:
+    """The texts before and after a turn that follows an answer; empty if the template does not write it."""
+    answer, content = "forty-two", "seventeen"
+    turns = [("user", "6 * 7"), ("assistant", answer), (role, content)]
+    try:
+        text = tokenizer.apply_chat_template(
+            [{"role": name, "content": part} for name, part in turns],
+            tokenize=False,
+            add_generation_prompt=True,
+            **agent.template_arguments,
+        )
+    except Exception:  # a template may raise anything, and need not know tools
+        return []
+    _, has_answer, rest = text.partition(answer)
+    before, has_content, after = rest.partition(content)
+    return [before, after] if has_answer and has_content else []

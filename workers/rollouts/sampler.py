@@ -46,6 +46,11 @@ class Sample:
         """Whether the last token is an EOS."""
         return self.finished and not self.has_stop
 
+    @property
+    def num_sampled(self) -> int:
+        """Tokens that the agent itself wrote."""
+        return len(self.token_ids)
+
 
 @dataclass(frozen=True)
 class SampleRequest:
@@ -53,7 +58,8 @@ class SampleRequest:
 
     temperature 0 is greedy (log-probabilities then at temperature 1).  batch_size: sequences at once, if the engine
     does not decide that itself.  top_p, top_k: see RolloutSpec; they do not change log-probabilities and entropy.
-    stop: texts that end a response.  Error: ValueError if a prompt is empty.
+    stop: texts that end a response.  limits: most tokens of each row, if they differ; at most max_new_tokens.
+    Error: ValueError if a prompt is empty.
     """
 
     prompts: Sequence[Sequence[int]]
@@ -65,6 +71,7 @@ class SampleRequest:
     top_p: float = 1.0
     top_k: int = 0
     stop: Sequence[str] = ()
+    limits: Sequence[int] = ()
 
     def __post_init__(self) -> None:
         for index, prompt in enumerate(self.prompts):
@@ -90,6 +97,7 @@ def sample(
             prompts=[prompts[prompt] for prompt in distinct],
             rows=[place[rows[row]] for row in chunk],
             keys=[request.keys[row] for row in chunk],
+            limits=[request.limits[row] for row in chunk] if request.limits else (),
         )
         by_row.update(zip(chunk, _sample_batch(model, batch, eos_ids, decode), strict=True))
     return [by_row[row] for row in range(len(rows))]
@@ -99,14 +107,16 @@ def _sample_batch(
     model: Any, request: SampleRequest, eos_ids: Sequence[int], decode: Callable[[Sequence[int]], str] | None
 ) -> list[Sample]:
     """The loop itself: r rows, prompts padded on the left to P, at most T new tokens."""
-    device, num_rows, max_new_tokens = model.device, len(request.rows), request.max_new_tokens
+    device, num_rows = model.device, len(request.rows)
+    max_new_tokens = max(request.limits, default=request.max_new_tokens)
+    limits = torch.tensor(request.limits or [max_new_tokens] * num_rows, device=device)  # (r,)
     batch = _Batch(model, request)
     noise = torch.from_numpy(uniforms(np.array(request.keys, dtype=np.uint64), max_new_tokens)).to(device)  # (r, T)
     stops = torch.tensor(sorted(eos_ids), device=device)
     tokens = torch.zeros(num_rows, max_new_tokens, dtype=torch.long, device=device)
     logps = torch.zeros(num_rows, max_new_tokens, device=device)
     entropies = torch.zeros(num_rows, max_new_tokens, device=device)
-    lengths = torch.full((num_rows,), max_new_tokens, device=device)
+    lengths = limits.clone()
     finished = torch.zeros(num_rows, dtype=torch.bool, device=device)
     has_stop = torch.zeros(num_rows, dtype=torch.bool, device=device)
     # Every token has at least one byte: no more tokens hold a stop string and a character that it begins in.
@@ -125,10 +135,12 @@ def _sample_batch(
             ended = ended | at_stop
         lengths[alive[ended]] = position + 1
         finished[alive[ended]] = True
-        unfinished = (~finished[alive]).nonzero()[:, 0]
+        is_at_limit = limits[alive] == position + 1  # (a,)
+        unfinished = (~finished[alive] & ~is_at_limit).nonzero()[:, 0]
         if not len(unfinished) or position + 1 == max_new_tokens:
             break
-        if len(unfinished) < COMPACT_BELOW * len(alive):
+        # A row at its limit may be at the end of the model's context.
+        if len(unfinished) < COMPACT_BELOW * len(alive) or (request.limits and bool(is_at_limit.any())):
             batch.select(unfinished)
             alive, token = alive[unfinished], token[unfinished]
         batch.advance(token)

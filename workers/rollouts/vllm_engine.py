@@ -82,6 +82,7 @@ class VllmEngine:
             request.top_p,
             request.top_k,
             request.stop,
+            request.limits,
         )
         outputs = self._run_command("generate", command) if request.rows else []
         self.sleep()
@@ -185,7 +186,7 @@ def _settings(policy: Policy, spec: RunSpec, folder: Path, device: torch.device)
         max_num_seqs=spec.rollout.rollout_batch_size,
         gpu_memory_utilization=spec.rollout.gpu_memory_utilization,
         num_threads=spec.compute.num_threads,
-        reads_text=bool(spec.rollout.stop),
+        reads_text=bool(spec.rollout.stop) or spec.rollout.environment != "none",
         max_lora_rank=vllm_lora_rank(agent.lora_rank) if policy.uses_lora else 0,
     )
 

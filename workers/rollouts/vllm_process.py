@@ -57,7 +57,10 @@ class EngineSettings:
 
 @dataclass(frozen=True)
 class GenerateCommand:
-    """The argument of `generate`: prompts as token ids, and for each row its prompt's index and its seed."""
+    """The argument of `generate`: prompts as token ids, and for each row its prompt's index and its seed.
+
+    limits: most tokens of each row, if they differ.
+    """
 
     prompts: Sequence[Sequence[int]]
     rows: Sequence[int]
@@ -68,6 +71,7 @@ class GenerateCommand:
     top_p: float = 1.0
     top_k: int = 0
     stop: Sequence[str] = ()
+    limits: Sequence[int] = ()
 
 
 class WorkerExtension:
@@ -114,7 +118,11 @@ class Engine:
         """For each row: token ids with the one that ended it, their log-probabilities, whether a stop string did."""
         from vllm import SamplingParams
 
-        parameters = [SamplingParams(seed=seed, **sampling_arguments(command)) for seed in command.seeds]
+        limits = command.limits or [command.max_new_tokens] * len(command.seeds)
+        parameters = [
+            SamplingParams(**sampling_arguments(command) | {"seed": seed, "max_tokens": limit})
+            for seed, limit in zip(command.seeds, limits, strict=True)
+        ]
         requests: list[Any] = [{"prompt_token_ids": list(command.prompts[row])} for row in command.rows]
         self._llm.enqueue(requests, parameters, use_tqdm=False, lora_request=self._adapter)
         engine = self._llm.llm_engine

@@ -16,6 +16,7 @@ from statistics import fmean
 from typing import Any, NoReturn
 
 from workers.agents.interface import AgentInterface, Placement
+from workers.agents.messages import FinalAnswer
 from workers.contract import events
 from workers.contract.advantages import REWARD_MAX
 from workers.contract.sample_estimators import Tally, Vote, estimates
@@ -110,12 +111,14 @@ def questions_digest(questions: Sequence[Question]) -> str:
 
 
 def results_of(
-    benchmark: EvaluationSet, block: Sequence[Question], texts: Sequence[str], scorer: Scorer
+    benchmark: EvaluationSet, block: Sequence[Question], answers: Sequence[FinalAnswer], scorer: Scorer
 ) -> list[Result]:
-    """Score a block's texts, num_samples of each question in order. Errors: VerifierFails, Stopped."""
-    count = benchmark.num_samples
-    pairs = [(text, block[place // count]) for place, text in enumerate(texts)]
-    rewards = [verdict.reward for verdict in scorer.score(pairs)]
+    """Score a block's answers, num_samples of each question in order. Errors: VerifierFails, Stopped."""
+    count, texts = benchmark.num_samples, [answer.text for answer in answers]
+    # Where the environment gave a reward, nothing is verified.
+    pairs = [(text, block[place // count]) for place, text in enumerate(texts) if answers[place].reward is None]
+    verdicts = iter(scorer.score(pairs))
+    rewards = [next(verdicts).reward if answer.reward is None else answer.reward for answer in answers]
     results = []
     for place, question in enumerate(block):
         own = slice(place * count, (place + 1) * count)

@@ -39,7 +39,7 @@ class Rescue:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Rescue:
-        question, response = Question(**state["question"]), Response(**state["response"])
+        question, response = Question(**state["question"]), Response.from_state(state["response"])
         return cls(**{**state, "question": question, "response": response})
 
 

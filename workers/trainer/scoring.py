@@ -110,18 +110,23 @@ class Scorer:
             (reason, _), *_ = Counter(lost).most_common(1)
             return f"{len(lost)} of {len(verdicts)} answers could not be scored ({reason})"
 
-        verdicts = self._score_with_retries(pairs, complaint)
+        # Where the environment gave a reward, nothing is verified.
+        verified = [pair for pair, response in zip(pairs, responses, strict=True) if response.reward is None]
+        own = iter(self._score_with_retries(verified, complaint))
+        verdicts = [
+            next(own) if response.reward is None else Verdict(response.reward, "environment") for response in responses
+        ]
         by_name = {VERIFIER: verdicts} | self._score_terms(responses, [question for _, question in pairs])
         shape = (len(generated), len(questions), per_prompt)
         rewards, valid = torch.zeros(shape), torch.zeros(shape, dtype=torch.bool)
         parts = {name: torch.full(shape, torch.nan) for name in names_of_parts(by_name)} if has_parts(by_name) else {}
         timeouts = [0] * len(generated)
-        for place, *own in zip(places, *by_name.values(), strict=True):
-            of_response = dict(zip(by_name, own, strict=True))
+        for place, *of_terms in zip(places, *by_name.values(), strict=True):
+            of_response = dict(zip(by_name, of_terms, strict=True))
             total = self._total(of_response)
             rewards[place] = total or 0.0
             valid[place] = total is not None
-            timeouts[place[0]] += any(verdict.is_timeout for verdict in own)
+            timeouts[place[0]] += any(verdict.is_timeout for verdict in of_terms)
             for name, value in response_rewards(of_response).items() if parts and total is not None else ():
                 parts[name][place] = value
         return Scores(rewards, valid, timeouts, parts)

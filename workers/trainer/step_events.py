@@ -6,6 +6,7 @@ docs/metrics.md has the formula of every number. Ratios stay (sum, count) and ar
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite
@@ -13,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from workers.agents.messages import GeneratedRollouts, LearnerRow, RowResult, UpdateReport
+from workers.agents.messages import GeneratedRollouts, LearnerRow, Response, RowResult, UpdateReport
 from workers.algorithms import hacpo
 from workers.algorithms.base import tensors
 from workers.algorithms.base.spec import AlgorithmSpec
@@ -105,6 +106,8 @@ def agent_metrics(record: StepRecord, agent: int) -> events.Metrics:
     if record.algorithm.overlong_cache:
         penalties = record.plan.penalties[agent][scored]  # (rows,)
         ratios["overlong_penalty/mean"] = (penalties.double().sum().item(), float(len(penalties)))
+    if any(response.turns for response in responses):
+        ratios |= _turn_ratios(responses)
     if report.engine_logp_difference is not None:
         values["engine_logp_difference"] = report.engine_logp_difference
     if (staleness := record.generated[agent].staleness) is not None:
@@ -117,6 +120,18 @@ def agent_metrics(record: StepRecord, agent: int) -> events.Metrics:
         ratios["audit/disagreement"] = (float(tally.disagreed), float(tally.decided))
         ratios["audit/decided"] = (float(tally.decided), float(tally.checked))
     return events.Metrics(step=record.step, agent=record.names[agent], values=values, ratios=ratios)
+
+
+def _turn_ratios(responses: Sequence[Response]) -> dict[str, tuple[float, float]]:
+    """Of rollouts with an environment."""
+    count = float(len(responses))
+    by_role = Counter(turn.role for response in responses for turn in response.turns)
+    num_failed = sum(turn.is_failed for response in responses for turn in response.turns)
+    return {
+        "turns/mean": (float(by_role["assistant"]), count),
+        "tool_calls/mean": (float(by_role["tool"]), count),
+        "tool_calls/failed_frac": (float(num_failed), float(by_role["tool"])),
+    }
 
 
 def pair_metrics(record: StepRecord, learner: int, source: int) -> events.Metrics:
@@ -187,6 +202,7 @@ def rollout_events(record: StepRecord) -> Iterator[events.Rollout]:
                     rewards={
                         name: value for name, values in parts.items() if isfinite(value := values[prompt][number])
                     },
+                    turns=[*response.turns],
                 )
 
 

@@ -77,6 +77,11 @@ ROLLOUTS = (
     Column("finish_reason", "text", "stop: the agent ended the response; length: the limit did"),
     Column("num_tokens", "integer", "of the response, in its agent's tokens"),
     Column("mean_logp", "number", "mean log-probability of its tokens under its agent"),
+    Column(
+        "turns",
+        "text",
+        "JSON, with an environment: of each turn a (agent), t (tool) or u, 1 if it failed, text",
+    ),
 )
 CONTRIBUTIONS = (
     STEP,

@@ -14,6 +14,7 @@ from hacrl_web.insight.rollouts.extraction import ExtractionsAnswer, compare_ext
 from hacrl_web.insight.rollouts.filter import read_filter
 from hacrl_web.insight.rollouts.influential import InfluentialAnswer, most_influential
 from hacrl_web.insight.rollouts.search import RolloutHit, search_rollouts
+from hacrl_web.insight.rollouts.turns import RecordedTurn, read_turns, shown_turns
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.stored_spec import stored_spec
@@ -38,7 +39,9 @@ class RolloutsAnswer(TypedDict):
 
 
 class RolloutTextAnswer(TypedDict):
-    """completion: at most `shown` of `length` characters, if `shown` was asked for."""
+    """completion: at most `shown` of `length` characters, if `shown` was asked for.  turns: of a rollout with an
+    environment, of which the completion is the last.
+    """
 
     step: int
     agent: str
@@ -48,6 +51,7 @@ class RolloutTextAnswer(TypedDict):
     completion: str
     answer: str
     reward: float | None
+    turns: list[RecordedTurn]
     length: NotRequired[int]
     shown: NotRequired[int]
 
@@ -133,8 +137,11 @@ def rollout_text(
 ) -> Any:
     """shown: the text as a page shows it, with control characters written out, and cut at its largest size."""
     run = get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
-    names = ("step", "agent", "prompt_id", "sample", "prompt", "completion", "answer", "reward")
+    names = ("step", "agent", "prompt_id", "sample", "prompt", "completion", "answer", "reward", "turns")
     answer = run.rollouts.filter(seq=seq).values(*names).first()
+    if answer is not None:
+        turns = answer["turns"]
+        answer["turns"] = shown_turns(turns, MAX_TEXT) if shown else read_turns(turns)
     if answer is not None and shown:
         length = len(answer["completion"])
         answer["completion"] = visible(answer["completion"][:MAX_TEXT])

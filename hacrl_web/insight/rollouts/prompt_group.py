@@ -13,6 +13,7 @@ from hacrl_web.insight.recorded_steps import segments
 from hacrl_web.insight.rescued_prompts import OF_STEP
 from hacrl_web.insight.rollouts.differences import TextPart, best_answer, marked_parts
 from hacrl_web.insight.rollouts.search import RolloutHit, read_rewards
+from hacrl_web.insight.rollouts.turns import ShownTurn, shown_turns
 from hacrl_web.insight.rollouts.waterfall import LearnerContribution, Waterfall, equation, waterfalls
 from hacrl_web.runs.models import Run
 from hacrl_web.web.visible import visible
@@ -43,6 +44,11 @@ class Card:
     def rewards(self) -> dict[str, float]:
         """Where several rewards make the total, each by name."""
         return read_rewards(self.row["rewards"]) or {}
+
+    @property
+    def turns(self) -> list[ShownTurn]:
+        """With an environment, of which `text` is the last."""
+        return shown_turns(self.row["turns"], MAX_TEXT)
 
     @property
     def penalty_size(self) -> float:
@@ -111,7 +117,7 @@ def group_of(run: Run, spec: RunSpec, hit: RolloutHit) -> PromptGroup | None:
             shown_answer=Substr("answer", 1, 200),
         )
         .values("seq", "agent", "sample", "reward", "finish_reason", "num_tokens", "text", "length",
-                "shown_prompt", "prompt_length", "shown_answer", "rewards")
+                "shown_prompt", "prompt_length", "shown_answer", "rewards", "turns")
     )  # fmt: skip
     if not rows:
         return None
@@ -155,7 +161,7 @@ def group_of(run: Run, spec: RunSpec, hit: RolloutHit) -> PromptGroup | None:
 
 def _are_equal(one: dict[str, Any], other: dict[str, Any]) -> bool:
     """Whether two rollouts of an agent count as the same answer; long ones are not compared, nor are deleted texts."""
-    names = ("text", "reward", "num_tokens", "finish_reason")
+    names = ("text", "reward", "num_tokens", "finish_reason", "turns")
     return 0 < one["length"] <= MAX_TEXT and all(one[name] == other[name] for name in names)
 
 

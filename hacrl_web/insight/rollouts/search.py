@@ -253,6 +253,7 @@ def matching_rows(run: Run, rows: QuerySet[Any], rollout_filter: RolloutFilter) 
 
 def _with_text(run: Run, rows: QuerySet[Any], rollout_filter: RolloutFilter) -> QuerySet[Any]:
     holds = Q(completion__icontains=rollout_filter.text) | Q(prompt__icontains=rollout_filter.text)
+    holds |= Q(turns__icontains=json.dumps(rollout_filter.text, ensure_ascii=False)[1:-1])  # a text within JSON
     if not rollout_filter.is_of_learner:
         return rows.filter(holds)
     place = {name: OuterRef(name) for name in ("prompt_id", "sample")}

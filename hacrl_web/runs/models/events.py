@@ -86,6 +86,7 @@ class RolloutSample(SpoolRow):
     num_tokens = models.PositiveIntegerField()
     mean_logp = models.FloatField(null=True)
     rewards = models.TextField(null=True)  # JSON: by name, where several rewards make the total
+    turns = models.TextField(null=True)  # JSON: of a rollout with an environment (telemetry/tables.py)
 
     class Meta(SpoolRow.Meta):
         constraints = [models.UniqueConstraint(fields=["run", "seq"], name="rollout_once")]

@@ -94,6 +94,6 @@ def clear_texts(run: Run) -> int:
     rows = list(old.values_list("pk", "step")[:ROWS])
     run.texts_from = rows[-1][1] if len(rows) == ROWS else first_kept
     with transaction.atomic():
-        RolloutSample.objects.filter(pk__in=[pk for pk, _ in rows]).update(prompt="", completion="")
+        RolloutSample.objects.filter(pk__in=[pk for pk, _ in rows]).update(prompt="", completion="", turns=None)
         Run.objects.filter(pk=run.pk).update(texts_from=run.texts_from)
     return len(rows)

@@ -50,6 +50,17 @@ def _json_numbers(value: Any) -> str | None:
     return json.dumps({str(name): float(number) for name, number in value.items()}, allow_nan=False) if value else None
 
 
+def _json_turns(value: Any) -> str | None:
+    """Turns as JSON lists of role, failure and text; None if there are none.
+
+    A search reads this text: so letters are as they are, and there are no words but those of the turns.
+    """
+    if not value:
+        return None
+    turns = [[turn["role"][:1], int(turn["is_failed"]), str(turn["text"])] for turn in value]
+    return json.dumps(turns, ensure_ascii=False).encode("utf-8", "replace").decode()
+
+
 def _converter(column: models.Field) -> Callable[[Any], Any]:
     """Converts an event's value to the column's kind, within its limits. Errors: ValueError, TypeError."""
     convert: Callable[[Any], Any] = lambda value: str("" if value is None else value)[: column.max_length]  # noqa: E731
@@ -119,6 +130,7 @@ EVENTS = TelemetryTable(TelemetryEvent)
 EVENTS.converters["time"] = _time
 ROLLOUTS = TelemetryTable(RolloutSample)
 ROLLOUTS.converters["rewards"] = _json_numbers
+ROLLOUTS.converters["turns"] = _json_turns
 TABLE_OF = {
     "rollout": ROLLOUTS,
     "contribution": TelemetryTable(Contribution),

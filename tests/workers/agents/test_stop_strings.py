@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tests.support.workers.tiny import make_pair, make_spec, train
-from workers.agents.local import LocalAgent, retokenize
+from workers.agents.local import LocalAgent
+from workers.agents.retokenize import LearnerTokens, retokenize
 from workers.contract.spool import read_spool
 from workers.model.loading import CPU
 from workers.rollouts.sampler import Sample
@@ -14,15 +15,16 @@ def test_text_before_a_stop_string_is_verified_and_all_of_it_is_shared(tmp_path)
     source, learner = (LocalAgent(agent, spec, CPU, None) for agent in spec.agents)
     ids = source.policy.encode_response("12=")
     row = Sample(ids, [-1.0] * len(ids), True, 0.0, has_stop=True)
-    response = source._response(row, source._counted(row), -1.0)
+    response = source._response(row, len(source._counted(row)), -1.0)
     assert (response.text, response.shared_text, response.finish_reason) == ("12", "12=", "stop")
     assert response.length == len(ids)
     sharing = spec.sharing
     assert sharing is not None
-    assert retokenize(learner.policy, response, sharing, 6) == learner.policy.encode_response("12=")
-    with_eos = source._response(Sample([*ids, source.policy.turn_eos], [-1.0] * 4, True, 0.0), ids, -1.0)
+    own = learner.policy.encode_response("12=")
+    assert retokenize(learner.policy, response, sharing, 6) == LearnerTokens(own)
+    with_eos = source._response(Sample([*ids, source.policy.turn_eos], [-1.0] * 4, True, 0.0), len(ids), -1.0)
     own_eos = [*learner.policy.encode_response("12="), learner.policy.turn_eos]
-    assert retokenize(learner.policy, with_eos, sharing, 6) == own_eos
+    assert retokenize(learner.policy, with_eos, sharing, 6) == LearnerTokens(own_eos)
 
 
 def test_run_with_stop_strings_and_shares_of_the_distribution_trains(tmp_path):

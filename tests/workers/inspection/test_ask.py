@@ -41,7 +41,7 @@ def test_each_agent_says_what_it_says_in_an_evaluation_and_a_broken_one_silences
 
     trainer, run_dir = trained
     question = Question(id="q", question="7=", answer="1", subject="", template="+{question}", system="3")
-    expected = [agent.evaluate(2, [question])[0] for agent in trainer.agents]
+    expected = [agent.evaluate(2, [question])[0].text for agent in trainer.agents]
     folders = sorted((run_dir / "checkpoints/step-000002/agents").iterdir())
     agents = [{"name": f.name, "folder": str(f), "prompt_template": "{question}"} for f in folders]
     agents.insert(1, {"name": "gone", "folder": str(run_dir / "no such folder")})

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from tests.support.workers.tiny import make_agent, make_pair, make_spec
-from workers.agents.local import LocalAgent, ResponseTooLong, retokenize
+from workers.agents.local import LocalAgent
 from workers.agents.messages import Response
+from workers.agents.retokenize import ResponseTooLong, retokenize
 from workers.contract.spec.run import RunSpec
 from workers.model.loading import load_model
 from workers.model.policy import Policy
@@ -32,7 +33,8 @@ def response(text: str, *, finish_reason="stop", shared_text: str | None = None)
 
 
 def retokenized(policy: Policy, spec: RunSpec, given: Response, max_length: int = 6):
-    return retokenize(policy, given, spec.algorithm, max_length)
+    tokens = retokenize(policy, given, spec.algorithm, max_length)
+    return tokens if isinstance(tokens, str) else tokens.token_ids
 
 
 def test_finished_rollout_gets_the_learners_own_eos(tmp_path):

@@ -11,6 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from tests.support.workers.tiny import HashVerifier, make_pair, make_spec, records, train, write_questions
+from workers.agents.messages import FinalAnswer
 from workers.contract.sample_estimators import Vote
 from workers.contract.spec.data import DataSpec
 from workers.contract.verifier_kinds import kind_label
@@ -144,7 +145,8 @@ def test_results_pair_each_sample_with_its_question():
     benchmark = EvaluationSet(
         DataSpec(train_path="-", verifier="exact"), [Question("1", "?", "a"), Question("2", "?", "b")], 2
     )
-    found = results_of(benchmark, benchmark.questions, ["a", "b", "b", "b"], Scores())  # type: ignore[arg-type]
+    answers = [FinalAnswer(text) for text in ("a", "b", "b", "b")]
+    found = results_of(benchmark, benchmark.questions, answers, Scores())  # type: ignore[arg-type]
     assert [one.marks for one in found] == ["10", "11"]
     assert [one.response for one in found] == ["a", "b"]
     assert [one.majority for one in found] == ["a", "b"]

@@ -68,7 +68,8 @@ def accuracies(spec: RunSpec, agents: Sequence[AgentInterface]) -> list[float]:
     held_out = split_questions(spec.data).held_out
     answers = [question.answer for question in held_out]
     with Verifier("exact") as verifier:
-        verdicts = [verifier.score(agent.evaluate(0, held_out), answers) for agent in agents]
+        texts = [[answer.text for answer in agent.evaluate(0, held_out)] for agent in agents]
+        verdicts = [verifier.score(own, answers) for own in texts]
     return [fmean(verdict.reward or 0.0 for verdict in found) for found in verdicts]
 
 

@@ -562,4 +562,14 @@ def test_questions_too_long_for_any_agent_are_left_out_and_counted(tmp_path, pai
 def test_messages_hold_no_token_ids():
     # Agents exchange text, how it ended, rewards and one mean log-probability per rollout, nothing else.
     fields = set(replace(Response("1", "1", "stop", 2, 2, -1.0)).__dataclass_fields__)
-    assert fields == {"text", "shared_text", "finish_reason", "has_eos", "num_tokens", "length", "mean_logp"}
+    assert fields == {
+        "text",
+        "shared_text",
+        "finish_reason",
+        "has_eos",
+        "num_tokens",
+        "length",
+        "mean_logp",
+        "turns",
+        "reward",
+    }

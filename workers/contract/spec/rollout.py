@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import ValidationInfo, field_validator
 
+from workers.contract.spec.environments import ENVIRONMENTS, EnvironmentName
 from workers.settings import Count, If, Number, SettingsSection, Texts, setting
 
 INSTALL_VLLM = "run `.venv/bin/python -m workers.rollouts.install_vllm` there"
@@ -15,6 +16,9 @@ VLLM_LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # MaxLoRARanks of vLLM
 def vllm_lora_rank(rank: int) -> int:
     """The least maximum of vLLM for matrices of that rank. Error: StopIteration above them all."""
     return next(most for most in VLLM_LORA_RANKS if most >= rank)
+
+
+_HAS_ENVIRONMENT = If("environment", *(name for name in ENVIRONMENTS if name != "none"))
 
 
 class RolloutSpec(SettingsSection):
@@ -111,6 +115,68 @@ class RolloutSpec(SettingsSection):
         ge=0,
         le=1,
     )
+
+    environment: EnvironmentName = setting(
+        "none",
+        help="What answers an agent's turns within a rollout, in training and evaluation. "
+        + "; ".join(f"{name}: {line}" for name, line in ENVIRONMENTS.items())
+        + ". max_completion_length is then of all turns and answers together.",
+        source="ours",
+    )
+    verifiers_environment: str = setting(
+        "",
+        label="Environment of verifiers",
+        help="verifiers: the name of the environment, as its load_environment takes it.",
+        source="verifiers",
+        needs=[If("environment", "verifiers")],
+        max_length=200,
+        pattern=r"^[A-Za-z0-9_-]*$",
+        validate_default=True,
+    )
+    max_turns: Count = setting(
+        4,
+        label="Turns",
+        help="Most turns of an agent in a rollout. One that ends with a call then counts as cut.",
+        source="ours",
+        needs=[_HAS_ENVIRONMENT],
+        unit="turns",
+        ge=1,
+        le=64,
+    )
+    max_observation_length: Count = setting(
+        256,
+        label="Answer of an environment",
+        help="Most tokens of one answer of the environment; of a longer one its beginning.",
+        source="ours",
+        needs=[_HAS_ENVIRONMENT],
+        unit="tokens",
+        ge=1,
+        le=100_000,
+    )
+    environment_instructions: bool = setting(
+        True,
+        label="Instructions",
+        help="Tell the agents before each question how to use the environment: in the system message, after the "
+        "benchmark's own.",
+        source="ours",
+        needs=[_HAS_ENVIRONMENT],
+    )
+
+    @field_validator("verifiers_environment")
+    @classmethod
+    def _names_its_environment(cls, name: str, info: ValidationInfo) -> str:
+        if info.data.get("environment") == "verifiers" and not name:
+            raise ValueError("name the environment of the verifiers package, or set environment to none")
+        return name
+
+    @field_validator("environment")
+    @classmethod
+    def _answers_in_the_agents_process(cls, environment: EnvironmentName, info: ValidationInfo) -> EnvironmentName:
+        if environment != "none" and info.data.get("max_staleness"):
+            raise ValueError(
+                "rollouts with an environment are not sampled ahead: set max_staleness to 0, or environment to none"
+            )
+        return environment
 
     @field_validator("max_staleness")
     @classmethod

@@ -65,6 +65,9 @@ export const CHART_GROUPS = [
     charts: [
       { key: "kl", title: "KL to the starting model, nats", help: "k3 estimate over own rollouts.", metric: "kl", kind: "agent" },
       { key: "length", title: "Completion length, tokens", help: "Mean over own rollouts.", metric: "completions/mean_length", kind: "agent" },
+      { key: "turns", title: "Turns of a rollout, mean", help: "Turns that the agent wrote, with rollout.environment.", metric: "turns/mean", kind: "agent" },
+      { key: "tool-calls", title: "Tool calls of a rollout, mean", help: "Calls that a tool answered, with rollout.environment.", metric: "tool_calls/mean", kind: "agent" },
+      { key: "failed-calls", title: "Failed tool calls", help: "Share of the tool's answers that say that it could not do it.", metric: "tool_calls/failed_frac", kind: "agent", range: SHARE },
       { key: "overlong", title: "Overlong penalty, mean", help: "What algorithm.overlong_cache adds to the rewards of own rollouts in training: 0 for short answers, −1 at max_completion_length.", metric: "overlong_penalty/mean", kind: "agent" },
       { key: "grad-norm", title: "Gradient norm", help: "Before clipping to max_grad_norm.", metric: "grad_norm", kind: "agent" },
       { key: "entropy", title: "Entropy, nats per token", help: "Of the policy on its own rollouts.", metric: "entropy", kind: "agent" },
