@@ -56,7 +56,7 @@ def test_the_verifiers_of_a_ready_prompt_read_what_it_asks_for(key):
 
 def test_api_lists_ready_prompts_and_each_makes_a_benchmark_with_its_texts(client, owner, folder):
     listed = client.get("/api/v1/benchmarks/ready-prompts").json()
-    assert [one["key"] for one in listed] == ["boxed", "numeric", "choice", "code", "bare"]
+    assert [one["key"] for one in listed] == ["boxed", "numeric", "choice", "code", "countdown", "bare"]
     for one in listed:
         fields = MAPPED | {"name": one["key"], "ready_prompt": one["key"], "file": jsonl()}
         made = client.post("/api/v1/benchmarks", fields).json()
