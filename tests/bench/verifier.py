@@ -163,7 +163,7 @@ def warm(verifier: Verifier) -> None:
 
 
 def accuracy(golden: Path, processes: int) -> None:
-    cases = [case for case in read_cases(golden) if not case["ambiguous"]]
+    cases = [case for case in read_cases(golden) if not case.get("ambiguous")]
     found, seconds = [], []
     with Verifier("math", processes) as verifier:
         warm(verifier)
@@ -172,7 +172,8 @@ def accuracy(golden: Path, processes: int) -> None:
             found.append(verifier.score([case["response"]], [case["gold"]])[0])
             seconds.append(time.monotonic() - begin)
     right = [verdict.reward == float(case["expected"]) for verdict, case in zip(found, cases, strict=True)]
-    peer = [case["math_verify_0_9_0"]["answer"] == case["expected"] for case in cases]
+    peer = [case["math_verify_0_9_0"]["answer"] == case["expected"] for case in cases if "math_verify_0_9_0" in case]
+    alone_text = f", math-verify alone (recorded) {sum(peer) / len(peer):.1%}" if peer else ""
     missed = [
         f"{case['id']} ({verdict.reason})"
         for case, verdict, is_right in zip(cases, found, right, strict=True)
@@ -180,7 +181,7 @@ def accuracy(golden: Path, processes: int) -> None:
     ]
     rewarded = sum(verdict.reward == 1 and not case["expected"] for verdict, case in zip(found, cases, strict=True))
     print(f"clear golden cases: {len(cases)}")
-    print(f"  right: ours {sum(right) / len(cases):.1%}, math-verify alone (recorded) {sum(peer) / len(cases):.1%}")
+    print(f"  right: ours {sum(right)} of {len(cases)}, {sum(right) / len(cases):.1%}{alone_text}")
     print(f"  wrong answers rewarded: {rewarded}; slowest case {max(seconds):.2f} s")
     print(f"  not as expected: {', '.join(missed) or 'none'}")
 
