@@ -144,7 +144,7 @@ class Scorer:
         rewards, valid = torch.zeros(shape), torch.zeros(shape, dtype=torch.bool)
         parts = {name: torch.full(shape, torch.nan) for name in names_of_parts(by_name)} if has_parts(by_name) else {}
         timeouts = [0] * len(generated)
-        has_judge = {name: any(verdict.call for verdict in own) for name, own in by_name.items()}
+        has_judge = {name: any(one.call for one in of_name) for name, of_name in by_name.items()}
         judges = {name: [JudgeTally() for _ in generated] for name in by_name if has_judge[name]}
         for place, *of_terms in zip(places, *by_name.values(), strict=True):
             of_response = dict(zip(by_name, of_terms, strict=True))
