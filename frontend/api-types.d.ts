@@ -179,7 +179,6 @@ declare namespace Api {
     held_out_fraction?: string;
     extraction?: string;
     reward_function?: string;
-    judge?: string;
   }
   interface BenchmarkOut {
     id: number;
@@ -192,7 +191,6 @@ declare namespace Api {
     tolerance: number | null;
     extraction: string;
     reward_function_id: number | null;
-    judge_id: number | null;
     held_out_fraction: number;
     num_train: number;
     num_held_out: number;
@@ -293,8 +291,6 @@ declare namespace Api {
     dataset: string;
     config: string;
     split: string;
-    licence: string;
-    verifier: string;
     mapping: Record<string, string>;
     ready_prompt: string;
     prompt_template: string;
@@ -453,6 +449,12 @@ declare namespace Api {
     created_at: string;
     sent_at: string | null;
   }
+  interface DemoAnswer {
+    activity: string;
+    percent: number | null;
+    failure: string;
+    sweep: string | null;
+  }
   interface DiskUse {
     num_rows: number;
     rows_bytes: number;
@@ -549,7 +551,6 @@ declare namespace Api {
     held_out_fraction?: number | null;
     extraction?: string | null;
     reward_function?: string | null;
-    judge?: string | null;
   }
   interface FunctionIn {
     name?: string;
@@ -660,52 +661,6 @@ declare namespace Api {
   interface InvitationIn {
     role: string;
     comment?: string;
-  }
-  interface JudgeIn {
-    name?: string;
-    settings?: Record<string, unknown>;
-    key?: string;
-  }
-  interface JudgeOut {
-    id: number;
-    name: string;
-    version: string;
-    sha256: string;
-    settings: Record<string, unknown>;
-    has_key: boolean;
-    key_set_at: string | null;
-    created_at: string;
-  }
-  interface JudgeQuestionsIn {
-    benchmark?: number | null;
-  }
-  interface JudgeSettingsIn {
-    settings?: Record<string, unknown>;
-    key?: string;
-  }
-  interface JudgeTryIn {
-    question?: string;
-    gold?: string;
-    response?: string;
-  }
-  interface JudgedAnswer {
-    reward: number | null;
-    reason: string;
-    seconds: number;
-    cost: number;
-    version: string;
-  }
-  interface JudgedQuestion {
-    question: string | null;
-    answer: string | null;
-    correct: JudgedResponse;
-    none: JudgedResponse;
-  }
-  interface JudgedResponse {
-    reward: number | null;
-    reason: string;
-    seconds: number;
-    cost: number;
   }
   interface Labels {
     tags: string[];
@@ -887,11 +842,6 @@ declare namespace Api {
   }
   interface PageOfHostAnswer {
     items: HostAnswer[];
-    count: number;
-    next: string | null;
-  }
-  interface PageOfJudgeOut {
-    items: JudgeOut[];
     count: number;
     next: string | null;
   }
@@ -1403,6 +1353,7 @@ declare namespace Api {
     name: string;
     url: string;
     created_at: string;
+    is_draft: boolean;
     request: Record<string, unknown>;
     is_finished: boolean;
     progress: SweepProgress;
@@ -1415,6 +1366,7 @@ declare namespace Api {
     name: string;
     url: string;
     created_at: string;
+    is_draft: boolean;
     changed: string[];
     progress: SweepProgress;
   }
@@ -1423,6 +1375,7 @@ declare namespace Api {
     name: string;
     url: string;
     created_at: string;
+    is_draft: boolean;
   }
   interface SweepProgress {
     runs: number;
@@ -1432,11 +1385,30 @@ declare namespace Api {
     eta_s: number | null;
     is_finished: boolean;
   }
+  interface SweepRequest {
+    name?: string;
+    group?: number;
+    benchmark?: number;
+    algorithms?: string[];
+    ablations?: string[];
+    seeds?: number[];
+    grid?: Record<string, unknown[]>;
+    confirm?: string[];
+    algorithm?: Record<string, unknown>;
+    rewards?: Record<string, unknown>;
+    rollout?: Record<string, unknown>;
+    training?: Record<string, unknown>;
+    evaluation?: Record<string, unknown>;
+    checkpoint?: Record<string, unknown>;
+    compute?: Record<string, unknown>;
+    telemetry?: Record<string, unknown>;
+  }
   interface SweepRow {
     id: number;
     name: string;
     url: string;
     created_at: string;
+    is_draft: boolean;
     request: Record<string, unknown>;
   }
   interface SystemAnswer {

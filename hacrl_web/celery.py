@@ -8,4 +8,4 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "hacrl_web.settings")
 
 app = Celery("hacrl_web")
 app.config_from_object("django.conf:settings", namespace="CELERY")
-app.autodiscover_tasks(["hacrl_web.runs.worker"])
+app.autodiscover_tasks(["hacrl_web.runs.worker", "hacrl_web.demo"])

@@ -15,6 +15,7 @@ urlpatterns = [
     path("", include("hacrl_web.runs.urls")),
     path("", include("hacrl_web.alerts.urls")),
     path("", include("hacrl_web.insight.urls")),
+    path("", include("hacrl_web.demo.urls")),
     path("docs/", include("hacrl_web.docs.urls")),
     path("leaderboard/", include("hacrl_web.leaderboard.urls")),
     path("api/docs", docs, name="api_docs"),

@@ -68,12 +68,16 @@ def is_of_another_algorithm(path: str, values: dict[str, Any]) -> bool:
 
 
 # What a page calls a chart, and a word of a formula: shown to people, not stored.
-RENAMED = (("lower-positive", "clipping"), ("right", "correct"))
+RENAMED = (
+    ("lower-positive", "clipping"),
+    ("right", "correct"),
+    ("every byte matches its checksum", "verified"),
+)
 
 
 def is_renamed(path: str, before: object, now: object) -> bool:
-    """Whether a chart's name, its address or a formula's text says the same in the words of today."""
-    if not isinstance(before, str) or not path.endswith(("/chart", "/url", "formula")):
+    """Whether a chart's name, its address, a formula's text or a check says the same in the words of today."""
+    if not isinstance(before, str) or not path.endswith(("/chart", "/url", "formula", "/checked")):
         return False
     return any(before.replace(old, new) == now for old, new in RENAMED)
 

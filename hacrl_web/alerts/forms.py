@@ -8,8 +8,7 @@ from django import forms
 from django.conf import settings
 
 from hacrl_web.alerts.models import NotificationSettings
-from hacrl_web.alerts.webhook import check_url
-from workers.contract.spec.allowed_address import AddressRefused
+from hacrl_web.alerts.webhook import AddressRefused, check_url
 
 LABELS = {
     "email_enabled": "Send e-mail",
@@ -19,7 +18,7 @@ LABELS = {
     "on_alert": "An alert is raised",
     "on_cleared": "An alert is cleared",
     "on_failed": "A run failed, or paused because it cannot continue",
-    "on_lost": "A run is lost (it is queued again by itself)",
+    "on_lost": "A run is lost (it is requeued automatically)",
     "on_completed": "A run completed",
 }
 EVENTS = ("on_alert", "on_cleared", "on_failed", "on_lost", "on_completed")

@@ -112,7 +112,7 @@ def _store(key: str, message: Message, channel: str) -> bool:
         **message.origin,
     }
     if is_flood:
-        values |= {"state": DeliveryState.SKIPPED, "reason": f"more than {MAX_PER_HOUR} messages within an hour"}
+        values |= {"state": DeliveryState.SKIPPED, "reason": f"more than {MAX_PER_HOUR} messages in one hour"}
     return Delivery.objects.get_or_create(key=key, defaults=values)[1]
 
 
@@ -123,7 +123,11 @@ def queue_test(user: User) -> int:
     recent = Delivery.objects.filter(user=user, key__startswith="test:", created_at__gte=now - TEST_PAUSE)
     if recipient is None or recent.exists():
         return 0
-    message = {"event": "test", "subject": "HACRL Web: test", "text": "Notifications of HACRL Web reach this address."}
+    message = {
+        "event": "test",
+        "subject": "HACRL Web: test",
+        "text": "A test: notifications of HACRL Web reach this address.",
+    }
     return queue_messages([Message(recipient, f"test:{user.pk}:{now.timestamp():.0f}", lambda: message)])
 
 

@@ -11,7 +11,6 @@ from django.utils import timezone
 
 from hacrl_web.alerts import webhook
 from hacrl_web.alerts.models import Channel, Delivery, DeliveryState, NotificationSettings
-from workers.contract.spec.allowed_address import AddressRefused
 
 AT_ONCE = 20
 LEASE = timedelta(minutes=2)  # longer than any sending: if a sender dies, the next one takes its message over
@@ -38,7 +37,7 @@ def send_due() -> int:
 def _send(delivery: Delivery) -> None:
     try:
         reason = _deliver(delivery)
-    except AddressRefused as refusal:
+    except webhook.AddressRefused as refusal:
         _end(delivery, DeliveryState.FAILED, str(refusal))
     except webhook.DeliveryFailed as failure:
         _retry_or_fail(delivery, str(failure), is_final=failure.is_final)
@@ -55,7 +54,7 @@ def _deliver(delivery: Delivery) -> str:
     row = NotificationSettings.objects.filter(pk=delivery.user_id).first()
     target = row.addresses.get(delivery.channel) if row else None
     if target is None:
-        raise AddressRefused(f"{delivery.channel} was turned off")
+        raise webhook.AddressRefused(f"{delivery.channel} was turned off")
     if target != delivery.target:
         delivery.target = target
         delivery.save(update_fields=["target"])

@@ -48,17 +48,22 @@ def folder(recipe: DemoRecipe) -> Path:
 def make_agents(recipe: DemoRecipe, report: Callable[[int], None], source: str = "") -> Path:
     """Create a demo's models and questions if they do not exist; returns their folder. Error: CalledProcessError.
 
-    report: is called with the percentage done. source: of the pretrained model, if the recipe has one.
+    report: is called with the percentage done; what it raises ends the making. source: of the
+    pretrained model, if the recipe has one.
     """
     folder(recipe).parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "workers.demo.make", str(folder(recipe)), "--progress"]
     command += ["--pretrained", source] if source else []
     with subprocess.Popen(command, cwd=settings.BASE_DIR, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
-        for line in child.stdout:
-            percent = json.loads(line).get("percent")
-            if percent is not None:
-                report(percent)
+        try:
+            for line in child.stdout:
+                percent = json.loads(line).get("percent")
+                if percent is not None:
+                    report(percent)
+        except BaseException:
+            child.terminate()
+            raise
     if child.returncode:
         raise subprocess.CalledProcessError(child.returncode, command)
     return folder(recipe)

@@ -26,13 +26,18 @@ def notify_worker(run_id: UUID, folder: str = "") -> bool:
 
     folder: the data folder that the run waits for, if any.
     """
+    return send(TASK_NAME, str(run_id), folder=folder)
 
-    def send() -> bool:
+
+def send(task: str, *arguments: str, folder: str = "") -> bool:
+    """Send a message to a worker, or to one of a data folder; False if Redis does not answer within a second."""
+
+    def send_message() -> bool:
         client().ping()  # Celery's connection tries a frozen Redis several times before it gives up
         with app.connection_for_write(transport_options=_FAST) as connection:
             app.send_task(
-                TASK_NAME,
-                args=[str(run_id)],
+                task,
+                args=list(arguments),
                 queue=queue_of(folder),
                 connection=connection,
                 retry=False,
@@ -40,7 +45,7 @@ def notify_worker(run_id: UUID, folder: str = "") -> bool:
             )
         return True
 
-    return guard.call("message to a worker", send) or False
+    return guard.call("message to a worker", send_message) or False
 
 
 def waiting(folder: str = "") -> int | None:

@@ -50,7 +50,7 @@ def sweep(page: Any) -> None:
 def scrolled(page: Any, top: str) -> None:
     """What has come to stand at the upper edge."""
     page.wait_for_timeout(SETTLE_MS)
-    page.evaluate("top => scrollBy(0, document.querySelector(top).getBoundingClientRect().top - 40)", top)
+    page.evaluate("top => scrollBy(0, document.querySelector(top).getBoundingClientRect().top - 110)", top)
 
 
 def tab(name: str, top: str) -> Callable[[Any], None]:
@@ -80,7 +80,7 @@ PICTURES: dict[str, Callable[[Any], None]] = {
     "new-run": new_run,
     "sweep": sweep,
     "overview": tab("Overview", ".run-header"),
-    "collaboration": tab("Collaboration", "#findings"),
+    "collaboration": tab("Collaboration", ".run-header"),
     "who-taught-whom": tab("Collaboration", "#measure"),
     "rollouts": tab("Rollouts", ".rollout-page"),
     "leaderboard": board,

@@ -57,7 +57,7 @@ def test_pages_work_without_scripts(browser, server, context, tmp_path: Path) ->
     page.get_by_role("button", name="Check and add").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Without scripts")
     page.get_by_role("link", name="Delete…").click()
-    page.get_by_role("button", name="Delete it for good").click()
+    page.get_by_role("button", name="Delete permanently").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Benchmarks")
     plain.close()
 

@@ -135,12 +135,21 @@ def test_wide_table_is_reached_by_keyboard_and_scrolls(page: Page, run_url: str)
     expect(current).to_be_in_viewport(ratio=1)
 
 
-@pytest.mark.parametrize("width", [390, pytest.param(1440, marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    [
+        (390, "light"),
+        pytest.param(390, "dark", marks=pytest.mark.full),
+        pytest.param(1440, "light", marks=pytest.mark.full),
+        pytest.param(1440, "dark", marks=pytest.mark.full),
+    ],
+)
 def test_axe_finds_nothing_serious_and_no_page_scrolls_sideways(
-    page: Page, run_url: str, questions: Path, width: int
+    page: Page, run_url: str, questions: Path, width: int, scheme: str
 ) -> None:
     axe = source()
     page.set_viewport_size({"width": width, "height": 900})
+    page.emulate_media(color_scheme=scheme)
     names = ["/", "/models/", "/models/new", "/groups/", "/groups/new", "/groups/1", "/benchmarks/", "/benchmarks/new"]
     page.goto("/benchmarks/new")
     page.locator("[name='file']").set_input_files(questions)
@@ -152,6 +161,11 @@ def test_axe_finds_nothing_serious_and_no_page_scrolls_sideways(
     names += [f"{run_url}{end}" for end in ("/config", "/events", "/system", "/checkpoints", "?tab=logs")]
     names += ["/evaluate", f"{run_url}/evaluations", f"{run_url}/evaluations?question=0"]
     names += ["/no/such/page", "/compare", f"/compare?runs={run_url.rpartition('/')[2]}"]
+    run_id = run_url.rpartition("/")[2]
+    names += ["/account", "/account/hub-token", "/account/tokens", "/sessions", "/projects/", "/people/", "/audit"]
+    names += ["/alerts/", "/alerts/rules", "/notifications", "/prompts", "/reward-functions/", "/reward-functions/new"]
+    names += [f"/runs/delete?runs={run_id}", f"/runs/archive?runs={run_id}", f"{run_url}/labels", "/api/docs"]
+    names += [f"{run_url}/export", "/models/1", "/groups/1/delete", "/models/1/delete"]
     names += ["/docs/", "/docs/mathematics", "/docs/settings", "/docs/tutorial", "/docs/search?q=delta"]
     found = []
     for name in names:

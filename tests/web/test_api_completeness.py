@@ -14,6 +14,7 @@ from hacrl_web.api import api
 # Address of a page -> the operations that do the same.
 PAGES = {
     "home": ("GET /runs", "GET /hosts"),
+    "demo:start": ("POST /demo",),
     "accounts:tokens": ("GET /tokens", "POST /tokens"),
     "accounts:token_revoke": ("POST /tokens/{pk}/revoke",),
     "accounts:project_list": ("GET /projects", "POST /projects"),
@@ -61,10 +62,6 @@ PAGES = {
         "GET /reward-functions/{pk}/questions",
     ),
     "registry:function_try": ("POST /reward-functions/{pk}/try",),
-    "registry:judge_list": ("GET /judges",),
-    "registry:judge_create": ("POST /judges",),
-    "registry:judge_detail": ("GET /judges/{pk}", "PUT /judges/{pk}", "DELETE /judges/{pk}"),
-    "registry:judge_try": ("POST /judges/{pk}/try", "POST /judges/{pk}/questions"),
     "runs:benchmark_delete": ("POST /benchmarks/{pk}/delete",),
     "runs:run_list": (
         "GET /runs",
@@ -104,6 +101,7 @@ PAGES = {
     "runs:run_disk": ("GET /runs/{run_id}/disk",),
     "runs:sweep_list": ("GET /sweeps",),
     "runs:sweep_detail": ("GET /sweeps/{sweep_id}", "GET /sweeps/{sweep_id}/progress"),
+    "runs:sweep_queue_draft": ("POST /sweeps/{sweep_id}/queue-draft",),
     "runs:sweep_stop": ("POST /sweeps/{sweep_id}/stop",),
     "runs:sweep_pause": ("POST /sweeps/{sweep_id}/pause",),
     "runs:sweep_resume": ("POST /sweeps/{sweep_id}/resume",),

@@ -39,7 +39,7 @@ def test_pulse_counts_the_running_runs_that_its_user_sees(client, user):
         Run.objects.filter(pk=factories.make_run(owner).pk).update(state=state)
     client.force_login(user)
     answer = client.get(reverse("runs:pulse"))
-    assert answer.json() == {"running": 1, "demo": ""}
+    assert answer.json() == {"running": 1, "demo": "", "percent": None, "phase": 0}
     assert answer["Cache-Control"] == "no-store"
 
 

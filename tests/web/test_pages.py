@@ -16,7 +16,7 @@ from tests.support.web.page_text import complete, text_of
 from workers.contract.demo_recipe import AGENTS
 
 EMPTY_PAGES = {
-    "home": "Register the models to train",
+    "home": "From models to a first run",
     "runs:run_list": "Start the first run",
     "runs:sweep_list": "Compare algorithms in a sweep",
     "leaderboard:index": "Compare algorithms in a sweep",

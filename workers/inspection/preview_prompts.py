@@ -27,11 +27,9 @@ NO_SYSTEM = "The chat template takes no system message: the system prompt stands
 
 
 def preview(question: Question, agent: AgentSpec) -> dict[str, Any]:
-    """The prompt of one agent. Errors: ModelUnfit, OSError, ValueError, and what a chat template raises."""
-    folder = Path(agent.model) if agent.model.startswith("/") else fetch_small_files(agent.model, agent.revision)
-    tokenizer = _tokenizer(str(folder))
-    check_format(tokenizer, agent, agent.model)
-    ids = encode_question(tokenizer, agent, question.prompt, eos_ids(tokenizer, _configs(folder)), question.system)
+    """The prompt of one agent. Errors: as prompt_ids."""
+    ids = prompt_ids(question, agent)
+    tokenizer = _tokenizer(str(_folder(agent.model, agent.revision)))
     notes = [] if tokenizer.chat_template else [NO_TEMPLATE]
     if question.system and uses_chat(tokenizer, agent) and not takes_system(tokenizer, agent):
         notes.append(NO_SYSTEM)
@@ -42,6 +40,24 @@ def preview(question: Question, agent: AgentSpec) -> dict[str, Any]:
         "pieces": token_pieces(tokenizer, ids),
         "notes": notes,
     }
+
+
+def prompt_ids(question: Question, agent: AgentSpec) -> list[int]:
+    """The ids that one agent reads. Errors: ModelUnfit, OSError, ValueError, and what a chat template raises."""
+    folder = _folder(agent.model, agent.revision)
+    tokenizer = _tokenizer(str(folder))
+    check_format(tokenizer, agent, agent.model)
+    return encode_question(tokenizer, agent, question.prompt, _stops(str(folder)), question.system)
+
+
+@cache
+def _folder(model: str, revision: str | None) -> Path:
+    return Path(model) if model.startswith("/") else fetch_small_files(model, revision)
+
+
+@cache
+def _stops(folder: str) -> list[int]:
+    return eos_ids(_tokenizer(folder), _configs(Path(folder)))
 
 
 @cache  # agents often share a model

@@ -155,6 +155,9 @@ def questions_that_fit(
     """
     train = _short_enough(spec, agents, "training questions", split.train, log)
     held_out = _short_enough(spec, agents, "held-out questions", evaluated(spec, split.held_out), log)
+    if not train:
+        limit = spec.rollout.max_prompt_length
+        raise ValueError(f"no training question has at most {limit} tokens for every agent: raise max_prompt_length")
     if len(train) < spec.training.train_batch_size:
         raise ValueError(
             f"{len(train)} training questions cannot fill a batch of {spec.training.train_batch_size}: "

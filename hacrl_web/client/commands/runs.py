@@ -118,8 +118,6 @@ def launch(
             request.pop(section, None)  # the option replaces the file's
     if draft:
         request["draft"] = True
-    if request.get("draft") and is_sweep(request):
-        raise ClientProblem("A sweep cannot be a draft: leave out --draft, or algorithms and seeds of the file.")
     if request.get("draft") and watch:
         raise ClientProblem("A draft is not trained: leave out --watch.")
     if confirm:
@@ -136,7 +134,8 @@ def launch(
         if json:
             print_json(answer)
         else:
-            kind = "Sweep" if is_sweep(request) else "Draft" if request.get("draft") else "Run"
+            kind = "Sweep" if is_sweep(request) else "Run"
+            kind = f"Draft of a {kind.lower()}" if request.get("draft") else kind
             line(f"{kind} {answer['id']}: {answer['name']}, {client.url}{answer['url']}")
         if watch and not is_sweep(request):
             watching.watch_run(client, answer["id"])

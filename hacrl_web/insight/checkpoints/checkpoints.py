@@ -104,7 +104,7 @@ def _summary(run: Run, manifest: Manifest, scores: dict[str, float], *, reads: b
         files = manifest.files_of(name)
         size = sum(int(entry["size"]) for entry in files.values())
         agents.append(AgentFolder(name, places.get(name, 0), len(files), size, scores.get(name)))
-    checked, damage = ("every byte matches its checksum" if reads else "sizes match"), ""
+    checked, damage = ("verified" if reads else "sizes match"), ""
     try:
         manifest.check_bytes() if reads else manifest.check_sizes()
     except (DamagedCheckpoint, OSError) as error:

@@ -26,7 +26,7 @@ CAUSES = (
     ),
     (r"\bSIG(SEGV|BUS|ILL|ABRT|FPE)\b", "A native library crashed, often a GPU driver or kernel: see the last lines."),
     (
-        r"training questions cannot fill",
+        r"training questions cannot fill|no training question has",
         "Too few questions are short enough: raise rollout.max_prompt_length, or lower training.train_batch_size.",
     ),
     (r"\b(NaN|not finite|non-finite)\b", "The updates diverged: lower training.learning_rate or raise algorithm.beta."),

@@ -59,10 +59,13 @@ class Results:
     gain: MeanInterval | None
 
 
-def results(run: Run) -> Results:
-    """What the run has reached so far."""
+def results(run: Run, at: int | None = None) -> Results:
+    """What the run has reached so far, or had by the end of step `at`; below 0: before its first evaluation."""
     scores = accuracies(run)
     steps = recorded_steps(run)
+    if at is not None:
+        scores = {step: of_agents for step, of_agents in scores.items() if step <= at}
+        steps = {step: attempt for step, attempt in steps.items() if step <= at}
     newest = max(steps, default=None)
     summary = None if newest is None else summary_of(run, steps, newest)
     agents = [

@@ -31,9 +31,9 @@ def seeds_of(run: Run) -> list[int]:
 
 
 @register.simple_tag
-def results_of_run(run: Run) -> Results:
-    """What the run's agents have reached so far."""
-    return results(run)
+def results_of_run(run: Run, at: int | None = None) -> Results:
+    """What the run's agents have reached so far, or had by the end of step `at`."""
+    return results(run, at)
 
 
 @register.simple_tag

@@ -93,6 +93,12 @@ def read_row(benchmark: Benchmark, file: str, line: int) -> QuestionRow | None:
     return _row(benchmark, file, *record) if record else None
 
 
+def training_questions(benchmark: Benchmark) -> list[str]:
+    """The texts of all questions that are trained on. Errors as for a page."""
+    rows = (_row(benchmark, "train", *record) for record in _records(benchmark, "train", 0))
+    return [row.question for row in rows if not row.is_held_out]
+
+
 def _records(benchmark: Benchmark, file_key: str, start: int) -> Iterator[tuple[int, dict[str, object]]]:
     """Records of a file from line `start` on, with their line numbers."""
     path = Path(benchmark.eval_path if file_key == "held_out" else benchmark.train_path)

@@ -79,7 +79,7 @@ def list_hosts(request: HttpRequest, query: Query[ListQuery]) -> Any:
 
 
 class DrainOrder(Why):
-    """`drain`: no (it takes runs), finish (no new ones), now (those under way are saved and requeued)."""
+    """`drain`: no (it takes runs), finish (no new ones), now (running ones are saved and requeued)."""
 
     name: Annotated[str, Field(max_length=255)]
     drain: Literal["no", "finish", "now"]

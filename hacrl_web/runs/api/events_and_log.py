@@ -18,8 +18,10 @@ from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.pagination import ListQuery, listing
 from hacrl_web.web.schemas import PageOf
 from hacrl_web.web.streaming import download
+from workers.contract.events import Body
 
 MAX_CURSOR = 2**62
+EVENT_TYPES = tuple(body.model_fields["type"].default for body in Body.__subclasses__())
 Search = Annotated[str, Query(max_length=200)]
 router = Router(tags=["runs"])
 
@@ -30,16 +32,24 @@ def get_events(
     run_id: UUID,
     after: Annotated[int, Query(ge=0, lt=MAX_CURSOR)] = 0,
     limit: Annotated[int, Query(ge=1, le=BATCH_EVENTS)] = BATCH_EVENTS,
+    types: Annotated[str, Query(max_length=200)] = "",
 ) -> Any:
     """`{"op": "events", "run", "prev", "seq", "events"}`; for the next ones set `after` to `seq`. Also
     `status`, the socket's frame of the run's state, and `last_seq`, the newest stored event.
+
+    `types`: the types to answer with, such as `metrics,evaluation`; all without it.
     """
+    names = [name for name in types.split(",") if name]
+    if unknown := [name for name in names if name not in EVENT_TYPES]:
+        raise FieldErrors.single("invalid", f"No type {unknown[0]!r}: {', '.join(EVENT_TYPES)}.", "types")
     run = visible_run(request, run_id)
     status = read_status([run.pk])[run.pk]
     if after > status.last_seq:
         raise FieldErrors.single("bad_cursor", f"The run has no event {after}: the last is {status.last_seq}.", "after")
-    batch = read_batch(run.pk, after, limit=limit)
-    frame = events_frame(run.pk, after, batch.seq, [batch.text] if batch.count else [])
+    batch = read_batch(run.pk, after, status.last_seq, limit, names)
+    # Behind the last event of these types there may be others.
+    seq = batch.seq if batch.count == limit or not names else status.last_seq
+    frame = events_frame(run.pk, after, seq, [batch.text] if batch.count else [])
     # Both frames are JSON texts already: joining them saves parsing and writing them again.
     text = f'{frame[:-1]},"status":{status.text},"last_seq":{status.last_seq}}}'
     return HttpResponse(text, content_type="application/json; charset=utf-8")

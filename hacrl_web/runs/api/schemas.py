@@ -89,6 +89,27 @@ class RequestAnswer(TypedDict, total=False):
     telemetry: dict[str, Any]
 
 
+class SweepRequest(TypedDict, total=False):
+    """The body of POST /sweeps that would launch the sweep again; each section holds the settings that it names."""
+
+    name: str
+    group: int
+    benchmark: int
+    algorithms: list[str]
+    ablations: list[str]
+    seeds: list[int]
+    grid: dict[str, list[Any]]
+    confirm: list[str]
+    algorithm: dict[str, Any]
+    rewards: dict[str, Any]
+    rollout: dict[str, Any]
+    training: dict[str, Any]
+    evaluation: dict[str, Any]
+    checkpoint: dict[str, Any]
+    compute: dict[str, Any]
+    telemetry: dict[str, Any]
+
+
 class HostAnswer(TypedDict):
     name: str
     last_seen: datetime | None
@@ -218,6 +239,7 @@ class SweepHead(TypedDict):
     name: str
     url: str
     created_at: datetime
+    is_draft: bool
 
 
 class SweepRow(SweepHead):

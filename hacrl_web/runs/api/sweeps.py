@@ -9,16 +9,18 @@ from ninja import Field, Query, Router, Status
 
 from hacrl_web.accounts.idempotency import idempotent
 from hacrl_web.runs.api.controls import Why
-from hacrl_web.runs.api.runs import Payload, run_summary_row
-from hacrl_web.runs.api.schemas import SweepAnswer, SweepChange, SweepHead, SweepProgress, SweepRow
+from hacrl_web.runs.api.runs import Confirmed, Payload, run_summary_row
+from hacrl_web.runs.api.schemas import SweepAnswer, SweepChange, SweepHead, SweepProgress, SweepRequest, SweepRow
 from hacrl_web.runs.archive import archive
 from hacrl_web.runs.launch.cost import Cost, cost_of
 from hacrl_web.runs.launch.variants import MAX_SWEEP_RUNS
 from hacrl_web.runs.models import Run, Sweep
 from hacrl_web.runs.requests import change_reason, visible_sweep
 from hacrl_web.runs.sweeps import sweeps
+from hacrl_web.runs.sweeps.drafts import change_sweep_draft
 from hacrl_web.runs.sweeps.plan import plan_sweep
 from hacrl_web.runs.sweeps.state import state_of
+from hacrl_web.web.etags import check_version, edit_of, tagged
 from hacrl_web.web.pagination import ListQuery, listing
 from hacrl_web.web.schemas import PageOf, StrictBody
 
@@ -43,7 +45,13 @@ def body_of(sweep: Sweep) -> dict[str, Any]:
 
 
 def _head(sweep: Sweep) -> dict[str, Any]:
-    return {"id": sweep.pk, "name": sweep.name, "url": sweep.get_absolute_url(), "created_at": sweep.created_at}
+    return {
+        "id": sweep.pk,
+        "name": sweep.name,
+        "url": sweep.get_absolute_url(),
+        "created_at": sweep.created_at,
+        "is_draft": sweep.is_draft,
+    }
 
 
 @router.post("/sweeps", response={201: SweepAnswer}, summary="Launch one run for each variant and seed")
@@ -52,7 +60,7 @@ def create_sweep(request: HttpRequest, payload: Payload) -> Any:
     """As POST /runs, with lists `algorithms` and `seeds` in place of the algorithm's name and the seed.
 
     Optional: `ablations` of HACPO, and a `grid` such as {"alpha": [1, 3]} over alpha, delta, delta_step and
-    capability_window.
+    capability_window. With `"draft": true` it is saved without runs, and its cautions are confirmed when it is queued.
     """
     return Status(201, body_of(sweeps.launch_sweep(request.user, payload)))
 
@@ -81,6 +89,37 @@ def get_sweep(request: HttpRequest, sweep_id: int) -> Any:
 @router.get("/sweeps/{int:sweep_id}/progress", response=SweepProgress, summary="How far a sweep is")
 def get_progress(request: HttpRequest, sweep_id: int) -> Any:
     return state_of(visible_sweep(request, sweep_id)).progress()
+
+
+@router.get(
+    "/sweeps/{int:sweep_id}/request",
+    response=SweepRequest,
+    summary="The request that would launch a sweep again, with its ETag",
+)
+def get_sweep_request(request: HttpRequest, sweep_id: int) -> Any:
+    return tagged(request, visible_sweep(request, sweep_id).request)
+
+
+@router.put(
+    "/sweeps/{int:sweep_id}/request",
+    response=SweepRequest,
+    summary="Other settings for a draft; the ETag goes into If-Match",
+)
+def edit_sweep_draft(request: HttpRequest, sweep_id: int, payload: Payload) -> Any:
+    """The body of POST /sweeps replaces all its settings. 409 if it is no longer a draft."""
+    with edit_of(Sweep, sweep_id):
+        sweep = visible_sweep(request, sweep_id)
+        check_version(request, sweep.request)
+        changed = change_sweep_draft(request.user, sweep, payload)
+    return tagged(request, changed.request)
+
+
+@router.post("/sweeps/{int:sweep_id}/queue-draft", response={201: SweepAnswer}, summary="Queue a draft")
+@idempotent
+def queue_draft_of_sweep(request: HttpRequest, sweep_id: int, payload: Confirmed | None = None) -> Any:
+    """Its settings are checked again, and its runs are queued. 409 if it is no longer a draft."""
+    codes = payload.confirm if payload else []
+    return Status(201, body_of(sweeps.queue_sweep_draft(request.user, visible_sweep(request, sweep_id), codes)))
 
 
 def _changed(sweep: Sweep, runs: list[Run]) -> dict[str, Any]:

@@ -52,7 +52,7 @@ CAUTIONS = {
 TOP_LEVEL = ("name", "group", "benchmark", "seed", "cloned_from")
 TERMS = "rewards.terms"
 LISTS = ("algorithms", "ablations", "evaluation.benchmarks")  # tick boxes
-OTHER = ("csrfmiddlewaretoken", "preset", "compare", "seeds", "confirm", "draft")
+OTHER = ("csrfmiddlewaretoken", "preset", "compare", "seeds", "confirm", "draft", "draft_sweep")
 SWITCH = {None: "auto", True: "true", False: "false"}  # the choices of a switch that may be left to the machine
 GRID_FIELDS = {f"grid.{name}": name for name in GRID}  # each a text with several values
 MAX_SEEDS = 20
@@ -248,6 +248,20 @@ def values_of(spec: Mapping[str, Any]) -> dict[str, Any]:
         values |= {f"{section}.{name}": value for name, value in spec.get(section, {}).items()}
     if isinstance(terms := values.get(TERMS), list | tuple):
         values[TERMS] = text_of_terms(terms)
+    return values
+
+
+def values_of_sweep(request: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a sweep's request, as the form sends them: {dotted path: value}."""
+    values: dict[str, Any] = {key: request[key] for key in ("name", "group", "benchmark", "algorithms", "ablations")}
+    values |= {"compare": True, "seeds": ", ".join(map(str, request["seeds"]))}
+    values |= {f"grid.{name}": ", ".join(f"{value:g}" for value in some) for name, some in request["grid"].items()}
+    for section in SECTIONS:
+        values |= {f"{section}.{name}": value for name, value in request.get(section, {}).items()}
+    if isinstance(terms := values.get(TERMS), list | tuple):
+        values[TERMS] = text_of_terms(terms)
+    if "evaluation.benchmarks" in values:
+        values["evaluation.benchmarks"] = [str(pk) for pk in values["evaluation.benchmarks"]]
     return values
 
 

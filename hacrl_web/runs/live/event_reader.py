@@ -6,6 +6,7 @@ The texts are created once per run and batch for all browsers; only the few numb
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -43,11 +44,16 @@ def events_frame(run_id: UUID, prev: int, seq: int, texts: list[str]) -> str:
     return f'{{"op":"events","run":"{run_id}","prev":{prev},"seq":{seq},"events":[{",".join(texts)}]}}'
 
 
-def read_batch(run_id: UUID, after: int, up_to: int | None = None, limit: int | None = None) -> EventBatch:
-    """The next events after a cursor (and not beyond `up_to`), at most `limit`, or one batch."""
+def read_batch(
+    run_id: UUID, after: int, up_to: int | None = None, limit: int | None = None, types: Sequence[str] = ()
+) -> EventBatch:
+    """The next events after a cursor (and not beyond `up_to`), at most `limit`, or one batch; of these types alone."""
+    narrowed: dict[str, Any] = {} if up_to is None else {"seq__lte": up_to}
+    if types:
+        narrowed["type__in"] = list(types)
     # The payload stays the text that is stored: parsing and writing it again would be wasted work.
     rows = list(
-        TelemetryEvent.objects.filter(run_id=run_id, seq__gt=after, **({} if up_to is None else {"seq__lte": up_to}))
+        TelemetryEvent.objects.filter(run_id=run_id, seq__gt=after, **narrowed)
         .order_by("seq")
         .values_list(*_COLUMNS, Cast("payload", TextField()))[: limit or BATCH_EVENTS]
     )

@@ -40,6 +40,7 @@ class Sweep(ProjectRow):
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="sweeps")
     name = models.CharField(max_length=120)
     request = models.JSONField(default=dict, blank=True)  # as runs/sweeps read it
+    draft_digest = models.CharField(max_length=64, blank=True, default="")  # of a draft, see runs/sweeps/drafts.py
     created_at = models.DateTimeField(auto_now_add=True)
 
     objects = ProjectRowQuerySet["Sweep"].as_manager()
@@ -49,6 +50,11 @@ class Sweep(ProjectRow):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def is_draft(self) -> bool:
+        """True while it is saved settings without runs."""
+        return bool(self.draft_digest)
 
     def get_absolute_url(self) -> str:
         return reverse("runs:sweep_detail", args=[self.pk])

@@ -61,8 +61,8 @@ def _pausing(run: Run) -> str:
     if run.desired_state != Desire.PAUSE:
         return "The run is being stopped." if run.desired_state == Desire.STOP else f"The run is a {run.state}."
     if run.state in HELD:
-        return "Pausing: the trainer ends after the step under way, with a checkpoint."
-    return "Pausing: no trainer runs; it waits to be resumed."
+        return "Pausing: the trainer ends after the current step, with a checkpoint."
+    return "Pausing: no trainer is running; resume it to continue."
 
 
 @require_POST

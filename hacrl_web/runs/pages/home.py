@@ -14,8 +14,8 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET
 
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
-from hacrl_web.runs.demo_state import preparation
-from hacrl_web.runs.models import HELD, Run, RunQuerySet, State
+from hacrl_web.runs.demo_state import failure_text, preparation
+from hacrl_web.runs.models import HELD, Run, RunQuerySet, State, Sweep
 from hacrl_web.runs.worker.host_report import add_devices
 from hacrl_web.runs.workspace.results import with_results
 
@@ -46,26 +46,29 @@ def home(request: HttpRequest) -> HttpResponse:
     add_devices(live)
     queue = list(runs.in_queue())
     first_steps = (
-        ("Register the models to train", LanguageModel, "registry:model_create"),
-        ("Put them into an agent group", AgentGroup, "registry:group_create"),
-        ("Add a benchmark: questions with answers", Benchmark, "registry:benchmark_create"),
+        ("Models", "Two or more, from the Hub or a folder.", "Add a model", LanguageModel, "registry:model_create"),
+        ("Agent group", "The models that learn together.", "New group", AgentGroup, "registry:group_create"),
+        ("Benchmark", "Questions with answers.", "Add a benchmark", Benchmark, "registry:benchmark_create"),
     )
     start: list[dict[str, Any]] = [
-        {"label": label, "done": model.objects.listed_for(request.user).exists(), "name": name}
-        for label, model, name in first_steps
+        {"label": label, "text": text, "act": act, "name": name, "done": rows.objects.listed_for(request.user).exists()}
+        for label, text, act, rows, name in first_steps
     ]
+    drafts = list(Sweep.objects.listed_for(request.user).exclude(draft_digest="")[:RUNS_SHOWN])
     recent = unarchived.filter(state__in=(State.COMPLETED, State.STOPPED)).order_by("-finished_at")
     context = {
         "live": with_results(live, now),
         "num_queued": len(queue),
         "next_queued": queue[:NEXT_SHOWN],
         "queue_s": _training_s(runs, queue),
+        "draft_sweeps": drafts,
         "matters": matters(_waiting_for_user(unarchived)),
         "recent": with_results(recent[:RUNS_SHOWN], now),
-        "has_runs": runs.exists(),
+        "has_runs": bool(drafts) or runs.exists(),
         "demo": preparation() if request.user.is_staff else None,
         "start": start,
-        "is_ready": all(step["done"] for step in start),
+        "next_step": next((step for step in start if not step["done"]), None),
+        "demo_failure": failure_text() if request.user.is_staff else "",
     }
     return render(request, "runs/pages/home.html", context)
 
@@ -113,5 +116,6 @@ def pulse(request: HttpRequest) -> JsonResponse:
     """What open pages poll: the count of running runs in their header, and what a demo prepares."""
     demo = preparation() if request.user.is_staff else None
     running = Run.objects.listed_for(request.user).filter(state__in=HELD).count()
-    values = {"running": running, "demo": demo.activity if demo else ""}
+    values = {"running": running, "demo": demo.activity if demo else "", "percent": demo.percent if demo else None}
+    values["phase"] = demo.phase if demo else 0
     return JsonResponse(values, headers={"Cache-Control": "no-store"})

@@ -25,11 +25,12 @@ from hacrl_web.runs.launch.plan import plan_run
 from hacrl_web.runs.launch.presets import memory_of_presets
 from hacrl_web.runs.launch.recommendation import recommended
 from hacrl_web.runs.launch.settings_import import read_settings
-from hacrl_web.runs.models import Run, State
+from hacrl_web.runs.models import Run, State, Sweep
 from hacrl_web.runs.pages.run_form import NewRunQuery, algorithm_settings, first_values, posted_values, render_form
 from hacrl_web.runs.requests import visible_run
+from hacrl_web.runs.sweeps.drafts import change_sweep_draft
 from hacrl_web.runs.sweeps.plan import named_request, plan_sweep
-from hacrl_web.runs.sweeps.sweeps import launch_sweep
+from hacrl_web.runs.sweeps.sweeps import launch_sweep, queue_changed_draft
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import MAX_ID, uuid_or_none, whole_number
 from hacrl_web.web.settings_file import MAX_BYTES
@@ -50,6 +51,7 @@ def _or_form(view: View) -> View:
             values = posted_values(request.POST)
             if refused.status in (404, 409):  # no longer a draft: sent again, the form makes a new run
                 values.pop("draft", None)
+                values.pop("draft_sweep", None)
             return render_form(request, values, refused.errors, refused.status)
 
     return button
@@ -66,7 +68,12 @@ def run_create(request: HttpRequest) -> HttpResponse:
 def _queue(request: HttpRequest) -> HttpResponse:
     """Queue a sweep where Compare is ticked, else the draft that the form edits, else a new run."""
     if request.POST.get("compare"):
-        sweep = launch_sweep(request.user, _sweep_request(request.POST))
+        settings, sweep_draft = _sweep_request(request.POST), _draft_sweep(request)
+        sweep = (
+            queue_changed_draft(request.user, sweep_draft, settings)
+            if sweep_draft
+            else launch_sweep(request.user, settings)
+        )
         messages.success(request, f"{sweep.runs.count()} runs are in the queue.")
         return redirect(sweep)
     settings, draft = _run_request(request.POST), _draft(request)
@@ -78,8 +85,16 @@ def _queue(request: HttpRequest) -> HttpResponse:
 @require_POST
 @_or_form
 def run_save(request: HttpRequest) -> HttpResponse:
-    """Save one run as a draft: a new one, or the one that the form edits."""
-    _require_one(request, "save")
+    """Save a run or a sweep as a draft: a new one, or the one that the form edits."""
+    if request.POST.get("compare"):
+        settings, sweep_draft = _sweep_request(request.POST) | {"draft": True}, _draft_sweep(request)
+        sweep = (
+            change_sweep_draft(request.user, sweep_draft, settings)
+            if sweep_draft
+            else launch_sweep(request.user, settings)
+        )
+        messages.success(request, f"{sweep.name} is saved as a draft: nothing trains until it is queued.")
+        return redirect(sweep)
     settings, draft = _run_request(request.POST) | {"draft": True}, _draft(request)
     run = change_draft(request.user, draft, settings) if draft else launch(request.user, settings)
     messages.success(request, f"{run.name} is saved as a draft: it does not train until it is queued.")
@@ -176,6 +191,17 @@ def _draft(request: HttpRequest) -> Run | None:
     return run
 
 
+def _draft_sweep(request: HttpRequest) -> Sweep | None:
+    """The draft of a sweep that the form edits, if any. Error: FieldErrors (404) where it was deleted."""
+    if not (text := request.POST.get("draft_sweep", "")):
+        return None
+    visible = Sweep.objects.visible_to(request.user).select_related("project")
+    if (sweep := visible.filter(pk=whole_number(text, MAX_ID)).first()) is None:
+        message = "The draft was deleted. Sent again, the form makes a new sweep."
+        raise FieldErrors.single("not_found", message, status=404)
+    return sweep
+
+
 def _yaml(request: HttpRequest) -> str:
     """The settings, and the cautions that were confirmed, so that the file can be launched. Error: FieldErrors."""
     if request.POST.get("compare"):
@@ -183,12 +209,6 @@ def _yaml(request: HttpRequest) -> str:
     spec, _ = plan_run(request.user, _run_request(request.POST) | {"confirm": list(CAUTIONS)})
     codes = sorted({one.code for one in spec.cautions()} & {one.code for one in confirmed(request.POST)})
     return spec.to_yaml() + (dump_yaml({CONFIRMED: codes}) if codes else "")
-
-
-def _require_one(request: HttpRequest, what: str) -> None:
-    """Error: FieldErrors for a sweep."""
-    if request.POST.get("compare"):
-        raise FieldErrors.single("invalid", f"A sweep is many runs: close Compare to {what} the settings of one.")
 
 
 def _estimate(request: HttpRequest) -> Cost:

@@ -13,10 +13,19 @@ from django.shortcuts import render
 
 from hacrl_web.registry.models import AgentGroup, Benchmark
 from hacrl_web.runs.launch.cost import Cost
-from hacrl_web.runs.launch.form import GRID_FIELDS, LISTS, FormField, confirmed, confirmed_by, draw, values_of
+from hacrl_web.runs.launch.form import (
+    GRID_FIELDS,
+    LISTS,
+    FormField,
+    confirmed,
+    confirmed_by,
+    draw,
+    values_of,
+    values_of_sweep,
+)
 from hacrl_web.runs.launch.presets import presets
 from hacrl_web.runs.launch.variants import MAX_SWEEP_RUNS, ablations, idle_ablations
-from hacrl_web.runs.models import Run, State
+from hacrl_web.runs.models import Run, State, Sweep
 from hacrl_web.runs.pages.run_header import can_ablate
 from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.runs.sweeps.sweeps import MAX_NAME
@@ -35,6 +44,7 @@ class NewRunQuery(PageQuery):
     """What the form starts with. Settings of the algorithm may be in the address too, see `algorithm_settings`."""
 
     draft: UUID | None = None
+    sweep: RowId | None = None
     clone: UUID | None = None
     ablate: Literal["", "1"] = ""
     compare: Literal["", "1"] = ""
@@ -55,6 +65,8 @@ def first_values(request: HttpRequest) -> dict[str, Any]:
     values: dict[str, Any] = {"seeds": "0, 1, 2", "compare": bool(query.compare)}
     if (draft := visible.filter(pk=query.draft, state=State.DRAFT).first()) is not None:
         return values | _values_of(draft) | {"cloned_from": draft.cloned_from_id or "", "draft": draft.pk}
+    if (sweep := Sweep.objects.visible_to(request.user).filter(pk=query.sweep).first()) is not None and sweep.is_draft:
+        return values | values_of_sweep(sweep.request) | {"draft_sweep": sweep.pk}
     if (run := visible.filter(pk=query.clone).first()) is not None:
         replaced = algorithm_settings(request.GET)
         # A replaced value is not confirmed, and neither is a draft.
@@ -125,6 +137,7 @@ def render_form(
         "clone_of": values.get("clone_of"),
         "cloned_from": values.get("cloned_from", ""),
         "draft": uuid_or_none(values.get("draft")),
+        "draft_sweep": whole_number(values.get("draft_sweep", ""), MAX_ID),
         "cost": cost,
         "presets": offered,
         "refused_algorithms": [(Path(path).name, reason) for path, reason in refused_files().items()],

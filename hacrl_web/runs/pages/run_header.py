@@ -14,6 +14,10 @@ from hacrl_web.runs.models import Run, State
 from hacrl_web.runs.telemetry.resumption import under_way
 from workers.algorithms.registry import algorithms
 
+SPEEDS = (1, 5, 20, 100, 500, 2_500)  # of a replay, as multiples of the run's own
+MAX_SPEED = 100_000
+REPLAY_S = 60.0
+
 
 def run_or_404(request: HttpRequest, run_id: uuid.UUID) -> Run:
     """The run with what its header shows. Error: Http404."""
@@ -36,3 +40,17 @@ def header(run: Run) -> dict[str, Any]:
     if run.state == State.DRAFT:
         context["cautions"] = open_cautions(run)
     return context | {"resumption": under_way(run)}
+
+
+def replay(run: Run, speed: int, at: int | None) -> dict[str, Any]:
+    """What the page of a run needs to offer a replay, or to be one. Nothing before the run has ended.
+
+    speed: as a multiple of the run's own, 0 without a replay; at: the step whose end it begins at.
+    """
+    if not run.is_terminal or not run.last_seq:
+        return {}
+    elapsed_s = run.progress.get("elapsed_s") or 0.0
+    context = {"replay_speed": next((one for one in SPEEDS if elapsed_s / one <= REPLAY_S), SPEEDS[-1])}
+    if not speed:
+        return context
+    return context | {"replay": {"speed": speed, "speeds": sorted({*SPEEDS, speed}), "at": -1 if at is None else at}}

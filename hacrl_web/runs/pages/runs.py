@@ -4,32 +4,40 @@ from __future__ import annotations
 
 import uuid
 from itertools import chain
-from typing import Literal
+from typing import Annotated, Literal
 
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET
+from pydantic import Field
 
-from hacrl_web.runs.pages.run_header import header, run_or_404
+from hacrl_web.runs.models import State
+from hacrl_web.runs.pages.run_header import MAX_SPEED, header, replay, run_or_404
 from hacrl_web.runs.requests import visible_run
 from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.runs.telemetry.metric_series import metric_rows
-from hacrl_web.web.page_query import PageQuery
+from hacrl_web.web.page_query import PageQuery, Whole
 from hacrl_web.web.streaming import download_csv
 from workers.contract.spec.run import RunSpec
 
 
 class TabQuery(PageQuery):
-    """The tab of a run's page; config and events have pages now."""
+    """The tab of a run's page; config and events have pages now.
+
+    replay: the speed at which an ended run is played back, as a multiple of its own; at: from the end of which step.
+    """
 
     tab: Literal["overview", "logs", "config", "events"] = "overview"
+    replay: Annotated[Whole, Field(le=MAX_SPEED)] = 0
+    at: Whole | None = None
 
 
 @require_GET
 def run_detail(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     """One run; charts and logs are filled by the page's socket, from the first event on."""
     run = run_or_404(request, run_id)
-    tab = TabQuery.read(request.GET).tab
+    query = TabQuery.read(request.GET)
+    tab = query.tab
     if tab in ("config", "events"):
         return redirect(f"insight:run_{tab}", run_id)
     if run.is_evaluation_only and tab != "logs":
@@ -47,6 +55,9 @@ def run_detail(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
             "records": spec.telemetry.rollout_interval > 0,
         },
     }
+    context |= replay(run, query.replay, query.at)
+    if not run.step and not run.is_terminal and run.state != State.DRAFT:
+        context["starting"] = {"downloads": any(not agent.model.startswith("/") for agent in spec.agents)}
     return render(request, "runs/pages/run_detail.html", context)
 
 

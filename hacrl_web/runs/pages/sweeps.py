@@ -15,7 +15,7 @@ from django.views.decorators.http import require_GET, require_POST
 from hacrl_web.runs.launch.form import parse_seeds
 from hacrl_web.runs.models import HELD, TERMINAL, Run, State, Sweep
 from hacrl_web.runs.requests import change_reason, visible_sweep
-from hacrl_web.runs.sweeps import sweeps
+from hacrl_web.runs.sweeps import drafts, sweeps
 from hacrl_web.runs.sweeps.state import newest_checkpoints, state_of
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import page_of
@@ -68,8 +68,37 @@ def _row(sweep: Sweep, runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 @require_GET
 def sweep_detail(request: HttpRequest, sweep_id: int) -> HttpResponse:
-    """The runs of a sweep, live; their results are added by the leaderboard's template tag."""
-    return render(request, "runs/sweeps/sweep_detail.html", _context(visible_sweep(request, sweep_id)))
+    """The runs of a sweep, live; their results are added by the leaderboard's template tag. Of a draft, its plan."""
+    sweep = visible_sweep(request, sweep_id)
+    context = _draft_context(request.user, sweep) if sweep.is_draft else _context(sweep)
+    return render(request, "runs/sweeps/sweep_detail.html", context)
+
+
+def _draft_context(user: Any, sweep: Sweep) -> dict[str, Any]:
+    try:
+        plan = drafts.plan_of_draft(user, sweep)
+    except FieldErrors as refused:
+        return {"sweep": sweep, "draft_problems": [error.message for error in refused.errors]}
+    group, benchmark = plan.rows.pair
+    planned = {
+        "num_runs": len(plan.runs),
+        "variants": list(dict.fromkeys(run.variant.label for run in plan.runs)),
+        "group": group,
+        "benchmark": benchmark,
+    }
+    return {"sweep": sweep, "planned": planned, "draft_cautions": drafts.cautions_of(plan)}
+
+
+@require_POST
+def sweep_queue_draft(request: HttpRequest, sweep_id: int) -> HttpResponse:
+    """Queue a draft. `confirm`: the codes of the ticked cautions."""
+    sweep = visible_sweep(request, sweep_id)
+    try:
+        sweeps.queue_sweep_draft(request.user, sweep, request.POST.getlist("confirm"))
+        messages.success(request, f"{sweep.runs.count()} runs queued.", extra_tags=State.QUEUED)
+    except FieldErrors as refused:
+        messages.error(request, "It stays as it was. " + refused.text)
+    return redirect(sweep)
 
 
 def _refused(request: HttpRequest, sweep: Sweep, field: str, refused: FieldErrors) -> HttpResponse:

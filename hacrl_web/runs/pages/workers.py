@@ -17,8 +17,8 @@ from hacrl_web.web.errors import FieldErrors
 QUEUE_SHOWN = 500
 DRAIN_WORDS = {
     Drain.NO: "{} takes runs again.",
-    Drain.FINISH: "{} takes no new run; those under way train to their end.",
-    Drain.NOW: "{} takes no run; those under way are saved after their step and go back to the queue.",
+    Drain.FINISH: "{} takes no new runs; running ones train to their end.",
+    Drain.NOW: "{} takes no runs; running ones are saved after their step and go back to the queue.",
 }
 
 

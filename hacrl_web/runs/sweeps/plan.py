@@ -11,6 +11,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from hacrl_web.runs.launch.plan import KEYS, SECTIONS, LaunchError, RequestRows, check_spec, find_rows
+from hacrl_web.runs.launch.rewards import with_function_names
 from hacrl_web.runs.launch.variants import (
     MAX_LABEL,
     MAX_SWEEP_RUNS,
@@ -67,7 +68,7 @@ def plan_sweep(user: Any, request: Any) -> SweepPlan:
     parts = _sweep_parts(request, errors)
     variants = _variants(parts, errors) if isinstance(parts.base, Mapping) and not errors else []
     shared = {key: value for key, value in request.items() if key not in SWEEP_KEYS}
-    rows = find_rows(user, shared, errors, KEYS - {"cloned_from", "draft"})
+    rows = find_rows(user, shared, errors, KEYS - {"cloned_from"})
     # With errors in the lists, a run of the default shows the errors of the other settings.
     runs = [(seed, variant) for seed in parts.seeds for variant in variants] or [(0, Variant(DEFAULT))]
     planned = []
@@ -201,6 +202,8 @@ def _normalized(parts: SweepParts, runs: list[PlannedRun], rows: RequestRows) ->
         for run in reversed(runs):  # the first that has a setting decides how it is written
             values |= run.spec.algorithm.model_dump(mode="json", include=set(parts.base))
         sections["algorithm"] = {name: values[name] for name in parts.base}
+    if "rewards" in sections:
+        sections["rewards"] = with_function_names({"terms": [], **sections["rewards"]})
     if rows.further is not None:  # ids, as in requests
         sections["evaluation"]["benchmarks"] = [benchmark.pk for benchmark in rows.further]
     group, benchmark = rows.pair

@@ -6,7 +6,7 @@ the same, and runs with the same seed see the same questions in the same order.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,11 +15,12 @@ from pydantic import ValidationError
 
 from hacrl_web.registry import values
 from hacrl_web.runs.launch.launch import create_run, hold, retry
-from hacrl_web.runs.launch.plan import LaunchError, cannot_repeat
+from hacrl_web.runs.launch.plan import LaunchError, cannot_repeat, is_draft
 from hacrl_web.runs.launch.variants import MAX_SWEEP_RUNS
 from hacrl_web.runs.models import Desire, Run, State, Sweep
 from hacrl_web.runs.stored_spec import stored_spec
-from hacrl_web.runs.sweeps.plan import each_once, plan_sweep
+from hacrl_web.runs.sweeps.drafts import held_draft, require_same_project, save_sweep, unchanged_plan
+from hacrl_web.runs.sweeps.plan import SweepPlan, each_once, plan_sweep
 from hacrl_web.runs.sweeps.state import SweepLine, SweepState, state_of
 from hacrl_web.web.errors import FieldError, plain_errors
 from workers.contract.spec.run import RunSpec
@@ -28,16 +29,55 @@ MAX_NAME = 120
 
 
 def launch_sweep(user: Any, request: Any) -> Sweep:
-    """Queue one run for each variant and seed. Error: LaunchError, and nothing is written."""
+    """Queue one run for each variant and seed, or save a draft if the request says so.
+
+    Error: LaunchError, and nothing is written.
+    """
     plan = plan_sweep(user, request)
+    if is_draft(request):
+        return save_sweep(user, plan)
     with transaction.atomic():
         hold(plan.rows)
         sweep = Sweep.objects.create(
             owner=user, project=plan.rows.project, name=plan.request["name"], request=plan.request
         )
-        for variant, spec in plan.runs:
-            _create(user, sweep, variant.label, spec, *plan.rows.pair)
+        _create_all(user, sweep, plan)
     return sweep
+
+
+def queue_sweep_draft(user: Any, sweep: Sweep, confirm: Sequence[str] = ()) -> Sweep:
+    """Queue a draft as it was saved. confirm: codes of cautions. Error: FieldErrors (403, 409; 422 as at launch)."""
+    with held_draft(user, sweep) as held:
+        _queue(user, held, unchanged_plan(user, held, confirm))
+    return held
+
+
+def queue_changed_draft(user: Any, sweep: Sweep, request: Mapping[str, Any]) -> Sweep:
+    """Queue a draft with other settings. Error: FieldErrors (403, 409; 422 as at launch), and nothing is written."""
+    with held_draft(user, sweep) as held:
+        plan = plan_sweep(user, request)
+        require_same_project(plan, held)
+        _queue(user, held, plan)
+    return held
+
+
+def _require_launched(sweep: Sweep) -> None:
+    """Error: FieldErrors (409) for a draft."""
+    if sweep.is_draft:
+        message = f"{sweep.name} is a draft: edit or queue it first."
+        raise LaunchError.single("is_draft", message, status=409)
+
+
+def _queue(user: Any, held: Sweep, plan: SweepPlan) -> None:
+    hold(plan.rows)
+    held.name, held.request, held.draft_digest = plan.request["name"], plan.request, ""
+    held.save()
+    _create_all(user, held, plan)
+
+
+def _create_all(user: Any, sweep: Sweep, plan: SweepPlan) -> None:
+    for variant, spec in plan.runs:
+        _create(user, sweep, variant.label, spec, *plan.rows.pair)
 
 
 def _create(user: Any, sweep: Sweep, label: str, spec: RunSpec, *pair: Any) -> Run:
@@ -48,8 +88,11 @@ def _create(user: Any, sweep: Sweep, label: str, spec: RunSpec, *pair: Any) -> R
 
 
 def _locked(sweep: Sweep) -> SweepState:
-    """The sweep's state, locked until the caller's transaction ends: two presses of a button launch once."""
-    Sweep.objects.select_for_update().get(pk=sweep.pk)
+    """The sweep's state, locked until the caller's transaction ends: two presses of a button launch once.
+
+    Error: FieldErrors (409) for a draft.
+    """
+    _require_launched(Sweep.objects.select_for_update().get(pk=sweep.pk))
     return state_of(sweep)
 
 
@@ -111,10 +154,11 @@ def retry_all(user: Any, sweep: Sweep, state: str = State.FAILED) -> list[Run]:
 
 
 def rename(sweep: Sweep, name: object) -> None:
-    """Its runs keep their names. Error: FieldErrors."""
+    """Its runs keep their names. Error: FieldErrors (409 for a draft, whose name is one of its settings)."""
     checker = values.Checker()
     new = checker.take("name", values.text, name, MAX_NAME)
     checker.finish()
+    _require_launched(sweep)
     Sweep.objects.filter(pk=sweep.pk).update(name=new)
     sweep.refresh_from_db()
 

@@ -31,7 +31,8 @@ log = logging.getLogger(__name__)
 _shutting_down = mmap.mmap(-1, 1)
 
 
-def _is_shutting_down() -> bool:
+def worker_is_ending() -> bool:
+    """Whether this worker has begun to end."""
     return _shutting_down[0] == 1
 
 
@@ -42,7 +43,7 @@ def _consume_queue_of_folder(instance: Any, **_: Any) -> None:
 
 @signals.worker_ready.connect
 def _start_heartbeat(**_: Any) -> None:
-    HeartbeatThread(ConsumerCheck(_is_shutting_down).look).start()
+    HeartbeatThread(ConsumerCheck(worker_is_ending).look).start()
 
 
 @signals.worker_shutting_down.connect
@@ -54,7 +55,7 @@ def _note_shutdown(**_: Any) -> None:
 def train(run_id: str) -> None:
     """Claim a run and supervise it to its end, or drop the message."""
     with handled_message():
-        supervise(UUID(run_id), is_shutting_down=_is_shutting_down)
+        supervise(UUID(run_id), is_shutting_down=worker_is_ending)
 
 
 def supervise(run_id: UUID, *, is_shutting_down: Callable[[], bool] = lambda: False) -> bool:

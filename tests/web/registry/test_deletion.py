@@ -31,7 +31,7 @@ def test_page_of_a_group_names_what_is_lost_and_what_stays_before_it_asks(client
     page = text_of(client.get(address))
     assert "2 agents with their settings" in page
     assert all(agent.model.name in page for agent in group.agents.all())
-    assert "Delete it for good" in page
+    assert "Delete permanently" in page
     assert AgentGroup.objects.exists(), "a page that is looked at deletes nothing"
     answer = client.post(address, follow=True)
     assert answer.redirect_chain == [("/groups/", 302)]
@@ -69,7 +69,7 @@ def test_group_that_runs_have_stays_and_says_how_many_and_where(client, ada):
         assert f'<a href="{sweep.get_absolute_url()}">rates</a>' in page
         assert f'<a href="{run.get_absolute_url()}">swan</a> (completed)' in page
         assert "of the sweep 1" not in page
-        assert "Delete it for good" not in page
+        assert "Delete permanently" not in page
     answer = client.delete(f"/api/v1/groups/{group.pk}")
     assert (answer.status_code, answer.json()["error"]["code"]) == (409, "in_use")
     assert answer.json()["error"]["message"].startswith(words)
@@ -118,11 +118,11 @@ def test_promoted_model_s_copy_stays_and_the_page_says_so(client, ada):
     model.provenance = {"run": "x", "run_name": "swan", "step": 10, "agent": "A"}
     model.save()
     page = text_of(client.get(f"/models/{model.pk}/delete"))
-    assert "that run swan trained it" in page
+    assert "the link to the run swan that trained it" in page
     assert f"{model.location}</span>: the copy that its promotion created" in page
     hub = LanguageModel.objects.create(owner=ada, name="h", kind="hub", location="owner/name")
     page = text_of(client.get(f"/models/{hub.pk}/delete"))
-    assert ("hub's cache" in page, "by hand" in page) == (True, False)
+    assert ("Hub cache" in page, "by hand" in page) == (True, False)
 
 
 def test_model_of_a_group_stays_and_its_groups_are_linked(client, ada):
@@ -132,7 +132,7 @@ def test_model_of_a_group_stays_and_its_groups_are_linked(client, ada):
     assert (asked.status_code, refused.status_code) == (200, 409)
     for page in (text_of(asked), text_of(refused)):
         assert f'<a href="{group.get_absolute_url()}">{group.name}</a>' in page
-        assert "Delete it for good" not in page
+        assert "Delete permanently" not in page
     words = f"1 agent group uses this model: {group.name}. Delete it first."
     assert words in text_of(refused)
     for number in range(models.MAX_NAMED):
@@ -159,7 +159,7 @@ def test_others_are_told_before_they_ask_and_strangers_find_nothing(client, ada)
         for role in ("member", "viewer"):
             client.force_login(make_member(row.project, role))
             asked = client.get(f"{row.get_absolute_url()}/delete")
-            assert (asked.status_code, "Delete it for good" in text_of(asked)) == (403, False)
+            assert (asked.status_code, "Delete permanently" in text_of(asked)) == (403, False)
             assert client.post(f"{row.get_absolute_url()}/delete").status_code == 403
             assert client.delete(api).status_code == 403
         client.force_login(make_user())

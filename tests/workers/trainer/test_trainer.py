@@ -494,6 +494,9 @@ def test_too_few_questions_say_what_to_do(tmp_path, pair):
     spec = make_spec(tmp_path, pair, training={"train_batch_size": 40, "mini_batch_size": 40})
     with pytest.raises(ValueError, match="18 training questions cannot fill a batch of 40: lower train_batch_size"):
         train(spec, tmp_path / "run")
+    spec = make_spec(tmp_path, pair, rollout={"max_prompt_length": 1})
+    with pytest.raises(ValueError, match="no training question has at most 1 tokens for every agent: raise max_pr"):
+        train(spec, tmp_path / "run")
 
 
 def test_prompt_and_response_beyond_the_context_are_refused_before_the_first_step(tmp_path, pair):

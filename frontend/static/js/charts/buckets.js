@@ -23,11 +23,14 @@ export class Buckets {
     this.isLoading = false;
     this.isWaiting = false;
     this.isClosed = false;
+    /** Of a replay: the step that it has reached, beyond which nothing is requested. @type {number | null} */
+    this.limit = null;
     this.abort = new AbortController();
   }
 
   #query() {
-    const { first, last, x, band } = this.view;
+    const { first, x, band } = this.view;
+    const last = this.limit === null ? this.view.last : Math.min(this.view.last ?? this.limit, this.limit);
     const query = new URLSearchParams(this.store.metrics.map((metric) => ["metric", metric]));
     if (first !== null) query.set("first", String(first));
     if (last !== null) query.set("last", String(last));
@@ -58,12 +61,19 @@ export class Buckets {
         continue;
       }
       this.store.load(answer, request);
-      for (const event of this.pending) if (event.seq > answer.seq) this.store.add(event);
+      // The answer's seq is the run's newest, also where a replay has not reached it.
+      for (const event of this.pending) if (event.seq > answer.seq || this.limit !== null) this.store.add(event);
       this.isLoading = false;
       this.pending = [];
       this.on.loaded();
       return answer.seq;
     }
+  }
+
+  /** Begin a replay without an answer: the lines come event by event. */
+  begin() {
+    this.limit = 0;
+    this.on.loaded();
   }
 
   /**

@@ -94,6 +94,8 @@ export class RunCharts {
 
   /** An alert's link leads to a chart, which may be the hidden picture. */
   #showTarget() {
+    // The six charts of clipped rollouts are one heat map now: older mails name one of them.
+    if (/^#chart-(lower|upper)(-positive|-negative)?$/.test(location.hash)) location.replace("#chart-clipping");
     const chart = this.charts.find((one) => one.isHero && `#chart-${one.spec.key}` === location.hash);
     if (chart?.figure?.hidden) this.showPicture(chart.spec.key);
   }
@@ -237,6 +239,17 @@ export class RunCharts {
   load() {
     if (!this.store.points) this.#showState("loading…");
     return this.buckets.load();
+  }
+
+  /** Begin a replay: nothing is drawn until its events come. */
+  begin() {
+    this.buckets.begin();
+  }
+
+  /** A replay has reached this step. @param {number} step */
+  reached(step) {
+    this.buckets.limit = step;
+    if (this.full) this.full.buckets.limit = step;
   }
 
   /** @param {import("../lib/socket.js").RunEvent[]} events */

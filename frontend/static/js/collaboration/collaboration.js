@@ -206,11 +206,9 @@ function drawSoFar(agents, word) {
   });
 }
 
-/** The sentences; as a run plays, their place only grows, so that the page below does not jump. @param {Api.SentenceAnswer[]} sentences */
+/** The sentences, in a place of a fixed height: the page below does not jump. @param {Api.SentenceAnswer[]} sentences */
 function drawFindings(sentences) {
   const findings = must("#findings");
-  if (!player) findings.style.minHeight = "";
-  const tall = findings.offsetHeight;
   findings.replaceChildren(...sentences.map(({ kind, text, lesson, learner, source }) => {
     const line = make("li", kind === "trap" ? "trap" : "", lesson ? `${text} ` : text);
     if (lesson) {
@@ -220,7 +218,6 @@ function drawFindings(sentences) {
     }
     return line;
   }));
-  if (player) findings.style.minHeight = `${tall}px`;
 }
 
 /** The matrix and the ledger, of the step or of the whole run. */

@@ -2,6 +2,7 @@
 
 import { count, duration } from "./format.js";
 import { reloadPage } from "./reload.js";
+import { keepRecent } from "./recent.js";
 
 const POLL_MS = 10_000;
 /** While the demo is being created, its page waits for it. */
@@ -41,15 +42,17 @@ function pause() {
 
 /**
  * @param {HTMLElement} counter
- * @param {{running: number, demo: string}} now
+ * @param {{running: number, demo: string, percent: number | null, phase: number}} now
  */
 function showHeader(counter, now) {
   counter.textContent = count(now.running);
   const banner = document.querySelector("[data-demo]");
   if (!(banner instanceof HTMLElement) || banner.dataset.demo === now.demo) return;
   const doing = banner.querySelector("[data-doing]");
-  if (!doing || now.demo === "") reloadPage(); // it has begun, or its runs are there now
+  if (!doing || now.demo === "" || String(now.phase) !== banner.dataset.phase) reloadPage(); // it has begun, or its runs are there now
   else doing.textContent = banner.dataset.demo = now.demo;
+  const bar = banner.querySelector("progress");
+  if (bar && now.percent !== null) bar.value = now.percent;
 }
 
 /** A message about the last action is shown once. */
@@ -139,3 +142,4 @@ addEventListener("pageshow", (event) => {
 document.addEventListener("visibilitychange", tick);
 setInterval(tick, TICK_MS);
 setTimeout(pollHeader, pause());
+keepRecent(document.documentElement.dataset.user ?? "");

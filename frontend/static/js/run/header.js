@@ -34,7 +34,7 @@ function showResumed(before, step, attempt) {
 }
 
 /** @param {any} progress of a run frame: the last progress event */
-function showProgress(progress) {
+export function showProgress(progress) {
   if (!progress || progress.step === undefined) return;
   if (bar) {
     bar.max = Math.max(1, progress.total_steps);
@@ -82,4 +82,12 @@ export function showRun(frame) {
   reason.hidden = !frame.reason || frame.state === "running"; // the state's word says that already
   reason.classList.toggle("alert-error", frame.state === "failed");
   reason.classList.toggle("alert-warning", frame.state === "paused");
+}
+
+/** The page is a replay: the steps that were done at its place, and no connection. */
+export function showReplay() {
+  const link = must("[data-link]", header);
+  link.dataset.link = "replay";
+  link.textContent = "replay";
+  showProgress({ step: 0, total_steps: bar?.max ?? 1 });
 }

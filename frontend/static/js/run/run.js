@@ -4,8 +4,10 @@ import { watchAlerts } from "./alerts.js";
 import { RunCharts } from "../charts/charts.js";
 import { Influential } from "../collaboration/influential.js";
 import { clock, count, make, must, readJson } from "../lib/format.js";
-import { TERMINAL, showCheckpoint, showRun } from "./header.js";
+import { TERMINAL, showCheckpoint, showProgress, showReplay, showRun } from "./header.js";
+import { Replay } from "./replay.js";
 import { pageSocket } from "../lib/socket.js";
+import { Starting } from "./starting.js";
 import { Teaching } from "./teaching.js";
 
 const LOG_LINES = 2000;
@@ -17,7 +19,10 @@ const settings = readJson("run-data");
 const container = must("#charts");
 /** For browser tests: what is drawn. */
 export const charts = new RunCharts(container, { ...settings, panels: readJson("panels-data"), run, url: container.dataset.url ?? "" });
-new Teaching(must("#hero"), charts, new Influential(must("#influential"), settings.agents, settings.shares));
+const teaching = new Teaching(must("#hero"), charts, new Influential(must("#influential"), settings.agents, settings.shares));
+const startingPlace = document.querySelector("#starting");
+const starting = startingPlace instanceof HTMLElement ? new Starting(startingPlace) : null;
+starting?.follow(page.dataset.state ?? "");
 let updates = 0;
 /** Of the log lines so far; and the number of ended attempts among them. */
 let lastAttempt = 0;
@@ -27,6 +32,7 @@ let synced = false;
 /** @param {import("../lib/socket.js").RunFrame} frame */
 function showStatus(frame) {
   showRun(frame);
+  starting?.follow(frame.state);
   if (frame.state !== page.dataset.state) {
     page.dataset.state = frame.state;
     must("#ending").dispatchEvent(new Event("changed"));
@@ -86,6 +92,7 @@ function describe(event) {
 
 /** @param {import("../lib/socket.js").RunEvent[]} events @param {Api.AttemptEndAnswer[]} [ends] */
 function addToLog(events, ends = []) {
+  starting?.note(events);
   for (const event of events) {
     addEnds(ends, event.attempt);
     if (event.type === "log" || event.type === "left_out") divide(event.attempt);
@@ -157,7 +164,6 @@ page.addEventListener("click", (event) => {
 });
 addEventListener("popstate", () => openTab(currentTab()));
 
-watchAlerts(must("#run-alerts"), () => TERMINAL.has(page.dataset.state ?? ""), (alerts) => charts.setMarks(alerts));
 mark(0);
 
 /** @returns {Promise<number>} the seq from which the socket continues */
@@ -166,18 +172,59 @@ async function start() {
   return seq ?? start(); // the reader has zoomed before the first answer came
 }
 
-start().then(async (seq) => {
-  mark(seq);
+/** Plays the recorded events back instead of following the run. @param {HTMLElement} bar */
+function replay(bar) {
+  charts.begin();
   charts.restore();
-  await loadHistory(seq);
-  pageSocket().subscribe(run, seq, {
-    events: addEvents,
-    run: showStatus,
-    synced: (to) => {
-      synced = true;
-      container.dataset.synced = String(to);
-      mark(to);
+  teaching.reached(-1);
+  showReplay();
+  return new Replay(bar, {
+    events: (events) => {
+      addEvents(events);
+      const progress = events.findLast((event) => event.type === "progress");
+      if (progress) showProgress({ ...progress.payload, step: progress.step });
+      if (events.some((event) => event.type === "evaluation")) void showResults(events);
     },
-    error: (message) => addLine(Date.now() / 1000, "error", message),
+    step: (step) => {
+      charts.reached(step);
+      teaching.reached(step);
+    },
+    ended: () => charts.end(),
   });
-});
+}
+
+/** The results as they were at the last of these events. @param {import("../lib/socket.js").RunEvent[]} events */
+async function showResults(events) {
+  const step = Math.max(...events.map((event) => event.step ?? 0));
+  const query = new URLSearchParams(location.search);
+  query.set("at", String(step));
+  const answer = await fetch(`${location.pathname}?${query}`).catch(() => null);
+  const fresh = answer?.ok ? new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("#results") : null;
+  if (fresh) must("#results").replaceChildren(...fresh.children);
+}
+
+const bar = document.querySelector("#replay");
+if (bar instanceof HTMLElement) replay(bar);
+else {
+  watchAlerts(must("#run-alerts"), () => TERMINAL.has(page.dataset.state ?? ""), (alerts) => charts.setMarks(alerts));
+  follow();
+}
+
+function follow() {
+  start().then(async (seq) => {
+    mark(seq);
+    charts.restore();
+    if (charts.store.lastStep > 0) starting?.end();
+    await loadHistory(seq);
+    pageSocket().subscribe(run, seq, {
+      events: addEvents,
+      run: showStatus,
+      synced: (to) => {
+        synced = true;
+        container.dataset.synced = String(to);
+        mark(to);
+      },
+      error: (message) => addLine(Date.now() / 1000, "error", message),
+    });
+  });
+}

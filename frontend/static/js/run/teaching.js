@@ -24,6 +24,10 @@ export class Teaching {
     this.picture = must("#hero-picture", root);
     /** @type {number[]} */
     this.steps = [];
+    /** Of a replay: the newest step that it shows, and the answer that it takes steps from. */
+    this.limit = Infinity;
+    /** @type {Api.StepsAnswer | null} */
+    this.answer = null;
     this.attempt = 0;
     this.ended = false;
     /** The scrubber's step; null at the end of the run, which a live run moves on. @type {number | null} */
@@ -49,8 +53,17 @@ export class Teaching {
     if (!this.ended) setTimeout(() => this.#follow(), POLL_MS);
   }
 
+  /** A replay has reached this step. @param {number} step */
+  reached(step) {
+    this.limit = step;
+    if (this.answer) this.#take(this.answer);
+  }
+
   /** @param {Api.StepsAnswer} answer */
-  #take({ steps, attempt, ended }) {
+  #take(answer) {
+    this.answer = answer;
+    const { attempt, ended } = answer;
+    const steps = answer.steps.filter((step) => step <= this.limit);
     if (attempt !== this.attempt) this.answers.clear(); // a resumed run repeats steps
     this.attempt = attempt;
     this.ended = ended;

@@ -6,7 +6,6 @@ It writes rows only: the web, worker and dispatcher of a running `up` do the res
 from __future__ import annotations
 
 import json
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -19,12 +18,11 @@ from django.urls import reverse
 from hacrl_web.accounts.models import User, first_user
 from hacrl_web.demo import launch as demo
 from hacrl_web.demo.outcome import demo_summary, text_table
+from hacrl_web.demo.prepare import DemoFailed, make_and_launch
 from hacrl_web.leaderboard.board.boards import sweep_board
 from hacrl_web.leaderboard.board.selection import BoardSelection
 from hacrl_web.leaderboard.board.table import headline, make_table
-from hacrl_web.runs.demo_state import preparing
 from hacrl_web.runs.models import TERMINAL, State, Sweep
-from hacrl_web.web.errors import FieldErrors
 from workers.contract.demo_recipe import ALGORITHMS, ENGINES, PRETRAINED, PRETRAINED_MODEL, TINY, DemoRecipe
 
 LOOK_EVERY_S = 0.5
@@ -97,20 +95,12 @@ class Command(BaseCommand):
         engine: str,
         is_new: bool,
     ) -> Sweep:
-        activity = "Looking for its two models in the cache."
         if not demo.folder(recipe).exists():
-            activity = recipe.activity
-            self.stderr.write(f"{activity} Its runs start after that.")
+            self.stderr.write(f"{recipe.activity} Its runs start after that.")
         try:
-            with preparing(activity) as report:
-                folder = demo.make_agents(recipe, lambda share: report(f"{recipe.activity} {share} % done."), source)
-                report("Checking and registering its models and questions.")
-                group, benchmark = demo.register(user, recipe, folder)
-                return demo.launch_demo(user, recipe, group, benchmark, seeds, algorithms, engine, is_new=is_new)
-        except subprocess.CalledProcessError as error:
-            raise CommandError(f"The demo agents could not be created (exit status {error.returncode}).") from None
-        except FieldErrors as refusal:
-            raise CommandError(f"The demo could not be launched: {refusal}") from None
+            return make_and_launch(user, recipe, source, seeds, algorithms, engine, is_new=is_new)
+        except DemoFailed as failure:
+            raise CommandError(str(failure)) from None
 
     def _follow(self, sweep: Sweep) -> None:
         """Print one closing line in the terminal, while the user watches the demo in the browser."""

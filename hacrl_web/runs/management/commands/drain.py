@@ -11,12 +11,12 @@ from hacrl_web.runs.worker.hosts import host_name, set_drain
 
 
 class Command(BaseCommand):
-    help = "Let a host take no new run; runs under way train to their end, or with --now go back to the queue."
+    help = "Let a host take no new runs; running ones train to their end, or with --now go back to the queue."
 
     def add_arguments(self, parser: Any) -> None:
         parser.add_argument("host", nargs="?", default=host_name(), help="default: this one")
         mode = parser.add_mutually_exclusive_group()
-        mode.add_argument("--now", action="store_true", help="save runs under way after their step and requeue them")
+        mode.add_argument("--now", action="store_true", help="save running ones after their step and requeue them")
         mode.add_argument("--off", action="store_true", help="let it take runs again")
         parser.add_argument("--why", default="", help="shown on the Workers page")
 

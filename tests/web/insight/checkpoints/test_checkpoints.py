@@ -78,7 +78,7 @@ class TestList:
             (10, False, True, 0.5),
             (5, False, False, None),
         ]
-        assert {one.checked for one in listing.checkpoints} == {"every byte matches its checksum"}
+        assert {one.checked for one in listing.checkpoints} == {"verified"}
         (run.run_dir / "checkpoints/step-000020/agents/0-a/weights.bin").unlink()
         (run.run_dir / "checkpoints/step-000010/manifest.json").write_text("{}")
         listing = checkpoints.list_of_checkpoints(run)
@@ -119,7 +119,7 @@ class TestList:
         assert checkpoints.list_of_checkpoints(run).checkpoints[0].checked == "sizes match"
         monkeypatch.setattr(checkpoints, "READ_AT_ONCE_BYTES", 2 * read_manifest(path.parents[2]).size_bytes)
         labels = [one.checked for one in checkpoints.list_of_checkpoints(run).checkpoints]
-        assert labels[1:] == ["every byte matches its checksum",
+        assert labels[1:] == ["verified",
                                                                               "sizes match", "sizes match"]  # fmt: skip
         assert "does not match" in client.get(address("run_checkpoints", run), {"verify": "20"}).content.decode()
 

@@ -93,6 +93,7 @@ def test_alert_that_was_open_at_the_end_offers_its_fix(run, web):
         ("OSError: [Errno 28] No space left on device", "The disk is full"),
         ("no sign of work for 1900 s while training", "The trainer hung"),
         ("ValueError: 0 training questions cannot fill a batch of 8", "Too few questions"),
+        ("ValueError: no training question has at most 9 tokens for every agent: raise", "Too few questions"),
         ("ValueError: odd", ""),
     ],
 )

@@ -219,3 +219,18 @@ class TestApi:
         assert [event["payload"]["message"] for event in history(run, 6)] == ["trouble", "line 2", "line 3"]
         assert [event["seq"] for event in history(run, 4)] == [1, 2, 4]
         assert json.dumps(answer)
+
+
+def test_a_run_before_its_first_step_shows_its_phases_and_downloads_only_of_hub_models(web, user):
+    run = factories.make_run(user)
+    html = web.get(run.get_absolute_url()).content.decode()
+    assert 'data-phase="queue" data-phase-state="now"' in html
+    assert 'data-phase="download"' not in html
+    spec = run.spec | {"agents": [agent | {"model": "org/model"} for agent in run.spec["agents"]]}
+    Run.objects.filter(pk=run.pk).update(spec=spec, state="starting")
+    html = web.get(run.get_absolute_url()).content.decode()
+    assert 'data-phase="download"' in html
+    assert 'data-phase="load" data-phase-state="now"' in html
+    for changes in ({"step": 1}, {"step": 0, "state": "failed"}, {"state": "draft"}):
+        Run.objects.filter(pk=run.pk).update(**changes)
+        assert 'id="starting"' not in web.get(run.get_absolute_url()).content.decode()

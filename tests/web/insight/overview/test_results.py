@@ -55,6 +55,21 @@ def test_gain_over_gspo_is_by_seed_and_over_runs_that_differ_in_the_algorithm_al
     assert results(of_sweep("gspo", 4, evaluated(4, 0.8, 0.6))).gain is None
 
 
+def test_results_of_a_replay_are_those_of_its_step(web, of_sweep):
+    run = of_sweep("hacpo", 0, evaluated(0, 0.1, 0.3), evaluated(4, 0.8, 0.6), evaluated(8, 0.9, 0.7))
+    assert [[agent.now for agent in results(run, at).agents] for at in (-1, 0, 5)] == [
+        [None, None], [0.1, 0.3], [0.8, 0.6],
+    ]  # fmt: skip
+    assert "Replay" not in text_of(web.get(run.get_absolute_url()))  # it has not ended
+    assert ">0.900<" in text_of(web.get(f"{run.get_absolute_url()}?replay=5"))
+    Run.objects.filter(pk=run.pk).update(state="completed")
+    assert "Replay" in text_of(web.get(run.get_absolute_url()))
+    begun = text_of(web.get(f"{run.get_absolute_url()}?replay=5"))
+    assert "End replay" in begun
+    assert ">0.900<" not in begun
+    assert ">0.800<" in text_of(web.get(f"{run.get_absolute_url()}?replay=5&at=4"))
+
+
 def test_agent_goes_from_its_first_evaluation_to_its_last(web, of_sweep):
     run = of_sweep("hacpo", 0)
     assert [agent.now for agent in results(run).agents] == [None, None]

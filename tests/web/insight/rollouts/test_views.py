@@ -85,7 +85,7 @@ def test_one_agent_alone_has_a_page(web, user):
     run = factories.make_run(user, group=group.pk)
     insert(run.pk, [rollout(1, 1, "A", "p", 0), contribution(2, 1, "A", "A", "p", 0)])
     assert "its own rollout" in page(web, run)
-    assert "Nothing to turn" in web.get(reverse("insight:run_what_if", args=[run.pk])).content.decode()
+    assert "Nothing to change" in web.get(reverse("insight:run_what_if", args=[run.pk])).content.decode()
 
 
 def test_prompt_shows_all_agents_and_the_chosen_rollout_step_by_step(web, run):

@@ -108,7 +108,7 @@ class TestSystem:
         assert "queued: the worker died" in page
         assert page.count("torch 2.13") == 2
         empty = client.get(reverse("insight:run_system", args=[make_run(run.owner).pk])).content.decode()
-        assert "No step has ended yet" in empty
+        assert "No step is complete yet" in empty
 
 
 class TestEvents:

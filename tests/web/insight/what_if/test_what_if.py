@@ -343,7 +343,7 @@ def test_odd_requests_are_refused_in_words(web, user, make_run, query, status):
 def test_runs_that_share_nothing_by_these_rules_say_so(web, user, make_run, name):
     run = make_run(user, algorithm={"name": name})
     insert(run.pk, [contribution(1, 1, "A", "A", "p", 0)])
-    assert "Nothing to turn" in web.get(reverse("insight:run_what_if", args=[run.pk])).content.decode()
+    assert "Nothing to change" in web.get(reverse("insight:run_what_if", args=[run.pk])).content.decode()
     answer = web.get(reverse("api-1:what_if", args=[run.pk])).json()
     assert (name in answer["nothing"], answer["pairs"]) == (True, [])
 

@@ -43,7 +43,17 @@ def test_events_are_the_frames_of_the_socket(web, run):
     assert (last["events"], last["prev"], last["seq"], last["status"]["state"]) == ([], 7, 7, "completed")
 
 
-@pytest.mark.parametrize("query", ["after=8", "after=-1", "after=x", "limit=0", "limit=501", "since=1"])
+def test_events_can_be_narrowed_to_types_without_losing_the_cursor(web, run):
+    url = f"/api/v1/runs/{run.pk}/events?types=log,metrics"
+    first = web.get(f"{url}&limit=5").json()
+    assert ([event["type"] for event in first["events"]], first["seq"]) == (["log"] * 5, 5)
+    last = web.get(f"{url}&after=5").json()  # the sixth is of a type that was not asked for
+    assert ([event["type"] for event in last["events"]], last["seq"]) == (["metrics"], 7)
+    none = web.get(f"/api/v1/runs/{run.pk}/events?types=checkpoint").json()
+    assert (none["events"], none["seq"]) == ([], 7)
+
+
+@pytest.mark.parametrize("query", ["types=odd", "after=8", "after=-1", "after=x", "limit=0", "limit=501", "since=1"])
 def test_odd_cursors_are_refused(web, run, query):
     answer = web.get(f"/api/v1/runs/{run.pk}/events?{query}")
     assert answer.status_code == 422

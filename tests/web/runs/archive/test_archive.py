@@ -45,7 +45,7 @@ def test_archived_runs_leave_the_lists_and_come_back(client, ended, user):
     archived = client.get("/runs/?archived=1").content.decode()
     assert "ended swan" in archived
     assert "waiting goose" not in archived
-    assert "Take it back" in client.get(ended.get_absolute_url()).content.decode()
+    assert "Restore" in client.get(ended.get_absolute_url()).content.decode()
     names = [run["name"] for run in client.get("/api/v1/runs?archived=false").json()["items"]]
     assert names == ["waiting goose"]
     assert len(client.get("/api/v1/runs").json()["items"]) == 2
@@ -56,9 +56,9 @@ def test_archived_runs_leave_the_lists_and_come_back(client, ended, user):
 
 def test_page_names_what_a_deletion_loses_and_then_it_is_gone(client, ended):
     page = client.get(reverse("runs:runs_delete"), {"runs": [ended.pk, "no id"]}).content.decode()
-    assert "Lost for good" in page
+    assert "Deleted permanently" in page
     assert "ended swan" in page
-    assert "Delete 1 run for good" in page
+    assert "Delete 1 run permanently" in page
     assert Run.objects.filter(pk=ended.pk).exists(), "GET asks"
     assert send(client, "delete", ended).status_code == 302
     assert not Run.objects.filter(pk=ended.pk).exists()
@@ -105,7 +105,9 @@ def test_run_whose_files_another_one_reads_is_kept(client, ended, user):
 
 def test_files_on_another_host_are_said_to_stay_there(client, ended):
     page = client.get(reverse("runs:runs_delete"), {"runs": ended.pk}).content.decode()
-    assert "lie on another host" in page  # its data folder is "here", which is not this one
+    assert (
+        "are on another host that this server cannot reach" in page
+    )  # its data folder is "here", which is not this one
 
 
 @pytest.mark.parametrize("is_api", [True, False])
@@ -144,7 +146,7 @@ def test_runs_of_another_project_are_neither_named_nor_touched(client, ended):
     client.force_login(make_run().owner)
     for act in ("archive", "unarchive", "delete"):
         page = client.get(reverse(f"runs:runs_{act}"), {"runs": ended.pk}).content.decode()
-        assert "No run was ticked" in page
+        assert "No runs selected" in page
         assert "swan" not in page
         send(client, act, ended)
     ended.refresh_from_db()
@@ -180,13 +182,13 @@ def test_sweep_is_deleted_with_its_runs_or_not_at_all(client, ended, sweep, user
     waiting = make_run(user, name="waiting goose")
     Run.objects.filter(pk=waiting.pk).update(sweep=sweep)
     page = reverse("runs:sweep_delete", args=[sweep.pk])
-    assert "with all its runs or not at all" in client.get(page).content.decode()
+    assert "only be deleted together with all its runs" in client.get(page).content.decode()
     assert client.post(page).status_code == 409
     assert client.post(f"/api/v1/sweeps/{sweep.pk}/delete").status_code == 409
     assert sweep.runs.count() == 2
     waiting.request_stop()
     shown = client.get(page).content.decode()
-    assert "Delete the sweep with 2 runs for good" in shown
+    assert "Delete the sweep with 2 runs permanently" in shown
     assert "waiting goose" in shown
     assert client.post(page).status_code == 302
     assert not Sweep.objects.exists()

@@ -255,12 +255,6 @@ class TestForm:
             assert (answer.status_code, 'value="from the form"' in field_of(answer, "name")) == (422, True)
         assert not Run.objects.exists()
 
-    def test_sweep_is_no_draft(self, web, form):
-        sweep = form | {"compare": "1", "algorithms": ["gspo"], "seeds": "0"}
-        answer = web.post(reverse("runs:run_save"), sweep)
-        assert (answer.status_code, "close Compare to save" in text_of(answer)) == (422, True)
-        assert not Run.objects.exists()
-
 
 class TestCommand:
     def test_it_holds_the_settings_as_a_shell_reads_them(self, web, form, tmp_path):
@@ -321,12 +315,6 @@ class TestApi:
         run = launch(user, launch_request(user, algorithm={"name": "hacpo", "delta": 0.8}, draft=True))
         assert web.get(f"/api/v1/runs/{run.pk}/request").json()["confirm"] == []
 
-    def test_sweep_is_no_draft(self, web, user):
-        body = launch_request(user, algorithms=["gspo"], seeds=[1], draft=True)
-        del body["algorithm"], body["seed"]
-        answer = web.post("/api/v1/sweeps", body, content_type=JSON)
-        assert (answer.status_code, answer.json()["error"]["field"]) == (422, "draft")
-
     def test_viewer_is_refused_and_others_do_not_find_it(self, client, draft, user):
         body = launch_request(user)
         for somebody, status in ((make_member(draft.project, "viewer"), 403), (factories.make_user(), 404)):
@@ -368,15 +356,13 @@ def test_audit_log_tells_what_became_of_a_draft(web, user, form):
 def test_terminal_saves_and_queues_a_draft(hacrl, user, tmp_path):
     file = tmp_path / "run.yaml"
     file.write_text(yaml.safe_dump(launch_request(user, algorithm={"name": "hacpo", "delta": 0.8})))
-    assert hacrl("launch", str(file), "--draft").startswith("Draft ")
+    assert hacrl("launch", str(file), "--draft").startswith("Draft of a run ")
     assert "A draft is not trained" in hacrl("launch", str(file), "--draft", "--watch", status=1)
     (run,) = said_json(hacrl("runs", "--state", "draft", "--json"))
     path = f"/runs/{run['id']}/queue-draft"
     assert "delta_above_half" in hacrl("api", "POST", path, status=1)
     assert said_json(hacrl("api", "POST", path, "-d", '{"confirm": ["delta_above_half"]}'))["state"] == "queued"
     assert Run.objects.get().state == "queued"
-    file.write_text("name: a\nseeds: [1]\ndraft: true\n")
-    assert "A sweep cannot be a draft" in hacrl("launch", str(file), status=1)
 
 
 @pytest.mark.parametrize("delta", ["0.2", "0.8"])

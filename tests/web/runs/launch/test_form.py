@@ -314,7 +314,7 @@ def test_clone_remembers_its_origin_and_is_compared_with_it(web, user):
     assert "Cloned from" in page
     assert "First (clone) queued." in page  # true also of a run that has left the queue
     config = text_of(web.get(reverse("insight:run_config", args=[clone.pk])))
-    assert "First</a>, which it was cloned from" in config
+    assert "First</a>, the run it was cloned from" in config
     # A clone of the clone is named once.
     again = web.get(reverse("runs:run_clone", args=[clone.pk]), follow=True)
     assert 'value="First (clone)"' in field_of(again, "name")

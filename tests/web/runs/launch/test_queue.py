@@ -185,10 +185,10 @@ class TestButtons:
 
         run = factories.make_run(user)
         Run.objects.claim(run.pk, Worker("h", 1, 0.0, "f"))
-        assert "Pausing: the trainer ends after the step under way" in said("run_pause")
+        assert "Pausing: the trainer ends after the current step" in said("run_pause")
         assert "Resumed: it continues." in said("run_resume")
         run.transition_to(State.LOST, reason="gone")
-        assert "Pausing: no trainer runs" in said("run_pause")
+        assert "Pausing: no trainer is running" in said("run_pause")
         assert "continues from its newest checkpoint" in said("run_resume")
         assert "Stopping: no trainer runs" in said("run_stop")
         assert "The run is being stopped." in said("run_pause")
