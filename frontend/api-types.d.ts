@@ -179,6 +179,7 @@ declare namespace Api {
     held_out_fraction?: string;
     extraction?: string;
     reward_function?: string;
+    judge?: string;
   }
   interface BenchmarkOut {
     id: number;
@@ -191,6 +192,7 @@ declare namespace Api {
     tolerance: number | null;
     extraction: string;
     reward_function_id: number | null;
+    judge_id: number | null;
     held_out_fraction: number;
     num_train: number;
     num_held_out: number;
@@ -291,6 +293,8 @@ declare namespace Api {
     dataset: string;
     config: string;
     split: string;
+    licence: string;
+    verifier: string;
     mapping: Record<string, string>;
     ready_prompt: string;
     prompt_template: string;
@@ -551,6 +555,7 @@ declare namespace Api {
     held_out_fraction?: number | null;
     extraction?: string | null;
     reward_function?: string | null;
+    judge?: string | null;
   }
   interface FunctionIn {
     name?: string;
@@ -661,6 +666,52 @@ declare namespace Api {
   interface InvitationIn {
     role: string;
     comment?: string;
+  }
+  interface JudgeIn {
+    name?: string;
+    settings?: Record<string, unknown>;
+    key?: string;
+  }
+  interface JudgeOut {
+    id: number;
+    name: string;
+    version: string;
+    sha256: string;
+    settings: Record<string, unknown>;
+    has_key: boolean;
+    key_set_at: string | null;
+    created_at: string;
+  }
+  interface JudgeQuestionsIn {
+    benchmark?: number | null;
+  }
+  interface JudgeSettingsIn {
+    settings?: Record<string, unknown>;
+    key?: string;
+  }
+  interface JudgeTryIn {
+    question?: string;
+    gold?: string;
+    response?: string;
+  }
+  interface JudgedAnswer {
+    reward: number | null;
+    reason: string;
+    seconds: number;
+    cost: number;
+    version: string;
+  }
+  interface JudgedQuestion {
+    question: string | null;
+    answer: string | null;
+    correct: JudgedResponse;
+    none: JudgedResponse;
+  }
+  interface JudgedResponse {
+    reward: number | null;
+    reason: string;
+    seconds: number;
+    cost: number;
   }
   interface Labels {
     tags: string[];
@@ -842,6 +893,11 @@ declare namespace Api {
   }
   interface PageOfHostAnswer {
     items: HostAnswer[];
+    count: number;
+    next: string | null;
+  }
+  interface PageOfJudgeOut {
+    items: JudgeOut[];
     count: number;
     next: string | null;
   }

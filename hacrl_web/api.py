@@ -32,6 +32,7 @@ from hacrl_web.insight.api import router as insight_router
 from hacrl_web.leaderboard.api import router as leaderboard_router
 from hacrl_web.registry.api.benchmarks import router as benchmark_router
 from hacrl_web.registry.api.hub_tokens import router as hub_tokens_router
+from hacrl_web.registry.api.judges import router as judges_router
 from hacrl_web.registry.api.models_and_groups import router as registry_router
 from hacrl_web.registry.api.prompts import router as prompts_router
 from hacrl_web.registry.api.reward_functions import router as reward_functions_router
@@ -151,6 +152,7 @@ api.add_router("", registry_router)
 api.add_router("", benchmark_router)
 api.add_router("", prompts_router)
 api.add_router("", reward_functions_router)
+api.add_router("", judges_router)
 api.add_router("", runs_router)
 api.add_router("", controls_router)
 api.add_router("", events_router)

@@ -29,6 +29,7 @@ RUNS_DIR = DATA_DIR / "runs"
 BENCHMARKS_DIR = DATA_DIR / "benchmarks"
 MODELS_DIR = DATA_DIR / "models"
 REWARD_FUNCTIONS_DIR = DATA_DIR / "reward_functions"
+JUDGES_DIR = DATA_DIR / "judges"
 # Who may register reward functions, which are code: staff, admins (of a project) or members.
 REWARD_AUTHORS = os.environ.get("HACRL_REWARD_AUTHORS") or "staff"
 # Folders that may contain local models.
@@ -157,6 +158,8 @@ CACHES = {
 
 # Notifications: the base of their links, allowed addresses of webhooks, the mail server (smtp[+tls]://, smtps://).
 PUBLIC_URL = os.environ.get("HACRL_PUBLIC_URL", "").rstrip("/")
+# Hosts of judges: trainers and try-outs send questions and responses to no others.
+JUDGE_ALLOW = [entry.strip() for entry in os.environ.get("HACRL_JUDGE_ALLOW", "").split(",") if entry.strip()]
 WEBHOOK_ALLOW = [entry.strip() for entry in os.environ.get("HACRL_WEBHOOK_ALLOW", "").split(",") if entry.strip()]
 _mail = urlsplit(secret("HACRL_EMAIL_URL"))
 HAS_MAIL = bool(_mail.hostname)

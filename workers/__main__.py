@@ -17,6 +17,7 @@ from typing import Literal
 from workers import heartbeat
 from workers.agents.messages import AgentLost
 from workers.contract import events, trainer_process
+from workers.contract.spec.judge import JudgeFileError
 from workers.contract.spec.reward_function import FunctionFileError
 from workers.contract.spec.run import InvalidSettings, RunSpec
 from workers.contract.spool import SPOOL_NAME, SpoolWriter, read_spool
@@ -116,7 +117,7 @@ def run(spec: RunSpec, run_dir: Path, attempt: int) -> int:
         outcome, reason = "stopped", "stop was requested twice"
         # The first writer may have been interrupted between counting and writing.
         spool = SpoolWriter(run_dir, attempt, quota_bytes)
-    except FunctionFileError as error:
+    except (FunctionFileError, JudgeFileError) as error:
         outcome, reason = "paused", f"{error}: mend it, then resume the run"
     except AgentLost as lost:  # nothing can be saved without it
         outcome, reason = "interrupted", str(lost)

@@ -8,7 +8,8 @@ from django import forms
 from django.conf import settings
 
 from hacrl_web.alerts.models import NotificationSettings
-from hacrl_web.alerts.webhook import AddressRefused, check_url
+from hacrl_web.alerts.webhook import check_url
+from workers.contract.spec.allowed_address import AddressRefused
 
 LABELS = {
     "email_enabled": "Send e-mail",

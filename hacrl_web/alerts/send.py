@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from hacrl_web.alerts import webhook
 from hacrl_web.alerts.models import Channel, Delivery, DeliveryState, NotificationSettings
+from workers.contract.spec.allowed_address import AddressRefused
 
 AT_ONCE = 20
 LEASE = timedelta(minutes=2)  # longer than any sending: if a sender dies, the next one takes its message over
@@ -37,7 +38,7 @@ def send_due() -> int:
 def _send(delivery: Delivery) -> None:
     try:
         reason = _deliver(delivery)
-    except webhook.AddressRefused as refusal:
+    except AddressRefused as refusal:
         _end(delivery, DeliveryState.FAILED, str(refusal))
     except webhook.DeliveryFailed as failure:
         _retry_or_fail(delivery, str(failure), is_final=failure.is_final)
@@ -54,7 +55,7 @@ def _deliver(delivery: Delivery) -> str:
     row = NotificationSettings.objects.filter(pk=delivery.user_id).first()
     target = row.addresses.get(delivery.channel) if row else None
     if target is None:
-        raise webhook.AddressRefused(f"{delivery.channel} was turned off")
+        raise AddressRefused(f"{delivery.channel} was turned off")
     if target != delivery.target:
         delivery.target = target
         delivery.save(update_fields=["target"])

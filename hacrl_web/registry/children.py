@@ -1,7 +1,7 @@
 """Short child processes, `python -m workers.<module>`: the web process loads no ML library.
 
-Time, memory and processor time are limited. A child gets no secret of ours but a Hub token on its standard input where
-it asks the hub, and nothing that it starts outlives it.
+Time, memory and processor time are limited. A child gets no secret of ours but a Hub token or the key
+of a judge on its standard input where it asks one, and nothing that it starts outlives it.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ PASSED_ON = (
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
     "HACRL_BUBBLEWRAP",
+    "HACRL_JUDGE_ALLOW",
 )
 PASSED_ON_PREFIXES = ("HF_", "TRANSFORMERS_")
 PASSED_ON_PROXIES = ("http_proxy", "https_proxy", "no_proxy")
@@ -161,6 +162,15 @@ REWARD_FUNCTION = ChildProgram(
     memory_bytes=4 * 2**30,
     wait_s=10.0,
     busy="Other reward functions are being tried.",
+)
+
+JUDGE = ChildProgram(
+    "workers.verifiers.judges.try_judge",
+    timeout_s=180.0,  # a local model has to load
+    cpu_s=600,
+    memory_bytes=64 * 2**30,
+    wait_s=10.0,
+    busy="Other judges are being tried.",
 )
 
 EXTRACTION_SHARES = ChildProgram(

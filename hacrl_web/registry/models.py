@@ -199,6 +199,9 @@ class Benchmark(RegistryRow):
     reward_function = models.ForeignKey(  # of the verifier function
         "RewardFunction", on_delete=models.PROTECT, null=True, blank=True, related_name="benchmarks"
     )
+    judge = models.ForeignKey(  # of the verifier judge
+        "Judge", on_delete=models.PROTECT, null=True, blank=True, related_name="benchmarks"
+    )
     num_train = models.PositiveIntegerField(default=0)
     num_held_out = models.PositiveIntegerField(default=0)
     sample = models.JSONField(default=list)  # the first questions, for the preview
@@ -217,6 +220,8 @@ class Benchmark(RegistryRow):
         rule = VERIFIERS.get(self.verifier, self.verifier)
         if self.reward_function is not None:
             rule = f"function: {self.reward_function.name}, version {self.reward_function.version}"
+        if self.judge is not None:
+            rule = f"judge: {self.judge.name}, version {self.judge.version}: a model's opinion, not verified"
         return rule if self.extraction == "strict" else f"{rule}; reads {RESPONSE_EXTRACTIONS['flexible']}"
 
     @property
@@ -262,6 +267,50 @@ class RewardFunctionVersion(models.Model):
     class Meta:
         ordering = ["-created_at", "-pk"]
         constraints = [models.UniqueConstraint(fields=["function", "sha256"], name="reward_function_version_once")]
+
+    @property
+    def version(self) -> str:
+        return self.sha256[:VERSION_DIGITS]
+
+
+@audited("name", "sha256", "settings", "key_set_at")
+class Judge(RegistryRow):
+    """A model that gives rewards. settings: those of JudgeSettings, the newest version; ciphertext: of its key."""
+
+    section, page = "judges", "registry:judge_detail"
+
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="judges")
+    settings: Any = models.JSONField()
+    sha256 = models.CharField(max_length=64)
+    ciphertext = models.TextField(blank=True, default="")
+    key_set_at = models.DateTimeField(null=True, blank=True)
+
+    objects = ProjectRowQuerySet["Judge"].as_manager()
+
+    class Meta(RegistryRow.Meta):
+        constraints = [models.UniqueConstraint(fields=["project", "name"], name="judge_name_per_project")]
+
+    @property
+    def version(self) -> str:
+        return self.sha256[:VERSION_DIGITS]
+
+    @property
+    def has_key(self) -> bool:
+        return bool(self.ciphertext)
+
+
+class JudgeVersion(models.Model):
+    """The settings of one version of a judge."""
+
+    judge = models.ForeignKey(Judge, on_delete=models.CASCADE, related_name="versions")
+    sha256 = models.CharField(max_length=64)
+    author = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
+    settings: Any = models.JSONField()
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["-created_at", "-pk"]
+        constraints = [models.UniqueConstraint(fields=["judge", "sha256"], name="judge_version_once")]
 
     @property
     def version(self) -> str:

@@ -54,7 +54,7 @@ def register_function(owner: Any, *, name: object, source: object) -> RewardFunc
     project = project_of_new(owner)
     require_author(owner, project)
     checker = values.Checker()
-    named = checker.take("name", _name, name)
+    named = checker.take("name", function_name, name)
     text = checker.take("source", _source, source)
     if named is not None:
         checker.take("name", values.check_name_is_free, RewardFunction, project, named)
@@ -112,7 +112,8 @@ def _add_version(row: RewardFunction, author: Any) -> None:
     )
 
 
-def _name(value: object) -> str:
+def function_name(value: object) -> str:
+    """The name of a function or a judge, which also names its metric. Error: ValueProblem."""
     name = values.text(value, 40)
     if not re.fullmatch(REWARD_NAME, name):
         raise values.ValueProblem("bad_name", "Use small letters, digits and _, beginning with a letter.")
@@ -150,9 +151,9 @@ def reward_of(row: RewardFunction, *, question: object, gold: object, response: 
     """{reward (None: unscorable), reason, parts, seconds, version} of one response. Error: FieldErrors."""
     checker = values.Checker()
     texts = {
-        "question": checker.take("question", _text, question),
-        "answer": checker.take("gold", _text, gold),
-        "response": checker.take("response", _text, response),
+        "question": checker.take("question", checked_text, question),
+        "answer": checker.take("gold", checked_text, gold),
+        "response": checker.take("response", checked_text, response),
     }
     checker.finish()
     case = texts | {"fields": {"id": "try", "subject": "", "difficulty": ""}}
@@ -162,6 +163,13 @@ def reward_of(row: RewardFunction, *, question: object, gold: object, response: 
 
 def try_on_benchmark(row: RewardFunction, benchmark: Benchmark) -> list[dict[str, Any]]:
     """For its first questions, the rewards of the boxed reference answer and of no answer. Error: FieldErrors."""
+    questions, cases = trial_cases(benchmark)
+    results = _ask(FunctionFile(row.name, row.text), cases, "benchmark")["results"] if cases else []
+    return trial_rows(questions, results)
+
+
+def trial_cases(benchmark: Benchmark) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The first questions, and for each two cases: the boxed reference answer, and no answer."""
     questions = [one for one in benchmark.sample[:TRIED_QUESTIONS] if isinstance(one, dict)]
     cases = [
         {
@@ -173,7 +181,11 @@ def try_on_benchmark(row: RewardFunction, benchmark: Benchmark) -> list[dict[str
         for one in questions
         for text in (f"\\boxed{{{one.get('answer', '')}}}", NO_ANSWER)
     ]
-    results = _ask(FunctionFile(row.name, row.text), cases, "benchmark")["results"] if cases else []
+    return questions, cases
+
+
+def trial_rows(questions: list[dict[str, Any]], results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A row for each question from the results of its two cases."""
     pairs = zip(questions, results[::2], results[1::2], strict=True)
     return [
         {"question": one.get("question"), "answer": one.get("answer"), "correct": right, "none": nothing}
@@ -181,7 +193,8 @@ def try_on_benchmark(row: RewardFunction, benchmark: Benchmark) -> list[dict[str
     ]
 
 
-def _text(value: object) -> str:
+def checked_text(value: object) -> str:
+    """A text to try. Error: ValueProblem."""
     if not isinstance(value, str) or len(value) > MAX_RESPONSE:
         raise values.ValueProblem("not_text", f"Text of at most {MAX_RESPONSE:,} characters is needed.")
     return value.replace("\x00", "").replace("\r\n", "\n").encode("utf-8", "replace").decode()

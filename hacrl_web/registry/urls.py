@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from hacrl_web.registry.pages import benchmarks, hub_tokens, models_and_groups, prompts, reward_functions
+from hacrl_web.registry.pages import benchmarks, hub_tokens, judges, models_and_groups, prompts, reward_functions
 
 app_name = "registry"
 urlpatterns = [
@@ -22,6 +22,10 @@ urlpatterns = [
     path("reward-functions/new", reward_functions.function_create, name="function_create"),
     path("reward-functions/<int:pk>", reward_functions.function_detail, name="function_detail"),
     path("reward-functions/<int:pk>/try", reward_functions.function_try, name="function_try"),
+    path("judges/", judges.judge_list, name="judge_list"),
+    path("judges/new", judges.judge_create, name="judge_create"),
+    path("judges/<int:pk>", judges.judge_detail, name="judge_detail"),
+    path("judges/<int:pk>/try", judges.judge_try, name="judge_try"),
     path("benchmarks/", benchmarks.benchmark_list, name="benchmark_list"),
     path("benchmarks/new", benchmarks.benchmark_create, name="benchmark_create"),
     path("benchmarks/new/fetch", benchmarks.benchmark_fetch, name="benchmark_fetch"),

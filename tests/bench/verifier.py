@@ -1,15 +1,18 @@
 """How right and how quick the math verifier is, beside math-verify alone.
 
     python -m tests.bench.verifier [--golden CASES.jsonl] [--processes 4]
+    python -m tests.bench.verifier --mixed 100000
 
 Accuracy: the clear golden cases; what math-verify 0.9.0 said of them alone is recorded in the file. Speed, on the
 processor's clock of this process and its children: short plain answers, answers that need algebra, and a batch of 512
-in which 5 % are hostile. About half a minute.
+in which 5 % are hostile. About half a minute. --mixed: the time of each of so many different answers of a usual
+mixture, asked one by one, and its 99th percentile.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import os
 import random
@@ -48,6 +51,89 @@ def algebra(count: int) -> list[Pair]:
     return found
 
 
+def mixed(count: int) -> list[Pair]:
+    """A usual mixture, none twice: 60 % plain numbers, 15 % with units, percent or as fractions, 10 % stated in words,
+    10 % algebra, 5 % tuples, intervals and sets; and one hostile answer in 5,000. A quarter is wrong.
+    """
+    chance = random.Random(1)
+    pairs = []
+    for k in range(count):
+        n, wrong = 1000 + k, k % 4 == 3
+        shown, place = n + wrong, k % 100
+        if k % 5000 == 4999:
+            pair = (f"\\boxed{{{HOSTILE[k // 5000 % len(HOSTILE)]}+{k}}}", "5")
+        elif place < 60:
+            pair = (f"3*{n}={3 * n}, so \\boxed{{{shown}}}", str(n))
+        elif place < 75:
+            forms = (
+                f"{shown}\\text{{ cm}}",
+                f"{shown}\\%",
+                f"\\frac{{{2 * shown}}}{{2}}",
+                f"{shown}.0",
+                f"\\${shown:,}",
+            )
+            form = forms[k % len(forms)]
+            pair = (f"Thus \\boxed{{{form}}}.", f"{n}\\%" if form.endswith("%") else str(n))
+        elif place < 85:
+            pair = (f"We add them up. The answer is {shown}.", str(n))
+        elif place < 95:
+            pair = chance.choice(_algebraic(n, shown))
+        else:
+            forms = ((f"({shown}, {n})", f"({n},{n})"), (f"[{n}, {shown + 1})", f"[{n},{n + 1})"),
+                     (f"\\{{{shown}, 7\\}}", f"\\{{7,{n}\\}}"))  # fmt: skip
+            answer, gold = forms[k % len(forms)]
+            pair = (f"so \\boxed{{{answer}}}", gold)
+        pairs.append(pair)
+    chance.shuffle(pairs)
+    return pairs
+
+
+def _algebraic(n: int, shown: int) -> list[Pair]:
+    """An answer in another form than the reference."""
+    return [
+        (f"\\boxed{{{shown}\\sqrt{{2}}}}", f"\\sqrt{{{2 * n * n}}}"),
+        (f"\\boxed{{(x+{shown})(x-{n})}}", f"x^2-{n * n}"),
+        (f"\\boxed{{\\frac{{{shown}}}{{\\sqrt{{3}}}}}}", f"\\frac{{{n}\\sqrt{{3}}}}{{3}}"),
+        (f"\\boxed{{2x+{shown}+x}}", f"3x+{n}"),
+        (f"\\boxed{{{shown}\\pi+\\pi}}", f"{n + 1}\\pi"),
+    ]
+
+
+def time_of_each(pairs: list[Pair]) -> None:
+    """Percentiles of the time of one answer, with one process: on the clock of the wall, which other work on the
+    machine lengthens, and on the processors' clocks of this process and its child.
+    """
+    with Verifier("math", 1) as verifier:
+        warm(verifier)
+        elapsed_s, worked_s, rewards = [], [], []
+        for text, gold in pairs:
+            begin, before = time.monotonic(), _worked(verifier)
+            [verdict] = verifier.score([text], [gold])
+            elapsed_s.append(time.monotonic() - begin)
+            after = _worked(verifier)
+            is_same = after.keys() == before.keys()  # else a process was killed at its limit, or began
+            worked_s.append(sum(after.values()) - sum(before.values()) if is_same else elapsed_s[-1])
+            rewards.append(verdict.reward)
+    print(f"{len(pairs):,} mixed answers one by one, {sum(elapsed_s):.0f} s in all:")
+    for clock, seconds in (("wall", elapsed_s), ("processor", worked_s)):
+        ordered = sorted(seconds)
+        p50, p99, p999 = (1000 * ordered[int((len(ordered) - 1) * share)] for share in (0.5, 0.99, 0.999))
+        print(f"  {clock}: p50 {p50:.3f} ms, p99 {p99:.1f} ms, p99.9 {p999:.1f} ms, slowest {ordered[-1]:.2f} s")
+    correct, unscorable = rewards.count(1.0), rewards.count(None)
+    print(f"  {correct:,} correct, {rewards.count(0.0):,} incorrect, {unscorable:,} unscorable")
+
+
+def _worked(verifier: Verifier) -> dict[int, float]:
+    """Processor seconds of this process, of the verifier's child and of the child's fork, by process id."""
+    seconds = {os.getpid(): time.process_time()}
+    [child] = verifier._children
+    pids = [child._process.pid] if child._process else []
+    with contextlib.suppress(OSError):
+        pids += [int(pid) for pid in Path(f"/proc/{pids[0]}/task/{pids[0]}/children").read_text().split()]
+        seconds |= {pid: int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9 for pid in pids}
+    return seconds
+
+
 def processor_seconds(work: Callable[[], object]) -> float:
     """What work() costs, children that have ended included."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
@@ -77,7 +163,7 @@ def warm(verifier: Verifier) -> None:
 
 
 def accuracy(golden: Path, processes: int) -> None:
-    cases = [case for case in read_cases(golden) if not case["ambiguous"]]
+    cases = [case for case in read_cases(golden) if not case.get("ambiguous")]
     found, seconds = [], []
     with Verifier("math", processes) as verifier:
         warm(verifier)
@@ -86,7 +172,8 @@ def accuracy(golden: Path, processes: int) -> None:
             found.append(verifier.score([case["response"]], [case["gold"]])[0])
             seconds.append(time.monotonic() - begin)
     right = [verdict.reward == float(case["expected"]) for verdict, case in zip(found, cases, strict=True)]
-    peer = [case["math_verify_0_9_0"]["answer"] == case["expected"] for case in cases]
+    peer = [case["math_verify_0_9_0"]["answer"] == case["expected"] for case in cases if "math_verify_0_9_0" in case]
+    alone_text = f", math-verify alone (recorded) {sum(peer) / len(peer):.1%}" if peer else ""
     missed = [
         f"{case['id']} ({verdict.reason})"
         for case, verdict, is_right in zip(cases, found, right, strict=True)
@@ -94,7 +181,7 @@ def accuracy(golden: Path, processes: int) -> None:
     ]
     rewarded = sum(verdict.reward == 1 and not case["expected"] for verdict, case in zip(found, cases, strict=True))
     print(f"clear golden cases: {len(cases)}")
-    print(f"  right: ours {sum(right) / len(cases):.1%}, math-verify alone (recorded) {sum(peer) / len(cases):.1%}")
+    print(f"  right: ours {sum(right)} of {len(cases)}, {sum(right) / len(cases):.1%}{alone_text}")
     print(f"  wrong answers rewarded: {rewarded}; slowest case {max(seconds):.2f} s")
     print(f"  not as expected: {', '.join(missed) or 'none'}")
 
@@ -128,9 +215,14 @@ def main() -> None:
     parser.add_argument("--golden", type=Path, default=GOLDEN)
     parser.add_argument("--processes", type=int, default=4)
     parser.add_argument("--smoke", action="store_true", help="few answers, and no golden cases")
+    parser.add_argument("--mixed", type=int, default=0, metavar="N", help="the time of each of N mixed answers alone")
     options = parser.parse_args()
     logging.disable(logging.WARNING)  # math-verify's, about time-outs
     print(f"load of the last minute: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    if options.mixed or options.smoke:
+        time_of_each(mixed(options.mixed or 200))
+        if options.mixed:
+            return
     if options.golden.is_file() and not options.smoke:
         accuracy(options.golden, options.processes)
     else:

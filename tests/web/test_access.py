@@ -21,7 +21,7 @@ from websockets.sync.client import connect
 from hacrl_web.accounts.models import Invitation, LoginLink, Membership, Project
 from hacrl_web.accounts.tokens.tokens import make_token
 from hacrl_web.api import api
-from hacrl_web.registry.children import HUB_ACCOUNT, IMPORTER, PREVIEWER, REWARD_FUNCTION, VERIFIER, ChildResult
+from hacrl_web.registry.children import HUB_ACCOUNT, IMPORTER, JUDGE, PREVIEWER, REWARD_FUNCTION, VERIFIER, ChildResult
 from hacrl_web.registry.language_models.model_pairs import SAME_MODEL
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.models import Run, RunView, Sweep
@@ -44,6 +44,7 @@ HUB_TOKEN = "api/v1/projects/<int:project_id>/hub-token"  # which a viewer does 
 OVERLAP = "api/v1/benchmarks/<int:pk>/overlap"
 PROMPTS = "api/v1/groups/<int:pk>/prompts"
 TRIED = "api/v1/reward-functions/<int:pk>/questions"
+JUDGED = "api/v1/judges/<int:pk>/questions"
 
 
 def test_visitor_reaches_no_page_without_a_login(client, mine, record_property):
@@ -115,6 +116,8 @@ def children(monkeypatch) -> None:
     monkeypatch.setattr(VERIFIER, "run", lambda *_: ChildResult(verdict, 0, False))
     rewards = b'{"version": "0", "results": [{"reward": 0.5, "reason": "", "parts": {}, "seconds": 0}]}'
     monkeypatch.setattr(REWARD_FUNCTION, "run", lambda *_: ChildResult(rewards, 0, False))
+    judged = b'{"version": "0", "results": [{"reward": 0.5, "reason": "", "parts": {}, "seconds": 0, "cost": 0}]}'
+    monkeypatch.setattr(JUDGE, "run", lambda *_: ChildResult(judged, 0, False))
     monkeypatch.setattr(HUB_ACCOUNT, "run", lambda *_: ChildResult(b'{"name": "ada"}', 0, False))
     overlap = b'{"num_asked": 1, "num_same": 1, "num_near": 0, "examples": []}'
     monkeypatch.setattr(IMPORTER, "run", lambda *_: ChildResult(overlap, 0, False))
@@ -159,6 +162,9 @@ def use(client: Any, route: str, mine: SimpleNamespace) -> Any:
     if route.endswith(("/promote", "/ask", "/extend")):
         asked = {"step": 1, "steps": 1, "agent": 0, "name": f"of {client.session['_auth_user_id']}", "question": "?"}
         return client.post(address(route, mine), asked)
+    if route == JUDGED:
+        body = {"benchmark": mine.benchmark.pk}
+        return client.post(address(route, mine), body, content_type="application/json")
     if route.endswith("/try"):
         kind = "application/json" if route.startswith("api/") else MULTIPART_CONTENT
         return client.post(address(route, mine), {"gold": "1", "response": "1"}, content_type=kind)

@@ -62,6 +62,10 @@ PAGES = {
         "GET /reward-functions/{pk}/questions",
     ),
     "registry:function_try": ("POST /reward-functions/{pk}/try",),
+    "registry:judge_list": ("GET /judges",),
+    "registry:judge_create": ("POST /judges",),
+    "registry:judge_detail": ("GET /judges/{pk}", "PUT /judges/{pk}", "DELETE /judges/{pk}"),
+    "registry:judge_try": ("POST /judges/{pk}/try", "POST /judges/{pk}/questions"),
     "runs:benchmark_delete": ("POST /benchmarks/{pk}/delete",),
     "runs:run_list": (
         "GET /runs",

@@ -118,6 +118,13 @@ class Tries:
         assert not field or f'id="id_{field}-error"' in page, told
         self.heard(html.unescape(" ".join(re.sub(r"<[^>]*>", " ", one) for one in SAID.findall(page))), says, told)
 
+    def refused_page(self, path: str, fields: dict[str, Any], says: str) -> None:
+        """A form whose errors stand above it."""
+        answer = self.client.post(path, fields)
+        assert answer.status_code == 422, (path, str(fields)[:200], answer.status_code)
+        alerts = re.findall(r'class="alert alert-error"[^>]*>(.*?)</div>', answer.content.decode(), re.DOTALL)
+        self.heard(html.unescape(" ".join(alerts)), says, (path, str(fields)[:200]))
+
 
 @pytest.fixture
 def tries(user, request, record_property) -> Iterator[Tries]:
@@ -232,6 +239,21 @@ def test_webhooks(tries, settings):
     for url in WEBHOOKS:
         wishes = {**answer.json(), "webhook_url": url}
         tries.api("notifications", wishes, OF_WEBHOOKS, "webhook_url", verb="PUT", headers=version)
+
+
+def test_judges(models, tries):
+    allowed = r"list of hosts|have the form https://host/path|may not contain|not allowed|at most|address of its API"
+    for url in WEBHOOKS:
+        tries.api("judges", {"name": "swan", "settings": {"address": url, "model": "m"}}, allowed)
+        tries.refused_page("/judges/new", {"name": "swan", "address": url, "model": "m"}, allowed)
+    folders = f"{OF_FOLDERS}|at most|NUL and unpaired"
+    for case in FOLDERS:
+        location = case.replace("{root}", models)
+        for kind in ("model", "reward_model"):
+            tries.api("judges", {"name": "swan", "settings": {"kind": kind, "model": location}}, folders, "model")
+    for name in NAMES:
+        named = {"name": name, "settings": {"kind": "model", "model": "/nowhere"}}
+        tries.api("judges", named, f"{OF_NAMES}|small letters|string", "name")
 
 
 def test_verbs_hosts_and_tokens(run, tries):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import fcntl
+import json
 import os
 import secrets
 import shutil
@@ -19,12 +20,15 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from workers.contract.repository import ROOT
 from workers.contract.trainer_log import LOG_NAME, OutputLimiter
 
 DEATH_PIPE_VARIABLE = "HACRL_DEATH_PIPE"
+KEYS_PIPE_VARIABLE = "HACRL_KEYS_PIPE"
+MAX_KEYS_BYTES = 32_768  # fits in a pipe, so that writing does not wait for the trainer
 MARK_VARIABLE = "HACRL_TRAINER_MARK"  # of a trainer and all processes that it starts
 SPEC_NAME = "spec.json"
 LOCK_NAME = "lock"
@@ -113,12 +117,18 @@ class TrainerProcess:
 
 
 def start_trainer(
-    run_dir: Path, attempt: int, *, command: list[str] | None = None, environment: dict[str, str] | None = None
+    run_dir: Path,
+    attempt: int,
+    *,
+    command: list[str] | None = None,
+    environment: dict[str, str] | None = None,
+    keys: Mapping[str, str] | None = None,
 ) -> TrainerProcess:
     """Start `python -m workers spec.json run_dir` for one attempt, with its output in trainer.log.
 
     Its working directory is the run directory: a hub id such as tests/web must not name a folder of this tree.
-    `command` replaces `python -m workers` (the tests' fake trainer). Error: RunDirBusy.
+    `command` replaces `python -m workers` (the tests' fake trainer). `keys`: of the judges that the run names, by name;
+    they go through a pipe. Errors: RunDirBusy; ValueError, if the keys are too long.
     """
     run_dir = run_dir.resolve()
     program = command or [sys.executable, "-m", "workers"]
@@ -131,7 +141,13 @@ def start_trainer(
     except OSError:  # too many open files: the run directory must not stay locked
         os.close(lock)
         raise
+    keys_end = -1
     try:
+        inherited = [lock, read_end]
+        if keys:
+            keys_end = _keys_pipe(keys)
+            inherited.append(keys_end)
+            variables[KEYS_PIPE_VARIABLE] = str(keys_end)
         with open(run_dir / LOG_NAME, "ab") as log:
             process = subprocess.Popen(
                 [*program, str(run_dir / SPEC_NAME), str(run_dir), "--attempt", str(attempt)],
@@ -139,7 +155,7 @@ def start_trainer(
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                pass_fds=(lock, read_end),
+                pass_fds=inherited,
                 env={**variables, DEATH_PIPE_VARIABLE: str(read_end)},
                 cwd=run_dir,
             )
@@ -149,7 +165,32 @@ def start_trainer(
     finally:
         os.close(read_end)
         os.close(lock)  # the trainer has its own copy, which keeps the lock until it ends
+        if keys_end >= 0:
+            os.close(keys_end)
     return TrainerProcess(process, write_end, run_dir, mark)
+
+
+def _keys_pipe(keys: Mapping[str, str]) -> int:
+    """The read end of a pipe that holds the keys. Errors: ValueError, OSError."""
+    text = json.dumps(dict(keys)).encode()
+    if len(text) > MAX_KEYS_BYTES:
+        raise ValueError(f"the keys of this run's judges have more than {MAX_KEYS_BYTES:,} bytes")
+    read_end, write_end = os.pipe()
+    try:
+        os.write(write_end, text)
+    finally:
+        os.close(write_end)
+    return read_end
+
+
+def read_keys() -> dict[str, str]:
+    """Called by the trainer once: the keys of its judges by name; the pipe is empty and closed afterwards."""
+    descriptor = os.environ.pop(KEYS_PIPE_VARIABLE, None)
+    if descriptor is None:
+        return {}
+    with open(int(descriptor), "rb") as pipe:
+        keys: dict[str, str] = json.loads(pipe.read(MAX_KEYS_BYTES))
+    return keys
 
 
 def remove_scratch(run_dir: Path) -> None:

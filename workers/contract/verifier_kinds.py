@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-VerifierKind = Literal["math", "exact", "choice", "numeric", "regex", "python", "function"]
+VerifierKind = Literal["math", "exact", "choice", "numeric", "regex", "python", "countdown", "function", "judge"]
 DEFAULT_TOLERANCE = 1e-4
 ResponseExtraction = Literal["strict", "flexible"]
 RESPONSE_EXTRACTIONS: dict[ResponseExtraction, str] = {
@@ -18,7 +18,7 @@ RESPONSE_EXTRACTIONS: dict[ResponseExtraction, str] = {
     "flexible": "a box or a stated answer, else the last number",
 }
 FLEXIBLE_KINDS: tuple[VerifierKind, ...] = ("math", "numeric")  # those that compare numbers
-GRADED_KINDS: tuple[VerifierKind, ...] = ("function",)  # their rewards may lie between 0 and 1
+GRADED_KINDS: tuple[VerifierKind, ...] = ("function", "judge")  # their rewards may lie between 0 and 1
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,11 @@ RULES: dict[VerifierKind, Rules] = {
     "numeric": Rules(2, "the same number within a relative tolerance"),
     "regex": Rules(2, "the reference answer is a regular expression for the whole answer"),
     "python": Rules(2, "the reference answer is Python tests for the code in the response"),
+    "countdown": Rules(1, "an expression that uses each given number once and reaches the target"),
     "function": Rules(1, "a Python function of your own gives the reward, from 0 to 1"),
+    "judge": Rules(1, "a language model or a reward model gives the reward, from 0 to 1: not verified"),
 }
+JUDGED = "judge"  # the kind whose rewards are a model's opinion
 
 
 def not_flexible(kind: str, extraction: str) -> str:

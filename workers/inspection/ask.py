@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from workers.contract.spec.agent import AgentSpec
+from workers.contract.spec.judge import JudgeFile
 from workers.contract.spec.reward_function import FunctionFile
 from workers.verifiers.functions.function_verifier import Case, FunctionVerifier
+from workers.verifiers.judges.judge_verifier import JudgeVerifier
 from workers.verifiers.service import Verifier
 from workers.verifiers.verdicts import Verdict
 
@@ -60,10 +62,13 @@ def answer(request: dict[str, Any], agent_request: dict[str, Any]) -> dict[str, 
 
 
 def _verdict(request: dict[str, Any], text: str) -> Verdict:
-    """Errors: VerifierError, FunctionFileError."""
+    """Errors: VerifierError, FunctionFileError, JudgeFileError."""
     if request["verifier"] == "function":
         with FunctionVerifier(FunctionFile.read(Path(request["reward_function"]))) as function:
             return function.score_cases([Case(request["question"], request["expected"], text)])[0]
+    if request["verifier"] == "judge":
+        with JudgeVerifier(JudgeFile.read(Path(request["judge"])), request["judge_key"]) as judge:
+            return judge.score_cases([Case(request["question"], request["expected"], text)])[0]
     with Verifier(request["verifier"], 1, request["tolerance"], request["extraction"]) as verifier:
         return verifier.score([text], [request["expected"]])[0]
 

@@ -14,11 +14,13 @@ from typing import Any, Literal
 from workers.contract.verifier_kinds import RESPONSE_EXTRACTIONS
 from workers.questions.dataset import Question, derived_id, id_of, optional_text, text_of
 from workers.questions.files import QuestionFileError, kind_name
+from workers.questions.options import INCORRECT_COLUMNS, OPTION_COLUMNS, option_question
+from workers.verifiers.countdown import countdown_question, unclear_task
 from workers.verifiers.mathematics.extraction import final_answer
 from workers.verifiers.mathematics.last_number import answer_in
 from workers.verifiers.python.reference import TEST_COLUMNS, code_question
 
-Extraction = Literal["as_is", "hashes", "boxed", "tests"]
+Extraction = Literal["as_is", "hashes", "boxed", "tests", "options", "countdown"]
 MAX_SLICE_LENGTH = 200  # characters of a subject or a difficulty
 MAX_BOX_LENGTH = 50  # characters; a longer cell with a box is a whole solution
 # Column names of common data sets, the most certain first.
@@ -31,6 +33,8 @@ USUAL_NAMES = {
 }
 # The column of the tests in HumanEval and MBPP, each with another column by which the data set is known.
 _TEST_COLUMNS = {"test": "entry_point", "test_list": "code"}
+# The answer in data sets with options: the most certain first.
+_OPTION_ANSWERS = ("answerKey", "Correct Answer", "answer")
 _THOUSANDS = re.compile(r"-?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 
 
@@ -47,8 +51,8 @@ class QuestionMapping:
 
     @property
     def columns(self) -> list[str]:
-        tests = TEST_COLUMNS if self.extraction == "tests" else ()
-        named = (self.question, self.answer, self.subject, self.difficulty, self.id, *tests)
+        beside = {"tests": TEST_COLUMNS, "options": OPTION_COLUMNS}.get(self.extraction, ())
+        named = (self.question, self.answer, self.subject, self.difficulty, self.id, *beside)
         return list(dict.fromkeys(name for name in named if name))
 
     def question_of(self, record: Mapping[str, Any]) -> Question:
@@ -59,6 +63,10 @@ class QuestionMapping:
                 row[self.question], row[self.answer] = code_question(row, self.question, self.answer)
             except ValueError as error:
                 raise QuestionFileError(str(error)) from None
+        elif self.extraction == "options":
+            row[self.question], row[self.answer] = option_question(row, self.question, self.answer)
+        elif self.extraction == "countdown":
+            row[self.question], row[self.answer] = _countdown(row, self.question, self.answer)
         if isinstance(answers := row.get(self.answer), list) and answers:  # some data sets have lists of one answer
             if len(answers) > 1:
                 raise QuestionFileError(f"{self.answer!r} is a list of several answers: keep one")
@@ -71,6 +79,18 @@ class QuestionMapping:
             subject=_slice(row, self.subject),
             difficulty=_slice(row, self.difficulty),
         )
+
+
+def _countdown(row: Mapping[str, Any], numbers: str, target: str) -> tuple[str, str]:
+    """Question and reference answer of a list of numbers and a target. Error: QuestionFileError."""
+    cells = row.get(numbers)
+    cells = re.findall(r"\d+", cells) if isinstance(cells, str) else cells
+    if not isinstance(cells, list) or not all(str(one).isdecimal() for one in cells):
+        raise QuestionFileError(f"{numbers!r} must be a list of whole numbers")
+    question, gold = countdown_question([str(one) for one in cells], str(row.get(target)))
+    if doubt := unclear_task(gold):
+        raise QuestionFileError(f"{doubt}: here it is {gold[:60]!r}")
+    return question, gold
 
 
 def _slice(row: Mapping[str, Any], column: str) -> str:
@@ -90,7 +110,7 @@ def extracted(text: str, how: Extraction, column: str = "answer") -> str:
 
     Error: QuestionFileError.
     """
-    if how in ("as_is", "tests"):
+    if how in ("as_is", "tests", "options", "countdown"):
         return text
     if how == "hashes":
         before, _, answer = text.rpartition("####")
@@ -135,6 +155,12 @@ def guess(columns: Sequence[str], records: Iterable[Mapping[str, Any]]) -> Quest
     by_part = {part: next((by_name[n] for n in names if n in by_name), "") for part, names in USUAL_NAMES.items()}
     cells = [value for record in records if isinstance(value := record.get(by_part["answer"]), str)]
     extraction: Extraction = "as_is"
+    if "nums" in columns and "target" in columns:
+        return QuestionMapping(**by_part | {"question": "nums", "answer": "target"}, extraction="countdown")
+    if any(name in columns for name in OPTION_COLUMNS):
+        correct = next((name for name in _OPTION_ANSWERS if name in columns), by_part["answer"])
+        own = {"answer": correct, "question": "Question" if INCORRECT_COLUMNS[0] in columns else by_part["question"]}
+        return QuestionMapping(**by_part | own, extraction="options")
     for column, beside in _TEST_COLUMNS.items():
         if column in columns and beside in columns:
             return QuestionMapping(**by_part | {"answer": column}, extraction="tests")

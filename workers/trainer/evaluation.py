@@ -281,4 +281,4 @@ class EvaluationRunner:
 
 def _verifier_of(data: DataSpec) -> dict[str, Any]:
     """What decides which verifier a benchmark has."""
-    return data.model_dump(include={"verifier", "tolerance", "extraction", "reward_function"})
+    return data.model_dump(include={"verifier", "tolerance", "extraction", "reward_function", "judge"})

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from workers.agents.messages import Response
 from workers.contract.spec.data import DataSpec
+from workers.contract.spec.judge import JudgeFile
 from workers.contract.spec.reward_function import FunctionFile
 from workers.contract.spec.rewards import RewardsSpec, RewardTerm
 from workers.contract.spec.run import RunSpec
@@ -17,10 +18,12 @@ from workers.contract.verifier_kinds import kind_label
 from workers.questions.dataset import Question
 from workers.verifiers.formats import boxed_reward, length_reward, tags_reward
 from workers.verifiers.functions.function_verifier import Case, FunctionVerifier
+from workers.verifiers.judges.judge_verifier import JudgeVerifier
+from workers.verifiers.judges.keys import judge_key
 from workers.verifiers.service import Verifier
 from workers.verifiers.verdicts import Verdict
 
-AnyVerifier = Verifier | FunctionVerifier
+AnyVerifier = Verifier | FunctionVerifier | JudgeVerifier
 
 
 @lru_cache(maxsize=64)  # an attempt uses one version of a file
@@ -29,11 +32,25 @@ def function_file(path: str) -> FunctionFile:
     return FunctionFile.read(Path(path))
 
 
+@lru_cache(maxsize=64)
+def judge_file(path: str) -> JudgeFile:
+    """Errors: JudgeFileError."""
+    return JudgeFile.read(Path(path))
+
+
+def open_judge(path: str) -> JudgeVerifier:
+    """Errors: JudgeFileError."""
+    file = judge_file(path)
+    return JudgeVerifier(file, judge_key(file.name))
+
+
 def open_verifier(data: DataSpec, rewards: RewardsSpec) -> AnyVerifier:
-    """The verifier of a benchmark. Errors: FunctionFileError."""
+    """The verifier of a benchmark. Errors: FunctionFileError, JudgeFileError."""
     processes = min(4, os.cpu_count() or 1)
     if data.verifier == "function":
         return open_function(data.reward_function, rewards)
+    if data.verifier == "judge":
+        return open_judge(data.judge)
     return Verifier(data.verifier, processes, data.tolerance, data.extraction)
 
 
@@ -44,44 +61,49 @@ def open_function(path: str, rewards: RewardsSpec) -> FunctionVerifier:
 
 
 def verifier_label(data: DataSpec) -> str:
-    """As evaluations record it: `math/3`, or `function/NAME@VERSION`."""
+    """As evaluations record it: `math/3`, `function/NAME@VERSION` or `judge/NAME@VERSION`."""
     if data.verifier == "function":
         return function_file(data.reward_function).label
+    if data.verifier == "judge":
+        return judge_file(data.judge).label
     return kind_label(data.verifier, data.extraction)
 
 
 def case_of(text: str, question: Question) -> Case:
-    """What a reward function is told of a response."""
+    """What a reward function or a judge is told of a response."""
     fields = {"id": question.id, "subject": question.subject, "difficulty": question.difficulty}
     return Case(question.question, question.answer, text, fields)
 
 
 class RewardTerms(AbstractContextManager["RewardTerms"]):
-    """The further rewards of a run. Their functions' processes start with the first call."""
+    """The further rewards of a run. The processes of functions and local judges start with the first call."""
 
     def __init__(self, spec: RunSpec) -> None:
-        """Errors: FunctionFileError."""
+        """Errors: FunctionFileError, JudgeFileError."""
         self.spec, self.terms = spec, spec.rewards.terms
-        self._functions = {
-            term.name: open_function(term.function, spec.rewards) for term in self.terms if term.kind == "function"
-        }
+        self._scorers: dict[str, FunctionVerifier | JudgeVerifier] = {}
+        for term in self.terms:
+            if term.kind == "function":
+                self._scorers[term.name] = open_function(term.function, spec.rewards)
+            elif term.kind == "judge":
+                self._scorers[term.name] = open_judge(term.judge)
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
     def labels(self) -> list[str]:
-        """The functions with their versions."""
-        return [function.file.label for function in self._functions.values()]
+        """The functions and judges with their versions."""
+        return [scorer.file.label for scorer in self._scorers.values()]
 
     def score(self, responses: Sequence[Response], questions: Sequence[Question]) -> dict[str, list[Verdict]]:
-        """By name of the term a verdict on each response. Errors: RewardFunctionError, VerifierError."""
+        """By name of the term a verdict on each response. Errors: RewardFunctionError, JudgeError, VerifierError."""
         return {term.name: self._of_term(term, responses, questions) for term in self.terms}
 
     def _of_term(self, term: RewardTerm, responses: Sequence[Response], questions: Sequence[Question]) -> list[Verdict]:
-        if term.kind == "function":
+        if scorer := self._scorers.get(term.name):
             pairs = zip(responses, questions, strict=True)
-            return self._functions[term.name].score_cases([case_of(one.text, question) for one, question in pairs])
+            return scorer.score_cases([case_of(one.text, question) for one, question in pairs])
         limit = self.spec.rollout.max_completion_length
         rewards = {
             "boxed": lambda response: boxed_reward(response.text),
@@ -91,6 +113,6 @@ class RewardTerms(AbstractContextManager["RewardTerms"]):
         return [Verdict(rewards[term.kind](response), term.kind) for response in responses]
 
     def close(self) -> None:
-        """End the functions' processes."""
-        for function in self._functions.values():
-            function.close()
+        """End their processes."""
+        for scorer in self._scorers.values():
+            scorer.close()

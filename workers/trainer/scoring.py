@@ -23,6 +23,7 @@ from workers.trainer.rewards import AnyVerifier, RewardTerms, case_of
 from workers.trainer.stop_signals import StopFlag
 from workers.verifiers.children.child_client import VerifierError
 from workers.verifiers.functions.function_verifier import FunctionVerifier, RewardFunctionError
+from workers.verifiers.judges.judge_verifier import JudgeUnusable, JudgeVerifier
 from workers.verifiers.verdicts import Verdict
 
 # Seconds to wait before each further try.
@@ -34,18 +35,40 @@ class VerifierFails(RuntimeError):
     """The verifier could not score enough in all tries."""
 
 
+@dataclass
+class JudgeTally:
+    """What one judge did for one agent's rollouts of a step. cost: in the currency of its prices."""
+
+    num_asked: int = 0
+    cached: int = 0
+    unscorable: int = 0
+    seconds: float = 0.0
+    cost: float = 0.0
+
+    def add(self, verdict: Verdict) -> None:
+        call = verdict.call
+        self.unscorable += verdict.reward is None
+        if call is None or call.is_cached:
+            self.cached += call is not None
+            return
+        self.num_asked += 1
+        self.seconds += call.seconds
+        self.cost += call.cost
+
+
 @dataclass(frozen=True)
 class Scores:
     """Rewards (0 where unscorable) and the valid mask, (n, B, G) each; time-outs by agent.
 
     parts: where several rewards make the total, each of them by name, (n, B, G), the verifier's first; and what
-    functions returned besides, NaN where they did not.
+    functions returned besides, NaN where they did not. judges: by name of the reward a tally of each agent.
     """
 
     rewards: Tensor
     valid: Tensor
     timeouts: list[int]
     parts: Mapping[str, Tensor] = field(default_factory=dict)
+    judges: Mapping[str, Sequence[JudgeTally]] = field(default_factory=dict)
 
     @property
     def of_verifier(self) -> Tensor:
@@ -121,15 +144,19 @@ class Scorer:
         rewards, valid = torch.zeros(shape), torch.zeros(shape, dtype=torch.bool)
         parts = {name: torch.full(shape, torch.nan) for name in names_of_parts(by_name)} if has_parts(by_name) else {}
         timeouts = [0] * len(generated)
+        has_judge = {name: any(one.call for one in of_name) for name, of_name in by_name.items()}
+        judges = {name: [JudgeTally() for _ in generated] for name in by_name if has_judge[name]}
         for place, *of_terms in zip(places, *by_name.values(), strict=True):
             of_response = dict(zip(by_name, of_terms, strict=True))
+            for name, tallies in judges.items():
+                tallies[place[0]].add(of_response[name])
             total = self._total(of_response)
             rewards[place] = total or 0.0
             valid[place] = total is not None
             timeouts[place[0]] += any(verdict.is_timeout for verdict in of_terms)
             for name, value in response_rewards(of_response).items() if parts and total is not None else ():
                 parts[name][place] = value
-        return Scores(rewards, valid, timeouts, parts)
+        return Scores(rewards, valid, timeouts, parts, judges)
 
     def _score_terms(self, responses: Sequence[Response], questions: Sequence[Question]) -> dict[str, list[Verdict]]:
         """Errors: VerifierFails."""
@@ -161,7 +188,7 @@ class Scorer:
                 for index, verdict in zip(still_open, self._ask([pairs[index] for index in still_open]), strict=True):
                     verdicts[index] = verdict
                 problem = complaint([one for one in verdicts if one is not None])
-            except RewardFunctionError as error:  # waiting does not mend it
+            except (RewardFunctionError, JudgeUnusable) as error:  # waiting does not mend it
                 raise VerifierFails(str(error)) from error
             except VerifierError as error:
                 problem = str(error)
@@ -175,7 +202,7 @@ class Scorer:
 
     def _ask(self, pairs: Sequence[Pair]) -> list[Verdict]:
         """Errors: VerifierError."""
-        if isinstance(self.verifier, FunctionVerifier):
+        if isinstance(self.verifier, FunctionVerifier | JudgeVerifier):
             return self.verifier.score_cases([case_of(text, question) for text, question in pairs])
         return self.verifier.score([text for text, _ in pairs], [question.answer for _, question in pairs])
 

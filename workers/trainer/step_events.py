@@ -103,6 +103,15 @@ def agent_metrics(record: StepRecord, agent: int) -> events.Metrics:
     for name, values_of_part in record.scores.parts.items():
         numbers = values_of_part[agent][scored & ~values_of_part[agent].isnan()].double()  # (rows,)
         ratios[f"rewards/{name}/mean"] = (numbers.sum().item(), float(len(numbers)))
+    for name, tallies in record.scores.judges.items():
+        tally_of_judge = tallies[agent]
+        values[f"judge/{name}/unscorable"] = float(tally_of_judge.unscorable)
+        values[f"judge/{name}/cost"] = tally_of_judge.cost
+        ratios[f"judge/{name}/time_s"] = (tally_of_judge.seconds, float(tally_of_judge.num_asked))
+        ratios[f"judge/{name}/cached"] = (
+            float(tally_of_judge.cached),
+            float(tally_of_judge.cached + tally_of_judge.num_asked),
+        )
     if record.algorithm.overlong_cache:
         penalties = record.plan.penalties[agent][scored]  # (rows,)
         ratios["overlong_penalty/mean"] = (penalties.double().sum().item(), float(len(penalties)))

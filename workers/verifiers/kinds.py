@@ -12,6 +12,7 @@ from functools import partial
 
 from workers.contract.verifier_kinds import ResponseExtraction, VerifierKind
 from workers.verifiers.choice import choice_verdict, unclear_choice
+from workers.verifiers.countdown import countdown_verdict, unclear_task
 from workers.verifiers.mathematics.answers import clean, decide, is_other_unit, read_answer
 from workers.verifiers.mathematics.extraction import MAX_ANSWER_CHARACTERS, final_answer, joined_boxes
 from workers.verifiers.mathematics.last_number import answer_in
@@ -46,6 +47,7 @@ def kind_of(name: VerifierKind, tolerance: float, extraction: ResponseExtraction
         "choice": Kind(choice_verdict, unclear_choice),
         "numeric": Kind(numeric, unclear_length, "workers.verifiers.numeric", (repr(tolerance),)),
         "regex": Kind(regex_verdict, lambda gold: "", "workers.verifiers.regex"),
+        "countdown": Kind(countdown_verdict, unclear_task),
         "python": Kind(python_verdict, unclear_tests, "workers.verifiers.python.python_tests"),
     }
     if name not in kinds:

@@ -14,16 +14,29 @@ Query = tuple[str, str]  # an answer and the gold that a child process compares 
 
 
 @dataclass(frozen=True)
+class JudgeCall:
+    """What asking a judge about one response took; nothing where the reward was known from an equal response.
+
+    cost: in the currency of the judge's prices.
+    """
+
+    seconds: float
+    cost: float
+    is_cached: bool = False
+
+
+@dataclass(frozen=True)
 class Verdict:
     """`reward` is 1.0, 0.0, between them for partial credit, or None (unscorable); `reason` says why in a few words.
 
-    parts: further numbers that a reward function returned, by name.
+    parts: further numbers that a reward function returned, by name.  call: of a judge.
     """
 
     reward: float | None
     reason: str
     is_timeout: bool = False
     parts: Mapping[str, float] = field(default_factory=dict, hash=False)
+    call: JudgeCall | None = None
 
 
 CORRECT = Verdict(1.0, "correct")

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -17,6 +18,7 @@ from django.conf import settings
 from hacrl_web.insight.settings_diff import effective
 from hacrl_web.registry import values
 from hacrl_web.registry.children import run_child
+from hacrl_web.registry.judges import judge_keys
 from hacrl_web.runs.models import Run
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import whole_number
@@ -59,6 +61,7 @@ def checked_question(fields: Mapping[str, str], run: Run) -> dict[str, Any]:
         "tolerance": data.get("tolerance", DEFAULT_TOLERANCE),
         "extraction": data.get("extraction", "strict"),
         "reward_function": data.get("reward_function", ""),
+        "judge": data.get("judge", ""),
         "max_new_tokens": tokens,
         "seed": seed,
     }
@@ -98,7 +101,9 @@ def ask_checkpoint(user: Any, run: Run, manifest: Manifest, request: dict[str, A
         | {key: specs[name][key] for key in names if key in specs.get(name, {})}
         for name, folder in manifest.folders.items()
     ]
-    body = json.dumps({**request, "agents": agents}).encode()
+    keys = judge_keys(run.project, [request["judge"]] if request["judge"] else [])
+    judge_key = keys.get(Path(request["judge"]).stem, "")
+    body = json.dumps({**request, "agents": agents, "judge_key": judge_key}).encode()
     with _turn_of(user):
         ended = run_child(
             "workers.inspection.ask",

@@ -108,6 +108,11 @@ class BoardTable:
         return self.columns[-1]
 
     @property
+    def has_judges(self) -> bool:
+        """Whether a judge scored or trained any of its rows."""
+        return any(group.row.judged for group in self.groups)
+
+    @property
     def has_intervals(self) -> bool:
         return any(
             cell.score is not None and cell.score.half_width is not None

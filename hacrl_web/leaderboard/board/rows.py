@@ -11,6 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from statistics import fmean
 from typing import Any
 
@@ -20,6 +21,7 @@ from hacrl_web.registry.models import LanguageModel
 from hacrl_web.runs.models import Run, State
 from workers.algorithms.registry import algorithms
 from workers.contract.spec.rewards import text_of_terms
+from workers.contract.verifier_kinds import JUDGED
 
 EVALUATION_ONLY = "evaluation only"  # in an algorithm's place: a run of no steps
 NOT_RECORDED = "not recorded"
@@ -78,6 +80,19 @@ class BoardRow:
         names = [f"model of {agent}" for agent in self.agents]
         names += [f"{kind} of {name}" for name in benchmarks for kind in ("verifier", "questions")]
         return [*self.models, *(self.facts.get(name, "") for name in names)]
+
+    @property
+    def score_judges(self) -> list[str]:
+        """The judges that gave the scores: opinions of a model, which stand apart from verified scores."""
+        return sorted({label.partition("/")[2] for name, label in self.facts.items() if _is_judged(name, label)})
+
+    @property
+    def judged(self) -> str:
+        """Which judges scored or trained its runs, in words; empty if all is verified."""
+        terms = self.run.spec.get("rewards", {}).get("terms", ())
+        trained = sorted({PurePath(term["judge"]).stem for term in terms if term.get("judge")})
+        parts = [f"scored by {', '.join(self.score_judges)}, not verified"] if self.score_judges else []
+        return "; ".join([*parts, *([f"trained with {', '.join(trained)}"] if trained else [])])
 
     @property
     def label(self) -> str:
@@ -197,6 +212,12 @@ def _set_distinctions(row: BoardRow, others: Sequence[BoardRow]) -> None:
     row.distinctions |= {
         name: value for name, value in row.facts.items() if any(o.facts.get(name, value) != value for o in alike)
     }
+    if row.judged:  # always: no reader takes a model's opinion for a verified score
+        row.distinctions["judge"] = row.judged
+
+
+def _is_judged(name: str, label: str) -> bool:
+    return name.startswith("verifier of ") and label.partition("/")[0] == JUDGED
 
 
 # ---- what makes a row: the settings that act, and the facts behind its scores ---------------------------------------

@@ -95,12 +95,12 @@ def _line_agents(agents: Sequence[str]) -> list[tuple[int, str, Sequence[str]]]:
 
 
 def _sort(table: BoardTable) -> None:
-    """Best first; costs ascending; rows without the number last."""
+    """Best first; costs ascending; rows without the number last, and scores by a judge after all verified ones."""
     sort = table.selection.sort or table.last.key
 
-    def key(group: BoardGroup) -> tuple[bool, float, str]:
+    def key(group: BoardGroup) -> tuple[bool, bool, float, str]:
         value, sign = _sort_value(table, group, sort)
-        return value is None, sign * (value or 0.0), group.row.label
+        return bool(group.row.score_judges), value is None, sign * (value or 0.0), group.row.label
 
     table.groups.sort(key=key)
 

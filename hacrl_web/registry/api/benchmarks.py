@@ -27,7 +27,7 @@ router = Router(tags=["benchmarks"])
 class BenchmarkIn(Schema):
     """Fields beside the files. Only the question's and the answer's columns must exist.
 
-    reward_function: of the verifier function, its name or id.
+    reward_function, judge: of the verifier of that kind, its name or id.
     ready_prompt: a key of GET /benchmarks/ready-prompts, in place of prompt_template and system_prompt.
     """
 
@@ -46,6 +46,7 @@ class BenchmarkIn(Schema):
     held_out_fraction: str = "0.1"
     extraction: str = "strict"
     reward_function: str = ""
+    judge: str = ""
 
 
 class BuiltInIn(StrictBody):
@@ -70,6 +71,7 @@ class BenchmarkOut(Schema):
     tolerance: float | None
     extraction: str
     reward_function_id: int | None
+    judge_id: int | None
     held_out_fraction: float
     num_train: int
     num_held_out: int
@@ -86,6 +88,8 @@ class BuiltInOut(Schema):
     dataset: str
     config: str
     split: str
+    licence: str
+    verifier: str
     mapping: dict[str, str]
     ready_prompt: str
     prompt_template: str
@@ -208,6 +212,7 @@ class FetchIn(StrictBody):
     held_out_fraction: float | None = None
     extraction: str | None = None
     reward_function: str | None = None
+    judge: str | None = None
 
 
 @router.post(

@@ -23,7 +23,8 @@ from hacrl_web.registry.benchmarks.built_in import BY_KEY, BuiltIn
 from hacrl_web.registry.benchmarks.ready_prompts import BY_READY_KEY, ready_key
 from hacrl_web.registry.benchmarks.uploads import Staged
 from hacrl_web.registry.hub_tokens import usable_hub_token
-from hacrl_web.registry.models import VERIFIERS, Benchmark, RewardFunction
+from hacrl_web.registry.judges import chosen_judge
+from hacrl_web.registry.models import VERIFIERS, Benchmark, Judge, RewardFunction
 from hacrl_web.registry.reward_functions import chosen_function
 from hacrl_web.web.errors import FieldError, FieldErrors
 from workers.contract.spec.data import CANONICAL_HELD_OUT_FILE, CANONICAL_TRAIN_FILE, MAX_COLUMN_NAME
@@ -36,7 +37,11 @@ EXTRACTIONS = {
     "hashes": "what follows the last ####",
     "boxed": "the last \\boxed{}",
     "tests": "tests in HumanEval's or MBPP's columns",
+    "options": "the letter of an option in ARC's, MMLU's or GPQA's columns",
+    "countdown": "numbers and a target in Countdown's columns",
 }
+# The verifier and the ready prompt of the formats that only one verifier reads.
+FORMATS = {"tests": ("python", "code"), "options": ("choice", "choice"), "countdown": ("countdown", "countdown")}
 COUNTED = ("num_repeated", "num_overlapping", "subjects", "difficulties", "near", "held_out_limit", "trials")
 QUESTION = "{question}"
 _DEFAULTS = {"prompt_template": QUESTION, "system_prompt": ""}
@@ -56,6 +61,7 @@ class BenchmarkOptions:
     held_out_fraction: float
     extraction: ResponseExtraction = "strict"
     reward_function: RewardFunction | None = None
+    judge: Judge | None = None
 
 
 # From the user's files to staged files
@@ -128,6 +134,7 @@ def _inspect(staged: Staged, field: str, held_out_field: str, entry: BuiltIn | N
         staged.found["guess"] = none | {"id": staged.found["guess"]["id"]} | entry.mapping
     if entry:
         staged.found |= {"prompt_template": entry.prompt_template, "system_prompt": entry.system_prompt}
+        staged.found |= {"verifier": entry.verifier, "licence": entry.licence, "held_out_share": entry.held_out_share}
     if staged.held_out:
         child_requests.ask_importer({"verb": "look", "files": staged.held_out}, held_out_field)
     staged.note()
@@ -163,19 +170,19 @@ def create_from_staged(owner: Any, staged: Staged, fields: Mapping[str, Any]) ->
 def suggested(staged: Staged) -> dict[str, Any]:
     """The initial values of the mapping form, and the defaults of the API."""
     guess = staged.found["guess"]
-    is_code = guess["extraction"] == "tests"
-    usual = BY_READY_KEY["code"].prompt_template if is_code else QUESTION
+    verifier, ready = FORMATS.get(guess["extraction"], ("math", ""))
+    usual = BY_READY_KEY[ready].prompt_template if ready else QUESTION
     template, system = staged.found.get("prompt_template", usual), staged.found.get("system_prompt", "")
     return {f"{part}_field": guess[part] for part in COLUMNS} | {
         "name": staged.name,
         "answer_extraction": guess["extraction"],
-        "verifier": "python" if is_code else "math",
+        "verifier": staged.found.get("verifier", verifier),
         "tolerance": "",
         "ready_prompt": ready_key(template, system),
         "prompt_template": template,
         "system_prompt": system,
         "extraction": "strict",
-        "held_out_fraction": "0" if staged.is_evaluation_only else "0.1",
+        "held_out_fraction": "0" if staged.is_evaluation_only else f"{staged.found.get('held_out_share') or 0.1:g}",
     }
 
 
@@ -195,8 +202,10 @@ def checked_options(owner: Any, fields: Mapping[str, Any], has_held_out_file: bo
     )
     verifier = checker.take("verifier", values.choice, fields.get("verifier", "math"), VERIFIERS)
     tolerance = None
-    if extraction == "tests" and verifier and verifier != "python":
-        checker.add("answer_extraction", "not_a_choice", "Tests are for the verifier python: choose both or neither.")
+    if extraction in FORMATS and verifier and verifier != FORMATS[extraction][0]:
+        named_format = "Tests are" if extraction == "tests" else f"The answer format {extraction} is"
+        message = f"{named_format} for the verifier {FORMATS[extraction][0]}: choose both or neither."
+        checker.add("answer_extraction", "not_a_choice", message)
     if verifier == "numeric" and fields.get("tolerance") not in (None, ""):
         tolerance = checker.take("tolerance", values.bounded_number, fields["tolerance"], least=0, most=1)
     reading = checker.take(
@@ -207,6 +216,7 @@ def checked_options(owner: Any, fields: Mapping[str, Any], has_held_out_file: bo
     function = checker.take(
         "reward_function", chosen_function, project_of_new(owner), verifier, fields.get("reward_function", "")
     )
+    judge = checker.take("judge", chosen_judge, project_of_new(owner), verifier, fields.get("judge", ""))
     prompts = checker.take("ready_prompt", _with_ready_prompt, fields) or fields
     template = checker.take("prompt_template", _template, prompts.get("prompt_template", QUESTION))
     system = checker.take("system_prompt", _system_prompt, prompts.get("system_prompt") or "")
@@ -221,7 +231,7 @@ def checked_options(owner: Any, fields: Mapping[str, Any], has_held_out_file: bo
     )
     mapping = columns | {"extraction": extraction}
     share = 0.0 if has_held_out_file else fraction
-    return BenchmarkOptions(named, mapping, verifier, tolerance, template, system, share, reading, function)
+    return BenchmarkOptions(named, mapping, verifier, tolerance, template, system, share, reading, function, judge)
 
 
 def _column(checker: values.Checker, part: str, fields: Mapping[str, Any]) -> str:
@@ -282,12 +292,12 @@ def _create(owner: Any, staged: Staged, options: BenchmarkOptions, *, is_upload:
         answer = _read(staged, options, folder, is_upload)
         row = Benchmark(owner=owner, name=options.name, held_out_fraction=options.held_out_fraction)
         row.verifier, row.tolerance, row.extraction = options.verifier, options.tolerance, options.extraction
-        row.reward_function = options.reward_function
+        row.reward_function, row.judge = options.reward_function, options.judge
         row.prompt_template, row.system_prompt = options.prompt_template, options.system_prompt
         row.num_train, row.num_held_out = answer["num_train"], answer["num_held_out"]
         row.sample, row.questions_sha, row.source = answer["sample"], answer["sha256"], staged.source[:1000]
         row.facts = {key: answer.get(key) for key in COUNTED} | {"mapping": options.mapping}
-        row.facts["is_evaluation_only"] = staged.is_evaluation_only
+        row.facts |= {"is_evaluation_only": staged.is_evaluation_only, "licence": staged.found.get("licence", "")}
         _keep(row, folder, bool(staged.held_out))
     finally:
         uploads.discard(folder)

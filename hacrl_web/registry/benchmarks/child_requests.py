@@ -9,6 +9,7 @@ from typing import Any
 
 from hacrl_web.registry import values
 from hacrl_web.registry.children import IMPORTER, VERIFIER
+from hacrl_web.registry.judges import judge_of_response
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.registry.reward_functions import reward_of
 from hacrl_web.web.errors import FieldErrors
@@ -59,6 +60,8 @@ def ask_verifier(benchmark: Benchmark, *, gold: object, response: object) -> dic
     gold, response = checker.finish(gold, response)
     if benchmark.reward_function is not None:
         return reward_of(benchmark.reward_function, question="", gold=gold, response=response) | {"extracted": None}
+    if benchmark.judge is not None:
+        return judge_of_response(benchmark.judge, question="", gold=gold, response=response) | {"extracted": None}
     rules = {"verifier": benchmark.verifier, "tolerance": benchmark.tolerance, "extraction": benchmark.extraction}
     request = rules | {"gold": gold, "response": response}
     answer = VERIFIER.ask(at="response", request=request)

@@ -52,6 +52,12 @@ READY_PROMPTS = (
         "begins with ```python.\n\n{question}",
         verifiers=("python",),
     ),
+    ReadyPrompt(
+        key="countdown",
+        name="Think, then one expression in a box",
+        prompt_template="{question}\n\nThink step by step, then put the expression alone within \\boxed{}.",
+        verifiers=("countdown",),
+    ),
     ReadyPrompt(key="bare", name="The bare question", prompt_template="{question}"),
 )
 BY_READY_KEY = {prompt.key: prompt for prompt in READY_PROMPTS}

@@ -183,6 +183,7 @@ class MappingForm(ServiceForm):
     )
     tolerance = _text("Tolerance", 40, "Of the numeric verifier, relative; empty: its default.", required=False)
     reward_function = _text("Reward function", 40, "Of the verifier function: its name.", required=False)
+    judge = _text("Judge", 40, "Of the verifier judge: its name.", required=False)
     ready_prompt = _choice(
         "Ready prompt",
         [("", "your own text"), *((one.key, one.label) for one in READY_PROMPTS)],

@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from hacrl_web.accounts.models import Project
+from hacrl_web.registry.judges import write_file as write_judge
 from hacrl_web.registry.language_models.agent_settings import agent_values
 from hacrl_web.registry.language_models.models import check_unchanged
 from hacrl_web.registry.models import Agent, AgentGroup, Benchmark, LanguageModel
@@ -20,7 +21,7 @@ from hacrl_web.registry.reward_functions import write_file
 from hacrl_web.registry.values import ValueProblem, text
 from hacrl_web.runs.launch.memory_fit import too_large
 from hacrl_web.runs.launch.prompt_fit import too_long_prompts
-from hacrl_web.runs.launch.rewards import with_function_files, with_function_names
+from hacrl_web.runs.launch.rewards import with_reward_files, with_reward_names
 from hacrl_web.runs.models import Run, State
 from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.runs.worker.hosts import any_has
@@ -170,7 +171,7 @@ def check_spec(request: Mapping[str, Any], rows: RequestRows, errors: list[Field
     if rows.further is not None:
         values["evaluation"] = {**values["evaluation"], "benchmarks": [data_values(row) for row in rows.further]}
     if "rewards" in values:
-        values["rewards"] = with_function_files(values["rewards"], rows.group, errors)
+        values["rewards"] = with_reward_files(values["rewards"], rows.group, errors)
     try:
         spec = RunSpec.model_validate(values)
     except ValidationError as error:
@@ -207,6 +208,7 @@ def data_values(benchmark: Benchmark) -> dict[str, Any]:
         **{name: getattr(benchmark, name) for name in names},
         **({} if benchmark.tolerance is None else {"tolerance": benchmark.tolerance}),
         **({"reward_function": str(write_file(benchmark.reward_function))} if benchmark.reward_function else {}),
+        **({"judge": str(write_judge(benchmark.judge))} if benchmark.judge else {}),
     }
 
 
@@ -255,7 +257,7 @@ def request_of(user: Any, run: Run) -> dict[str, Any]:
     benchmarks = Benchmark.objects.visible_to(user).filter(train_path__in=paths)
     ids = dict(benchmarks.values_list("train_path", "pk"))
     sections["evaluation"]["benchmarks"] = [ids[path] for path in paths if path in ids]
-    sections["rewards"] = with_function_names(sections["rewards"])
+    sections["rewards"] = with_reward_names(sections["rewards"])
     return {
         "name": run.name,
         "group": run.group_id,

@@ -1,24 +1,41 @@
-"""The rewards of a launch request: a request names registered functions, a run's settings their files.
+"""The rewards of a launch request: a request names registered functions and judges, a run's settings their files.
 
-A request never names a file: whoever may launch a run may not choose which code it runs.
+A request never names a file: whoever may launch a run may not choose which code it runs, nor whom it asks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import PurePath
+from collections.abc import Callable, Mapping
+from pathlib import Path, PurePath
 from typing import Any
 
+from hacrl_web.registry import judges, reward_functions
 from hacrl_web.registry.models import AgentGroup
-from hacrl_web.registry.reward_functions import find_functions, write_file
 from hacrl_web.web.errors import FieldError
 from workers.contract.spec.rewards import terms_of_text
 
 FIELD = "rewards.terms"
 
 
-def with_function_files(section: Any, group: AgentGroup | None, errors: list[FieldError]) -> Any:
-    """The section with the file of each function; unknown functions are errors. RunSpec refuses what is no section."""
+def _function_file(name: str, project: Any) -> Path | None:
+    row = reward_functions.find_functions([name], project).get(name)
+    return None if row is None else reward_functions.write_file(row)
+
+
+def _judge_file(name: str, project: Any) -> Path | None:
+    row = judges.find_judges([name], project).get(name)
+    return None if row is None else judges.write_file(row)
+
+
+# By the term's setting: what it is called, and its file by name.
+FILES: dict[str, tuple[str, Callable[[str, Any], Path | None]]] = {
+    "function": ("reward function", _function_file),
+    "judge": ("judge", _judge_file),
+}
+
+
+def with_reward_files(section: Any, group: AgentGroup | None, errors: list[FieldError]) -> Any:
+    """The section with the files of functions and judges; unknown names are errors. RunSpec refuses no section."""
     terms = section.get("terms") if isinstance(section, Mapping) else None
     if isinstance(terms, str):
         try:
@@ -27,21 +44,27 @@ def with_function_files(section: Any, group: AgentGroup | None, errors: list[Fie
             return section
     if not isinstance(terms, list | tuple):
         return section
-    return {**section, "terms": [_with_file(term, group, errors) for term in terms]}
+    return {**section, "terms": [_with_files(term, group, errors) for term in terms]}
 
 
-def _with_file(term: Any, group: AgentGroup | None, errors: list[FieldError]) -> Any:
-    if not isinstance(term, Mapping) or not term.get("function"):
+def _with_files(term: Any, group: AgentGroup | None, errors: list[FieldError]) -> Any:
+    if not isinstance(term, Mapping):
         return term
-    name = str(term["function"])
-    row = find_functions([name], group.project).get(name) if group else None
-    if row is None:
-        errors.append(FieldError("not_found", f"There is no reward function {name[:80]!r}.", FIELD))
-        return {**term, "function": "-"}
-    return {**term, "function": str(write_file(row))}
+    files = {}
+    for setting, (label, file_of) in FILES.items():
+        if not term.get(setting):
+            continue
+        name = str(term[setting])
+        path = file_of(name, group.project) if group else None
+        if path is None:
+            errors.append(FieldError("not_found", f"There is no {label} {name[:80]!r}.", FIELD))
+        files[setting] = "-" if path is None else str(path)
+    return {**term, **files}
 
 
-def with_function_names(section: Mapping[str, Any]) -> dict[str, Any]:
-    """The section of a stored run with the names of its functions, as a request has them."""
-    terms = [{**term, "function": PurePath(term["function"]).stem} for term in section["terms"]]
+def with_reward_names(section: Mapping[str, Any]) -> dict[str, Any]:
+    """The section of a stored run with the names of its functions and judges, as a request has them."""
+    terms = [
+        {**term, **{setting: PurePath(term.get(setting) or "").stem for setting in FILES}} for term in section["terms"]
+    ]
     return {**section, "terms": terms}

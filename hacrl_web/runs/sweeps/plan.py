@@ -11,7 +11,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from hacrl_web.runs.launch.plan import KEYS, SECTIONS, LaunchError, RequestRows, check_spec, find_rows
-from hacrl_web.runs.launch.rewards import with_function_names
+from hacrl_web.runs.launch.rewards import with_reward_names
 from hacrl_web.runs.launch.variants import (
     MAX_LABEL,
     MAX_SWEEP_RUNS,
@@ -203,7 +203,7 @@ def _normalized(parts: SweepParts, runs: list[PlannedRun], rows: RequestRows) ->
             values |= run.spec.algorithm.model_dump(mode="json", include=set(parts.base))
         sections["algorithm"] = {name: values[name] for name in parts.base}
     if "rewards" in sections:
-        sections["rewards"] = with_function_names({"terms": [], **sections["rewards"]})
+        sections["rewards"] = with_reward_names({"terms": [], **sections["rewards"]})
     if rows.further is not None:  # ids, as in requests
         sections["evaluation"]["benchmarks"] = [benchmark.pk for benchmark in rows.further]
     group, benchmark = rows.pair

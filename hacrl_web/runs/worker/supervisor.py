@@ -21,6 +21,7 @@ from django.db import InterfaceError, OperationalError, connection
 from django.utils import timezone
 
 from hacrl_web.registry.hub_tokens import usable_hub_token
+from hacrl_web.registry.judges import judge_keys
 from hacrl_web.runs.models import USER_STOP, Desire, Drain, Run, State
 from hacrl_web.runs.pubsub import publish_update
 from hacrl_web.runs.telemetry.shipper import LeaseLost, Shipper
@@ -92,6 +93,10 @@ class RunSupervisor:
             reason = str(busy)
             self._retry_on_db_error(lambda: self._requeue(reason))
             return
+        except FieldErrors as refusal:  # a key of a judge that cannot be read
+            reason = str(refusal)
+            self._retry_on_db_error(lambda: self._end(State.FAILED, reason))
+            return
         except (OSError, ValueError) as error:
             log.exception("run %s: the trainer could not be started", self.run.pk)
             reason = f"the trainer could not be started: {error}"
@@ -160,7 +165,7 @@ class RunSupervisor:
         self._retry_on_db_error(lambda: self._conclude(0))
 
     def _start(self) -> TrainerProcess:
-        """Errors: RunDirBusy, OSError, ValueError."""
+        """Errors: RunDirBusy, OSError, ValueError, FieldErrors."""
         run_dir = self.run.run_dir
         run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         spec = RunSpec.model_validate(self.run.spec)
@@ -174,7 +179,10 @@ class RunSupervisor:
         environment = trainer_environment()
         if self.reads_cache_alone and spec.compute.placement != "ray":  # whose other machines have caches of their own
             environment["HF_HUB_OFFLINE"] = "1"
-        return start_trainer(run_dir, self.attempt, command=settings.TRAINER_COMMAND, environment=environment)
+        keys = self._retry_on_db_error(lambda: judge_keys(self.run.project, spec.judge_paths))
+        return start_trainer(
+            run_dir, self.attempt, command=settings.TRAINER_COMMAND, environment=environment, keys=keys
+        )
 
     def _mend_spool(self, run_dir: Path) -> None:
         """Record what the spool has lost. After a power cut new events must not take the numbers of stored ones."""

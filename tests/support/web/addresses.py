@@ -21,7 +21,7 @@ from hacrl_web.accounts.models import Invitation
 from hacrl_web.accounts.tokens.tokens import make_token
 from hacrl_web.api import api
 from hacrl_web.registry.benchmarks.uploads import stage
-from hacrl_web.registry.models import RewardFunction
+from hacrl_web.registry.models import Judge, RewardFunction
 from hacrl_web.runs.models import Contribution, RunView
 from hacrl_web.runs.sweeps.sweeps import launch_sweep
 from tests.support.web.factories import launch_request, make_user
@@ -75,6 +75,8 @@ def mine(db, tmp_path) -> SimpleNamespace:
     staged.note()
     source = "def reward(**fields): return 0.5  # swan\n"
     function = RewardFunction.objects.create(owner=owner, name="swan", text=source, sha256="0" * 64)
+    settings = {"kind": "endpoint", "address": "http://swan/v1", "model": "swan"}
+    judge = Judge.objects.create(owner=owner, name="swan", settings=settings, sha256="0" * 64)
     project = run.project
     view = RunView.objects.create(owner=owner, name="swan", query="q=swan")
     invitation, _ = Invitation.objects.make(project, "viewer", owner, "swan")
@@ -90,6 +92,7 @@ def mine(db, tmp_path) -> SimpleNamespace:
         model=model,
         function=function,
         view=view,
+        judge=judge,
         staged=staged,
         token=make_token(owner, name="swan", scopes=["read"], days=1)[0],
     )
@@ -120,7 +123,7 @@ def query_of(route: str) -> str:
 def address(route: str, mine: SimpleNamespace) -> str:
     """The route with the owner's objects as its parameters."""
     section = route.removeprefix("api/v1/").partition("/")[0]
-    own: dict[str, Any] = {"models": mine.model, "reward-functions": mine.function}
+    own: dict[str, Any] = {"models": mine.model, "reward-functions": mine.function, "judges": mine.judge}
     own |= {"run-views": mine.view, "groups": mine.group, "benchmarks": mine.benchmark}
     own |= {"tokens": mine.token, "account": mine.token}
     values = {"run_id": mine.run.pk, "sweep_id": mine.sweep.pk, "first": 0, "second": 1, "token": "no-such-token"}

@@ -20,6 +20,7 @@ from hacrl_web.alerts.notify import MAX_PER_HOUR, Notifier
 from hacrl_web.alerts.send import send_due
 from hacrl_web.runs.models import Run, State
 from tests.support.web.factories import make_training_run, make_user
+from workers.contract.spec.allowed_address import AddressRefused
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
@@ -82,7 +83,7 @@ def names(monkeypatch):
             raise socket.gaierror(f"no {host}")
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in known[host]]
 
-    monkeypatch.setattr("hacrl_web.alerts.webhook.socket.getaddrinfo", find)
+    monkeypatch.setattr("workers.contract.spec.allowed_address.socket.getaddrinfo", find)
     return known
 
 
@@ -237,7 +238,7 @@ def test_address_that_is_not_allowed_is_refused_by_form_and_sender(settings, cli
     assert answer.status_code == 422
     assert "field-error" in answer.content.decode()
     assert not NotificationSettings.objects.exists()
-    with pytest.raises(webhook.AddressRefused):
+    with pytest.raises(AddressRefused):
         webhook.check_url(url)
     if url:
         assert outcome(queued(user, url))[0] == "failed"
@@ -264,7 +265,7 @@ def test_allowed_name_with_an_address_that_is_not_public_is_refused(settings, re
 def test_one_bad_address_among_good_ones_is_enough_to_refuse(settings, names):
     settings.WEBHOOK_ALLOW = ["hooks.test"]
     names["hooks.test"] = ["93.184.215.14", "10.0.0.1"]
-    with pytest.raises(webhook.AddressRefused, match=r"10\.0\.0\.1"):
+    with pytest.raises(AddressRefused, match=r"10\.0\.0\.1"):
         webhook.resolve("hooks.test", 443)
     names["hooks.test"] = ["93.184.215.14"]
     assert webhook.resolve("hooks.test", 443) == "93.184.215.14"
@@ -278,7 +279,7 @@ def test_second_answer_of_the_name_server_changes_nothing(settings, receiver, mo
         asked.append(host)
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1" if len(asked) == 1 else "10.0.0.1", port))]
 
-    monkeypatch.setattr("hacrl_web.alerts.webhook.socket.getaddrinfo", find)
+    monkeypatch.setattr("workers.contract.spec.allowed_address.socket.getaddrinfo", find)
     assert webhook.post(f"http://hooks.test:{receiver.port}/", {"text": "t"}) == 204
     assert asked.count("hooks.test") == 1
 
@@ -292,7 +293,7 @@ def test_private_address_is_asked_where_it_is_on_the_list_itself(settings, recei
 
 def test_private_address_is_listed_for_one_port_only(settings, receiver, names):
     settings.WEBHOOK_ALLOW = ["127.0.0.1:1", f"hooks.test:{receiver.port}"]
-    with pytest.raises(webhook.AddressRefused, match="not public"):
+    with pytest.raises(AddressRefused, match="not public"):
         webhook.post(f"http://hooks.test:{receiver.port}/", {})
     assert receiver.bodies == []
 

@@ -352,7 +352,7 @@ def test_built_in_benchmark_from_a_local_copy_by_the_api(client, ada, settings):
     assert found["prompt_template"].endswith("put your final answer within \\boxed{}.")  # which the verifier reads
     assert json.loads(Path(Benchmark.objects.get().train_path).read_text().splitlines()[0])["id"] == "a/0"
     keys = [entry["key"] for entry in client.get("/api/v1/benchmarks/built-in").json()]
-    assert keys == ["math-500", "math", "gsm8k", "aime2025", "amc23", "minerva", "olympiadbench"]
+    assert keys[:7] == ["math-500", "math", "gsm8k", "aime2025", "amc23", "minerva", "olympiadbench"]
 
 
 @pytest.mark.parametrize("key", ["math-500", "aime2025", "amc23", "minerva", "olympiadbench"])

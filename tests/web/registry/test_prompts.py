@@ -25,6 +25,7 @@ ANSWERS = {
     "boxed": ("3 + 14 = 17, so the answer is \\boxed{17}.", "17"),
     "numeric": ("3 + 14 = 17. The answer is 17.", "17"),
     "choice": ("(A) is too small. The answer is B.", "B"),
+    "countdown": ("3 and 14 make it: \\boxed{3+14=17}", "3 14 = 17"),
     "code": ("```python\ndef f():\n    return 17\n```", "assert f() == 17"),
 }
 
@@ -55,7 +56,7 @@ def test_the_verifiers_of_a_ready_prompt_read_what_it_asks_for(key):
 
 def test_api_lists_ready_prompts_and_each_makes_a_benchmark_with_its_texts(client, owner, folder):
     listed = client.get("/api/v1/benchmarks/ready-prompts").json()
-    assert [one["key"] for one in listed] == ["boxed", "numeric", "choice", "code", "bare"]
+    assert [one["key"] for one in listed] == ["boxed", "numeric", "choice", "code", "countdown", "bare"]
     for one in listed:
         fields = MAPPED | {"name": one["key"], "ready_prompt": one["key"], "file": jsonl()}
         made = client.post("/api/v1/benchmarks", fields).json()
@@ -78,7 +79,7 @@ def test_ready_prompt_of_a_fetched_benchmark_replaces_the_suggested_one(client, 
 @pytest.mark.parametrize(
     ("fields", "field", "message"),
     [
-        ({"ready_prompt": "haiku"}, "ready_prompt", "Choose one of: boxed, numeric, choice, code, bare."),
+        ({"ready_prompt": "haiku"}, "ready_prompt", "Choose one of: boxed, numeric, choice, code, countdown, bare."),
         ({"ready_prompt": "boxed", "prompt_template": "Q: {question}"}, "ready_prompt", "has its own prompt_template"),
         ({"prompt_template": "{question} {topic}"}, "prompt_template", "There is no field {topic}, only {question}"),
         ({"prompt_template": "{{question}} {{hint}}"}, "prompt_template", "There is no field {hint}"),

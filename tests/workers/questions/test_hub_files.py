@@ -192,6 +192,27 @@ LISTED = {
         ["OlympiadBench/OE_TO_maths_en_COMP/OE_TO_maths_en_COMP.parquet",
          "OlympiadBench/OE_MM_maths_en_COMP/OE_MM_maths_en_COMP.parquet"], 1, 0,
     ),
+    "arc-challenge": (
+        ["ARC-Challenge/train-00000-of-00001.parquet", "ARC-Challenge/test-00000-of-00001.parquet",
+         "ARC-Challenge/validation-00000-of-00001.parquet", "ARC-Easy/train-00000-of-00001.parquet"], 1, 1,
+    ),
+    "commonsense-qa": (
+        ["data/train-00000-of-00001.parquet", "data/validation-00000-of-00001.parquet",
+         "data/test-00000-of-00001.parquet"], 1, 1,
+    ),
+    "mmlu": (["all/test-00000-of-00001.parquet", "all/dev-00000-of-00001.parquet",
+              "anatomy/test-00000-of-00001.parquet"], 1, 0),
+    "mmlu-pro": (["data/test-00000-of-00001.parquet", "data/validation-00000-of-00001.parquet"], 1, 0),
+    "gpqa-diamond": (["README.md", "gpqa_diamond.csv", "gpqa_main.csv", "gpqa_experts.csv"], 1, 0),
+    "bbh-logic": (
+        ["logical_deduction_three_objects/test-00000-of-00001.parquet",
+         "logical_deduction_five_objects/test-00000-of-00001.parquet",
+         "navigate/test-00000-of-00001.parquet"], 2, 0,
+    ),
+    "humaneval": (["openai_humaneval/test-00000-of-00001.parquet"], 1, 0),
+    "mbpp": (["full/train-00000-of-00001.parquet", "full/test-00000-of-00001.parquet",
+              "full/prompt-00000-of-00001.parquet", "sanitized/train-00000-of-00001.parquet"], 1, 1),
+    "countdown": (["data/train-00000-of-00001.parquet", "README.md"], 1, 0),
 }  # fmt: skip
 
 

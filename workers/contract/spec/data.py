@@ -75,10 +75,16 @@ class DataSpec(SettingsSection):
         max_length=1000,
     )
 
+    judge: str = setting(
+        "", help="judge: the file of its settings, docs/rewards.md.", source="product", max_length=1000
+    )
+
     @model_validator(mode="after")
     def _has_its_function(self) -> Self:
         if (self.verifier == "function") != bool(self.reward_function):
             raise ValueError("reward_function names the file of the verifier function: set both, or neither")
+        if (self.verifier == "judge") != bool(self.judge):
+            raise ValueError("judge names the file of the verifier judge: set both, or neither")
         return self
 
     @field_validator("extraction")

@@ -16,13 +16,15 @@ VERIFIER = "verifier"  # the name of the benchmark's own reward
 REWARD_NAME = r"^[a-z][a-z0-9_]{0,39}$"
 REWARD_KINDS = {
     "function": "a Python function of your own",
+    "judge": "a language model or a reward model, which is not verified",
     "boxed": "1 if the response has a closed, non-empty box, else 0",
     "tags": "1 if the response consists of these tags, each once and in this order, else 0",
     "length": "1 up to this many tokens; then falls linearly to 0 at max_completion_length",
 }
-RewardKind = Literal["function", "boxed", "tags", "length"]
+RewardKind = Literal["function", "judge", "boxed", "tags", "length"]
 Tag = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,39}$")]
-_MOST_OPTIONS = {"function": 1, "boxed": 0, "tags": 10, "length": 1}
+_FILES = ("function", "judge")  # kinds that a file defines, after which their term is named
+_MOST_OPTIONS = {"function": 1, "judge": 1, "boxed": 0, "tags": 10, "length": 1}
 _DIGITS = 6  # of a total: 0.1 + 0.2 is 0.3, so that equal rewards are equal
 
 
@@ -44,20 +46,25 @@ def terms_of_text(text: str) -> list[dict[str, Any]]:
             raise ValueError(f"{entry.strip()[:80]!r} has more words than {kind} takes")
         if options:
             term[kind] = options if kind == "tags" else options[0]
-        term["name"] = name.strip() if colon else options[0] if kind == "function" and options else kind
+        term["name"] = name.strip() if colon else options[0] if kind in _FILES and options else kind
         terms.append(term)
     return terms
 
 
 def text_of_terms(terms: Iterable[Mapping[str, Any]]) -> str:
-    """What `terms_of_text` reads. A function is named by its file without the suffix."""
+    """What `terms_of_text` reads. A function or a judge is named by its file without the suffix."""
     entries = []
     for term in terms:
         kind = term["kind"]
-        function = PurePath(term.get("function") or "").stem
-        options = {"function": [function], "tags": term.get("tags", ()), "length": [str(term.get("length", 0))]}
+        file = PurePath(term.get(kind) or "").stem if kind in _FILES else ""
+        options = {
+            "function": [file],
+            "judge": [file],
+            "tags": term.get("tags", ()),
+            "length": [str(term.get("length", 0))],
+        }
         words = [kind, *options.get(kind, ())]
-        name = "" if term["name"] == (function if kind == "function" else kind) else f"{term['name']}: "
+        name = "" if term["name"] == (file or kind) else f"{term['name']}: "
         entries.append(f"{name}{' '.join(words)} = {float(term['weight']):g}")
     return "; ".join(entries)
 
@@ -86,6 +93,9 @@ class RewardTerm(SettingsSection):
         source="product",
         max_length=1000,
     )
+    judge: str = setting(
+        "", help="judge: the file of its settings, docs/rewards.md.", source="product", max_length=1000
+    )
     tags: tuple[Tag, ...] = setting(
         ("think", "answer"), help="tags: their names in order.", source="arXiv 2501.12948", min_length=1, max_length=10
     )
@@ -99,6 +109,8 @@ class RewardTerm(SettingsSection):
             raise ValueError(f"{VERIFIER!r} is the name of the benchmark's own reward: choose another")
         if self.kind == "function" and not self.function:
             raise ValueError(f"{self.name}: name the file of its function")
+        if self.kind == "judge" and not self.judge:
+            raise ValueError(f"{self.name}: name the file of its judge")
         return self
 
 
@@ -115,8 +127,8 @@ class RewardsSpec(SettingsSection):
     terms: Annotated[tuple[RewardTerm, ...], Field(max_length=12), BeforeValidator(_terms)] = setting(
         (),
         label="Further rewards",
-        help="Added to the verifier's by weight: function NAME = 0.5; tags think answer = 0.2; length 400 = 0.1; "
-        "boxed = 0.1. Empty: the verifier's is the reward.",
+        help="Added to the verifier's by weight: function NAME = 0.5; judge NAME = 0.5; tags think answer = 0.2; "
+        "length 400 = 0.1; boxed = 0.1. Empty: the verifier's is the reward.",
         source="ours",
     )
     time_limit_s: Number = setting(

@@ -29,14 +29,16 @@ from workers.contract.spec.rewards import RewardsSpec
 from workers.contract.spec.rollout import VLLM_LORA_RANKS, RolloutSpec
 from workers.contract.spec.telemetry import TelemetrySpec
 from workers.contract.spec.training import TrainingSpec
-from workers.contract.verifier_kinds import VerifierKind
+from workers.contract.verifier_kinds import GRADED_KINDS, VerifierKind
 from workers.settings import UNPRINTABLE, Count, SettingsSection, setting, void_because
 
 # Kinds of verifier whose rewards the second verifier (workers.verifiers.cross_check) hardly checks, and why.
 BARELY_AUDITED: dict[VerifierKind, str] = {
     "regex": "matches no expressions",
     "python": "runs no code",
+    "countdown": "computes no expressions",
     "function": "runs no functions",
+    "judge": "asks no model",
 }
 YAML_SUFFIXES = (".yaml", ".yml")
 # Learning rates of LoRA that teach: below, nothing moves; above, runs diverge.
@@ -216,7 +218,14 @@ class RunSpec(SettingsSection):
     @property
     def has_partial_credit(self) -> bool:
         """Whether a reward of training may lie between 0 and 1, so that 1 is more than a correct answer."""
-        return bool(self.rewards.terms) or self.data.verifier == "function"
+        return bool(self.rewards.terms) or self.data.verifier in GRADED_KINDS
+
+    @property
+    def judge_paths(self) -> list[str]:
+        """The files of all judges that the run asks."""
+        benchmarks = (self.data, *self.evaluation.benchmarks)
+        paths = [*(one.judge for one in benchmarks), *(term.judge for term in self.rewards.terms)]
+        return [path for path in dict.fromkeys(paths) if path]
 
     @property
     def overlong(self) -> OverlongPenalty:

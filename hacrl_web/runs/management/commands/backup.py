@@ -13,7 +13,7 @@ from hacrl_web.ops.backups import back_up
 class Command(BaseCommand):
     help = (
         "Write the database to a new file. "
-        "Copy runs/, models/, benchmarks/, reward_functions/ and secret_key of the data folder too."
+        "Copy runs/, models/, benchmarks/, reward_functions/, judges/ and secret_key of the data folder too."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -1,0 +1,49 @@
+"""Countdown: only an expression of the given numbers that reaches the target is correct. Further examples: the docs."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from workers.verifiers.countdown import countdown_verdict, read_task
+
+GOLD = "3 5 7 = 36"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "__import__('os').system('x')", "3*(5+7).real", "(lambda:36)()", "3*(5+7)if 1else 0", "36#3*(5+7)",
+        "3*(5+7)\n+0", "[3*(5+7)][0]", "3*(5+7);36", "3_6", "3*(5+7)+0", "3.0*(5+7)", "3*(5+7)*1", "9**9**9**9",
+        "(" * 200 + "3*(5+7)" + ")" * 200, "3" * 5000, "36 = 36", "3*(5+7) = 36 = 36", "３*(5+7)", "3<<5", "-36", "",
+        " ", "nan", "1e3", "0x24", "3*(5+7", "3*5+7)", "(3,5,7)", "3 5 7", "\\frac{3}{5}", "{3*(5+7)}",
+    ],
+)  # fmt: skip
+def test_hostile_and_odd_answers_get_no_reward(answer):
+    assert countdown_verdict(f"\\boxed{{{answer}}}", GOLD).reward == 0.0
+
+
+@pytest.mark.parametrize(
+    "answer", ["3*(5+7)", "3 × (7 + 5)", "(5+7)·3", "3\\cdot(5+7)", "-3*(-5-7)", "\\left(5+7\\right)*3"]
+)
+def test_usual_spellings_of_a_correct_expression_are_rewarded(answer):
+    assert countdown_verdict(f"<think>36</think> \\boxed{{{answer}}}", GOLD).reward == 1.0
+
+
+def test_random_expressions_are_judged_as_python_computes_them():
+    chance = random.Random(0)
+    for _ in range(300):
+        numbers = [chance.randint(1, 20) for _ in range(4)]
+        a, b, c, d = numbers
+        signs = [chance.choice("+-*") for _ in range(3)]
+        expression = f"({a}{signs[0]}{b}){signs[1]}({c}{signs[2]}{d})"
+        value = eval(expression)
+        gold = f"{' '.join(map(str, sorted(numbers)))} = {value}"
+        assert countdown_verdict(f"\\boxed{{{expression}}}", gold).reward == 1.0
+        assert countdown_verdict(f"\\boxed{{{expression}}}", gold.replace(f"= {value}", f"= {value + 1}")).reward == 0.0
+
+
+def test_tasks_are_read_with_spaces_or_commas():
+    assert read_task("1, 2,3 = -4") == read_task("1 2 3=-4") is not None
+    assert read_task("= 4") is read_task("1 2") is read_task("1 2 = x") is None
