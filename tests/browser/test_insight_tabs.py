@@ -58,7 +58,7 @@ def test_tab_stays_live_agents_answer_and_runs_are_compared_by_their_address(pag
     page.mouse.move(box["x"] + 0.95 * box["width"], box["y"] + 50, steps=4)
     page.mouse.up()
     expect(page).to_have_url(re.compile(r"first=\d+&last=\d+"))
-    page.get_by_label("Lines").select_option("each")
+    page.locator("select[name=agents]").select_option("each")
     expect(page.locator("#panels")).to_have_attribute("data-lines", "2")  # one of each agent
     page.reload()
     expect(page.locator("#panels")).to_have_attribute("data-lines", "2")
