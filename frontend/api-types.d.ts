@@ -163,6 +163,17 @@ declare namespace Api {
     low: number;
     high: number;
   }
+  interface BenchmarkCopyIn {
+    name?: string;
+    verifier?: string | null;
+    tolerance?: number | null;
+    ready_prompt?: string | null;
+    prompt_template?: string | null;
+    system_prompt?: string | null;
+    held_out_fraction?: number | null;
+    extraction?: string | null;
+    reward_function?: string | null;
+  }
   interface BenchmarkIn {
     name: string;
     question_field?: string;
@@ -327,6 +338,9 @@ declare namespace Api {
   }
   interface ChecksAnswer {
     checks: CheckAnswer[];
+  }
+  interface ChoiceIn {
+    choice: "default" | "on" | "off";
   }
   interface CollaborationAnswer {
     ended: boolean;
@@ -579,6 +593,10 @@ declare namespace Api {
     positive: number;
     negative: number;
   }
+  interface GroupCopyIn {
+    name: string;
+    agents?: Record<string, Record<string, unknown>>;
+  }
   interface GroupIn {
     name: string;
     agents: AgentIn[];
@@ -634,6 +652,12 @@ declare namespace Api {
     ratio_max?: number | null;
     omega_shrinkage?: number | null;
     floor?: number | null;
+  }
+  interface ImportAnswer {
+    id: string;
+    url: string;
+    name: string;
+    notes: string[];
   }
   interface InfluentialAnswer {
     step: number | null;
@@ -755,6 +779,36 @@ declare namespace Api {
   interface MetricAnswer {
     metric: string;
     is_pair: boolean;
+  }
+  interface MirrorChange {
+    options?: Record<string, unknown> | null;
+    secret?: string;
+    sends?: "new" | "chosen" | null;
+    is_enabled?: boolean | null;
+  }
+  interface MirrorIn {
+    kind: string;
+    name?: string;
+    options?: Record<string, unknown>;
+    secret?: string;
+    sends?: "new" | "chosen";
+  }
+  interface MirrorState {
+    id: number;
+    name: string;
+    kind: string;
+    label: string;
+    options: Record<string, string>;
+    has_secret: boolean;
+    sends: string;
+    is_enabled: boolean;
+    folder: string;
+    num_sent: number;
+    num_failing: number;
+    problem: string;
+  }
+  interface MirrorStates {
+    items: MirrorState[];
   }
   interface ModelIn {
     location: string;
@@ -1137,7 +1191,7 @@ declare namespace Api {
     cloned_from?: string;
     confirm?: string[];
     draft?: boolean;
-    agents?: Record<string, unknown>[];
+    agents?: Record<string, Record<string, unknown>>;
     data?: Record<string, unknown>;
     algorithm?: Record<string, unknown>;
     rollout?: Record<string, unknown>;
@@ -1265,9 +1319,28 @@ declare namespace Api {
     finished_at: string | null;
     place_in_queue: number | null;
     notes: string;
+    origin: Record<string, unknown>;
     spec: Record<string, unknown>;
     last_seq: number;
     status_changes: StatusChangeAnswer[];
+  }
+  interface RunMirrorState {
+    id: number;
+    name: string;
+    kind: string;
+    label: string;
+    is_enabled: boolean;
+    choice: string;
+    is_sent: boolean;
+    is_done: boolean;
+    seq: number;
+    step: number;
+    url: string;
+    problem: string;
+    sent_at: string | null;
+  }
+  interface RunMirrorStates {
+    items: RunMirrorState[];
   }
   interface RunRow {
     id: string;

@@ -30,6 +30,7 @@ from hacrl_web.alerts.api import router as alerts_router
 from hacrl_web.demo.api import router as demo_router
 from hacrl_web.insight.api import router as insight_router
 from hacrl_web.leaderboard.api import router as leaderboard_router
+from hacrl_web.mirrors.api import router as mirrors_router
 from hacrl_web.registry.api.benchmarks import router as benchmark_router
 from hacrl_web.registry.api.hub_tokens import router as hub_tokens_router
 from hacrl_web.registry.api.judges import router as judges_router
@@ -160,6 +161,7 @@ api.add_router("", numbers_router)
 api.add_router("", sweeps_router)
 api.add_router("", run_views_router)
 api.add_router("", alerts_router)
+api.add_router("", mirrors_router)
 api.add_router("", insight_router)
 api.add_router("", leaderboard_router)
 api.add_router("", demo_router)

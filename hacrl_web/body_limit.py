@@ -14,13 +14,20 @@ from django.db import DatabaseError
 from django.http import parse_cookie
 
 from hacrl_web.accounts.tokens.tokens import bearer, check_scope, find_token
+from hacrl_web.insight.bundle.reader import MAX_BUNDLE_BYTES
 from hacrl_web.registry.benchmarks.uploads import MAX_UPLOAD_BYTES
 from hacrl_web.web.errors import API_PREFIX, FieldErrors
 
 MAX_BYTES = 6 * 2**20
 # Two question files and the other fields of the form.
 MAX_UPLOAD_REQUEST_BYTES = 2 * MAX_UPLOAD_BYTES + 2**20
-UPLOAD_PATHS = ("/benchmarks/new", "/api/v1/benchmarks")
+MAX_BUNDLE_REQUEST_BYTES = MAX_BUNDLE_BYTES + 2**20
+UPLOAD_PATHS = {
+    "/benchmarks/new": MAX_UPLOAD_REQUEST_BYTES,
+    "/api/v1/benchmarks": MAX_UPLOAD_REQUEST_BYTES,
+    "/runs/import": MAX_BUNDLE_REQUEST_BYTES,
+    "/api/v1/bundles": MAX_BUNDLE_REQUEST_BYTES,
+}
 
 Scope = dict[str, Any]
 
@@ -54,7 +61,7 @@ class LimitBody:
             await self.application(scope, receive, send)
             return
         is_upload = scope["path"] in UPLOAD_PATHS and scope["method"] == "POST"
-        most = MAX_UPLOAD_REQUEST_BYTES if is_upload and await self.may_upload(scope) else MAX_BYTES
+        most = UPLOAD_PATHS[scope["path"]] if is_upload and await self.may_upload(scope) else MAX_BYTES
         content_length = dict(scope["headers"]).get(b"content-length", b"")
         if content_length.isdigit() and int(content_length[:20]) > most:
             await _refuse(scope, send, most)

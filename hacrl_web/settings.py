@@ -70,6 +70,7 @@ INSTALLED_APPS = [
     "hacrl_web.registry",
     "hacrl_web.runs",
     "hacrl_web.alerts",
+    "hacrl_web.mirrors",
     "hacrl_web.insight",
     "hacrl_web.leaderboard",
     "hacrl_web.demo",
@@ -161,6 +162,10 @@ PUBLIC_URL = os.environ.get("HACRL_PUBLIC_URL", "").rstrip("/")
 # Hosts of judges: trainers and try-outs send questions and responses to no others.
 JUDGE_ALLOW = [entry.strip() for entry in os.environ.get("HACRL_JUDGE_ALLOW", "").split(",") if entry.strip()]
 WEBHOOK_ALLOW = [entry.strip() for entry in os.environ.get("HACRL_WEBHOOK_ALLOW", "").split(",") if entry.strip()]
+# Mirrors of runs (hacrl_web/mirrors): hosts that they may send to, and the Python that has their packages.
+_mirror_hosts = os.environ.get("HACRL_MIRROR_ALLOW", "api.wandb.ai")
+MIRROR_ALLOW = [entry.strip() for entry in _mirror_hosts.split(",") if entry.strip()]
+MIRRORS_PYTHON = os.environ.get("HACRL_MIRRORS_PYTHON") or sys.executable
 _mail = urlsplit(secret("HACRL_EMAIL_URL"))
 HAS_MAIL = bool(_mail.hostname)
 EMAIL_HOST = _mail.hostname or "localhost"

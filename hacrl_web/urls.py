@@ -14,6 +14,7 @@ urlpatterns = [
     path("", include("hacrl_web.registry.urls")),
     path("", include("hacrl_web.runs.urls")),
     path("", include("hacrl_web.alerts.urls")),
+    path("", include("hacrl_web.mirrors.urls")),
     path("", include("hacrl_web.insight.urls")),
     path("", include("hacrl_web.demo.urls")),
     path("docs/", include("hacrl_web.docs.urls")),

@@ -16,6 +16,7 @@ PACKAGES = ("hacrl_web", "workers", "tools")
 WORKERS_ROOMS = (
     "algorithms",
     "contract",
+    "mirrors",
     "verifiers",
     "hub",
     "questions",
@@ -35,7 +36,7 @@ ML = {
 }  # fmt: skip
 WEB = {"django", "celery", "kombu", "channels", "channels_redis", "redis", "valkey", "ninja", "uvicorn", "hacrl_web"}
 # An app may import itself and what stands left of it; web, ops and the settings import no app.
-APPS = ("docs", "accounts", "registry", "runs", "alerts", "insight", "leaderboard", "demo")
+APPS = ("docs", "accounts", "registry", "runs", "alerts", "mirrors", "insight", "leaderboard", "demo")
 SHARED = ("web", "ops", "settings", "celery")
 # Put the apps together: only Django and the servers import them.
 ASSEMBLY = ("urls", "api", "asgi", "body_limit", "container")
@@ -47,7 +48,7 @@ ROOMS = {
     "runs": ("models", "telemetry", "worker", "live", "launch", "sweeps", "archive", "workspace", "pages", "api"),
     "insight": (
         *("checkpoints", "collaboration", "overview", "rollouts", "what_if", "evaluations", "run_tabs", "compare"),
-        "export",
+        *("export", "bundle"),
     ),
     "leaderboard": ("board", "render"),
 }

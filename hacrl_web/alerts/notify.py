@@ -67,6 +67,8 @@ class Notifier:
         alerts = Alert.objects.filter(recent, OWNER_HAS_ACCESS, run__owner__in=recipients).select_related("run")
         for alert in alerts.defer("run__spec").order_by("raised_at", "pk"):
             recipient = recipients[alert.run.owner_id]
+            if alert.run.is_imported:
+                continue
             sends_clearing = recipient.on_cleared and not alert.cleared_reason.startswith(ENDED)
             events = (("raised", recipient.on_alert, alert.raised_at), ("cleared", sends_clearing, alert.cleared_at))
             for name, is_on, at in events:
@@ -87,6 +89,8 @@ class Notifier:
         changes = changes.exclude(PAUSED_BY_USER)
         for change in changes.defer("run__spec").order_by("pk"):
             recipient = recipients[change.run.owner_id]
+            if change.run.is_imported:
+                continue  # it happened elsewhere
             if getattr(recipient, SETTING_OF_STATE[State(change.to_state)]) and change.at >= recipient.saved_at:
                 yield Message(recipient, f"change:{change.pk}", partial(change_message, change), {"change": change})
         self._last_change = newest

@@ -60,7 +60,8 @@ def with_ids(client: Client, request: dict[str, Any]) -> dict[str, Any]:
     if request.get("schema_version", VERSIONS[-1]) not in VERSIONS:
         raise ClientProblem("Another version of HACRL Web wrote this file (schema_version).")
     if "agents" in request and "group" not in request:
-        request["group"] = _group_of(client, request.pop("agents"), request.get("training"))
+        request["group"], changes = _group_of(client, request.pop("agents"), request.get("training"))
+        request |= {"agents": changes} if changes else {}
     if "data" in request and "benchmark" not in request:
         request["benchmark"] = _benchmark_of(client, request.pop("data"), "data")
     for field in ("group", "benchmark"):
@@ -80,21 +81,31 @@ def _further_benchmark(client: Client, entry: Any) -> Any:
     return object_id(client, "/benchmarks", "benchmark", entry) if isinstance(entry, str) else entry
 
 
-def _group_of(client: Client, agents: Any, training: Any) -> int:
-    """The newest group of exactly these agents. Errors: ApiError, ClientProblem."""
+def _group_of(client: Client, agents: Any, training: Any) -> tuple[int, dict[str, dict[str, Any]]]:
+    """The newest group of these agents, and the settings in which they differ from it; one of equal ones is preferred.
+
+    Errors: ApiError, ClientProblem.
+    """
     if not isinstance(agents, list) or not all(isinstance(one, dict) for one in agents):
         raise ClientProblem("agents: Must be a list of agents, each with name and model.")
     models = {model["id"]: model for model in client.pages("/models")}
+    groups = []
     for group in client.pages("/groups"):
-        if len(group["agents"]) == len(agents) and all(
-            _is_same(agent, member | _of_run(agent, member, training), models.get(member["model"], {}))
+        if len(group["agents"]) != len(agents):
+            continue
+        pairs = [
+            (agent, member | _of_run(agent, member, training), models.get(member["model"], {}))
             for agent, member in zip(agents, group["agents"], strict=True)
-        ):
-            return int(group["id"])
+        ]
+        if all(_is_same_model(*pair) for pair in pairs):
+            changes = {agent["name"]: own for agent, member, _ in pairs if (own := _differences(agent, member))}
+            if not changes:
+                return int(group["id"]), {}
+            groups.append((int(group["id"]), changes))
+    if groups:
+        return groups[0]
     names = ", ".join(str(one.get("name")) for one in agents)
-    raise ClientProblem(
-        f"agents: No group has these agents with these models and settings ({names}): choose a group by --group."
-    )
+    raise ClientProblem(f"agents: No group has these agents with these models ({names}): choose a group by --group.")
 
 
 def _of_run(agent: dict[str, Any], member: dict[str, Any], training: Any) -> dict[str, Any]:
@@ -109,11 +120,16 @@ def _of_run(agent: dict[str, Any], member: dict[str, Any], training: Any) -> dic
     return {"lora_rank": rank}
 
 
-def _is_same(agent: dict[str, Any], member: dict[str, Any], model: dict[str, Any]) -> bool:
-    """Whether an agent of a file equals a member of a group. Settings that the file omits are not compared."""
-    settings = {name: value for name, value in agent.items() if name not in ("model", "revision")}
+def _is_same_model(agent: dict[str, Any], member: dict[str, Any], model: dict[str, Any]) -> bool:
+    """Whether an agent of a file is a member of a group: its name and model."""
     is_model = agent.get("model") == model.get("location") and (agent.get("revision") or "") == model.get("revision")
-    return is_model and all(member.get(name) == value for name, value in settings.items())
+    return is_model and agent.get("name") == member.get("name")
+
+
+def _differences(agent: dict[str, Any], member: dict[str, Any]) -> dict[str, Any]:
+    """Settings of an agent of a file that its group gives it otherwise. Those that the file omits are not compared."""
+    settings = {name: value for name, value in agent.items() if name not in ("name", "model", "revision")}
+    return {name: value for name, value in settings.items() if member.get(name) != value}
 
 
 def _benchmark_of(client: Client, data: Any, field: str) -> int:

@@ -12,7 +12,7 @@ import typer.core
 
 from hacrl_web.client.api import Client, check_address
 from hacrl_web.client.command import AsJson, ClientProblem, client_command, connect
-from hacrl_web.client.commands import api, compare, judges, objects, results, rewards, runs, watch
+from hacrl_web.client.commands import api, compare, judges, mirrors, objects, results, rewards, runs, watch
 from hacrl_web.client.login import StoredLogin, forget_login, save_login
 from hacrl_web.client.program import HACRL
 from hacrl_web.client.show import complain, line, print_json
@@ -148,12 +148,14 @@ for act in (
     *(compare.compare, compare.leaderboard, compare.export),
 ):
     app.command()(act)
+app.command("import")(compare.import_run)
 app.add_typer(objects.sweeps, name="sweeps")
 app.add_typer(objects.models, name="models")
 app.add_typer(objects.groups, name="groups")
 app.add_typer(objects.benchmarks, name="benchmarks")
 app.add_typer(rewards.rewards, name="rewards")
 app.add_typer(judges.judges, name="judges")
+app.add_typer(mirrors.mirrors, name="mirrors")
 app.command("api")(api.call_api)
 
 

@@ -2,6 +2,7 @@
 
 from ninja import Router
 
+from hacrl_web.insight.bundle.api import router as bundle_router
 from hacrl_web.insight.checkpoints.api import router as checkpoint_router
 from hacrl_web.insight.collaboration.api import router as collaboration_router
 from hacrl_web.insight.compare.api import router as compare_router
@@ -22,3 +23,4 @@ router.add_router("", checkpoint_router)
 router.add_router("", rollout_router)
 router.add_router("", tabs_router)
 router.add_router("", export_router)
+router.add_router("", bundle_router)

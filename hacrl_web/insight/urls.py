@@ -2,6 +2,7 @@
 
 from django.urls import path
 
+from hacrl_web.insight.bundle import views as bundle_views
 from hacrl_web.insight.checkpoints import views as checkpoint_views
 from hacrl_web.insight.collaboration import views as collaboration_views
 from hacrl_web.insight.compare import views as compare_views
@@ -37,6 +38,8 @@ urlpatterns = [
     path("runs/<uuid:run_id>/checkpoints/ask", checkpoint_views.ask, name="ask_agents"),
     path("runs/<uuid:run_id>/export", export_views.run_export, name="run_export"),
     path("runs/<uuid:run_id>/export/<slug:table>.<slug:ending>", export_views.run_export_file, name="run_export_file"),
+    path("runs/<uuid:run_id>/bundle.zip", bundle_views.run_bundle, name="run_bundle"),
+    path("runs/import", bundle_views.import_run, name="import_run"),
     path("sweeps/<int:sweep_id>/export", export_views.sweep_export, name="sweep_export"),
     path(
         "sweeps/<int:sweep_id>/export/<slug:table>.<slug:ending>",

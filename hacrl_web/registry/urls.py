@@ -33,6 +33,7 @@ urlpatterns = [
     path("benchmarks/new/<str:staged>", benchmarks.benchmark_map, name="benchmark_map"),
     path("benchmarks/new/<str:staged>/discard", benchmarks.benchmark_discard, name="benchmark_discard"),
     path("benchmarks/<int:pk>", benchmarks.benchmark_detail, name="benchmark_detail"),
+    path("benchmarks/<int:pk>/copy", benchmarks.benchmark_copy, name="benchmark_copy"),
     path("benchmarks/<int:pk>/try", benchmarks.benchmark_try, name="benchmark_try"),
     path("benchmarks/<int:pk>/overlap", benchmarks.benchmark_overlap, name="benchmark_overlap"),
 ]

@@ -144,8 +144,10 @@ class ExportKind(StrEnum):
     METRICS = "metrics"
     ROLLOUTS = "rollouts"
     CONTRIBUTIONS = "contributions"
+    BUNDLE = "bundle"
 
 
+IMPORT_TIMEOUT_S = 1800.0
 TABLES = (ExportKind.METRICS, ExportKind.ROLLOUTS, ExportKind.CONTRIBUTIONS)
 
 
@@ -163,8 +165,11 @@ def export(
     sweep: Annotated[bool, typer.Option(help="NAME is a sweep: the table of all its runs.")] = False,
     step: Annotated[int | None, typer.Option(help="Of a checkpoint.")] = None,
     agent: Annotated[int, typer.Option(help="The agent's place in a checkpoint.")] = 0,
+    checkpoints: Annotated[bool, typer.Option("--checkpoints", help="Of a bundle: with checkpoints.")] = False,
 ) -> None:
     """A run, a table of a run or a sweep, or a board as a file.
+
+    A bundle is a run as one file that another installation imports.
 
     Example: hacrl export rollouts swan --format parquet -o rollouts.parquet
     """
@@ -181,6 +186,9 @@ def export(
                 f"/sweeps/{object_id(client, '/sweeps', 'sweep', name)}" if sweep else f"/runs/{run_id(client, name)}"
             )
             path, parameters = f"{runs}/export/{what}.{kind or 'jsonl'}", {}
+        elif what is ExportKind.BUNDLE:
+            path = f"/runs/{run_id(client, name)}/bundle.zip"
+            parameters = {"checkpoints": ["true"]} if checkpoints else {}
         else:
             path, parameters = _file(client, what, name, kind or "json", step, agent)
         if output is None and what is ExportKind.BOARD:
@@ -205,3 +213,21 @@ def _file(
         name = f"sweep={object_id(client, '/sweeps', 'sweep', name)}"
     parameters = parse_qs(name, keep_blank_values=True)
     return ("/boards/table" if kind == "json" else f"/boards/file/{kind}"), parameters
+
+
+@client_command
+def import_run(
+    file: Annotated[Path, typer.Argument(help="A bundle, as `export bundle` writes it.")], json: AsJson = False
+) -> None:
+    """Import a run that another installation exported, into your current project.
+
+    Example: hacrl import swan.hacrl.zip
+    """
+    with connect(timeout_s=IMPORT_TIMEOUT_S) as client, file.open("rb") as content:
+        answer = client.upload("/bundles", {}, {"file": (file.name, content)})
+    if json:
+        return print_json(answer)
+    line(f"Imported: {answer['name']} ({answer['id'][:8]})")
+    for note in answer["notes"]:
+        line(note)
+    return None

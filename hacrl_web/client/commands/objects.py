@@ -110,6 +110,55 @@ def add_group(
         _print_new("Group", client.post("/groups", {"name": name, "agents": agents}), json)
 
 
+@groups.command("copy")
+@client_command
+def copy_group(
+    group: Annotated[str, typer.Argument(help="A group, by id or name.")],
+    name: Annotated[str, typer.Argument(help="Name of the new group.")],
+    setting: Annotated[
+        list[str] | None, typer.Option("--set", help="A setting of an agent: left.lora_rank=16. Repeat it.")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Create a group of the same agents with other settings; the group and its runs stay as they are.
+
+    Example: hacrl groups copy pair pair-lora --set left.lora_rank=16
+    """
+    changes: dict[str, dict[str, str]] = {}
+    for text in setting or []:
+        place, equals, value = text.partition("=")
+        agent, dot, key = place.rpartition(".")
+        if not equals or not dot:
+            raise ClientProblem(f"--set takes agent.setting=value; this is {text!r}.")
+        changes.setdefault(agent, {})[key] = value
+    with connect() as client:
+        path = f"/groups/{object_id(client, '/groups', 'group', group)}/copy"
+        _print_new("Group", client.post(path, {"name": name, "agents": changes}), json)
+
+
+@benchmarks.command("copy")
+@client_command
+def copy_benchmark(
+    benchmark: Annotated[str, typer.Argument(help="A benchmark, by id or name.")],
+    name: Annotated[str, typer.Argument(help="Name of the new benchmark.")],
+    field: Annotated[list[str] | None, typer.Option("--set", help="An option: verifier=numeric. Repeat it.")] = None,
+    json: AsJson = False,
+) -> None:
+    """Create a benchmark of the same questions with other options; the old one and its runs stay as they are.
+
+    Example: hacrl benchmarks copy sums sums-numeric --set verifier=numeric
+    """
+    options = {"name": name}
+    for text in field or []:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise ClientProblem(f"--set takes name=value; this is {text!r}.")
+        options[key] = value
+    with connect() as client:
+        path = f"/benchmarks/{object_id(client, '/benchmarks', 'benchmark', benchmark)}/copy"
+        _print_new("Benchmark", client.post(path, options), json)
+
+
 @benchmarks.command("add")
 @client_command
 def add_benchmark(

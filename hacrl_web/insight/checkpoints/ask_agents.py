@@ -60,8 +60,9 @@ def checked_question(fields: Mapping[str, str], run: Run) -> dict[str, Any]:
         "verifier": data.get("verifier", "math"),
         "tolerance": data.get("tolerance", DEFAULT_TOLERANCE),
         "extraction": data.get("extraction", "strict"),
-        "reward_function": data.get("reward_function", ""),
-        "judge": data.get("judge", ""),
+        # The settings of an imported run name a file that nobody has registered here.
+        "reward_function": "" if run.is_imported else data.get("reward_function", ""),
+        "judge": "" if run.is_imported else data.get("judge", ""),
         "max_new_tokens": tokens,
         "seed": seed,
     }

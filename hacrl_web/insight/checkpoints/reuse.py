@@ -118,7 +118,7 @@ def launch_extension(user: Any, run: Run, manifest: Manifest, steps: int) -> Run
     run_id = uuid.uuid4()
     folder = Path(settings.RUNS_DIR).resolve() / str(run_id)
     further = {"id": run_id, "project": run.project, "cloned_from": run, "data_folder": data_folder_id()}
-    further |= {"start_step": manifest.step, "step": manifest.step}
+    further |= {"start_step": manifest.step, "step": manifest.step, "agent_changes": run.agent_changes}
     with removed_on_error(folder):
         for name in (*manifest.files, MANIFEST_NAME):  # the trainer checks every byte
             link(manifest.path / name, folder / FOLDER_NAME / manifest.path.name / name)

@@ -18,7 +18,7 @@ from workers.contract.checkpoint_manifest import Manifest
 CHUNK_BYTES = 2**20
 
 
-class _Sink(io.RawIOBase):
+class PieceSink(io.RawIOBase):
     """A file for zipfile that collects what it writes; like a socket, it cannot seek."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class _Sink(io.RawIOBase):
 
 def zip_of_agent(manifest: Manifest, agent: str, folder: str) -> Iterator[bytes]:
     """The archive's bytes, its files inside `folder`. Errors, at any time: OSError, DamagedCheckpoint."""
-    sink = _Sink()
+    sink = PieceSink()
     when = time.gmtime()[:6]
     with zipfile.ZipFile(sink, "w", zipfile.ZIP_STORED) as archive:
         for name, entry in manifest.files_of(agent).items():

@@ -10,6 +10,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_GET
 
+from hacrl_web.insight.checkpoints.checkpoints import is_here, list_of_checkpoints
 from hacrl_web.insight.export.files import FORMATS
 from hacrl_web.insight.export.requests import export_file
 from hacrl_web.insight.export.tables import TABLES
@@ -61,4 +62,6 @@ def _page(request: HttpRequest, runs: Sequence[Run], title: str, url: str, what:
         for table in TABLES.values()
     ]
     context = {"title": title, "url": url, "what": what, "pk": pk, "runs": runs, "tables": tables}
+    if what == "run" and is_here(runs[0]):
+        context["checkpoint_bytes"] = sum(one.size_bytes for one in list_of_checkpoints(runs[0]).checkpoints)
     return render(request, "insight/export/export.html", context)

@@ -229,6 +229,28 @@ def fetch_benchmark(request: HttpRequest, payload: FetchIn) -> Any:
     return _create_from(request, staged, payload.dict(exclude=set(place)))
 
 
+class BenchmarkCopyIn(StrictBody):
+    """What is left out stays as it is."""
+
+    name: str = ""
+    verifier: str | None = None
+    tolerance: float | None = None
+    ready_prompt: str | None = None
+    prompt_template: str | None = None
+    system_prompt: str | None = None
+    held_out_fraction: float | None = None
+    extraction: str | None = None
+    reward_function: str | None = None
+
+
+@router.post("/benchmarks/{int:pk}/copy", response={201: BenchmarkOut}, summary="The same questions with other options")
+def copy_benchmark(request: HttpRequest, pk: int, payload: BenchmarkCopyIn) -> Any:
+    """A new benchmark. The one that is copied, and its runs, stay as they are."""
+    original = _benchmark(request, pk)
+    staged = benchmarks.stage_copy(request.user, original)
+    return _create_from(request, staged, benchmarks.own_options(original) | payload.dict(exclude_none=True))
+
+
 @router.get("/benchmarks/{int:pk}", response=BenchmarkOut)
 def get_benchmark(request: HttpRequest, pk: int) -> Any:
     return _benchmark(request, pk)

@@ -117,6 +117,13 @@ class GroupIn(StrictBody):
     agents: list[AgentIn] = Field(max_length=100)  # the service refuses more than a group can have
 
 
+class GroupCopyIn(StrictBody):
+    """agents: settings by the name of an agent, in place of those of the copied group; null is the default."""
+
+    name: str
+    agents: dict[str, dict[str, Any]] = {}
+
+
 class AgentOut(Schema):
     model: int
     name: str
@@ -174,6 +181,14 @@ def list_groups(request: HttpRequest, query: Query[ListQuery]) -> Any:
 @router.get("/groups/{int:pk}", response=GroupOut)
 def get_group(request: HttpRequest, pk: int) -> Any:
     return get_object_or_404(AgentGroup.objects.visible_to(request.user), pk=pk)
+
+
+@router.post("/groups/{int:pk}/copy", response={201: GroupOut}, summary="A new group of the same agents")
+def copy_group(request: HttpRequest, pk: int, payload: GroupCopyIn) -> Any:
+    """With other settings of some. The group that is copied, and its runs, stay as they are."""
+    group = get_object_or_404(AgentGroup.objects.visible_to(request.user), pk=pk)
+    copied = groups.copy_group(request.user, group, name=payload.name, changes=payload.agents)
+    return Status(201, copied)
 
 
 @router.delete("/groups/{int:pk}", response={204: None}, summary="Delete an agent group; its models stay")

@@ -44,6 +44,8 @@ EXTRACTIONS = {
 FORMATS = {"tests": ("python", "code"), "options": ("choice", "choice"), "countdown": ("countdown", "countdown")}
 COUNTED = ("num_repeated", "num_overlapping", "subjects", "difficulties", "near", "held_out_limit", "trials")
 QUESTION = "{question}"
+COPY = " copy"
+OWN_OPTIONS = ("verifier", "extraction", "held_out_fraction", "tolerance", "reward_function")
 _DEFAULTS = {"prompt_template": QUESTION, "system_prompt": ""}
 COLUMNS = ("question", "answer", "subject", "difficulty", "id")
 
@@ -100,6 +102,27 @@ def stage_built_in(owner: Any, key: object, location: str = "") -> Staged:
 def stage_from(owner: Any, *, kind: str, location: str, revision: str = "") -> Staged:
     """A data set of the hub (kind "hub"), or a local file or folder ("local"). Error: FieldErrors."""
     return _stage_fetched(owner, location, revision, kind, "location", None)
+
+
+def stage_copy(owner: Any, benchmark: Benchmark) -> Staged:
+    """The questions of a benchmark again, for other options. Error: FieldErrors; then nothing is stored."""
+    with uploads.staging(owner) as staged:
+        for side, path in zip(("train", "held_out"), benchmark.paths, strict=False):
+            uploads.copy_in(Path(path), staged, side)
+        staged.source = benchmark.source or f"copy of {benchmark.name}"
+        staged.name = f"{benchmark.name[: values.MAX_NAME - len(COPY)]}{COPY}"
+        staged.is_evaluation_only = bool(benchmark.facts.get("is_evaluation_only"))
+        _inspect(staged, "benchmark", "benchmark")
+        staged.found |= {"prompt_template": benchmark.prompt_template, "system_prompt": benchmark.system_prompt}
+        staged.note()
+    return staged
+
+
+def own_options(benchmark: Benchmark) -> dict[str, Any]:
+    """The options of a benchmark, as the mapping form has them."""
+    columns = {"reward_function": "reward_function_id"}
+    options = {name: getattr(benchmark, columns.get(name, name)) for name in OWN_OPTIONS}
+    return {name: "" if value is None else value for name, value in options.items()}
 
 
 def _stage_fetched(owner: Any, location: str, revision: str, kind: str, field: str, entry: BuiltIn | None) -> Staged:

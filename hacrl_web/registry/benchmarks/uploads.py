@@ -160,6 +160,17 @@ def store(upload: UploadedFile, staged: Staged, side: str, field_name: str) -> N
     getattr(staged, side).append({"path": str(path), "name": name})
 
 
+def copy_in(source: Path, staged: Staged, side: str) -> None:
+    """Copy a question file of a benchmark into the staged folder. Error: FieldErrors."""
+    path = staged.folder / f"{side}-0.jsonl"
+    try:
+        shutil.copyfile(source, path)
+    except OSError as error:
+        message = f"The question files of this benchmark cannot be copied: {error.strerror}."
+        raise FieldErrors.single("not_copied", message, "benchmark", status=409) from None
+    getattr(staged, side).append({"path": str(path), "name": source.name})
+
+
 def keep(source: Path, folder: Path) -> None:
     """Move a finished folder to its place. A leftover there has no row, because its writer died before the commit."""
     discard(folder)

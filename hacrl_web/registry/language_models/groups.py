@@ -14,6 +14,7 @@ from django.db import transaction
 from hacrl_web.accounts.models import Project
 from hacrl_web.accounts.projects import project_of_new
 from hacrl_web.registry import values
+from hacrl_web.registry.language_models.agent_changes import with_changes
 from hacrl_web.registry.language_models.agent_settings import check_seeds, take_settings
 from hacrl_web.registry.language_models.models import MAX_LISTED, MAX_NAMED
 from hacrl_web.registry.models import MAX_AGENTS, Agent, AgentGroup, LanguageModel
@@ -43,6 +44,26 @@ def create_group(owner: Any, *, name: str, agents: Sequence[Mapping[str, Any]]) 
             row.group = group
         Agent.objects.bulk_create(rows)
     return group
+
+
+def copy_group(user: Any, group: AgentGroup, *, name: object, changes: Any = None) -> AgentGroup:
+    """A new group of the same agents, with other settings of some. Runs of the old one keep theirs. Error: FieldErrors.
+
+    changes: {agent: {setting: value}}, of agent_changes.py.
+    """
+    checker = values.Checker()
+    named = checker.take("name", values.name, name)
+    if named is not None:
+        checker.take("name", values.check_name_is_free, AgentGroup, group.project, named)
+    rows, _ = with_changes(list(group.agents.select_related("model")), changes or {}, checker.errors)
+    (named,) = checker.finish(named)
+    copied = AgentGroup(owner=user, project=group.project, name=named)
+    with values.unique_name(named):
+        copied.save(force_insert=True)
+        for row in rows:
+            columns = {key: getattr(row, key) for key in ("model", "name", "position", "learning_rate", "settings")}
+            Agent.objects.create(group=copied, prompt_format=row.prompt_format, **columns)
+    return copied
 
 
 def _common_project(checker: values.Checker, owner: Any, rows: list[Agent]) -> Project:

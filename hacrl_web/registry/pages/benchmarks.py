@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
+from urllib.parse import urlencode
 
+from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -68,6 +70,18 @@ def benchmark_fetch(request: HttpRequest) -> HttpResponse:
     return _submit(request, form, stage, lambda status: _add_page(request, UploadForm(), form, status))
 
 
+@require_POST
+def benchmark_copy(request: HttpRequest, pk: int) -> HttpResponse:
+    """To the mapping form with the questions and options of a benchmark; the benchmark stays as it is."""
+    benchmark = get_object_or_404(Benchmark.objects.visible_to(request.user), pk=pk)
+    try:
+        staged = benchmarks.stage_copy(request.user, benchmark)
+    except FieldErrors as refused:
+        messages.error(request, refused.text)
+        return redirect(benchmark)
+    return redirect(f"{_mapping_url(staged)}?{urlencode(benchmarks.own_options(benchmark))}")
+
+
 def _add_page(request: HttpRequest, form: ServiceForm, source: ServiceForm, status: int = 200) -> HttpResponse:
     context = {"form": form, "source_form": source, "built_in": BUILT_IN, "roots": model_roots()}
     return render(request, "registry/benchmarks/benchmark_form.html", context, status=status)
@@ -82,7 +96,8 @@ def _mapping_url(staged: Staged) -> str:
 def benchmark_map(request: HttpRequest, staged: str) -> HttpResponse:
     """The columns of the files and what each means; a POST makes the benchmark."""
     upload = _staged_or_404(request, staged)
-    values = request.POST.dict() if request.method == "POST" else benchmarks.suggested(upload)
+    own = {name: request.GET[name] for name in benchmarks.OWN_OPTIONS if name in request.GET}
+    values = request.POST.dict() if request.method == "POST" else benchmarks.suggested(upload) | own
     form = MappingForm(values, columns=upload.found["columns"], has_held_out_file=bool(upload.held_out))
     if request.method != "POST":
         return _map_page(request, upload, form)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from django import forms
 from hacrl_web.registry.benchmarks.benchmarks import EXTRACTIONS, MAX_HELD_OUT_FRACTION
 from hacrl_web.registry.benchmarks.ready_prompts import READY_PROMPTS
 from hacrl_web.registry.benchmarks.uploads import MAX_UPLOAD_BYTES, SUFFIXES
-from hacrl_web.registry.models import AGENT_SETTINGS, MAX_AGENTS, VERIFIERS, LanguageModel
+from hacrl_web.registry.models import AGENT_SETTINGS, MAX_AGENTS, VERIFIERS, AgentGroup, LanguageModel
 from hacrl_web.registry.values import MAX_NAME
 from workers.contract.spec.agent import AgentSpec
 from workers.contract.verifier_kinds import RESPONSE_EXTRACTIONS
@@ -123,6 +124,15 @@ def agent_forms(models: list[tuple[str, str]], data: Any = None, *, first: int |
     rows = [AgentForm(data, prefix=f"agents-{position}", models=models) for position in range(MAX_AGENTS)]
     rows[0].initial["model"] = "" if first is None else str(first)
     return rows
+
+
+def fill_agent_forms(rows: list[AgentForm], group: AgentGroup) -> None:
+    """Begin the rows with the agents of a group."""
+    for row, agent in zip(rows, group.agents.all(), strict=False):
+        row.initial |= {"model": str(agent.model_id), "name": agent.name, "prompt_format": agent.prompt_format}
+        row.initial["learning_rate"] = "" if agent.learning_rate is None else agent.learning_rate
+        for name, value in agent.settings.items():
+            row.initial[name] = json.dumps(value) if isinstance(value, dict) else value
 
 
 QUESTION_FILES = ",".join(SUFFIXES)

@@ -15,11 +15,13 @@ from hacrl_web.registry.language_models import groups, models
 from hacrl_web.registry.language_models.model_pairs import ModelPair, known_facts, measured_facts
 from hacrl_web.registry.locations import model_roots
 from hacrl_web.registry.models import AgentGroup, LanguageModel
-from hacrl_web.registry.pages.forms import GroupForm, RegisterForm, agent_forms
+from hacrl_web.registry.pages.forms import GroupForm, RegisterForm, agent_forms, fill_agent_forms
+from hacrl_web.registry.values import MAX_NAME
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import PageQuery, RowId, page_of
 
 LIST_SIZE = 50
+COPY = " copy"
 require_page = require_http_methods(["GET", "HEAD", "POST"])
 
 
@@ -99,9 +101,10 @@ def group_list(request: HttpRequest) -> HttpResponse:
 
 
 class GroupQuery(PageQuery):
-    """model: the id of the one that the first agent gets."""
+    """model: the id of the one that the first agent gets.  copy_of: the id of the group that the form begins with."""
 
     model: RowId | None = None
+    copy_of: RowId | None = None
 
 
 @for_members
@@ -110,8 +113,12 @@ def group_create(request: HttpRequest) -> HttpResponse:
     data = request.POST if request.method == "POST" else None
     listed = list(LanguageModel.objects.listed_for(request.user))
     choices = [(str(model.pk), model.name) for model in listed]
-    form = GroupForm(data)
-    rows = agent_forms(choices, data, first=GroupQuery.read(request.GET).model)
+    query = GroupQuery.read(request.GET)
+    form, rows = GroupForm(data), agent_forms(choices, data, first=query.model)
+    original = AgentGroup.objects.visible_to(request.user).filter(pk=query.copy_of).first()
+    if original is not None and data is None:
+        form.initial["name"] = f"{original.name[: MAX_NAME - len(COPY)]}{COPY}"
+        fill_agent_forms(rows, original)
     status = 200
     if data is not None:
         used = [row for row in rows if row.is_used]
@@ -121,7 +128,7 @@ def group_create(request: HttpRequest) -> HttpResponse:
         except FieldErrors as refused:
             _show_group_errors(form, used, refused)
             status = refused.status
-    context = {"form": form, "rows": rows, "has_models": bool(choices)}
+    context = {"form": form, "rows": rows, "has_models": bool(choices), "original": original}
     context["thinking_models"] = [str(model.pk) for model in listed if model.has_thinking_switch]
     return render(request, "registry/language_models/group_form.html", context, status=status)
 

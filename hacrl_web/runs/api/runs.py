@@ -56,6 +56,7 @@ def detail(run: Run) -> dict[str, Any]:
         **run_summary_row(run),
         "place_in_queue": place_in_queue(run),
         "notes": run.notes,
+        "origin": run.origin,
         "spec": run.spec,
         "last_seq": run.last_seq,
         "status_changes": list(changes),

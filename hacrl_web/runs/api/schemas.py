@@ -60,9 +60,10 @@ class StatusChangeAnswer(TypedDict):
 
 
 class RunAnswer(PlacedRun):
-    """spec: the settings, as in docs/settings.md."""
+    """spec: the settings, as in docs/settings.md.  origin: of an imported run, who imported it when; else empty."""
 
     notes: str
+    origin: dict[str, Any]
     spec: dict[str, Any]
     last_seq: int
     status_changes: list[StatusChangeAnswer]
@@ -78,7 +79,7 @@ class RequestAnswer(TypedDict, total=False):
     cloned_from: str
     confirm: list[str]
     draft: bool
-    agents: list[dict[str, Any]]
+    agents: dict[str, dict[str, Any]]
     data: dict[str, Any]
     algorithm: dict[str, Any]
     rollout: dict[str, Any]

@@ -49,6 +49,7 @@ def change_draft(user: Any, run: Run, request: Mapping[str, Any], *, then_queue:
             message = f"The draft is of project “{held.project}”: choose a group of that project."
             raise LaunchError.single("other_project", message, "group")
         columns, origin = columns_of(spec, *rows.pair), origin_of(user, settings)
+        columns["agent_changes"] = rows.changes
         columns["cloned_from"] = held.cloned_from if origin == held else origin  # request_of(draft) names the draft
         changed_paths = _changed_paths(held.spec, columns["spec"])
         Run.objects.filter(pk=held.pk).update(**columns)

@@ -49,7 +49,7 @@ CAUTIONS = {
     "audit_decides_little": "algorithm.audit_share",
     "lora_learning_rate": "training.learning_rate",
 }
-TOP_LEVEL = ("name", "group", "benchmark", "seed", "cloned_from")
+TOP_LEVEL = ("name", "group", "benchmark", "agents", "seed", "cloned_from")
 TERMS = "rewards.terms"
 LISTS = ("algorithms", "ablations", "evaluation.benchmarks")  # tick boxes
 OTHER = ("csrfmiddlewaretoken", "preset", "compare", "seeds", "confirm", "draft", "draft_sweep")
@@ -189,7 +189,7 @@ def draw(
     Returns (top-level fields by name, common settings, sections of the others, errors without a control).
     """
     top = {key: _form_field(key, _schema()["properties"][key]) for key in ("name", "seed")}
-    top |= {key: FormField(key, key.capitalize()) for key in ("group", "benchmark", *LISTS, "seeds")}
+    top |= {key: FormField(key, key.capitalize()) for key in ("group", "benchmark", "agents", *LISTS, "seeds")}
     for path, name in GRID_FIELDS.items():
         setting = _form_field(path, _schema("algorithm")["properties"][name])
         top[path] = replace(setting, label=f"Values of {setting.label.lower()}", kind="text", default=None, needs=[])
@@ -218,7 +218,8 @@ def _place(every: Mapping[str, FormField], errors: Iterable[FieldError]) -> list
     unplaced_errors = []
     for error in errors:
         # The error of an entry of a list is that of the list.
-        control = every.get(re.sub(r"\.\d+$", "", error.field or "")) or _mentioned(every, error)
+        path = re.sub(r"^agents\..*|\.\d+$", lambda part: "agents" if part[0][0] == "a" else "", error.field or "")
+        control = every.get(path) or _mentioned(every, error)
         if control is None:
             unplaced_errors.append(error)
         elif error.code in CAUTIONS:

@@ -23,7 +23,8 @@ EVALUATION_ONLY = "evaluation only"  # in place of the algorithm's name where no
 def launch(user: Any, request: Mapping[str, Any], *, sweep: Sweep | None = None) -> Run:
     """Queue a run, or save it as a draft if the request says so. Error: LaunchError, and nothing is written."""
     spec, rows = plan_run(user, request)
-    further = {"project": rows.project, "cloned_from": origin_of(user, request)}
+    further: dict[str, Any] = {"project": rows.project, "cloned_from": origin_of(user, request)}
+    further["agent_changes"] = rows.changes
     with transaction.atomic():
         hold(rows)
         if not is_draft(request):
@@ -99,6 +100,7 @@ def retry(user: Any, run: Run) -> Run:
         if under_way is not None:
             return under_way
         further = {"project": run.project, "sweep": run.sweep, "variant": run.variant, "retry_of": run}
+        further["agent_changes"] = run.agent_changes
         if any(agent.model.startswith(str(run.run_dir.resolve())) for agent in spec.agents):
             further["data_folder"] = run.data_folder  # an evaluated checkpoint: only that host has the copy
         return create_run(user, spec, run.group, run.benchmark, **further)

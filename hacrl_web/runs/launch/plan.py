@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from hacrl_web.accounts.models import Project
 from hacrl_web.registry.judges import write_file as write_judge
+from hacrl_web.registry.language_models.agent_changes import KEY, Changes, with_changes
 from hacrl_web.registry.language_models.agent_settings import agent_values
 from hacrl_web.registry.language_models.models import check_unchanged
 from hacrl_web.registry.models import Agent, AgentGroup, Benchmark, LanguageModel
@@ -32,7 +33,9 @@ from workers.contract.spec.rollout import INSTALL_VLLM
 from workers.contract.spec.run import SECTIONS, RunSpec
 
 VERSION = "schema_version"  # of a settings file that is sent as it is
-KEYS = frozenset({"name", "group", "benchmark", "seed", "confirm", "cloned_from", "draft", VERSION, *SECTIONS})
+KEYS = frozenset(
+    {"name", "group", "benchmark", "agents", "seed", "confirm", "cloned_from", "draft", VERSION, *SECTIONS}
+)
 
 
 class LaunchError(FieldErrors):
@@ -48,6 +51,7 @@ class RequestRows:
     agents: list[Agent]
     further: list[Benchmark] | None  # of the evaluations; None where the request has no such list
     confirmed: list[str]  # codes of cautions
+    changes: Changes  # of `agents`, which have them, by agent
 
     @property
     def pair(self) -> tuple[AgentGroup, Benchmark]:
@@ -98,13 +102,14 @@ def find_rows(
     if group and not agents:
         errors.append(FieldError("empty_group", "This group has no agents: add one first.", "group"))
     errors += changed_models(group) if group else []
+    agents, changes = with_changes(agents, request.get(KEY), errors)
     evaluation = request.get("evaluation")
     ids = evaluation.get("benchmarks") if isinstance(evaluation, Mapping) else None
     field, further = "evaluation.benchmarks", None
     if isinstance(ids, list | tuple):  # RunSpec refuses anything else
         further = find_benchmarks(user, ids, field, errors)
     check_one_project([("group", group), ("benchmark", benchmark), *((field, row) for row in further or ())], errors)
-    return RequestRows(group, benchmark, agents, further, list(confirmed))
+    return RequestRows(group, benchmark, agents, further, list(confirmed), changes)
 
 
 def _row(model: type, user: Any, value: Any, name: str, field: str, errors: list[FieldError]) -> Any:
@@ -151,7 +156,13 @@ def changed_models(group: AgentGroup) -> list[FieldError]:
 
 
 def cannot_repeat(run: Run) -> list[FieldError]:
-    """Why the settings of a run cannot be launched again: its benchmark was deleted, or a model has changed."""
+    """Why the settings of a run cannot be launched again: its benchmark was deleted, or a model has changed.
+
+    Those of an imported run name files of another machine, which nobody has checked here.
+    """
+    if run.is_imported:
+        message = f"{run.name} was imported: its settings name files of another machine. Clone it to train here."
+        return [FieldError("imported", message, None)]
     errors = changed_models(run.group) if run.group else []
     if run.benchmark_id is None:
         message = f"The benchmark of {run.name} was deleted: clone the run and choose another."
@@ -262,6 +273,7 @@ def request_of(user: Any, run: Run) -> dict[str, Any]:
         "name": run.name,
         "group": run.group_id,
         "benchmark": run.benchmark_id,
+        **({KEY: run.agent_changes} if run.agent_changes else {}),
         "seed": spec.seed,
         **sections,
         "confirm": [] if run.state == State.DRAFT else [caution.code for caution in spec.cautions()],

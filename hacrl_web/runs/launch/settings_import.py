@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from hacrl_web.registry.language_models.agent_changes import KEY, text_of_changes
 from hacrl_web.runs.launch.form import SECTIONS, TERMS
 from hacrl_web.web.errors import FieldError, FieldErrors, plain_errors
 from hacrl_web.web.settings_file import NoSettings, read_settings_file
@@ -41,6 +42,8 @@ def read_settings(data: bytes) -> dict[str, Any]:
             settings |= _section(key, value, errors)
         elif key in TOP:
             settings[key] = value
+        elif key == KEY and isinstance(value, dict) and all(isinstance(one, dict) for one in value.values()):
+            settings[key] = text_of_changes(value)  # of a launch request; a run's own file has its agents in full
         elif key == "schema_version":
             if value not in range(1, SCHEMA_VERSION + 1):
                 errors.append(FieldError("other_version", "Another version wrote this file.", key))
@@ -53,7 +56,8 @@ def read_settings(data: bytes) -> dict[str, Any]:
             errors += [replace(one, field=TERMS) for one in plain_errors(error)]
     further = settings.pop(FURTHER, None)
     message = "Must be a number, a text of one line, or true or false."
-    errors += [FieldError("invalid", message, path) for path, value in settings.items() if not _fits_a_field(value)]
+    fields = {path: value for path, value in settings.items() if path != KEY}
+    errors += [FieldError("invalid", message, path) for path, value in fields.items() if not _fits_a_field(value)]
     if errors:
         raise FieldErrors(errors[:20])
     if isinstance(further, list):  # the form ticks those that exist, by their names

@@ -135,6 +135,8 @@ class Run(RunStateMachine, ProjectRow):
     group = models.ForeignKey("registry.AgentGroup", related_name="runs", **_OPTIONAL)
     benchmark = models.ForeignKey("registry.Benchmark", related_name="runs", **_OPTIONAL)
     spec = models.JSONField()  # workers.contract.spec.run.RunSpec
+    # Settings of agents that differ from those of the group, as a launch request has them (launch/agent_changes.py).
+    agent_changes: Any = models.JSONField(default=dict, blank=True)
     algorithm = models.CharField(max_length=32)
     seed = models.PositiveIntegerField()
     retry_of = models.ForeignKey("self", related_name="retries", **_OPTIONAL)
@@ -168,6 +170,8 @@ class Run(RunStateMachine, ProjectRow):
     tags = models.CharField(max_length=450, blank=True)
     notes = models.TextField(blank=True)
     archived_at = models.DateTimeField(null=True, blank=True)  # lists leave it out (runs/archive)
+    # Of a run of another installation (insight/bundle): when and by whom it was imported, and its owner there.
+    origin: Any = models.JSONField(default=dict, blank=True)
 
     objects = RunQuerySet.as_manager()
 
@@ -194,6 +198,10 @@ class Run(RunStateMachine, ProjectRow):
     def is_generated(self) -> bool:
         """True if tools/generated_runs made up its numbers: it has no run directory."""
         return self.data_folder == GENERATED
+
+    @property
+    def is_imported(self) -> bool:
+        return bool(self.origin)
 
     @property
     def waits_for_host(self) -> str:

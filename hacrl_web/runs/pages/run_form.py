@@ -11,6 +11,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import render
 
+from hacrl_web.registry.language_models.agent_changes import text_of_changes
 from hacrl_web.registry.models import AgentGroup, Benchmark
 from hacrl_web.runs.launch.cost import Cost
 from hacrl_web.runs.launch.form import (
@@ -84,7 +85,8 @@ def first_values(request: HttpRequest) -> dict[str, Any]:
 
 
 def _values_of(run: Run) -> dict[str, Any]:
-    return values_of(run.spec) | {"name": run.name, "group": run.group_id, "benchmark": run.benchmark_id}
+    rows = {"name": run.name, "group": run.group_id, "benchmark": run.benchmark_id}
+    return values_of(run.spec) | rows | {"agents": text_of_changes(run.agent_changes)}
 
 
 def _ablation_of(run: Run) -> dict[str, Any]:

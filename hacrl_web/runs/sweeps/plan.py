@@ -212,6 +212,7 @@ def _normalized(parts: SweepParts, runs: list[PlannedRun], rows: RequestRows) ->
         "name": first.name,
         "group": group.pk,
         "benchmark": benchmark.pk,
+        **({"agents": rows.changes} if rows.changes else {}),
         "algorithms": list(parts.algorithms),
         "ablations": list(parts.ablations),
         "seeds": list(dict.fromkeys(run.spec.seed for run in runs)),

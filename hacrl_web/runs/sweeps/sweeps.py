@@ -77,14 +77,16 @@ def _queue(user: Any, held: Sweep, plan: SweepPlan) -> None:
 
 def _create_all(user: Any, sweep: Sweep, plan: SweepPlan) -> None:
     for variant, spec in plan.runs:
-        _create(user, sweep, variant.label, spec, *plan.rows.pair)
+        _create(user, sweep, variant.label, spec, *plan.rows.pair, agent_changes=plan.rows.changes)
 
 
-def _create(user: Any, sweep: Sweep, label: str, spec: RunSpec, *pair: Any) -> Run:
+def _create(user: Any, sweep: Sweep, label: str, spec: RunSpec, *pair: Any, agent_changes: Any) -> Run:
     """pair: group and benchmark; None for deleted ones."""
     ending = f" {label} seed {spec.seed}"
     named = spec.model_copy(update={"name": sweep.name[: MAX_NAME - len(ending)] + ending})
-    return create_run(user, named, *pair, project=sweep.project, sweep=sweep, variant=label)
+    return create_run(
+        user, named, *pair, project=sweep.project, sweep=sweep, variant=label, agent_changes=agent_changes
+    )
 
 
 def _locked(sweep: Sweep) -> SweepState:
@@ -114,7 +116,11 @@ def add_seeds(user: Any, sweep: Sweep, seeds: Any) -> list[Run]:
         if missing and (errors := cannot_repeat(missing[0][0].newest)):  # all runs have the same group and benchmark
             raise LaunchError(errors)
         new_runs = [
-            _create(user, sweep, line.label, spec, line.newest.group, line.newest.benchmark) for line, spec in missing
+            _create(
+                *(user, sweep, line.label, spec, line.newest.group, line.newest.benchmark),
+                agent_changes=line.newest.agent_changes,
+            )
+            for line, spec in missing
         ]
         sweep.request = {**sweep.request, "seeds": sorted({*state.seeds, *(run.seed for run in new_runs)})}
         sweep.save(update_fields=["request"])

@@ -224,7 +224,7 @@ class _SeriesReader:
         for attempt, step, agent, source, text in _texts(events):
             if self.latest.get((agent, source), {}).get(step, 0) > attempt:
                 continue
-            for metric, place, value in _numbers(text):
+            for metric, place, value in event_numbers(text):
                 if not self.metrics or metric in self.metrics:
                     self._series((metric, agent, source), place).add(step, value)
 
@@ -237,7 +237,7 @@ class _SeriesReader:
             if latest.get((agent, source), {}).get(step, 0) > attempt or payload.get("benchmark") in further:
                 continue
             if (not self.metrics or metric in self.metrics) and (not self.agents or agent in self.agents):
-                self._series((metric, agent, ""), EVALUATIONS).add(step, _number(payload["value"]))
+                self._series((metric, agent, ""), EVALUATIONS).add(step, number_or_none(payload["value"]))
 
 
 def _texts(events: Any) -> Iterator[tuple[int, int, str, str, str]]:
@@ -255,7 +255,7 @@ def _latest_attempts(events: Iterable[tuple[Any, ...]]) -> LatestAttempts:
     return latest
 
 
-def _numbers(text: str) -> Iterator[tuple[str, int, float | None]]:
+def event_numbers(text: str) -> Iterator[tuple[str, int, float | None]]:
     """(metric, place, value) of a metrics event: plain values, then the quotients of its (sum, count) ratios.
 
     What is not a number becomes None: a payload that no trainer of ours writes must not stop the reader.
@@ -264,13 +264,13 @@ def _numbers(text: str) -> Iterator[tuple[str, int, float | None]]:
     values, ratios = payload.get("values", {}), payload.get("ratios", {})
     for place, (metric, value) in enumerate(values.items()):
         if metric not in ratios:
-            yield metric, place, _number(value)
+            yield metric, place, number_or_none(value)
     for place, (metric, pair) in enumerate(ratios.items(), RATIOS):
-        total, count = map(_number, pair) if isinstance(pair, list) and len(pair) == 2 else (None, None)
+        total, count = map(number_or_none, pair) if isinstance(pair, list) and len(pair) == 2 else (None, None)
         yield metric, place, total / count if total is not None and count else None
 
 
-def _number(value: Any) -> float | None:
+def number_or_none(value: Any) -> float | None:
     with suppress(OverflowError):
         return float(value) if isinstance(value, int | float) else None
     return None
@@ -295,7 +295,7 @@ def pack_block(run: Run) -> int:
     for attempt, step, agent, source, _, text in rows:
         if step is None or latest[agent, source][step] > attempt:
             continue
-        for metric, place, value in _numbers(text):
+        for metric, place, value in event_numbers(text):
             key = attempt, (metric, agent, source)
             if key not in all_series:
                 all_series[key] = MetricSeries(metric, agent, source)

@@ -219,7 +219,7 @@ def _parse(line: bytes) -> Record:
     text = verified(line)
     # The databases refuse NUL and half surrogate pairs, which a model may write.
     if b"\\u0000" in text or b"\\ud" in text:
-        return _clean(json.loads(text))
+        return clean_texts(json.loads(text))
     # Within a string this mark would have a backslash before each quote.
     head, mark, numbers = text.partition(b',"values":')
     if not mark or b'"type":"metrics"' not in head:
@@ -227,13 +227,13 @@ def _parse(line: bytes) -> Record:
     return {**json.loads(head + b"}"), PAYLOAD_TEXT: '{"values":' + numbers.decode()}
 
 
-def _clean(value: Any) -> Any:
+def clean_texts(value: Any) -> Any:
     if isinstance(value, str):
         return value.replace("\x00", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, dict):
-        return {_clean(key): _clean(item) for key, item in value.items()}
+        return {clean_texts(key): clean_texts(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_clean(item) for item in value]
+        return [clean_texts(item) for item in value]
     return value
 
 

@@ -20,6 +20,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from hacrl_web.accounts.models import Invitation
 from hacrl_web.accounts.tokens.tokens import make_token
 from hacrl_web.api import api
+from hacrl_web.mirrors.models import Mirror
 from hacrl_web.registry.benchmarks.uploads import stage
 from hacrl_web.registry.models import Judge, RewardFunction
 from hacrl_web.runs.models import Contribution, RunView
@@ -79,6 +80,7 @@ def mine(db, tmp_path) -> SimpleNamespace:
     judge = Judge.objects.create(owner=owner, name="swan", settings=settings, sha256="0" * 64)
     project = run.project
     view = RunView.objects.create(owner=owner, name="swan", query="q=swan")
+    mirror = Mirror.objects.create(owner=owner, project=run.project, name="swan", kind="tensorboard", sends="chosen")
     invitation, _ = Invitation.objects.make(project, "viewer", owner, "swan")
     return SimpleNamespace(
         owner=owner,
@@ -93,6 +95,7 @@ def mine(db, tmp_path) -> SimpleNamespace:
         function=function,
         view=view,
         judge=judge,
+        mirror=mirror,
         staged=staged,
         token=make_token(owner, name="swan", scopes=["read"], days=1)[0],
     )
@@ -130,6 +133,7 @@ def address(route: str, mine: SimpleNamespace) -> str:
     values |= {"step": 1, "agent": 0, "staged": mine.staged.token, "project_id": mine.project.pk}
     values |= {"member_id": mine.member.pk, "invitation_id": mine.invitation.pk, "user_id": mine.owner.pk}
     values |= {"slug": "metrics", "kind": "csv", "table": "metrics", "ending": "jsonl"}
+    values["mirror_id"] = mine.mirror.pk
     if section in own:
         values["pk"] = own[section].pk
     return "/" + PARAMETER.sub(lambda found: str(values[found[2]]), route)
@@ -147,6 +151,9 @@ BODIES = {
     "api/v1/projects/<int:project_id>/rename": {"name": "swan"},
     "api/v1/projects/<int:project_id>/members/<int:member_id>": {"role": "admin"},
     "api/v1/projects/<int:project_id>/invitations": {"role": "viewer"},
+    "api/v1/groups/<int:pk>/copy": {"name": "white swan"},
+    "api/v1/projects/<int:project_id>/mirrors": {"kind": "tensorboard"},
+    "api/v1/runs/<run_id>/mirrors/<int:mirror_id>": {"choice": "on"},
     "api/v1/hub-token": {"token": "hf_0123456789"},
     "api/v1/projects/<int:project_id>/hub-token": {"token": "hf_0123456789"},
 }

@@ -8,6 +8,7 @@ import gzip
 import itertools
 import json
 import re
+import shutil
 import stat
 from pathlib import Path
 from types import SimpleNamespace
@@ -263,6 +264,25 @@ def test_compare_leaderboard_and_export(hacrl, user, tmp_path):
     assert "The formats are jsonl, parquet" in hacrl("export", "rollouts", "a", "--format", "csv", "-o", "x", status=4)
     hacrl("export", "board", "sweep=99", "-o", str(tmp_path / "b.json"), status=4)
     assert sorted(path.name for path in tmp_path.iterdir() if path.suffix != "") == ["log.txt", "metrics.jsonl"]
+
+
+def test_bundle_and_mirrors_by_command(hacrl, user, tmp_path, settings):
+    settings.RUNS_DIR = tmp_path / "runs"
+    run = stored(make_run(user, name="swan"), metrics(1, capability=0.5))
+    Run.objects.filter(pk=run.pk).update(state="completed", group=None, benchmark=None)
+    target = tmp_path / "swan.hacrl.zip"
+    hacrl("export", "bundle", "swan", "-o", str(target))
+    assert "is here already" in hacrl("import", str(target), status=1)
+    shutil.rmtree(run.run_dir)
+    Run.objects.all().delete()
+    assert f"Imported: swan ({str(run.pk)[:8]})" in hacrl("import", str(target))
+    assert "No mirror yet" in hacrl("mirrors")
+    assert "write OPTION=VALUE" in hacrl("mirrors", "add", "mlflow", "--set", "url", status=1)
+    hacrl("mirrors", "add", "tensorboard")
+    hacrl("mirrors", "choose", "swan", "tensorboard", "off")
+    assert Run.objects.get().mirror_cursors.get().choice == "off"
+    hacrl("mirrors", "remove", "tensorboard")
+    assert said_json(hacrl("mirrors", "--json")) == []
 
 
 # The client

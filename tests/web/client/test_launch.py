@@ -120,9 +120,13 @@ def test_settings_downloaded_from_a_page_are_launched_unchanged(hacrl, user, tmp
     # What was changed since is said, and not launched as something else.
     Benchmark.objects.filter(pk=run.benchmark_id).update(prompt_template="Say {question}")
     assert "data.prompt_template is 'Say {question}' there" in hacrl("launch", str(file), status=1)
-    run.group.agents.update(learning_rate=1e-5)
-    assert "No group has these agents" in hacrl("launch", str(file), status=1)
     hacrl("launch", str(file), "--group", run.group.name, "--benchmark", str(run.benchmark_id))
+    # Agents keep the settings of the file, also where their group has others now.
+    Benchmark.objects.filter(pk=run.benchmark_id).update(prompt_template=run.benchmark.prompt_template)
+    run.group.agents.update(learning_rate=1e-5)
+    made = Run.objects.get(pk=said_json(hacrl("launch", str(file), "--json"))["id"])
+    assert made.spec["agents"] == run.spec["agents"]
+    assert made.agent_changes == {name: {"learning_rate": None} for name in run.agent_names}
 
 
 def test_refusal_of_the_api_names_the_field(hacrl, user, tmp_path):

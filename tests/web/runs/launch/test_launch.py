@@ -90,7 +90,7 @@ def test_form_texts_are_read_as_numbers(user):
         ({"seed": -1}, "seed", "greater_than_equal"),
         ({"name": ""}, "name", "string_too_short"),
         ({"name": "x" * 121}, "name", "string_too_long"),
-        ({"agents": []}, "agents", "unknown_key"),
+        ({"agents": []}, "agents", "invalid"),
         ({"data": {}}, "data", "unknown_key"),
         ({"trust_remote_code": True}, "trust_remote_code", "unknown_key"),
         ({"group": None}, "group", "missing"),

@@ -1,4 +1,5 @@
-"""`manage.py watch`: the process that evaluates alert rules and sends notifications, until a signal ends it."""
+"""`manage.py watch`: the process that evaluates alert rules, sends notifications and serves mirrors, until a signal
+ends it."""
 
 from __future__ import annotations
 
@@ -11,11 +12,12 @@ from django.core.management.base import BaseCommand
 from hacrl_web.alerts.evaluate import Evaluator
 from hacrl_web.alerts.notify import Notifier
 from hacrl_web.alerts.send import send_due
+from hacrl_web.mirrors.sending import Mirrorer
 from hacrl_web.ops.loop import liveness_file, repeat
 
 
 class Command(BaseCommand):
-    help = "Evaluate the alert rules of all runs and send notifications, until ended."
+    help = "Evaluate the alert rules of all runs, send notifications and serve mirrors, until ended."
 
     def add_arguments(self, parser: Any) -> None:
         parser.add_argument("--interval", type=float, default=1.0, help="seconds between two evaluations")
@@ -24,7 +26,9 @@ class Command(BaseCommand):
         ended = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: ended.set())
-        # Sending waits for other hosts, so it has its own thread and never delays an alert.
-        sender = threading.Thread(target=repeat, args=([send_due], ended, options["interval"]), daemon=True)
-        sender.start()
+        # Both wait for other hosts, so each has its own thread and never delays an alert.
+        mirrorer = Mirrorer()
+        for act in (send_due, mirrorer.tick):
+            threading.Thread(target=repeat, args=([act], ended, options["interval"]), daemon=True).start()
         repeat([Evaluator().tick, Notifier().tick], ended, options["interval"], liveness_file())
+        mirrorer.stop()

@@ -1,0 +1,172 @@
+"""Writes the bundle of a run while it is sent: no temporary file, and little memory."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+import zipfile
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from django.utils import timezone
+
+from hacrl_web.alerts.models import Alert
+from hacrl_web.insight.bundle.layout import (
+    CHECKPOINT_FILE,
+    EVENTS_NAME,
+    FORMAT,
+    HELD_OUT_NAME,
+    KEPT_FACTS,
+    MANIFEST_NAME,
+    OUTPUT_NAME,
+    RUN_NAME,
+    TRAIN_NAME,
+    VERSION,
+    AgentFacts,
+    AlertFacts,
+    BenchmarkFacts,
+    BundleManifest,
+    ChangeFacts,
+    FileEntry,
+    GroupFacts,
+    ModelFacts,
+    RunFacts,
+    RunFile,
+)
+from hacrl_web.insight.bundle.rows import stored_records
+from hacrl_web.insight.checkpoints.checkpoints import is_here
+from hacrl_web.insight.checkpoints.zip_stream import CHUNK_BYTES, PieceSink
+from hacrl_web.registry.models import Agent, AgentGroup, Benchmark, LanguageModel
+from hacrl_web.runs.models import Run
+from hacrl_web.web.errors import FieldErrors
+from workers.contract.checkpoint_manifest import FOLDER_NAME, DamagedCheckpoint, read_manifest, step_folders
+from workers.contract.checkpoint_manifest import MANIFEST_NAME as CHECKPOINT_MANIFEST
+from workers.contract.trainer_log import read_output
+
+LINES_AT_ONCE = 500
+
+
+def check_exportable(run: Run, *, checkpoints: bool) -> None:
+    """Error: FieldErrors (409) before the run's end, or for checkpoints that are on another host."""
+    if not run.is_terminal:
+        message = f"The run has not ended ({run.state}): only one that has ended is exported as a bundle."
+        raise FieldErrors.single("not_ended", message, status=409)
+    if checkpoints and not is_here(run):
+        message = f"The files of this run are on {run.worker_host or 'another host'}: export it without checkpoints."
+        raise FieldErrors.single("not_here", message, "checkpoints", status=409)
+
+
+def bundle_of(run: Run, *, checkpoints: bool) -> Iterator[bytes]:
+    """The pieces of a bundle. Errors, at any time: OSError, DamagedCheckpoint; then the file cannot be opened."""
+    sink, entries = PieceSink(), {}
+    with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+        for name, pieces in _members(run, checkpoints):
+            digest, size = hashlib.sha256(), 0
+            kind = zipfile.ZIP_STORED if name.endswith(".safetensors") else zipfile.ZIP_DEFLATED
+            with archive.open(_info(name, kind), "w", force_zip64=True) as target:
+                for piece in pieces:
+                    digest.update(piece)
+                    size += len(piece)
+                    target.write(piece)
+                    yield sink.take()
+            entries[name] = FileEntry(size=size, sha256=digest.hexdigest())
+        manifest = BundleManifest(format=FORMAT, version=VERSION, run=run.pk, exported_at=timezone.now(), files=entries)
+        archive.writestr(_info(MANIFEST_NAME, zipfile.ZIP_DEFLATED), manifest.model_dump_json(indent=1))
+    yield sink.take()
+
+
+def _info(name: str, kind: int) -> zipfile.ZipInfo:
+    info = zipfile.ZipInfo(name, date_time=time.gmtime()[:6])
+    info.compress_type = kind
+    info.external_attr = 0o644 << 16
+    return info
+
+
+def _members(run: Run, checkpoints: bool) -> Iterator[tuple[str, Iterable[bytes]]]:
+    yield RUN_NAME, [run_file(run).model_dump_json(indent=1).encode()]
+    yield EVENTS_NAME, _lines(json.dumps(record, ensure_ascii=False) for record in stored_records(run))
+    if (run.run_dir / OUTPUT_NAME).is_file():
+        yield OUTPUT_NAME, _lines(read_output(run.run_dir))
+    if run.benchmark:
+        for name, path in zip((TRAIN_NAME, HELD_OUT_NAME), run.benchmark.paths, strict=False):
+            if Path(path).is_file():
+                yield name, _file(Path(path))
+    if checkpoints:
+        yield from _checkpoint_files(run)
+
+
+def _lines(lines: Iterable[str]) -> Iterator[bytes]:
+    iterator = iter(lines)
+    while some := list(islice(iterator, LINES_AT_ONCE)):
+        yield "".join(f"{line}\n" for line in some).encode()
+
+
+def _file(path: Path) -> Iterator[bytes]:
+    """No link is followed: the bundle holds the run's own files only. Error: OSError."""
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+        while piece := file.read(CHUNK_BYTES):
+            yield piece
+
+
+def _checkpoint_files(run: Run) -> Iterator[tuple[str, Iterable[bytes]]]:
+    """The files of all checkpoints that match their manifests."""
+    for folder in step_folders(run.run_dir / FOLDER_NAME):
+        try:
+            manifest = read_manifest(folder)
+            manifest.check_sizes()
+        except DamagedCheckpoint:
+            continue
+        names = {
+            f"{FOLDER_NAME}/{folder.name}/{name}": folder / name for name in (*manifest.files, CHECKPOINT_MANIFEST)
+        }
+        if all(CHECKPOINT_FILE.fullmatch(name) for name in names):  # as of our trainer
+            yield from ((name, _file(path)) for name, path in names.items())
+
+
+def run_file(run: Run) -> RunFile:
+    """The content of run.json."""
+    return RunFile(
+        run=_facts(run, RunFacts),
+        is_generated=run.is_generated,
+        owner=run.owner.get_username(),
+        status_changes=[_facts(change, ChangeFacts) for change in run.status_changes.order_by("pk")],
+        alerts=[_facts(alert, AlertFacts) for alert in Alert.objects.filter(run=run).order_by("pk")],
+        group=_group(run.group) if run.group else None,
+        benchmark=_benchmark(run.benchmark) if run.benchmark else None,
+    )
+
+
+def _facts(row: Any, part: Any, **further: Any) -> Any:
+    """The columns of a row that a part of run.json has, with values for its other fields."""
+    names = [name for name in part.model_fields if name not in further]
+    return part(**{name: getattr(row, name) for name in names}, **further)
+
+
+def _group(group: AgentGroup) -> GroupFacts | None:
+    agents = [_agent(agent) for agent in group.agents.select_related("model")]
+    return GroupFacts(name=group.name, agents=agents) if agents else None
+
+
+def _agent(agent: Agent) -> AgentFacts:
+    facts: AgentFacts = _facts(agent, AgentFacts, model=facts_of_model(agent.model))
+    return facts
+
+
+def facts_of_model(model: LanguageModel) -> ModelFacts:
+    """A model without the path of its folder, which means nothing elsewhere."""
+    switches = {name: model.facts[name] for name in KEPT_FACTS if isinstance(model.facts.get(name), bool)}
+    is_hub = model.kind == LanguageModel.Kind.HUB
+    candidates = (model.facts.get("imported_place"), model.facts.get("folder_fingerprint"), model.tokenizer_hash)
+    place = model.location if is_hub else next((str(one) for one in candidates if one), model.name)
+    facts: ModelFacts = _facts(model, ModelFacts, place=place, facts=switches)
+    return facts
+
+
+def _benchmark(benchmark: Benchmark) -> BenchmarkFacts:
+    function = benchmark.reward_function
+    facts: BenchmarkFacts = _facts(benchmark, BenchmarkFacts, reward_function=function.sha256 if function else "")
+    return facts

@@ -1,0 +1,199 @@
+"""Imports a bundle: a run that has ended, with all its events, as another installation stored it.
+
+Rows are written in batches, so that other writers wait only briefly. Until the last of them the run is archived and
+failed, which nothing starts or queues; a bundle_refusal removes it again.
+"""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any
+
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+from pydantic import ValidationError
+
+from hacrl_web.accounts.models import Project, Role
+from hacrl_web.accounts.projects import project_of_new, require
+from hacrl_web.alerts.models import Alert, Cursor
+from hacrl_web.insight.bundle.layout import EVENTS_NAME, OUTPUT_NAME
+from hacrl_web.insight.bundle.reader import Bundle, bundle_refusal, open_bundle
+from hacrl_web.insight.bundle.registry_rows import benchmark_or_reason, group_for
+from hacrl_web.runs.launch.launch import columns_of
+from hacrl_web.runs.models import GENERATED, Run, State, StatusChange
+from hacrl_web.runs.telemetry.admission import Admission, EventRefused
+from hacrl_web.runs.telemetry.scores import score_of
+from hacrl_web.runs.telemetry.tables import insert
+from hacrl_web.runs.worker.hosts import data_folder_id
+from hacrl_web.web.errors import FieldErrors, plain_errors
+from workers.contract.checkpoint_manifest import FOLDER_NAME, DamagedCheckpoint, read_manifest, step_folders
+from workers.contract.spec.run import RunSpec
+
+EVENTS_AT_ONCE = 500
+SPARE_BYTES = 2**30  # of the disk, beside what is unpacked
+UNFINISHED = "unfinished"
+UNFINISHED_FOR = timedelta(minutes=15)  # after which an import has surely ended
+# Columns of the run that are written when all events are stored.
+AT_THE_END = (
+    *("state", "desired_state", "desire_reason", "reason", "attempt", "interruptions", "start_step", "step"),
+    *("total_steps", "texts_from", "progress", "worker_host", "tags", "notes", "variant", "agent_changes"),
+    *("created_at", "started_at", "finished_at"),
+)
+
+
+@dataclass
+class ImportedRun:
+    """The new run. notes: what of the bundle could not be brought along."""
+
+    run: Run
+    notes: list[str] = field(default_factory=list)
+
+
+def import_bundle(user: Any, file: IO[bytes], size: int) -> ImportedRun:
+    """Write the run of a bundle into the user's current project. Error: FieldErrors; then no run is left."""
+    project = project_of_new(user)
+    require(user, project, Role.MEMBER)
+    with open_bundle(file, size) as bundle:
+        spec = _checked_spec(bundle)
+        run = _begin(user, project, bundle, spec)
+        try:
+            last_seq = _store_events(run, bundle)
+            _unpack_files(run, bundle)
+            imported = ImportedRun(run)
+            facts = bundle.content
+            group = group_for(user, project, facts.group) if facts.group else None
+            benchmark, reason = benchmark_or_reason(user, project, facts.benchmark, bundle)
+            imported.notes += [reason] if reason else []
+            _finish(run, bundle, last_seq, group=group, benchmark=benchmark)
+        except BaseException:
+            _remove(run)
+            raise
+    run.refresh_from_db()
+    return imported
+
+
+def _checked_spec(bundle: Bundle) -> RunSpec:
+    try:
+        return RunSpec.model_validate(bundle.content.run.spec)
+    except ValidationError as error:
+        first = plain_errors(error)[0]
+        raise bundle_refusal(f"This version cannot read the run's settings: {first.field}: {first.message}") from None
+
+
+def _begin(user: Any, project: Project, bundle: Bundle, spec: RunSpec) -> Run:
+    """An archived, failed run without events. Error: FieldErrors (409) if it is here already."""
+    facts, run_id = bundle.content.run, bundle.content.run.id
+    existing = Run.objects.filter(pk=run_id).first()
+    if existing and _is_abandoned(existing):
+        _remove(existing)
+    elif existing and Run.objects.visible_to(user).filter(pk=run_id).exists():
+        message = f"This run is here already: {existing.get_absolute_url()}. Delete it first to import it again."
+        raise FieldErrors.single("already_here", message, "file", status=409)
+    elif existing:  # of a project that the user does not see
+        run_id = uuid.uuid4()
+    origin = {
+        "imported_at": timezone.now().isoformat(timespec="seconds"),
+        "imported_by": user.get_username(),
+        "exported_at": bundle.manifest.exported_at.isoformat(timespec="seconds"),
+        "owner": bundle.content.owner,
+        UNFINISHED: True,
+    }
+    columns = columns_of(spec, None, None) | {"spec": facts.spec, "name": facts.name}
+    folder = GENERATED if bundle.content.is_generated else data_folder_id()
+    reason = "The import of this run has not finished."
+    try:
+        with transaction.atomic():
+            run = Run.objects.create(
+                id=run_id, owner=user, project=project, state=State.FAILED, reason=reason, data_folder=folder,
+                origin=origin, archived_at=timezone.now(), **columns,
+            )  # fmt: skip
+            Cursor.objects.create(run=run, is_done=True)  # its alerts were raised where it trained
+    except IntegrityError:
+        raise FieldErrors.single("already_here", "This run is being imported just now.", "file", status=409) from None
+    return run
+
+
+def _is_abandoned(run: Run) -> bool:
+    return bool(run.origin.get(UNFINISHED)) and run.created_at < timezone.now() - UNFINISHED_FOR
+
+
+def _store_events(run: Run, bundle: Bundle) -> int:
+    """Store all events; returns the last seq. Error: FieldErrors for events that no trainer's spool has."""
+    records = _checked_records(bundle)
+    last = 0
+    while some := list(islice(records, EVENTS_AT_ONCE)):
+        with transaction.atomic():
+            insert(run.pk, some)
+        last = some[-1]["seq"]
+    return last
+
+
+def _checked_records(bundle: Bundle) -> Iterator[dict[str, Any]]:
+    admission, last, attempts = Admission(), 0, bundle.content.run.attempt
+    for number, record in bundle.records():
+        if record["seq"] <= last or record["seq"] >= 2**62:
+            raise bundle_refusal(f"Line {number} of {EVENTS_NAME}: seq is {record['seq']} after {last}.")
+        if not 0 <= record["attempt"] <= attempts:
+            raise bundle_refusal(f"Line {number} of {EVENTS_NAME}: the run has no attempt {record['attempt']}.")
+        try:
+            admission.check(record, None)
+        except EventRefused as refused:
+            raise bundle_refusal(f"Line {number} of {EVENTS_NAME}: {refused}.") from None
+        last = record["seq"]
+        yield record
+
+
+def _unpack_files(run: Run, bundle: Bundle) -> None:
+    """The trainer's output and the checkpoints, in the run's new folder. Error: FieldErrors."""
+    if run.is_generated:
+        return
+    needed, folder = bundle.checkpoint_bytes + SPARE_BYTES, run.run_dir
+    try:
+        folder.mkdir(mode=0o700, parents=True)
+        if shutil.disk_usage(folder).free < needed:
+            message = f"The disk has too little space: {needed / 2**30:.1f} GiB are needed."
+            raise FieldErrors.single("disk_full", message, "file", status=507)
+        for name in [OUTPUT_NAME] * bundle.has(OUTPUT_NAME) + bundle.checkpoint_files:
+            _write(folder / name, bundle.pieces(name))
+    except OSError as error:
+        message = f"The run's files could not be stored: {error.strerror}."
+        raise FieldErrors.single("not_stored", message, "file", status=507) from None
+    for step in step_folders(folder / FOLDER_NAME):
+        try:
+            read_manifest(step).check_bytes()
+        except DamagedCheckpoint as error:
+            raise bundle_refusal(f"A checkpoint is damaged: {error}.") from None
+
+
+def _write(path: Path, pieces: Iterator[bytes]) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with open(path, "xb") as file:
+        for piece in pieces:
+            file.write(piece)
+
+
+def _finish(run: Run, bundle: Bundle, last_seq: int, **rows: Any) -> None:
+    """State, history and alerts of the run, at once."""
+    content = bundle.content
+    columns = {name: getattr(content.run, name) for name in AT_THE_END}
+    origin = {key: value for key, value in run.origin.items() if key != UNFINISHED}
+    with transaction.atomic():
+        StatusChange.objects.bulk_create(
+            StatusChange(run=run, **change.model_dump()) for change in content.status_changes
+        )
+        Alert.objects.bulk_create(Alert(run=run, **alert.model_dump()) for alert in content.alerts)
+        Cursor.objects.filter(run=run).update(seq=last_seq)
+        columns |= {"last_seq": last_seq, "score": score_of(run), "origin": origin, "archived_at": None}
+        Run.objects.filter(pk=run.pk).update(**columns, **rows)
+
+
+def _remove(run: Run) -> None:
+    folder = run.run_dir
+    Run.objects.filter(pk=run.pk).delete()
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,113 @@
+"""The REST API's part for mirrors of a project, and of a run."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+from uuid import UUID
+
+from django.http import HttpRequest
+from django.shortcuts import get_object_or_404
+from ninja import Router, Status
+from typing_extensions import TypedDict
+
+from hacrl_web.accounts.models import Role
+from hacrl_web.accounts.projects import project_for
+from hacrl_web.mirrors.mirrors import (
+    MirrorState,
+    RunMirrorState,
+    change_mirror,
+    choose,
+    create_mirror,
+    delete_mirror,
+    mirror_state,
+    mirror_states,
+    run_mirror_states,
+)
+from hacrl_web.mirrors.models import Mirror
+from hacrl_web.runs.requests import visible_run
+from hacrl_web.web.schemas import StrictBody
+
+router = Router(tags=["mirrors"])
+
+
+class MirrorStates(TypedDict):
+    items: list[MirrorState]
+
+
+class RunMirrorStates(TypedDict):
+    items: list[RunMirrorState]
+
+
+class MirrorIn(StrictBody):
+    """kind: tensorboard, mlflow, wandb or trackio.  options: texts by name, see docs/mirrors.md.  sends: new or chosen.
+
+    secret: a key or password; it is stored encrypted and never sent back.
+    """
+
+    kind: str
+    name: str = ""
+    options: dict[str, Any] = {}
+    secret: str = ""
+    sends: Literal["new", "chosen"] = "new"
+
+
+class MirrorChange(StrictBody):
+    """What is left out stays as it is."""
+
+    options: dict[str, Any] | None = None
+    secret: str = ""
+    sends: Literal["new", "chosen"] | None = None
+    is_enabled: bool | None = None
+
+
+class ChoiceIn(StrictBody):
+    """choice: default (as the mirror says), on or off."""
+
+    choice: Literal["default", "on", "off"]
+
+
+def mirror_of(request: HttpRequest, project_id: int, mirror_id: int) -> Mirror:
+    """A mirror of a project, for its admins. Errors: Http404, FieldErrors (403)."""
+    project = project_for(request, project_id, Role.ADMIN)
+    return get_object_or_404(Mirror.objects.filter(project=project), pk=mirror_id)
+
+
+@router.get("/projects/{int:project_id}/mirrors", response=MirrorStates, summary="The mirrors of a project")
+def list_mirrors(request: HttpRequest, project_id: int) -> Any:
+    return {"items": mirror_states(project_for(request, project_id, Role.VIEWER))}
+
+
+@router.post("/projects/{int:project_id}/mirrors", response={201: MirrorState}, summary="Add a mirror (admins)")
+def add_mirror(request: HttpRequest, project_id: int, payload: MirrorIn) -> Any:
+    project = project_for(request, project_id, Role.ADMIN)
+    return Status(201, mirror_state(create_mirror(request.user, project, payload.dict())))
+
+
+@router.put(
+    "/projects/{int:project_id}/mirrors/{int:mirror_id}", response=MirrorState, summary="Change a mirror (admins)"
+)
+def edit_mirror(request: HttpRequest, project_id: int, mirror_id: int, payload: MirrorChange) -> Any:
+    mirror = mirror_of(request, project_id, mirror_id)
+    return mirror_state(change_mirror(request.user, mirror, payload.dict()))
+
+
+@router.delete(
+    "/projects/{int:project_id}/mirrors/{int:mirror_id}", response={204: None}, summary="Remove a mirror (admins)"
+)
+def remove_mirror(request: HttpRequest, project_id: int, mirror_id: int) -> Any:
+    """What was sent stays there."""
+    delete_mirror(request.user, mirror_of(request, project_id, mirror_id))
+    return Status(204, None)
+
+
+@router.get("/runs/{run_id}/mirrors", response=RunMirrorStates, summary="Where a run is sent, and how far")
+def list_run_mirrors(request: HttpRequest, run_id: UUID) -> Any:
+    return {"items": run_mirror_states(visible_run(request, run_id))}
+
+
+@router.put("/runs/{run_id}/mirrors/{int:mirror_id}", response=RunMirrorStates, summary="Whether a mirror sends a run")
+def choose_mirror(request: HttpRequest, run_id: UUID, mirror_id: int, payload: ChoiceIn) -> Any:
+    run = visible_run(request, run_id)
+    mirror = get_object_or_404(Mirror.objects.filter(project=run.project_id), pk=mirror_id)
+    choose(request.user, run, mirror, payload.choice)
+    return {"items": run_mirror_states(run)}

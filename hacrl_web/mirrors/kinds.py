@@ -1,0 +1,135 @@
+"""The kinds of mirrors, their options, and the checks of both."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.conf import settings
+
+from hacrl_web.registry.values import Checker, ValueProblem, choice, text
+from workers.contract.spec.allowed_address import AddressRefused, AllowList
+
+MAX_OPTION = 200
+WANDB_ADDRESS = "https://api.wandb.ai"
+_PLAUSIBLE_SECRET = re.compile(r"[!-~]{1,400}")
+
+
+@dataclass(frozen=True)
+class Option:
+    """A setting of a kind. choices: those that are possible; any text without."""
+
+    name: str
+    label: str
+    help: str
+    choices: tuple[str, ...] = ()
+    is_needed: bool = False
+
+
+@dataclass(frozen=True)
+class MirrorKind:
+    """secret: what its key or password is, empty if it has none.  place: where its files are, if it writes some."""
+
+    key: str
+    label: str
+    about: str
+    options: tuple[Option, ...] = ()
+    secret: str = ""
+    package: str = ""
+
+
+KINDS = {
+    kind.key: kind
+    for kind in (
+        MirrorKind("tensorboard", "TensorBoard", "Event files on the host of the watcher, for tensorboard --logdir."),
+        MirrorKind(
+            "mlflow",
+            "MLflow",
+            "Runs of an experiment on a tracking server.",
+            (
+                Option("url", "Address", "Of the tracking server, such as https://mlflow.example.org.", is_needed=True),
+                Option("experiment", "Experiment", "Empty: the name of the project."),
+            ),
+            "Token, or user:password; empty for a server without a login",
+            "mlflow-skinny",
+        ),
+        MirrorKind(
+            "wandb",
+            "Weights & Biases",
+            "Runs of a project, online, or as files for wandb sync.",
+            (
+                Option("mode", "Mode", "offline: files on the host of the watcher.", ("offline", "online"), True),
+                Option("project", "Project", "Empty: the name of the project here."),
+                Option("entity", "Entity", "User or team; empty: the key's own."),
+                Option("url", "Address", f"Of a server of your own; empty: {WANDB_ADDRESS}."),
+            ),
+            "API key, of the mode online",
+            "wandb",
+        ),
+        MirrorKind(
+            "trackio",
+            "Trackio",
+            "A database on the host of the watcher, for trackio show.",
+            (Option("project", "Project", "Empty: the name of the project here."),),
+            package="trackio",
+        ),
+    )
+}
+HAS_FILES = ("tensorboard", "trackio")
+
+
+def check_mirror_address(url: str) -> None:
+    """Error: AddressRefused for an address whose host is not on the installation's list."""
+    AllowList.of("HACRL_MIRROR_ALLOW", settings.MIRROR_ALLOW).check_url(url)
+
+
+def mirror_options(checker: Checker, kind: str, values: Any) -> dict[str, str]:
+    """The options of a kind. Errors are added to the checker at `options.NAME`."""
+    if not isinstance(values, Mapping):
+        checker.add("options", "invalid", "Must be an object with texts.")
+        return {}
+    options = {option.name: option for option in KINDS[kind].options}
+    for name in values:
+        if name not in options:
+            checker.add(f"options.{str(name)[:40]}", "unknown_key", "There is no option of this name.")
+    result = {}
+    for name, option in options.items():
+        value = values.get(name)
+        if value in (None, "") and not option.choices:
+            if option.is_needed:
+                checker.add(f"options.{name}", "missing", "This field is required.")
+            continue
+        checked = checker.take(f"options.{name}", _option, option, value)
+        if checked is not None:
+            result[name] = checked
+    return result
+
+
+def _option(option: Option, value: Any) -> str:
+    if option.choices:
+        return choice(value or option.choices[0], option.choices)
+    line = text(value, MAX_OPTION)
+    if option.name == "url":
+        try:
+            check_mirror_address(line)
+        except AddressRefused as refused:
+            raise ValueProblem("address", str(refused)) from None
+        return line.rstrip("/")
+    if re.search(r"[/\\#?%:]", line):
+        raise ValueProblem("bad_character", "The characters / \\ # ? % and : are not allowed.")
+    return line
+
+
+def checked_secret(checker: Checker, kind: str, secret: Any) -> str:
+    """An API key or password. Errors are added to the checker at `secret`."""
+    if secret in (None, ""):
+        return ""
+    if not KINDS[kind].secret:
+        checker.add("secret", "not_needed", f"{KINDS[kind].label} takes none here.")
+    elif not isinstance(secret, str) or not _PLAUSIBLE_SECRET.fullmatch(secret.strip()):
+        checker.add("secret", "invalid", "At most 400 letters, digits and signs without spaces.")
+    else:
+        return secret.strip()
+    return ""

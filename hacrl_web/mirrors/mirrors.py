@@ -1,0 +1,174 @@
+"""Creates, changes and removes mirrors, and chooses runs; for pages and API. Error: FieldErrors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from django.db import IntegrityError, transaction
+from django.db.models import Count, Q
+from typing_extensions import TypedDict
+
+from hacrl_web.accounts.models import Project, Role
+from hacrl_web.accounts.projects import require
+from hacrl_web.mirrors.kinds import HAS_FILES, KINDS, checked_secret, mirror_options
+from hacrl_web.mirrors.mirror_secrets import encrypted
+from hacrl_web.mirrors.models import Choice, Mirror, MirrorCursor, Sends
+from hacrl_web.mirrors.sending import mirror_folder
+from hacrl_web.registry import values
+from hacrl_web.runs.models import Run
+from hacrl_web.web.errors import FieldErrors
+
+MAX_MIRRORS = 20  # of a project
+
+
+class MirrorState(TypedDict):
+    """A mirror as its members see it. has_secret: a key is stored; it is never shown.  folder: of its files."""
+
+    id: int
+    name: str
+    kind: str
+    label: str
+    options: dict[str, str]
+    has_secret: bool
+    sends: str
+    is_enabled: bool
+    folder: str
+    num_sent: int
+    num_failing: int
+    problem: str
+
+
+class RunMirrorState(TypedDict):
+    """A mirror and one run. is_sent: whether the run is sent at all.  step, seq: how far."""
+
+    id: int
+    name: str
+    kind: str
+    label: str
+    is_enabled: bool
+    choice: str
+    is_sent: bool
+    is_done: bool
+    seq: int
+    step: int
+    url: str
+    problem: str
+    sent_at: datetime | None
+
+
+def _checked(checker: values.Checker, kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    sends = checker.take("sends", values.choice, fields.get("sends") or Sends.NEW, Sends.values)
+    return {"options": mirror_options(checker, kind, fields.get("options") or {}), "sends": sends}
+
+
+def create_mirror(user: Any, project: Project, fields: Mapping[str, Any]) -> Mirror:
+    """fields: name, kind, options, secret, sends. For admins of the project."""
+    require(user, project, Role.ADMIN)
+    checker = values.Checker()
+    kind = checker.take("kind", values.choice, fields.get("kind"), KINDS)
+    name = checker.take("name", values.name, fields.get("name") or kind or "")
+    columns = _checked(checker, kind, fields) if kind else {}
+    secret = checked_secret(checker, kind, fields.get("secret")) if kind else ""
+    if kind == "wandb" and columns["options"].get("mode") == "online" and not secret:
+        checker.add("secret", "missing", "The mode online needs an API key.")
+    checker.finish()
+    if Mirror.objects.filter(project=project).count() >= MAX_MIRRORS:
+        raise FieldErrors.single("too_many", f"A project has at most {MAX_MIRRORS} mirrors: remove one first.")
+    try:
+        with transaction.atomic():
+            row = Mirror.objects.create(owner=user, project=project, kind=kind, name=name, **columns)
+            row.ciphertext = encrypted(row, secret)
+            row.save(update_fields=["ciphertext"])
+    except IntegrityError:
+        raise values.name_taken(str(name)) from None
+    return row
+
+
+def change_mirror(user: Any, mirror: Mirror, fields: Mapping[str, Any]) -> Mirror:
+    """fields: of options, sends, is_enabled and secret those that change. A new secret replaces the old one."""
+    require(user, mirror.project, Role.ADMIN)
+    checker = values.Checker()
+    current = {"options": mirror.options, "sends": mirror.sends}
+    columns = _checked(checker, mirror.kind, current | {k: fields[k] for k in current if fields.get(k) is not None})
+    secret = checked_secret(checker, mirror.kind, fields.get("secret"))
+    is_enabled = fields.get("is_enabled")
+    if is_enabled is not None and not isinstance(is_enabled, bool):
+        checker.add("is_enabled", "invalid", "Must be true or false.")
+    checker.finish()
+    for name, value in columns.items():
+        setattr(mirror, name, value)
+    if secret:
+        mirror.ciphertext = encrypted(mirror, secret)
+    if is_enabled is not None:
+        mirror.is_enabled = is_enabled
+    mirror.save()
+    # A changed setting may be the cure: what failed is tried at once.
+    MirrorCursor.objects.filter(mirror=mirror, tries__gt=0).update(tries=0, next_try_at=mirror.created_at)
+    return mirror
+
+
+def delete_mirror(user: Any, mirror: Mirror) -> None:
+    """The row and its cursors. What was sent, and files that were written, stay."""
+    require(user, mirror.project, Role.ADMIN)
+    mirror.delete()
+
+
+def choose(user: Any, run: Run, mirror: Mirror, choice: Any) -> MirrorCursor:
+    """Whether the mirror sends this run: default, on or off. For members; the run is of the mirror's project."""
+    require(user, run.project, Role.MEMBER)
+    checker = values.Checker()
+    (word,) = checker.finish(checker.take("choice", values.choice, choice, Choice.values))
+    cursor, _ = MirrorCursor.objects.update_or_create(mirror=mirror, run=run, defaults={"choice": word})
+    return cursor
+
+
+def mirror_states(project: Project) -> list[MirrorState]:
+    counts = {
+        "num_sent": Count("cursors", filter=Q(cursors__sent_at__isnull=False)),
+        "num_failing": Count("cursors", filter=Q(cursors__tries__gt=0)),
+    }
+    rows = Mirror.objects.filter(project=project).annotate(**counts)
+    return [_state(row) for row in rows]
+
+
+def mirror_state(mirror: Mirror) -> MirrorState:
+    return next(one for one in mirror_states(mirror.project) if one["id"] == mirror.pk)
+
+
+def _state(row: Any) -> MirrorState:
+    failures = row.cursors.filter(tries__gt=0).order_by("-next_try_at").values_list("problem", flat=True)
+    writes = row.kind in HAS_FILES or row.options.get("mode") == "offline"
+    return {
+        "id": row.pk,
+        "name": row.name,
+        "kind": row.kind,
+        "label": KINDS[row.kind].label,
+        "options": row.options,
+        "has_secret": bool(row.ciphertext),
+        "sends": row.sends,
+        "is_enabled": row.is_enabled,
+        "folder": str(mirror_folder(row)) if writes else "",
+        "num_sent": row.num_sent,
+        "num_failing": row.num_failing,
+        "problem": failures.first() or "",
+    }
+
+
+def run_mirror_states(run: Run) -> list[RunMirrorState]:
+    cursors = {one.mirror_id: one for one in MirrorCursor.objects.filter(run=run)}
+    return [
+        _run_state(run, mirror, cursors.get(mirror.pk) or MirrorCursor(mirror=mirror, run=run))
+        for mirror in Mirror.objects.filter(project=run.project_id)
+    ]
+
+
+def _run_state(run: Run, mirror: Mirror, cursor: MirrorCursor) -> RunMirrorState:
+    is_usual = mirror.sends == Sends.NEW and run.created_at >= mirror.created_at
+    is_sent = cursor.choice == Choice.ON or (is_usual and cursor.choice == Choice.DEFAULT)
+    state: Any = {name: getattr(cursor, name) for name in ("choice", "is_done", "seq", "step", "problem", "sent_at")}
+    url = cursor.url if cursor.url.startswith(("https://", "http://")) else ""
+    state |= {"id": mirror.pk, "name": mirror.name, "kind": mirror.kind, "label": KINDS[mirror.kind].label}
+    result: RunMirrorState = state | {"is_enabled": mirror.is_enabled, "is_sent": is_sent, "url": url}
+    return result

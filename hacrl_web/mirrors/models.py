@@ -1,0 +1,80 @@
+"""Mirrors of a project: where the numbers of its runs are sent, and how far each run has been sent."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django.conf import settings
+from django.db import models
+from django.utils import timezone
+
+from hacrl_web.accounts.audit_log import audited
+from hacrl_web.accounts.visibility import ProjectRow, ProjectRowQuerySet
+from hacrl_web.runs.models import Run, RunRowQuerySet
+
+
+class Sends(models.TextChoices):
+    """The runs that a mirror sends."""
+
+    NEW = "new", "every run from now on"
+    CHOSEN = "chosen", "chosen runs only"
+
+
+class Choice(models.TextChoices):
+    """Whether a mirror sends one run."""
+
+    DEFAULT = "default", "as the mirror says"
+    ON = "on", "yes"
+    OFF = "off", "no"
+
+
+@audited("name", "kind", "options", "sends", "is_enabled", secrets=("ciphertext",))
+class Mirror(ProjectRow):
+    """A destination of a project's runs. kind: a key of kinds.KINDS."""
+
+    section = "mirrors"
+
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="mirrors")
+    name = models.CharField(max_length=80)
+    kind = models.CharField(max_length=16)
+    options: Any = models.JSONField(default=dict, blank=True)  # of kinds.OPTIONS
+    ciphertext = models.TextField(blank=True)  # of its key or password (mirror_secrets.py)
+    sends = models.CharField(max_length=8, choices=Sends.choices, default=Sends.NEW)
+    is_enabled = models.BooleanField(default=True)
+    created_at: models.DateTimeField[datetime, datetime] = models.DateTimeField(default=timezone.now)
+
+    objects = ProjectRowQuerySet["Mirror"].as_manager()
+
+    class Meta:
+        ordering = ["name", "pk"]
+        constraints = [models.UniqueConstraint(fields=["project", "name"], name="mirror_name_per_project")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class MirrorCursor(models.Model):
+    """How far a run has been sent by a mirror."""
+
+    mirror = models.ForeignKey(Mirror, on_delete=models.CASCADE, related_name="cursors")
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="mirror_cursors")
+    choice = models.CharField(max_length=8, choices=Choice.choices, default=Choice.DEFAULT)
+    seq = models.BigIntegerField(default=0)  # the destination has every number up to this event
+    read_seq = models.BigIntegerField(default=0)  # events up to it were looked at
+    step = models.PositiveIntegerField(default=0)  # of the last row that was sent
+    state: Any = models.JSONField(default=dict, blank=True)  # of the destination (workers/mirrors)
+    url = models.CharField(max_length=500, blank=True)  # of the run there
+    is_done = models.BooleanField(default=False)  # the run has ended, and all of it was sent
+    problem = models.CharField(max_length=400, blank=True)  # of the last try, empty if it succeeded
+    tries = models.PositiveIntegerField(default=0)  # in vain, since the last success
+    next_try_at: models.DateTimeField[datetime, datetime] = models.DateTimeField(default=timezone.now)
+    sent_at = models.DateTimeField(null=True, blank=True)
+
+    objects = RunRowQuerySet.as_manager()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["mirror", "run"], name="mirror_cursor_once")]
+
+    def __str__(self) -> str:
+        return f"{self.run_id} by {self.mirror_id}"

@@ -1,0 +1,195 @@
+"""Each destination by its own software: what it stores of a run equals the database, every number once.
+
+The packages are those of HACRL_MIRRORS_PYTHON, or of this environment; a destination without its package is skipped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hacrl_web.mirrors import process, sending
+from hacrl_web.mirrors.event_rows import read_rows
+from hacrl_web.mirrors.mirrors import create_mirror
+from hacrl_web.mirrors.models import Mirror, MirrorCursor
+from hacrl_web.mirrors.sending import MirrorSender, mirror_folder
+from hacrl_web.runs.models import Run, State
+from tests.support.web.factories import make_user
+from tests.support.web.insight_help import claimed, store
+from tools.generated_runs.runs import Plan, generated_events
+from workers.contract.spec.run import RunSpec
+
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
+PLAN = Plan(2, 4, 2, 4, 4, 2, seed=3, variants=(("hacpo", 0.8),))
+# Each prints [[step, name, value], ...] of a run in a folder or on a server, by the destination's own reader.
+READERS = {
+    "tensorboard": """
+import sys, json, glob
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+reader = EventAccumulator(glob.glob(sys.argv[1] + "/*")[0], size_guidance={"scalars": 0})
+reader.Reload()
+print(json.dumps([[e.step, tag, e.value] for tag in reader.Tags()["scalars"] for e in reader.Scalars(tag)]))
+""",
+    "mlflow": """
+import sys, json
+from mlflow.tracking import MlflowClient
+client = MlflowClient(sys.argv[2])
+(run,) = client.search_runs([e.experiment_id for e in client.search_experiments()])
+found = [[m.step, name, m.value] for name in run.data.metrics for m in client.get_metric_history(run.info.run_id, name)]
+print(json.dumps(found))
+""",
+    "wandb": """
+import sys, json, glob, struct
+from wandb.proto.wandb_internal_pb2 import Record
+
+def records(data):
+    # Of a .wandb file: a head of 7 bytes, then blocks of 32 KiB with pieces (crc, length, kind) of records.
+    place, whole = 7, b""
+    while place + 7 <= len(data):
+        if 32768 - place % 32768 < 7:
+            place += 32768 - place % 32768
+            continue
+        _, length, kind = struct.unpack_from("<IHB", data, place)
+        whole += data[place + 7 : place + 7 + length]
+        place += 7 + length
+        if kind in (1, 4):
+            yield whole
+            whole = b""
+
+found = []
+for path in sorted(glob.glob(sys.argv[1] + "/*/from-*/wandb/offline-run-*/run-*.wandb")):
+    for data in records(open(path, "rb").read()):
+        record = Record()
+        record.ParseFromString(data)
+        if record.WhichOneof("record_type") == "history":
+            items = {i.key or "/".join(i.nested_key): json.loads(i.value_json) for i in record.history.item}
+            found += [[items["step"], k, v] for k, v in items.items() if k not in ("step", "attempt") and k[0] != "_"]
+print(json.dumps(found))
+""",
+    "trackio": """
+import sys, json, os
+os.environ["TRACKIO_DIR"] = sys.argv[1]
+from trackio.sqlite_storage import SQLiteStorage as storage
+found = []
+for project in storage.get_projects():
+    for name in storage.get_runs(project):
+        for row in storage.get_logs(project, name):
+            found += [[row["step"], k, v] for k, v in row.items() if k not in ("step", "timestamp", "attempt")]
+print(json.dumps(found))
+""",
+}
+
+
+@pytest.fixture
+def owner(settings, tmp_path):
+    settings.DATA_DIR = tmp_path
+    return make_user("ada")
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+@pytest.fixture
+def server(settings, tmp_path) -> Iterator[str]:
+    """An MLflow tracking server."""
+    port = _free_port()
+    address = f"http://127.0.0.1:{port}"
+    settings.MIRROR_ALLOW = [f"127.0.0.1:{port}"]
+    words = ["server", "--backend-store-uri", f"sqlite:///{tmp_path / 'mlflow.db'}", "--workers", "1"]
+    words += ["--port", str(port), "--default-artifact-root", str(tmp_path / "artifacts")]
+    command = [settings.MIRRORS_PYTHON, "-m", "mlflow", *words]
+    environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
+    with subprocess.Popen(command, start_new_session=True, env=environment) as child:
+        try:
+            _wait_for(f"{address}/health")
+            yield address
+        finally:
+            os.killpg(child.pid, signal.SIGKILL)
+
+
+def _wait_for(address: str) -> None:
+    deadline = time.monotonic() + 120
+    while True:
+        try:
+            urllib.request.urlopen(address, timeout=1)
+            return
+        except OSError:
+            assert time.monotonic() < deadline, "the server does not start"
+            time.sleep(0.2)
+
+
+def stored_run(owner: Any) -> tuple[Run, list[Any]]:
+    """A run of four steps in two attempts, of which its mirror has sent half; and the events of the other half."""
+    run = claimed(owner, name="Swan ä")
+    events = [event for _, event in generated_events(PLAN, 0, RunSpec.model_validate(run.spec), 4)]
+    half = len(events) // 2
+    store(run, *events[:half])
+    return run, events[half:]
+
+
+def expected(run: Run) -> list[tuple[int, str, float]]:
+    run.refresh_from_db()
+    return sorted((row.step, name, value) for row in read_rows(run, 0).rows for name, value in row.values.items())
+
+
+def read(python: str, kind: str, folder: Path, address: str = "") -> list[tuple[int, str, float]]:
+    done = subprocess.run(
+        [python, "-c", READERS[kind], str(folder), address], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return sorted((step, name, value) for step, name, value in json.loads(done.stdout.splitlines()[-1]))
+
+
+def send_with_a_crash(mirror: Mirror, run: Run, rest: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of the run is sent, and the sender dies before it notes that; then everything to the end of the run."""
+
+    def die(cursor: MirrorCursor, **values: Any) -> None:
+        if "sent_at" in values:
+            raise KeyboardInterrupt
+        move(cursor, **values)
+
+    move = sending._move
+    with monkeypatch.context() as patch:
+        patch.setattr(sending, "_move", die)
+        with pytest.raises(KeyboardInterrupt):
+            MirrorSender(mirror.pk).serve()
+    process.kill_all()
+    assert MirrorCursor.objects.get().seq == 0
+    store(run, *rest)
+    Run.objects.filter(pk=run.pk).update(state=State.COMPLETED)
+    MirrorSender(mirror.pk).serve()
+    cursor = MirrorCursor.objects.get()
+    assert (cursor.is_done, cursor.problem) == (True, "")
+
+
+@pytest.mark.parametrize("kind", list(READERS))
+def test_destination_has_every_number_once_after_a_crash(kind, owner, settings, request, monkeypatch):
+    python = settings.MIRRORS_PYTHON
+    if subprocess.run([python, "-c", f"import {kind}"], capture_output=True, check=False).returncode:
+        pytest.skip(f"{kind} is not installed")
+    address = request.getfixturevalue("server") if kind == "mlflow" else ""
+    options = {"url": address} if address else {}
+    project = owner.memberships.get().project
+    mirror = create_mirror(owner, project, {"kind": kind, "options": options})
+    run, rest = stored_run(owner)
+    send_with_a_crash(mirror, run, rest, monkeypatch)
+    found, wanted = read(python, kind, mirror_folder(mirror), address), expected(run)
+    assert len(found) == len(wanted) > 50
+    assert [one[:2] for one in found] == [one[:2] for one in wanted]
+    for (_, name, value), (_, _, other) in zip(found, wanted, strict=True):
+        assert value == pytest.approx(other, rel=1e-6), name
+    if kind == "mlflow":
+        assert MirrorCursor.objects.get().url.startswith(address)

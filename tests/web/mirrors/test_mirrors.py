@@ -1,0 +1,313 @@
+"""Mirrors: every number once at its destination, no secret shown, and no trouble for anything else."""
+
+from __future__ import annotations
+
+import json
+import struct
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from hacrl_web.mirrors import process, sending
+from hacrl_web.mirrors.event_rows import read_rows, series_key
+from hacrl_web.mirrors.mirror_secrets import SecretUnreadable, decrypted
+from hacrl_web.mirrors.mirrors import create_mirror
+from hacrl_web.mirrors.models import Mirror, MirrorCursor
+from hacrl_web.mirrors.sending import MirrorSender, due_runs, mirror_folder
+from hacrl_web.runs.models import Run, State
+from tests.support.web.factories import make_member, make_user, metrics
+from tests.support.web.insight_help import claimed, evaluation, store
+from workers.contract.events import Progress
+from workers.mirrors.tensorboard import masked_crc
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def no_process_left():
+    yield
+    for one in list(process._living):
+        one.end()
+
+
+@pytest.fixture
+def owner(client, settings, tmp_path):
+    settings.DATA_DIR = tmp_path
+    user = make_user("ada")
+    client.force_login(user)
+    return user
+
+
+def progress(step: int) -> Progress:
+    return Progress(
+        step=step, total_steps=9, elapsed_s=1.0, eta_s=1.0, rollouts_generated=0, tokens_generated=0, phase_s={}
+    )
+
+
+def step_of(step: int, reward: float) -> list[Any]:
+    """A step's events: one agent's numbers, one pair's, and the end of the step."""
+    return [metrics(step, "A", **{"reward/mean": reward}), metrics(step, "A", "B", ess=reward / 2), progress(step)]
+
+
+def new_mirror(owner: Any, kind: str = "tensorboard", **fields: Any) -> Mirror:
+    project = owner.memberships.get().project
+    return create_mirror(owner, project, {"kind": kind, **fields})
+
+
+@pytest.fixture
+def mirror(owner) -> Mirror:
+    return new_mirror(owner)
+
+
+@pytest.fixture
+def run(owner, mirror) -> Run:
+    """Two steps, and a third that is still being recorded."""
+    run = claimed(owner, name="Swan")
+    store(run, evaluation(0, "A", 0.25), *step_of(1, 0.5), *step_of(2, 0.75), metrics(3, "A", **{"reward/mean": 1.0}))
+    return run
+
+
+def scalars(folder: Path) -> list[tuple[int, str, float]]:
+    """(step, tag, value) of an event file, read by its format; every checksum is verified."""
+    (path,) = folder.glob("*/events.out.tfevents.*")
+    data, found = path.read_bytes(), []
+    while data:
+        (length,) = struct.unpack_from("<Q", data)
+        event = data[12 : 12 + length]
+        assert struct.unpack_from("<I", data, 8)[0] == masked_crc(data[:8])
+        assert struct.unpack_from("<I", data, 12 + length)[0] == masked_crc(event)
+        found += _values(event)
+        data = data[16 + length :]
+    return found
+
+
+def _fields(data: bytes) -> list[tuple[int, Any]]:
+    """(number, value) of a protocol buffer's fields."""
+    found, place = [], 0
+
+    def varint() -> int:
+        nonlocal place
+        number = shift = 0
+        while True:
+            byte = data[place]
+            place += 1
+            number |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return number
+
+    while place < len(data):
+        key = varint()
+        size = {0: None, 1: 8, 5: 4}.get(key & 7, 0)
+        if size is None:
+            found.append((key >> 3, varint()))
+            continue
+        size = size or varint()
+        found.append((key >> 3, data[place : place + size]))
+        place += size
+    return found
+
+
+def _values(event: bytes) -> list[tuple[int, str, float]]:
+    fields = dict(_fields(event))
+    if 5 not in fields:
+        return []
+    rows = [dict(_fields(value)) for _, value in _fields(fields[5])]
+    return [(fields[2], row[1].decode(), struct.unpack("<f", row[2])[0]) for row in rows]
+
+
+# The evaluation of step 0, and steps 1 and 2; step 3 has not ended.
+SENT = [
+    (0, "A/accuracy", 0.25),
+    (1, "A/reward/mean", 0.5),
+    (1, "A/ess/from B", 0.25),
+    (2, "A/reward/mean", 0.75),
+    (2, "A/ess/from B", 0.375),
+]
+
+
+def test_complete_steps_are_sent_once_and_the_rest_when_the_run_ends(mirror, run):
+    sender = MirrorSender(mirror.pk)
+    assert sender.serve() == 3
+    assert scalars(mirror_folder(mirror)) == SENT
+    assert sender.serve() == 0  # nothing new
+    store(run, *step_of(3, 1.0)[1:], metrics(4, "A", **{"reward/mean": 2.0}))
+    assert sender.serve() == 1
+    Run.objects.filter(pk=run.pk).update(state=State.STOPPED)
+    assert sender.serve() == 1
+    rest = [(3, "A/reward/mean", 1.0), (3, "A/ess/from B", 0.5), (4, "A/reward/mean", 2.0)]
+    assert scalars(mirror_folder(mirror)) == SENT + rest
+    cursor = MirrorCursor.objects.get()
+    assert (cursor.is_done, cursor.step, cursor.problem) == (True, 4, "")
+    assert not due_runs(mirror).exists()
+
+
+def test_sender_that_dies_before_it_noted_what_was_sent_sends_nothing_twice(mirror, run, monkeypatch):
+    def die(cursor: MirrorCursor, **values: Any) -> None:
+        if "sent_at" in values:
+            raise KeyboardInterrupt
+        move(cursor, **values)
+
+    move = sending._move
+    monkeypatch.setattr(sending, "_move", die)
+    sender = MirrorSender(mirror.pk)
+    with pytest.raises(KeyboardInterrupt):
+        sender.serve()
+    assert len(scalars(mirror_folder(mirror))) == len(SENT)  # it had arrived
+    process.kill_all()
+    monkeypatch.undo()
+    assert MirrorSender(mirror.pk).serve() == 3
+    assert scalars(mirror_folder(mirror)) == SENT
+
+
+def test_file_that_was_removed_is_written_again(mirror, run):
+    MirrorSender(mirror.pk).serve()
+    for path in mirror_folder(mirror).glob("*/events*"):
+        path.unlink()
+    store(run, *step_of(3, 1.0)[1:])
+    MirrorSender(mirror.pk).serve()
+    assert scalars(mirror_folder(mirror)) == [*SENT, (3, "A/reward/mean", 1.0), (3, "A/ess/from B", 0.5)]
+
+
+def test_mirror_that_hangs_is_ended_says_so_and_catches_up(mirror, run, settings, tmp_path, monkeypatch):
+    python = settings.MIRRORS_PYTHON
+    silent = tmp_path / "silent"
+    silent.write_text("#!/bin/sh\nexec sleep 600\n")
+    silent.chmod(0o755)
+    settings.MIRRORS_PYTHON = str(silent)
+    real = process.MirrorProcess
+    monkeypatch.setattr(sending, "MirrorProcess", lambda folder: real(folder, answer_s=0.2))
+    sender = MirrorSender(mirror.pk)
+    assert sender.serve() == 0
+    cursor = MirrorCursor.objects.get()
+    assert (cursor.tries, cursor.problem) == (1, "The destination did not answer within 0.2 s.")
+    assert not process._living
+    assert sender.serve() == 0
+    assert MirrorCursor.objects.get().tries == 1  # not yet due again
+    settings.MIRRORS_PYTHON = python
+    monkeypatch.undo()
+    MirrorCursor.objects.update(next_try_at=timezone.now())
+    assert sender.serve() == 3
+    cursor.refresh_from_db()
+    assert (cursor.tries, cursor.problem) == (0, "")
+    assert scalars(mirror_folder(mirror)) == SENT
+
+
+def test_process_gets_no_secret_but_its_own(mirror, run, monkeypatch, settings, tmp_path):
+    monkeypatch.setenv("DATABASE_URL", "postgres://secret")
+    monkeypatch.setenv("HACRL_SECRET_KEY", "secret")
+    shown = tmp_path / "shown"
+    shown.write_text(f"#!/bin/sh\nenv > {tmp_path / 'env'}\n")
+    shown.chmod(0o755)
+    settings.MIRRORS_PYTHON = str(shown)
+    MirrorSender(mirror.pk).serve()
+    text = (tmp_path / "env").read_text()
+    assert "postgres://secret" not in text
+    assert "HACRL_SECRET_KEY" not in text
+    assert "The process that sends ended" in MirrorCursor.objects.get().problem
+
+
+def test_missing_package_is_named(owner, settings):
+    mirror = new_mirror(owner, "trackio")
+    command = [settings.MIRRORS_PYTHON, "-c", "import trackio"]
+    if not subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("trackio is installed")
+    run = claimed(owner)
+    store(run, *step_of(1, 0.5))
+    MirrorSender(mirror.pk).serve()
+    assert MirrorCursor.objects.get().problem == (
+        "The Python package trackio is not installed on the host of the watcher: "
+        ".venv/bin/pip install -c constraints.txt trackio"
+    )
+
+
+def test_runs_before_the_mirror_and_those_of_other_projects_are_sent_only_if_chosen(client, owner):
+    old = claimed(owner, name="old")
+    store(old, *step_of(1, 0.5))
+    mirror = new_mirror(owner)
+    foreign = claimed(make_user("eve"))
+    store(foreign, *step_of(1, 0.5))
+    new = claimed(owner, name="new")
+    store(new, *step_of(1, 0.5))
+    assert [run.name for run in due_runs(mirror)] == ["new"]
+    for run, choice in ((old, "on"), (new, "off")):
+        path = f"/api/v1/runs/{run.pk}/mirrors/{mirror.pk}"
+        answer = client.put(path, {"choice": choice}, content_type="application/json")
+        assert answer.status_code == 200, answer.content
+    assert [run.name for run in due_runs(mirror)] == ["old"]
+    path = f"/api/v1/runs/{foreign.pk}/mirrors/{mirror.pk}"
+    assert client.put(path, {"choice": "on"}, content_type="application/json").status_code == 404
+
+
+def test_secret_is_stored_encrypted_and_never_shown(client, owner, settings):
+    settings.MIRROR_ALLOW = ["mlflow.example.org"]
+    project = owner.memberships.get().project
+    body = {"kind": "mlflow", "options": {"url": "https://mlflow.example.org"}, "secret": "swan:white"}
+    answer = client.post(f"/api/v1/projects/{project.pk}/mirrors", body, content_type="application/json")
+    assert answer.status_code == 201, answer.content
+    mirror = Mirror.objects.get()
+    assert decrypted(mirror) == "swan:white"
+    pages = [f"/projects/{project.pk}/mirrors", f"/api/v1/projects/{project.pk}/mirrors", "/audit"]
+    for text in (mirror.ciphertext, *(client.get(page).content.decode() for page in pages)):
+        assert "swan:white" not in text
+    assert answer.json()["has_secret"] is True
+    settings.SECRET_KEY = "another" * 10
+    with pytest.raises(SecretUnreadable):
+        decrypted(mirror)
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "message"),
+    [
+        ({"kind": "swan"}, "kind", "Choose one of"),
+        ({"kind": "mlflow"}, "options.url", "required"),
+        ({"kind": "mlflow", "options": {"url": "http://169.254.169.254"}}, "options.url", "HACRL_MIRROR_ALLOW"),
+        ({"kind": "mlflow", "options": {"url": "file:///etc"}}, "options.url", "https://host/path"),
+        ({"kind": "wandb", "options": {"mode": "online"}}, "secret", "needs an API key"),
+        ({"kind": "wandb", "options": {"project": "../x"}}, "options.project", "not allowed"),
+        ({"kind": "tensorboard", "options": {"folder": "/etc"}}, "options.folder", "no option"),
+        ({"kind": "trackio", "secret": "x"}, "secret", "takes none"),
+    ],
+)
+def test_what_no_mirror_can_have_is_refused_at_its_field(client, owner, body, field, message):
+    project = owner.memberships.get().project
+    answer = client.post(f"/api/v1/projects/{project.pk}/mirrors", body, content_type="application/json")
+    assert answer.status_code == 422
+    assert answer.json()["error"]["field"] == field
+    assert message in answer.json()["error"]["message"]
+    assert not Mirror.objects.exists()
+
+
+def test_admins_manage_members_choose_and_viewers_look(client, mirror, run):
+    project, pages = mirror.project, (f"/projects/{mirror.project_id}/mirrors", f"/runs/{run.pk}/mirrors")
+    changes = [(pages[0], {"kind": "tensorboard", "name": "b"}), (f"{pages[0]}/{mirror.pk}", {"do": "pause"})]
+    choice = (f"/runs/{run.pk}/mirrors/{mirror.pk}", {"choice": "off"})
+    for role, allowed in (("viewer", 0), ("member", 1), ("admin", 3)):
+        client.force_login(make_member(project, role))
+        assert [client.get(page).status_code for page in pages] == [200, 200]
+        statuses = [client.post(*change).status_code for change in (choice, *changes)]
+        assert statuses == [302] * allowed + [403] * (3 - allowed), role
+    mirror.refresh_from_db()
+    assert not mirror.is_enabled
+    assert MirrorSender(mirror.pk).serve() == 0
+
+
+def test_names_are_safe_for_every_destination_and_stay_apart():
+    assert series_key("reward/mean", "A") == "A/reward/mean"
+    assert series_key("ess", "A", "B") == "A/ess/from B"
+    names = {series_key("x", "ä"), series_key("x", "ö"), series_key("x", "a:b"), series_key("x", "a?b")}
+    assert len(names) == 4
+    assert all(name.isascii() and ":" not in name for name in names)
+    assert len(series_key("m" * 200, "a" * 80)) <= 240
+
+
+def test_repeated_steps_are_rows_of_their_attempt(owner):
+    run = claimed(owner)
+    store(run, *step_of(1, 0.5), *step_of(2, 0.75))
+    store(run, *step_of(2, 0.7), attempt=2)
+    rows = read_rows(run, 0).rows
+    assert [(row.attempt, row.step) for row in rows] == [(1, 1), (1, 2), (2, 2)]
+    assert json.dumps(rows[2].values) == '{"A/reward/mean": 0.7, "A/ess/from B": 0.35}'

@@ -1,0 +1,114 @@
+"""TensorBoard: an event file for each run, in the format of its own writers.
+
+A record is length, masked CRC-32C of the length, an Event, and its masked CRC-32C. Fields of Event and Summary:
+tensorboard/compat/proto/event.proto and summary.proto. The file is cut to its last acknowledged size when it is opened
+again, so that no value is in it twice.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+from io import BufferedRandom
+
+from workers.mirrors.messages import Opened, Opening, Row, State
+
+_POLYNOMIAL = 0x82F63B78  # of CRC-32C, reversed
+
+
+def _crc_table() -> list[int]:
+    table = []
+    for number in range(256):
+        for _ in range(8):
+            number = (number >> 1) ^ (_POLYNOMIAL if number & 1 else 0)
+        table.append(number)
+    return table
+
+
+_TABLE = _crc_table()
+
+
+def masked_crc(data: bytes) -> int:
+    """CRC-32C, rotated and offset as in record files."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = _TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)
+    crc ^= 0xFFFFFFFF
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def _varint(number: int) -> bytes:
+    parts = bytearray()
+    while number > 0x7F:
+        parts.append(number & 0x7F | 0x80)
+        number >>= 7
+    parts.append(number)
+    return bytes(parts)
+
+
+def _text(key: int, data: bytes) -> bytes:
+    return _varint(key << 3 | 2) + _varint(len(data)) + data
+
+
+def record(event: bytes) -> bytes:
+    """A record of the file."""
+    length = struct.pack("<Q", len(event))
+    return length + struct.pack("<I", masked_crc(length)) + event + struct.pack("<I", masked_crc(event))
+
+
+def version_event(time: float) -> bytes:
+    """The first event of every file."""
+    return struct.pack("<Bd", 1 << 3 | 1, time) + _text(3, b"brain.Event:2")
+
+
+def scalars_event(row: Row) -> bytes:
+    """The values of a step; they are stored as 32-bit numbers."""
+    summary = b"".join(
+        _text(1, _text(1, name.encode()) + struct.pack("<Bf", 2 << 3 | 5, value)) for name, value in row.values.items()
+    )
+    return struct.pack("<Bd", 1 << 3 | 1, row.time) + _varint(2 << 3) + _varint(row.step) + _text(5, summary)
+
+
+class TensorBoardSession:
+    """state: name and size of the file."""
+
+    def __init__(self, opening: Opening) -> None:
+        self._opening = opening
+        self._file: BufferedRandom | None = None
+        self._state: State = {}
+
+    def open(self) -> Opened:
+        run, state = self._opening.run, self._opening.state
+        name = re.sub(r"[^A-Za-z0-9._-]+", "-", run.name).strip("-.")[:60] or "run"
+        folder = self._opening.folder / f"{name}-{run.id[:8]}"
+        folder.mkdir(parents=True, exist_ok=True)
+        path, after = folder / str(state.get("file") or f"events.out.tfevents.{int(run.created)}.hacrl"), 0
+        size = int(state.get("size") or 0)
+        if size and path.is_file() and path.stat().st_size >= size:
+            after = self._opening.after
+            self._file = open(path, "r+b")  # noqa: SIM115 - closed in close()
+            self._file.truncate(size)
+            self._file.seek(size)
+        else:  # a new file, or one that somebody removed
+            self._file = open(path, "w+b")  # noqa: SIM115 - closed in close()
+            self._file.write(record(version_event(run.created)))
+        self._state = {"file": path.name}
+        return Opened(after, self._written(), "")
+
+    def _written(self) -> State:
+        assert self._file is not None
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        return self._state | {"size": self._file.tell()}
+
+    def send(self, rows: list[Row]) -> State:
+        assert self._file is not None
+        self._file.write(b"".join(record(scalars_event(row)) for row in rows))
+        return self._written()
+
+    def close(self, status: str) -> State:
+        state = self._written()
+        assert self._file is not None
+        self._file.close()
+        return state
