@@ -82,6 +82,8 @@ def mirror_change(request: HttpRequest, project_id: int, mirror_id: int) -> Http
             change_mirror(request.user, mirror, {"secret": request.POST.get("secret", "")})
             messages.success(request, f"The key of {mirror.name} is replaced.")
     except FieldErrors as refused:
+        if refused.status == 403:
+            raise
         messages.error(request, refused.text)
     return redirect(reverse("mirrors:project_mirrors", args=[project_id]))
 

@@ -15,12 +15,14 @@ import pytest
 from django.test import Client
 from django.test.client import MULTIPART_CONTENT
 from django.urls import resolve, reverse
+from ninja import Status
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from hacrl_web.accounts.models import Invitation, LoginLink, Membership, Project
 from hacrl_web.accounts.tokens.tokens import make_token
 from hacrl_web.api import api
+from hacrl_web.mirrors.models import Mirror
 from hacrl_web.registry.children import HUB_ACCOUNT, IMPORTER, JUDGE, PREVIEWER, REWARD_FUNCTION, VERIFIER, ChildResult
 from hacrl_web.registry.language_models.model_pairs import SAME_MODEL
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
@@ -122,6 +124,8 @@ def children(monkeypatch) -> None:
     overlap = b'{"num_asked": 1, "num_same": 1, "num_near": 0, "examples": []}'
     monkeypatch.setattr(IMPORTER, "run", lambda *_: ChildResult(overlap, 0, False))
     monkeypatch.setattr(PREVIEWER, "run", lambda *_: ChildResult(b'{"agents": [{}, {}]}', 0, False))
+    copy = "hacrl_web.registry.api.benchmarks._create_from"  # a child reads the staged questions
+    monkeypatch.setattr(copy, lambda *_: Status(201, Benchmark.objects.latest("pk")))
     answer_inspections(monkeypatch, *[PASSED] * 9)
 
 
@@ -153,6 +157,13 @@ def use(client: Any, route: str, mine: SimpleNamespace) -> Any:
     if route.startswith("api/") and route.endswith(("/promote", "/ask", "/extend")):
         name = {"name": f"script of {client.session['_auth_user_id']}"} if route.endswith("/promote") else {}
         return client.post(address(route, mine), BODIES[route] | name, content_type="application/json")
+    if route == f"api/v1/{MIRRORS}":
+        body = BODIES[route] | {"name": f"mirror {Mirror.objects.count()}"}
+        return client.post(address(route, mine), body, content_type="application/json")
+    if route.endswith("mirrors/<int:mirror_id>") and route.startswith("api/"):
+        return send(client, "PUT", address(route, mine), route)
+    if route.endswith("mirrors/<int:mirror_id>"):
+        return client.post(address(route, mine), {"do": "pause", "choice": "on"})
     if route.startswith(MANAGING_API):
         if route.endswith("invitations/<int:invitation_id>"):
             return client.delete(address(route, mine))
@@ -162,6 +173,10 @@ def use(client: Any, route: str, mine: SimpleNamespace) -> Any:
     if route.endswith(("/promote", "/ask", "/extend")):
         asked = {"step": 1, "steps": 1, "agent": 0, "name": f"of {client.session['_auth_user_id']}", "question": "?"}
         return client.post(address(route, mine), asked)
+    if route.endswith("/copy"):
+        kind = "application/json" if route.startswith("api/") else MULTIPART_CONTENT
+        name = {"name": f"copy {AgentGroup.objects.count()}"}
+        return client.post(address(route, mine), name, content_type=kind)
     if route == JUDGED:
         body = {"benchmark": mine.benchmark.pk}
         return client.post(address(route, mine), body, content_type="application/json")
@@ -193,11 +208,13 @@ def use(client: Any, route: str, mine: SimpleNamespace) -> Any:
 
 
 RUN_DELETING = "api/v1/runs/<run_id>/delete"
+SWEEP_QUEUEING = "api/v1/sweeps/<int:sweep_id>/queue-draft"
 SWEEP_DELETING = "api/v1/sweeps/<int:sweep_id>/delete"
 DELETING = ("api/v1/benchmarks/<int:pk>/delete", RUN_DELETING, SWEEP_DELETING)
 ASKING_TO_DELETE = tuple(f"{section}/<int:pk>/delete" for section in ("benchmarks", "models", "groups"))
 MANAGING = "projects/<int:project_id>/"
 MANAGING_API = "api/v1/projects/<int:project_id>/"
+MIRRORS = "projects/<int:project_id>/mirrors"  # members look at them, admins change them
 PEOPLE = "people/<int:user_id>"  # for staff alone
 
 
@@ -211,15 +228,16 @@ def test_members_and_admins_reach_each_of_them(client, mine, children):
             if "staged" in route and role != "owner":
                 continue  # an upload under way is its sender's
             answer = use(client, route, mine)
-            # 409: a run that has not ended stays, and needs its benchmark; verl's recipe trains no GSPO.
-            has_reason = route in DELETING or route.endswith("/verl.yaml")
+            # 409: a run that has not ended stays, and needs its benchmark; verl's recipe trains no GSPO; no draft.
+            has_reason = route in (*DELETING, SWEEP_QUEUEING) or route.endswith("/verl.yaml")
             reached = (409,) if has_reason else (200, 201, 204, 302)
             if route == "api/v1/runs/<run_id>/resume":
                 reached = (200, 409)  # 409: stopped by the role before
             if PEOPLE in route or (role != "owner" and route.startswith(PRIVATE)):
                 reached = (404,)
             asks_to_delete = route in ASKING_TO_DELETE
-            if role == "member" and (route in DELETING or asks_to_delete or route.startswith((MANAGING, MANAGING_API))):
+            manages = route.startswith((MANAGING, MANAGING_API)) and route != MIRRORS
+            if role == "member" and (route in DELETING or asks_to_delete or manages):
                 reached = (403,)
             if route.endswith("invitations/<int:invitation_id>"):
                 mine.invitation, _ = Invitation.objects.make(mine.project, "viewer", mine.owner)
