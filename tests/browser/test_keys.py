@@ -149,7 +149,7 @@ def test_rail_stays_folded_from_page_to_page(page: Page, registered) -> None:
 
 
 def test_menu_closes_when_its_dialog_opens(page: Page, registered) -> None:
-    page.goto("/runs/")
+    page.goto("/models/")
     page.locator("details.menu summary").last.click()
     page.get_by_role("button", name="Keys").click()
     expect(page.locator("#keys-dialog")).to_be_visible()

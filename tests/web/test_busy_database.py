@@ -30,7 +30,7 @@ def test_session_that_cannot_be_read_is_a_busy_database(client, user, monkeypatc
 def test_other_exceptions_stay_a_500(client, user, monkeypatch):
     client.force_login(user)
     client.raise_request_exception = False
-    monkeypatch.setattr("hacrl_web.runs.pages.runs.page_of", lambda *_: 1 / 0)
+    monkeypatch.setattr("hacrl_web.runs.workspace.views.page_of", lambda *_: 1 / 0)
     answer = client.get("/runs/")
     assert answer.status_code == 500
     assert "busy" not in answer.content.decode()

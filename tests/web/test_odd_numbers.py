@@ -32,7 +32,8 @@ def test_number_beyond_every_column_is_not_found(client, mine):
                 path = address(route.replace(f"<int:{name}>", str(number)), mine)
                 body = {"seeds": [1]} if route.endswith("/seeds") else BODIES.get(route, {})
                 posted = client.post(path, body, content_type="application/json")
-                answers = {client.get(path).status_code, posted.status_code, client.delete(path).status_code}
+                put = client.put(path, body, content_type="application/json")
+                answers = {one.status_code for one in (client.get(path), posted, put, client.delete(path))}
                 assert 404 in answers, path  # some are read, others written
                 assert answers <= {404, 405}, path
                 tried += 1

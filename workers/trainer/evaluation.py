@@ -116,9 +116,10 @@ def results_of(
     """Score a block's answers, num_samples of each question in order. Errors: VerifierFails, Stopped."""
     count, texts = benchmark.num_samples, [answer.text for answer in answers]
     # Where the environment gave a reward, nothing is verified.
-    pairs = [(text, block[place // count]) for place, text in enumerate(texts) if answers[place].reward is None]
+    paid = [scorer.paid(answer) for answer in answers]
+    pairs = [(text, block[place // count]) for place, text in enumerate(texts) if paid[place] is None]
     verdicts = iter(scorer.score(pairs))
-    rewards = [next(verdicts).reward if answer.reward is None else answer.reward for answer in answers]
+    rewards = [next(verdicts).reward if reward is None else reward for reward in paid]
     results = []
     for place, question in enumerate(block):
         own = slice(place * count, (place + 1) * count)
@@ -276,7 +277,8 @@ class EvaluationRunner:
 
     def _scorer_with(self, verifier: AnyVerifier, terms: RewardTerms | None = None) -> Scorer:
         report = partial(self.log, "warning", incident="verifier")
-        return Scorer(verifier, self.progress.stop, report, self.spec.training.max_unscorable, terms)
+        has_environment = self.spec.rollout.environment != "none"
+        return Scorer(verifier, self.progress.stop, report, self.spec.training.max_unscorable, terms, has_environment)
 
 
 def _verifier_of(data: DataSpec) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from workers import heartbeat
-from workers.agents.messages import GeneratedRollouts, Response
+from workers.agents.messages import FinalAnswer, GeneratedRollouts, Response
 from workers.contract.advantages import REWARD_MAX
 from workers.contract.spec.rewards import VERIFIER
 from workers.questions.dataset import Question
@@ -91,9 +91,11 @@ class Scorer:
         warn: Callable[[str], None],
         max_unscorable: float = 1.0,
         terms: RewardTerms | None = None,
+        has_environment: bool = False,
     ) -> None:
-        """terms: the further rewards of training."""
+        """terms: the further rewards of training.  has_environment: whether rewards may come with the answers."""
         self.verifier, self.stop, self.warn, self.max_unscorable = verifier, stop, warn, max_unscorable
+        self.has_environment = has_environment
         self.terms = terms if terms and terms.terms else None
 
     def check_answers(self, questions: Sequence[Question]) -> None:
@@ -108,6 +110,10 @@ class Scorer:
         if len(doubtful) == len(questions):
             raise ValueError(f"all {len(questions)} {text}: choose another answer_field or verifier")
         self.warn(f"{len(doubtful)} of {len(questions)} {text}")
+
+    def paid(self, answer: Response | FinalAnswer) -> float | None:
+        """The reward that an environment gave; None: the verifier decides, and no agent has a say in it."""
+        return answer.reward if self.has_environment else None
 
     def score(self, pairs: Sequence[Pair]) -> list[Verdict]:
         """A verdict on each pair. Errors: VerifierFails, Stopped."""
@@ -134,11 +140,10 @@ class Scorer:
             return f"{len(lost)} of {len(verdicts)} answers could not be scored ({reason})"
 
         # Where the environment gave a reward, nothing is verified.
-        verified = [pair for pair, response in zip(pairs, responses, strict=True) if response.reward is None]
+        paid = [self.paid(response) for response in responses]
+        verified = [pair for pair, reward in zip(pairs, paid, strict=True) if reward is None]
         own = iter(self._score_with_retries(verified, complaint))
-        verdicts = [
-            next(own) if response.reward is None else Verdict(response.reward, "environment") for response in responses
-        ]
+        verdicts = [next(own) if reward is None else Verdict(reward, "environment") for reward in paid]
         by_name = {VERIFIER: verdicts} | self._score_terms(responses, [question for _, question in pairs])
         shape = (len(generated), len(questions), per_prompt)
         rewards, valid = torch.zeros(shape), torch.zeros(shape, dtype=torch.bool)

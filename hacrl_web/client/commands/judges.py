@@ -42,7 +42,7 @@ def add_judge(
 ) -> None:
     """Register a judge, or change the one that has this name.
 
-    Example: hacrl judges add helpful.yaml --key-stdin < key.txt
+    Example: hacrl judges add helpful.yaml --key-stdin
     """
     try:
         settings = yaml.safe_load(file.read_text(encoding="utf-8"))

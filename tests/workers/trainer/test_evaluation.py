@@ -142,6 +142,9 @@ def test_results_pair_each_sample_with_its_question():
         def score(self, pairs):
             return [Verdict(float(text == question.answer), "") for text, question in pairs]
 
+        def paid(self, answer):
+            return None
+
     benchmark = EvaluationSet(
         DataSpec(train_path="-", verifier="exact"), [Question("1", "?", "a"), Question("2", "?", "b")], 2
     )

@@ -60,8 +60,8 @@ class PoisonedForward:
         self.calls = 0
         token_logps = Policy.token_logps
 
-        def poisoned_logps(policy, prompts, responses, *, model=None):
-            logps, mask = token_logps(policy, prompts, responses, model=model)
+        def poisoned_logps(policy, prompts, responses, **options):
+            logps, mask = token_logps(policy, prompts, responses, **options)
             if not torch.is_grad_enabled():
                 return logps, mask
             self.calls += 1
@@ -311,10 +311,10 @@ def test_full_memory_halves_single_micro_batches_and_changes_nothing_else(tmp_pa
     sizes: list[int] = []
     token_logps = Policy.token_logps
 
-    def counted(policy, prompts, responses, *, model=None):
+    def counted(policy, prompts, responses, **options):
         if torch.is_grad_enabled():
             sizes.append(len(prompts))
-        return token_logps(policy, prompts, responses, model=model)
+        return token_logps(policy, prompts, responses, **options)
 
     monkeypatch.setattr(torch.Tensor, "backward", limited)
     monkeypatch.setattr(Policy, "token_logps", counted)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections import Counter
 
@@ -17,8 +16,11 @@ from workers.agents.messages import GeneratedRollouts, Response
 from workers.algorithms.base import tensors
 from workers.algorithms.hacpo import Hacpo
 from workers.algorithms.registry import algorithms
+from workers.questions.dataset import Question
 from workers.trainer.checkpoints import newest_checkpoint
+from workers.trainer.scoring import Scorer
 from workers.trainer.step import LearnerRows
+from workers.trainer.stop_signals import StopFlag
 from workers.trainer.trust import AuditTally, Trust
 
 ALONE = [[True, False], [False, True]]
@@ -286,6 +288,9 @@ def test_resumed_run_repeats_the_uninterrupted_one(lied_to, trio):
     assert resumed.state_dict()["trust"] == whole.state_dict()["trust"]
 
 
-def test_agents_have_no_word_for_rewards():
-    for message in (GeneratedRollouts, Response):
-        assert not [each.name for each in dataclasses.fields(message) if "reward" in each.name]
+@pytest.mark.parametrize(("has_environment", "reward"), [(False, 0.0), (True, 1.0)])
+def test_reward_that_comes_with_an_answer_counts_only_with_an_environment(has_environment, reward):
+    claimed = Response("9", "9", "stop", num_tokens=1, length=1, mean_logp=-1.0, reward=1.0)
+    scorer = Scorer(StartVerifier(), StopFlag(), print, has_environment=has_environment)
+    scores = scorer.score_step([Question("1", "?", "0")], [GeneratedRollouts([[claimed]], (0.0, 1.0))], 1)
+    assert scores.rewards.tolist() == [[[reward]]]  # StartVerifier pays for 0 to 3

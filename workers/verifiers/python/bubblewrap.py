@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from workers.contract.repository import ROOT
@@ -57,8 +58,9 @@ def _command(program: str, folder: str) -> list[str]:
 @functools.cache
 def _works(program: str) -> bool:
     """Whether it can start Python: many containers allow no namespaces."""
-    command = [*_command(program, "/tmp"), sys.executable, "-S", "-c", "0"]  # noqa: S108
-    try:
-        return subprocess.run(command, capture_output=True, timeout=TRIAL_LIMIT_S).returncode == 0
-    except (OSError, subprocess.TimeoutExpired):
-        return False
+    with tempfile.TemporaryDirectory() as folder:
+        command = [*_command(program, folder), sys.executable, "-S", "-c", "0"]
+        try:
+            return subprocess.run(command, capture_output=True, timeout=TRIAL_LIMIT_S).returncode == 0
+        except (OSError, subprocess.TimeoutExpired):
+            return False

@@ -163,7 +163,8 @@ function capabilityOf(view, place) {
  */
 function sourceBox(agent, place, capability, at) {
   const group = boxAt(0, at.y, at.width, at.height, place, agent.name, at.isNarrow);
-  const correct = `${count(agent.right)}${at.isNarrow ? "/" : " of "}${count(agent.verified)} correct`;
+  const [right, verified] = [count(agent.right), count(agent.verified)];
+  const correct = at.isNarrow ? `${right}/${verified} ✓` : `${right} of ${verified} correct`;
   group.append(shape("text", { x: 12, y: at.y + 38, class: "box-text" }, correct));
   if (capability !== null && at.height > 80) group.append(shape("text", { x: 12, y: at.y + 56, class: "box-text" }, at.isNarrow ? `P ${score(capability)}` : `capability P = ${score(capability)}`));
   group.append(shape("title", {}, `${agent.name}: ${agent.rollouts} rollouts, ${agent.verified} verified, ${agent.right} correct`));

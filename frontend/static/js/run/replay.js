@@ -164,3 +164,13 @@ export class Replay {
     this.bar.dataset.over = String(this.isOver);
   }
 }
+
+/** The results as they were at the last of these events. @param {RunEvent[]} events */
+export async function showResults(events) {
+  const step = Math.max(...events.map((event) => event.step ?? 0));
+  const query = new URLSearchParams(location.search);
+  query.set("at", String(step));
+  const answer = await fetch(`${location.pathname}?${query}`).catch(() => null);
+  const fresh = answer?.ok ? new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("#results") : null;
+  if (fresh) must("#results").replaceChildren(...fresh.children);
+}

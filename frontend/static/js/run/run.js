@@ -5,9 +5,7 @@ import { RunCharts } from "../charts/charts.js";
 import { Influential } from "../collaboration/influential.js";
 import { clock, count, make, must, readJson } from "../lib/format.js";
 import { TERMINAL, showCheckpoint, showProgress, showReplay, showRun } from "./header.js";
-import { Replay } from "./replay.js";
 import { pageSocket } from "../lib/socket.js";
-import { Starting } from "./starting.js";
 import { Teaching } from "./teaching.js";
 
 const LOG_LINES = 2000;
@@ -20,9 +18,14 @@ const container = must("#charts");
 /** For browser tests: what is drawn. */
 export const charts = new RunCharts(container, { ...settings, panels: readJson("panels-data"), run, url: container.dataset.url ?? "" });
 const teaching = new Teaching(must("#hero"), charts, new Influential(must("#influential"), settings.agents, settings.shares));
+/** The phases of a run without a step; null once it has one. @type {import("./starting.js").Starting | null} */
+let starting = null;
 const startingPlace = document.querySelector("#starting");
-const starting = startingPlace instanceof HTMLElement ? new Starting(startingPlace) : null;
-starting?.follow(page.dataset.state ?? "");
+if (startingPlace instanceof HTMLElement) {
+  const { Starting } = await import("./starting.js");
+  starting = new Starting(startingPlace);
+  starting.follow(page.dataset.state ?? "");
+}
 let updates = 0;
 /** Of the log lines so far; and the number of ended attempts among them. */
 let lastAttempt = 0;
@@ -173,11 +176,12 @@ async function start() {
 }
 
 /** Plays the recorded events back instead of following the run. @param {HTMLElement} bar */
-function replay(bar) {
+async function replay(bar) {
   charts.begin();
   charts.restore();
   teaching.reached(-1);
   showReplay();
+  const { Replay, showResults } = await import("./replay.js");
   return new Replay(bar, {
     events: (events) => {
       addEvents(events);
@@ -193,18 +197,8 @@ function replay(bar) {
   });
 }
 
-/** The results as they were at the last of these events. @param {import("../lib/socket.js").RunEvent[]} events */
-async function showResults(events) {
-  const step = Math.max(...events.map((event) => event.step ?? 0));
-  const query = new URLSearchParams(location.search);
-  query.set("at", String(step));
-  const answer = await fetch(`${location.pathname}?${query}`).catch(() => null);
-  const fresh = answer?.ok ? new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("#results") : null;
-  if (fresh) must("#results").replaceChildren(...fresh.children);
-}
-
 const bar = document.querySelector("#replay");
-if (bar instanceof HTMLElement) replay(bar);
+if (bar instanceof HTMLElement) void replay(bar);
 else {
   watchAlerts(must("#run-alerts"), () => TERMINAL.has(page.dataset.state ?? ""), (alerts) => charts.setMarks(alerts));
   follow();

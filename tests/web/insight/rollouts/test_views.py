@@ -50,7 +50,7 @@ def test_odd_addresses_show_a_page(web, run, query):
 
 def test_ignored_value_is_named(web, run):
     insert(run.pk, [rollout(1, 1, "A", "p", 0)])
-    assert "Not understood and left out: <code>step &#x27;x&#x27;</code>" in page(web, run, "step=x")
+    assert "Not understood and ignored: <code>step &#x27;x&#x27;</code>" in page(web, run, "step=x")
 
 
 def test_run_without_rollouts_says_what_will_be_here(web, run):
@@ -308,7 +308,7 @@ def test_what_is_typed_is_added_to_the_chips_and_becomes_the_address(web, run):
     assert 'href="?agent=A" data-keep data-chip title="Remove step:1"' in text
     assert '<option value="learner:B">' in text
     unknown = web.get(f"{address(run)}?query=learner:nobody", follow=True).content.decode()
-    assert "Not understood and left out: <code>learner &#x27;nobody&#x27;</code>" in unknown
+    assert "Not understood and ignored: <code>learner &#x27;nobody&#x27;</code>" in unknown
 
 
 def test_several_rewards_have_columns_and_numbers_on_the_card_and_correct_is_explained(web, run):
