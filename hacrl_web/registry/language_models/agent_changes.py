@@ -54,8 +54,8 @@ def _of_pairs(text: str) -> dict[str, Any]:
 
 
 def text_of_changes(changes: Mapping[str, Mapping[str, Any]]) -> str:
-    """What `changes_of_text` reads."""
-    return "\n".join(f"{name}: {_text(values)}" for name, values in changes.items())
+    """What `changes_of_text` reads, in order of names: PostgreSQL does not keep the order of a JSON object."""
+    return "\n".join(f"{name}: {_text(values)}" for name, values in sorted(changes.items()))
 
 
 def _text(values: Mapping[str, Any]) -> str:
@@ -64,8 +64,8 @@ def _text(values: Mapping[str, Any]) -> str:
         for value in values.values()
     )
     if not is_plain:
-        return json.dumps(values, ensure_ascii=False)
-    return "; ".join(f"{setting} = {value}" for setting, value in values.items())
+        return json.dumps(values, ensure_ascii=False, sort_keys=True)
+    return "; ".join(f"{setting} = {value}" for setting, value in sorted(values.items()))
 
 
 def with_changes(agents: Sequence[Agent], value: Any, errors: list[FieldError]) -> tuple[list[Agent], Changes]:
