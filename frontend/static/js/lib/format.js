@@ -109,7 +109,7 @@ export function must(selector, root = document) {
  */
 export function isTyping(event) {
   const at = event.target;
-  return at instanceof HTMLElement && (at.isContentEditable || at.matches("input:not([type='checkbox']), select, textarea"));
+  return at instanceof HTMLElement && (at.isContentEditable || at.matches("input:not([type='checkbox'], [type='range']), select, textarea"));
 }
 
 /**
