@@ -7,9 +7,7 @@ encrypted, shown to nobody, and sent to the trainer by a pipe. Runs read the new
 from __future__ import annotations
 
 import base64
-import os
 import re
-import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,6 +28,7 @@ from hacrl_web.registry.children import JUDGE
 from hacrl_web.registry.locations import checked_folder
 from hacrl_web.registry.models import Benchmark, Judge, JudgeVersion
 from hacrl_web.registry.reward_functions import checked_text, function_name, trial_cases, trial_rows
+from hacrl_web.registry.trainer_files import named_rows, write_at_once
 from hacrl_web.web.errors import FieldError, FieldErrors
 from workers.contract.spec.allowed_address import AddressRefused, AllowList
 from workers.contract.spec.judge import ALLOW_VARIABLE, JudgeFile, JudgeSettings
@@ -107,13 +106,7 @@ def chosen_judge(project: Any, verifier: str | None, name: object) -> Judge | No
 
 def find_judges(names: Sequence[str], project: Any) -> dict[str, Judge]:
     """The judges of a project by name or id."""
-    rows = {}
-    for name in names:
-        query = {"pk": int(name)} if name.isascii() and name.isdigit() and len(name) < 19 else {"name": name}
-        row = Judge.objects.filter(project=project, **query).first()
-        if row is not None:
-            rows[name] = row
-    return rows
+    return named_rows(Judge, names, project)
 
 
 def judge_path(row: Judge) -> Path:
@@ -123,12 +116,7 @@ def judge_path(row: Judge) -> Path:
 
 def write_file(row: Judge) -> Path:
     """Write the newest version where trainers read it, at once for each reader. No key is in it."""
-    path = judge_path(row)
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    part = path.with_name(f".{secrets.token_hex(8)}")
-    part.write_text(file_of(row).to_json(), encoding="utf-8")
-    os.replace(part, path)
-    return path
+    return write_at_once(judge_path(row), file_of(row).to_json())
 
 
 def file_of(row: Judge) -> JudgeFile:

@@ -7,9 +7,7 @@ an attempt starts.
 
 from __future__ import annotations
 
-import os
 import re
-import secrets
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,7 @@ from hacrl_web.accounts.projects import forbidden, project_of_new, require
 from hacrl_web.registry import values
 from hacrl_web.registry.children import REWARD_FUNCTION
 from hacrl_web.registry.models import Benchmark, RewardFunction, RewardFunctionVersion
+from hacrl_web.registry.trainer_files import named_rows, write_at_once
 from hacrl_web.web.errors import FieldErrors
 from workers.contract.spec.reward_function import FunctionFile, FunctionFileError, check_source
 from workers.contract.spec.rewards import REWARD_NAME
@@ -207,20 +206,9 @@ def function_path(row: RewardFunction) -> Path:
 
 def write_file(row: RewardFunction) -> Path:
     """Write the newest version where trainers read it, at once for each reader."""
-    path = function_path(row)
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    part = path.with_name(f".{secrets.token_hex(8)}")
-    part.write_text(row.text, encoding="utf-8")
-    os.replace(part, path)
-    return path
+    return write_at_once(function_path(row), row.text)
 
 
 def find_functions(names: Sequence[str], project: Any) -> dict[str, RewardFunction]:
     """The functions of a project by name or id."""
-    rows = {}
-    for name in names:
-        query = {"pk": int(name)} if name.isascii() and name.isdigit() and len(name) < 19 else {"name": name}
-        row = RewardFunction.objects.filter(project=project, **query).first()
-        if row is not None:
-            rows[name] = row
-    return rows
+    return named_rows(RewardFunction, names, project)
