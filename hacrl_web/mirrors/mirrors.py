@@ -13,12 +13,12 @@ from typing_extensions import TypedDict
 from hacrl_web.accounts.models import Project, Role
 from hacrl_web.accounts.projects import require
 from hacrl_web.mirrors.kinds import HAS_FILES, KINDS, checked_secret, mirror_options
-from hacrl_web.mirrors.mirror_secrets import encrypted
 from hacrl_web.mirrors.models import Choice, Mirror, MirrorCursor, Sends
 from hacrl_web.mirrors.sending import mirror_folder
 from hacrl_web.registry import values
 from hacrl_web.runs.models import Run
 from hacrl_web.web.errors import FieldErrors
+from hacrl_web.web.stored_secrets import encrypt
 
 MAX_MIRRORS = 20  # of a project
 
@@ -79,15 +79,19 @@ def create_mirror(user: Any, project: Project, fields: Mapping[str, Any]) -> Mir
     try:
         with transaction.atomic():
             row = Mirror.objects.create(owner=user, project=project, kind=kind, name=name, **columns)
-            row.ciphertext = encrypted(row, secret)
-            row.save(update_fields=["ciphertext"])
+            if secret:
+                row.ciphertext = encrypt(row.secret_name, secret)
+                row.save(update_fields=["ciphertext"])
     except IntegrityError:
         raise values.name_taken(str(name)) from None
     return row
 
 
 def change_mirror(user: Any, mirror: Mirror, fields: Mapping[str, Any]) -> Mirror:
-    """fields: of options, sends, is_enabled and secret those that change. A new secret replaces the old one."""
+    """fields: of options, sends, is_enabled and secret those that change.
+
+    A new secret replaces the old one; another url removes it.
+    """
     require(user, mirror.project, Role.ADMIN)
     checker = values.Checker()
     current = {"options": mirror.options, "sends": mirror.sends}
@@ -97,10 +101,12 @@ def change_mirror(user: Any, mirror: Mirror, fields: Mapping[str, Any]) -> Mirro
     if is_enabled is not None and not isinstance(is_enabled, bool):
         checker.add("is_enabled", "invalid", "Must be true or false.")
     checker.finish()
+    if columns["options"].get("url") != mirror.options.get("url"):  # a key goes only where its owner sent it
+        mirror.ciphertext = ""
     for name, value in columns.items():
         setattr(mirror, name, value)
     if secret:
-        mirror.ciphertext = encrypted(mirror, secret)
+        mirror.ciphertext = encrypt(mirror.secret_name, secret)
     if is_enabled is not None:
         mirror.is_enabled = is_enabled
     mirror.save()

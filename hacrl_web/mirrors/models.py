@@ -39,7 +39,7 @@ class Mirror(ProjectRow):
     name = models.CharField(max_length=80)
     kind = models.CharField(max_length=16)
     options: Any = models.JSONField(default=dict, blank=True)  # of kinds.OPTIONS
-    ciphertext = models.TextField(blank=True)  # of its key or password (mirror_secrets.py)
+    ciphertext = models.TextField(blank=True)  # of its key or password; empty without one
     sends = models.CharField(max_length=8, choices=Sends.choices, default=Sends.NEW)
     is_enabled = models.BooleanField(default=True)
     created_at: models.DateTimeField[datetime, datetime] = models.DateTimeField(default=timezone.now)
@@ -52,6 +52,10 @@ class Mirror(ProjectRow):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def secret_name(self) -> str:
+        return f"secret of mirror {self.pk}"
 
 
 class MirrorCursor(models.Model):

@@ -22,10 +22,10 @@ from django.utils import timezone
 
 from hacrl_web.mirrors.event_rows import read_rows
 from hacrl_web.mirrors.kinds import check_mirror_address
-from hacrl_web.mirrors.mirror_secrets import SecretUnreadable, decrypted
 from hacrl_web.mirrors.models import Choice, Mirror, MirrorCursor, Sends
 from hacrl_web.mirrors.process import MirrorFailed, MirrorProcess, kill_all
 from hacrl_web.runs.models import TERMINAL, Run
+from hacrl_web.web.stored_secrets import SecretUnreadable, decrypt
 from workers.contract.spec.allowed_address import AddressRefused
 
 BUSY_AT_ONCE = 8  # mirrors
@@ -114,7 +114,7 @@ class MirrorSender:
         if session is not None and session.process.is_alive:
             return session
         try:
-            secret = decrypted(mirror)
+            secret = decrypt(mirror.secret_name, mirror.ciphertext) if mirror.ciphertext else ""
             if mirror.options.get("url"):
                 check_mirror_address(mirror.options["url"])  # the list may have changed
         except (SecretUnreadable, AddressRefused) as error:

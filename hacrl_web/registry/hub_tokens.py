@@ -1,20 +1,14 @@
 """Hugging Face tokens of users and projects: stored encrypted, shown to nobody, used for requests to the hub.
 
-The key is derived from the installation's secret key and the token's owner (HKDF), so that a ciphertext is of no use
-without the key, or in another row.
+The cipher's key is derived from the token's owner (web/stored_secrets.py).
 """
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Sequence
 from typing import Any
 
-from cryptography.fernet import Fernet, InvalidToken
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-from django.conf import settings
 from django.utils import timezone
 from django.views.decorators.debug import sensitive_variables
 
@@ -23,15 +17,14 @@ from hacrl_web.accounts.projects import role_in
 from hacrl_web.registry.children import HUB_ACCOUNT
 from hacrl_web.registry.models import HubToken, LanguageModel
 from hacrl_web.web.errors import FieldErrors
+from hacrl_web.web.stored_secrets import SecretUnreadable, decrypt, encrypt
 
 Owner = User | Project
 _PLAUSIBLE = re.compile(r"[!-~]{8,200}")
 
 
-def _cipher(owner: Owner) -> Fernet:
-    info = f"hub token of {'project' if isinstance(owner, Project) else 'user'} {owner.pk}".encode()
-    key = HKDF(SHA256(), 32, salt=None, info=info).derive(settings.SECRET_KEY.encode())
-    return Fernet(base64.urlsafe_b64encode(key))
+def _secret_name(owner: Owner) -> str:
+    return f"hub token of {'project' if isinstance(owner, Project) else 'user'} {owner.pk}"
 
 
 def hub_token_of(owner: Owner) -> HubToken | None:
@@ -56,7 +49,7 @@ def set_hub_token(owner: Owner, text: str) -> HubToken:
     answer = HUB_ACCOUNT.ask(at="token", hub_token=token)
     if answer.get("refused"):
         raise FieldErrors.single("refused", str(answer["refused"]), "token")
-    ciphertext = _cipher(owner).encrypt(token.encode()).decode()
+    ciphertext = encrypt(_secret_name(owner), token)
     now = timezone.now()
     values = {"ciphertext": ciphertext, "set_at": now, "last_used_at": None, **_checked(answer)}
     row, _ = HubToken.objects.update_or_create(**_key(owner), defaults=values)
@@ -119,8 +112,8 @@ def _read(row: HubToken) -> str:
     owner = row.project or row.user
     assert owner is not None
     try:
-        return _cipher(owner).decrypt(row.ciphertext.encode()).decode()
-    except InvalidToken:
+        return decrypt(_secret_name(owner), row.ciphertext)
+    except SecretUnreadable:
         message = f"The Hub token {row} cannot be read: the installation's secret key has changed. Set the token again."
         raise FieldErrors.single("unreadable_token", message, status=409) from None
 

@@ -6,15 +6,11 @@ encrypted, shown to nobody, and sent to the trainer by a pipe. Runs read the new
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cryptography.fernet import Fernet, InvalidToken
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
@@ -30,6 +26,7 @@ from hacrl_web.registry.models import Benchmark, Judge, JudgeVersion
 from hacrl_web.registry.reward_functions import checked_text, function_name, trial_cases, trial_rows
 from hacrl_web.registry.trainer_files import named_rows, write_at_once
 from hacrl_web.web.errors import FieldError, FieldErrors
+from hacrl_web.web.stored_secrets import SecretUnreadable, decrypt, encrypt
 from workers.contract.spec.allowed_address import AddressRefused, AllowList
 from workers.contract.spec.judge import ALLOW_VARIABLE, JudgeFile, JudgeSettings
 
@@ -220,22 +217,15 @@ def _key(value: object, own: JudgeSettings | None) -> str:
     return text
 
 
-def _cipher(row: Judge) -> Fernet:
-    """By the installation's secret key and the row: a ciphertext is of no use in another row."""
-    info = f"key of judge {row.pk}".encode()
-    key = HKDF(SHA256(), 32, salt=None, info=info).derive(settings.SECRET_KEY.encode())
-    return Fernet(base64.urlsafe_b64encode(key))
-
-
 @sensitive_variables("key")
 def _encrypt(row: Judge, key: str) -> None:
-    row.ciphertext, row.key_set_at = _cipher(row).encrypt(key.encode()).decode(), timezone.now()
+    row.ciphertext, row.key_set_at = encrypt(row.secret_name, key), timezone.now()
     row.save(update_fields=["ciphertext", "key_set_at"])
 
 
 def _read_key(row: Judge) -> str:
     try:
-        return _cipher(row).decrypt(row.ciphertext.encode()).decode()
-    except InvalidToken:
+        return decrypt(row.secret_name, row.ciphertext)
+    except SecretUnreadable:
         message = f"The key of the judge {row.name} cannot be read: the installation's secret key has changed. Set it."
         raise FieldErrors.single("unreadable_key", message, "key", status=409) from None

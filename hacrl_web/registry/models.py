@@ -298,6 +298,10 @@ class Judge(RegistryRow):
     def has_key(self) -> bool:
         return bool(self.ciphertext)
 
+    @property
+    def secret_name(self) -> str:
+        return f"key of judge {self.pk}"
+
 
 class JudgeVersion(models.Model):
     """The settings of one version of a judge."""

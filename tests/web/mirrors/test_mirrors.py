@@ -13,11 +13,11 @@ from django.utils import timezone
 
 from hacrl_web.mirrors import process, sending
 from hacrl_web.mirrors.event_rows import read_rows, series_key
-from hacrl_web.mirrors.mirror_secrets import SecretUnreadable, decrypted
 from hacrl_web.mirrors.mirrors import create_mirror
 from hacrl_web.mirrors.models import Mirror, MirrorCursor
 from hacrl_web.mirrors.sending import MirrorSender, due_runs, mirror_folder
 from hacrl_web.runs.models import Run, State
+from hacrl_web.web.stored_secrets import SecretUnreadable, decrypt
 from tests.support.web.factories import make_member, make_user, metrics
 from tests.support.web.insight_help import claimed, evaluation, store
 from workers.contract.events import Progress
@@ -249,14 +249,19 @@ def test_secret_is_stored_encrypted_and_never_shown(client, owner, settings):
     answer = client.post(f"/api/v1/projects/{project.pk}/mirrors", body, content_type="application/json")
     assert answer.status_code == 201, answer.content
     mirror = Mirror.objects.get()
-    assert decrypted(mirror) == "swan:white"
+    assert decrypt(mirror.secret_name, mirror.ciphertext) == "swan:white"
     pages = [f"/projects/{project.pk}/mirrors", f"/api/v1/projects/{project.pk}/mirrors", "/audit"]
     for text in (mirror.ciphertext, *(client.get(page).content.decode() for page in pages)):
         assert "swan:white" not in text
     assert answer.json()["has_secret"] is True
+    path = f"/api/v1/projects/{project.pk}/mirrors/{mirror.pk}"
+    assert client.put(path, {"sends": "chosen"}, content_type="application/json").json()["has_secret"] is True
+    settings.MIRROR_ALLOW = ["mlflow.example.org", "other.example.org"]
+    moved = {"options": {"url": "https://other.example.org"}}
+    assert client.put(path, moved, content_type="application/json").json()["has_secret"] is False
     settings.SECRET_KEY = "another" * 10
     with pytest.raises(SecretUnreadable):
-        decrypted(mirror)
+        decrypt(mirror.secret_name, mirror.ciphertext)
 
 
 @pytest.mark.parametrize(
