@@ -32,7 +32,7 @@ MAX_ANSWER = 2**28  # bytes of an answer in memory; the longest series of a run 
 
 
 class ApiError(Exception):
-    """A refusal of the API: `status` and `errors`, each {"code", "message", "field"}."""
+    """A refusal of the API: `status` and `errors`, each {"code", "message", "field"}, some with "fixes"."""
 
     def __init__(self, status: int, errors: list[dict[str, Any]]) -> None:
         self.status = status

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from dataclasses import field as dataclass_field
 from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import ValidationError
@@ -18,15 +19,25 @@ API_PREFIX = "/api/"  # begins the addresses whose errors are JSON
 
 
 @dataclass(frozen=True)
+class Fix:
+    """A change with which the request would be accepted. request: what to replace in it, as the request has it."""
+
+    label: str
+    request: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
 class FieldError:
     """field: dotted path; None for an error of the whole request."""
 
     code: str
     message: str
     field: str | None
+    fixes: tuple[Fix, ...] = dataclass_field(default=(), hash=False)
 
-    def as_dict(self) -> dict[str, str | None]:
-        return asdict(self)
+    def as_dict(self) -> dict[str, Any]:
+        """With `fixes` only where there are some."""
+        return {name: value for name, value in asdict(self).items() if name != "fixes" or value}
 
 
 class FieldErrors(ValueError):

@@ -77,6 +77,27 @@ def test_void_setting_is_inactive_with_its_reason_and_settings_are_found_by_a_wo
     expect(page.locator("[data-field='rollout.top_k']")).to_be_hidden()
 
 
+def test_proposed_change_is_taken_by_one_press(page: Page, registered) -> None:
+    page.goto("/runs/new")
+    page.locator("#id-group").select_option(index=1)
+    page.locator("#id-benchmark").select_option(index=1)
+    page.locator("#recommended button").click()
+    page.locator("#id-rollout-max_prompt_length").fill("1")
+    refusal = page.locator("#not-yet")
+    expect(refusal).to_contain_text("No training question of", timeout=60_000)  # a process reads the tokenizers
+    refusal.get_by_role("button", name=re.compile(r"^Use max_prompt_length \d+$")).click()
+    expect(refusal).to_be_hidden()
+    expect(page.locator("#id-rollout-max_prompt_length")).not_to_have_value("1")
+    # Settings of agents go into their field, beside what is there.
+    page.locator("#id-agents").fill('A: seed = 3; lora_rank = 8\nB: {"thinking": true}')
+    detail = {"label": "LoRA", "request": {"agents": {name: {"lora_rank": 16} for name in ("A", "B", "C")}}}
+    page.evaluate(
+        "detail => document.querySelector('#run-form').dispatchEvent(new CustomEvent('fix', {detail}))", detail
+    )
+    expected = 'A: seed = 3; lora_rank = 16\nB: {"thinking":true,"lora_rank":16}\nC: lora_rank = 16'
+    expect(page.locator("#id-agents")).to_have_value(expected)
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1440, 390])
 def test_form_has_no_violation_of_accessibility(page: Page, registered, width: int, scheme: str) -> None:

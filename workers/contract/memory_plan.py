@@ -22,10 +22,17 @@ LORA_RANK, FEW_ROLLOUTS, SHORT_RESPONSE = 16, 8, 1024
 
 
 class Fix(FrozenModel):
-    """A change of settings with which the run fits, in words, and the peak after it."""
+    """A change of settings with which the run fits, in words; the settings, by dotted path; and the peak after it.
+
+    The path `agents.NAME` is a setting of every agent.
+    """
 
     change: str
+    settings: dict[str, Any]
     peak: int
+
+    def __str__(self) -> str:
+        return f"{self.change} ({_gib(self.peak)})"
 
 
 class Shortfall(FrozenModel):
@@ -40,7 +47,7 @@ class Shortfall(FrozenModel):
         text = f"The run needs about {_gib(self.needed)} on {self.where}, which has {_gib(self.available)}."
         if not self.fixes:
             return text + " No setting helps: choose smaller models, or more or larger GPUs."
-        return text + " Any of these fits: " + "; ".join(f"{fix.change} ({_gib(fix.peak)})" for fix in self.fixes) + "."
+        return text + " Any of these fits: " + "; ".join(map(str, self.fixes)) + "."
 
 
 def shortfall(spec: RunSpec, shapes: Sequence[Shape], machine: Machine) -> Shortfall | None:
@@ -52,7 +59,7 @@ def shortfall(spec: RunSpec, shapes: Sequence[Shape], machine: Machine) -> Short
     where, fixes = "a GPU" if is_gpu else "this machine", []
     for words, settings in islice(_changes(spec, shapes, machine), NUM_FIXES):
         total = estimate_memory(_least(_changed(spec, settings) or spec, machine), shapes, machine)
-        fixes.append(Fix(change=words, peak=total.gpu if is_gpu else total.memory))
+        fixes.append(Fix(change=words, settings=settings, peak=total.gpu if is_gpu else total.memory))
     return Shortfall(where=where, needed=needed, available=available, fixes=tuple(fixes))
 
 

@@ -5,12 +5,13 @@ The estimate is in workers/contract/memory_footprint.py. Any host may claim a ru
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from hacrl_web.registry.models import Agent
 from hacrl_web.runs.models import Host
 from hacrl_web.runs.worker.hosts import SILENT_S
-from hacrl_web.web.errors import FieldError
+from hacrl_web.web.errors import FieldError, Fix
 from workers.contract.machine import Machine
 from workers.contract.memory_footprint import Shape, estimate_memory, shape_of
 from workers.contract.memory_plan import fitted, shortfall
@@ -29,7 +30,21 @@ def too_large(spec: RunSpec, agents: Sequence[Agent]) -> list[FieldError]:
         shortages[name] = shortage
     name, shortage = max(shortages.items(), key=lambda item: item[1].available / item[1].needed)
     place = f"On host {name}: " if len(shortages) == 1 else f"On none of {len(shortages)} hosts; on {name}: "
-    return [FieldError("does_not_fit", place + str(shortage), "compute.device")]
+    fixes = tuple(Fix(str(fix), _request(fix.settings, agents)) for fix in shortage.fixes)
+    return [FieldError("does_not_fit", place + str(shortage), "compute.device", fixes)]
+
+
+def _request(settings: Mapping[str, Any], agents: Sequence[Agent]) -> dict[str, Any]:
+    """Settings by dotted path as a launch request has them."""
+    request: dict[str, Any] = {}
+    for path, value in settings.items():
+        section, _, name = path.partition(".")
+        if section == "agents":
+            for agent in agents:
+                request.setdefault(section, {}).setdefault(agent.name, {})[name] = value
+        else:
+            request.setdefault(section, {})[name] = value
+    return request
 
 
 def memory_needed(spec: RunSpec, agents: Sequence[Agent]) -> str:

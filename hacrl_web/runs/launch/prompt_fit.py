@@ -16,7 +16,7 @@ from hacrl_web.registry.benchmarks.questions import training_questions
 from hacrl_web.registry.children import PROMPT_LENGTHS
 from hacrl_web.registry.language_models.agent_settings import agent_values
 from hacrl_web.registry.models import Agent, Benchmark
-from hacrl_web.web.errors import FieldError, FieldErrors
+from hacrl_web.web.errors import FieldError, FieldErrors, Fix
 from workers.contract.spec.run import RunSpec
 
 FIELD = "rollout.max_prompt_length"
@@ -61,15 +61,16 @@ def _refusals(
     needed = longest[enough - 1]
     context = min((agent.model.context_length for agent in agents if agent.model.context_length), default=0)
     answers = spec.rollout.max_completion_length
+    fixes = []
     if context and needed >= context:
         cure = f"the models read and write at most {context:,} tokens, so choose a benchmark with shorter questions"
     else:
-        cure = f"raise it to {needed:,} or more"
-        cure += (
-            f", and lower max_completion_length to {context - needed:,} or less"
-            if context and needed + answers > context
-            else ""
-        )
+        cure, lengths_needed = f"raise it to {needed:,} or more", {"max_prompt_length": needed}
+        if context and needed + answers > context:
+            cure += f", and lower max_completion_length to {context - needed:,} or less"
+            lengths_needed["max_completion_length"] = context - needed
+        label = ", ".join(f"{name} {length:,}" for name, length in lengths_needed.items())
+        fixes.append(Fix(label, {"rollout": lengths_needed}))
     if num_short == 0:
         shortest = min(range(len(lengths)), key=lambda place: max(lengths[place]))
         agent = agents[max(range(len(agents)), key=lengths[shortest].__getitem__)]
@@ -82,7 +83,7 @@ def _refusals(
             f"Only {num_short:,} training question{'s' if num_short > 1 else ''} of {benchmark.name} fit into "
             f"max_prompt_length {limit:,}, too few for a batch of {enough:,}: {cure}; or lower train_batch_size."
         )
-    return [FieldError("questions_too_long", message, FIELD)]
+    return [FieldError("questions_too_long", message, FIELD, tuple(fixes))]
 
 
 def _own_bytes(agent: Agent) -> int:

@@ -1,10 +1,11 @@
 /** The side card of the new-run form: the server's estimate of the cost, or the errors of the form. */
 
 import { count, duration, make, must, size } from "../lib/format.js";
+import { fixButtons } from "./fixes.js";
 
 /**
  * @typedef {Api.Cost} Cost
- * @typedef {{code: string, message: string, field: string | null}} FieldError
+ * @typedef {{code: string, message: string, field: string | null, fixes?: import("./fixes.js").Fix[]}} FieldError
  */
 
 const PAUSE_MS = 400;
@@ -58,7 +59,7 @@ function showCost(cost) {
 export function showErrors(errors) {
   const box = must("#not-yet");
   box.hidden = errors.length === 0;
-  const lines = errors.slice(0, MOST_SHOWN).map(({ message, field }) => {
+  const lines = errors.slice(0, MOST_SHOWN).flatMap(({ message, field, fixes }) => {
     const id = `id-${(field ?? "").replaceAll(".", "-")}`;
     const line = make("p", "small");
     if (document.getElementById(id)) {
@@ -67,7 +68,7 @@ export function showErrors(errors) {
       line.append(link, ": ");
     } else if (field) line.append(`${field}: `);
     line.append(message);
-    return line;
+    return fixes ? [line, fixButtons(fixes)] : [line];
   });
   if (errors.length > MOST_SHOWN) lines.push(make("p", "small", `and ${errors.length - MOST_SHOWN} more`));
   box.replaceChildren(make("strong", "small", "Not ready yet"), ...lines);

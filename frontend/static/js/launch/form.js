@@ -3,6 +3,7 @@
 import { count, make, must, readJson } from "../lib/format.js";
 import { offerCommand } from "./command.js";
 import { requestCost } from "./cost.js";
+import { agentsText, settingsOf } from "./fixes.js";
 import { offerSearch, showDifferences, showVoid } from "./settings.js";
 import { showRecommended } from "./presets.js";
 import { summary } from "./summary.js";
@@ -167,6 +168,14 @@ function applyPreset(preset) {
   for (const one of preset.confirm) showConfirmation(one);
 }
 
+/** @param {import("./fixes.js").Fix} fix */
+function applyFix(fix) {
+  applyPreset({ values: settingsOf(fix), confirm: [] });
+  const agents = form.querySelector('[name="agents"]');
+  if (agents instanceof HTMLTextAreaElement) agents.value = agentsText(agents.value, fix);
+  refresh();
+}
+
 /**
  * The box beside a value that the preset confirms.
  * @param {{field: string, value: string, text: string}} one
@@ -243,6 +252,7 @@ form.addEventListener("submit", (event) => {
   for (const button of once) button.setAttribute("aria-disabled", "true");
   setTimeout(() => once.forEach((button) => button.setAttribute("disabled", "")), 0); // the pressed one is still sent
 });
+form.addEventListener("fix", (event) => event instanceof CustomEvent && applyFix(event.detail));
 offerCommand(form);
 offerSearch();
 // The side card requests its estimate without the button.

@@ -80,6 +80,27 @@ def test_the_change_it_names_is_accepted():
     assert launch(user, {**request, "compute": {"gradient_checkpointing": True}}).pk
 
 
+def merged(request: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
+    return request | {section: request.get(section, {}) | own for section, own in change.items()}
+
+
+def test_every_change_that_the_refusal_brings_along_is_accepted(client):
+    user = make_user()
+    host("one", 64 * GIB, 24 * GIB)
+    group = small_pair(user)
+    sections = sections_of(MACHINE_PRESETS[0].values | {"training.lora_rank": 0})
+    request = {"name": "run", "group": group.pk, "benchmark": make_benchmark(user).pk, **sections}
+    client.force_login(user)
+    [error] = client.post("/api/v1/runs", request, content_type="application/json").json()["errors"]
+    labels = [fix["label"] for fix in error["fixes"]]
+    assert all(label in error["message"] for label in labels)
+    of_lora = next(fix for fix in error["fixes"] if fix["label"].startswith("lora_rank 16 for every agent ("))
+    assert of_lora["request"] == {"agents": {agent.name: {"lora_rank": 16} for agent in group.agents.all()}}
+    assert len(labels) > 1
+    for fix in error["fixes"]:
+        assert launch(user, merged(request, fix["request"])).state == "queued"
+
+
 def test_one_host_that_can_hold_it_is_enough():
     user = make_user()
     host("small", 8 * GIB)

@@ -76,6 +76,16 @@ def test_fewer_questions_than_a_batch_are_refused_within_the_models_contexts(use
     assert "the models read and write at most 128 tokens, so choose a benchmark" in refusal(launch, user, request_)
 
 
+def test_lengths_that_would_do_come_along(user, request_, measured):
+    LanguageModel.objects.update(context_length=210)
+    with pytest.raises(LaunchError) as refused:
+        launch(user, request_)
+    [fix] = refused.value.errors[0].fixes
+    assert fix.label == "max_prompt_length 200, max_completion_length 10"
+    assert fix.request == {"rollout": {"max_prompt_length": 200, "max_completion_length": 10}}
+    assert launch(user, request_ | fix.request).state == "queued"
+
+
 def test_questions_that_fit_by_their_bytes_start_no_child(user, request_, measured):
     request_["rollout"]["max_prompt_length"] = 450
     assert launch(user, request_).state == "queued"
