@@ -424,6 +424,7 @@ declare namespace Api {
     source_capability: number | null;
     start_ratio: number | null;
     age: number | null;
+    importance: number | null;
   }
   interface ContributionQuery {
     limit?: number;

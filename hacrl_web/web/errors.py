@@ -19,7 +19,7 @@ API_PREFIX = "/api/"  # begins the addresses whose errors are JSON
 
 
 @dataclass(frozen=True)
-class Fix:
+class RequestFix:
     """A change with which the request would be accepted. request: what to replace in it, as the request has it."""
 
     label: str
@@ -33,7 +33,7 @@ class FieldError:
     code: str
     message: str
     field: str | None
-    fixes: tuple[Fix, ...] = dataclass_field(default=(), hash=False)
+    fixes: tuple[RequestFix, ...] = dataclass_field(default=(), hash=False)
 
     def as_dict(self) -> dict[str, Any]:
         """With `fixes` only where there are some."""

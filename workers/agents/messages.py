@@ -102,6 +102,7 @@ class RowResult:
     clipped_low: float = 0.0
     clipped_high: float = 0.0
     start_ratio: float | None = None
+    importance: float | None = None  # the factor of its loss; None for 1
 
 
 @dataclass

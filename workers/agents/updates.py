@@ -332,9 +332,10 @@ def _fill_results(
         stats.get(f"clipped_{side}", (sign * stats["clip_side"] > 0) & is_cut).tolist()
         for side, sign in (("low", -1), ("high", 1))
     )
-    for index, (row, result, _) in enumerate(chunk):
+    for index, (row, result, inputs) in enumerate(chunk):
         result.sequence_ratio, result.clipped_ratio = ratios[index], clipped[index]
         result.start_ratio = None if starts is None or row.is_self else starts[index]
+        result.importance = None if inputs.importance == 1 else inputs.importance
         result.clip_side, result.gradient_flows, result.weight = sides[index], flows[index], weights[index]
         result.clipped_low, result.clipped_high = float(low[index]), float(high[index])
         if row.is_self:

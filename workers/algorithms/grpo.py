@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from workers.algorithms.base import tensors
-from workers.algorithms.base.contribution import ADVANTAGE_HELP, Step, WeightedRow
+from workers.algorithms.base.contribution import ADVANTAGE_HELP, Step, WeightedRow, importance_step
 from workers.algorithms.base.spec import AlgorithmSpec, MicroBatch
 from workers.lazy_torch import torch
 
@@ -116,10 +116,14 @@ class Grpo(AlgorithmSpec):
         return None
 
     def explain(self, row: WeightedRow) -> Iterator[Step]:
-        factor = row.weight / row.advantage if row.advantage else 0.0
+        factor = row.weight / row.scaled_advantage if row.advantage else 0.0
         why = "mean over tokens of the ratio where the unclipped branch is taken; recorded as weight / A"
         yield "tokens", "mean r_t", factor, why
         yield "advantage", "A", row.advantage, ADVANTAGE_HELP
+        yield from importance_step(row)
 
     def equation(self, row: WeightedRow) -> str:
-        return "A · mean over tokens of r_t, where the unclipped branch is the minimum" if row.sequence_ratio else ""
+        if not row.sequence_ratio:
+            return ""
+        scaled = "A" if row.importance == 1 else "A · w"
+        return f"{scaled} · mean over tokens of r_t, where the unclipped branch is the minimum"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from workers.algorithms.base.contribution import Step, WeightedRow
 from workers.algorithms.base.gated import GatedSpec
 from workers.algorithms.base.spec import AlgorithmSpec, LearnerAdvantages
 from workers.lazy_torch import torch
@@ -16,7 +18,7 @@ class SuccessTransfer(GatedSpec):
     """GSPO on the learner's own rollouts, and the likelihood of one peer's success where all of its own failed.
 
     A learner's update has grad mean log pi of that success, times `cross_weight` and G, so that it counts as much as
-    a whole group with |A| = 1. Nothing depends on the source's probabilities: no ratio, no omega.
+    a whole group with |A| = 1, whatever the source's probability of it. A success has the highest total reward.
     """
 
     label: ClassVar[str] = "Success transfer"
@@ -51,3 +53,14 @@ class SuccessTransfer(GatedSpec):
     @property
     def gate_help(self) -> str:
         return "1 for a transferred success, whatever its ratio"
+
+    def explain(self, row: WeightedRow) -> Iterator[Step]:
+        if row.is_own or not self.sharing:
+            yield from super().explain(row)
+        else:
+            yield from self._last_steps(row, "")
+
+    def equation(self, row: WeightedRow) -> str:
+        if row.is_own or not self.sharing or not row.weight:
+            return super().equation(row)
+        return f"G · cross_weight = {row.advantage:.3g} · {self.cross_weight:.3g}"

@@ -108,7 +108,8 @@ class Contribution(Body):
 
     `num_tokens` is in the learner's tokens, `source_num_tokens` in the source's; `alpha` is empty for own rollouts.
     `start_ratio` is the sequence ratio at the start of the step, where the rule measures it (anchor: own). `age` is the
-    number of steps since a replayed rollout was sampled; empty for those of this step.
+    number of steps since a replayed rollout was sampled; empty for those of this step. `importance` is the importance
+    weight of an own rollout; empty for 1.
     """
 
     type: Literal["contribution"] = "contribution"
@@ -133,6 +134,7 @@ class Contribution(Body):
     source_capability: float | None = None
     start_ratio: float | None = None
     age: int | None = None
+    importance: float | None = None
 
 
 class Evaluation(Body):

@@ -248,6 +248,7 @@ def contribution_events(record: StepRecord) -> Iterator[events.Contribution]:
                 capability=capability[learner],
                 source_capability=capability[row.source],
                 age=origin.age,
+                importance=result.importance,
             )
 
 

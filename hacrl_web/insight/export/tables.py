@@ -99,6 +99,7 @@ CONTRIBUTIONS = (
     Column("clip_side", "text", "none, lower or upper"),
     Column("omega", "number", "capability ratio on the gradient"),
     Column("alpha", "number", "exponent of the importance weight"),
+    Column("importance", "number", "importance weight of an own response's loss; empty for 1"),
     Column("weight", "number", "factor of the response's gradient"),
     Column("capability", "number", "of the learner"),
     Column("source_capability", "number", "of the source"),

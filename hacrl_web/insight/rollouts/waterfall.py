@@ -63,6 +63,7 @@ def _weighted(row: Contribution) -> WeightedRow:
         row.weight or 0.0,
         row.clipped_ratio,
         row.start_ratio,
+        1.0 if row.importance is None else row.importance,
     )
 
 

@@ -9,13 +9,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from math import isclose
+from operator import mul
 from typing import Any
 from uuid import UUID
 
 from hacrl_web.insight.recorded_steps import segments, spread_steps
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.telemetry.metric_series import MetricSeries, read_series
-from workers.algorithms.base.contribution import single
+from workers.algorithms.base.contribution import single, singles
 from workers.algorithms.base.spec import CAPABILITY_FLOOR
 from workers.contract.advantages import OverlongPenalty, RewardGroup
 
@@ -31,7 +32,7 @@ SIDES = {"lower": -1, "none": 0, "upper": 1}
 NO_PENALTY = OverlongPenalty(0, 0)
 COLUMNS = (
     "step", "agent", "source", "prompt_id", "reward", "advantage", "sequence_ratio", "start_ratio", "clip_side",
-    "omega", "weight", "mini_batch", "drop_reason", "age", "source_num_tokens",
+    "omega", "weight", "mini_batch", "drop_reason", "age", "importance", "source_num_tokens",
 )  # fmt: skip
 
 
@@ -72,6 +73,7 @@ class Block:
     starts: array[float] = field(default_factory=lambda: array("d"))  # the ratios where the rule measures no start
     sides: list[int] = field(default_factory=list)
     weights: array[float] = field(default_factory=lambda: array("d"))
+    importances: array[float] = field(default_factory=lambda: array("d"))
     silent_prompts: list[int] = field(default_factory=list)
     silent_rewards: array[float] = field(default_factory=lambda: array("d"))
 
@@ -82,6 +84,10 @@ class Block:
     @property
     def is_replayed(self) -> bool:
         return self.age > 0
+
+    def weighed(self, advantages: Sequence[float]) -> Sequence[float]:
+        """Advantages times the rows' importance weights, as the loss has them."""
+        return singles(map(mul, advantages, self.importances)) if self.is_own else advantages
 
     @cached_property
     def recorded_counts(self) -> OutcomeCounts:
@@ -188,7 +194,7 @@ class _RowReader:
 
     def take(self, records: Iterable[tuple[Any, ...]]) -> None:
         places, prompts, rows = self.places, self.prompts, self.rows
-        for *place, reward, a, s, start, side, omega, weight, m, drop_reason, age, length in records:
+        for *place, reward, a, s, start, side, omega, weight, m, drop_reason, age, importance, length in records:
             step, agent, source, prompt_id = place
             if agent not in places or source not in places or reward is None or a is None or omega is None:
                 continue
@@ -228,6 +234,7 @@ class _RowReader:
             block.starts.append(s if start is None else start)
             block.sides.append(SIDES.get(side, 0))
             block.weights.append(weight or 0.0)
+            block.importances.append(1.0 if importance is None else importance)
 
     def close(self) -> None:
         """Complete `rows` with the steps that have own rows, which record the rewards."""

@@ -231,7 +231,8 @@ def hypothetical(rows: Rows, recorded_rule: AlgorithmSpec, rule: AlgorithmSpec) 
             advantages, omega = learner_step.advantages(block), learner_step.omega(block, rule)
             signs = [(a > 0) - (a < 0) for a in advantages]
             pair.unknown += learner_step.num_unknown(block)
-        sides, weights = rule.weigh(block.is_own, block.mini_batch, block.ratios, advantages, omega, block.starts)
+        place = (block.is_own, block.mini_batch, block.ratios, block.weighed(advantages), omega)
+        sides, weights = rule.weigh(*place, block.starts)
         pair.add(OutcomeCounts.of(sides, signs, weights), with_zero=with_zero, is_replayed=block.is_replayed)
     for (step, learner, source), omegas in rows.omegas.items():
         learner_step = changed.get((step, learner))
@@ -391,7 +392,7 @@ def check_recorded(rows: Rows, rule: AlgorithmSpec) -> RecordedCheck:
         for learner in range(rows.num_agents)
     }
     for block in rows.blocks:
-        place = (block.is_own, block.mini_batch, block.ratios, block.advantages, block.omega)
+        place = (block.is_own, block.mini_batch, block.ratios, block.weighed(block.advantages), block.omega)
         sides, weights = rule.weigh(*place, block.starts)
         total += len(weights)
         sides_same += sum(a == b for a, b in zip(sides, block.sides, strict=True))

@@ -164,6 +164,7 @@ class ContributionAnswer(TypedDict):
     source_capability: float | None
     start_ratio: float | None
     age: int | None
+    importance: float | None
 
 
 class ContributionsAnswer(TypedDict):

@@ -11,7 +11,7 @@ from typing import Any
 from hacrl_web.registry.models import Agent
 from hacrl_web.runs.models import Host
 from hacrl_web.runs.worker.hosts import SILENT_S
-from hacrl_web.web.errors import FieldError, Fix
+from hacrl_web.web.errors import FieldError, RequestFix
 from workers.contract.machine import Machine
 from workers.contract.memory_footprint import Shape, estimate_memory, shape_of
 from workers.contract.memory_plan import fitted, shortfall
@@ -30,7 +30,7 @@ def too_large(spec: RunSpec, agents: Sequence[Agent]) -> list[FieldError]:
         shortages[name] = shortage
     name, shortage = max(shortages.items(), key=lambda item: item[1].available / item[1].needed)
     place = f"On host {name}: " if len(shortages) == 1 else f"On none of {len(shortages)} hosts; on {name}: "
-    fixes = tuple(Fix(str(fix), _request(fix.settings, agents)) for fix in shortage.fixes)
+    fixes = tuple(RequestFix(str(fix), _request(fix.settings, agents)) for fix in shortage.fixes)
     return [FieldError("does_not_fit", place + str(shortage), "compute.device", fixes)]
 
 

@@ -16,7 +16,7 @@ from hacrl_web.registry.benchmarks.questions import training_questions
 from hacrl_web.registry.children import PROMPT_LENGTHS
 from hacrl_web.registry.language_models.agent_settings import agent_values
 from hacrl_web.registry.models import Agent, Benchmark
-from hacrl_web.web.errors import FieldError, FieldErrors, Fix
+from hacrl_web.web.errors import FieldError, FieldErrors, RequestFix
 from workers.contract.spec.run import RunSpec
 
 FIELD = "rollout.max_prompt_length"
@@ -70,7 +70,7 @@ def _refusals(
             cure += f", and lower max_completion_length to {context - needed:,} or less"
             lengths_needed["max_completion_length"] = context - needed
         label = ", ".join(f"{name} {length:,}" for name, length in lengths_needed.items())
-        fixes.append(Fix(label, {"rollout": lengths_needed}))
+        fixes.append(RequestFix(label, {"rollout": lengths_needed}))
     if num_short == 0:
         shortest = min(range(len(lengths)), key=lambda place: max(lengths[place]))
         agent = agents[max(range(len(agents)), key=lengths[shortest].__getitem__)]

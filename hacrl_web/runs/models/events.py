@@ -121,6 +121,7 @@ class Contribution(SpoolRow):
     capability = models.FloatField(null=True)
     source_capability = models.FloatField(null=True)
     age = models.PositiveIntegerField(null=True)
+    importance = models.FloatField(null=True)
 
     class Meta(SpoolRow.Meta):
         constraints = [models.UniqueConstraint(fields=["run", "seq"], name="contribution_once")]

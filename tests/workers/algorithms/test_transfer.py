@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from workers.algorithms.base import tensors
+from workers.algorithms.base.contribution import WeightedRow, factors
 from workers.algorithms.transfer import SuccessTransfer
 
 ONE = torch.ones(3, 3)
@@ -67,6 +68,15 @@ def test_unscored_group_of_the_learner_is_not_a_failure():
 def test_weight_is_lambda_times_group_size_whatever_the_ratio():
     rule = SuccessTransfer(cross_weight=0.5).filled(2, 1)
     assert rule.weigh(False, 0, [0.01, 1.0, 3.0], [2.0, 2.0, 2.0]).weights == [1.0, 1.0, 1.0]
+
+
+def test_weight_is_explained_without_a_ratio():
+    rule = SuccessTransfer(cross_weight=0.5)
+    row = WeightedRow(False, 0, 0.01, 4.0, 1.0, 2.0)
+    found = factors(rule.explain(row))
+    assert [(step.symbol, step.value) for step in found] == [("A", 4.0), ("cross_weight", 0.5), ("1[flows]", 1.0)]
+    assert found[-1].product == 2.0
+    assert rule.equation(row) == "G · cross_weight = 4 · 0.5"
 
 
 def test_whose_baseline_a_shared_rollout_has_changes_nothing():

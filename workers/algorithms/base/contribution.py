@@ -21,6 +21,7 @@ _NEAR = 3e-7
 # One step from s to a weight: its name, symbol, factor and reason.
 Step = tuple[str, str, float, str]
 ADVANTAGE_HELP = "the reward against the learner's baseline; Eq. (6)"
+IMPORTANCE_HELP = "the importance weight: the trainer's probability per token over that of the sampling weights, capped"
 NOTHING_TO_TEACH = "A is 0: there is nothing to teach"
 
 
@@ -43,6 +44,12 @@ class WeightedRow:
     weight: float
     clipped_ratio: float | None = None
     start_ratio: float | None = None
+    importance: float = 1.0
+
+    @property
+    def scaled_advantage(self) -> float:
+        """A times the importance weight: what the loss has in place of A."""
+        return single(self.advantage * self.importance)
 
 
 @dataclass(frozen=True)
@@ -106,6 +113,12 @@ def own_weights(
     return RowWeights(sides, where_free(weights, flows, ratios, limit))
 
 
+def importance_step(row: WeightedRow) -> Iterator[Step]:
+    """The importance weight, where it is not 1."""
+    if row.importance != 1:
+        yield "importance weight", "w", row.importance, IMPORTANCE_HELP
+
+
 def own_steps(row: WeightedRow, band: tuple[float, float], is_free: bool) -> Iterator[Step]:
     """Eq. (47): min(s A, c A). Only the first branch has a gradient."""
     s = row.sequence_ratio or 0.0
@@ -114,6 +127,7 @@ def own_steps(row: WeightedRow, band: tuple[float, float], is_free: bool) -> Ite
     branches = f"min(s A, c A) = min({s * row.advantage:.4g}, {clipped * row.advantage:.4g})"
     yield "sequence ratio", "s", s, "the learner's probability now over that at the start; Eq. (11)"
     yield "advantage", "A", row.advantage, ADVANTAGE_HELP
+    yield from importance_step(row)
     if row.advantage == 0:
         reason = NOTHING_TO_TEACH
     else:

@@ -176,7 +176,8 @@ class GatedSpec(SharingSpec):
 
     def _last_steps(self, row: WeightedRow, obstacle: str) -> Iterator[Step]:
         """The steps from the passing share of s to the weight. obstacle: why the rule lets nothing pass, if so."""
-        yield "capability ratio", "ω", row.omega, self.omega_reason
+        if self.modulates_gradient or row.omega != 1:
+            yield "capability ratio", "ω", row.omega, self.omega_reason
         yield "advantage", "A", row.advantage, self.advantage_help
         yield "cross weight", "cross_weight", self.cross_weight, "the same for all shared rollouts"
         weight = self._weight_of(row)
@@ -201,7 +202,9 @@ class GatedSpec(SharingSpec):
         return self._product("g(s0) · s / s0", f"{gate} · {row.sequence_ratio / row.start_ratio:.3g}", row)
 
     def _product(self, symbol: str, value: str, row: WeightedRow) -> str:
-        """symbol * omega * A, with its numbers, and the cross weight where it is not 1."""
-        factor = f" · {self.cross_weight:.3g}" if self.cross_weight != 1 else ""
-        name = f"{symbol} · ω · A" + (" · cross_weight" if factor else "")
-        return f"{name} = {value} · {row.omega:.3g} · {row.advantage:.3g}{factor}"
+        """symbol * omega * A, with its numbers; omega where it acts, and the cross weight where it is not 1."""
+        factors = [(symbol, value)]
+        factors += [("ω", f"{row.omega:.3g}")] if self.modulates_gradient or row.omega != 1 else []
+        factors += [("A", f"{row.advantage:.3g}")]
+        factors += [("cross_weight", f"{self.cross_weight:.3g}")] if self.cross_weight != 1 else []
+        return " = ".join(" · ".join(part) for part in zip(*factors, strict=True))

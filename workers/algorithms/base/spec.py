@@ -341,9 +341,12 @@ class AlgorithmSpec(SettingsSection):
         """The equation of a weight with its numbers; empty without an s."""
         if row.sequence_ratio is None:
             return ""
-        return f"s · A = {row.sequence_ratio:.6g} · {row.advantage:.3g}" if row.weight else "0: min(s A, c A) is c A"
+        if not row.weight:
+            return "0: min(s A, c A) is c A"
+        symbol, value = ("", "") if row.importance == 1 else (" · w", f" · {row.importance:.3g}")
+        return f"s · A{symbol} = {row.sequence_ratio:.6g} · {row.advantage:.3g}{value}"
 
     def _weight_of(self, row: WeightedRow) -> float:
         starts = None if row.start_ratio is None else [row.start_ratio]
-        place = (row.is_own, row.mini_batch or 0, [row.sequence_ratio or 0.0], [row.advantage])
+        place = (row.is_own, row.mini_batch or 0, [row.sequence_ratio or 0.0], [row.scaled_advantage])
         return self.weigh(*place, row.omega, starts).weights[0]

@@ -8,6 +8,7 @@ import pytest
 import torch
 from django.urls import reverse
 
+from hacrl_web.insight.rollouts.waterfall import LearnerContribution, equation, waterfalls
 from hacrl_web.insight.what_if.rows import Rows, read
 from hacrl_web.insight.what_if.what_if import (
     check_recorded,
@@ -21,6 +22,8 @@ from hacrl_web.insight.what_if.what_if import (
 from hacrl_web.runs.models import Run
 from tests.support.web.insight_rows import contribution, insert, store
 from tests.support.workers.tiny import GradedVerifier, HashVerifier, make_pair, make_spec, train
+from workers.agents import ahead
+from workers.agents.local import LocalAgent
 from workers.algorithms.hacpo import CapabilityTracker, Hacpo
 from workers.contract.advantages import RewardGroup
 from workers.contract.events import Metrics
@@ -109,6 +112,41 @@ def test_replayed_rollouts_weigh_but_leave_the_counts_of_a_step(make_run, user, 
             for m, s, a, omega in rows.exclude(sequence_ratio=None).values_list(*columns)
         ]
         assert pair["hypothetical"]["weight"] == pytest.approx(sum(map(abs, weights)))
+
+
+def test_importance_weights_are_a_factor_of_own_weights_here_and_in_the_waterfall(
+    make_run, user, tmp_path, monkeypatch
+):
+    def in_this_process(spec, index, folder):
+        return LocalAgent(spec.agents[index], spec, torch.device("cpu"), folder)
+
+    monkeypatch.setattr(ahead, "RankedAgent", in_this_process)
+    spec = make_spec(
+        tmp_path,
+        make_pair(tmp_path),
+        rollout={"max_staleness": 1, "importance_cap": 1.1},
+        training={"steps": 3},
+        evaluation={"eval_interval": 100},
+        algorithm={"name": "hacpo", "delta": 0.8},
+    )
+    train(spec, tmp_path / "run").close()
+    run = make_run(user)
+    run.spec = spec.model_dump(mode="json")
+    run.save()
+    store(run, tmp_path / "run")
+    weighed = run.contributions.exclude(importance=None)
+    assert weighed.exclude(weight=0).count() > 5
+    assert all(row.agent == row.source and row.importance <= 1.1 for row in weighed)
+    check = what_if_answer(run, 1, 3, {}, checks=True)["check"]
+    assert check.rows == check.weights == check.sides > 20
+    rows = [LearnerContribution(row.agent, 0, row, equation(spec.rule, row)) for row in weighed.exclude(weight=0)]
+    assert all("· A · w = " in row.equation for row in rows)
+    assert all(one.gap is not None and one.gap < 1e-6 for one in waterfalls(spec.rule, rows))
+    # Another window of the capability changes A, and leaves the weights of importance.
+    own = [
+        pair for pair in what_if_answer(run, 1, 3, {"ratio_max": 1.01})["pairs"] if pair["learner"] == pair["source"]
+    ]
+    assert all(0 < pair["hypothetical"]["weight"] != pair["recorded"]["weight"] for pair in own)
 
 
 def test_another_window_leaves_what_a_replayed_rollout_weighs(make_run, user):

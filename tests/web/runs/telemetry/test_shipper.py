@@ -473,6 +473,7 @@ def test_every_field_of_a_contribution_arrives_in_its_row_and_is_served(run, cli
         source_capability=0.75,
         start_ratio=0.5,
         age=2,
+        importance=0.75,
     )
     sent = event.model_dump(exclude={"type"})
     assert not [name for name, field in ContributionEvent.model_fields.items() if sent.get(name) == field.default]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 
 import pytest
 import torch
@@ -119,6 +120,17 @@ def test_steps_of_an_own_row_say_which_branch_was_taken():
     assert "min(2.2, 2.001)" in clipped[-1].why
     # A = -2: s A = -2.2 is the minimum.
     assert factors(rule().explain(WeightedRow(True, 0, 1.1, -2.0, 1.0, -2.2)))[-1].product == pytest.approx(-2.2)
+
+
+@pytest.mark.parametrize("name", ["gspo", "grpo", "cispo"])
+def test_importance_weight_is_one_more_factor_of_an_own_row(name):
+    # s = 1.5 is inside no band for A = 2; with A = -2 the minimum is s A = -3, times w = .5: -1.5.
+    row = WeightedRow(True, 0, 1.5, -2.0, 1.0, -1.5, importance=0.5)
+    found = factors(rule(name=name).explain(row))
+    assert [(step.symbol, step.value) for step in found if step.symbol in ("A", "w")] == [("A", -2.0), ("w", 0.5)]
+    assert found[-1].product == pytest.approx(-1.5)
+    assert "A · w" in rule(name=name).equation(row)
+    assert "w" not in [step.symbol for step in factors(rule(name=name).explain(replace(row, importance=1.0)))]
 
 
 @pytest.fixture(scope="module")
