@@ -19,6 +19,8 @@ except ImportError:
     pass
 
 import dj_database_url
+from django.core.exceptions import ImproperlyConfigured
+from pythonjsonlogger.core import RESERVED_ATTRS
 
 from hacrl_web.ops.secret_files import secret, with_password
 
@@ -230,14 +232,28 @@ TIME_ZONE = "UTC"
 LANGUAGE_CODE = "en"
 USE_I18N = False
 
+LOG_FORMAT = os.environ.get("HACRL_LOG_FORMAT") or "text"
+if LOG_FORMAT not in ("text", "json"):
+    raise ImproperlyConfigured(f"HACRL_LOG_FORMAT is {LOG_FORMAT!r}: give text or json.")
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "formatters": {
+        "text": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"},
+        "json": {
+            "()": "pythonjsonlogger.json.JsonFormatter",
+            "fmt": "%(asctime)s %(levelname)s %(name)s %(process)d %(message)s",
+            "rename_fields": {"asctime": "time", "levelname": "level", "name": "logger"},
+            "datefmt": "%Y-%m-%dT%H:%M:%S%z",
+            "reserved_attrs": [*RESERVED_ATTRS, "color_message"],  # the web server's text for terminals
+        },
+    },
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": LOG_FORMAT}},
     "root": {"handlers": ["stderr"], "level": "INFO"},
     "loggers": {
         "django": {"level": "INFO"},
+        # Of the web server, which otherwise has a format of its own.
+        **{name: {"handlers": ["stderr"], "propagate": False} for name in ("uvicorn", "uvicorn.access")},
         "httpx2": {"level": "WARNING"},  # at INFO it logs whole addresses; those of webhooks are secrets
     },
 }

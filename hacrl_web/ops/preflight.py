@@ -289,7 +289,7 @@ def command(role: str, host: str = "0.0.0.0", port: int = 8000) -> list[str]:  #
             *("--timeout-graceful-shutdown", "3", "--ws-max-size", "65536"),
         ],
         "worker": [
-            *("-m", "celery", "-A", "hacrl_web.celery", "worker", "--pool", "prefork", "-c", "1"),
+            *("-m", "celery", "-A", "hacrl_web.celery", "--quiet", "worker", "--pool", "prefork", "-c", "1"),
             *("--loglevel", "INFO", "--without-gossip", "--without-mingle"),
         ],
         "dispatcher": ["manage.py", "dispatch"],
