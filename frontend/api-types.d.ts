@@ -6,6 +6,7 @@ declare namespace Api {
     num_files: number;
     size_bytes: number;
     accuracy: number | null;
+    serve: string;
     proposed: string;
   }
   interface AgentIn {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
@@ -19,7 +20,7 @@ READ_AT_ONCE_BYTES = 64 * 2**20  # checked byte by byte in each list, beginning 
 
 @dataclass
 class AgentFolder:
-    """One agent of a checkpoint; proposed: a name for a model of it."""
+    """One agent of a checkpoint. serve: the command with which vLLM serves it.  proposed: a name for a model of it."""
 
     __pydantic_config__ = EVERY_FIELD
     name: str
@@ -27,6 +28,7 @@ class AgentFolder:
     num_files: int
     size_bytes: int
     accuracy: float | None
+    serve: str
     proposed: str = ""
 
 
@@ -103,7 +105,9 @@ def _summary(run: Run, manifest: Manifest, scores: dict[str, float], *, reads: b
     for name in manifest.folders:
         files = manifest.files_of(name)
         size = sum(int(entry["size"]) for entry in files.values())
-        agents.append(AgentFolder(name, places.get(name, 0), len(files), size, scores.get(name)))
+        folder = str(manifest.path / manifest.folders[name])
+        serve = shlex.join(["vllm", "serve", folder, "--served-model-name", file_slug(name) or "agent"])
+        agents.append(AgentFolder(name, places.get(name, 0), len(files), size, scores.get(name), serve))
     checked, damage = ("verified" if reads else "sizes match"), ""
     try:
         manifest.check_bytes() if reads else manifest.check_sizes()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import html
 import io
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -122,6 +124,14 @@ class TestList:
         assert labels[1:] == ["verified",
                                                                               "sizes match", "sizes match"]  # fmt: skip
         assert "does not match" in client.get(address("run_checkpoints", run), {"verify": "20"}).content.decode()
+
+    def test_each_agent_has_the_command_that_serves_its_folder(self, client, run):
+        newest = checkpoints.list_of_checkpoints(run).checkpoints[0]
+        folder = run.run_dir / "checkpoints/step-000020/agents/1-b"
+        words = shlex.split(newest.agents[1].serve)
+        assert words == ["vllm", "serve", str(folder), "--served-model-name", "b"]
+        assert (folder / "weights.bin").is_file()
+        assert newest.agents[1].serve in html.unescape(client.get(address("run_checkpoints", run)).content.decode())
 
     def test_removed_ones_are_counted_and_odd_values_are_no_error(self, client, run):
         store(run, Checkpoint(step=1, path="p", size_bytes=1), Checkpoint(step=2, path="p", size_bytes=1))
