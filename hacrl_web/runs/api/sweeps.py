@@ -59,8 +59,9 @@ def _head(sweep: Sweep) -> dict[str, Any]:
 def create_sweep(request: HttpRequest, payload: Payload) -> Any:
     """As POST /runs, with lists `algorithms` and `seeds` in place of the algorithm's name and the seed.
 
-    Optional: `ablations` of HACPO, and a `grid` such as {"alpha": [1, 3]} over alpha, delta, delta_step and
-    capability_window. With `"draft": true` it is saved without runs, and its cautions are confirmed when it is queued.
+    Optional: `ablations` of HACPO, and a `grid` such as {"alpha": [1, 3], "training.learning_rate": [1e-6, 3e-6]}
+    over settings of algorithms, training and rollout. With `"draft": true` it is saved without runs, and its cautions
+    are confirmed when it is queued.
     """
     return Status(201, body_of(sweeps.launch_sweep(request.user, payload)))
 

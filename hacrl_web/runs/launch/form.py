@@ -14,7 +14,7 @@ from typing import Any
 
 from django.http import QueryDict
 
-from hacrl_web.runs.launch.variants import GRID, ablations
+from hacrl_web.runs.launch.variants import GRID, ablations, written
 from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.page_query import whole_number
 from workers.algorithms.registry import algorithms, settings_schema
@@ -54,7 +54,8 @@ TERMS = "rewards.terms"
 LISTS = ("algorithms", "ablations", "evaluation.benchmarks")  # tick boxes
 OTHER = ("csrfmiddlewaretoken", "preset", "compare", "seeds", "confirm", "draft", "draft_sweep")
 SWITCH = {None: "auto", True: "true", False: "false"}  # the choices of a switch that may be left to the machine
-GRID_FIELDS = {f"grid.{name}": name for name in GRID}  # each a text with several values
+GRID_PREFIX = "grid."
+GRID_FIELDS = [GRID_PREFIX + name for name in GRID]  # each a text with several values
 MAX_SEEDS = 20
 MAX_SEED = 10**10 - 1
 MAX_LIST_TEXT = 1000  # characters of seeds, or of the values of a grid
@@ -190,9 +191,8 @@ def draw(
     """
     top = {key: _form_field(key, _schema()["properties"][key]) for key in ("name", "seed")}
     top |= {key: FormField(key, key.capitalize()) for key in ("group", "benchmark", "agents", *LISTS, "seeds")}
-    for path, name in GRID_FIELDS.items():
-        setting = _form_field(path, _schema("algorithm")["properties"][name])
-        top[path] = replace(setting, label=f"Values of {setting.label.lower()}", kind="text", default=None, needs=[])
+    varied = (_grid_field(path) for path in dict.fromkeys([*GRID_FIELDS, *values]) if path.startswith(GRID_PREFIX))
+    top |= {control.path: control for control in varied if control}
     every = dict(top)
     sections = []
     for key, title in SECTIONS.items():
@@ -211,6 +211,17 @@ def draw(
             control.value = json.dumps(control.value, ensure_ascii=False) if control.value else ""
     top |= {"algorithm": every["algorithm.name"], "benchmarks": every["evaluation.benchmarks"]}
     return top, [every[path] for path in COMMON], sections, _place(every, errors)
+
+
+def _grid_field(path: str) -> FormField | None:
+    """The control for several values of a setting; None if there is no such setting."""
+    name = path.removeprefix(GRID_PREFIX)
+    section, _, key = (name if "." in name else f"algorithm.{name}").partition(".")
+    schema = _schema(section)["properties"].get(key) if section in SECTIONS else None
+    if schema is None:
+        return None
+    setting = _form_field(path, schema)
+    return replace(setting, label=f"Values of {setting.label.lower()}", kind="text", default=None, needs=[])
 
 
 def _place(every: Mapping[str, FormField], errors: Iterable[FieldError]) -> list[FieldError]:
@@ -256,7 +267,7 @@ def values_of_sweep(request: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a sweep's request, as the form sends them: {dotted path: value}."""
     values: dict[str, Any] = {key: request[key] for key in ("name", "group", "benchmark", "algorithms", "ablations")}
     values |= {"compare": True, "seeds": ", ".join(map(str, request["seeds"]))}
-    values |= {f"grid.{name}": ", ".join(f"{value:g}" for value in some) for name, some in request["grid"].items()}
+    values |= {f"grid.{name}": ", ".join(map(written, some)) for name, some in request["grid"].items()}
     for section in SECTIONS:
         values |= {f"{section}.{name}": value for name, value in request.get(section, {}).items()}
     if isinstance(terms := values.get(TERMS), list | tuple):
@@ -286,7 +297,7 @@ class Confirmation:
 
 
 def _grid_path(path: str) -> str:
-    return path.replace("algorithm.", "grid.")
+    return GRID_PREFIX + path.removeprefix("algorithm.")
 
 
 def confirmed(post: QueryDict) -> list[Confirmation]:
@@ -337,9 +348,9 @@ def parse_form(post: QueryDict) -> dict[str, Any]:
         value = str(post[path])
         section, dot, name = path.partition(".")
         short_path = path[:80]
-        if "\x00" in value or len(value) > (MAX_LIST_TEXT if path in GRID_FIELDS else MAX_TEMPLATE):
+        if "\x00" in value or len(value) > (MAX_LIST_TEXT if path.startswith(GRID_PREFIX) else MAX_TEMPLATE):
             errors.append(FieldError("invalid_text", "This text is too long or holds a NUL character.", short_path))
-        elif path in GRID_FIELDS:
+        elif path.startswith(GRID_PREFIX):
             if parts := split_list(value):
                 request.setdefault("grid", {})[name] = parts
         elif not dot and path in TOP_LEVEL:

@@ -15,7 +15,7 @@ from hacrl_web.registry.language_models.agent_changes import text_of_changes
 from hacrl_web.registry.models import AgentGroup, Benchmark
 from hacrl_web.runs.launch.cost import Cost
 from hacrl_web.runs.launch.form import (
-    GRID_FIELDS,
+    GRID_PREFIX,
     LISTS,
     FormField,
     confirmed,
@@ -184,7 +184,7 @@ def _further(ticked: Sequence[Any], benchmarks: QuerySet[Benchmark]) -> list[dic
 def _sweep_controls(fields: Mapping[str, FormField], values: Mapping[str, Any]) -> dict[str, Any]:
     """What Compare opens."""
     ticked, removed = values.get("algorithms", COMPARED), values.get("ablations", ())
-    grid = [fields[path] for path in GRID_FIELDS]
+    grid = [control for path, control in fields.items() if path.startswith(GRID_PREFIX)]
     return {
         "algorithms": [
             (name, f"{cls.label}{' (recommended)' if name == RECOMMENDED else ''}: {cls.summary}", name in ticked)

@@ -77,7 +77,8 @@ def plan_sweep(user: Any, request: Any) -> SweepPlan:
         if isinstance(section, Mapping):
             section = {**own_settings(variant.algorithm, section), **variant.overrides}
         problems: list[FieldError] = []
-        spec = check_spec({**shared, "algorithm": section, "seed": seed}, rows, problems)
+        request_of_run = {**variant.sections(shared), "algorithm": section, "seed": seed}
+        spec = check_spec(request_of_run, rows, problems)
         moved = dict.fromkeys(replace(one, field=variant.field_of(one.field)) for one in problems)
         errors += [error for error in moved if error not in errors]
         if spec is not None:
@@ -182,7 +183,7 @@ def _repeated_runs(planned: list[PlannedRun]) -> list[FieldError]:
     labels: dict[tuple[int, str], str] = {}
     for run in planned:
         label = run.variant.label
-        key = (run.spec.seed, run.spec.algorithm.model_dump_json())
+        key = (run.spec.seed, run.spec.model_dump_json())
         if labels.get(key) == label:
             errors.append(FieldError("repeated", "Each of the seeds may be named once.", "seeds"))
         first = labels.setdefault(key, label)
@@ -196,7 +197,12 @@ def _normalized(parts: SweepParts, runs: list[PlannedRun], rows: RequestRows) ->
     """The request with the values that RunSpec read, and in the sections only the settings that it has."""
     first = runs[0].spec
     changed = first.model_dump(mode="json", exclude_unset=True)
-    sections = {key: changed[key] for key in SECTIONS if key in changed}
+    varied = {tuple(path.split(".")) for path in parts.grid}
+    sections = {
+        key: {name: value for name, value in changed[key].items() if (key, name) not in varied}
+        for key in SECTIONS
+        if key in changed
+    }
     if "algorithm" in sections:
         values: dict[str, Any] = {}
         for run in reversed(runs):  # the first that has a setting decides how it is written

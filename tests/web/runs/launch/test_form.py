@@ -39,7 +39,7 @@ def form(user):
 def test_form_has_a_control_for_every_setting(web, user, form):
     factories.make_benchmark(user)  # with a second one evaluations may ask further benchmarks
     html = text_of(web.get(reverse("runs:run_create")))
-    drawn = set(re.findall(r'name="([a-z]+\.[a-z_0-9]+)"', html))
+    drawn = set(re.findall(r'name="([a-z]+\.[a-z_0-9.]+)"', html))
     sections = ("algorithm", "rewards", "rollout", "training", "evaluation", "checkpoint", "compute", "telemetry")
     expected = {f"{s}.{name}" for s in sections for name in type(RunSpec.model_fields[s].default).model_fields}
     expected |= {f"algorithm.{name}" for name in settings_schema()}
@@ -204,7 +204,7 @@ def test_confirmation_survives_another_error(web, form):
         {"compare": "1", "algorithms": "hacpo", "seeds": "1", "grid.alpha": "1; 2"},
         {"compare": "1", "algorithms": "hacpo", "seeds": "1", "grid.alpha": "1, nan"},
         {"compare": "1", "algorithms": "hacpo", "seeds": "1", "grid.delta": "0.1 " * 300},
-        {"compare": "1", "algorithms": "hacpo", "seeds": "1", "grid.beta": "1"},
+        {"compare": "1", "algorithms": "hacpo", "seeds": "1", "grid.swan": "1"},
         {"grid": "1"},
     ],
 )

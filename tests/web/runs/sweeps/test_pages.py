@@ -78,6 +78,17 @@ def test_what_is_wrong_stands_beside_its_field_and_is_kept(web, form, changes, f
         assert f'value="{changes[field]}"' in field_of(response, field)
 
 
+def test_learning_rates_are_a_grid_and_a_draft_keeps_further_settings(web, form):
+    asked = {**form, "grid.training.learning_rate": "1e-6, 3e-6", "grid.cross_gate": "hacpo, signed"}
+    response = web.post(reverse("runs:run_save"), asked)
+    sweep = Sweep.objects.get()
+    assert sweep.request["grid"] == {"cross_gate": ["hacpo", "signed"], "training.learning_rate": [1e-6, 3e-6]}
+    edit = web.get(reverse("runs:run_create"), {"sweep": sweep.pk}).content.decode()
+    assert 'name="grid.training.learning_rate" value="1e-06, 3e-06"' in re.sub(r'id="[^"]*" name', "name", edit)
+    assert 'name="grid.cross_gate" value="hacpo, signed"' in re.sub(r'id="[^"]*" name', "name", edit)
+    assert response.status_code == 302
+
+
 def test_large_delta_in_a_grid_is_confirmed_beside_the_grid(web, form):
     asked = {**form, "grid.delta": "0.2, 0.8"}
     response = web.post(reverse("runs:run_create"), asked)

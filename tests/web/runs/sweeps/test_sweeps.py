@@ -71,6 +71,30 @@ def test_grid_multiplies_only_variants_that_use_its_settings(user):
     ]
 
 
+def test_grid_varies_settings_of_training_rollout_and_choices(user):
+    grid = {
+        "rollout.temperature": ["1", 0.9],
+        "training.learning_rate": [1e-6, 3e-6],
+        "cross_gate": ["hacpo", "signed"],
+        "modulate_gradient": [True, "false"],
+    }
+    request = sweep_request(user, algorithms=["hacpo", "gspo"], seeds=[1], grid=grid, training={"steps": 3})
+    sweep = launch_sweep(user, request)
+    specs = {run.variant: RunSpec.model_validate(run.spec) for run in sweep.runs.all()}
+    assert len(specs) == 16 + 4  # GSPO has neither gate nor omega
+    gspo = [name for name in specs if name.startswith("gspo")]
+    assert "gspo learning_rate=3e-06 temperature=0.9" in gspo
+    one = specs["hacpo cross_gate=signed modulate_gradient=false learning_rate=1e-06 temperature=1"]
+    assert (one.algorithm.cross_gate, one.algorithm.modulate_gradient) == ("signed", False)
+    assert (one.rollout.temperature, one.training.learning_rate, one.training.steps) == (1.0, 1e-6, 3)
+    sweep.refresh_from_db()
+    assert sweep.request["grid"]["rollout.temperature"] == [1.0, 0.9]
+    assert "temperature" not in sweep.request.get("rollout", {})
+    assert sweep.request["training"]["steps"] == 3
+    added = add_seeds(user, sweep, [2])
+    assert {run.variant for run in added} == set(specs)
+
+
 def test_grid_does_not_multiply_an_ablation_that_removes_its_setting(user):
     found = labels(
         user,
@@ -157,7 +181,13 @@ def test_code_that_confirms_nothing_is_not_kept(user, odd):
         ({"ablations": ["no_adv"], "algorithm": {"sharing": False}}, "ablations", "HACPO again"),
         ({"ablations": ["no_exponent"], "grid": {"alpha": [0, 1]}}, "ablations", "are the same runs"),
         ({"grid": []}, "grid", "Must be an object"),
-        ({"grid": {"beta": [1]}}, "grid.beta", "A grid is over alpha"),
+        ({"grid": {"swan": [1]}}, "grid.swan", "A grid varies numbers, switches and choices"),
+        ({"grid": {"rollout.stop": ["x"]}}, "grid.rollout.stop", "A grid varies numbers"),
+        ({"grid": {"training.swan": [1]}}, "grid.training.swan", "A grid varies numbers"),
+        ({"grid": {"training.learning_rate": ["fast"]}}, "grid.training.learning_rate", "Must be a number"),
+        ({"grid": {"training.mini_batch_size": [3]}}, "grid.training.mini_batch_size", "Must divide"),
+        ({"grid": {"cross_gate": ["swan"]}}, "grid.cross_gate", "Must be one of"),
+        ({"grid": {"rollout.temperature": [1, 0.5]}, "rollout": 7}, "rollout", "Must be an object"),
         ({"grid": {"alpha": 1}}, "grid.alpha", "Give a list"),
         ({"grid": {"alpha": []}}, "grid.alpha", "Give a list"),
         ({"grid": {"alpha": [1, "1.0"]}}, "grid.alpha", "named once"),
