@@ -7,7 +7,7 @@ off-policy training of language models, Noukhovitch et al. 2024, arXiv 2410.1825
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from workers.agents.multi_process import RankedAgent
-from workers.agents.parallel import ParallelCalls
+from workers.agents.parallel import BegunCall, ParallelCalls, answered
 from workers.contract.spec.run import RunSpec
 from workers.questions.dataset import Question
 from workers.rollouts.sampler import Sample
@@ -70,7 +70,7 @@ class AheadSampler:
         self._process = RankedAgent(_sampling_only(spec, agent_index), agent_index, None)
         self._calls = ParallelCalls(1)
         self._folder = WeightFolder(num_bytes)
-        self._begun: dict[int, Callable[[], Ahead]] = {}  # by step, in their order
+        self._begun: dict[int, BegunCall[Ahead]] = {}  # by step, in their order
         self._taken = -1
         self.used_bytes: tuple[int, int | None] = (0, None)  # when the last rollouts were complete
 
@@ -99,9 +99,13 @@ class AheadSampler:
         """The rollouts that a resumed agent needs, once they are complete: it can begin the others again."""
         return next((begun() for begun in self._begun.values()), None)
 
+    def has_sampled_within(self, seconds: float) -> bool:
+        """Whether `oldest` has its answer, at the latest after `seconds`."""
+        return all(begun.has_ended_within(seconds) for begun in [*self._begun.values()][:1])
+
     def restore(self, ahead: Ahead) -> None:
         """Continue with the `oldest` of a checkpoint."""
-        self._begun = {ahead.step: lambda: ahead}
+        self._begun = {ahead.step: answered(ahead)}
 
     def close(self) -> None:
         """End the process, even while it samples."""

@@ -401,6 +401,10 @@ class LocalAgent:
         notes, self._notes = self._notes, []
         return notes
 
+    def has_sampled_within(self, seconds: float) -> bool:
+        """Whether the rollouts that a checkpoint stores are complete, at the latest after `seconds`."""
+        return self._sampler is None or self._sampler.has_sampled_within(seconds)
+
     def sampler_bytes(self) -> tuple[int, int | None]:
         """The memory of the process that samples ahead, when its last rollouts were complete."""
         return (0, None) if self._sampler is None else self._sampler.used_bytes

@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
@@ -28,6 +29,7 @@ from workers.environments.base import EnvironmentFailed
 from workers.model.loading import choose_device
 from workers.model.memory import bytes_together
 from workers.model.process_group import Ranks
+from workers.questions.dataset import Question
 from workers.rollouts.vllm_engine import remove_abandoned_weights
 
 GRACE_S = 5.0  # for a process that has closed its connection to end
@@ -63,11 +65,11 @@ class Failure:
 
 
 class RankedAgent(RemoteAgent):
-    """One agent in `processes_per_agent` processes. Its calls may come from any thread, one at a time."""
+    """One agent in `processes_per_agent` processes."""
 
     def __init__(self, spec: RunSpec, agent_index: int, folder: Path | None) -> None:
         """Start the processes and wait until they have loaded. Errors: AgentLost, AgentFailed."""
-        self.name = spec.agents[agent_index].name
+        super().__init__(spec.agents[agent_index].name)
         size, is_sharded = spec.compute.processes_per_agent, spec.compute.sharding == "fsdp2"
         choose_device(spec, agent_index)  # raises what the processes would raise, before any starts
         self._has_vllm = spec.rollout.engine == "vllm"
@@ -81,6 +83,7 @@ class RankedAgent(RemoteAgent):
                 with contextlib.suppress(BrokenPipeError):  # _answers reports how it ended
                     self._connections[rank].send(start)
             self._answers("load")
+            self.used_bytes()
         except BaseException:
             self.close()
             raise
@@ -112,13 +115,16 @@ class RankedAgent(RemoteAgent):
             )
         self._connections.append(ours)
 
-    def _call(self, method: str, *arguments: Any, **options: Any) -> Any:
+    def _answer(self, method: str, *arguments: Any, **options: Any) -> Any:
         """Call every process. Errors: AgentLost, AgentFailed; RolloutsMissing and OSError do not end the agent."""
         return self._answers_of_all(method, arguments, options)[0]
 
-    def used_bytes(self) -> tuple[int, int | None]:
-        """RAM of its processes together; the peak of the GPU that was used most."""
+    def _measured_bytes(self) -> tuple[int, int | None]:
         return bytes_together(self._answers_of_all("used_bytes", (), {}))
+
+    def sample_with(self, weights: Path, step: int, questions: Sequence[Question], batch_size: int) -> Any:
+        """As LocalAgent's, in an agent that samples for another process."""
+        return self._call("sample_with", weights, step, questions, batch_size)
 
     def _answers_of_all(self, method: str, arguments: Any, options: Any) -> list[Any]:
         if not self._connections:

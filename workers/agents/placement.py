@@ -48,6 +48,10 @@ class LocalPlacement:
         """Each call begins when its answer is needed: one agent after the other."""
         return calls
 
+    def has_ended_within(self, seconds: float) -> bool:
+        """A call ends before it returns."""
+        return True
+
     def used_bytes(self) -> tuple[int, int | None]:
         """RAM of the trainer and of its agents' further processes; the peak of the GPU that was used most."""
         others = [
@@ -90,6 +94,9 @@ class ProcessesPlacement:
     def begin(self, calls: Sequence[Callable[[], Answer]]) -> Sequence[Callable[[], Answer]]:
         """All calls begin now, each in its agent's process."""
         return self._calls.begin(calls)
+
+    def has_ended_within(self, seconds: float) -> bool:
+        return self._calls.has_ended_within(seconds)
 
     def used_bytes(self) -> tuple[int, int | None]:
         """RAM of the trainer and all agents; the peak of the GPU that was used most."""

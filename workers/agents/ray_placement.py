@@ -73,15 +73,16 @@ class RayAgent(RemoteAgent):
     """The trainer's side of an agent: each call waits for the answer of its process. Error: AgentLost."""
 
     def __init__(self, name: str, process: Any) -> None:
-        self.name, self._process = name, process
-        self._facts: dict[str, Any] = {}
+        super().__init__(name)
+        self._process = process
+        self.used_bytes()
 
-    def _call(self, method: str, *arguments: Any, **options: Any) -> Any:
+    def _answer(self, method: str, *arguments: Any, **options: Any) -> Any:
         return answer_of(self.name, self._process.call.remote(method, *arguments, **options))
 
-    def describe(self) -> dict[str, Any]:
-        self._facts = self._facts or self._call("describe")
-        return self._facts
+    def _measured_bytes(self) -> tuple[int, int | None]:
+        measured: tuple[int, int | None] = answer_of(self.name, self._process.used_bytes.remote())
+        return measured
 
 
 class RayPlacement:
@@ -96,6 +97,7 @@ class RayPlacement:
         """
         self._calls = ParallelCalls(len(spec.agents))
         self._processes: list[Any] = []
+        self._agents: list[RayAgent] = []
         self._group: PlacementGroup | None = None
         self._cluster = Cluster(run_dir, len(spec.agents))
         try:
@@ -103,12 +105,13 @@ class RayPlacement:
             self._group = self._reserve(len(spec.agents), gpus)
             self._processes = self._start(len(spec.agents), gpus, self._group)
             self.device_name = self._load(spec, run_dir, folders)
+            self._agents = [
+                RayAgent(agent.name, process) for agent, process in zip(spec.agents, self._processes, strict=True)
+            ]
         except BaseException:
             self.close()
             raise
-        self.agents: Sequence[AgentInterface] = [
-            RayAgent(agent.name, process) for agent, process in zip(spec.agents, self._processes, strict=True)
-        ]
+        self.agents: Sequence[AgentInterface] = self._agents
 
     def _reserve(self, num_agents: int, gpus: float) -> PlacementGroup:
         """One bundle for each agent, all of them or none. Error: NoRoom."""
@@ -153,12 +156,12 @@ class RayPlacement:
         """All calls begin now, each in its agent's process."""
         return self._calls.begin(calls)
 
+    def has_ended_within(self, seconds: float) -> bool:
+        return self._calls.has_ended_within(seconds)
+
     def used_bytes(self) -> tuple[int, int | None]:
         """RAM of the trainer and all agents; the peak of the GPU that was used most."""
-        names = [agent.name for agent in self.agents]
-        pending = [process.used_bytes.remote() for process in self._processes]
-        sizes = [answer_of(name, each) for name, each in zip(names, pending, strict=True)]
-        return bytes_together([used_bytes(), *sizes])
+        return bytes_together([used_bytes(), *(agent.used_bytes() for agent in self._agents)])
 
     def close(self) -> None:
         """End the agents' processes, even in the middle of a call, and a private cluster."""

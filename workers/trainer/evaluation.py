@@ -237,12 +237,13 @@ class EvaluationRunner:
     ) -> list[events.Evaluation]:
         """Some agents on one benchmark, a block of questions at a time.
 
-        The run can pause between blocks; the evaluation then repeats itself exactly.
+        The run can stop or pause between blocks; the evaluation then repeats itself exactly.
         """
         results: list[list[Result]] = [[] for _ in agents]
         for block in benchmark.blocks(self.spec.rollout.rollout_batch_size):
             if results[0] and self.progress.stop.is_pause_requested:
                 self.pause()
+            self.progress.stop.check()
             pending = placement.begin([partial(agent.evaluate, step, block, benchmark.num_samples) for agent in agents])
             for own, answer in zip(results, pending, strict=True):
                 with self.progress.phase("evaluate"):

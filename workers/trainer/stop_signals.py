@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from types import FrameType
 
 from workers.contract.trainer_process import PAUSE_SIGNAL
@@ -25,7 +26,13 @@ class StopFlag:
 
     def __init__(self) -> None:
         self.is_set = False
+        self.requested_at: float | None = None
         self.is_pause_requested = False
+
+    @property
+    def seconds_since_request(self) -> float:
+        """Since the signal to stop; 0 without one."""
+        return 0.0 if self.requested_at is None else time.monotonic() - self.requested_at
 
     def check(self) -> None:
         if self.is_set:
@@ -40,7 +47,7 @@ class StopFlag:
     def _request(self, number: int, frame: FrameType | None) -> None:
         if self.is_set:
             raise StopNow
-        self.is_set = True
+        self.is_set, self.requested_at = True, time.monotonic()
 
     def _request_pause(self, number: int, frame: FrameType | None) -> None:
         self.is_pause_requested = True

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from functools import partial
@@ -46,8 +47,9 @@ from workers.trainer.step_events import StepRecord, step_events
 from workers.trainer.stop_signals import Paused, StopFlag
 from workers.trainer.trust import RewardAudit, Trust, TrustChange
 
-# A checkpoint on the way out must fit into the grace between TERM and KILL.
+# A checkpoint on the way out must fit into the grace of 30 s between TERM and KILL.
 CHEAP_CHECKPOINT_BYTES = 2_000_000_000
+STOP_PATIENCE_S = 10.0  # from the request to stop until the agents are idle
 
 
 class Diverged(RuntimeError):
@@ -162,7 +164,8 @@ class Trainer:
     # The agents
 
     def call(self, phase: str, calls: Sequence[Callable[[], Answer]]) -> list[Callable[[], Answer]]:
-        """Call agents. Each returned call waits for one answer, after a check for a stop."""
+        """Call agents. Each returned call waits for one answer. Before both, a check for a stop. Error: Stopped."""
+        self.stop.check()
 
         def wait(answer: Callable[[], Answer]) -> Answer:
             with self.phase(phase):
@@ -306,16 +309,31 @@ class Trainer:
         raise Paused(reason)
 
     def save_if_cheap(self) -> None:
-        """On a stop: save only what is quick to write."""
-        size = sum(agent.describe()["num_bytes"] for agent in self.agents)
-        if size < CHEAP_CHECKPOINT_BYTES:
+        """On a stop: save only what is quick to write, and wait for no agent that works for long."""
+        if not self.can_save or sum(agent.describe()["num_bytes"] for agent in self.agents) >= CHEAP_CHECKPOINT_BYTES:
+            return
+        if self.is_idle_within(STOP_PATIENCE_S - self.stop.seconds_since_request):
             self.save_if_between_steps()
+        else:
+            self.log("info", f"stopped without a checkpoint of step {self.step}: an agent was still at work")
+
+    def is_idle_within(self, seconds: float) -> bool:
+        """Whether no agent works, nor samples what a checkpoint stores, at the latest after `seconds`."""
+        deadline = time.monotonic() + seconds
+        return self.placement.has_ended_within(max(0.0, seconds)) and all(
+            agent.has_sampled_within(max(0.0, deadline - time.monotonic())) for agent in self.agents
+        )
 
     def save_if_between_steps(self) -> None:
         """On a stop or pause: save all agents or none. A full disk must not turn it into a failure."""
-        if self.agents and self.step not in (0, self.checkpoints.step) and not self.is_mid_step:
+        if self.can_save:
             with suppress(CheckpointsFail):
                 self.save()
+
+    @property
+    def can_save(self) -> bool:
+        """Whether there is something to save that has no checkpoint."""
+        return bool(self.agents) and self.step not in (0, self.checkpoints.step) and not self.is_mid_step
 
     def close(self) -> None:
         """Release the agents' processes and devices, and those of reward functions."""
