@@ -41,6 +41,8 @@ def back_up(path: Path) -> None:
         part.replace(path)
     except OSError as error:
         raise BackupError(f"{path} cannot be written: {error.strerror}.") from None
+    except sqlite3.Error as error:  # SQLite reports a full disk by its own errors
+        raise BackupError(f"The database cannot be copied to {path}: {error}.") from None
     finally:
         with suppress(OSError):
             part.unlink()
@@ -67,8 +69,12 @@ def _restore_sqlite(path: Path) -> Path | None:
     database = Path(connection.settings_dict["NAME"])
     connection.close()
     new, old = database.with_name(f"{database.name}.new"), database.with_name(f"{database.name}.before-restore")
-    shutil.copyfile(path, new)
-    new.chmod(0o600)
+    try:
+        shutil.copyfile(path, new)
+        new.chmod(0o600)
+    except OSError as error:
+        new.unlink(missing_ok=True)
+        raise BackupError(f"{new} cannot be written: {error.strerror}.") from None
     replaced = None
     if database.exists():
         with closing(sqlite3.connect(database)) as current:

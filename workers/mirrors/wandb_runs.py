@@ -45,7 +45,7 @@ class WandbSession:
             os.environ["WANDB_BASE_URL"] = options["url"]
 
     def open(self) -> Opened:
-        run, options, state = self._opening.run, self._opening.options, self._opening.state
+        run, state = self._opening.run, self._opening.state
         after = self._opening.after
         if self._is_offline and "open_from" in state:
             after = int(state["open_from"])
@@ -61,7 +61,7 @@ class WandbSession:
         self._run.define_metric("*", step_metric="step")
         if self._is_offline:
             self._state = {"open_from": after}
-        elif not options.get("is_new") and self._run.step:
+        elif self._run.step:
             after = int(self._run.step) - 1
         return Opened(after, self._state, str(self._run.url or ""))
 

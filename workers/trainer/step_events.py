@@ -65,7 +65,10 @@ def agent_metrics(record: StepRecord, agent: int) -> events.Metrics:
     report = record.reports[agent]
     responses = [response for group in record.generated[agent].responses for response in group]
     scored = record.scores.valid[agent]  # (B, G)
-    advantages = record.plan.objective.advantages[agent][record.plan.objective.in_baseline[agent]]  # (rows,)
+    objective = record.plan.objective
+    in_baseline = objective.in_baseline[agent]  # (n, B, G)
+    advantages = objective.advantages[agent][in_baseline]  # (rows,)
+    baselines = objective.baselines[agent][in_baseline.any(dim=2).any(dim=0)]  # (prompts,)
     differences = report.sampling_logp_differences
     # With a KL penalty rows of advantage 0 are evaluated too, but the clip does not act on them.
     own = [
@@ -78,7 +81,7 @@ def agent_metrics(record: StepRecord, agent: int) -> events.Metrics:
         "capability": record.tracker.capability[agent].item(),
         "advantage/mean": advantages.mean().item() if len(advantages) else None,
         "advantage/std": advantages.std().item() if len(advantages) > 1 else None,
-        "baseline/mean": record.plan.objective.baselines[agent].mean().item(),
+        "baseline/mean": baselines.mean().item() if len(baselines) else None,
         "entropy": entropy_sum / entropy_count if entropy_count else None,
         "kl": report.kl[0] / report.kl[1] if report.kl[1] else None,
         "grad_norm": _average(report.grad_norms),
@@ -95,7 +98,7 @@ def agent_metrics(record: StepRecord, agent: int) -> events.Metrics:
         "reward/mean": (record.scores.rewards[agent][scored].double().sum().item(), float(scored.sum())),
         "frac_reward_zero_std": _share(_uniform(record, [agent])),
         "frac_reward_zero_std_joint": _share(_uniform(record, range(len(record.names)))),
-        "guard_frac": _share(record.plan.objective.guarded[agent].tolist()),
+        "guard_frac": _share(objective.guarded[agent].tolist()),
         "completions/clipped_ratio": _share([response.finish_reason == "length" for response in responses]),
         "clip_ratio/low_mean": (sum(result.clipped_low for result in own), float(len(own))),
         "clip_ratio/high_mean": (sum(result.clipped_high for result in own), float(len(own))),
@@ -218,6 +221,7 @@ def rollout_events(record: StepRecord) -> Iterator[events.Rollout]:
 def contribution_events(record: StepRecord) -> Iterator[events.Contribution]:
     """One event for each learner and rollout: its first visit, if a step makes several passes."""
     rewards, capability = record.scores.rewards.tolist(), record.tracker.capability.tolist()
+    alpha = getattr(record.algorithm, "alpha", None) if record.algorithm.uses("alpha") else None
     for learner, name in enumerate(record.names):
         recorded: set[tuple[int, int, int]] = set()
         for num_updates, row, result in _visits(record, learner):
@@ -244,7 +248,7 @@ def contribution_events(record: StepRecord) -> Iterator[events.Contribution]:
                 drop_reason=result.drop_reason,
                 reward=origin.reward,
                 source_num_tokens=origin.num_tokens,
-                alpha=None if row.is_self else getattr(record.algorithm, "alpha", None),
+                alpha=None if row.is_self else alpha,
                 capability=capability[learner],
                 source_capability=capability[row.source],
                 age=origin.age,

@@ -169,18 +169,22 @@ class RewardAudit:
     def check(
         self, step: int, questions: Sequence[Question], generated: Sequence[GeneratedRollouts], scores: Scores
     ) -> list[AuditTally]:
-        """Check a share of a step's rewards; the numbers by agent. Rollouts without a reward are not checked.
+        """Check a share of a step's rewards; the numbers by agent.
 
+        Rollouts without a reward are not checked, nor those whose reward an environment gave: it judges more than the
+        last turn.
         Error: VerifierFails if the second verifier cannot run.
         """
         tallies = []
+        has_environment = self.spec.rollout.environment != "none"
         for agent, spec in enumerate(self.spec.agents):
             num_checked, verdicts = 0, []
             for prompt, (question, group) in enumerate(zip(questions, generated[agent].responses, strict=True)):
                 for number, response in enumerate(group):
                     key = derived_key("audit", self.spec.seed, spec.stable_seed, step, question.id, number)
                     is_drawn = key < self.share * 2**64
-                    if not is_drawn or not scores.valid[agent, prompt, number]:
+                    is_paid = has_environment and response.reward is not None
+                    if not is_drawn or is_paid or not scores.valid[agent, prompt, number]:
                         continue
                     num_checked += 1
                     heartbeat.send_heartbeat()

@@ -98,7 +98,7 @@ CONTRIBUTIONS = (
     Column("clipped_ratio", "number", "s after clipping"),
     Column("clip_side", "text", "none, lower or upper"),
     Column("omega", "number", "capability ratio on the gradient"),
-    Column("alpha", "number", "exponent of the importance weight"),
+    Column("alpha", "number", "exponent of the clipped ratio, Eq. (12)"),
     Column("importance", "number", "importance weight of an own response's loss; empty for 1"),
     Column("weight", "number", "factor of the response's gradient"),
     Column("capability", "number", "of the learner"),

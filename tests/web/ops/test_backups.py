@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +17,7 @@ from django.db import connection
 from django.db.migrations.recorder import MigrationRecorder
 
 from hacrl_web.ops import schema
-from hacrl_web.ops.backups import BackupError, restore
+from hacrl_web.ops.backups import BackupError, back_up, restore
 from hacrl_web.ops.preflight import ROOT, take_lock
 from tests.support.postgres import GET_IT, binaries, private_postgresql
 
@@ -61,6 +64,51 @@ def told(tmp_path: Path, **more: str) -> list[str]:
     refusals = [line for line in lines if line.startswith("refused: ")]
     assert refusals[0] == f"refused: {tmp_path / 'backup'} exists: name a new file."
     return refusals
+
+
+def small_database(path: Path) -> Path:
+    database = sqlite3.connect(path)
+    database.executescript("CREATE TABLE django_migrations (text); INSERT INTO django_migrations VALUES ('x')")
+    database.close()
+    return path
+
+
+def test_full_disk_ends_a_backup_with_one_sentence_and_no_file(tmp_path, monkeypatch):
+    monkeypatch.setitem(connection.settings_dict, "NAME", str(small_database(tmp_path / "db.sqlite3")))
+    monkeypatch.setattr(connection, "vendor", "sqlite")
+    connect = sqlite3.connect
+
+    def full(path, **options):
+        opened = connect(path, **options)
+        if str(path).endswith(".part"):
+            opened.execute("PRAGMA max_page_count = 1")  # as if the disk had room for one page
+        return opened
+
+    monkeypatch.setattr(sqlite3, "connect", full)
+    path = tmp_path / "backup"
+    with pytest.raises(BackupError) as refused:
+        back_up(path)
+    assert str(refused.value) == f"The database cannot be copied to {path}: database or disk is full."
+    assert [one.name for one in tmp_path.iterdir()] == ["db.sqlite3"]
+
+
+def test_full_disk_ends_a_restore_with_one_sentence_and_the_old_database(tmp_path, monkeypatch, settings):
+    settings.DATA_DIR = tmp_path
+    database, backup = small_database(tmp_path / "db.sqlite3"), small_database(tmp_path / "backup")
+    before = database.read_bytes()
+    monkeypatch.setitem(connection.settings_dict, "NAME", str(database))
+    monkeypatch.setattr(connection, "vendor", "sqlite")
+    monkeypatch.setattr(connection, "close", lambda: None)
+
+    def full(source, target):
+        Path(target).write_bytes(b"a part")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(shutil, "copyfile", full)
+    with pytest.raises(BackupError, match=r"db.sqlite3.new cannot be written: No space left on device.$"):
+        restore(backup)
+    assert database.read_bytes() == before
+    assert not (tmp_path / "db.sqlite3.new").exists()
 
 
 @pytest.mark.slow

@@ -232,6 +232,15 @@ def test_audit_of_a_verifier_that_the_second_one_hardly_follows_is_a_caution():
         assert spec(data=data).cautions() == []
 
 
+def test_audit_where_the_environment_gives_the_rewards_is_a_caution():
+    paying = {"environment": "verifiers", "verifiers_environment": "some-env"}
+    (caution,) = spec(rollout=paying, algorithm={"audit_share": 0.1}).cautions()
+    assert (caution.code, caution.field) == ("audit_decides_little", "algorithm.audit_share")
+    assert "Rewards of an environment are not audited" in caution.message
+    assert spec(rollout=paying).cautions() == []
+    assert spec(rollout={**paying, "environment": "calculator"}, algorithm={"audit_share": 0.1}).cautions() == []
+
+
 def test_raw_schedule_of_five_agents_warns_that_the_last_batch_teaches_nothing():
     # n 5, M 2: last m = 9: 1 - .2 + 9 * .025 = 1.025, cut to 1.
     agents = [{"name": str(i), "model": "m"} for i in range(5)]

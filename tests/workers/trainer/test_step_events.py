@@ -17,7 +17,7 @@ from workers.algorithms.hacpo import Hacpo
 from workers.questions.dataset import Question
 from workers.trainer.scoring import Scores
 from workers.trainer.step import StepPlan
-from workers.trainer.step_events import StepRecord, agent_metrics, pair_metrics
+from workers.trainer.step_events import StepRecord, agent_metrics, contribution_events, pair_metrics
 
 REWARDS = torch.tensor([[[0.0, 0.0], [1.0, 0.0]], [[1.0, 0.0], [1.0, 1.0]]])  # (n, B, G)
 
@@ -113,6 +113,24 @@ def test_agent_metrics_by_hand():
     assert values["sampling_logp_difference/mean"] == pytest.approx(2e-6)
     assert values["sampling_logp_difference/max"] == 3e-6
     assert values["verifier/timeout"] == 0.0
+
+
+def test_mean_baseline_is_of_prompts_with_a_valid_rollout():
+    found = record()
+    objective = found.plan.objective
+    in_baseline = objective.in_baseline[0].clone()
+    in_baseline[:, 0] = False  # prompt 0 of baseline .25 has none
+    changed = replace(objective, in_baseline=[in_baseline, torch.zeros_like(in_baseline)])
+    found = replace(found, plan=replace(found.plan, objective=changed))
+    assert agent_metrics(found, 0).values["baseline/mean"] == 0.75
+    assert agent_metrics(found, 1).values["baseline/mean"] is None
+
+
+def test_alpha_is_recorded_where_it_acts():
+    for algorithm, alphas in ((Hacpo(alpha=2.0), {None, 2.0}), (Hacpo(alpha=2.0, cross_gate="signed"), {None})):
+        told = list(contribution_events(replace(record(), algorithm=algorithm)))
+        assert {one.alpha for one in told} == alphas
+        assert {one.alpha for one in told if one.source == one.agent} == {None}
 
 
 def test_partial_credit_rescues_nothing_and_hides_no_rescue():

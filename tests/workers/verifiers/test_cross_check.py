@@ -139,6 +139,26 @@ def test_all_rewards_are_checked_at_share_one(tmp_path, pair):
     assert audited(tmp_path, pair, 1.0, lies=True) == [AuditTally(99, 99, 0), AuditTally(100, 100, 100)]
 
 
+def test_rewards_of_an_environment_are_not_audited(tmp_path, pair):
+    spec = make_spec(tmp_path, pair, algorithm={"audit_share": 1.0})
+    rollout = spec.rollout.model_copy(update={"environment": "verifiers"})
+    questions, rewards = [Question("q", "?", "17")], torch.ones(2, 1, 2)
+    # The last turn does not repeat the answer; of B's two rollouts the environment left one to the verifier.
+    paid, unpaid = (Response("done", "done", "stop", 2, 2, -1.0, reward=reward) for reward in (1.0, None))
+    generated = [GeneratedRollouts([group], (0.0, 0.0)) for group in ([paid, paid], [paid, unpaid])]
+    scores = Scores(rewards, torch.ones_like(rewards, dtype=torch.bool), [0, 0])
+    found = {}
+    for name, one in (("paying", spec.model_copy(update={"rollout": rollout})), ("none", spec)):
+        audit = RewardAudit(one)
+        try:
+            found[name] = audit.check(0, questions, generated, scores)
+        finally:
+            audit.close()
+    assert found["paying"] == [AuditTally(0, 0, 0), AuditTally(1, 1, 1)]
+    # Without an environment no agent has a say in its reward.
+    assert found["none"] == [AuditTally(2, 2, 2), AuditTally(2, 2, 2)]
+
+
 def test_every_question_to_the_second_verifier_is_a_sign_of_work(tmp_path, pair, monkeypatch):
     beats = []
     monkeypatch.setattr("workers.heartbeat.send_heartbeat", lambda: beats.append(1))

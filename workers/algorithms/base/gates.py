@@ -43,7 +43,8 @@ def _signed(s: Any, sign: Any, delta: float, ops: Any) -> Any:
 
 
 def _gamma(s: Any, sign: Any, delta: float, ops: Any) -> Any:
-    return ops.where(sign > 0, s**2 * ops.exp(3 * (1 - s)), s**3 * ops.exp(2 * (1 - s)))
+    # And not s^2 e^(...): the largest s have no square in float32, and inf * 0 is no number.
+    return ops.where(sign > 0, (s * ops.exp(3 / 2 * (1 - s))) ** 2, (s * ops.exp(2 / 3 * (1 - s))) ** 3)
 
 
 def _balance(s: Any, sign: Any, delta: float, ops: Any) -> Any:
@@ -77,8 +78,3 @@ GATES = {
     "truncated": Gate("min(s, 1)", "truncated importance sampling; CISPO, arXiv 2506.13585", _truncated),
     "tapered": Gate("A > 0: 1; A < 0: min(s, 1)", "TOPR, arXiv 2503.14286", _tapered),
 }
-
-
-def plain_gate(name: str, s: float, sign: float, delta: float) -> float:
-    """g of one rollout."""
-    return float(GATES[name].value(s, sign, delta, PlainOps))

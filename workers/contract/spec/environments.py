@@ -11,6 +11,7 @@ ENVIRONMENTS: dict[EnvironmentName, str] = {
     "calculator": "computes the arithmetic expression of a call",
     "verifiers": "an installed environment of the verifiers package, which also gives the reward",
 }
+PAYING: tuple[EnvironmentName, ...] = ("verifiers",)  # they give rewards
 # Who wrote a turn: the agent, a tool that it called, or an environment that speaks as the user.
 Role = Literal["assistant", "tool", "user"]
 

@@ -25,6 +25,7 @@ from workers.contract.spec.algorithm import AnyAlgorithm, field_path, upgraded
 from workers.contract.spec.checkpoint import CheckpointSpec
 from workers.contract.spec.compute import ComputeSpec
 from workers.contract.spec.data import DataSpec, EvaluationSpec
+from workers.contract.spec.environments import PAYING
 from workers.contract.spec.rewards import RewardsSpec
 from workers.contract.spec.rollout import VLLM_LORA_RANKS, RolloutSpec
 from workers.contract.spec.telemetry import TelemetrySpec
@@ -263,11 +264,7 @@ class RunSpec(SettingsSection):
     def cautions(self) -> list[Caution]:
         """Settings that are allowed but probably a mistake; a request confirms each by its code."""
         result = []
-        if self.sharing and self.sharing.audit_share > 0 and self.data.verifier in BARELY_AUDITED:
-            message = (
-                f"The second verifier {BARELY_AUDITED[self.data.verifier]}: with verifier {self.data.verifier} it "
-                "decides almost nothing."
-            )
+        if self.sharing and self.sharing.audit_share > 0 and (message := self._audit_limit()):
             result.append(Caution(code="audit_decides_little", field="algorithm.audit_share", message=message))
         if not self.is_evaluation_only:
             result += self._lora_cautions()
@@ -275,6 +272,16 @@ class RunSpec(SettingsSection):
             cautions = self.rule.cautions(self.last_update)
             result += [Caution(code=code, field=f"algorithm.{name}", message=text) for code, name, text in cautions]
         return result
+
+    def _audit_limit(self) -> str:
+        """Why the audit decides almost nothing; empty if it does not."""
+        environment, verifier = self.rollout.environment, self.data.verifier
+        if environment in PAYING:
+            return f"Rewards of an environment are not audited: with environment {environment} the audit does nothing."
+        if verifier in BARELY_AUDITED:
+            reason = BARELY_AUDITED[verifier]
+            return f"The second verifier {reason}: with verifier {verifier} it decides almost nothing."
+        return ""
 
     def _lora_cautions(self) -> list[Caution]:
         """One, about the first agent whose learning rate is unusual for LoRA."""

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from workers.algorithms.base.contribution import WeightedRow, factors
-from workers.algorithms.base.gates import GATES, PlainOps, plain_gate
+from workers.algorithms.base.gates import GATES, PlainOps
 from workers.algorithms.base.sharing import SharingSpec
 from workers.algorithms.base.spec import AlgorithmSpec, MicroBatch
 from workers.algorithms.registry import algorithms
@@ -53,15 +53,43 @@ def test_every_gate_has_numbers_by_hand():
 @pytest.mark.parametrize("name", GATES)
 def test_gate_by_hand_for_numbers_and_tensors(name):
     for sign, expected in zip((1.0, -1.0), BY_HAND[name], strict=True):
-        assert [plain_gate(name, s, sign, 0.8) for s in RATIOS] == pytest.approx(expected, rel=1e-12)
+        found = [GATES[name].value(s, sign, 0.8, PlainOps) for s in RATIOS]
+        assert found == pytest.approx(expected, rel=1e-12)
         s = torch.tensor(RATIOS, dtype=torch.float64)
         found = torch.as_tensor(GATES[name].value(s, torch.full_like(s, sign), 0.8, torch)).expand(5)
         torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64), rtol=1e-12, atol=0)
 
 
 def test_floor_of_the_signed_gate_holds_however_small_the_ratio_is():
-    assert plain_gate("signed", 1e-9, 1.0, 0.8) == pytest.approx(0.2)
+    assert GATES["signed"].value(1e-9, 1.0, 0.8, PlainOps) == pytest.approx(0.2)
     assert rule("signed", floor=0.3).gate(1e-9, 1.0, 0, PlainOps) == pytest.approx(0.3)
+
+
+# g at the largest and the smallest ratio that a run may allow, e^50 and e^-50 (about 0): for A > 0 and for A < 0.
+AT_BOUNDS = {
+    "signed": ((1.0, 0.2), (1.0, 0.0)),
+    "gamma": ((0.0, 0.0), (0.0, 0.0)),
+    "balance": ((2.0, 0.0), (2.0, 0.0)),
+    "truncated": ((1.0, 0.0), (1.0, 0.0)),
+    "tapered": ((1.0, 1.0), (1.0, 0.0)),
+}
+
+
+@pytest.mark.parametrize("name", GATES)
+@pytest.mark.parametrize(("place", "sign"), [(0, 1.0), (1, -1.0)])
+def test_every_gate_is_a_number_at_the_bounds_of_the_ratio(name, place, sign):
+    expected = list(AT_BOUNDS[name][place])
+    s = torch.tensor([50.0, -50.0]).exp()  # float32
+    of_tensors = torch.as_tensor(GATES[name].value(s, torch.full_like(s, sign), 0.8, torch)).expand(2)
+    assert of_tensors.tolist() == pytest.approx(expected, rel=1e-6, abs=1e-20)
+    of_numbers = [GATES[name].value(ratio, sign, 0.8, PlainOps) for ratio in s.tolist()]
+    assert of_numbers == pytest.approx(expected, rel=1e-6, abs=1e-20)
+    algorithm = rule("hacpo", cross_gate=name, delta=0.8, max_log_ratio=50.0)
+    log_ratio = torch.tensor([50.0, -50.0], requires_grad=True)
+    loss, stats = algorithm.loss(batch(log_ratio, torch.full((2,), sign)), 0, 1.0)
+    loss.backward()
+    assert (-log_ratio.grad).tolist() == pytest.approx([sign * gate for gate in expected], rel=1e-6, abs=1e-20)
+    assert stats["weight"].isfinite().all()
 
 
 @pytest.mark.parametrize("settings", GATED, ids=str)
