@@ -120,7 +120,7 @@ class Verifier(AbstractContextManager["Verifier"]):
 
     def close(self) -> None:
         """End the children; the verifier cannot be used afterwards."""
-        self._pool.shutdown()
+        self._pool.shutdown(cancel_futures=True)
         for child in self._children:
             child.close()
 

@@ -10,12 +10,14 @@ import threading
 import time
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
 from workers.verifiers.children import child_client
 from workers.verifiers.children.child_client import VerifierError
+from workers.verifiers.functions.function_verifier import FunctionVerifier
 from workers.verifiers.mathematics.answers import clean, decide
 from workers.verifiers.mathematics.extraction import final_answer
 from workers.verifiers.mathematics.plain_numbers import number
@@ -297,6 +299,22 @@ def test_reference_answer_that_no_response_could_match_is_doubted(kind, gold, do
 def test_lengths_must_agree():
     with Verifier("exact") as verifier, pytest.raises(ValueError, match="1 responses but 2"):
         verifier.score(["a"], ["a", "b"])
+
+
+@pytest.mark.parametrize("make", [lambda: Verifier("exact"), lambda: FunctionVerifier(SimpleNamespace())])
+def test_closing_waits_for_the_answer_at_work_and_for_no_other(make):
+    verifier, begun, done = make(), threading.Event(), []
+
+    def answer() -> None:
+        begun.set()
+        time.sleep(0.1)
+        done.append("at work")
+
+    verifier._pool.submit(answer)
+    verifier._pool.submit(done.append, "queued")
+    assert begun.wait(10)
+    verifier.close()
+    assert done == ["at work"]
 
 
 def test_command_line_prints_a_verdict_a_line(tmp_path):

@@ -231,6 +231,6 @@ class FunctionVerifier(AbstractContextManager["FunctionVerifier"]):
 
     def close(self) -> None:
         """End the processes; the verifier cannot be used afterwards."""
-        self._pool.shutdown()
+        self._pool.shutdown(cancel_futures=True)
         for child in self._children:
             child.close()
