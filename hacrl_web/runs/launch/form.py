@@ -221,7 +221,8 @@ def _grid_field(path: str) -> FormField | None:
     if schema is None:
         return None
     setting = _form_field(path, schema)
-    return replace(setting, label=f"Values of {setting.label.lower()}", kind="text", default=None, needs=[])
+    label = setting.label if setting.label[1:].lower() != setting.label[1:] else setting.label.lower()  # LoRA rank
+    return replace(setting, label=f"Values of {label}", kind="text", default=None, needs=[])
 
 
 def _place(every: Mapping[str, FormField], errors: Iterable[FieldError]) -> list[FieldError]:
