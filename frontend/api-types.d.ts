@@ -63,7 +63,7 @@ declare namespace Api {
     tokens: number;
     verified: number;
     verified_tokens: number;
-    right: number;
+    correct: number;
   }
   interface AlertAnswer {
     id: number;
@@ -268,7 +268,7 @@ declare namespace Api {
     lines: BoardLineAnswer[];
     rollouts: number | null;
     tokens: number | null;
-    device_hours: number | null;
+    training_hours: number | null;
     gained_per_1000_rollouts: number | null;
     facts: Record<string, unknown>;
     settings: Record<string, unknown>;
@@ -1025,17 +1025,17 @@ declare namespace Api {
     evaluated: number[];
     lower: number[];
     upper: number[];
-    positives_are_right: boolean;
+    positives_are_correct: boolean;
     prompts: number;
     rescue: number[];
-    warn: number[];
+    avoided: number[];
     replayed: number[];
     omega: number | null;
     omega_low: number | null;
     capability: number | null;
     source_capability: number | null;
     clamped: boolean;
-    not_heard: number;
+    not_drawn: number;
   }
   interface PairTimeline {
     learner: number;
@@ -1245,6 +1245,7 @@ declare namespace Api {
     learner?: string;
     sign?: string;
     clip?: string;
+    prompt_kind?: string;
     lesson?: string;
     min_advantage?: string;
     max_advantage?: string;
@@ -1414,7 +1415,7 @@ declare namespace Api {
     text: string;
     learner?: string;
     source?: string;
-    lesson?: string;
+    prompt_kind?: string;
   }
   interface SeriesAnswer {
     metric: string;
@@ -1442,7 +1443,7 @@ declare namespace Api {
     upper: number[];
     unused: number[];
     beyond: number[];
-    positives_are_right: boolean;
+    positives_are_correct: boolean;
     trap: string;
   }
   interface StartAnswer {

@@ -118,7 +118,7 @@ def run(spec: RunSpec, run_dir: Path, attempt: int) -> int:
         # The first writer may have been interrupted between counting and writing.
         spool = SpoolWriter(run_dir, attempt, quota_bytes)
     except (FunctionFileError, JudgeFileError) as error:
-        outcome, reason = "paused", f"{error}: mend it, then resume the run"
+        outcome, reason = "paused", f"{error}: fix the file, then resume the run"
     except AgentLost as lost:  # nothing can be saved without it
         outcome, reason = "interrupted", str(lost)
     except Exception as error:

@@ -52,12 +52,14 @@ def setting(
     slider: Slider | None = None,
     is_hypothetical: bool = False,
     needs: Needs = (),
+    changes_results: bool = True,
     **bounds: Any,
 ) -> Any:
     """A field with its help text, the source of its default, and its unit.
 
     slider, or is_hypothetical for a choice: What-if weighs recorded rollouts with other values of it.
     needs: what other settings must be for this one to act. Form, API and command line say so where it does not.
+    changes_results: False for one of speed, memory or records alone, which parts no rows of a board.
     """
     is_hypothetical = is_hypothetical or slider is not None
     extra: dict[str, Any] = {
@@ -67,6 +69,7 @@ def setting(
         "slider": slider,
         "hypothetical": is_hypothetical,
         "needs": alternatives(needs),
+        "changes_no_result": not changes_results,
     }
     return Field(default, description=help, json_schema_extra={k: v for k, v in extra.items() if v}, **bounds)
 

@@ -63,7 +63,7 @@ def _run_numbers(result: RunResult) -> dict[str, Any]:
         },
         "rollouts": result.rollouts,
         "tokens": result.tokens,
-        "device_seconds": result.device_seconds,
+        "training_seconds": result.training_seconds,
     }
 
 
@@ -74,7 +74,7 @@ def text_table(sweep: Sweep) -> str:
     scored = [(row, mean_interval(list(_scores(row).values()))) for row in board.with_results]
     for row, final in sorted(scored, key=lambda item: -(item[1].mean if item[1] else 0.0)):
         start = mean_interval(list(_scores(row, START).values()))
-        rollouts, seconds = row.mean_of("rollouts") or 0.0, row.mean_of("device_seconds") or 0.0
+        rollouts, seconds = row.mean_of("rollouts") or 0.0, row.mean_of("training_seconds") or 0.0
         lines.append(f"{row.algorithm:<14} {_text(start):>16} {_text(final):>16} {rollouts:>9.0f} {seconds:>8.1f}")
     for name, gap in paired_differences(board).items():
         width = f" +- {gap.half_width:.3f}" if gap.half_width else ""

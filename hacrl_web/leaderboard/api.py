@@ -84,7 +84,7 @@ class BoardRowAnswer(TypedDict):
     lines: list[BoardLineAnswer]
     rollouts: Number | None
     tokens: Number | None
-    device_hours: Number | None
+    training_hours: Number | None
     gained_per_1000_rollouts: Number | None
     facts: dict[str, Any]
     settings: dict[str, Any]

@@ -116,11 +116,11 @@ def test_most_influential_rollout_is_one_click_from_overview_and_collaboration(w
     page = watched
     for tab in ("", "/collaboration?step=2"):
         page.goto(f"{run_url}{tab}")
-        lesson = page.locator("#influential [data-lesson]")
+        strongest = page.locator("#influential [data-strongest]")
         expect(page.locator("#influential [data-influential-step]")).to_have_text("2")
-        expect(lesson).to_contain_text("weight +1.91")
-        expect(lesson.locator(".rollout")).to_have_count(2)  # the source's answer and the learner's own
-        expect(lesson.locator("mark").first).to_be_visible()
+        expect(strongest).to_contain_text("weight +1.91")
+        expect(strongest.locator(".rollout")).to_have_count(2)  # the source's answer and the learner's own
+        expect(strongest.locator("mark").first).to_be_visible()
         page.locator("#influential .influential-line").nth(1).focus()
         page.locator("#influential .influential-line").first.click()
         page.wait_for_url(re.compile(r"rollouts\?step=2&learner=\w&source=\w&rollout=\d+&shared=yes&sort=weight"))

@@ -23,7 +23,7 @@ from workers.questions.dataset import Question
 
 INCOMPLETE = "\ufffd"  # what decoding writes for a part of a character
 NO_TEMPLATE = "The tokenizer has no chat template: the prompt is plain text."
-NO_SYSTEM = "The chat template takes no system message: the system prompt stands before the question."
+NO_SYSTEM = "The chat template takes no system message: the system prompt is put before the question."
 
 
 def preview(question: Question, agent: AgentSpec) -> dict[str, Any]:

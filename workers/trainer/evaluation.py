@@ -25,7 +25,7 @@ from workers.contract.spec.run import RunSpec
 from workers.questions.canonical import MAX_SLICES, OTHER_SLICES
 from workers.questions.dataset import Question
 from workers.trainer.progress import LogFunction, ProgressReporter
-from workers.trainer.rewards import AnyVerifier, RewardTerms, open_verifier, verifier_label
+from workers.trainer.rewards import AnyVerifier, Judges, RewardTerms, further_verifier, verifier_label
 from workers.trainer.scoring import Scorer
 from workers.verifiers.voting import vote
 
@@ -199,9 +199,10 @@ class EvaluationRunner:
         progress: ProgressReporter,
         log: LogFunction,
         pause: Callable[[], NoReturn],
+        judges: Judges,
     ) -> None:
         self.spec, self.progress, self.log, self.pause = spec, progress, log, pause
-        self.terms = RewardTerms(spec)
+        self.judges, self.terms = judges, RewardTerms(spec, judges)
         self.scorer = self._scorer_with(verifier, self.terms)  # of the run's own benchmark; rollouts use it, too
         self.sets: list[EvaluationSet] = []
         self.score: tuple[int, float] | None = None
@@ -273,7 +274,7 @@ class EvaluationRunner:
         if _verifier_of(benchmark.data) == _verifier_of(self.spec.data):
             yield self.scorer
             return
-        with open_verifier(benchmark.data, self.spec.rewards) as verifier:
+        with further_verifier(benchmark.data, self.spec.rewards, self.judges) as verifier:
             yield self._scorer_with(verifier)
 
     def _scorer_with(self, verifier: AnyVerifier, terms: RewardTerms | None = None) -> Scorer:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from workers.contract.spec.judge import JudgeFile
 from workers.contract.spec.reward_function import FunctionFile
 from workers.contract.spec.rewards import RewardsSpec, RewardTerm
 from workers.contract.spec.run import RunSpec
-from workers.contract.verifier_kinds import kind_label
+from workers.contract.verifier_kinds import JUDGED, kind_label
 from workers.questions.dataset import Question
 from workers.verifiers.formats import boxed_reward, length_reward, tags_reward
 from workers.verifiers.functions.function_verifier import Case, FunctionVerifier
@@ -44,12 +44,46 @@ def open_judge(path: str) -> JudgeVerifier:
     return JudgeVerifier(file, judge_key(file.name))
 
 
+class Judges(AbstractContextManager["Judges"]):
+    """The judges of an attempt, one verifier for each file: its budget and the rewards it knows are the attempt's."""
+
+    def __init__(self) -> None:
+        self._by_path: dict[Path, JudgeVerifier] = {}
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[JudgeVerifier]:
+        return iter(self._by_path.values())
+
+    def open(self, path: str) -> JudgeVerifier:
+        """The same one for each use of a file; `close` ends it. Errors: JudgeFileError."""
+        place = Path(path).resolve()
+        if place not in self._by_path:
+            self._by_path[place] = open_judge(path)
+        return self._by_path[place]
+
+    def add(self, path: str, judge: JudgeVerifier) -> None:
+        """One that is open already."""
+        self._by_path[Path(path).resolve()] = judge
+
+    def close(self) -> None:
+        """End their processes."""
+        for judge in self:
+            judge.close()
+
+
+def further_verifier(data: DataSpec, rewards: RewardsSpec, judges: Judges) -> AbstractContextManager[AnyVerifier]:
+    """The verifier of a further benchmark, until the end of the block. Errors: FunctionFileError, JudgeFileError."""
+    return nullcontext(judges.open(data.judge)) if data.verifier == JUDGED else open_verifier(data, rewards)
+
+
 def open_verifier(data: DataSpec, rewards: RewardsSpec) -> AnyVerifier:
     """The verifier of a benchmark. Errors: FunctionFileError, JudgeFileError."""
     processes = min(4, os.cpu_count() or 1)
     if data.verifier == "function":
         return open_function(data.reward_function, rewards)
-    if data.verifier == "judge":
+    if data.verifier == JUDGED:
         return open_judge(data.judge)
     return Verifier(data.verifier, processes, data.tolerance, data.extraction)
 
@@ -64,7 +98,7 @@ def verifier_label(data: DataSpec) -> str:
     """As evaluations record it: `math/3`, `function/NAME@VERSION` or `judge/NAME@VERSION`."""
     if data.verifier == "function":
         return function_file(data.reward_function).label
-    if data.verifier == "judge":
+    if data.verifier == JUDGED:
         return judge_file(data.judge).label
     return kind_label(data.verifier, data.extraction)
 
@@ -78,7 +112,7 @@ def case_of(text: str, question: Question) -> Case:
 class RewardTerms(AbstractContextManager["RewardTerms"]):
     """The further rewards of a run. The processes of functions and local judges start with the first call."""
 
-    def __init__(self, spec: RunSpec) -> None:
+    def __init__(self, spec: RunSpec, judges: Judges) -> None:
         """Errors: FunctionFileError, JudgeFileError."""
         self.spec, self.terms = spec, spec.rewards.terms
         self._scorers: dict[str, FunctionVerifier | JudgeVerifier] = {}
@@ -86,10 +120,15 @@ class RewardTerms(AbstractContextManager["RewardTerms"]):
             if term.kind == "function":
                 self._scorers[term.name] = open_function(term.function, spec.rewards)
             elif term.kind == "judge":
-                self._scorers[term.name] = open_judge(term.judge)
+                self._scorers[term.name] = judges.open(term.judge)
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @property
+    def judges(self) -> dict[str, JudgeVerifier]:
+        """By name of the reward."""
+        return {name: scorer for name, scorer in self._scorers.items() if isinstance(scorer, JudgeVerifier)}
 
     @property
     def labels(self) -> list[str]:
@@ -113,6 +152,7 @@ class RewardTerms(AbstractContextManager["RewardTerms"]):
         return [Verdict(rewards[term.kind](response), term.kind) for response in responses]
 
     def close(self) -> None:
-        """End their processes."""
+        """End the processes of functions; judges are the attempt's."""
         for scorer in self._scorers.values():
-            scorer.close()
+            if isinstance(scorer, FunctionVerifier):
+                scorer.close()

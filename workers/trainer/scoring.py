@@ -61,7 +61,8 @@ class Scores:
     """Rewards (0 where unscorable) and the valid mask, (n, B, G) each; time-outs by agent.
 
     parts: where several rewards make the total, each of them by name, (n, B, G), the verifier's first; and what
-    functions returned besides, NaN where they did not. judges: by name of the reward a tally of each agent.
+    functions returned besides, NaN where they did not. judges: by name of the reward a tally of each agent. spent: by
+    the same names all that the judge has cost in this attempt.
     """
 
     rewards: Tensor
@@ -69,6 +70,7 @@ class Scores:
     timeouts: list[int]
     parts: Mapping[str, Tensor] = field(default_factory=dict)
     judges: Mapping[str, Sequence[JudgeTally]] = field(default_factory=dict)
+    spent: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def of_verifier(self) -> Tensor:
@@ -161,7 +163,14 @@ class Scorer:
             timeouts[place[0]] += any(verdict.is_timeout for verdict in of_terms)
             for name, value in response_rewards(of_response).items() if parts and total is not None else ():
                 parts[name][place] = value
-        return Scores(rewards, valid, timeouts, parts, judges)
+        return Scores(rewards, valid, timeouts, parts, judges, self._spent())
+
+    def _spent(self) -> dict[str, float]:
+        """By name of the reward all that its judge has cost in this attempt."""
+        judges: dict[str, JudgeVerifier] = dict(self.terms.judges) if self.terms else {}
+        if isinstance(self.verifier, JudgeVerifier):
+            judges[VERIFIER] = self.verifier
+        return {name: judge.spent for name, judge in judges.items()}
 
     def _score_terms(self, responses: Sequence[Response], questions: Sequence[Question]) -> dict[str, list[Verdict]]:
         """Errors: VerifierFails."""
@@ -193,7 +202,7 @@ class Scorer:
                 for index, verdict in zip(still_open, self._ask([pairs[index] for index in still_open]), strict=True):
                     verdicts[index] = verdict
                 problem = complaint([one for one in verdicts if one is not None])
-            except (RewardFunctionError, JudgeUnusable) as error:  # waiting does not mend it
+            except (RewardFunctionError, JudgeUnusable) as error:  # waiting does not help
                 raise VerifierFails(str(error)) from error
             except VerifierError as error:
                 problem = str(error)

@@ -110,6 +110,7 @@ def agent_metrics(record: StepRecord, agent: int) -> events.Metrics:
         tally_of_judge = tallies[agent]
         values[f"judge/{name}/unscorable"] = float(tally_of_judge.unscorable)
         values[f"judge/{name}/cost"] = tally_of_judge.cost
+        values[f"judge/{name}/spent"] = record.scores.spent.get(name)
         ratios[f"judge/{name}/time_s"] = (tally_of_judge.seconds, float(tally_of_judge.num_asked))
         ratios[f"judge/{name}/cached"] = (
             float(tally_of_judge.cached),

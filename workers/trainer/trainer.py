@@ -41,11 +41,12 @@ from workers.trainer.preflight import (
 )
 from workers.trainer.progress import ProgressReporter
 from workers.trainer.replay import Replay
-from workers.trainer.rewards import AnyVerifier, verifier_label
+from workers.trainer.rewards import AnyVerifier, Judges, verifier_label
 from workers.trainer.step import StepPlan, batch_of_step, learning_rate, plan_step
 from workers.trainer.step_events import StepRecord, step_events
 from workers.trainer.stop_signals import Paused, StopFlag
 from workers.trainer.trust import RewardAudit, Trust, TrustChange
+from workers.verifiers.judges.judge_verifier import JudgeVerifier
 
 # A checkpoint on the way out must fit into the grace of 30 s between TERM and KILL.
 CHEAP_CHECKPOINT_BYTES = 2_000_000_000
@@ -63,7 +64,10 @@ class Trainer:
         self.spec, self.run_dir, self.spool, self.stop = spec, run_dir, spool, stop
         self.progress = ProgressReporter(spec, spool, stop)
         self.phase = self.progress.phase
-        self.evaluations = EvaluationRunner(spec, verifier, self.progress, self.log, self.pause)
+        self.judges = Judges()
+        if isinstance(verifier, JudgeVerifier):
+            self.judges.add(spec.data.judge, verifier)
+        self.evaluations = EvaluationRunner(spec, verifier, self.progress, self.log, self.pause, self.judges)
         self.scorer = self.evaluations.scorer
         self.checkpoints = CheckpointWriter(run_dir, spec.checkpoint, self.log)
         self.tracker = hacpo.CapabilityTracker.of(len(spec.agents), spec.algorithm.capability_options)
@@ -336,10 +340,14 @@ class Trainer:
         return bool(self.agents) and self.step not in (0, self.checkpoints.step) and not self.is_mid_step
 
     def close(self) -> None:
-        """Release the agents' processes and devices, and those of reward functions."""
+        """Release the agents' processes and devices, and those of reward functions and judges; log what these cost."""
         self.evaluations.terms.close()
+        self.judges.close()
         if self.agents:
             self.placement.close()
+        for judge in self.judges:
+            if judge.spent:
+                self.log("info", f"{judge.file.label}: {judge.spent:.4g} spent in this attempt, evaluations included")
 
     def state_dict(self) -> dict[str, Any]:
         """The trainer's own state, beside the agents'."""

@@ -149,7 +149,7 @@ def _print_cost(client: Client, request: dict[str, Any], json: bool) -> None:
     if json:
         print_json(cost)
         return
-    line(f"{size}, device time {seconds}. {cost['basis']}")
+    line(f"{size}, training time {seconds}. {cost['basis']}")
     for note in cost["void_settings"]:
         line(note)
 

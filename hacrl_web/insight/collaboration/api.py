@@ -79,7 +79,7 @@ class AgentSums(TypedDict):
     tokens: int
     verified: int
     verified_tokens: int
-    right: int
+    correct: int
 
 
 class PairSumsAnswer(TypedDict):
@@ -99,17 +99,17 @@ class PairSumsAnswer(TypedDict):
     evaluated: list[Number]
     lower: list[Number]
     upper: list[Number]
-    positives_are_right: bool
+    positives_are_correct: bool
     prompts: int
     rescue: list[Number]
-    warn: list[Number]
+    avoided: list[Number]
     replayed: list[Number]
     omega: float | None
     omega_low: float | None
     capability: float | None
     source_capability: float | None
     clamped: bool
-    not_heard: int
+    not_drawn: int
 
 
 class SentenceAnswer(TypedDict):
@@ -117,7 +117,7 @@ class SentenceAnswer(TypedDict):
     text: str
     learner: NotRequired[str]
     source: NotRequired[str]
-    lesson: NotRequired[str]
+    prompt_kind: NotRequired[str]
 
 
 class StepAnswer(TypedDict):
@@ -164,7 +164,7 @@ class SourceRatios(TypedDict):
     upper: list[int]
     unused: list[int]
     beyond: list[int]
-    positives_are_right: bool
+    positives_are_correct: bool
     trap: str
 
 
@@ -226,7 +226,7 @@ def get_steps(request: HttpRequest, run_id: UUID) -> Any:
 
 @router.get("/runs/{run_id}/collaboration/step", response=StepAnswer, summary="Who taught whom in one step")
 def get_step(request: HttpRequest, run_id: UUID, step: Step) -> Any:
-    """By ordered pair: outcomes of the source's rollouts, their weight, rescue and warn; replayed rollouts. 404: no
+    """By ordered pair: outcomes of the source's rollouts, their weight, rescue and avoided; replayed rollouts. 404: no
     such recorded step.
     """
     run, spec = _run(request, run_id)

@@ -37,7 +37,7 @@ def view(spec: RunSpec, summary: Summary, step: int | None = None) -> dict[str, 
     names = [agent.name for agent in spec.agents]
     shares = spec.algorithm.shares_rollouts and len(names) > 1
     sums_by_agent = [summary.generated.get(name, NOTHING) for name in names]
-    generated = [{key: sums[key] for key in GENERATED} | {"right": sums["correct"]} for sums in sums_by_agent]
+    generated = [{key: sums[key] for key in GENERATED} | {"correct": sums["correct"]} for sums in sums_by_agent]
     pairs = []
     for learner, name in enumerate(names):
         for source, other in enumerate(names):
@@ -46,7 +46,7 @@ def view(spec: RunSpec, summary: Summary, step: int | None = None) -> dict[str, 
             by_pair = {"learner": learner, "source": source, **_pair(summary, name, other)}
             by_pair |= _omega(spec, step, summary.factors.get((name, other)), is_own=learner == source)
             # With max_sources_per_learner a learner does not use every source in each step.
-            pairs.append(by_pair | {"not_heard": max(0, generated[source]["verified"] - by_pair["rows"])})
+            pairs.append(by_pair | {"not_drawn": max(0, generated[source]["verified"] - by_pair["rows"])})
     return {
         "agents": [{"name": name, **counts} for name, counts in zip(names, generated, strict=True)],
         "pairs": pairs,
@@ -56,7 +56,7 @@ def view(spec: RunSpec, summary: Summary, step: int | None = None) -> dict[str, 
 def _pair(summary: Summary, learner: str, source: str) -> dict[str, Any]:
     """The outcomes of a source's rollouts with one learner.
 
-    Outcomes are [rollouts, tokens]; lists by sign are [A > 0, A < 0]; rescue and warn are [prompts, of them taught];
+    Outcomes are [rollouts, tokens]; lists by sign are [A > 0, A < 0]; rescue and avoided are [prompts, of them taught];
     replayed: [rollouts of earlier steps, of them taught], which are in `weight` alone.
     """
     sums, prompts = (sums_of.get((learner, source), NOTHING) for sums_of in (summary.pairs, summary.prompts))
@@ -75,10 +75,10 @@ def _pair(summary: Summary, learner: str, source: str) -> dict[str, Any]:
             if place[:2] == (learner, source)
         },
         **{name: [sums[f"{name}_positive"], sums[f"{name}_negative"]] for name in BY_SIGN},
-        "positives_are_right": sums["evaluated_positive"] > 0 and not sums["incorrect_positive"],
+        "positives_are_correct": sums["evaluated_positive"] > 0 and not sums["incorrect_positive"],
         "prompts": prompts["prompts"],
         "rescue": [prompts["rescued"], prompts["rescued_taught"]],
-        "warn": [prompts["avoided"], prompts["avoided_taught"]],
+        "avoided": [prompts["avoided"], prompts["avoided_taught"]],
         "replayed": [sums["replayed"], sums["replayed_taught"]],
     }
 
@@ -120,7 +120,7 @@ def as_percent(part: float, whole: float) -> str:
 def sentences(spec: RunSpec, picture: dict[str, Any]) -> list[Sentence]:
     """What a view shows, in plain words; kind `trap` from the alert's limit on.
 
-    If a sentence is about certain rollouts, `learner`, `source` and `lesson` filter the Rollouts tab for them.
+    If a sentence is about certain rollouts, `learner`, `source` and `prompt_kind` filter the Rollouts tab for them.
     """
     names = [short(agent["name"]) for agent in picture["agents"]]
     cross = [pair for pair in picture["pairs"] if pair["learner"] != pair["source"]]
@@ -132,7 +132,7 @@ def sentences(spec: RunSpec, picture: dict[str, Any]) -> list[Sentence]:
     if len(names) == 2:  # more pairs are easier to read in their table
         for pair in cross:
             between = {"learner": spec.agents[pair["learner"]].name, "source": spec.agents[pair["source"]].name}
-            result += [{"kind": "lesson", **between, **sentence} for sentence in _on_prompts(names, pair)]
+            result += [{"kind": "prompts", **between, **sentence} for sentence in _on_prompts(names, pair)]
     return result
 
 
@@ -159,7 +159,7 @@ def trap(spec: RunSpec, names: Sequence[str], pair: dict[str, Any]) -> str:
     if not Facts.of(spec).can_trap or not of or not TRAP.is_over(below / of):
         return ""
     learner, source = names[pair["learner"]], names[pair["source"]]
-    answers = "correct answers" if pair["positives_are_right"] else "encouraging answers (A > 0)"
+    answers = "correct answers" if pair["positives_are_correct"] else "encouraging answers (A > 0)"
     return (
         f"{as_percent(below, of)} of {source}'s {answers} lie below {learner}'s band: they teach {learner} nothing "
         f"({below} of {of}; the alert “{TRAP.title}” is raised at {as_percent(TRAP.raise_at, 1)} or more in "
@@ -207,13 +207,13 @@ def _on_prompts(names: Sequence[str], pair: dict[str, Any]) -> list[Sentence]:
             f"Rescue: on {pair['rescue'][0]} of {pair['prompts']} prompts {learner} had no correct answer and {source} "
             f"had one; on {pair['rescue'][1]} of them it taught {learner}."
         )
-        result.append({"lesson": "rescue", "text": text})
-    if pair["warn"][0]:
+        result.append({"prompt_kind": "rescue", "text": text})
+    if pair["avoided"][0]:
         text = (
-            f"Counter-examples: on {pair['warn'][0]} of {pair['prompts']} prompts {learner} was always correct and "
-            f"{source} was not; on {pair['warn'][1]} of them {learner} learned from an incorrect answer of {source}."
+            f"Counter-examples: on {pair['avoided'][0]} of {pair['prompts']} prompts {learner} was always correct and "
+            f"{source} was not; on {pair['avoided'][1]} of them {learner} learned from an incorrect answer of {source}."
         )
-        result.append({"lesson": "mistake", "text": text})
+        result.append({"prompt_kind": "mistake", "text": text})
     if pair["replayed"][0]:
         text = (
             f"Replayed: {pair['replayed'][0]} of {source}'s correct answers of earlier steps, to prompts that "

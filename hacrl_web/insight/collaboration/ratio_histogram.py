@@ -112,7 +112,7 @@ def count_ratios(rows: Sequence[Row], ends: Sequence[float]) -> dict[str, Any]:
     num_bars = max(0, len(ends) - 1)
     taught, lost = ([[0] * num_bars, [0] * num_bars] for _ in range(2))
     evaluated, lower, upper, unused, beyond = [0, 0], [0, 0], [0, 0], [0, 0], [0, 0]
-    are_right = True
+    are_correct = True
     for _, ratio, advantage, weight, side, reward in rows:
         sign = 0 if advantage > 0 else 1
         place = min(max(bisect_right(ends, ratio) - 1, 0), num_bars - 1)
@@ -123,7 +123,7 @@ def count_ratios(rows: Sequence[Row], ends: Sequence[float]) -> dict[str, Any]:
         unused[sign] += not weight
         lower[sign] += side == "lower"
         upper[sign] += side == "upper"
-        are_right &= sign == 1 or (reward is not None and reward >= REWARD_MAX)
+        are_correct &= sign == 1 or (reward is not None and reward >= REWARD_MAX)
     return {
         "taught": taught,
         "lost": lost,
@@ -132,7 +132,7 @@ def count_ratios(rows: Sequence[Row], ends: Sequence[float]) -> dict[str, Any]:
         "upper": upper,
         "unused": unused,
         "beyond": beyond,
-        "positives_are_right": are_right,
+        "positives_are_correct": are_correct,
     }
 
 

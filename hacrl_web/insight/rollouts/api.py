@@ -64,7 +64,7 @@ class RolloutQuery(Schema):
     """The filters of the tab: step `12` or `10-20`, reward `1` or `0.2..0.8` or `none`, `q` a part of the text; those
     from `learner` on are about what a rollout taught, and find it once for each learner. shared `yes`: what its peers
     sampled. sort `weight`, `surprise` (how far s is from 1) or `gap` (the reward against the mean of the learner's own
-    rollouts to the prompt): the largest first.
+    rollouts to the prompt): the largest first. prompt_kind `rescue` or `mistake`; `lesson` is its earlier name.
     """
 
     after: str = Query("", max_length=40)
@@ -80,7 +80,8 @@ class RolloutQuery(Schema):
     learner: str = Query("", max_length=200)
     sign: str = Query("", max_length=20)
     clip: str = Query("", max_length=20)
-    lesson: str = Query("", max_length=40)
+    prompt_kind: str = Query("", max_length=40)
+    lesson: str = Query("", max_length=40, deprecated=True)
     min_advantage: str = Query("", max_length=40)
     max_advantage: str = Query("", max_length=40)
     shared: str = Query("", max_length=10)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Self
 
 from django.db.models import Q
 from django.http import QueryDict
@@ -102,7 +102,7 @@ class RolloutFilter(PageQuery):
     learner: Text = ""
     sign: Annotated[Text, _readable(SIGNS.get)] = ""
     clip: Annotated[Text, _readable(CLIPS.get)] = ""
-    prompt_kind: Annotated[Text, _readable(PROMPT_KINDS.get)] = Field("", alias="lesson")  # of one step and pair only
+    prompt_kind: Annotated[Text, _readable(PROMPT_KINDS.get)] = ""  # of one step and pair only
     min_advantage: Number = ""
     max_advantage: Number = ""
     shared: Annotated[Text, _readable({SHARED: True}.get)] = ""  # what the learner's peers sampled
@@ -110,6 +110,11 @@ class RolloutFilter(PageQuery):
     listing: Annotated[Text, _readable(LISTINGS.get)] = Field("", alias="list")  # prompts, if empty
     after: Cursor = ""
     before: Cursor = ""
+
+    @classmethod
+    def read(cls, query: QueryDict) -> Self:
+        """The query with unreadable values left out; saved addresses name `prompt_kind` lesson."""
+        return super().read(_renamed(query))
 
     @property
     def steps(self) -> tuple[int, int] | None:
@@ -141,8 +146,18 @@ class RolloutFilter(PageQuery):
         return bool(steps and steps[0] == steps[1] and self.learner and self.agent not in ("", self.learner))
 
 
+def _renamed(query: QueryDict) -> QueryDict:
+    """The query with today's names of parameters."""
+    if "lesson" not in query or "prompt_kind" in query:
+        return query
+    renamed = query.copy()
+    [renamed["prompt_kind"]] = renamed.pop("lesson")[-1:]
+    return renamed
+
+
 def read_filter(query: QueryDict, agents: Sequence[str]) -> tuple[RolloutFilter, list[str]]:
     """The filter of an address, and its parameters that are left out. agents: names of the run's agents."""
+    query = _renamed(query)
     rollout_filter = RolloutFilter.read(query)
     names = {name: getattr(rollout_filter, name) for name in ("agent", "source", "learner")}
     unknown = {name: "" for name, agent in names.items() if agent and agent not in agents}
@@ -150,6 +165,6 @@ def read_filter(query: QueryDict, agents: Sequence[str]) -> tuple[RolloutFilter,
     source = "" if "source" in unknown else names["source"]
     rollout_filter = rollout_filter.model_copy(update=unknown | ({"agent": source, "source": ""} if source else {}))
     if rollout_filter.prompt_kind and not rollout_filter.is_of_one_pair:  # over many steps the search would take long
-        ignored.append("lesson without one step, a learner and another agent that sampled")
+        ignored.append("prompt_kind without one step, a learner and another agent that sampled")
         rollout_filter = rollout_filter.model_copy(update={"prompt_kind": ""})
     return rollout_filter, ignored

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hacrl_web.insight.rollouts.filter import CLIPS, PROMPT_KINDS, SHARED, SIGNS, SORTS, UNSCORABLE, RolloutFilter
 
 _TOKEN = re.compile(r'(?:(\w+):)?("[^"]*"|\S+)|(\w+):(?=\s|$)')
-_ALIASES = {"agent": "source"}
+_ALIASES = {"agent": "source", "lesson": "prompt_kind"}  # the second is its name in saved searches
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ WORDS = (
     Word("source", ("agent",), "who sampled it"),
     Word("shared", ("shared",), "only what the learner's peers sampled", values=(SHARED,)),
     Word(
-        "lesson",
-        ("lesson",),
+        "prompt_kind",
+        ("prompt_kind",),
         "rescue: the learner had no correct answer, the source had one; mistake: the other way round. Needs a single "
         "step, a learner and a different source",
         values=tuple(PROMPT_KINDS),

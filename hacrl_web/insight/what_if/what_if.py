@@ -37,7 +37,9 @@ NO_WEIGHT = (
     "Every weight on record for these steps is 0, so there are no shares to show: no rollout taught anything. "
     "This happens if all answers to a question get the same reward, because each advantage is then 0."
 )
-CONSTANT = "It has no effect in this run, or the records lack what it needs: they hold no omega by subject."
+NOT_VARIED = "What-if does not vary this setting."
+NO_EFFECT = "It has no effect in this run."
+BY_SUBJECT = "It cannot be varied in this run: omega acts by subject, and the records hold no omega by subject."
 
 
 @dataclass
@@ -119,7 +121,7 @@ def what_if_answer(
     if last < first:
         raise FieldErrors.single("invalid", "The last step must not be before the first.", "last")
     if constants := [name for name in settings if is_constant(name, spec)]:
-        raise FieldErrors.single("invalid", CONSTANT, constants[0])
+        raise FieldErrors.single("invalid", why_constant(constants[0], spec), constants[0])
     try:
         other = with_hypothetical(spec, settings)
     except ValidationError as error:
@@ -152,6 +154,13 @@ def what_if_answer(
 def is_constant(name: str, spec: RunSpec) -> bool:
     """True for a setting of the run's algorithm with whose other values What-if cannot weigh its rollouts."""
     return name in type(spec.algorithm).model_fields and name not in spec.algorithm.hypothetical_settings()
+
+
+def why_constant(name: str, spec: RunSpec) -> str:
+    """Why What-if cannot vary a setting of the run's algorithm."""
+    if name not in AlgorithmSpec.hypothetical_settings(spec.algorithm):
+        return NOT_VARIED
+    return BY_SUBJECT if spec.algorithm.capability_options.scope == "subject" else NO_EFFECT
 
 
 def with_hypothetical(spec: RunSpec, settings: Mapping[str, Any]) -> RunSpec:

@@ -126,9 +126,9 @@ class BoardTable:
 
     def cost(self, row: BoardRow, name: str) -> float | None:
         """Mean per run of one of COSTS."""
-        if name != "device_hours":
+        if name != "training_hours":
             return row.mean_of(name)
-        seconds = row.mean_of("device_seconds")
+        seconds = row.mean_of("training_seconds")
         return None if seconds is None else seconds / 3600
 
     def per_1000(self, group: BoardGroup) -> float | None:

@@ -81,12 +81,13 @@ class RunResult:
         return int(self.run.progress.get("tokens_generated") or 0)
 
     @property
-    def device_seconds(self) -> float:
+    def training_seconds(self) -> float:
+        """By the trainer's clock, evaluations included, on however many devices."""
         return float(self.run.progress.get("elapsed_s") or 0.0)
 
 
 def run_results(runs: Iterable[Run]) -> dict[UUID, RunResult]:
-    """By id, of completed runs with an evaluation of every agent on their own benchmark."""
+    """By id, of completed runs whose last evaluation has a score of every agent on their own benchmark."""
     completed = {run.pk: run for run in runs if run.state == State.COMPLETED}
     points = _evaluations(completed)
     versions = _versions(list(completed))
@@ -102,7 +103,10 @@ def run_results(runs: Iterable[Run]) -> dict[UUID, RunResult]:
 
 
 def _evaluations(runs: Mapping[UUID, Run]) -> dict[UUID, dict[int, dict[str, dict[str, Score]]]]:
-    """run -> step -> agent -> benchmark, of step 0 and each run's last evaluated step, in the latest attempt."""
+    """run -> step -> agent -> benchmark, of step 0 and each run's last evaluated step, in the latest attempt.
+
+    An evaluation in which no answer could be scored leaves its step without a score.
+    """
     events = TelemetryEvent.objects.filter(run__in=list(runs), type="evaluation")
     last_steps = events.order_by().values_list("run_id").annotate(Max("step"))
     ends = {run: {0, last} for run, last in last_steps}
@@ -110,10 +114,12 @@ def _evaluations(runs: Mapping[UUID, Run]) -> dict[UUID, dict[int, dict[str, dic
     by_run: dict[UUID, dict[int, dict[str, dict[str, Score]]]] = {}
     rows = events.filter(step__in=steps).order_by("attempt", "seq").values_list("run_id", "agent", "step", "payload")
     for run, agent, step, payload in rows:
-        if step in ends[run] and payload.get("metric") == ACCURACY and payload.get("value") is not None:
-            by_agent = by_run.setdefault(run, {}).setdefault(step, {})
+        if step in ends[run] and payload.get("metric") == ACCURACY:
+            scores = by_run.setdefault(run, {}).setdefault(step, {}).setdefault(agent, {})
             benchmark = str(payload.get("benchmark") or runs[run].spec["data"]["benchmark"])
-            by_agent.setdefault(agent, {})[benchmark] = _score(payload)
+            scores.pop(benchmark, None)  # of an earlier attempt
+            if payload.get("value") is not None:
+                scores[benchmark] = _score(payload)
     return by_run
 
 

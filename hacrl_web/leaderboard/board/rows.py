@@ -15,23 +15,13 @@ from pathlib import PurePath
 from statistics import fmean
 from typing import Any
 
-from hacrl_web.insight.settings_diff import effective, flat
 from hacrl_web.leaderboard.board.results import FINAL, MEAN_OF_SAMPLES, RunResult, run_results
+from hacrl_web.leaderboard.board.row_settings import acts_on_start, algorithm_of, all_settings, relevant_settings
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.runs.models import Run, State
-from workers.algorithms.registry import algorithms
-from workers.contract.spec.rewards import text_of_terms
 from workers.contract.verifier_kinds import JUDGED
 
-EVALUATION_ONLY = "evaluation only"  # in an algorithm's place: a run of no steps
 NOT_RECORDED = "not recorded"
-_COMPARED = ("algorithm", "rewards", "rollout", "training", "evaluation", "agents", "data")
-# What acts on an untrained agent's score, so that runs which agree in it have the same start.
-_ACTS_ON_START = ("data.", "evaluation.", "rollout.max_prompt_length", "rollout.max_completion_length")
-_ACTS_ON_AGENT = ("name", "model", "revision", "prompt_format", "prompt_template", "chat_template_kwargs", "thinking")
-# Above 0: the run continued from another run's checkpoint, whose steps are not in its own settings.
-_START_STEP = "training.start_step"
-Settings = Mapping[str, Any]
 NOT_EVALUATED = "not evaluated"  # completed, but without a score of every agent
 TO_COME = "to come"
 LABEL_LETTERS = 24
@@ -63,7 +53,7 @@ class BoardRow:
     @property
     def start_key(self) -> str:
         """Equal for rows that started from the same scores."""
-        return key_of({path: value for path, value in self.all_settings.items() if _acts_on_start(path)}, self.facts)
+        return key_of({path: value for path, value in self.all_settings.items() if acts_on_start(path)}, self.facts)
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -131,7 +121,7 @@ class BoardRow:
         return {seed: value for seed, value in values.items() if value is not None}
 
     def mean_of(self, cost: str) -> float | None:
-        """Mean per run of `rollouts`, `tokens` or `device_seconds`."""
+        """Mean per run of `rollouts`, `tokens` or `training_seconds`."""
         return fmean(getattr(result, cost) for result in self.results.values()) if self.results else None
 
 
@@ -204,7 +194,7 @@ def _set_distinctions(row: BoardRow, others: Sequence[BoardRow]) -> None:
     alike = [other for other in others if other.models == row.models]
     on_same = [other for other in alike if other.benchmark == row.benchmark]
     rivals = [other for other in on_same if other.algorithm == row.algorithm]
-    row.distinctions = differing_settings(row.settings, [other.settings for other in rivals])
+    row.distinctions = differing_settings(row, rivals)
     if len(alike) < len(others):
         row.distinctions["group"] = row.run.group.name if row.run.group else " + ".join(row.agents)
     if len(on_same) < len(alike):
@@ -220,45 +210,7 @@ def _is_judged(name: str, label: str) -> bool:
     return name.startswith("verifier of ") and label.partition("/")[0] == JUDGED
 
 
-# ---- what makes a row: the settings that act, and the facts behind its scores ---------------------------------------
-
-
-def algorithm_of(run: Run) -> str:
-    """The algorithm's name in RunSpec, or EVALUATION_ONLY."""
-    return run.algorithm if run.total_steps else EVALUATION_ONLY
-
-
-def all_settings(run: Run) -> dict[str, Any]:
-    """Every compared setting of a run by its dotted path, with today's defaults for those that came later."""
-    spec = effective(run)
-    if rewards := spec.get("rewards"):  # limits of functions change no reward, and terms are one factor
-        terms = text_of_terms(rewards["terms"])
-        spec = spec | {"rewards": {"terms": terms, "verifier_weight": rewards["verifier_weight"] if terms else 1.0}}
-    settings = {path: value for section in _COMPARED for path, value in flat(spec.get(section), section)}
-    return settings | ({_START_STEP: run.start_step} if run.start_step else {})
-
-
-def relevant_settings(settings: Settings, algorithm: str) -> dict[str, Any]:
-    """The settings that `algorithm` uses: runs with equal ones are one row.
-
-    An empty epsilon becomes the algorithm's default, so that only another number makes another row.
-    """
-    relevant = {path: value for path, value in settings.items() if path != "algorithm.name"}
-    if algorithm == EVALUATION_ONLY:
-        return {path: value for path, value in relevant.items() if _acts_on_start(path)}
-    if (rule := algorithms().get(algorithm)) is None:
-        return relevant
-    for path, epsilon in zip(("algorithm.epsilon", "algorithm.epsilon_high"), rule.own_epsilons, strict=True):
-        if relevant.get(path) is None:
-            relevant[path] = epsilon
-    own = {f"algorithm.{name}" for name in rule.model_fields}
-    return {path: value for path, value in relevant.items() if path in own or not path.startswith("algorithm.")}
-
-
-def _acts_on_start(path: str) -> bool:
-    if path.startswith("agents."):
-        return path.split(".")[2] in _ACTS_ON_AGENT
-    return path.startswith(_ACTS_ON_START) and path != "evaluation.eval_interval"
+# ---- what makes a row beside its settings: the facts behind its scores ----------------------------------------------
 
 
 def model_facts(run: Run) -> dict[str, str]:
@@ -301,11 +253,14 @@ def key_of(*parts: Any) -> str:
     return json.dumps(parts, sort_keys=True, default=str)
 
 
-def differing_settings(own: Settings, others: Sequence[Settings]) -> dict[str, Any]:
-    """Settings that differ in any of the others, but for agents' models and names, which the row's lines show."""
+def differing_settings(row: BoardRow, others: Sequence[BoardRow]) -> dict[str, Any]:
+    """Settings that differ in any of the others, but for agents' models and names, which the row's lines show.
+
+    One that does not act in another row is no difference to that row.
+    """
     return {
         path: value
-        for path, value in own.items()
+        for path, value in row.settings.items()
         if not (path.startswith("agents.") and path.endswith((".name", ".model")))
-        and any(other.get(path) != value for other in others)
+        and any(o.settings.get(path) != value and (path in o.settings or path not in o.all_settings) for o in others)
     }

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import urlencode
 
 from django.http import QueryDict
+from pydantic import model_validator
 
 from hacrl_web.leaderboard.board.boards import Board
 from hacrl_web.leaderboard.board.results import MEAN_OF_SAMPLES
@@ -23,13 +24,13 @@ EXTRA = {
     "start": "Start",
     "rollouts": "Rollouts per run",
     "tokens": "Tokens per run",
-    "device_hours": "Device-hours per run",
+    "training_hours": "Training hours per run",
     "per_1000": "Score gained per 1,000 rollouts",
 }
 COSTS = {
     "rollouts": "rollouts generated per run",
     "tokens": "tokens generated per run",
-    "device_hours": "device-hours per run",
+    "training_hours": "training hours per run",
 }
 # By family of estimates.
 FORMULAS = {
@@ -46,6 +47,12 @@ def metric_formula(metric: str) -> str:
     return f"{metric}: {FORMULAS.get(metric.partition('@')[0], 'as its runs recorded it')}"
 
 
+def _renamed(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_renamed(one) for one in value]
+    return "training_hours" if value == "device_hours" else value
+
+
 class BoardSelection(PageQuery):
     """What a board shows; the defaults are those of an address that only names the board."""
 
@@ -56,10 +63,17 @@ class BoardSelection(PageQuery):
     algorithm: tuple[Text, ...] = ()  # whose rows are shown; empty: all
     column: tuple[Text, ...] = ()  # which of EXTRA; empty: all
     sort: Text = ""  # a benchmark, AVERAGE, one of EXTRA or `algorithm`; empty: the last score column
-    cost: Literal["rollouts", "tokens", "device_hours"] = "rollouts"  # axis of the Pareto picture
+    cost: Literal["rollouts", "tokens", "training_hours"] = "rollouts"  # axis of the Pareto picture
     x: Text = ""  # setting on the axis of the sensitivity picture; empty: the first that varies
     y: Text = ""  # second setting, of the heat map
     reported: Text = ""  # the group of the paper whose rows are shown below
+
+    @model_validator(mode="before")
+    @classmethod
+    def _earlier_words(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Saved addresses name hours of training device_hours."""
+        names = ("cost", "sort", "column")
+        return values | {name: _renamed(values[name]) for name in names if name in values}
 
     def parameters(self, board: Board, **changes: str) -> list[tuple[str, str]]:
         """Name and value of each parameter of this board's address with some changed, defaults left out."""

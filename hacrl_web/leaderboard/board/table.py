@@ -17,13 +17,8 @@ from hacrl_web.leaderboard.board.cells import (
     paired,
 )
 from hacrl_web.leaderboard.board.results import ACCURACY, MEAN_OF_SAMPLES, START
-from hacrl_web.leaderboard.board.rows import (
-    EVALUATION_ONLY,
-    BoardRow,
-    facts_of_rows,
-    key_of,
-    relevant_settings,
-)
+from hacrl_web.leaderboard.board.row_settings import EVALUATION_ONLY, settings_under
+from hacrl_web.leaderboard.board.rows import BoardRow, facts_of_rows, key_of
 from hacrl_web.leaderboard.board.selection import AVERAGE, NO_BASELINE, BoardSelection
 from hacrl_web.web.statistics import MeanInterval, mean_interval
 from workers import number_format
@@ -109,7 +104,7 @@ def _sort_value(table: BoardTable, group: BoardGroup, sort: str) -> tuple[float 
     """The number to sort by, and 1 if the lowest comes first, else -1."""
     if sort == "algorithm":
         return 0.0, 1
-    if sort in ("rollouts", "tokens", "device_hours"):
+    if sort in ("rollouts", "tokens", "training_hours"):
         return table.cost(group.row, sort), 1
     if sort == "per_1000":
         return table.per_1000(group), -1
@@ -162,7 +157,7 @@ def baseline_of(row: BoardRow, rows: Sequence[BoardRow], baseline: str) -> Board
     if row_of_id is not None:
         return row_of_id
     # Settings that only one of the two algorithms has do not part them.
-    settings = relevant_settings(row.all_settings, baseline)
+    settings = settings_under(row.all_settings, row.algorithm, baseline)
     alike = [other for other in rows if other.algorithm == baseline and settings.items() <= other.settings.items()]
     # Of several, which differ in their facts, the one that shares most with this row.
     return max(alike, key=lambda other: len(other.facts.items() & row.facts.items()), default=None)
@@ -228,13 +223,13 @@ def _mark(cells: Sequence[Cell]) -> None:
 
 
 def headline(table: BoardTable) -> str:
-    """`hacpo leads with 0.705: +0.221 over gspo (0.484) at 1.9 times the device time. One seed only, so no ...`
+    """`hacpo leads with 0.705: +0.221 over gspo (0.484) at 1.9 times the training time. One seed only, so no ...`
 
     The best row of the default algorithm is always compared with the baseline, even if another leads. Empty without
     two rows.
     """
     scored = [group for group in table.groups if table.cell(group).by_seed]
-    scored.sort(key=lambda group: -_mean(table, group))
+    scored.sort(key=lambda group: (bool(group.row.score_judges), -_mean(table, group)))
     if not scored:
         return ""
     top, rest = scored[0], scored[1:]
@@ -264,9 +259,9 @@ def _over(table: BoardTable, top: BoardGroup, other: BoardGroup) -> str:
     if gap is None or not is_alike:
         return ""
     text = f"{number_format.format_signed_score(gap.mean)} over {other.row.label} ({_score(table, other)})"
-    mine, theirs = (table.cost(group.row, "device_hours") for group in (top, other))
+    mine, theirs = (table.cost(group.row, "training_hours") for group in (top, other))
     if mine and theirs:
-        text += f" at {number_format.format_significant(mine / theirs, 2)} times the device time"
+        text += f" at {number_format.format_significant(mine / theirs, 2)} times the training time"
     return f"{text}. {certainty(gap, is_of_all=scores[0].keys() == scores[1].keys())}"
 
 

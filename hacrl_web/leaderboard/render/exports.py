@@ -42,13 +42,13 @@ def _csv_rows(table: BoardTable, section: paper.PaperSection | None) -> Iterator
 
 
 def _csv_head(table: BoardTable) -> list[str]:
-    names = ["source", "row", "algorithm", "told apart by", "agent", "seeds", "seeds launched", "without a score"]
+    names = ["source", "row", "algorithm", "differs in", "agent", "seeds", "seeds launched", "without a score"]
     for column in table.columns:
         name = f"{column.title} {column.measured_by}"
         names += [name, f"{name} ±", f"{name} seeds", f"{name} mark"]
         base = table.baseline or "baseline"
         names += [f"{name} minus {base}", f"{name} minus {base} ±", f"{name} verdict"]
-    return [*names, "start", "rollouts", "tokens", "device_hours", "gained per 1,000 rollouts"]
+    return [*names, "start", "rollouts", "tokens", "training_hours", "gained per 1,000 rollouts"]
 
 
 def _csv_cells(table: BoardTable, group: BoardGroup, line: BoardLine) -> list[Any]:
@@ -57,7 +57,7 @@ def _csv_cells(table: BoardTable, group: BoardGroup, line: BoardLine) -> list[An
     who = [MEASURED, row.id, row.algorithm, differences, line.agent or "mean", " ".join(map(str, row.seeds))]
     costs: list[Any] = [""] * 4
     if line is group.head:  # they are the run's, not an agent's
-        costs = [*(table.cost(row, name) for name in ("rollouts", "tokens", "device_hours")), table.per_1000(group)]
+        costs = [*(table.cost(row, name) for name in ("rollouts", "tokens", "training_hours")), table.per_1000(group)]
     start = None if line.start is None else line.start.mean
     return [*who, row.num_planned, "; ".join(row.missing), *_csv_scores(table, line), start, *costs]
 
@@ -111,7 +111,7 @@ def _json_row(table: BoardTable, group: BoardGroup) -> dict[str, Any]:
         "lines": [_json_line(table, line) for line in group.lines],
         "rollouts": table.cost(row, "rollouts"),
         "tokens": table.cost(row, "tokens"),
-        "device_hours": table.cost(row, "device_hours"),
+        "training_hours": table.cost(row, "training_hours"),
         "gained_per_1000_rollouts": table.per_1000(group),
         "facts": dict(row.facts),
         "settings": dict(row.settings),

@@ -31,7 +31,7 @@ _HEADS = {
     "start": "Start",
     "rollouts": "Rollouts",
     "tokens": "Tokens",
-    "device_hours": "Device-hours",
+    "training_hours": "Training hours",
     "per_1000": "Gain per 1,000 rollouts",
 }
 

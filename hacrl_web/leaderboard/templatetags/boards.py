@@ -66,7 +66,7 @@ def cost_of_row(table: BoardTable, group: BoardGroup, name: str) -> str:
         gain = table.per_1000(group)
         return MISSING if gain is None else format_html('<span title="{}">{}</span>', gain, signed(gain))
     value = table.cost(group.row, name)
-    if name != "device_hours":
+    if name != "training_hours":
         return count(value)
-    time = duration(group.row.mean_of("device_seconds"))
+    time = duration(group.row.mean_of("training_seconds"))
     return format_html('<span title="{}: {}">{}</span>', value, time, plain_significant(value))

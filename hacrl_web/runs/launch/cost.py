@@ -1,4 +1,4 @@
-"""The cost of runs before they are launched: rollouts, tokens, memory, device time, disk.
+"""The cost of runs before they are launched: rollouts, tokens, memory, training time, disk.
 
 Rollouts follow from the settings. Time is the median seconds per rollout of completed runs of the same group on the
 same benchmark, of the same algorithm if there are any. Without such runs there is no estimate.

@@ -47,7 +47,7 @@ class ModelDownload:
         assert self.process.stdin
         assert self.process.stdout
         os.set_blocking(self.process.stdout.fileno(), False)
-        self._rest, self._heard_at = b"", time.monotonic()
+        self._rest, self._read_at = b"", time.monotonic()
         self.is_complete = False
         self.phase = ""  # what it does, in words, as last reported
         self.process.stdin.write(json.dumps({"hub_token": hub_token, "models": models}).encode() + b"\n")
@@ -68,7 +68,7 @@ class ModelDownload:
             raise DownloadFailed(
                 f"The download of the models ended without an answer (status {status}): retry the run."
             )
-        if time.monotonic() - self._heard_at > SILENCE_S:
+        if time.monotonic() - self._read_at > SILENCE_S:
             message = (
                 f"The hub has sent nothing of the models for {SILENCE_S:.0f} s: check the connection and retry the run."
             )
@@ -78,7 +78,7 @@ class ModelDownload:
     def _new_lines(self) -> list[dict[str, Any]]:
         assert self.process.stdout
         if text := self.process.stdout.read():
-            self._heard_at = time.monotonic()
+            self._read_at = time.monotonic()
             *lines, self._rest = (self._rest + text).split(b"\n")
             return [json.loads(line) for line in lines]
         return []

@@ -46,7 +46,7 @@ def test_sweep_board_by_hand(user):
     assert gain.half_width == pytest.approx(0.6353, abs=1e-4)
     assert table.cell(hacpo).comparison == "tie"
     assert hacpo.row.seeds == [1, 2]
-    costs = [table.cost(hacpo.row, name) for name in ("rollouts", "tokens", "device_hours")]
+    costs = [table.cost(hacpo.row, name) for name in ("rollouts", "tokens", "training_hours")]
     assert costs == [2000, 20_000, pytest.approx(0.01)]  # 36 s
     assert table.per_1000(hacpo) == pytest.approx(0.3)  # (.7 - .1) / 2
     _, a, b = (line.cells[table.last.key] for line in hacpo.lines)
@@ -188,6 +188,67 @@ def test_settings_of_the_cross_rollouts_make_rows_but_do_not_part_them_from_gspo
         ("hacpo", {"algorithm.alpha": 1.0}, MeanInterval(pytest.approx(0.2), None, 1)),
         ("gspo", {}, None),
     ]
+
+
+VOID_OR_FREE = [
+    {"algorithm": {"name": "hacpo", "cross_gate": "signed", "alpha": 3.0}},  # no effect with this gate
+    {"training": {"micro_batch_size": 2, "tokens_per_micro_batch": 8192}},
+    {"rollout": {"rollout_batch_size": 4, "importance_cap": 5.0}},  # the cap: no effect without the correction
+    {"evaluation": {"eval_interval": 3, "top_p": 0.5}},  # top_p: no effect on greedy answers
+]
+
+
+@pytest.mark.parametrize("changed", VOID_OR_FREE, ids=lambda changed: next(iter(changed)))
+def test_settings_that_change_no_result_part_no_rows(user, changed):
+    request = launch_request(user, algorithm={"name": "hacpo", "cross_gate": "signed"})
+    finish(launch(user, {**request, "seed": 1}), {"A": 0.5, "B": 0.5})
+    [(section, values)] = changed.items()
+    finish(launch(user, {**request, section: request.get(section, {}) | values, "seed": 2}), {"A": 0.6, "B": 0.6})
+    [group] = alone(user, request).groups
+    assert (group.row.seeds, group.row.distinctions) == ([1, 2], {})
+
+
+def test_settings_that_do_not_act_in_another_row_are_no_difference_to_it(user):
+    request = launch_request(user, algorithm={"name": "hacpo"})
+    finish(launch(user, request), {"A": 0.5, "B": 0.5})
+    finish(launch(user, {**request, "algorithm": {"name": "hacpo", "cross_gate": "gamma"}}), {"A": 0.6, "B": 0.6})
+    found = [group.row.distinctions for group in alone(user, request).groups]
+    assert found == [{"algorithm.cross_gate": "gamma"}, {"algorithm.cross_gate": "hacpo"}]
+
+
+def test_algorithm_with_a_default_of_its_own_is_paired_with_gspo_at_that_of_gspo(user):
+    request = launch_request(user, algorithm={"name": "dr_grpo"})
+    finish(launch(user, request), {"A": 0.5, "B": 0.5})
+    finish(launch(user, {**request, "algorithm": {"name": "gspo"}}), {"A": 0.3, "B": 0.3})
+    table = alone(user, request)
+    assert groups_of(table)["dr_grpo"].row.settings["algorithm.scale_rewards"] == "none"  # GSPO's is group
+    assert cells_of(table)["dr_grpo"].difference == MeanInterval(pytest.approx(0.2), None, 1)
+    by_batch = launch(user, {**request, "algorithm": {"name": "dr_grpo", "scale_rewards": "batch"}})
+    finish(by_batch, {"A": 0.9, "B": 0.9})
+    table = alone(user, request)
+    by_batch, by_none, _ = table.groups  # best first
+    assert by_batch.row.distinctions == {"algorithm.scale_rewards": "batch"}
+    assert table.cell(by_batch).difference is None  # no GSPO has that
+    assert table.cell(by_none).difference.mean == pytest.approx(0.2)
+
+
+def test_run_whose_last_evaluation_could_not_be_scored_has_no_result(user):
+    sweep = finished_sweep(user, {"gspo": (0.9, 0.4)})
+    run = by_name(sweep)["gspo", 1]
+    for event in run.events.filter(type="evaluation", step=5):
+        event.payload["value"] = None
+        event.save()
+    [group] = table_of(sweep).groups
+    assert (group.row.seeds, group.row.missing) == ([2], ["1 of 2 seeds not evaluated"])
+    assert table_of(sweep).cell(group).score.mean == pytest.approx(0.4)  # not the 0.1 before training
+
+
+def test_headline_names_a_verified_row_before_one_that_a_judge_scored(user):
+    sweep = sweep_of(user, ["gspo", "hacpo", "grpo"], [1])
+    for name, value, verifier in (("gspo", 0.3, "math/4"), ("hacpo", 0.4, "math/4"), ("grpo", 0.9, "judge/kind@01")):
+        finish(by_name(sweep)[name, 1], dict.fromkeys("AB", value), verifier=verifier)
+    assert headline(table_of(sweep)).startswith("hacpo (")
+    assert " leads with 0.400: +0.100 over gspo (" in headline(table_of(sweep))
 
 
 def test_baseline_can_be_any_algorithm_a_row_or_none(user):

@@ -43,7 +43,7 @@ def test_csv_holds_the_whole_numbers_of_the_page(web, user):
         assert float(line[f"{name} ±"]) == cell.score.half_width
         assert f'title="{line[name]}"' in shown  # the hover of the page
         assert line[f"{name} mark"] == cell.mark
-        assert (float(line["rollouts"]), float(line["device_hours"])) == (1000, pytest.approx(0.01))
+        assert (float(line["rollouts"]), float(line["training_hours"])) == (1000, pytest.approx(0.01))
         if cell.difference:
             assert float(line[f"{name} minus gspo"]) == cell.difference.mean
             assert line[f"{name} verdict"] == cell.comparison

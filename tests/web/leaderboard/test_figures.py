@@ -56,7 +56,7 @@ def test_front_of_one_point_names_its_cost_the_ties_and_what_is_cheaper_in_anoth
         finish(runs[name, 0], {"A": score, "B": score}, rollouts=1000 + 500 * (name == "gspo"), seconds=seconds)
     text = next(one["text"] for one in pictures(table_of(sweep)) if one["name"] == "pareto")
     said = "no row scores higher than hacpo or costs less in rollouts generated per run (gspox2 costs the same)"
-    assert f"{said}; in device-hours per run, gspox2 and gspo cost less." in text
+    assert f"{said}; in training hours per run, gspox2 and gspo cost less." in text
 
 
 def test_equal_seeds_have_no_whiskers(user):
@@ -64,7 +64,7 @@ def test_equal_seeds_have_no_whiskers(user):
     assert not [trace for trace in figures.seed_dots(same)["data"] if "error_y" in trace]
 
 
-@pytest.mark.parametrize(("cost", "x"), [("rollouts", 1000), ("tokens", 10_000), ("device_hours", 0.01)])
+@pytest.mark.parametrize(("cost", "x"), [("rollouts", 1000), ("tokens", 10_000), ("training_hours", 0.01)])
 def test_cost_of_the_pareto_picture_is_chosen(user, cost, x):
     (marks,) = traces(figures.pareto(table_of(finished_sweep(user, {"gspo": (0.4,)}), cost=cost)), "markers")
     assert marks["x"] == [pytest.approx(x)]

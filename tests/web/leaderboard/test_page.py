@@ -6,9 +6,12 @@ from datetime import UTC, datetime
 
 import pytest
 from django.conf import settings
+from django.http import QueryDict
 from django.urls import reverse
 
 from hacrl_web.leaderboard.board import paper
+from hacrl_web.leaderboard.board.boards import sweep_board
+from hacrl_web.leaderboard.board.selection import read_selection
 from hacrl_web.runs.launch.launch import launch
 from hacrl_web.runs.models import Run, Sweep
 from tests.support.web.factories import launch_request, make_user
@@ -58,7 +61,7 @@ def test_look_is_kept_in_every_address_of_the_page(web, user):
     for link in links:
         words = set(link.replace("&amp;", "&").split("&"))
         assert words >= {f"{name}={value}" for name, value in look.items()} | {"column=seeds", "column=gain"}
-    assert "Device-hours<br>" not in html
+    assert "Training hours<br>" not in html
 
 
 @pytest.mark.parametrize(
@@ -235,8 +238,8 @@ def test_sweep_answers_its_question_in_one_line(web, user):
         finish(by_name(sweep)[name, 4], {"A": score, "B": score}, seconds=seconds)
     html = web.get(sweep.get_absolute_url()).content.decode()
     only = "One seed only, so no confidence interval."
-    said = f"hacpo leads with 0.662: +0.216 over gspo (0.446) at 1.9 times the device time. {only}"
-    assert f"{said} +0.161 over gspox2 (0.501) at 1.0 times the device time. {only}</p>" in html
+    said = f"hacpo leads with 0.662: +0.216 over gspo (0.446) at 1.9 times the training time. {only}"
+    assert f"{said} +0.161 over gspox2 (0.501) at 1.0 times the training time. {only}</p>" in html
     assert ">+0.346</span>" in html, "what a row gained has its sign, as differences have"
     # The way to an interval: the form for further seeds, which holds what makes three.
     assert f'<a href="{sweep.get_absolute_url()}#more-seeds">' in html
@@ -257,3 +260,10 @@ def test_answer_over_seeds_tells_a_tie(web, user):
     html = text(web.get(sweep.get_absolute_url()))
     assert "hacpo leads with 0.475: +0.025 over gspo (0.450)" in html
     assert "± 0.953 over 2 seeds: a tie." in html
+
+
+def test_saved_addresses_may_name_training_hours_device_hours(user):
+    board = sweep_board(finished_sweep(user, {"gspo": (0.3,), "hacpo": (0.4,)}))
+    chosen = read_selection(QueryDict("cost=device_hours&sort=device_hours&column=device_hours&column=seeds"), board)
+    assert {chosen.cost, chosen.sort} == {"training_hours"}
+    assert chosen.column == ("seeds", "training_hours")

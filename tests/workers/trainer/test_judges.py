@@ -7,6 +7,7 @@ import pytest
 from tests.support.judge_server import judge_server
 from tests.support.workers.tiny import make_pair, make_spec, records, train
 from workers.contract.spec.judge import JudgeFile
+from workers.contract.spool import SpoolWriter
 from workers.trainer.rewards import judge_file, open_verifier
 from workers.trainer.scoring import VerifierFails
 
@@ -79,3 +80,47 @@ def test_judge_that_fails_throughout_ends_the_step_with_its_name(server, file, t
     spec = make_spec(tmp_path, make_pair(tmp_path), rewards={"terms": terms})
     with pytest.raises(VerifierFails, match=r"the judge 'digits', version [0-9a-f]{12}, fails: none of \d+ responses"):
         train(spec, tmp_path / "run")
+
+
+def run_judged_everywhere(file, folder, budget=0.0):
+    """Train one step; one judge is the verifier, a further reward and the verifier of a further benchmark."""
+    rubric = "rubric: '{question}|{answer}|{response}'\nbudget: " + str(budget)
+    file.write_text(file.read_text().replace("rubric: '{response}'", rubric))
+    judged = {"verifier": "judge", "judge": str(file)}
+    # The same questions with another tolerance, which makes it another verifier.
+    further = {"benchmark": "further", "train_path": str(folder / "questions.jsonl"), "tolerance": 0.5, **judged}
+    spec = make_spec(
+        folder,
+        make_pair(folder),
+        data=judged,
+        rewards={"terms": [{"name": "digits", "kind": "judge", "judge": str(file)}]},
+        training={"steps": 1},
+        evaluation={"benchmarks": [further]},
+    )
+    with open_verifier(spec.data, spec.rewards) as verifier:
+        return train(spec, folder / "run", verifier=verifier)
+
+
+def test_judge_in_several_places_has_one_purse_and_is_asked_once_about_equal_responses(server, file, tmp_path):
+    server.answer = lambda message: f"Score: {sum(map(str.isdigit, message)) % 6}"  # the agents learn, and answer anew
+    trainer = run_judged_everywhere(file, tmp_path)
+    texts = [body["messages"][0]["content"] for _, _, body in server.requests]
+    assert len(texts) == len(set(texts))
+    [judge] = trainer.judges
+    assert judge.spent == pytest.approx(len(texts) * 100 * 10 / 1e6)
+    metrics = [one["values"] for one in records(tmp_path / "run", "metrics") if not one["source"]]
+    [up_to_the_step] = {one[f"judge/{name}/spent"] for one in metrics for name in ("verifier", "digits")}
+    assert sum(one["judge/verifier/cost"] for one in metrics) < up_to_the_step < judge.spent
+    trainer.spool = SpoolWriter(tmp_path / "run", 1)
+    trainer.close()
+    trainer.spool.close()
+    said = [one["message"] for one in records(tmp_path / "run", "log") if "spent" in one["message"]]
+    assert said == [f"{judge.file.label}: {judge.spent:.4g} spent in this attempt, evaluations included"]
+
+
+def test_budget_is_that_of_an_attempt_over_all_places_of_a_judge(server, file, tmp_path):
+    server.answer = lambda message: "Score: 5"
+    # 0.001 for each answer; it is checked before each of up to 8 requests at once.
+    with pytest.raises(VerifierFails, match=r"its budget of 0.01 is spent \(0.01\d*\): raise the budget, then resume"):
+        run_judged_everywhere(file, tmp_path, budget=0.01)
+    assert len(server.requests) <= 10 + 7

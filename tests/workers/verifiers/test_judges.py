@@ -303,6 +303,27 @@ def test_odd_settings_are_refused(values, reason):
         JudgeSettings.model_validate(values)
 
 
+def test_version_covers_the_built_in_rubric_where_it_is_sent(monkeypatch):
+    every = [{}, {"mode": "compare"}, {"rubric": "{response}"}, {"kind": "reward_model", "model": "m"}]
+    endpoint = {"address": "http://127.0.0.1:8000/v1", "model": "grader"}
+    files = [JudgeFile("j", JudgeSettings.model_validate(one if "kind" in one else endpoint | one)) for one in every]
+    before = [file.version for file in files]
+    for name in ("DEFAULT_RUBRIC", "DEFAULT_COMPARISON"):
+        monkeypatch.setattr(f"workers.contract.spec.judge.{name}", "{response} {other}")
+    assert [file.version == old for file, old in zip(files, before, strict=True)] == [False, False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("status", "remedy"),
+    [(503, "check its address, model and key"), ("no score", "check its rubric and its scale")],
+)
+def test_judge_that_fails_throughout_says_what_to_check(monkeypatch, status, remedy):
+    with judge_server(lambda message: status) as server:
+        monkeypatch.setenv("HACRL_JUDGE_ALLOW", server.allowed)
+        with judge_of(server, retries=0) as judge, pytest.raises(JudgeError, match=f": {remedy}, then resume the run"):
+            judge.score_cases(cases(*map(str, range(8))))
+
+
 def test_version_follows_the_settings_that_act_on_rewards(tmp_path):
     path = tmp_path / "helpful.yaml"
     path.write_text("kind: endpoint\naddress: http://127.0.0.1:8000/v1\nmodel: grader\n")

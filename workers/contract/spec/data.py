@@ -114,6 +114,7 @@ class EvaluationSpec(SettingsSection):
         label="Evaluate every",
         help="Steps between evaluations; 0: only before the first and after the last.",
         source="product",
+        changes_results=False,
         unit="steps",
         ge=0,
         le=1_000_000,

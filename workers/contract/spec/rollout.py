@@ -51,7 +51,13 @@ class RolloutSpec(SettingsSection):
         4096, help="Most tokens of a completion.", source="Sec. 4.1", unit="tokens", ge=1, le=1_000_000
     )
     rollout_batch_size: Count = setting(
-        512, help="Sequences generated at the same time.", source="design", unit="sequences", ge=1, le=100_000
+        512,
+        help="Sequences generated at the same time; no effect on results.",
+        source="design",
+        changes_results=False,
+        unit="sequences",
+        ge=1,
+        le=100_000,
     )
     gpu_memory_utilization: Number = setting(
         0.3,
@@ -59,6 +65,7 @@ class RolloutSpec(SettingsSection):
         help="vllm on a GPU: share of its memory that an engine uses for weights and cache while it generates.",
         source="TRL",
         needs=[If("engine", "auto", "vllm")],
+        changes_results=False,
         gt=0,
         lt=1,
     )

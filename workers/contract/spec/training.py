@@ -37,6 +37,7 @@ class TrainingSpec(SettingsSection):
         64,
         help="Most sequences of a forward pass; no effect on results.",
         source="design",
+        changes_results=False,
         unit="sequences",
         ge=1,
         le=100_000,
@@ -46,6 +47,7 @@ class TrainingSpec(SettingsSection):
         help="Most tokens of a forward pass, padding included; 0: as many as the memory holds that is free when the "
         "run starts. No effect on results.",
         source="design",
+        changes_results=False,
         unit="tokens",
         ge=0,
         le=100_000_000,

@@ -35,7 +35,7 @@ TRIES = 2
 
 
 class RewardFunctionError(VerifierError):
-    """A reward function fails; its author has to mend it, so waiting does not help."""
+    """A reward function fails; its author has to fix it, so waiting does not help."""
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,7 @@ class FunctionVerifier(AbstractContextManager["FunctionVerifier"]):
     def _error(self, problem: str, case: Case | None) -> RewardFunctionError:
         where = "" if case is None else f" (question {case.fields.get('id') or case.question[:80]!r})"
         name = f"the reward function {self.file.name!r}, version {self.file.version}, fails"
-        return RewardFunctionError(f"{name}: {problem}{where}: mend it, then resume the run")
+        return RewardFunctionError(f"{name}: {problem}{where}: fix it, then resume the run")
 
     def close(self) -> None:
         """End the processes; the verifier cannot be used afterwards."""

@@ -85,7 +85,7 @@ class JudgeVerifier(AbstractContextManager["JudgeVerifier"]):
         try:
             replies = self._backend.ask(questions, self._pay)
         except JudgeRefuses as refusal:
-            raise JudgeUnusable(self._text(str(refusal))) from None
+            raise JudgeUnusable(self._text(str(refusal), self._place)) from None
         by_key: dict[_Key, list[Reply]] = {key: [] for key in keys}
         for key, reply in zip(owners, replies, strict=True):
             by_key[key].append(reply)
@@ -115,9 +115,8 @@ class JudgeVerifier(AbstractContextManager["JudgeVerifier"]):
     def _check(self, verdicts: dict[_Key, Verdict], replies: Sequence[Reply]) -> None:
         """Error: JudgeError, if nothing could be scored or the budget is spent."""
         if not self._may_spend() and any(reply.failure.startswith("not asked") for reply in replies):
-            raise JudgeUnusable(
-                self._text(f"its budget of {self.settings.budget:g} is spent ({self.spent:.4g}): raise it")
-            )
+            spent = f"its budget of {self.settings.budget:g} is spent ({self.spent:.4g})"
+            raise JudgeUnusable(self._text(spent, "raise the budget"))
         if any(verdict.reward is not None for verdict in verdicts.values()):
             return
         if not any(reply.is_transport for reply in replies) and len(verdicts) < MIN_UNREADABLE:
@@ -125,7 +124,8 @@ class JudgeVerifier(AbstractContextManager["JudgeVerifier"]):
         reasons = Counter(verdict.reason.removeprefix("unscorable: ") for verdict in verdicts.values())
         reasons.pop("not asked, because the judge failed before", None)
         (reason, _), *_ = reasons.most_common(1) or [("no answer", 0)]
-        raise JudgeError(self._text(f"none of {len(verdicts)} responses could be scored: {reason}"))
+        remedy = self._place if any(reply.is_transport for reply in replies) else "check its rubric and its scale"
+        raise JudgeError(self._text(f"none of {len(verdicts)} responses could be scored: {reason}", remedy))
 
     def _pay(self, reply: Reply) -> None:
         self.spent += self.settings.cost(reply.input_tokens, reply.output_tokens)
@@ -133,6 +133,11 @@ class JudgeVerifier(AbstractContextManager["JudgeVerifier"]):
     def _may_spend(self) -> bool:
         return not self.settings.budget or self.spent < self.settings.budget
 
-    def _text(self, problem: str) -> str:
+    @property
+    def _place(self) -> str:
+        """What to look at if it does not answer."""
+        return "check its address, model and key" if self.settings.kind == "endpoint" else "check its folder and device"
+
+    def _text(self, problem: str, remedy: str) -> str:
         name = f"the judge {self.file.name!r}, version {self.file.version}, fails"
-        return f"{name}: {problem}: mend it, then resume the run"
+        return f"{name}: {problem}: {remedy}, then resume the run"

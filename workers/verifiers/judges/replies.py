@@ -58,7 +58,7 @@ def _of_score(settings: JudgeSettings, text: str) -> tuple[float | None, str]:
 
 
 def _of_comparison(replies: Sequence[Reply]) -> tuple[float | None, str]:
-    """The response stands first in the first message and second in the second one."""
+    """The response is first in the first message and second in the second one."""
     words = [stated_preference(reply.text) for reply in replies]
     if None in words:
         return None, f"unscorable: the judge states no preference: {_shown(replies[words.index(None)].text)}"

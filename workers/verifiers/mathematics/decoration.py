@@ -1,6 +1,6 @@
 r"""The first rule: what only decorates an answer is dropped. Fonts, colours, sizes, spacing, signs of `$` and Markdown.
 
-What stands in a text font with a word in it stays in `\text{...}`, for the rules of units and words. Standard library
+The content of a text font with a word in it stays in `\text{...}`, for the rules of units and words. Standard library
 only; every step is linear in the text.
 """
 

@@ -55,7 +55,7 @@ def has_box(completion: str) -> bool:
 
 
 def joined_boxes(completion: str) -> str | None:
-    r"""The contents of the last boxes as a list, if only `,`, `and` or `or` stands between them; None for one box."""
+    r"""The contents of the last boxes as a list, if only `,`, `and` or `or` is between them; None for one box."""
     contents: list[str] = []
     end = -1
     for box in _BOX.finditer(completion):

@@ -68,7 +68,7 @@ def elements(text: str) -> list[str] | None:
 
 
 def _split(text: str) -> list[str]:
-    """The parts between separators that stand in no bracket."""
+    """The parts between separators that are in no bracket."""
     parts, depth, start, place = [], 0, 0, 0
     while place < len(text):
         letter = text[place]

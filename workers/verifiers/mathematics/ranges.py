@@ -183,7 +183,7 @@ def _around(shift: str, sign: str, distance: str) -> list[Piece]:
 
 
 def _ray(sign: str, end: End, is_right: bool) -> list[Piece]:
-    """All numbers x with x < end, or, where the end stands left, end < x."""
+    """All numbers x with x < end, or, where the end is on the left, end < x."""
     if sign == "!=":
         return [Piece(_LOWEST, end, False, False), Piece(end, _HIGHEST, False, False)]
     is_closed = sign.endswith("=") and end not in (_LOWEST, _HIGHEST)

@@ -82,7 +82,7 @@ def _without_currency(text: str) -> tuple[str, Unit]:
 
 
 def _amount(head: str) -> str:
-    """What stands before a unit, without a sign of multiplication."""
+    """What is before a unit, without a sign of multiplication."""
     return re.sub(r"\\(?:cdot|times)\s*$", "", head).strip()
 
 

@@ -1,4 +1,4 @@
-r"""Words are compared as text: what stands in `\text{...}`, and two letters or more without an operator.
+r"""Words are compared as text: the content of `\text{...}`, and two letters or more without an operator.
 
 Algebra would multiply their letters, so that `\text{east}` equalled `\text{seat}`. Standard library only; every step is
 linear in the text.

@@ -37,7 +37,7 @@ class _Fence:
 def solution_code(response: str, prefix: str = "") -> str | None:
     """The code of a response; None without a closed block, or if its last block of Python is cut off.
 
-    prefix: what will stand before it, such as the head of a function whose body the response may be.
+    prefix: what will be put before it, such as the head of a function whose body the response may be.
     """
     blocks = _blocks(_without_thoughts(response), prefix)
     if blocks is None:

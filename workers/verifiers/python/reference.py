@@ -1,6 +1,6 @@
-"""The reference answer of the python verifier: tests, and what stands before the code of every answer.
+"""The reference answer of the python verifier: tests, and what is put before the code of every answer.
 
-What stands before is separated from the tests by a line; HumanEval's prompts, which are the head of a function with
+What is put before is separated from the tests by a line; HumanEval's prompts, which are the head of a function with
 imports and helpers, become such a part.
 """
 
@@ -17,7 +17,7 @@ _CHECK_CALL = re.compile(r"^check\(", re.MULTILINE)
 
 
 def split_reference(gold: str) -> tuple[str, str]:
-    """What stands before the code, and the tests."""
+    """What is put before the code, and the tests."""
     before, separator, tests = gold.partition(f"\n{SEPARATOR}\n")
     return (before, tests) if separator else ("", gold)
 
@@ -50,7 +50,7 @@ def reference_of_row(row: Mapping[str, Any], question: str, answer: str) -> str:
     """The reference answer of a row in the columns of HumanEval or MBPP.
 
     answer: the column of the tests, a text or a list of assertions. `test_imports` and `test_setup_code` come before
-    them; `check(candidate)` is called with `entry_point`, and then the question, if it is Python, stands before the
+    them; `check(candidate)` is called with `entry_point`, and then the question, if it is Python, is put before the
     code of each answer. Error: ValueError.
     """
     tests = "\n".join(filter(None, [*map(_lines, (row.get(name) for name in _BEFORE)), _lines(row.get(answer))]))

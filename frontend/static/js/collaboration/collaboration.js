@@ -209,11 +209,11 @@ function drawSoFar(agents, word) {
 /** The sentences, in a place of a fixed height: the page below does not jump. @param {Api.SentenceAnswer[]} sentences */
 function drawFindings(sentences) {
   const findings = must("#findings");
-  findings.replaceChildren(...sentences.map(({ kind, text, lesson, learner, source }) => {
-    const line = make("li", kind === "trap" ? "trap" : "", lesson ? `${text} ` : text);
-    if (lesson) {
+  findings.replaceChildren(...sentences.map(({ kind, text, prompt_kind, learner, source }) => {
+    const line = make("li", kind === "trap" ? "trap" : "", prompt_kind ? `${text} ` : text);
+    if (prompt_kind) {
       const link = make("a", "", "Show these rollouts");
-      link.setAttribute("href", `${page.dataset.rollouts}?${new URLSearchParams({ step: String(state.step), learner: learner ?? "", source: source ?? "", lesson, sort: "weight" })}`);
+      link.setAttribute("href", `${page.dataset.rollouts}?${new URLSearchParams({ step: String(state.step), learner: learner ?? "", source: source ?? "", prompt_kind, sort: "weight" })}`);
       line.append(link);
     }
     return line;

@@ -59,7 +59,7 @@ export class Influential {
     const largest = Math.max(...items.map(({ weight }) => Math.abs(weight)), 0) || 1;
     must("[data-list]", this.root).replaceChildren(...items.map((item) => this.#line(item, step, Math.abs(item.weight) / largest)));
     if (items.length) this.#feature(items[0], step);
-    else must("[data-lesson]", this.root).replaceChildren(make("p", "quiet", this.shares ? "No shared rollout taught in this step." : "No rollout taught in this step."));
+    else must("[data-strongest]", this.root).replaceChildren(make("p", "quiet", this.shares ? "No shared rollout taught in this step." : "No rollout taught in this step."));
     this.root.dataset.drawn = String(step);
   }
 
@@ -103,16 +103,16 @@ export class Influential {
     title.append(make("span", "row-end number", `weight ${signed(item.weight)}`));
     const why = make("a", "small", "Why this weight");
     why.href = `${this.#addressOf(item, step)}&part=weight`;
-    const lesson = must("[data-lesson]", this.root);
+    const strongest = must("[data-strongest]", this.root);
     if (!item.parts.length) {
-      lesson.replaceChildren(title, make("p", "quiet", "The texts of this step are no longer kept."), why);
+      strongest.replaceChildren(title, make("p", "quiet", "The texts of this step are no longer kept."), why);
       return;
     }
-    const answers = make("div", "lesson-answers");
+    const answers = make("div", "strongest-answers");
     answers.append(this.#answer(item.source, item.reward, item.count > 1 ? `×${count(item.count)}` : "", item.parts));
     const { own } = item;
     if (own) answers.append(this.#answer(item.learner, own.reward, `own best, ${count(own.count)} of ${count(own.of)}`, own.parts));
-    lesson.replaceChildren(title, make("pre", "lesson-prompt", item.prompt), answers, why);
+    strongest.replaceChildren(title, make("pre", "strongest-prompt", item.prompt), answers, why);
   }
 
   /**

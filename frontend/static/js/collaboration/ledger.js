@@ -75,7 +75,7 @@ function chip(view, place) {
 export function drawLedger(table, view, unit, learner) {
   const pairs = view.pairs.filter((pair) => learner === null || pair.learner === learner);
   const outcomes = OUTCOMES.filter(([outcome]) => outcome !== "other" || pairs.some((pair) => amount(pair, outcome, unit)));
-  const isPartly = pairs.some((pair) => pair.not_heard);
+  const isPartly = pairs.some((pair) => pair.not_drawn);
   const columns = [column("Learner"), column("Source"), column("generated", "number", "By the source, for these prompts."), column("verified", "number", "Its answer could be scored.")];
   if (isPartly && !unit) columns.push(column("not drawn", "number", "Not drawn for this learner in this step (max_sources_per_learner)."));
   columns.push(...outcomes.map(([, title, help]) => column(title, "number", help)), column("outcome of the verified"));
@@ -85,7 +85,7 @@ export function drawLedger(table, view, unit, learner) {
     const cells = [make("td"), make("td"), make("td", "number", count(unit ? generated.tokens : generated.rollouts)), make("td", "number", count(unit ? generated.verified_tokens : generated.verified))];
     cells[0].append(chip(view, pair.learner));
     cells[1].append(chip(view, pair.source));
-    if (isPartly && !unit) cells.push(make("td", "number", count(pair.not_heard)));
+    if (isPartly && !unit) cells.push(make("td", "number", count(pair.not_drawn)));
     for (const [outcome] of outcomes) cells.push(outcomeCell(pair, outcome, unit));
     const bar = make("td");
     bar.append(stack(pair, unit));
@@ -145,7 +145,7 @@ export function drawRescuedPrompts(table, view, learner, replays) {
     const cells = [make("td"), make("td"), make("td", "number", count(pair.prompts))];
     cells[0].append(chip(view, pair.learner));
     cells[1].append(chip(view, pair.source));
-    for (const [prompts, taught] of [pair.rescue, pair.warn]) {
+    for (const [prompts, taught] of [pair.rescue, pair.avoided]) {
       const cell = make("td", "number", count(prompts));
       cell.append(make("span", "part quiet", share(prompts, pair.prompts)));
       const second = make("td", "number", count(taught));

@@ -4,12 +4,12 @@ import { count, cut, score, significant } from "../lib/format.js";
 import { canvas, shape } from "../lib/svg.js";
 
 /**
- * One agent of a step. verified: scored rollouts; right: those with a reward above 0.
+ * One agent of a step. verified: scored rollouts; correct: those with a reward above 0.
  * @typedef {Api.AgentSums} AgentSums
  */
 /**
  * One ordered pair; lists [with A > 0, with A < 0] for weight, lost, evaluated, lower, upper; [rollouts, tokens] for
- * the outcomes; [prompts, of which taught] for rescue and warn; [rollouts, of which taught] for replayed.
+ * the outcomes; [prompts, of which taught] for rescue and avoided; [rollouts, of which taught] for replayed.
  * @typedef {Api.PairSumsAnswer} PairSums
  * @typedef {{agents: AgentSums[], pairs: PairSums[], sentences?: Api.SentenceAnswer[]}} SumsView
  */
@@ -163,11 +163,11 @@ function capabilityOf(view, place) {
  */
 function sourceBox(agent, place, capability, at) {
   const group = boxAt(0, at.y, at.width, at.height, place, agent.name, at.isNarrow);
-  const [right, verified] = [count(agent.right), count(agent.verified)];
-  const correct = at.isNarrow ? `${right}/${verified} ✓` : `${right} of ${verified} correct`;
+  const [correctAnswers, verified] = [count(agent.correct), count(agent.verified)];
+  const correct = at.isNarrow ? `${correctAnswers}/${verified} ✓` : `${correctAnswers} of ${verified} correct`;
   group.append(shape("text", { x: 12, y: at.y + 38, class: "box-text" }, correct));
   if (capability !== null && at.height > 80) group.append(shape("text", { x: 12, y: at.y + 56, class: "box-text" }, at.isNarrow ? `P ${score(capability)}` : `capability P = ${score(capability)}`));
-  group.append(shape("title", {}, `${agent.name}: ${agent.rollouts} rollouts, ${agent.verified} verified, ${agent.right} correct`));
+  group.append(shape("title", {}, `${agent.name}: ${agent.rollouts} rollouts, ${agent.verified} verified, ${agent.correct} correct`));
   return group;
 }
 

@@ -117,15 +117,16 @@ def test_each_rollout_has_one_outcome_in_counts_and_tokens(world):
         assert [sum(column) for column in zip(*outcomes, strict=True)] == [pair["rows"], pair["tokens"]]
     agent = picture["agents"][1]
     # B: four scored rollouts of 3 + 3 + 5 + 5 tokens, one of 5 that was not scored, two right.
-    assert [agent[name] for name in ("rollouts", "tokens", "verified", "verified_tokens", "right")] == [5, 21, 4, 16, 2]
+    names = ("rollouts", "tokens", "verified", "verified_tokens", "correct")
+    assert [agent[name] for name in names] == [5, 21, 4, 16, 2]
 
 
-def test_rescue_and_warning_are_counted_by_prompt(world):
+def test_rescued_and_avoided_prompts_are_counted(world):
     picture = picture_of(world)
     # On p A is all wrong and B once right, but that one is clipped; on q A is all right and B's mistake is dropped.
-    assert (pair_of(picture, 0, 1)["rescue"], pair_of(picture, 0, 1)["warn"]) == ([1, 0], [1, 0])
+    assert (pair_of(picture, 0, 1)["rescue"], pair_of(picture, 0, 1)["avoided"]) == ([1, 0], [1, 0])
     # B is neither all wrong nor all right.
-    assert (pair_of(picture, 1, 0)["rescue"], pair_of(picture, 1, 0)["warn"]) == ([0, 0], [0, 0])
+    assert (pair_of(picture, 1, 0)["rescue"], pair_of(picture, 1, 0)["avoided"]) == ([0, 0], [0, 0])
     Contribution.objects.filter(agent="A", source="B", prompt_id="p", sample=0).update(weight=0.1)
     step_summary._step_summary.cache_clear()
     assert pair_of(picture_of(world), 0, 1)["rescue"] == [1, 1]
@@ -157,27 +158,27 @@ def test_replayed_rollouts_are_counted_apart_and_weigh(world):
 
 
 def test_sentences_on_prompts_lead_to_their_rollouts_and_to_no_others(web, world):
-    by_lesson = {
-        sentence["lesson"]: sentence
+    by_kind = {
+        sentence["prompt_kind"]: sentence
         for sentence in sentences(spec_of(world), picture_of(world))
-        if sentence["kind"] == "lesson"
+        if sentence["kind"] == "prompts"
     }
-    assert by_lesson["rescue"]["text"].startswith("Rescue: on 1 of 2 prompts A had no correct answer and B had one")
-    assert by_lesson["mistake"]["text"].startswith(
+    assert by_kind["rescue"]["text"].startswith("Rescue: on 1 of 2 prompts A had no correct answer and B had one")
+    assert by_kind["mistake"]["text"].startswith(
         "Counter-examples: on 1 of 2 prompts A was always correct and B was not; on 0 of them"
     )
-    for lesson, place in (("rescue", ("p", 1.0)), ("mistake", ("q", 0.0))):
-        assert (by_lesson[lesson]["learner"], by_lesson[lesson]["source"]) == ("A", "B")
-        query = {"step": 1, "learner": "A", "source": "B", "lesson": lesson, "list": "rollouts"}
+    for kind, place in (("rescue", ("p", 1.0)), ("mistake", ("q", 0.0))):
+        assert (by_kind[kind]["learner"], by_kind[kind]["source"]) == ("A", "B")
+        query = {"step": 1, "learner": "A", "source": "B", "prompt_kind": kind, "list": "rollouts"}
         page = web.get(reverse("insight:run_rollouts", args=[world.pk]), query).context["page"]
         assert {(hit.prompt_id, hit.reward) for hit in page.hits} == {place}
 
 
 @pytest.mark.parametrize("query", [{"step": "1-2"}, {"learner": ""}, {"source": "A"}, {"step": ""}])
 def test_filter_of_rescued_prompts_needs_one_step_and_one_pair(web, world, query):
-    query_of_pair = {"step": "1", "learner": "A", "source": "B", "lesson": "rescue", **query}
+    query_of_pair = {"step": "1", "learner": "A", "source": "B", "prompt_kind": "rescue", **query}
     answer = web.get(reverse("insight:run_rollouts", args=[world.pk]), query_of_pair)
-    assert "lesson without one step" in answer.content.decode()
+    assert "prompt_kind without one step" in answer.content.decode()
     assert answer.context["rollout_filter"].prompt_kind == ""
 
 

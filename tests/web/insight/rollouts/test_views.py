@@ -262,7 +262,7 @@ NAMES = ("Qwen3 4B", "Qwen3 8B", "Llama")
         ("", {}),
         ("step:5 learner:Llama sort:weight", {"step": "5", "learner": "Llama", "sort": "weight"}),
         ('learner:"Qwen3 4B" source:llama', {"learner": "Qwen3 4B", "agent": "Llama"}),
-        ("agent:8b LESSON:rescue", {"agent": "Qwen3 8B", "lesson": "rescue"}),
+        ("agent:8b LESSON:rescue", {"agent": "Qwen3 8B", "prompt_kind": "rescue"}),
         ("learner:Qwen3", {"learner": "Qwen3"}),  # two agents: the page says that it is not understood
         (
             "tokens:2..6 advantage:..-1",

@@ -6,6 +6,7 @@ import pytest
 import torch
 from django.urls import reverse
 
+from hacrl_web.insight.what_if import what_if
 from hacrl_web.insight.what_if.rows import read
 from hacrl_web.insight.what_if.what_if import (
     hypothetical,
@@ -75,7 +76,17 @@ def test_settings_of_omega_are_turned_by_prompt_alone(web, real):
     for name, value in (("capability_window", 1), ("ratio_max", 1.1), ("omega_shrinkage", 1)):
         answer = web.get(reverse("api-1:what_if", args=[real.pk]), {name: value})
         assert answer.status_code == (200 if by_prompt else 422)
-        assert by_prompt or "no omega by subject" in answer.json()["errors"][0]["message"]
+        assert by_prompt or answer.json()["errors"][0]["message"] == what_if.BY_SUBJECT
+
+
+def test_setting_that_cannot_be_varied_says_why_in_this_run(tmp_path):
+    def reason(name, **algorithm):
+        spec = make_spec(tmp_path, make_pair(tmp_path), algorithm={"name": "hacpo", **algorithm})
+        return what_if.why_constant(name, spec)
+
+    assert reason("omega_shrinkage") == "It has no effect in this run."
+    assert "the records hold no omega by subject" in reason("omega_shrinkage", omega_scope="subject")
+    assert reason("scale_rewards", omega_scope="subject") == "What-if does not vary this setting."
 
 
 @pytest.mark.parametrize("trained", ["prompt"], indirect=True)
