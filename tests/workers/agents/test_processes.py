@@ -12,12 +12,14 @@ import psutil
 import pytest
 
 from tests.support.workers.endings import assert_same_end, last_records
-from tests.support.workers.tiny import HashVerifier, make_pair, make_spec, records, train
+from tests.support.workers.tiny import HashVerifier, make_agent, make_pair, make_spec, records, train
+from tests.workers.trainer.test_process import ENVIRONMENT, wait_for
 from workers.agents.messages import AgentLost
 from workers.agents.multi_process import AgentFailed
 from workers.agents.placement import place
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
+from workers.contract.trainer_process import start_trainer
 from workers.trainer.stop_signals import StopFlag
 from workers.trainer.trainer import Trainer
 
@@ -94,6 +96,31 @@ def test_agents_work_at_the_same_time_and_their_memory_is_counted(tmp_path):
     finally:
         placement.close()
     assert children() == before
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("steps", [0, 100_000])
+def test_run_of_a_quick_and_a_slow_agent_completes_or_stops(tmp_path, steps):
+    agents = make_pair(tmp_path)
+    slow = make_agent(tmp_path / "slow", "llama", seed=3, hidden_size=256, num_hidden_layers=16)
+    agents[1]["model"] = str(slow)
+    changes: dict[str, Any] = {"training": {"steps": steps}, "rollout": {"rollout_batch_size": 2}}  # several blocks
+    run_dir = tmp_path / "run"
+    run_dir.mkdir()
+    (run_dir / "spec.json").write_text(apart(make_spec(tmp_path, agents, **changes)).to_json())
+    trainer = start_trainer(run_dir, 1, environment=ENVIRONMENT)
+    try:
+        if steps:
+            wait_for(run_dir, "progress", trainer.process)
+            trainer.request_stop()
+        assert trainer.process.wait(60) == 0
+    finally:
+        trainer.kill()
+    (finished,) = records(run_dir, "finished")
+    assert finished["outcome"] == ("stopped" if steps else "completed")
+    sizes = [record["resident_bytes"] for record in records(run_dir, "progress")]
+    assert min(sizes) > 3 * 50 * 2**20  # the trainer and both agents
+    assert len(sizes) == 6 or steps  # 3 blocks of 2 questions, by agent
 
 
 @pytest.mark.slow
