@@ -57,6 +57,11 @@ def make_agent(spec: RunSpec, agent_index: int, folder: Path | None) -> LocalAge
     return LocalAgent(spec.agents[agent_index], spec, choose_device(spec, agent_index), folder)
 
 
+def bytes_elsewhere(agent: LocalAgent | RankedAgent) -> tuple[int, int | None]:
+    """The memory of an agent's further processes, as memory.used_bytes."""
+    return agent.used_bytes() if isinstance(agent, RankedAgent) else agent.sampler_bytes()
+
+
 class LocalAgent:
     """One agent in this process. Between `generate` and `update` it keeps the token ids of its own rollouts."""
 

@@ -11,7 +11,7 @@ import torch
 
 from workers.agents import ray_cluster
 from workers.agents.interface import AgentInterface, Answer, Placement
-from workers.agents.local import make_agent
+from workers.agents.local import bytes_elsewhere, make_agent
 from workers.agents.multi_process import RankedAgent
 from workers.agents.parallel import ParallelCalls
 from workers.contract.spec.compute import INSTALL_RAY
@@ -54,10 +54,7 @@ class LocalPlacement:
 
     def used_bytes(self) -> tuple[int, int | None]:
         """RAM of the trainer and of its agents' further processes; the peak of the GPU that was used most."""
-        others = [
-            agent.used_bytes() if isinstance(agent, RankedAgent) else agent.sampler_bytes() for agent in self._local
-        ]
-        return memory.bytes_together([memory.used_bytes(), *others])
+        return memory.bytes_together([memory.used_bytes(), *map(bytes_elsewhere, self._local)])
 
     def close(self) -> None:
         """End the agents' engines and processes; the rest ends with this process."""

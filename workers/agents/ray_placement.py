@@ -21,7 +21,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from workers import heartbeat
 from workers.agents.interface import AgentInterface, Answer, RemoteAgent
-from workers.agents.local import make_agent
+from workers.agents.local import bytes_elsewhere, make_agent
 from workers.agents.messages import AgentLost
 from workers.agents.parallel import ParallelCalls
 from workers.agents.ray_cluster import Cluster
@@ -63,7 +63,8 @@ class AgentProcess:
         return device_name, ray.get_runtime_context().get_node_id()
 
     def used_bytes(self) -> tuple[int, int | None]:
-        return used_bytes()
+        """RAM of this and the agent's further processes; the peak of the GPU that was used most."""
+        return bytes_together([used_bytes(), bytes_elsewhere(self.agent)])
 
     def call(self, method: str, *arguments: Any, **options: Any) -> Any:
         return getattr(self.agent, method)(*arguments, **options)

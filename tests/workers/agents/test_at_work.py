@@ -128,6 +128,17 @@ def test_progress_of_an_evaluation_does_not_wait_for_a_slow_agent(tmp_path, monk
     assert evaluations[0] == evaluations[1]
 
 
+@pytest.mark.usefixtures("_threads")
+def test_memory_of_an_agent_on_a_ray_node_is_that_of_all_its_processes(tmp_path, monkeypatch):
+    ray_placement = pytest.importorskip("workers.agents.ray_placement", exc_type=ImportError)
+    monkeypatch.setattr(rank_main, "used_bytes", lambda: (1000, 7))
+    monkeypatch.setattr(ray_placement, "used_bytes", lambda: (1, None))
+    process = ray_placement.AgentProcess()
+    process.agent = RankedAgent(make_spec(tmp_path, make_pair(tmp_path), **APART), 0, None)
+    assert process.used_bytes() == (1001, 7)
+    process.agent.close()
+
+
 # A stop
 
 
