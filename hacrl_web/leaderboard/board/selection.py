@@ -35,9 +35,9 @@ COSTS = {
 # By family of estimates.
 FORMULAS = {
     "avg": "mean over questions of the share of their k samples that are correct",
-    "pass": "mean over questions of 1 − C(n − c, k) / C(n, k), c of their n samples being right: without bias",
-    "maj": "mean over questions of the chance that the most frequent answer of their k samples is right; of t equally "
-    "frequent ones each wins with 1 / t",
+    "pass": "mean over questions of 1 − C(n − c, k) / C(n, k), c of their n samples being correct: without bias",
+    "maj": "mean over questions of the chance that the most frequent answer of their k samples is correct; of t "
+    "equally frequent ones each wins with 1 / t",
     "best": "share of questions that at least one of the k samples solves: the paper's best@k",
 }
 
