@@ -69,7 +69,7 @@ class Variant:
     @property
     def label(self) -> str:
         """Its name within the sweep: `hacpo`, `hacpo no_omega`, `hacpo alpha=3 delta=0.2`."""
-        values = [f"{name.rpartition('.')[2]}={written(value)}" for name, value in self.point.items()]
+        values = [f"{name.rpartition('.')[2]}={value_text(value)}" for name, value in self.point.items()]
         return " ".join([self.algorithm, *([self.ablation] if self.ablation else []), *values])
 
     def field_of(self, path: str | None) -> str | None:
@@ -80,7 +80,7 @@ class Variant:
         return {"algorithm.name": "algorithms", "seed": "seeds"}.get(path or "", path)
 
 
-def written(value: Any) -> str:
+def value_text(value: Any) -> str:
     """The shortest text that is exactly this value: 3, 0.1, 1.0000001, true, signed."""
     if isinstance(value, bool | str):
         return str(value).lower() if isinstance(value, bool) else value
