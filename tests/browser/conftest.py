@@ -132,6 +132,17 @@ def page(context: BrowserContext) -> Iterator[Page]:
     assert problems == [], f"errors in the page: {problems[:5]}"
 
 
+@pytest.fixture
+def clock_page(browser: Browser, context: BrowserContext, server: Server) -> Iterator[Page]:
+    """A page with a clock that the test moves, in a context of its own: it replaces `performance` of all its pages."""
+    state = context.storage_state()
+    opened = browser.new_context(base_url=server.url, viewport={"width": 1440, "height": 900}, storage_state=state)
+    opened.set_default_timeout(20_000)
+    opened.clock.install()
+    yield opened.new_page()
+    opened.close()
+
+
 @pytest.fixture(scope="session")
 def tiny_models(server: Server) -> dict[str, Path]:
     """Two random models of different family, size and tokenizer below the server's model folder."""

@@ -120,7 +120,7 @@ def test_whole_run_is_more_than_a_step(page: Page, run_path: str) -> None:
     assert whole == STEPS * int(first.text_content() or "0")
 
 
-def test_live_run_is_followed_only_from_its_end(page: Page, run_path: str) -> None:
+def test_live_run_is_followed_only_from_its_end(clock_page: Page, run_path: str) -> None:
     known = 4
 
     def cut(route) -> None:
@@ -133,21 +133,20 @@ def test_live_run_is_followed_only_from_its_end(page: Page, run_path: str) -> No
         )
         return route.fulfill(response=answer, body=text)
 
-    page.route(re.compile(r"/collaboration(/steps)?$"), cut)
-    page.clock.install()
-    page.goto(run_path)
-    drawn(page, 4)
-    note = page.locator("#step-note")
+    clock_page.route(re.compile(r"/collaboration(/steps)?$"), cut)
+    clock_page.goto(run_path)
+    drawn(clock_page, 4)
+    note = clock_page.locator("#step-note")
     expect(note).to_have_text("4 of 4 recorded, live: follows the run")
     known = 5
-    page.clock.run_for(6000)
-    drawn(page, 5)
-    page.keyboard.press(",")
-    drawn(page, 4)
+    clock_page.clock.run_for(6000)
+    drawn(clock_page, 5)
+    clock_page.keyboard.press(",")
+    drawn(clock_page, 4)
     known = 6
-    page.clock.run_for(6000)
+    clock_page.clock.run_for(6000)
     expect(note).to_have_text("4 of 6 recorded, live: the run continues")
-    drawn(page, 4)
+    drawn(clock_page, 4)
 
 
 def test_axe_finds_nothing_serious_and_the_tab_does_not_scroll_sideways(page: Page, run_path: str) -> None:

@@ -60,20 +60,19 @@ def test_side_card_warns_of_a_context_as_soon_as_the_group_is_chosen(page: Page,
     expect(warnings).not_to_contain_text("has room for")
 
 
-def test_count_and_times_go_on_without_a_reload(page: Page, run_url: str) -> None:
+def test_count_and_times_go_on_without_a_reload(clock_page: Page, run_url: str) -> None:
     answers = iter([{"running": 0, "demo": ""}, {"running": 3, "demo": ""}])
-    page.route("**/pulse", lambda route: route.fulfill(json=next(answers, {"running": 3, "demo": ""})))
-    page.clock.install()
-    page.goto(run_url)
-    expect(page.locator("[data-pulse]")).to_have_text("0")
+    clock_page.route("**/pulse", lambda route: route.fulfill(json=next(answers, {"running": 3, "demo": ""})))
+    clock_page.goto(run_url)
+    expect(clock_page.locator("[data-pulse]")).to_have_text("0")
     for pause_ms in (10_000, 11_000):
         # The next pause begins with the answer: time that passes before it counts for nothing.
-        with page.expect_event("requestfinished", lambda request: request.url.endswith("/pulse")):
-            page.clock.run_for(pause_ms)
-        page.wait_for_timeout(300)
-    expect(page.locator("[data-pulse]")).to_have_text("3")
-    page.clock.run_for(3_600_000)
-    expect(page.locator(".run-facts time")).to_have_text(re.compile("^1 h 0"))
+        with clock_page.expect_event("requestfinished", lambda request: request.url.endswith("/pulse")):
+            clock_page.clock.run_for(pause_ms)
+        clock_page.wait_for_timeout(300)
+    expect(clock_page.locator("[data-pulse]")).to_have_text("3")
+    clock_page.clock.run_for(3_600_000)
+    expect(clock_page.locator(".run-facts time")).to_have_text(re.compile("^1 h 0"))
 
 
 def test_banner_of_the_last_deed_goes_with_the_next_step(page: Page, registered) -> None:

@@ -71,7 +71,8 @@ class VllmEngine:
         """See RolloutEngine. vLLM decides how many rows it takes at once, at most rollout_batch_size."""
         self.wake()
         seeds = [key >> 1 for key in request.keys]  # 63 bits: vLLM needs signed numbers
-        stop_ids = list(self._policy.eos_ids)
+        size = self._policy.model.config.get_text_config().vocab_size
+        stop_ids = [one for one in self._policy.eos_ids if one < size]  # vLLM refuses others, which nothing samples
         command = GenerateCommand(
             request.prompts,
             request.rows,

@@ -166,9 +166,10 @@ def directory_bytes(file: IO[bytes], size: int) -> int:
     (length,) = struct.unpack_from("<L", tail, end + 12)
     if end >= 20 and tail[end - 20 : end - 16] == b"PK\x06\x07":  # the list of a large file
         (place,) = struct.unpack_from("<Q", tail, end - 12)
-        file.seek(min(place, size))
+        before = begin + end - 20 - 56  # where zipfile reads it, wherever the file says that it is
+        file.seek(max(0, before))
         record = file.read(56)
-        if len(record) < 56 or record[:4] != b"PK\x06\x06":
+        if place != before or record[:4] != b"PK\x06\x06":
             raise bundle_refusal("This is not a ZIP file, or it is cut off.")
         length = max(length if length != 0xFFFFFFFF else 0, struct.unpack_from("<Q", record, 40)[0])
     return int(length)

@@ -14,6 +14,7 @@ from typing import Any
 
 from django.http import QueryDict
 
+from hacrl_web.registry.language_models.agent_changes import text_of_changes
 from hacrl_web.runs.launch.variants import GRID, ablations, value_text
 from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.page_query import whole_number
@@ -268,6 +269,7 @@ def values_of_sweep(request: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a sweep's request, as the form sends them: {dotted path: value}."""
     values: dict[str, Any] = {key: request[key] for key in ("name", "group", "benchmark", "algorithms", "ablations")}
     values |= {"compare": True, "seeds": ", ".join(map(str, request["seeds"]))}
+    values["agents"] = text_of_changes(request.get("agents") or {})
     values |= {f"grid.{name}": ", ".join(map(value_text, some)) for name, some in request["grid"].items()}
     for section in SECTIONS:
         values |= {f"{section}.{name}": value for name, value in request.get(section, {}).items()}

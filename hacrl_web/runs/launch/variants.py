@@ -144,6 +144,11 @@ def _place(name: str) -> tuple[bool, int, str]:
 
 def _value(name: str, value: Any, errors: list[FieldError]) -> list[Any]:
     """The value as the setting reads it, or nothing and an error."""
+    if value is None:
+        errors.append(
+            FieldError("invalid", "Give values; without this setting all runs have its default.", f"grid.{name}")
+        )
+        return []
     try:
         return [_readers()[name].validate_python(value)]
     except ValidationError as error:

@@ -28,6 +28,7 @@ from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.launch.plan import cannot_repeat
 from hacrl_web.runs.models import Run, State, TelemetryEvent
 from hacrl_web.runs.telemetry.scores import score_of
+from hacrl_web.web.errors import FieldErrors
 from tests.support.fake_trainer import FakeAgent
 from tests.support.web.addresses import routes
 from tests.support.web.factories import make_member, make_user
@@ -398,6 +399,10 @@ def test_list_of_members_is_measured_without_reading_it():
     record = b"PK\x06\x06" + struct.pack("<Q2H2L4Q", 44, 45, 45, 0, 0, 1, 1, 2**40, 0)
     file = record + locator + end
     assert directory_bytes(io.BytesIO(file), len(file)) == 2**40
+    # The record that zipfile reads lies before the locator, whatever place that names: a decoy elsewhere is refused.
+    decoy = record[:40] + struct.pack("<2Q", 0, 0) + file
+    with pytest.raises(FieldErrors, match="not a ZIP file"):
+        directory_bytes(io.BytesIO(decoy), len(decoy))
 
 
 def test_import_that_was_killed_is_replaced_after_a_while(client, run, monkeypatch):

@@ -6,7 +6,7 @@ import pytest
 import yaml
 from django.urls import reverse
 
-from hacrl_web.registry.models import Agent
+from hacrl_web.registry.models import Agent, AgentGroup
 from hacrl_web.runs.launch.plan import LaunchError
 from hacrl_web.runs.models import Run, Sweep
 from hacrl_web.runs.sweeps.sweeps import add_seeds, launch_sweep, queue_sweep_draft
@@ -149,3 +149,11 @@ def test_viewers_and_strangers_change_no_draft(client, user, draft):
         client.force_login(person)
         assert client.post(f"/api/v1/sweeps/{draft.pk}/queue-draft", {}, "application/json").status_code == status
     assert not Run.objects.exists()
+
+
+def test_form_of_a_draft_has_its_settings_of_single_agents(web, user, request_):
+    group = AgentGroup.objects.get(pk=request_["group"])
+    name = group.agents.first().name
+    draft = launch_sweep(user, request_ | {"agents": {name: {"learning_rate": 1e-5}}, "draft": True})
+    page = web.get(reverse("runs:run_create"), {"sweep": draft.pk}).content.decode()
+    assert f"{name}: learning_rate = 1e-05</textarea>" in page

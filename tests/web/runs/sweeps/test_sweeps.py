@@ -181,6 +181,7 @@ def test_code_that_confirms_nothing_is_not_kept(user, odd):
         ({"ablations": ["no_adv"], "algorithm": {"sharing": False}}, "ablations", "HACPO again"),
         ({"ablations": ["no_exponent"], "grid": {"alpha": [0, 1]}}, "ablations", "are the same runs"),
         ({"grid": []}, "grid", "Must be an object"),
+        ({"grid": {"epsilon": [None, 0.1]}}, "grid.epsilon", "Give values"),
         ({"grid": {"swan": [1]}}, "grid.swan", "A grid varies numbers, switches and choices"),
         ({"grid": {"rollout.stop": ["x"]}}, "grid.rollout.stop", "A grid varies numbers"),
         ({"grid": {"training.swan": [1]}}, "grid.training.swan", "A grid varies numbers"),
