@@ -39,8 +39,9 @@ BENCHES: dict[str, tuple[list[str], str]] = {
 NO_BENCH = {"peers", "pictures"}  # a part of telemetry, and the pictures of the docs
 IN_BROWSER = {"first_charts", "first_paint", "live_charts"}
 # Tests train the same: under Ray, beside TRL, with bad peers, with real tokenizers; the memory estimate and the output
-# layer have tests of their own; and first_paint opens the page of first_charts.
-FULL = {"bad_peers", "first_charts", "footprint", "logits", "placement", "real_shapes", "staleness", "trainer"}
+# layer have tests of their own; first_paint opens the page of first_charts; and test_measures watches live charts.
+FULL = {"bad_peers", "first_charts", "footprint", "live_charts", "logits", "placement", "real_shapes", "staleness"}
+FULL |= {"trainer"}
 NEEDS = {"trainer": "trl", "placement": "ray"}
 
 

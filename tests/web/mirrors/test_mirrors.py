@@ -23,7 +23,7 @@ from tests.support.web.insight_help import claimed, evaluation, store
 from workers.contract.events import Progress
 from workers.mirrors.tensorboard import masked_crc
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 
 @pytest.fixture(autouse=True)

@@ -68,12 +68,12 @@ def test_audit_alone_keeps_the_liar_out(mean_reward):
     assert mean_reward("liar", **AUDIT) > mean_reward("honest", sharing=False) - TOLERANCE
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_noise_does_not_pull_the_honest_agent_down(mean_reward):
     assert mean_reward("noise", **QUARANTINE) > mean_reward("honest", sharing=False) - TOLERANCE
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_quarantine_leaves_an_honest_pair_its_gain(mean_reward):
     assert mean_reward("honest", **QUARANTINE) > mean_reward("honest", sharing=False)
 

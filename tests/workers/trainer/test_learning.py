@@ -88,6 +88,7 @@ def test_three_agents_learn_together(make_spec: MakeSpec, tmp_path: Path, seed: 
     assert min(gains(make_spec("three", seed, training={"steps": 20}), tmp_path / "run")) >= 0.20
 
 
+@pytest.mark.full
 def test_partial_credit_teaches_the_demos_pair(make_spec: MakeSpec, tmp_path: Path) -> None:
     """HACPO with the reward function of docs/rewards.md: a quarter for each correct step, half for the answer.
 

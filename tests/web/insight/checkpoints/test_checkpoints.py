@@ -33,7 +33,7 @@ from workers.contract.checkpoint_manifest import DamagedCheckpoint, read_manifes
 from workers.contract.events import Checkpoint
 from workers.trainer.checkpoints import newest_checkpoint
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 
 @pytest.fixture
@@ -148,7 +148,6 @@ class TestList:
         assert "on gpu-7, not on this one" in answer.content.decode()
 
 
-@pytest.mark.once
 class TestArchive:
     def test_zip_holds_the_agents_files_and_nothing_else(self, client, run):
         answer = client.get(address("agent_archive", run, 10, 1))
@@ -346,7 +345,6 @@ class TestPromote:
             assert client.post(address("promote_agent", run), {"step": odd, "agent": "0"}).status_code == 404
 
 
-@pytest.mark.once
 class TestAsk:
     form = {"question": "1+1=", "expected": "2", "step": "10", "temperature": "0", "max_new_tokens": "5", "seed": "0"}
 
@@ -442,7 +440,6 @@ print(model.config.model_type, len(text), "workers" in sys.modules, "hacrl_web" 
 
 
 @pytest.mark.slow
-@pytest.mark.once
 def test_archive_of_a_real_checkpoint_loads_with_transformers_alone(client, owner, tmp_path):
     """A process outside of our code's folder, given only the archive."""
     pytest.importorskip("torch", reason="needs the train extra: pip install '.[train]'")
