@@ -74,11 +74,15 @@ class Dispatcher:
         if now - self._last_look > LEASE_S / 3:  # this process slept or could not read: what it missed proves nothing
             self._first_seen.clear()
         self._last_look = now
-        held = {(run.pk, run.attempt, run.heartbeat_at): run for run in Run.objects.filter(state__in=HELD)}
-        self._first_seen = {heartbeat: self._first_seen.get(heartbeat, now) for heartbeat in held}
-        silent_s = {run.pk: now - self._first_seen[heartbeat] for heartbeat, run in held.items()}
-        boots = dict(Host.objects.values_list("name", "boot_id")) | {host_name(): boot_id()}
-        _each(held.values(), lambda run: _mark_if_lost(run, boots.get(run.worker_host, ""), silent_s[run.pk]))
+        try:
+            held = {(run.pk, run.attempt, run.heartbeat_at): run for run in Run.objects.filter(state__in=HELD)}
+            self._first_seen = {heartbeat: self._first_seen.get(heartbeat, now) for heartbeat in held}
+            silent_s = {run.pk: now - self._first_seen[heartbeat] for heartbeat, run in held.items()}
+            boots = dict(Host.objects.values_list("name", "boot_id")) | {host_name(): boot_id()}
+            _each(held.values(), lambda run: _mark_if_lost(run, boots.get(run.worker_host, ""), silent_s[run.pk]))
+        except (OperationalError, InterfaceError):  # nobody can write a heartbeat either: silence proves nothing
+            self._first_seen.clear()
+            raise
 
     def revive(self) -> None:
         """Requeue lost runs; end those interrupted too often, and idle ones that are to stop."""

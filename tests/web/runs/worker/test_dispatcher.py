@@ -3,6 +3,7 @@
 import os
 
 import pytest
+from django.db import OperationalError
 
 from hacrl_web.runs import worker_queue
 from hacrl_web.runs.models import Host, Run, State, Worker
@@ -149,6 +150,25 @@ class TestReap:
             watch.now += 1
             if second % 10 == 0:
                 Run.objects.filter(pk=run.pk).update(heartbeat_at=f"2001-01-01T00:{second // 60:02}:{second % 60:02}Z")
+        run.refresh_from_db()
+        assert run.state == "starting"
+
+    def test_silence_while_nobody_can_read_or_write_the_database_proves_nothing(self, watch, monkeypatch):
+        run = elsewhere(make_run())
+        dispatcher = Dispatcher(watch)
+        dispatcher.reap()
+
+        def away(*_, **__):
+            raise OperationalError("the database is away")
+
+        with monkeypatch.context() as without:
+            without.setattr(Run.objects, "filter", away)
+            for _ in range(2 * int(LEASE_S)):
+                watch.now += 1
+                with pytest.raises(OperationalError):
+                    dispatcher.reap()
+        watch.now += 1
+        dispatcher.reap()
         run.refresh_from_db()
         assert run.state == "starting"
 
