@@ -94,7 +94,7 @@ def test_alignment_has_its_chart_and_an_ended_run_awaits_no_points(page: Page, r
     chart = page.locator("[data-chart='alignment']")
     expect(chart).to_contain_text("Theorem 4.3 says positive")
     # Untrained models may answer all wrong, which leaves no gradient to compare; then nothing is still to come.
-    expect(chart.locator(".chart-empty")).not_to_have_text("no points yet")
+    expect(chart.locator(".chart-empty")).not_to_have_text("no points yet", timeout=30_000)
 
 
 def test_page_whose_run_is_taken_from_its_reader_is_called_live_no_more(page: Page, run_url: str) -> None:
