@@ -270,7 +270,7 @@ def values_of_sweep(request: Mapping[str, Any]) -> dict[str, Any]:
     values: dict[str, Any] = {key: request[key] for key in ("name", "group", "benchmark", "algorithms", "ablations")}
     values |= {"compare": True, "seeds": ", ".join(map(str, request["seeds"]))}
     values["agents"] = text_of_changes(request.get("agents") or {})
-    values |= {f"grid.{name}": ", ".join(map(value_text, some)) for name, some in request["grid"].items()}
+    values |= {GRID_PREFIX + name: ", ".join(map(value_text, some)) for name, some in request["grid"].items()}
     for section in SECTIONS:
         values |= {f"{section}.{name}": value for name, value in request.get(section, {}).items()}
     if isinstance(terms := values.get(TERMS), list | tuple):

@@ -180,10 +180,10 @@ def _settings_of(name: str) -> Iterable[str]:
 def _repeated_runs(planned: list[PlannedRun]) -> list[FieldError]:
     """Errors for equal runs: an ablation that is also a point of the grid, or the seeds 1 and "01"."""
     errors = []
-    labels: dict[tuple[int, str], str] = {}
+    labels: dict[str, str] = {}
     for run in planned:
         label = run.variant.label
-        key = (run.spec.seed, run.spec.model_dump_json())
+        key = run.spec.model_dump_json()
         if labels.get(key) == label:
             errors.append(FieldError("repeated", "Each of the seeds may be named once.", "seeds"))
         first = labels.setdefault(key, label)
