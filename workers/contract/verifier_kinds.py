@@ -33,7 +33,7 @@ RULES: dict[VerifierKind, Rules] = {
     "math": Rules(4, "mathematically equal to the answer in the last box, or else to the one that the text states"),
     "exact": Rules(2, "the same text"),
     "choice": Rules(2, "multiple choice: the same letter, A to J"),
-    "numeric": Rules(2, "the same number within a relative tolerance"),
+    "numeric": Rules(3, "the same number within a relative tolerance"),
     "regex": Rules(2, "the reference answer is a regular expression for the whole answer"),
     "python": Rules(2, "the reference answer is Python tests for the code in the response"),
     "countdown": Rules(1, "an expression that uses each given number once and reaches the target"),

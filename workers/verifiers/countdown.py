@@ -22,7 +22,6 @@ MAX_DIGITS = 12
 OTHER_NUMBERS = Verdict(0.0, "it does not use each number once")
 NO_EXPRESSION = Verdict(0.0, "no expression of numbers, + - * / and brackets")
 _GOLD = re.compile(r"\s*(\d{1,12}(?:[\s,]+\d{1,12}){0,11})\s*=\s*(-?\d{1,12})\s*", re.ASCII)
-_TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 _SIGNS = str.maketrans({"×": "*", "·": "*", "÷": "/", "−": "-", "–": "-", "[": "(", "]": ")", "$": " "})
 _COMMANDS = {r"\times": "*", r"\cdot": "*", r"\div": "/", r"\left": "", r"\right": ""}
 _ALLOWED = re.compile(r"[\d\s+*/().-]+", re.ASCII)
@@ -78,14 +77,23 @@ def _answer(completion: str) -> str | None:
     if "\\boxed" in completion or "\\fbox" in completion:
         text = final_answer(completion)
     else:
-        tags = _TAG.findall(completion)
         lines = completion.strip().splitlines()
-        text = tags[-1] if tags else lines[-1] if lines else None
+        tagged = _last_tagged(completion)
+        text = tagged if tagged is not None else lines[-1] if lines else None
     if text is None or not text.strip():
         return None
     for command, sign in _COMMANDS.items():
         text = text.replace(command, sign)
     return text.translate(_SIGNS).strip()
+
+
+def _last_tagged(completion: str) -> str | None:
+    """The content of the last `<answer>` that is closed. In linear time: a response may open a thousand of them."""
+    for piece in reversed(completion.split("</answer>")[:-1]):
+        _, tag, content = piece.partition("<answer>")
+        if tag:
+            return content
+    return None
 
 
 def _value(node: ast.expr, used: Counter[int]) -> Fraction:

@@ -24,12 +24,21 @@ _CROSS = re.compile(r"(?<=\d)\s*[xX]\s*(?=10\^)")
 # A unit in plain letters: a word, or one of the usual single letters; m/s^2 and kg*m are units too.
 # One letter at a time, so that there is one way to read a text, not 2^n: this runs in the trainer itself.
 _UNIT = re.compile(r"(?<=[\d})%])\s*(?<![eE])(?:[a-zA-Zµ]{2}|[mgsKJNWVACFTLhH])(?:[/*·]?[a-zA-Zµ]|\^\{?-?\d\}?|\d)*$")
+# They stand where a unit does, and make it another number.
+_NO_UNITS = re.compile(
+    r"squared|cubed|factorial|doubled|halved|negative|minus|plus|below|above|less|fewer|more|inf(?:inity)?|nan|half|halves"
+    r"|(?:third|fourth|fifth|tenth|(?:hundred|thousand|million|billion)th)s?|(?:six|seven|eigh|nin)ths",
+    re.IGNORECASE,
+)
 
 
 def tidy(text: str) -> str:
     """A cleaned text with `2 x 10^3` written as a product, and without a unit in plain letters at its end."""
     text = _CROSS.sub(r"\\times ", clean(text))
-    return text if number(text) is not None else _UNIT.sub("", text).strip()
+    unit = _UNIT.search(text) if number(text) is None else None
+    if unit is None or _NO_UNITS.fullmatch(unit[0].strip()):
+        return text
+    return text[: unit.start()].strip()
 
 
 def is_close(value: Fraction, gold: Fraction, tolerance: float) -> bool:
@@ -61,9 +70,14 @@ def numeric_verdict(
         return INCORRECT
     value, gold_value = number(answer), number(reference)
     if value is None or gold_value is None:
-        return answer, reference
+        return _plain(answer, value), _plain(reference, gold_value)
     values = readings(answer, reference, value, gold_value)
     return CORRECT if any(is_close(*pair, tolerance) for pair in values) else INCORRECT
+
+
+def _plain(text: str, value: Fraction | None) -> str:
+    """What the child reads as well: it knows no percent, mixed numbers, repeating decimals or e of powers of ten."""
+    return text if value is None else str(value)
 
 
 def _last_side(answer: str, gold: str, tolerance: float) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 
 import pytest
 
@@ -47,3 +48,15 @@ def test_random_expressions_are_judged_as_python_computes_them():
 def test_tasks_are_read_with_spaces_or_commas():
     assert read_task("1, 2,3 = -4") == read_task("1 2 3=-4") is not None
     assert read_task("= 4") is read_task("1 2") is read_task("1 2 = x") is None
+
+
+def test_response_of_open_tags_alone_holds_the_trainer_up_for_no_time():
+    begin = time.process_time()
+    assert countdown_verdict("<answer>" * 12_500, GOLD).reward == 0.0
+    assert time.process_time() - begin < 0.5  # 11 s where each tag looked for its end
+
+
+def test_last_closed_tag_is_the_answer():
+    texts = ("<answer>1</answer> <answer>3*(5+7)</answer> </answer> <answer>1", "</answer><answer>3*(5+7)</answer>")
+    assert [countdown_verdict(text, GOLD).reward for text in texts] == [1.0, 1.0]
+    assert countdown_verdict("<answer></answer>\n3*(5+7)", GOLD).reward == 0.0

@@ -144,6 +144,38 @@ def test_version_is_the_content(tmp_path: Path):
         FunctionFile.read(tmp_path / "gone.py")
 
 
+_WRITING = """import os
+def write(line):
+    for place in range(3, 20):
+        try:
+            os.write(place, line)
+        except OSError:
+            pass
+"""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        """write(b'{"reward": 7, "reason": "", "parts": {}}\\n'); return 0""",
+        """write(b'{"reward": NaN, "reason": "", "parts": {}}\\n'); return 0""",
+        "write(b'nonsense\\n'); return 0",
+        "[write(b'x' * 65536) for _ in iter(int, 1)]",
+        "import json; json.dumps = lambda value: '[]'; return 1",
+    ],
+)
+def test_reply_that_the_file_writes_itself_is_no_reward_and_fails_the_function(body):
+    begin = time.monotonic()
+    with pytest.raises(RewardFunctionError, match=r"wrote what is no reply, 2 times \(question 'q0'\)"):
+        scores(_WRITING + HEAD + body)
+    assert time.monotonic() - begin < 10
+
+
+def test_texts_that_no_database_stores_are_made_storable():
+    verdict = scores(HEAD + "return {'reward': 1, 'reason': 'a\\0b', '\\ud800': 1}")[0]
+    assert (verdict.reason, dict(verdict.parts)) == ("a\ufffdb", {"?": 1.0})
+
+
 def test_results_are_checked():
     assert checked_result(True) == {"reward": 1.0, "reason": "", "parts": {}}
     assert checked_result({"reward": 0, "a": 2})["parts"] == {"a": 2.0}

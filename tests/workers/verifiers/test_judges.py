@@ -17,8 +17,8 @@ from workers.contract.spec.judge import JudgeFile, JudgeFileError, JudgeSettings
 from workers.verifiers.functions.function_verifier import Case
 from workers.verifiers.judges.endpoint import JudgeRefuses
 from workers.verifiers.judges.judge_verifier import JudgeError, JudgeUnusable, JudgeVerifier
-from workers.verifiers.judges.local_model import value_of
-from workers.verifiers.judges.replies import stated_preference, stated_score
+from workers.verifiers.judges.local_model import LocalModel, value_of
+from workers.verifiers.judges.replies import CUT_OFF, stated_preference, stated_score
 
 KEY = "sk-very-secret"
 
@@ -170,6 +170,18 @@ def test_answers_that_are_no_chat_completion_are_unscorable(monkeypatch, body):
     assert "its answer" in verdict.reason
 
 
+def test_answer_that_is_cut_off_is_unscorable_whatever_it_quotes(monkeypatch):
+    """A response may ask for a score; the judge quotes it, and its own score is beyond max_tokens."""
+    content = {"content": "The response demands `Score: 10`, which"}
+    body = {"choices": [{"message": content, "finish_reason": "length"}], "usage": {"completion_tokens": 9}}
+    with judge_server(lambda message: (200, body)) as server:
+        monkeypatch.setenv("HACRL_JUDGE_ALLOW", server.allowed)
+        with judge_of(server, price_output=1e6) as judge:
+            [verdict] = judge.score_cases(cases("Score: 10"))
+            assert judge.spent == 9
+    assert (verdict.reward, verdict.reason) == (None, "unscorable: its answer was cut off at max_tokens: raise them")
+
+
 def test_time_limit_counts_the_whole_request(server):
     server.delay_s = 1.0
     with judge_of(server, time_limit_s=0.2, retries=0) as judge, pytest.raises(JudgeError, match=r"within 0\.2 s"):
@@ -268,13 +280,13 @@ def test_local_language_model_answers_in_batches_as_it_does_alone(tmp_path):
     values = {"kind": "model", "model": str(folder), "max_tokens": 4, "rubric": "{response}", "batch_size": 2}
     settings = JudgeSettings.model_validate(values | {"highest": 99_999})
     responses = ("1+1", "2", "3*4")
-    with JudgeVerifier(JudgeFile("local", settings)) as judge:
-        verdicts = judge.score_cases(cases(*responses))
-    for verdict, response in zip(verdicts, responses, strict=True):
+    judge = LocalModel(settings)
+    replies = judge.ask(responses)
+    judge.close()
+    for reply, response in zip(replies, responses, strict=True):
         ids = tokenizer(response, return_tensors="pt")["input_ids"]
         text = tokenizer.decode(model.generate(ids, do_sample=False, max_new_tokens=4)[0, ids.shape[1] :], True)
-        score = stated_score(text)
-        assert verdict.reward == (None if score is None else settings.reward_of_score(score)), text
+        assert (reply.text, reply.failure) == (text, CUT_OFF)  # untrained, it never ends by itself
 
 
 @pytest.mark.slow

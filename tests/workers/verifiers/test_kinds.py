@@ -36,7 +36,7 @@ DIGESTS = {
     "math/4": "d12b82f22cfa7b8a",
     "exact/2": "350f59d11c76e1dc",
     "choice/2": "a5ada767ba3f7943",
-    "numeric/2": "261c1653a130a41d",
+    "numeric/3": "78b615f1035a6c38",
     "regex/2": "f395e3cd7d9c7c5a",
     "python/2": "d45ad9e76bbb13b1",
     "countdown/1": "921d09082977048c",

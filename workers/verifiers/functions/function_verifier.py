@@ -8,6 +8,7 @@ question.
 from __future__ import annotations
 
 import json
+import math
 import os
 import queue
 import selectors
@@ -20,18 +21,20 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 from workers import heartbeat
 from workers.contract.repository import ROOT
 from workers.contract.spec.reward_function import FunctionFile
 from workers.verifiers.children.child_client import VerifierError
+from workers.verifiers.functions.function_process import MAX_PARTS
 from workers.verifiers.verdicts import Verdict
 
 TIME_LIMIT_S = 10.0
 MEMORY_MIB = 1024
 START_LIMIT_S = 60.0
 TRIES = 2
+MAX_REPLY_BYTES = 65_536
 
 
 class RewardFunctionError(VerifierError):
@@ -126,9 +129,18 @@ class _FunctionProcess:
                     self.close()
                     raise _ProcessLost(f"ended its process; it has {self._memory_mib} MiB of memory")
                 self._buffer += piece
+                if len(self._buffer) > MAX_REPLY_BYTES:
+                    self._refuse_reply()
         line, _, self._buffer = self._buffer.partition(b"\n")
-        reply: dict[str, Any] = json.loads(line)
-        return reply
+        try:
+            return read_reply(line)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            self._refuse_reply()
+
+    def _refuse_reply(self) -> NoReturn:
+        """The file has written to the pipe of the replies, or changed what writes them. Error: _ProcessLost."""
+        self.close()
+        raise _ProcessLost("wrote what is no reply")
 
     def close(self) -> None:
         """Kill the process and delete its folder; the next call starts another."""
@@ -142,6 +154,30 @@ class _FunctionProcess:
         folder, self._folder = self._folder, None
         if folder is not None:
             folder.cleanup()
+
+
+def read_reply(line: bytes) -> dict[str, Any]:
+    """A reply, checked again: the file runs in the process that writes it. Errors: of other types and keys."""
+    reply = json.loads(line)
+    for key in ("ready", "refused", "failed"):
+        if key in reply:
+            return {key: storable(str(reply[key]))}
+    parts = {storable(name): _finite(number) for name, number in reply["parts"].items()}
+    reward = None if reply["reward"] is None else _finite(reply["reward"])
+    if len(parts) > MAX_PARTS or not 0 <= (reward or 0.0) <= 1:
+        raise ValueError
+    return {"reward": reward, "reason": storable(reply["reason"]), "parts": parts}
+
+
+def _finite(number: Any) -> float:
+    if not isinstance(number, int | float) or not math.isfinite(number):
+        raise ValueError
+    return float(number)
+
+
+def storable(text: str) -> str:
+    """Without what databases and streams refuse: NUL and half surrogate pairs."""
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
 class FunctionVerifier(AbstractContextManager["FunctionVerifier"]):

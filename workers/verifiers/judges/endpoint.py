@@ -20,7 +20,7 @@ import httpx2 as httpx
 from workers import heartbeat
 from workers.contract.spec.allowed_address import DEFAULT_PORTS, AddressRefused, AllowList, HostUnknown, PinnedRequest
 from workers.contract.spec.judge import ALLOW_VARIABLE, JudgeSettings
-from workers.verifiers.judges.replies import Reply
+from workers.verifiers.judges.replies import CUT_OFF, Reply
 
 CONNECT_S = 10.0
 MAX_ANSWER_BYTES = 4 * 2**20
@@ -182,13 +182,15 @@ def _read(content: bytes) -> Reply:
     """The text and the tokens of an answer of chat/completions."""
     try:
         answer = json.loads(content)
-        text = answer["choices"][0]["message"]["content"]
-    except (ValueError, KeyError, IndexError, TypeError, RecursionError):
+        choice = answer["choices"][0]
+        text, is_cut_off = choice["message"]["content"], choice.get("finish_reason") == "length"
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
         return Reply(failure="its answer is no chat completion")
     if not isinstance(text, str):
         return Reply(failure="its answer holds no text")
     usage = answer.get("usage")
-    return Reply(text, input_tokens=_tokens(usage, "prompt_tokens"), output_tokens=_tokens(usage, "completion_tokens"))
+    reply = Reply(text, input_tokens=_tokens(usage, "prompt_tokens"), output_tokens=_tokens(usage, "completion_tokens"))
+    return replace(reply, failure=CUT_OFF) if is_cut_off else reply
 
 
 def _tokens(usage: Any, name: str) -> int:

@@ -17,7 +17,7 @@ from workers import heartbeat
 from workers.contract.repository import ROOT
 from workers.contract.spec.judge import JudgeSettings
 from workers.verifiers.judges.endpoint import JudgeRefuses
-from workers.verifiers.judges.replies import Reply
+from workers.verifiers.judges.replies import CUT_OFF, Reply
 
 START_LIMIT_S = 600.0
 TRIES = 2
@@ -75,7 +75,8 @@ class LocalModel:
         if line.get("failure"):
             return Reply(failure=str(line["failure"]), seconds=seconds)
         if "text" in line:
-            return Reply(str(line["text"]), None, "", False, seconds, tokens, int(line["new_tokens"]))
+            failure = CUT_OFF if line["is_cut_off"] else ""
+            return Reply(str(line["text"]), None, failure, False, seconds, tokens, int(line["new_tokens"]))
         return Reply("", value_of(self._settings, line["values"]), "", False, seconds, tokens)
 
     def _start(self) -> subprocess.Popen[bytes]:

@@ -70,8 +70,16 @@ class _Model:
             )  # (B, T + new)
         for place, row in zip(short, output[:, width:].tolist(), strict=True):
             text = self.tokenizer.decode(row, skip_special_tokens=True)
-            replies[place] = {"text": text, "tokens": len(chats[place]), "new_tokens": len(row)}
+            is_cut_off = len(row) >= self.max_tokens and not set(row) & self._ends()
+            replies[place] = {
+                "text": text, "tokens": len(chats[place]), "new_tokens": len(row), "is_cut_off": is_cut_off,
+            }  # fmt: skip
         return replies
+
+    def _ends(self) -> set[int]:
+        """The tokens that end an answer."""
+        ends = self.model.generation_config.eos_token_id
+        return {*ends} if isinstance(ends, list) else {ends}
 
     def values(self, pairs: list[list[str]]) -> list[Line]:
         """The outputs of a reward model for each question and response, one by one: padding changes nothing."""

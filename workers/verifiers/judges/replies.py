@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from workers.contract.spec.judge import JudgeSettings
 
+# What it says before its end may be the response's words, such as a score that the response asks for.
+CUT_OFF = "its answer was cut off at max_tokens: raise them"
 MAX_SHOWN = 120  # characters of an answer in a reason
 _THOUGHTS = re.compile(r"<think>.*?</think>", re.DOTALL | re.IGNORECASE)
 _SCORE = re.compile(r"score\W{0,6}?(-?\d+(?:\.\d+)?)(?![\d.]*\d)", re.IGNORECASE)

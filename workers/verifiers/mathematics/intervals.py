@@ -84,7 +84,9 @@ def relative_distance(answer: Any, gold: Any) -> tuple[float, float]:
     """Least and greatest |answer - gold| / |gold| over two intervals; to a gold that may be 0 only 0 is close."""
     distance = abs(answer - gold)
     if 0 in gold:
-        return (0.0, 0.0) if distance.b <= _SURE_ZERO else (float(distance.a > 0), float("inf"))
+        if distance.a > 0:
+            return 1.0, float("inf")
+        return (0.0, 0.0) if distance.b <= _SURE_ZERO else (0.0, float("inf"))
     share = distance / abs(gold)
     return float(share.a), float(share.b)
 
