@@ -1,9 +1,9 @@
 """Part of the contract: the memory that a run needs; memory_plan.py compares it with a machine.
 
 From the settings and the models' shapes, before anything is loaded. The parts that one process of an agent holds have a
-moment: always, while it generates, in an update's passes, in the optimizer's step, or while it loads. Agents of
-`placement: local` take turns: what they always hold adds up, what they hold at a moment does not. Sizes in bytes. No
-torch, no Django.
+moment: always, while it generates, in an update's passes, in the optimizer's step, while it loads, or while it saves a
+checkpoint. Agents of `placement: local` take turns: what they always hold adds up, what they hold at a moment does
+not. Sizes in bytes. No torch, no Django.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from workers.contract.spec.rollout import vllm_lora_rank
 from workers.contract.spec.run import RunSpec
 
 VLLM_CPU_CACHE_BYTES = 2**30  # of vllm_engine.py
+VLLM_PROCESS_BYTES = 740 * 2**20  # of an engine in the machine's memory, without weights and cache, measured
+# A piece of a tokenizer's vocabulary. Measured: 470 (whole words), 820 (Qwen3), 1,120 (SmolLM2), 1,850 (Llama 3.1).
+PIECE_BYTES = 700
 # Of model/head.py: one chunk of logits in float32, and the number of logits from which it computes by chunks.
 CHUNK_BYTES, MIN_LOGITS = 2**26, 2**24
 KV_ROOM = 64  # tokens by which a KV cache grows (rollouts/sampler.py)
@@ -26,7 +29,7 @@ CUDA_CONTEXT_BYTES = 600 * 2**20  # of one process on a GPU, with the libraries'
 BFLOAT16_CPU_BYTES = 120 * 2**20  # of one process on a CPU: oneDNN's compiled products and their room, measured
 PROCESS_BYTES = 500 * 2**20  # Python, torch and its libraries, before a model is loaded
 
-Moment = Literal["always", "generate", "update", "step", "load"]
+Moment = Literal["always", "generate", "update", "step", "load", "save"]
 _NAMES = {
     "hidden": ("hidden_size", "n_embd", "d_model"),
     "layers": ("num_hidden_layers", "n_layer", "num_layers"),
@@ -95,7 +98,10 @@ def parts_of(spec: RunSpec, agent: AgentSpec, shape: Shape, *, on_gpu: bool, gpu
     shards = compute.processes_per_agent if compute.sharding == "fsdp2" else 1
     is_sharded = shards > 1
     weights = shape.parameters * (4 if is_sharded else width) // shards
-    parts = [Part(name="weights", size=weights)]
+    parts = [
+        Part(name="weights", size=weights),
+        Part(name="tokenizer", size=PIECE_BYTES * shape.vocabulary, is_host=True),
+    ]
     if spec.rollout.engine != "vllm":
         parts += _rollout_parts(spec, shape, width, is_sharded)
     else:
@@ -117,6 +123,7 @@ def parts_of(spec: RunSpec, agent: AgentSpec, shape: Shape, *, on_gpu: bool, gpu
         ]
     if rank:
         parts.append(Part(name="LoRA matrices", size=trained * 4))
+        parts.append(Part(name="merged weights", size=shape.parameters * width, moment="save", is_host=True))
     elif spec.algorithm.beta > 0:
         parts.append(Part(name="reference", size=weights))
     has_copies = not is_sharded and (compute.offloads_optimizer or (width < 4 and not rank))
@@ -243,9 +250,10 @@ def _vllm_parts(spec: RunSpec, agent: AgentSpec, shape: Shape, width: int, gpu_b
     parts = []
     if gpu_bytes is not None:  # asleep while the agent trains
         parts.append(Part(name="vLLM", size=int(spec.rollout.gpu_memory_utilization * gpu_bytes), moment="generate"))
+        parts.append(Part(name="vLLM's process", size=VLLM_PROCESS_BYTES, is_host=True))
         parts += [Part(name="vLLM asleep", size=weights, is_host=True)] if uses_lora else []
     else:
-        parts.append(Part(name="vLLM", size=weights + VLLM_CPU_CACHE_BYTES))
+        parts.append(Part(name="vLLM", size=weights + VLLM_CPU_CACHE_BYTES + VLLM_PROCESS_BYTES))
     if processes > 1 and not uses_lora:
         parts.append(Part(name="weights for vLLM", size=ceil(weights / processes), is_host=True))
     return parts

@@ -85,7 +85,7 @@ def test_bfloat16_needs_masters_which_offload_moves():
     assert found["float32 weights", "always"] == 4000
     spec = spec_of(**SMALL, compute={"offload": "optimizer"})
     moved = {part.name for part in parts_of(spec, spec.agents[0], SHAPE, on_gpu=True) if part.is_host}
-    assert moved == {"loading", "float32 weights", "gradients", "AdamW", "snapshot"}
+    assert moved == {"loading", "tokenizer", "float32 weights", "gradients", "AdamW", "snapshot"}
 
 
 def test_lora_trains_its_matrices_only():
@@ -95,6 +95,13 @@ def test_lora_trains_its_matrices_only():
     # Rank 2 beside q, o (16 each), k, v (12 each), gate, up, down (24 each), in 3 layers.
     assert found["LoRA matrices"] == 4 * 2 * (32 + 24 + 72) * 3
     assert "reference" not in found
+    saved = [part for part in parts_of(spec, agent, SHAPE, on_gpu=True) if part.moment == "save"]
+    assert [(part.size, part.is_host) for part in saved] == [(2 * 1000, True)]  # the merged weights of a checkpoint
+
+
+def test_tokenizer_is_held_in_the_machines_memory():
+    [part] = [part for part in parts_of(spec_of(), spec_of().agents[0], SHAPE, on_gpu=True) if part.name == "tokenizer"]
+    assert (part.size, part.is_host, part.moment) == (700 * 100, True, "always")
 
 
 def test_shards_split_all_but_what_is_gathered():
@@ -119,15 +126,16 @@ def test_vllm_holds_a_starting_model_with_lora_and_keeps_it_while_it_sleeps():
         parts = parts_of(spec, agent, SHAPE, on_gpu=on_gpu, gpu_bytes=10_000)
         return {(part.name, part.moment, part.is_host): part.size for part in parts if "vLLM" in part.name}
 
-    lora = 8 * (32 + 24 + 72) * 3  # rank 2 takes the room of rank 8
-    assert vllm_parts(on_gpu=True) == {("vLLM", "generate", False): 3000}
-    asleep = ("vLLM asleep", "always", True)
-    assert vllm_parts(on_gpu=True, rank=2) == {("vLLM", "generate", False): 3000, asleep: 2 * (1000 + lora)}
-    assert vllm_parts(on_gpu=False) == {("vLLM", "always", False): 4 * 1000 + GIB}
-    assert vllm_parts(on_gpu=False, rank=2) == {("vLLM", "always", False): 4 * (1000 + lora) + GIB}
+    lora, process = 8 * (32 + 24 + 72) * 3, 740 * 2**20  # rank 2 takes the room of rank 8
+    on_gpu = {("vLLM", "generate", False): 3000, ("vLLM's process", "always", True): process}
+    assert vllm_parts(on_gpu=True) == on_gpu
+    asleep = {("vLLM asleep", "always", True): 2 * (1000 + lora)}
+    assert vllm_parts(on_gpu=True, rank=2) == on_gpu | asleep
+    assert vllm_parts(on_gpu=False) == {("vLLM", "always", False): 4 * 1000 + GIB + process}
+    assert vllm_parts(on_gpu=False, rank=2) == {("vLLM", "always", False): 4 * (1000 + lora) + GIB + process}
     # Files from which the engines of both processes read: half of them each.
     two = vllm_parts(on_gpu=True, processes_per_agent=2)
-    assert two == {("vLLM", "generate", False): 3000, ("weights for vLLM", "always", True): 1000}
+    assert two == on_gpu | {("weights for vLLM", "always", True): 1000}
 
 
 def test_agents_that_take_turns_add_what_they_keep_but_not_their_turns():
