@@ -148,7 +148,7 @@ def test_a_process_that_dies_ends_its_agent_with_a_reason(tmp_path):
         agent.take_notes()
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_processes_end_with_the_trainer_also_amid_a_call(tmp_path):
     folder = make_agent(tmp_path / "model", "llama")
     spec = spec_of(tmp_path, [{"name": "A", "model": str(folder)}], 2)
@@ -172,8 +172,8 @@ def test_processes_end_with_the_trainer_also_amid_a_call(tmp_path):
     assert (len(gone), alive) == (2, [])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("sharding", [pytest.param("none", marks=pytest.mark.full), "fsdp2"])
+@pytest.mark.full
+@pytest.mark.parametrize("sharding", ["none", "fsdp2"])
 def test_checkpoint_that_cannot_be_written_leaves_the_agent_and_any_other_error_ends_all(tmp_path, sharding):
     folder = make_agent(tmp_path / "model", "llama")
     agent = RankedAgent(spec_of(tmp_path, [{"name": "A", "model": str(folder)}], 2, sharding), 0, None)

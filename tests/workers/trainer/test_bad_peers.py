@@ -55,7 +55,7 @@ def mean_reward(tmp_path_factory):
     return ends
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_liar_pulls_the_honest_agent_down_unless_it_is_quarantined(mean_reward):
     alone = mean_reward("honest", sharing=False)
     assert alone > 0.7  # there is something to lose
