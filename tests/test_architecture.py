@@ -45,7 +45,19 @@ WRITES_PARQUET = "hacrl_web/insight/export/files.py"  # within a function, when 
 ROOMS = {
     "accounts": ("login", "tokens", "people"),
     "registry": ("language_models", "benchmarks", "pages", "api"),
-    "runs": ("models", "telemetry", "worker", "live", "launch", "sweeps", "archive", "workspace", "pages", "api"),
+    "runs": (
+        "models",
+        "telemetry",
+        "worker",
+        "live",
+        "launch",
+        "trials",
+        "sweeps",
+        "archive",
+        "workspace",
+        "pages",
+        "api",
+    ),
     "insight": (
         *("checkpoints", "collaboration", "overview", "rollouts", "what_if", "evaluations", "run_tabs", "compare"),
         *("export", "bundle"),

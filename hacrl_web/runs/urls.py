@@ -53,6 +53,7 @@ urlpatterns = [
     path("runs/<uuid:run_id>/disk", archive.run_disk, name="run_disk"),
     path("sweeps/", sweeps.sweep_list, name="sweep_list"),
     path("sweeps/<int:sweep_id>", sweeps.sweep_detail, name="sweep_detail"),
+    path("sweeps/<int:sweep_id>/trials", sweeps.sweep_trials, name="sweep_trials"),
     path("sweeps/<int:sweep_id>/queue-draft", sweeps.sweep_queue_draft, name="sweep_queue_draft"),
     path("sweeps/<int:sweep_id>/stop", sweeps.sweep_change, {"act": "stop"}, name="sweep_stop"),
     path("sweeps/<int:sweep_id>/pause", sweeps.sweep_change, {"act": "pause"}, name="sweep_pause"),

@@ -106,6 +106,7 @@ PAGES = {
     "runs:run_disk": ("GET /runs/{run_id}/disk",),
     "runs:sweep_list": ("GET /sweeps",),
     "runs:sweep_detail": ("GET /sweeps/{sweep_id}", "GET /sweeps/{sweep_id}/progress"),
+    "runs:sweep_trials": ("GET /sweeps/{sweep_id}",),
     "runs:sweep_queue_draft": ("POST /sweeps/{sweep_id}/queue-draft",),
     "runs:sweep_stop": ("POST /sweeps/{sweep_id}/stop",),
     "runs:sweep_pause": ("POST /sweeps/{sweep_id}/pause",),

@@ -237,6 +237,8 @@ def show_sweep(sweep: SweepName, json: AsJson = False) -> None:
         detail = client.get(_sweep_path(client, sweep))
     if json:
         return print_json(detail)
+    if detail["search"]:
+        return _show_search(detail)
     progress = detail["progress"]
     counts = ", ".join(f"{count} {name}" for name, count in progress["counts"].items())
     line(f"{detail['name']} ({detail['id']}): step {progress['steps']} of {progress['total_steps']}; {counts}")
@@ -246,6 +248,29 @@ def show_sweep(sweep: SweepName, json: AsJson = False) -> None:
     )
     table(["id", "variant", "seed", "state", "step"], rows, empty="It has no runs.")
     return None
+
+
+def _show_search(detail: dict[str, Any]) -> None:
+    search = detail["search"]
+    counts = ", ".join(f"{count} {name}" for name, count in search["counts"].items())
+    why = f" ({search['reason']})" if search["reason"] else ""
+    line(f"{detail['name']} ({detail['id']}): {search['state']}{why}; {counts or 'no trial yet'}")
+    names = list(detail["request"]["search"]["parameters"])
+    rows = (
+        [
+            f"{trial['number']}{' best' if trial['number'] == search['best'] else ''}",
+            (trial["run"] or "")[:8],
+            trial["state"],
+            "" if trial["value"] is None else f"{trial['value']:.3f}",
+            *(_value_text(trial["parameters"][name]) for name in names),
+        ]
+        for trial in search["trials"]
+    )
+    table(["trial", "run", "state", "objective", *names], rows, empty="It has no trials yet.")
+
+
+def _value_text(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 @sweeps.command("stop")

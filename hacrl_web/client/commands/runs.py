@@ -101,6 +101,14 @@ def launch(
     ] = None,
     confirm: Annotated[list[str] | None, typer.Option(help="Word in brackets behind a caution. Repeat it.")] = None,
     draft: Annotated[bool, typer.Option("--draft", help="Save it as a draft and queue nothing.")] = False,
+    search: Annotated[str | None, typer.Option(help="Of a sweep: grid, random or optuna.")] = None,
+    vary: Annotated[
+        list[str] | None,
+        typer.Option(help='A setting of a search: "training.learning_rate=1e-6..1e-4 log". Repeat it.'),
+    ] = None,
+    trials: Annotated[int | None, typer.Option(help="Runs of a search.")] = None,
+    at_once: Annotated[int | None, typer.Option("--at-once", help="Trials of a search under way at a time.")] = None,
+    pruner: Annotated[str | None, typer.Option(help="Of a search: none, median or halving.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check it and estimate its cost.")] = False,
     key: Annotated[str, typer.Option(help="Idempotency key: the same key launches once.")] = "",
     watch: Annotated[bool, typer.Option("--watch", help="Stay and show the run until it has ended.")] = False,
@@ -109,6 +117,7 @@ def launch(
     """Launch a run or a sweep from a file. It is a sweep where the file has `algorithms` or `seeds`.
 
     Example: hacrl launch run.yaml --seed 3 --watch
+    Example: hacrl launch sweep.yaml --search optuna --trials 20 --vary "training.learning_rate=1e-6..1e-4 log"
     """
     launch_file = read_launch_file(file)
     changes = {"name": name, "seed": seed, "group": group, "benchmark": benchmark}
@@ -116,6 +125,8 @@ def launch(
     for field, section in (("group", "agents"), ("benchmark", "data")):
         if changes[field] is not None:
             request.pop(section, None)  # the option replaces the file's
+    options = {"method": search, "trials": trials, "at_once": at_once, "pruner": pruner}
+    request = with_search(request, {name: value for name, value in options.items() if value is not None}, vary or [])
     if draft:
         request["draft"] = True
     if request.get("draft") and watch:
@@ -140,6 +151,24 @@ def launch(
         if watch and not is_sweep(request):
             watching.watch_run(client, answer["id"])
     return None
+
+
+def with_search(request: dict[str, Any], options: dict[str, Any], vary: list[str]) -> dict[str, Any]:
+    """The request with these settings of its search in place of the file's. Error: ClientProblem."""
+    if not options and not vary:
+        return request
+    parameters = {}
+    for text in vary:
+        name, equals, values = text.partition("=")
+        if not equals:
+            raise ClientProblem(f"--vary takes SETTING=VALUES, such as alpha=1..4. You gave {text!r}.")
+        parameters[name.strip()] = values.strip()
+    of_file = request.get("search")
+    search = {**(of_file if isinstance(of_file, dict) else {}), **options}
+    if parameters:
+        before = search.get("parameters")
+        search["parameters"] = {**(before if isinstance(before, dict) else {}), **parameters}
+    return {**request, "search": search}
 
 
 def _print_cost(client: Client, request: dict[str, Any], json: bool) -> None:

@@ -100,6 +100,7 @@ class SweepRequest(TypedDict, total=False):
     ablations: list[str]
     seeds: list[int]
     grid: dict[str, list[Any]]
+    search: dict[str, Any]
     confirm: list[str]
     algorithm: dict[str, Any]
     rewards: dict[str, Any]
@@ -273,7 +274,32 @@ class VariantAnswer(TypedDict):
     runs: list[str | None]
 
 
+class TrialAnswer(TypedDict):
+    """number: from 0.  value: the objective, null without one.  run: its id; null where it was refused or deleted."""
+
+    number: int
+    state: str
+    parameters: dict[str, Any]
+    value: float | None
+    pruned_step: int | None
+    reason: str
+    run: str | None
+
+
+class SweepSearchAnswer(TypedDict):
+    """state: searching, paused, finished or stopped.  best: number of the best trial.  counts: trials by state."""
+
+    state: str
+    reason: str
+    best: int | None
+    counts: dict[str, int]
+    trials: list[TrialAnswer]
+
+
 class SweepAnswer(SweepRow):
+    """search: null for a sweep of a grid."""
+
+    search: SweepSearchAnswer | None
     is_finished: bool
     progress: SweepProgress
     seeds: list[int]

@@ -19,6 +19,7 @@ from hacrl_web.runs.requests import change_reason, visible_sweep
 from hacrl_web.runs.sweeps import sweeps
 from hacrl_web.runs.sweeps.drafts import change_sweep_draft
 from hacrl_web.runs.sweeps.plan import plan_sweep
+from hacrl_web.runs.sweeps.search_view import search_answer
 from hacrl_web.runs.sweeps.state import state_of
 from hacrl_web.web.etags import check_version, edit_of, tagged
 from hacrl_web.web.pagination import ListQuery, listing
@@ -34,6 +35,7 @@ def body_of(sweep: Sweep) -> dict[str, Any]:
     return {
         **_head(sweep),
         "request": sweep.request,
+        "search": search_answer(sweep),
         "is_finished": progress["is_finished"],
         "progress": progress,
         "seeds": state.seeds,
@@ -60,7 +62,9 @@ def create_sweep(request: HttpRequest, payload: Payload) -> Any:
     """As POST /runs, with lists `algorithms` and `seeds` in place of the algorithm's name and the seed.
 
     Optional: `ablations` of HACPO, and a `grid` such as {"alpha": [1, 3], "training.learning_rate": [1e-6, 3e-6]}
-    over settings of algorithms, training and rollout. With `"draft": true` it is saved without runs, and its cautions
+    over settings of algorithms, training and rollout; or in its place a `search`, with the method random or optuna and
+    `parameters` such as {"training.learning_rate": "1e-6..1e-4 log"}: its trials follow one another, and `search` of
+    the answer shows them. With `"draft": true` it is saved without runs, and its cautions
     are confirmed when it is queued.
     """
     return Status(201, body_of(sweeps.launch_sweep(request.user, payload)))

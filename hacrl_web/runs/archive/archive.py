@@ -55,6 +55,8 @@ def delete_run(user: Any, run: Run) -> None:
 def delete_sweep(user: Any, sweep: Sweep) -> None:
     """The sweep with all its runs. Error: FieldErrors (403, 409) of any of its runs, and nothing is deleted."""
     require_delete(user, sweep)
+    if sweep.is_searching:
+        raise _in_use(f"{sweep.name} still searches: stop it first.")
     _delete(user, list(sweep.runs.select_related("project")))
     Sweep.objects.filter(pk=sweep.pk, runs=None).delete()
 

@@ -56,6 +56,8 @@ LISTS = ("algorithms", "ablations", "evaluation.benchmarks")  # tick boxes
 OTHER = ("csrfmiddlewaretoken", "preset", "compare", "seeds", "confirm", "draft", "draft_sweep")
 SWITCH = {None: "auto", True: "true", False: "false"}  # the choices of a switch that may be left to the machine
 GRID_PREFIX = "grid."
+SEARCH_PREFIX = "search."
+PARAMETERS = "search.parameters."  # the form has the ranges of a search in the fields of the grid
 GRID_FIELDS = [GRID_PREFIX + name for name in GRID]  # each a text with several values
 MAX_SEEDS = 20
 MAX_SEED = 10**10 - 1
@@ -105,6 +107,32 @@ class FormField:
     @property
     def is_true(self) -> bool:
         return str(self.value).lower() in ("true", "on", "1")
+
+
+SEARCH_FIELDS = (
+    FormField(
+        path="search.method",
+        label="How to choose values",
+        kind="choice",
+        choices=["grid", "random", "optuna"],
+        help="grid: every combination. random: trials drawn from ranges. optuna: trials suggested by what earlier ones "
+        "reached (TPE). A search tries one algorithm on one seed and maximizes held-out accuracy.",
+        default="grid",
+    ),
+    FormField("search.trials", "Trials", kind="number", help="Runs of a search.", bounds="1 to 200", default=20),
+    FormField("search.at_once", "At once", kind="number", help="Trials under way.", bounds="1 to 20", default=2),
+    FormField("search.seed", "Seed of the search", kind="number", help="Repeats its random draws.", default=0),
+    FormField(
+        path="search.pruner",
+        label="Pruner",
+        kind="choice",
+        choices=["none", "median", "halving"],
+        help="Stops a trial at an evaluation. median: below the median of earlier trials. halving: not in the better "
+        "half at 1, 2, 4, ... times “Evaluate every”.",
+        default="none",
+    ),
+    FormField("search.agent", "Agent to judge by", help="Its name; empty: the mean over all agents.", default=""),
+)
 
 
 @dataclass
@@ -194,6 +222,7 @@ def draw(
     top |= {key: FormField(key, key.capitalize()) for key in ("group", "benchmark", "agents", *LISTS, "seeds")}
     varied = (_grid_field(path) for path in dict.fromkeys([*GRID_FIELDS, *values]) if path.startswith(GRID_PREFIX))
     top |= {control.path: control for control in varied if control}
+    top |= {control.path: replace(control, errors=[]) for control in SEARCH_FIELDS}
     every = dict(top)
     sections = []
     for key, title in SECTIONS.items():
@@ -232,6 +261,7 @@ def _place(every: Mapping[str, FormField], errors: Iterable[FieldError]) -> list
     for error in errors:
         # The error of an entry of a list is that of the list.
         path = re.sub(r"^agents\..*|\.\d+$", lambda part: "agents" if part[0][0] == "a" else "", error.field or "")
+        path = path.replace(PARAMETERS, GRID_PREFIX) if path != PARAMETERS[:-1] else "search.method"
         control = every.get(path) or _mentioned(every, error)
         if control is None:
             unplaced_errors.append(error)
@@ -270,7 +300,11 @@ def values_of_sweep(request: Mapping[str, Any]) -> dict[str, Any]:
     values: dict[str, Any] = {key: request[key] for key in ("name", "group", "benchmark", "algorithms", "ablations")}
     values |= {"compare": True, "seeds": ", ".join(map(str, request["seeds"]))}
     values["agents"] = text_of_changes(request.get("agents") or {})
-    values |= {GRID_PREFIX + name: ", ".join(map(value_text, some)) for name, some in request["grid"].items()}
+    search = request.get("search", {})
+    parameters = search.get("parameters", {})
+    values |= {SEARCH_PREFIX + name: value for name, value in search.items() if name != "parameters"}
+    for name, some in (request["grid"] | parameters).items():
+        values[GRID_PREFIX + name] = some if isinstance(some, str) else ", ".join(map(value_text, some))
     for section in SECTIONS:
         values |= {f"{section}.{name}": value for name, value in request.get(section, {}).items()}
     if isinstance(terms := values.get(TERMS), list | tuple):
@@ -326,6 +360,8 @@ def confirmed_by(spec: RunSpec) -> list[Confirmation]:
 
 def _is_same(text: str, other: str) -> bool:
     """Whether both are the same numbers, at least one."""
+    if text.strip() and text.strip() == other.strip():  # the range of a search
+        return True
     try:
         numbers = [float(part) for part in split_list(text)]
         return numbers != [] and numbers == [float(part) for part in split_list(other)]
@@ -344,6 +380,9 @@ def parse_form(post: QueryDict) -> dict[str, Any]:
     if "evaluation.benchmarks" in post:
         request["evaluation"] = {"benchmarks": post.getlist("evaluation.benchmarks")}
     request["confirm"] = [one.code for one in confirmed(post)]
+    searches = bool(post.get("compare")) and post.get("search.method", "grid") != "grid"
+    if searches:
+        request["search"] = {"parameters": {}}
     errors = []
     for path in post:
         if path in LISTS or path in OTHER:
@@ -353,6 +392,12 @@ def parse_form(post: QueryDict) -> dict[str, Any]:
         short_path = path[:80]
         if "\x00" in value or len(value) > (MAX_LIST_TEXT if path.startswith(GRID_PREFIX) else MAX_TEMPLATE):
             errors.append(FieldError("invalid_text", "This text is too long or holds a NUL character.", short_path))
+        elif path.startswith(GRID_PREFIX) and searches:
+            if value.strip():
+                request["search"]["parameters"][name] = value.strip()
+        elif path.startswith(SEARCH_PREFIX):
+            if searches and any(path == control.path for control in SEARCH_FIELDS):
+                request["search"][name] = value.strip()
         elif path.startswith(GRID_PREFIX):
             if parts := split_list(value):
                 request.setdefault("grid", {})[name] = parts

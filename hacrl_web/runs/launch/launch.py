@@ -13,7 +13,7 @@ from hacrl_web.accounts.projects import require
 from hacrl_web.registry.models import AgentGroup, Benchmark
 from hacrl_web.runs import worker_queue
 from hacrl_web.runs.launch.plan import LaunchError, RequestRows, cannot_repeat, is_draft, plan_run
-from hacrl_web.runs.models import Run, State, StatusChange, Sweep
+from hacrl_web.runs.models import Run, State, StatusChange, Sweep, Trial
 from hacrl_web.runs.stored_spec import stored_spec
 from workers.contract.spec.run import RunSpec
 
@@ -103,4 +103,6 @@ def retry(user: Any, run: Run) -> Run:
         further["agent_changes"] = run.agent_changes
         if any(agent.model.startswith(str(run.run_dir.resolve())) for agent in spec.agents):
             further["data_folder"] = run.data_folder  # an evaluated checkpoint: only that host has the copy
-        return create_run(user, spec, run.group, run.benchmark, **further)
+        new = create_run(user, spec, run.group, run.benchmark, **further)
+        Trial.objects.follow_retry(run, new)
+        return new

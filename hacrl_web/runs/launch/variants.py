@@ -48,7 +48,8 @@ class Variant:
 
     algorithm: str
     ablation: str = ""
-    point: Mapping[str, Any] = field(default_factory=dict)  # its place in the grid: setting -> value
+    point: Mapping[str, Any] = field(default_factory=dict)  # its place in the grid or the search: setting -> value
+    trial: int | None = None  # its number in a search
 
     @property
     def overrides(self) -> dict[str, Any]:
@@ -68,7 +69,9 @@ class Variant:
 
     @property
     def label(self) -> str:
-        """Its name within the sweep: `hacpo`, `hacpo no_omega`, `hacpo alpha=3 delta=0.2`."""
+        """Its name within the sweep: `hacpo`, `hacpo no_omega`, `hacpo alpha=3 delta=0.2`, `trial 7`."""
+        if self.trial is not None:
+            return f"trial {self.trial}"
         values = [f"{name.rpartition('.')[2]}={value_text(value)}" for name, value in self.point.items()]
         return " ".join([self.algorithm, *([self.ablation] if self.ablation else []), *values])
 
@@ -76,7 +79,7 @@ class Variant:
         """The field of the request that sets `path` in this variant."""
         name = (path or "").removeprefix("algorithm.")
         if name in self.point:  # the path of another section is its name
-            return f"grid.{name}"
+            return f"grid.{name}" if self.trial is None else f"search.parameters.{name}"
         return {"algorithm.name": "algorithms", "seed": "seeds"}.get(path or "", path)
 
 
@@ -129,8 +132,11 @@ def grid_of(grid: Any, errors: list[FieldError]) -> dict[str, list[Any]]:
             errors.append(FieldError("unknown_key", message, path))
         elif not isinstance(values, list | tuple) or not 0 < len(values) <= MAX_SWEEP_RUNS:
             errors.append(FieldError("invalid", f"Give a list of 1 to {MAX_SWEEP_RUNS} values.", path))
+        elif any(isinstance(value, str) and ".." in value for value in values):
+            message = "A range needs a search: choose random or optuna in place of grid, or give a list of values."
+            errors.append(FieldError("invalid", message, path))
         else:
-            read = [one for value in values for one in _value(name, value, errors)]
+            read = [one for value in values for one in read_value(name, value, errors)]
             if len(set(read)) < len(read):
                 errors.append(FieldError("repeated", "Each value may be named once.", path))
             values_by_name[name] = read
@@ -142,7 +148,12 @@ def _place(name: str) -> tuple[bool, int, str]:
     return ("." in name, GRID.index(name) if name in GRID else len(GRID), name)
 
 
-def _value(name: str, value: Any, errors: list[FieldError]) -> list[Any]:
+def is_varied(name: str) -> bool:
+    """Whether a sweep can vary the setting of this name."""
+    return name in _readers()
+
+
+def read_value(name: str, value: Any, errors: list[FieldError]) -> list[Any]:
     """The value as the setting reads it, or nothing and an error."""
     if value is None:
         errors.append(

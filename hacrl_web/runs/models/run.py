@@ -24,6 +24,7 @@ from hacrl_web.accounts.audit_log import audited
 from hacrl_web.accounts.visibility import ProjectRow, ProjectRowQuerySet
 from hacrl_web.runs.models.hosts import Drain, Host
 from hacrl_web.runs.models.states import HELD, IDLE, Desire, RunStateMachine, State
+from hacrl_web.runs.models.trials import SearchState
 from workers.contract.verifier_kinds import score_word
 
 QUEUE_ORDER = ("-priority", "queue_key", "created_at", "pk")
@@ -41,6 +42,9 @@ class Sweep(ProjectRow):
     name = models.CharField(max_length=120)
     request = models.JSONField(default=dict, blank=True)  # as runs/sweeps read it
     draft_digest = models.CharField(max_length=64, blank=True, default="")  # of a draft, see runs/sweeps/drafts.py
+    # Of one that searches: what the dispatcher does with it (models/trials.py), and why it stopped.
+    search_state = models.CharField(max_length=12, blank=True, default="", db_index=True)
+    search_reason = models.TextField(blank=True, default="")
     created_at = models.DateTimeField(auto_now_add=True)
 
     objects = ProjectRowQuerySet["Sweep"].as_manager()
@@ -55,6 +59,11 @@ class Sweep(ProjectRow):
     def is_draft(self) -> bool:
         """True while it is saved settings without runs."""
         return bool(self.draft_digest)
+
+    @property
+    def is_searching(self) -> bool:
+        """True while further trials may follow."""
+        return self.search_state in (SearchState.SEARCHING, SearchState.PAUSED)
 
     def get_absolute_url(self) -> str:
         return reverse("runs:sweep_detail", args=[self.pk])

@@ -29,7 +29,7 @@ from hacrl_web.runs.models import Run, State, Sweep
 from hacrl_web.runs.pages.run_form import NewRunQuery, algorithm_settings, first_values, posted_values, render_form
 from hacrl_web.runs.requests import visible_run
 from hacrl_web.runs.sweeps.drafts import change_sweep_draft
-from hacrl_web.runs.sweeps.plan import named_request, plan_sweep
+from hacrl_web.runs.sweeps.plan import SWEEP_KEYS, named_request, plan_sweep
 from hacrl_web.runs.sweeps.sweeps import launch_sweep, queue_changed_draft
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import MAX_ID, uuid_or_none, whole_number
@@ -74,7 +74,10 @@ def _queue(request: HttpRequest) -> HttpResponse:
             if sweep_draft
             else launch_sweep(request.user, settings)
         )
-        messages.success(request, f"{sweep.runs.count()} runs are in the queue.")
+        message = (
+            "The search begins in a moment." if sweep.search_state else f"{sweep.runs.count()} runs are in the queue."
+        )
+        messages.success(request, message)
         return redirect(sweep)
     settings, draft = _run_request(request.POST), _draft(request)
     run = change_draft(request.user, draft, settings, then_queue=True) if draft else launch(request.user, settings)
@@ -223,7 +226,7 @@ def _estimate(request: HttpRequest) -> Cost:
 
 def _run_request(post: QueryDict) -> dict[str, Any]:
     """The launch request of one run. Error: FieldErrors."""
-    return {key: value for key, value in parse_form(post).items() if key not in ("algorithms", "ablations", "grid")}
+    return {key: value for key, value in parse_form(post).items() if key not in SWEEP_KEYS}
 
 
 def _sweep_request(post: QueryDict) -> dict[str, Any]:

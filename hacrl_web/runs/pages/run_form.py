@@ -17,6 +17,7 @@ from hacrl_web.runs.launch.cost import Cost
 from hacrl_web.runs.launch.form import (
     GRID_PREFIX,
     LISTS,
+    SEARCH_FIELDS,
     FormField,
     confirmed,
     confirmed_by,
@@ -184,6 +185,7 @@ def _further(ticked: Sequence[Any], benchmarks: QuerySet[Benchmark]) -> list[dic
 def _sweep_controls(fields: Mapping[str, FormField], values: Mapping[str, Any]) -> dict[str, Any]:
     """What Compare opens."""
     ticked, removed = values.get("algorithms", COMPARED), values.get("ablations", ())
+    search = [fields[control.path] for control in SEARCH_FIELDS]
     grid = [control for path, control in fields.items() if path.startswith(GRID_PREFIX)]
     return {
         "algorithms": [
@@ -192,7 +194,8 @@ def _sweep_controls(fields: Mapping[str, FormField], values: Mapping[str, Any]) 
         ],
         "ablations": [(ablation, key in removed) for key, (_, ablation) in ablations().items()],
         "grid": grid,
-        "is_grid_open": any(field.value or field.errors for field in grid),
+        "search": search,
+        "is_grid_open": any(field.value or field.errors for field in grid) or search[0].value != "grid",
         "is_ablation_open": bool(removed or fields["ablations"].errors),
         "max_runs": MAX_SWEEP_RUNS,
     }

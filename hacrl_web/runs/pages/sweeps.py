@@ -8,14 +8,15 @@ from typing import Any
 
 from django.contrib import messages
 from django.db.models import Exists, OuterRef
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_POST
 
 from hacrl_web.runs.launch.form import parse_seeds
-from hacrl_web.runs.models import HELD, TERMINAL, Run, State, Sweep
+from hacrl_web.runs.models import HELD, TERMINAL, Run, SearchState, State, Sweep
 from hacrl_web.runs.requests import change_reason, visible_sweep
 from hacrl_web.runs.sweeps import drafts, sweeps
+from hacrl_web.runs.sweeps.search_view import search_view
 from hacrl_web.runs.sweeps.state import newest_checkpoints, state_of
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import page_of
@@ -81,8 +82,9 @@ def _draft_context(user: Any, sweep: Sweep) -> dict[str, Any]:
         return {"sweep": sweep, "draft_problems": [error.message for error in refused.errors]}
     group, benchmark = plan.rows.pair
     planned = {
-        "num_runs": len(plan.runs),
-        "variants": list(dict.fromkeys(run.variant.label for run in plan.runs)),
+        "num_runs": plan.search.trials if plan.search else len(plan.runs),
+        "search": plan.search,
+        "variants": [] if plan.search else list(dict.fromkeys(run.variant.label for run in plan.runs)),
         "group": group,
         "benchmark": benchmark,
     }
@@ -95,7 +97,9 @@ def sweep_queue_draft(request: HttpRequest, sweep_id: int) -> HttpResponse:
     sweep = visible_sweep(request, sweep_id)
     try:
         sweeps.queue_sweep_draft(request.user, sweep, request.POST.getlist("confirm"))
-        messages.success(request, f"{sweep.runs.count()} runs queued.", extra_tags=State.QUEUED)
+        sweep.refresh_from_db()
+        done = "The search begins in a moment." if sweep.search_state else f"{sweep.runs.count()} runs queued."
+        messages.success(request, done, extra_tags=State.QUEUED)
     except FieldErrors as refused:
         messages.error(request, "It stays as it was. " + refused.text)
     return redirect(sweep)
@@ -115,20 +119,33 @@ def _context(sweep: Sweep) -> dict[str, Any]:
     saved = newest_checkpoints(held)
     return {
         "sweep": sweep,
+        "search": search_view(sweep),
         "state": state,
         "progress": state.progress(),
         "suggested_seeds": _up_to_three(state.seeds),
         "has_results": any(run.state == State.COMPLETED for run in state.runs),
         "demo": demo_of(first) if first is not None else None,
-        "can_pause": any(run.can_pause for run in state.current),
-        "can_resume": any(run.can_resume for run in state.current),
-        "can_stop": any(run.can_stop for run in state.current),
+        "can_pause": sweep.search_state == SearchState.SEARCHING or any(run.can_pause for run in state.current),
+        "can_resume": sweep.search_state == SearchState.PAUSED or any(run.can_resume for run in state.current),
+        "can_stop": sweep.is_searching or any(run.can_stop for run in state.current),
         # Stopping them loses what came after their checkpoint.
         "held": [(run, saved.get(run.pk)) for run in held],
         "num_waiting": len(state.current) - len(held) - sum(run.is_terminal for run in state.current),
         "retries": [(state.in_state(ended), str(ended)) for ended in (State.FAILED, State.STOPPED)],
         "counts": [(word, state.counts.get(word, 0)) for word in State.values if word != State.DRAFT],
     }
+
+
+@require_GET
+def sweep_trials(request: HttpRequest, sweep_id: int) -> HttpResponse:
+    """The trials of a search, for its page: 204 while they are as in the version that `seen` names."""
+    sweep = visible_sweep(request, sweep_id)
+    search = search_view(sweep)
+    if search is None:
+        raise Http404
+    if request.GET.get("seen") == search.version:
+        return HttpResponse(status=204)
+    return render(request, "runs/sweeps/_search.html", {"sweep": sweep, "search": search})
 
 
 def _up_to_three(seeds: list[int]) -> str:

@@ -16,6 +16,7 @@ from hacrl_web.runs.launch.plan import LaunchError
 from hacrl_web.runs.models import Sweep
 from hacrl_web.runs.sweeps.plan import SweepPlan, plan_sweep
 from hacrl_web.web.errors import FieldError, FieldErrors
+from workers.contract.spec.run import RunSpec
 
 
 def save_sweep(user: Any, plan: SweepPlan) -> Sweep:
@@ -60,7 +61,7 @@ def plan_of_draft(user: Any, draft: Sweep) -> SweepPlan:
 
 def cautions_of(plan: SweepPlan) -> list[FieldError]:
     """The cautions of all its runs, each once: they are confirmed when it is queued."""
-    cautions = {caution.code: caution for spec in plan.specs for caution in spec.cautions()}
+    cautions = {caution.code: caution for spec in _checked(plan) for caution in spec.cautions()}
     return [FieldError(caution.code, caution.message, caution.field) for caution in cautions.values()]
 
 
@@ -80,6 +81,11 @@ def _columns(plan: SweepPlan) -> dict[str, Any]:
     return {"name": plan.request["name"], "request": plan.request, "draft_digest": _digest(plan)}
 
 
+def _checked(plan: SweepPlan) -> list[RunSpec]:
+    """Its runs; of a search, the ends of its ranges."""
+    return [run.spec for run in plan.probes] or plan.specs
+
+
 def _digest(plan: SweepPlan) -> str:
     """SHA-256 over the settings of all runs, those of agents and benchmarks included."""
-    return hashlib.sha256("\n".join(spec.model_dump_json() for spec in plan.specs).encode()).hexdigest()
+    return hashlib.sha256("\n".join(spec.model_dump_json() for spec in _checked(plan)).encode()).hexdigest()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from dataclasses import field as dataclass_field
 from math import prod
 from typing import Any, NamedTuple
 
@@ -21,12 +22,22 @@ from hacrl_web.runs.launch.variants import (
     grid_of,
     idle_ablations,
 )
+from hacrl_web.runs.sweeps.search_plan import (
+    other_than_one,
+    probe_variants,
+    search_problems,
+    trial_variants,
+    unused_parameters,
+)
+from hacrl_web.runs.trials.points import Point
+from hacrl_web.runs.trials.search_settings import KEY as SEARCH
+from hacrl_web.runs.trials.search_settings import SearchSettings, search_of
 from hacrl_web.web.errors import MAX_ERRORS, FieldError
 from workers.algorithms.registry import algorithms, own_settings, settings_schema
 from workers.contract.spec.algorithm import DEFAULT
 from workers.contract.spec.run import RunSpec
 
-SWEEP_KEYS = frozenset({"algorithms", "ablations", "seeds", "grid"})
+SWEEP_KEYS = frozenset({"algorithms", "ablations", "seeds", "grid", SEARCH})
 
 
 class PlannedRun(NamedTuple):
@@ -43,6 +54,10 @@ class SweepPlan:
     request: dict[str, Any]  # normalized
     rows: RequestRows
     runs: list[PlannedRun]
+    # Of a search: how its trials get their values. `runs` are then points drawn at random, for estimates, and `probes`
+    # the ends of its ranges, which were checked.
+    search: SearchSettings | None = None
+    probes: list[PlannedRun] = dataclass_field(default_factory=list)
 
     @property
     def specs(self) -> list[RunSpec]:
@@ -58,6 +73,7 @@ class SweepParts:
     seeds: list[Any]
     grid: dict[str, list[Any]]
     base: Any
+    search: SearchSettings | None
 
 
 def plan_sweep(user: Any, request: Any) -> SweepPlan:
@@ -71,25 +87,57 @@ def plan_sweep(user: Any, request: Any) -> SweepPlan:
     rows = find_rows(user, shared, errors, KEYS - {"cloned_from"})
     # With errors in the lists, a run of the default shows the errors of the other settings.
     runs = [(seed, variant) for seed in parts.seeds for variant in variants] or [(0, Variant(DEFAULT))]
-    planned = []
-    for seed, variant in runs:
-        section = parts.base
-        if isinstance(section, Mapping):
-            section = {**own_settings(variant.algorithm, section), **variant.overrides}
-        problems: list[FieldError] = []
-        request_of_run = {**variant.sections(shared), "algorithm": section, "seed": seed}
-        spec = check_spec(request_of_run, rows, problems)
-        moved = dict.fromkeys(replace(one, field=variant.field_of(one.field)) for one in problems)
-        errors += [error for error in moved if error not in errors]
-        if spec is not None:
-            planned.append(PlannedRun(variant, spec))
+    planned = [run for seed, variant in runs if (run := _planned(parts, shared, rows, seed, variant, errors))]
     if any(run.spec.is_evaluation_only for run in planned):
         message = "A sweep compares trained agents: at least 1 step is needed."
         errors.append(FieldError("no_training", message, "training.steps"))
-    errors += _repeated_runs(planned)
+    errors += (
+        _repeated_runs(planned)
+        if parts.search is None
+        else search_problems(parts.search, rows, [run.spec for run in planned])
+    )
     if errors:
         raise LaunchError(errors[:MAX_ERRORS])
-    return SweepPlan(_normalized(parts, planned, rows), rows, planned)
+    normalized = _normalized(parts, planned, rows)
+    if parts.search is None:
+        return SweepPlan(normalized, rows, planned)
+    variants = trial_variants(parts.algorithms[0], parts.search)
+    draws = [_planned(parts, shared, rows, parts.seeds[0], variant, []) for variant in variants]
+    return SweepPlan(normalized, rows, [run for run in draws if run] or planned[:1], parts.search, planned)
+
+
+def plan_trial(user: Any, request: Mapping[str, Any], number: int, point: Point) -> tuple[PlannedRun, RequestRows]:
+    """The run of one trial of a stored search. Error: LaunchError; its `status` is 409 where no trial is possible."""
+    errors: list[FieldError] = []
+    shared = {key: value for key, value in request.items() if key not in SWEEP_KEYS}
+    rows = find_rows(user, shared, errors, KEYS - {"cloned_from"})
+    if errors:
+        raise LaunchError(errors, status=409)
+    parts = _sweep_parts(request, errors)
+    variant = Variant(parts.algorithms[0], point=point, trial=number)
+    run = None if errors else _planned(parts, shared, rows, parts.seeds[0], variant, errors)
+    if errors or run is None:
+        raise LaunchError(errors)
+    return run, rows
+
+
+def _planned(
+    parts: SweepParts,
+    shared: Mapping[str, Any],
+    rows: RequestRows,
+    seed: Any,
+    variant: Variant,
+    errors: list[FieldError],
+) -> PlannedRun | None:
+    """One run; None where its settings are refused. Errors are added to `errors`, each once."""
+    section = parts.base
+    if isinstance(section, Mapping):
+        section = {**own_settings(variant.algorithm, section), **variant.overrides}
+    problems: list[FieldError] = []
+    spec = check_spec({**variant.sections(shared), "algorithm": section, "seed": seed}, rows, problems)
+    moved = dict.fromkeys(replace(one, field=variant.field_of(one.field)) for one in problems)
+    errors += [error for error in moved if error not in errors]
+    return None if spec is None else PlannedRun(variant, spec)
 
 
 def named_request(plan: SweepPlan) -> dict[str, Any]:
@@ -118,7 +166,12 @@ def _sweep_parts(request: Mapping[str, Any], errors: list[FieldError]) -> SweepP
         errors.append(FieldError("unknown_key", "A sweep takes its algorithms from “algorithms”.", "algorithm.name"))
     if "seed" in request:
         errors.append(FieldError("unknown_key", "A sweep takes its seeds from “seeds”.", "seed"))
-    return SweepParts(names, removed, seeds, grid, base)
+    parts = SweepParts(names, removed, seeds, grid, base, None)
+    if SEARCH not in request:
+        return parts
+    search = search_of(request[SEARCH], errors)
+    errors += other_than_one(names, removed, seeds, grid) if search else []
+    return replace(parts, search=search)
 
 
 def each_once(request: Mapping[str, Any], key: str, errors: list[FieldError], *, is_needed: bool = True) -> list[Any]:
@@ -138,6 +191,10 @@ def each_once(request: Mapping[str, Any], key: str, errors: list[FieldError], *,
 
 def _variants(parts: SweepParts, errors: list[FieldError]) -> list[Variant]:
     """The rows of the sweep; none with errors."""
+    if parts.search is not None:
+        algorithm = str(parts.algorithms[0])
+        errors += unused_parameters(algorithm, parts.base, parts.search)
+        return probe_variants(algorithm, parts.search)
     points = prod(len(values) for values in parts.grid.values())
     if points > MAX_SWEEP_RUNS:  # before they are multiplied out
         message = f"The grid has {points} points; a sweep has at most {MAX_SWEEP_RUNS} runs."
@@ -197,7 +254,8 @@ def _normalized(parts: SweepParts, runs: list[PlannedRun], rows: RequestRows) ->
     """The request with the values that RunSpec read, and in the sections only the settings that it has."""
     first = runs[0].spec
     changed = first.model_dump(mode="json", exclude_unset=True)
-    varied = {tuple(path.split(".")) for path in parts.grid}
+    names = parts.search.parameters if parts.search else parts.grid
+    varied = {tuple(path.split(".")) for path in names}
     sections = {
         key: {name: value for name, value in changed[key].items() if (key, name) not in varied}
         for key in SECTIONS
@@ -223,6 +281,7 @@ def _normalized(parts: SweepParts, runs: list[PlannedRun], rows: RequestRows) ->
         "ablations": list(parts.ablations),
         "seeds": list(dict.fromkeys(run.spec.seed for run in runs)),
         "grid": parts.grid,
+        **({SEARCH: parts.search.request} if parts.search else {}),
         "confirm": [code for code in rows.confirmed if code in cautions],
         **sections,
     }

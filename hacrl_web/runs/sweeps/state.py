@@ -34,6 +34,7 @@ class SweepState:
     runs: list[Run]
     seeds: list[int]
     lines: list[SweepLine]
+    is_searching: bool = False  # further runs may follow
 
     @property
     def current(self) -> list[Run]:
@@ -74,7 +75,7 @@ class SweepState:
             # Of a failed or stopped run, the steps that it did.
             "total_steps": sum(run.step if run.state in cut_short else run.total_steps for run in self.current),
             "eta_s": self.eta_s,
-            "is_finished": all(run.is_terminal for run in self.current),
+            "is_finished": not self.is_searching and all(run.is_terminal for run in self.current),
         }
 
 
@@ -94,7 +95,7 @@ def state_of(sweep: Sweep) -> SweepState:
         cells.setdefault(label, {})[run.seed] = run
     seeds = sorted({run.seed for run in ordered})
     lines = [SweepLine(label, [by_seed.get(seed) for seed in seeds]) for label, by_seed in cells.items()]
-    return SweepState(ordered, seeds, lines)
+    return SweepState(ordered, seeds, lines, sweep.is_searching)
 
 
 def _seconds_per_step(runs: Sequence[Run]) -> dict[str, float]:

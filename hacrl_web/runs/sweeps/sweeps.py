@@ -13,14 +13,16 @@ from typing import Any
 from django.db import transaction
 from pydantic import ValidationError
 
+from hacrl_web.accounts.models import Role
+from hacrl_web.accounts.projects import require
 from hacrl_web.registry import values
 from hacrl_web.runs.launch.launch import create_run, hold, retry
-from hacrl_web.runs.launch.plan import LaunchError, cannot_repeat, is_draft
+from hacrl_web.runs.launch.plan import LaunchError, RequestRows, cannot_repeat, is_draft
 from hacrl_web.runs.launch.variants import MAX_SWEEP_RUNS
-from hacrl_web.runs.models import Desire, Run, State, Sweep
+from hacrl_web.runs.models import Desire, Run, SearchState, State, Sweep, Trial, TrialState
 from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.runs.sweeps.drafts import held_draft, require_same_project, save_sweep, unchanged_plan
-from hacrl_web.runs.sweeps.plan import SweepPlan, each_once, plan_sweep
+from hacrl_web.runs.sweeps.plan import PlannedRun, SweepPlan, each_once, plan_sweep
 from hacrl_web.runs.sweeps.state import SweepLine, SweepState, state_of
 from hacrl_web.web.errors import FieldError, plain_errors
 from workers.contract.spec.run import RunSpec
@@ -76,8 +78,18 @@ def _queue(user: Any, held: Sweep, plan: SweepPlan) -> None:
 
 
 def _create_all(user: Any, sweep: Sweep, plan: SweepPlan) -> None:
-    for variant, spec in plan.runs:
-        _create(user, sweep, variant.label, spec, *plan.rows.pair, agent_changes=plan.rows.changes)
+    if plan.search is not None:  # the dispatcher makes its runs, see advance.py
+        require(user, sweep.project, Role.MEMBER)
+        sweep.search_state = SearchState.SEARCHING
+        sweep.save(update_fields=["search_state"])
+        return
+    for run in plan.runs:
+        create_run_of(user, sweep, run, plan.rows)
+
+
+def create_run_of(user: Any, sweep: Sweep, run: PlannedRun, rows: RequestRows) -> Run:
+    """Queue one planned run, within the caller's transaction. Error: FieldErrors (403) for a viewer."""
+    return _create(user, sweep, run.variant.label, run.spec, *rows.pair, agent_changes=rows.changes)
 
 
 def _create(user: Any, sweep: Sweep, label: str, spec: RunSpec, *pair: Any, agent_changes: Any) -> Run:
@@ -109,6 +121,9 @@ def add_seeds(user: Any, sweep: Sweep, seeds: Any) -> list[Run]:
         raise LaunchError(errors)
     with transaction.atomic():
         state = _locked(sweep)
+        if sweep.search_state:
+            message = "A search has one seed: clone the run of its best trial and launch that on further seeds."
+            raise LaunchError.single("is_search", message, "seeds", status=409)
         missing = _missing(state, new_seeds)
         if (num_runs := len(state.current) + len(missing)) > MAX_SWEEP_RUNS:
             message = f"A sweep has at most {MAX_SWEEP_RUNS} runs; this one would have {num_runs}."
@@ -156,7 +171,9 @@ def retry_all(user: Any, sweep: Sweep, state: str = State.FAILED) -> list[Run]:
     if state not in (State.FAILED, State.STOPPED):
         raise LaunchError.single("invalid", "Must be failed or stopped.", "state")
     with transaction.atomic():
-        return [retry(user, run) for run in _locked(sweep).in_state(state)]
+        runs = _locked(sweep).in_state(state)
+        pruned = set(Trial.objects.filter(run__in=runs, state=TrialState.PRUNED).values_list("run", flat=True))
+        return [retry(user, run) for run in runs if run.pk not in pruned]
 
 
 def rename(sweep: Sweep, name: object) -> None:
@@ -170,18 +187,30 @@ def rename(sweep: Sweep, name: object) -> None:
 
 
 def stop_all(sweep: Sweep, reason: str) -> list[Run]:
-    """Request the end of every run that has not ended. Idempotent."""
+    """Request the end of every run that has not ended, and of a search. Idempotent."""
+    _set_search(sweep, [SearchState.SEARCHING, SearchState.PAUSED], SearchState.STOPPED, reason)
     return _request_all(sweep, lambda run: run.can_stop, lambda run: run.request_stop(reason))
 
 
 def pause_all(sweep: Sweep, reason: str) -> list[Run]:
-    """Take waiting runs out of the queue, and pause running ones after their step. Idempotent."""
+    """Take waiting runs out of the queue, and pause running ones after their step; a search waits. Idempotent."""
+    _set_search(sweep, [SearchState.SEARCHING], SearchState.PAUSED, reason)
     return _request_all(sweep, lambda run: run.can_pause, lambda run: run.request_pause(reason))
 
 
 def resume_all(sweep: Sweep, reason: str) -> list[Run]:
-    """Queue every paused run again. Idempotent."""
+    """Queue every paused run again, and continue a paused search. Idempotent."""
+    _set_search(sweep, [SearchState.PAUSED], SearchState.SEARCHING, "")
     return _request_all(sweep, lambda run: run.desired_state == Desire.PAUSE, lambda run: run.request_resume(reason))
+
+
+def _set_search(sweep: Sweep, states: list[str], new: str, reason: str) -> None:
+    """Under the lock with which the dispatcher starts a trial: a trial that it starts is among the sweep's runs."""
+    with transaction.atomic():
+        held = Sweep.objects.select_for_update(of=("self",)).filter(pk=sweep.pk).first()
+        if held is not None and held.search_state in states:
+            Sweep.objects.filter(pk=sweep.pk).update(search_state=new, search_reason=reason)
+    sweep.refresh_from_db(fields=["search_state", "search_reason"])
 
 
 def _request_all(sweep: Sweep, is_affected: Callable[[Run], bool], request: Callable[[Run], object]) -> list[Run]:

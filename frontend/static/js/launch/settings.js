@@ -66,7 +66,7 @@ function reason(form, { path }) {
  */
 export function showDifferences(form, refresh) {
   const lines = fields(form, "[data-default]")
-    .filter((field) => !field.hidden && !field.dataset.field?.startsWith("grid.") && !field.classList.contains("field-idle"))
+    .filter((field) => !field.hidden && !/^(grid|search)\./.test(field.dataset.field ?? "") && !field.classList.contains("field-idle"))
     .flatMap((field) => {
       const control = controlOf(field);
       const standard = field.dataset.default ?? "";

@@ -9,12 +9,13 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from hacrl_web.ops.loop import liveness_file, repeat
+from hacrl_web.runs.sweeps.advance import SearchAdvancer
 from hacrl_web.runs.telemetry.table_upkeep import TableUpkeep
 from hacrl_web.runs.worker.dispatcher import Dispatcher
 
 
 class Command(BaseCommand):
-    help = "Notify workers of queued runs, requeue lost ones and clear old texts, until ended."
+    help = "Notify workers of queued runs, requeue lost ones, advance searches and clear old texts, until ended."
 
     def add_arguments(self, parser: Any) -> None:
         parser.add_argument("--interval", type=float, default=0.5, help="seconds between two ticks")
@@ -23,4 +24,6 @@ class Command(BaseCommand):
         ended = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: ended.set())
-        repeat([Dispatcher().tick, TableUpkeep().tick], ended, options["interval"], liveness_file())
+        repeat(
+            [Dispatcher().tick, SearchAdvancer().tick, TableUpkeep().tick], ended, options["interval"], liveness_file()
+        )

@@ -1,0 +1,94 @@
+"""The settings of a search, part of a sweep's request: how its trials get their values, and how they are judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from hacrl_web.runs.trials.parameters import Parameter, parameters_of
+from hacrl_web.web.errors import FieldError, plain_errors
+
+KEY = "search"  # of a sweep's request
+METHODS = ("grid", "random", "optuna")
+PRUNERS = ("none", "median", "halving")
+MAX_TRIALS = 200
+MAX_AT_ONCE = 20
+
+
+class SearchRequest(BaseModel):
+    """The object `search` of a sweep's request."""
+
+    model_config = ConfigDict(extra="forbid", str_strip_whitespace=True)
+
+    method: Literal["random", "optuna"]
+    trials: Annotated[int, Field(ge=1, le=MAX_TRIALS)] = 20
+    at_once: Annotated[int, Field(ge=1, le=MAX_AT_ONCE)] = 2
+    seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = 0
+    pruner: Literal["none", "median", "halving"] = "none"
+    agent: Annotated[str, Field(max_length=80)] = ""
+    parameters: Any = None
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """A checked search. agent: whose held-out accuracy is maximized; empty: the mean over agents."""
+
+    method: str
+    trials: int
+    at_once: int
+    seed: int
+    pruner: str
+    agent: str
+    parameters: Mapping[str, Parameter]
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """As requests have it."""
+        names = ("method", "trials", "at_once", "seed", "pruner", "agent")
+        parameters = {name: parameter.request for name, parameter in self.parameters.items()}
+        return {name: getattr(self, name) for name in names} | {"parameters": parameters}
+
+
+def search_of(request: Any, errors: list[FieldError]) -> SearchSettings | None:
+    """The checked object `search`; None for a grid, and where errors were added to `errors`."""
+    if not isinstance(request, Mapping):
+        errors.append(FieldError("invalid", f"Must be an object with a method: {', '.join(METHODS)}.", KEY))
+        return None
+    if request.get("method") == "grid":
+        if further := [key for key in request if key != "method"]:
+            message = "A grid takes its values from “grid”: leave this out, or choose another method."
+            errors.append(FieldError("unknown_key", message, f"{KEY}.{str(further[0])[:80]}"))
+        return None
+    problems: list[FieldError] = []
+    try:
+        read = SearchRequest.model_validate(dict(request))
+    except ValidationError as error:
+        errors += [replace(one, field=f"{KEY}.{one.field}") for one in plain_errors(error)]
+        return None
+    parameters = parameters_of(read.parameters, problems)
+    sizes = [parameter.size for parameter in parameters.values()]
+    num_points = None if None in sizes else prod(size for size in sizes if size is not None)
+    if not problems and num_points is not None and num_points < read.trials:
+        message = (
+            f"These values have {num_points} combinations, fewer than {read.trials} trials: give at most {num_points}."
+        )
+        problems.append(FieldError("too_many_runs", message, f"{KEY}.trials"))
+    errors += problems
+    if problems:
+        return None
+    return SearchSettings(**{**read.model_dump(), "parameters": parameters})
+
+
+def stored_search(request: Mapping[str, Any]) -> SearchSettings | None:
+    """The search of a stored sweep's request; None where it has none. Error: ValueError where it is refused by now."""
+    if KEY not in request:
+        return None
+    errors: list[FieldError] = []
+    settings = search_of(request[KEY], errors)
+    if errors:
+        raise ValueError(" ".join(error.message for error in errors))
+    return settings
