@@ -1487,6 +1487,7 @@ declare namespace Api {
     created_at: string;
     is_draft: boolean;
     request: Record<string, unknown>;
+    search: SweepSearchAnswer | null;
     is_finished: boolean;
     progress: SweepProgress;
     seeds: number[];
@@ -1525,6 +1526,7 @@ declare namespace Api {
     ablations?: string[];
     seeds?: number[];
     grid?: Record<string, unknown[]>;
+    search?: Record<string, unknown>;
     confirm?: string[];
     algorithm?: Record<string, unknown>;
     rewards?: Record<string, unknown>;
@@ -1542,6 +1544,13 @@ declare namespace Api {
     created_at: string;
     is_draft: boolean;
     request: Record<string, unknown>;
+  }
+  interface SweepSearchAnswer {
+    state: string;
+    reason: string;
+    best: number | null;
+    counts: Record<string, number>;
+    trials: TrialAnswer[];
   }
   interface SystemAnswer {
     buckets: TimeBucket[];
@@ -1603,6 +1612,15 @@ declare namespace Api {
   interface TokenPiece {
     text: string;
     is_special: boolean;
+  }
+  interface TrialAnswer {
+    number: number;
+    state: string;
+    parameters: Record<string, unknown>;
+    value: number | null;
+    pruned_step: number | null;
+    reason: string;
+    run: string | null;
   }
   interface TriedQuestion {
     question: string | null;

@@ -33,6 +33,7 @@ READ_BY_WEB = ("workers.algorithms.", "workers.contract.", "workers.settings", "
 ML = {
     "torch", "transformers", "tokenizers", "safetensors", "accelerate", "peft", "vllm", "ray", "trl", "numpy", "scipy",
     "sympy", "math_verify", "latex2sympy2_extended", "huggingface_hub", "datasets", "pandas", "pyarrow", "sklearn",
+    "optuna",
 }  # fmt: skip
 WEB = {"django", "celery", "kombu", "channels", "channels_redis", "redis", "valkey", "ninja", "uvicorn", "hacrl_web"}
 # An app may import itself and what stands left of it; web, ops and the settings import no app.
@@ -40,7 +41,11 @@ APPS = ("docs", "accounts", "registry", "runs", "alerts", "mirrors", "insight", 
 SHARED = ("web", "ops", "settings", "celery")
 # Put the apps together: only Django and the servers import them.
 ASSEMBLY = ("urls", "api", "asgi", "body_limit", "container")
-WRITES_PARQUET = "hacrl_web/insight/export/files.py"  # within a function, when the first file is asked for
+# Within a function of the web, when the first file is asked for; and of the dispatcher, for the first search.
+LOADED_WHEN_NEEDED = {
+    "hacrl_web/insight/export/files.py": {"pyarrow"},
+    "hacrl_web/runs/trials/optuna_study.py": {"optuna"},
+}
 # The rooms of each app. One imports itself, the modules that lie beside the rooms, and the rooms left of it.
 ROOMS = {
     "accounts": ("login", "tokens", "people"),
@@ -180,8 +185,7 @@ def test_product_does_not_need_the_tools(path: Path) -> None:
 
 @each("hacrl_web")
 def test_web_imports_no_ml_library_and_only_algorithms_and_contract(path: Path) -> None:
-    loaded_for_a_file = {"pyarrow"} if path.relative_to(ROOT).as_posix() == WRITES_PARQUET else set()
-    assert roots(path) & ML == loaded_for_a_file
+    assert roots(path) & ML == LOADED_WHEN_NEEDED.get(path.relative_to(ROOT).as_posix(), set())
     assert all(name.startswith(READ_BY_WEB) for name in ours(path) if name.startswith("workers"))
 
 

@@ -104,7 +104,7 @@ def launch(
     search: Annotated[str | None, typer.Option(help="Of a sweep: grid, random or optuna.")] = None,
     vary: Annotated[
         list[str] | None,
-        typer.Option(help='A setting of a search: "training.learning_rate=1e-6..1e-4 log". Repeat it.'),
+        typer.Option(help='Of a search: "training.learning_rate=1e-6..1e-4 log". Repeat it.'),
     ] = None,
     trials: Annotated[int | None, typer.Option(help="Runs of a search.")] = None,
     at_once: Annotated[int | None, typer.Option("--at-once", help="Trials of a search under way at a time.")] = None,
@@ -117,7 +117,7 @@ def launch(
     """Launch a run or a sweep from a file. It is a sweep where the file has `algorithms` or `seeds`.
 
     Example: hacrl launch run.yaml --seed 3 --watch
-    Example: hacrl launch sweep.yaml --search optuna --trials 20 --vary "training.learning_rate=1e-6..1e-4 log"
+    Or: hacrl launch sweep.yaml --search optuna --trials 20 --vary "training.learning_rate=1e-6..1e-4 log"
     """
     launch_file = read_launch_file(file)
     changes = {"name": name, "seed": seed, "group": group, "benchmark": benchmark}

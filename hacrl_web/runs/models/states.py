@@ -15,6 +15,7 @@ from hacrl_web.runs.pubsub import publish_update
 
 MAX_INTERRUPTIONS = 3
 USER_STOP = "stopped by the user"
+PRUNED = "pruned at step"  # begins the reason for which the pruner of a search stops a run
 
 
 class State(models.TextChoices):

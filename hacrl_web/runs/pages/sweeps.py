@@ -98,8 +98,8 @@ def sweep_queue_draft(request: HttpRequest, sweep_id: int) -> HttpResponse:
     try:
         sweeps.queue_sweep_draft(request.user, sweep, request.POST.getlist("confirm"))
         sweep.refresh_from_db()
-        done = "The search begins in a moment." if sweep.search_state else f"{sweep.runs.count()} runs queued."
-        messages.success(request, done, extra_tags=State.QUEUED)
+        message = "The search begins in a moment." if sweep.search_state else f"{sweep.runs.count()} runs queued."
+        messages.success(request, message, extra_tags=State.QUEUED)
     except FieldErrors as refused:
         messages.error(request, "It stays as it was. " + refused.text)
     return redirect(sweep)

@@ -18,7 +18,7 @@ from django.utils import timezone
 from hacrl_web.accounts.models import Role
 from hacrl_web.accounts.projects import require
 from hacrl_web.runs.launch.launch import hold
-from hacrl_web.runs.models import Run, SearchState, State, Sweep, Trial, TrialState
+from hacrl_web.runs.models import PRUNED, Run, SearchState, State, Sweep, Trial, TrialState
 from hacrl_web.runs.sweeps.plan import plan_trial
 from hacrl_web.runs.sweeps.sweeps import create_run_of
 from hacrl_web.runs.telemetry.scores import Scores, accuracies
@@ -75,8 +75,8 @@ class SearchAdvancer:
 
     def _judge(self, sweep: Sweep, settings: SearchSettings, trial: Trial) -> None:
         run = trial.run
-        seen = (run.attempt, run.last_seq)
-        if self._judged.get(run.pk) == seen:
+        version = (run.attempt, run.last_seq)
+        if self._judged.get(run.pk) == version:
             return
         scores = objective_by_step(run, settings.agent, accuracies(run))
         new = {step: score for step, score in scores.items() if step > 0 and str(step) not in trial.scores}
@@ -88,11 +88,11 @@ class SearchAdvancer:
             trial.pruned_step = first_pruned_step(settings, trials, trial, new, interval)
             if trial.pruned_step is not None:
                 trial.reason = pruning_reason(settings, trial)
-            stored = Trial.objects.filter(pk=trial.pk, run=run, state=TrialState.RUNNING, pruned_step=None)
+            rows = Trial.objects.filter(pk=trial.pk, run=run, state=TrialState.RUNNING, pruned_step=None)
             columns = ("scores", "rungs", "pruned_step", "reason")
-            if not stored.update(**{name: getattr(trial, name) for name in columns}):
+            if not rows.update(**{name: getattr(trial, name) for name in columns}):
                 trial.refresh_from_db()
-        self._judged[run.pk] = seen
+        self._judged[run.pk] = version
 
 
 def pruning_reason(settings: SearchSettings, trial: Trial) -> str:
@@ -102,7 +102,7 @@ def pruning_reason(settings: SearchSettings, trial: Trial) -> str:
         "median": "is below the median of earlier trials at that step",
         "halving": "is not in the better half of the trials at that step",
     }[settings.pruner]
-    return f"pruned at step {trial.pruned_step}: held-out accuracy {score:.3f} {rule}"
+    return f"{PRUNED} {trial.pruned_step}: held-out accuracy {score:.3f} {rule}"
 
 
 def objective_by_step(run: Run, agent: str, scores: Scores) -> dict[int, float]:
@@ -134,8 +134,8 @@ def _record_run(settings: SearchSettings, trial: Trial, run: Run) -> None:
     elif run.state == State.STOPPED and trial.pruned_step is not None:
         state, value, reason = TrialState.PRUNED, trial.scores[str(trial.pruned_step)], trial.reason
     # The pruner compares later trials with all evaluations of this one.
-    kept = trial.scores | {str(step): score for step, score in after_start.items()}
-    _record(trial, state, value=value, reason=reason, scores=kept)
+    all_scores = trial.scores | {str(step): score for step, score in after_start.items()}
+    _record(trial, state, value=value, reason=reason, scores=all_scores)
 
 
 def _record(trial: Trial, state: str, **columns: object) -> None:
@@ -185,12 +185,12 @@ def start_trial(sweep: Sweep, settings: SearchSettings, number: int, point: Poin
     """Write a trial and its run, both or none; False if another process was first or the search has ended."""
     try:
         with transaction.atomic():
-            held = Sweep.objects.select_for_update(of=("self",)).select_related("owner", "project").get(pk=sweep.pk)
-            num_open = held.trials.filter(state=TrialState.RUNNING).count()
-            is_first = held.trials.count() == number and num_open < settings.at_once
-            if held.search_state != SearchState.SEARCHING or not is_first:
+            locked = Sweep.objects.select_for_update(of=("self",)).select_related("owner", "project").get(pk=sweep.pk)
+            num_open = locked.trials.filter(state=TrialState.RUNNING).count()
+            is_first = locked.trials.count() == number and num_open < settings.at_once
+            if locked.search_state != SearchState.SEARCHING or not is_first:
                 return False
-            _write_trial(held, number, point)
+            _write_trial(locked, number, point)
     except FieldErrors as refused:
         if refused.status in (403, 409):  # no further trial is possible either
             end_search(sweep, SearchState.STOPPED, refused.text)
@@ -213,11 +213,11 @@ def _write_trial(sweep: Sweep, number: int, point: Point) -> None:
 def _write_refused(sweep: Sweep, number: int, point: Mapping[str, object], reason: str) -> bool:
     """A trial whose settings are refused together: it fails without a run, and the search goes on."""
     with transaction.atomic():
-        held = Sweep.objects.select_for_update(of=("self",)).get(pk=sweep.pk)
-        if held.trials.count() != number:
+        locked = Sweep.objects.select_for_update(of=("self",)).get(pk=sweep.pk)
+        if locked.trials.count() != number:
             return False
         state = {"state": TrialState.FAILED, "reason": f"refused: {reason}", "ended_at": timezone.now()}
-        Trial.objects.create(sweep=held, number=number, parameters=dict(point), **state)
+        Trial.objects.create(sweep=locked, number=number, parameters=dict(point), **state)
     return True
 
 

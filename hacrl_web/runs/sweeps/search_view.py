@@ -136,7 +136,7 @@ def _over_trials(trials: Sequence[Trial]) -> dict[str, Any]:
         is_better = trial.state == TrialState.COMPLETED and (highest is None or trial.value > highest)
         best.append(trial.value if is_better else highest)
     numbers = [trial.number for trial in trials]
-    line = {"type": "scatter", "mode": "lines", "name": "best so far", "x": numbers, "y": best}
+    line: dict[str, Any] = {"type": "scatter", "mode": "lines", "name": "best so far", "x": numbers, "y": best}
     line["line"] = {"shape": "hv", "color": BEST, "width": 1.5}
     figure = _figure([line, *_points(trials, numbers)], "trial", "linear")
     figure["layout"]["xaxis"]["tickformat"] = "d"
@@ -157,7 +157,8 @@ def _points(trials: Sequence[Trial], places: Sequence[Any]) -> list[dict[str, An
     traces = []
     for state, colour, symbol in ((TrialState.COMPLETED, BEST, "circle"), (TrialState.PRUNED, AMBER, "x")):
         some = [(place, trial) for place, trial in zip(places, trials, strict=True) if trial.state == state]
-        trace = {"type": "scatter", "mode": "markers", "name": str(state), "x": [place for place, _ in some]}
+        trace: dict[str, Any] = {"type": "scatter", "mode": "markers", "name": str(state)}
+        trace["x"] = [place for place, _ in some]
         trace |= {"y": [trial.value for _, trial in some], "text": [f"trial {trial.number}" for _, trial in some]}
         trace["marker"] = {"color": colour, "symbol": symbol, "size": 8}
         trace["hovertemplate"] = "%{text}: %{y:.3f} at %{x}<extra></extra>"

@@ -207,8 +207,8 @@ def resume_all(sweep: Sweep, reason: str) -> list[Run]:
 def _set_search(sweep: Sweep, states: list[str], new: str, reason: str) -> None:
     """Under the lock with which the dispatcher starts a trial: a trial that it starts is among the sweep's runs."""
     with transaction.atomic():
-        held = Sweep.objects.select_for_update(of=("self",)).filter(pk=sweep.pk).first()
-        if held is not None and held.search_state in states:
+        locked = Sweep.objects.select_for_update(of=("self",)).filter(pk=sweep.pk).first()
+        if locked is not None and locked.search_state in states:
             Sweep.objects.filter(pk=sweep.pk).update(search_state=new, search_reason=reason)
     sweep.refresh_from_db(fields=["search_state", "search_reason"])
 

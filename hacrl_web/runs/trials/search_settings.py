@@ -65,22 +65,20 @@ def search_of(request: Any, errors: list[FieldError]) -> SearchSettings | None:
         return None
     problems: list[FieldError] = []
     try:
-        read = SearchRequest.model_validate(dict(request))
+        values = SearchRequest.model_validate(dict(request))
     except ValidationError as error:
         errors += [replace(one, field=f"{KEY}.{one.field}") for one in plain_errors(error)]
         return None
-    parameters = parameters_of(read.parameters, problems)
+    parameters = parameters_of(values.parameters, problems)
     sizes = [parameter.size for parameter in parameters.values()]
     num_points = None if None in sizes else prod(size for size in sizes if size is not None)
-    if not problems and num_points is not None and num_points < read.trials:
-        message = (
-            f"These values have {num_points} combinations, fewer than {read.trials} trials: give at most {num_points}."
-        )
+    if not problems and num_points is not None and num_points < values.trials:
+        message = f"These values have {num_points} combinations: give at most {num_points} trials."
         problems.append(FieldError("too_many_runs", message, f"{KEY}.trials"))
     errors += problems
     if problems:
         return None
-    return SearchSettings(**{**read.model_dump(), "parameters": parameters})
+    return SearchSettings(**{**values.model_dump(), "parameters": parameters})
 
 
 def stored_search(request: Mapping[str, Any]) -> SearchSettings | None:

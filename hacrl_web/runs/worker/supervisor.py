@@ -22,7 +22,7 @@ from django.utils import timezone
 
 from hacrl_web.registry.hub_tokens import usable_hub_token
 from hacrl_web.registry.judges import judge_keys
-from hacrl_web.runs.models import USER_STOP, Desire, Drain, Run, State
+from hacrl_web.runs.models import PRUNED, USER_STOP, Desire, Drain, Run, State
 from hacrl_web.runs.pubsub import publish_update
 from hacrl_web.runs.telemetry.shipper import LeaseLost, Shipper
 from hacrl_web.runs.worker.hosts import drain_of
@@ -40,6 +40,7 @@ HEARTBEAT_S = 2.0
 DESIRE_S = 0.5  # how often the desired state is read
 IDLE_S = 0.1  # pause when the spool has nothing new
 STOP_GRACE_S = 30.0
+PRUNED_GRACE_S = 2.0  # nobody continues a pruned trial: the next one shall have its device
 SHUTDOWN_PATIENCE_S = 10.0  # for the step under way, so that a deploy costs nothing; then TERM with its grace
 DATABASE_PAUSE_S = 2.0
 LAST_LINES = 15
@@ -61,6 +62,7 @@ class RunSupervisor:
         self.is_announced = False  # and the run's state is "running"
         self.finished: dict[str, Any] = {}  # the trainer's `finished` event
         self.desired_state: str = Desire.RUN  # as last read
+        self.desire_reason = ""
         self.is_drained_now = False  # the host, as last read
         self.shutdown_seen_at: float | None = None
         self.pause_requested = False  # of the trainer
@@ -245,7 +247,7 @@ class RunSupervisor:
             self.is_drained_now = drain_of(self.host) == Drain.NOW
             self._next_heartbeat = now + HEARTBEAT_S
         if now >= self._next_look:
-            self.desired_state, _ = self._read_desire()
+            self.desired_state, self.desire_reason = self._read_desire()
             self._next_look = now + DESIRE_S
 
     def _read_desire(self) -> tuple[str, str]:
@@ -266,8 +268,10 @@ class RunSupervisor:
             self.is_orphan = True
             trainer.kill()
         elif self.stop_requested_at is not None:
-            if now - self.stop_requested_at > STOP_GRACE_S:
-                log.warning("run %s: the trainer did not stop within %g s; killed", self.run.pk, STOP_GRACE_S)
+            is_pruned = self.desired_state == Desire.STOP and self.desire_reason.startswith(PRUNED)
+            grace_s = PRUNED_GRACE_S if is_pruned else STOP_GRACE_S
+            if now - self.stop_requested_at > grace_s:
+                log.warning("run %s: the trainer did not stop within %g s; killed", self.run.pk, grace_s)
                 trainer.kill()
         elif self.desired_state == Desire.STOP or is_patience_over:
             self._request_stop(trainer)

@@ -9,6 +9,7 @@ import pytest
 from django.urls import reverse
 
 from hacrl_web.registry.models import Benchmark
+from hacrl_web.runs.launch.form import SEARCH_FIELDS
 from hacrl_web.runs.launch.variants import GRID
 from hacrl_web.runs.models import Run, Sweep
 from hacrl_web.web.errors import FieldErrors
@@ -43,7 +44,8 @@ def test_form_has_a_control_for_every_setting(web, user, form):
     sections = ("algorithm", "rewards", "rollout", "training", "evaluation", "checkpoint", "compute", "telemetry")
     expected = {f"{s}.{name}" for s in sections for name in type(RunSpec.model_fields[s].default).model_fields}
     expected |= {f"algorithm.{name}" for name in settings_schema()}
-    assert drawn == expected | {f"grid.{name}" for name in GRID}
+    search = {control.path for control in SEARCH_FIELDS}
+    assert drawn == expected | search | {f"grid.{name}" for name in GRID}
 
 
 def test_each_button_has_its_own_address(web, form):

@@ -104,7 +104,7 @@ def test_objective_is_the_last_evaluation_as_mean_or_of_one_agent(user):
 
 
 def test_kill_between_trial_and_run_leaves_neither_and_the_next_tick_makes_the_same(sweep, monkeypatch):
-    def killed(*args):
+    def killed(**columns):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
@@ -356,3 +356,72 @@ def test_estimate_is_for_all_trials(client, user):
     client.force_login(user)
     cost = client.post("/api/v1/sweeps/estimate", search_request(user), content_type="application/json").json()
     assert cost["runs"] == 4
+
+
+def optuna_request(user, **changes):
+    request = search_request(user, method="optuna", pruner="median", trials=8, at_once=1, **changes)
+    return request | {"evaluation": {"eval_interval": 2}}
+
+
+def finish_five(sweep) -> None:
+    """Five trials that complete, each with 0.5 at step 2 and 0.6 at its end."""
+    for _ in range(5):
+        tick(sweep)
+        (trial,) = open_trials(sweep)
+        evaluate(trial.run, 2, A=0.5, B=0.5)
+        evaluate(trial.run, 5, A=0.6, B=0.6)
+        end(trial)
+    tick(sweep)
+
+
+def test_pruned_trial_is_stopped_with_its_reason_and_counts_as_pruned(user, client):
+    sweep = launch_sweep(user, optuna_request(user))
+    finish_five(sweep)
+    (trial,) = open_trials(sweep)
+    Run.objects.filter(pk=trial.run_id).update(state=State.RUNNING, attempt=1)
+    evaluate(trial.run, 0, A=0.0, B=0.0)  # before its training: all trials are alike
+    advancer = SearchAdvancer()
+    advancer.tick()
+    assert Run.objects.get(pk=trial.run_id).desired_state == "run"
+    evaluate(trial.run, 2, A=0.25, B=0.5)
+    advancer.tick()
+    run = Run.objects.get(pk=trial.run_id)
+    reason = "pruned at step 2: held-out accuracy 0.375 is below the median of earlier trials at that step"
+    assert (run.desired_state, run.desire_reason) == ("stop", reason)
+    run.transition_to(State.STOPPED, reason=run.desire_reason)
+    tick(sweep)
+    trial.refresh_from_db()
+    assert (trial.state, trial.value, trial.pruned_step, trial.reason) == ("pruned", 0.375, 2, reason)
+    assert sweep.trials.filter(state="running").count() == 1  # the next has its place
+    client.force_login(user)
+    search = client.get(f"/api/v1/sweeps/{sweep.pk}").json()["search"]
+    assert search["counts"] == {"running": 1, "completed": 5, "pruned": 1}
+    assert search["trials"][5]["pruned_step"] == 2
+    assert "pruned" in client.get(sweep.get_absolute_url()).content.decode()
+
+
+def test_pruning_that_was_decided_before_a_kill_is_carried_out_after_it(user):
+    sweep = launch_sweep(user, optuna_request(user))
+    tick(sweep)
+    (trial,) = open_trials(sweep)
+    Trial.objects.filter(pk=trial.pk).update(pruned_step=2, reason="pruned at step 2: why", scores={"2": 0.1})
+    tick(sweep)
+    run = Run.objects.get(pk=trial.run_id)
+    assert (run.state, run.reason) == (State.STOPPED, "pruned at step 2: why")  # it still waited in the queue
+    tick(sweep)
+    assert states(sweep) == ["pruned", "running"]
+
+
+def test_optuna_continues_after_a_restart_as_if_there_was_none(user):
+    """Two equal searches; the dispatcher of the second is a new one at each tick, that of the first is not."""
+    points = []
+    for ticker in (SearchAdvancer(), None):
+        sweep = launch_sweep(user, optuna_request(user))
+        for number in range(8):
+            (ticker or SearchAdvancer()).tick()
+            (trial,) = open_trials(sweep)
+            end(trial, value=0.1 * number)
+        SearchAdvancer().tick()
+        points.append(list(sweep.trials.values_list("parameters", flat=True)))
+    assert points[0] == points[1]
+    assert len({str(point) for point in points[0]}) == 8

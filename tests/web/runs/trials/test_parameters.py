@@ -117,7 +117,7 @@ def test_search_of_more_trials_than_combinations_is_refused():
     errors: list = []
     search_of({"method": "random", "trials": 5, "parameters": {SAMPLES: "2..3", "cross_gate": "hacpo, signed"}}, errors)
     assert [(error.field, error.message) for error in errors] == [
-        ("search.trials", "These values have 4 combinations, fewer than 5 trials: give at most 4.")
+        ("search.trials", "These values have 4 combinations: give at most 4 trials.")
     ]
 
 
