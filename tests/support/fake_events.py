@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 
@@ -117,6 +118,8 @@ def benchmarks_at(step: int, spec: RunSpec) -> list[str]:
 def evaluations(step: int, spec: RunSpec) -> list[Body]:
     """Each agent solves the first questions, and more of them later on; of further benchmarks fewer."""
     gain = {"gspo": 30, "gspox2": 35, "hacpo": 50}.get(spec.algorithm.name, 40)
+    if "by-rate" in spec.name.split():  # 40 at a learning rate of 1e-5, and 0 from 2 decades beside it
+        gain = round(40 * max(0.0, 1 - abs(math.log10(spec.training.learning_rate) + 5) / 2)) - spec.seed
     found: list[Body] = []
     for number, benchmark in enumerate(benchmarks_at(step, spec)):
         for place, agent in enumerate(spec.agents):

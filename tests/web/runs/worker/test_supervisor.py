@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import psutil
@@ -214,6 +215,25 @@ def test_trainer_that_does_not_stop_is_killed_after_its_grace(monkeypatch, mode)
     thread.join()
     run.refresh_from_db()
     assert (run.state, run.reason) == ("stopped", "by ada; the trainer was killed")
+    assert_nothing_left(run)
+
+
+@pytest.mark.once
+def test_pruned_trainer_that_does_not_stop_is_killed_within_five_seconds():
+    """The device is for the next trial: 2 s of grace in place of 30."""
+    run = make_run(name="deaf", training={"steps": 100_000, "train_batch_size": 4, "mini_batch_size": 4})
+    requested_at = []
+
+    def prune() -> None:
+        requested_at.append(time.monotonic())
+        Run.objects.get(pk=run.pk).request_stop("pruned at step 2: its score is below the median")
+
+    thread = during(run, lambda: run.events.filter(step=2, type="progress").exists(), prune)
+    supervise(run.pk)
+    assert time.monotonic() - requested_at[0] < 5
+    thread.join()
+    run.refresh_from_db()
+    assert (run.state, run.reason.split(";")[0]) == ("stopped", "pruned at step 2: its score is below the median")
     assert_nothing_left(run)
 
 
