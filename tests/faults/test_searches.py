@@ -16,11 +16,11 @@ RATE = "training.learning_rate"
 
 def search_body(world: World) -> dict[str, Any]:
     """Fake trainers whose accuracy falls with the distance of the learning rate to 1e-5."""
-    request = world.request("complete by-rate", steps=12)
+    request = world.request("complete by-rate", steps=80)
     request.pop("algorithm", None)
     request.pop("seed", None)
     search = {"method": "optuna", "trials": TRIALS, "at_once": 2, "pruner": "median"}
-    request["evaluation"] = {"eval_interval": 4}
+    request["evaluation"] = {"eval_interval": 20}
     parameters = {RATE: "1e-7..1e-3 log", "alpha": "0.5..3"}
     return request | {"algorithms": ["hacpo"], "seeds": [1], "search": search | {"parameters": parameters}}
 
