@@ -10,7 +10,15 @@ from hacrl_web.runs.models import Run, State, Sweep, TelemetryEvent, Trial
 from hacrl_web.runs.sweeps import advance as module
 from hacrl_web.runs.sweeps.advance import SearchAdvancer, next_point, start_trial
 from hacrl_web.runs.sweeps.search_view import best_trial, search_view
-from hacrl_web.runs.sweeps.sweeps import add_seeds, launch_sweep, pause_all, resume_all, retry_all, stop_all
+from hacrl_web.runs.sweeps.sweeps import (
+    add_seeds,
+    launch_sweep,
+    pause_all,
+    queue_sweep_draft,
+    resume_all,
+    retry_all,
+    stop_all,
+)
 from hacrl_web.runs.trials.search_settings import stored_search
 from hacrl_web.web.errors import FieldErrors
 from tests.support.web.factories import launch_request, make_member, make_user
@@ -283,7 +291,6 @@ def test_draft_of_a_search_is_queued_as_a_search(user):
     assert draft.request["search"]["parameters"] == {"alpha": [1.0, 2.0], RATE: "1e-06..0.0001 log"}
     SearchAdvancer().tick()
     assert not Trial.objects.exists()
-    from hacrl_web.runs.sweeps.sweeps import queue_sweep_draft
 
     queue_sweep_draft(user, draft)
     assert tick(draft).trials.count() == 2
