@@ -22,6 +22,7 @@ from pydantic import ValidationError
 from hacrl_web.accounts.models import Project, Role
 from hacrl_web.accounts.projects import project_of_new, require
 from hacrl_web.alerts.models import Alert, Cursor
+from hacrl_web.insight.bundle.event_checks import problem_of
 from hacrl_web.insight.bundle.layout import EVENTS_NAME, OUTPUT_NAME
 from hacrl_web.insight.bundle.reader import Bundle, bundle_refusal, open_bundle
 from hacrl_web.insight.bundle.registry_rows import benchmark_or_reason, group_for
@@ -29,7 +30,7 @@ from hacrl_web.runs.launch.launch import columns_of
 from hacrl_web.runs.models import GENERATED, Run, State, StatusChange
 from hacrl_web.runs.telemetry.admission import Admission, EventRefused
 from hacrl_web.runs.telemetry.scores import score_of
-from hacrl_web.runs.telemetry.tables import insert
+from hacrl_web.runs.telemetry.tables import insert, refusal_record
 from hacrl_web.runs.worker.hosts import data_folder_id
 from hacrl_web.web.errors import FieldErrors, plain_errors
 from workers.contract.checkpoint_manifest import FOLDER_NAME, DamagedCheckpoint, read_manifest, step_folders
@@ -146,6 +147,8 @@ def _checked_records(bundle: Bundle) -> Iterator[dict[str, Any]]:
         except EventRefused as refused:
             raise bundle_refusal(f"Line {number} of {EVENTS_NAME}: {refused}.") from None
         last = record["seq"]
+        if problem := problem_of(record):
+            record = refusal_record(bundle.content.run.id, record, problem)
         yield record
 
 
@@ -182,6 +185,8 @@ def _finish(run: Run, bundle: Bundle, last_seq: int, **rows: Any) -> None:
     """State, history and alerts of the run, at once."""
     content = bundle.content
     columns = {name: getattr(content.run, name) for name in AT_THE_END}
+    if problem_of({"type": "progress", "eta_s": 0.0, **content.run.progress}):  # a run that has ended has no ETA
+        columns["progress"] = {}
     origin = {key: value for key, value in run.origin.items() if key != UNFINISHED}
     with transaction.atomic():
         StatusChange.objects.bulk_create(

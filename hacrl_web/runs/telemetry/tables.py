@@ -149,7 +149,7 @@ def insert(run_id: UUID, records: Sequence[Record]) -> None:
         with transaction.atomic():
             for table, of_table in rows.items():
                 table.insert(of_table)
-    except (DataError, IntegrityError, ValueError, TypeError, OverflowError) as error:
+    except (DataError, IntegrityError, ValueError, TypeError, OverflowError, AttributeError, LookupError) as error:
         if len(records) > 1:
             middle = len(records) // 2
             insert(run_id, records[:middle])

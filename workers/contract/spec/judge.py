@@ -267,7 +267,7 @@ class JudgeFile:
             raise JudgeFileError(f"the judge {path} is larger than {MAX_FILE_BYTES:,} bytes")
         try:
             content = yaml.safe_load(text)
-        except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError):
+        except (yaml.YAMLError, RecursionError, ValueError, LookupError, AttributeError):
             raise JudgeFileError(f"the judge {path} is no YAML or JSON") from None
         if not isinstance(content, dict):
             raise JudgeFileError(f"the judge {path} holds no settings, such as `kind: endpoint`")

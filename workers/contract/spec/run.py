@@ -324,6 +324,8 @@ class RunSpec(SettingsSection):
                 f"{field_path(item['loc']) or 'file'}: {item['msg']}" for item in error.errors(include_url=False)
             ]
             raise InvalidSettings(f"{path} does not hold the settings of a run: " + "; ".join(problems)) from None
+        except (ValueError, LookupError, AttributeError, RecursionError) as error:  # of a value that misfits its tag
+            raise InvalidSettings(f"{path} is not YAML of settings: {str(error)[:200]}") from None
 
 
 class InvalidSettings(ValueError):

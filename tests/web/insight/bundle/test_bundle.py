@@ -20,6 +20,7 @@ from django.utils import timezone
 
 from hacrl_web.alerts.models import Alert, Cursor
 from hacrl_web.insight.bundle import importing, reader
+from hacrl_web.insight.bundle.event_checks import problem_of
 from hacrl_web.insight.bundle.layout import CHECKPOINT_FILE, EVENTS_NAME, MANIFEST_NAME, RUN_NAME
 from hacrl_web.insight.bundle.reader import directory_bytes
 from hacrl_web.registry.benchmarks.benchmarks import create_benchmark
@@ -373,6 +374,48 @@ def test_hostile_bundles_are_refused_by_name_and_leave_nothing(client, run, sett
         assert message in answer.json()["error"]["message"], (name, answer.json())
         assert not Run.objects.exists(), name
         assert not (settings.RUNS_DIR / str(run.pk)).exists(), name
+
+
+# An event that no trainer writes, and the part of its warning that names the field.
+ODD_EVENTS = {
+    "settled": ({"type": "started", "step": 0, "total_steps": 4, "agents": [], "device": "x", "versions": {},
+                 "settled": True}, "settled"),
+    "ratios": ({"type": "metrics", "step": 1, "agent": "A", "values": {}, "ratios": 0}, "ratios"),
+    "metric": ({"type": "evaluation", "step": 1, "agent": "A", "benchmark": "", "metric": {}, "value": 1.0,
+                "correct": 1, "asked": 1}, "metric"),
+    "count": ({"type": "left_out", "counts": {"log": 10**30}, "reason": "x"}, "counts"),
+    "rewards": ({"type": "rollout", "step": 1, "agent": "A", "rewards": "x"}, "rollout"),
+    "turns": ({"type": "rollout", "step": 1, "agent": "A", "turns": [{}]}, "rollout"),
+}  # fmt: skip
+
+
+def test_events_that_no_trainer_writes_are_imported_as_warnings(client, run):
+    """Pages rely on the types of an event's fields: one such event would make them fail."""
+    data = exported(client, run)
+    empty(run)
+    head = {"attempt": 1, "time": 1.0}
+    lines = [json.dumps(head | event | {"seq": seq}) for seq, (event, _) in enumerate(ODD_EVENTS.values(), start=1)]
+    odd = {"step": 1, "total_steps": 4, "elapsed_s": "x"}
+    changes = run_json(data, lambda content: content["run"].update(progress=odd))
+    answer = imports(client, changed(data, changes | {EVENTS_NAME: "".join(f"{line}\n" for line in lines).encode()}))
+    assert answer.status_code == 201, answer.content
+    events = client.get(f"/api/v1/runs/{run.pk}/events").json()["events"]
+    for event, (_, part) in zip(events, ODD_EVENTS.values(), strict=True):
+        assert event["type"] == "log"
+        assert "could not be stored" in event["payload"]["message"]
+        assert part in event["payload"]["message"]
+    assert Run.objects.get().progress == {}
+
+
+def test_numbers_that_were_not_finite_are_imported_as_they_are(client, run):
+    event = {"seq": 1, "attempt": 1, "time": 1.0, "type": "metrics", "step": 1, "agent": "A", "source": ""}
+    event |= {
+        "values": {"kl": None},
+        "ratios": {"x": [None, 2.0]},
+        "nonfinite": {"values.kl": "nan", "ratios.x.0": "inf"},
+    }
+    assert problem_of(event) == ""
+    assert problem_of(event | {"nonfinite": None}) == "ratios.x.0: Must be a number."
 
 
 def test_limits_hold_before_anything_is_unpacked(client, run, monkeypatch):
