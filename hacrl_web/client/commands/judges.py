@@ -46,7 +46,7 @@ def add_judge(
     """
     try:
         settings = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError, RecursionError):
+    except (OSError, ValueError, LookupError, AttributeError, yaml.YAMLError, RecursionError):
         raise ClientProblem(f"{file} cannot be read as YAML or JSON.") from None
     if not isinstance(settings, dict):
         raise ClientProblem(f"{file} holds no settings, such as `kind: endpoint`.")

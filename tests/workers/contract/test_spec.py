@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from workers.contract.spec.agent import RESERVED_KEYWORDS, AgentSpec
 from workers.contract.spec.algorithm import field_path
-from workers.contract.spec.run import RunSpec
+from workers.contract.spec.run import InvalidSettings, RunSpec
 
 BASE = {"agents": [{"name": "a", "model": "m"}, {"name": "b", "model": "m"}], "data": {"train_path": "q.jsonl"}}
 
@@ -359,3 +359,14 @@ def test_changed_settings_without_effect_are_listed_with_the_reason():
         {"agents": agents, "data": {"train_path": "-"}, "algorithm": {"clip_cross": False, "delta_step": 0.1}}
     )
     assert hacpo.void_settings() == {"algorithm.delta_step": "no effect with algorithm.clip_cross false"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["name: 2026-13-45", "[" * 5000, "seed: !!int x", "x: !!bool swan", "x: !!timestamp x", "seed: " + "9" * 5000],
+)
+def test_yaml_of_values_that_misfit_their_tags_is_refused_with_its_path(tmp_path, text):
+    path = tmp_path / "spec.yaml"
+    path.write_text(text)
+    with pytest.raises(InvalidSettings, match=r"spec\.yaml is not YAML of settings"):
+        RunSpec.from_file(path)

@@ -349,7 +349,7 @@ def test_version_follows_the_settings_that_act_on_rewards(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[1]", "a: [", "kind: judge\nmodel: m", json.dumps({"kind": "model"}), "x" * 200_000]
+    "text", ["", "[1]", "a: [", "kind: judge\nmodel: m", json.dumps({"kind": "model"}), "x" * 200_000, "kind: !!bool x"]
 )
 def test_files_that_hold_no_judge_are_refused_with_their_path(tmp_path, text):
     path = tmp_path / "j.yaml"
