@@ -55,6 +55,12 @@ class SettingLine:
         return any(not is_same(values[0], value) for value in values[1:])
 
 
+def is_partial(line: SettingLine) -> bool:
+    """Whether only some of the runs have the setting, and one of these uses it."""
+    is_used = [value is not ABSENT and value is not None and not is_idle for value, is_idle in line.cells]
+    return ABSENT in line.values and any(is_used)
+
+
 @dataclass(frozen=True)
 class DiffSection:
     """The settings whose paths begin with `title`."""

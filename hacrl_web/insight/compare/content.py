@@ -12,6 +12,7 @@ from hacrl_web.insight.compare import comparison
 from hacrl_web.insight.compare.views import ComparisonQuery, selection_of
 from hacrl_web.runs.workspace.query import WorkspaceQuery
 from hacrl_web.runs.workspace.rows import RunGroup
+from hacrl_web.web.short_names import distinct_names
 
 
 def comparison_content(rows: Sequence[RunGroup], query: WorkspaceQuery) -> dict[str, Any] | None:
@@ -25,10 +26,11 @@ def comparison_content(rows: Sequence[RunGroup], query: WorkspaceQuery) -> dict[
     colours = [row_of[run.pk].colour or 0 for run in selection.runs]
     table = selection.table()
     lines = settings_diff.diff_lines(settings_diff.as_trained(selection.runs))
-    differing = [line for line in lines if line.differs]
-    axes = comparison.parallel_axes(differing)
+    axes = comparison.parallel_axes(lines)
+    differing = [line for line in lines if line.path != "name" and (line.differs or settings_diff.is_partial(line))]
+    differing.sort(key=lambda line: settings_diff.ABSENT in line.values)  # what all runs have comes first
     results = [comparison.result_of(table, run) for run in selection.runs]
-    names = [run.name for run in selection.runs]
+    names = distinct_names([run.name for run in selection.runs])
     has_axes = len(axes) >= comparison.MIN_AXES
     csv = ComparisonQuery(
         runs=tuple(run.pk for run in selection.runs),
@@ -40,17 +42,21 @@ def comparison_content(rows: Sequence[RunGroup], query: WorkspaceQuery) -> dict[
         "runs": [
             {
                 "run": run,
+                "short_name": name,
                 "colour": colour,
                 "is_baseline": run.pk == selection.baseline.pk,
                 "without": _without(query, row_of[run.pk].key),
                 "as_baseline": query.encode(baseline=str(run.pk)),
             }
-            for run, colour in zip(selection.runs, colours, strict=True)
+            for run, colour, name in zip(selection.runs, colours, names, strict=True)
         ],
         "fields": [(name, value) for name, value in query.pairs if name != "metric"],
         "is_going_on": not all(run.is_terminal for run in selection.runs),
-        "rows": [(colours[row.place], row) for row in table],
-        "differing": differing,
+        "rows": [(colours[row.place], names[row.place], row) for row in table],
+        "differing": [
+            (line.path, [None if value is settings_diff.ABSENT else (value,) for value in line.values])
+            for line in differing
+        ],
         "parallel": comparison.parallel_figure(names, colours, axes, results, selection.metric) if has_axes else None,
         "csv_url": f"{reverse('insight:compare_csv')}?{csv.encode()}",
     }

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_GET
 
 from hacrl_web.insight.compare import comparison
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.telemetry.scores import score_word
+from hacrl_web.runs.telemetry.scores import score_benchmark, score_word
 from hacrl_web.web.page_query import PageQuery, Text, encode_query, one_of
 from hacrl_web.web.streaming import download_csv
 from workers.contract.spec.algorithm import BASELINE
@@ -55,7 +55,9 @@ class CompareSelection:
     @property
     def title(self) -> str:
         """The metric as a reader calls it."""
-        return f"held-out {self.score_word}" if self.metric == comparison.ACCURACY else self.metric
+        if self.metric != comparison.ACCURACY:
+            return self.metric
+        return f"held-out {self.score_word} on {score_benchmark(self.runs) or 'the own benchmark of each run'}"
 
     def table(self) -> list[comparison.CompareRow]:
         return comparison.comparison_table(self.runs, self.metric, self.baseline, lowest=self.best == "low")

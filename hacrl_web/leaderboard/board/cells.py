@@ -33,6 +33,11 @@ class BoardColumn:
     def title(self) -> str:
         return f"Average of {len(self.benchmarks)}" if self.is_average else self.key
 
+    @property
+    def words(self) -> str:
+        """What its scores are on, in a sentence."""
+        return f"the average of {len(self.benchmarks)} benchmarks" if self.is_average else self.key
+
 
 @dataclass
 class Cell:
@@ -41,16 +46,16 @@ class Cell:
     by_seed: BySeed
     score: MeanInterval | None
     difference: MeanInterval | None = None
-    mark: str = ""  # best, tied best, or nothing
+    mark: str = ""  # best, may be best, or nothing
 
     @property
     def comparison(self) -> str:
-        """better, worse, tie or one seed, which has no interval; empty without a difference."""
+        """better, worse, unclear or one seed, which has no interval; empty without a difference."""
         if self.difference is None:
             return ""
         if self.difference.half_width is None:
             return "one seed"
-        return "tie" if not self.difference.is_clear else "better" if self.difference.mean > 0 else "worse"
+        return "unclear" if not self.difference.is_clear else "better" if self.difference.mean > 0 else "worse"
 
 
 @dataclass
@@ -82,12 +87,26 @@ class BoardGroup:
 
 @dataclass
 class StartGroup:
-    """Scores before training of rows with the same models, questions and evaluation: the paper's `base`."""
+    """Scores before training of rows with the same models, questions and evaluation: the paper's `base`.
+
+    is_shared: whether each seed started from one score in all rows; else the lines hold the mean over the rows.
+    """
 
     agents: tuple[str, ...]
     label: str
     seeds: list[int]
     lines: list[BoardLine]
+    models: tuple[str, ...]
+    is_shared: bool
+
+
+@dataclass
+class BoardSection:
+    """Rows of one agent group, which are ranked together. title: the group's name; empty if the board has one group."""
+
+    title: str
+    groups: list[BoardGroup]
+    starts: list[StartGroup]
 
 
 @dataclass
@@ -106,6 +125,21 @@ class BoardTable:
     def last(self) -> BoardColumn:
         """The column of the average, or of the one benchmark."""
         return self.columns[-1]
+
+    @property
+    def sections(self) -> list[BoardSection]:
+        """The rows by the models of their agents, in the order of `groups`; scores of other models are no ranking."""
+        by_models: dict[tuple[str, ...], list[BoardGroup]] = {}
+        for group in self.groups:
+            by_models.setdefault(group.row.models, []).append(group)
+        return [
+            BoardSection(
+                groups[0].row.group_name if len(by_models) > 1 else "",
+                groups,
+                [start for start in self.starts if start.models == models],
+            )
+            for models, groups in by_models.items()
+        ]
 
     @property
     def has_judges(self) -> bool:

@@ -57,9 +57,7 @@ def newest_board_of(user: Any) -> NewestBoard | None:
     places = [PodiumRow(group.row.label, score) for group, score in scored[:PLACES]]
     if not places:
         return None
-    last = table.last
-    benchmark = f"the average of {len(last.benchmarks)} benchmarks" if last.is_average else last.title
-    summary = NewestBoard(board.name, board.address, benchmark, board.is_generated, run.score_word, places)
+    summary = NewestBoard(board.name, board.address, table.last.words, board.is_generated, run.score_word, places)
     return _compared(table, summary, scored[0][0])
 
 

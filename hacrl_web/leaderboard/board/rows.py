@@ -19,6 +19,7 @@ from hacrl_web.leaderboard.board.results import FINAL, MEAN_OF_SAMPLES, RunResul
 from hacrl_web.leaderboard.board.row_settings import acts_on_start, algorithm_of, all_settings, relevant_settings
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.runs.models import Run, State
+from hacrl_web.web.short_names import distinct_names
 from workers.contract.verifier_kinds import JUDGED
 
 NOT_RECORDED = "not recorded"
@@ -40,6 +41,7 @@ class BoardRow:
     others: dict[int, Run]  # seeds without a result
     num_replaced: int = 0  # runs whose seed was run again
     distinctions: dict[str, Any] = field(default_factory=dict)  # settings and facts that other rows do not share
+    short: dict[str, str] = field(default_factory=dict)  # their values in labels
 
     @property
     def run(self) -> Run:
@@ -59,6 +61,10 @@ class BoardRow:
     def models(self) -> tuple[str, ...]:
         """Locations of the agents' models: rows that differ in them are of different groups."""
         return tuple(agent["model"] for agent in self.run.spec["agents"])
+
+    @property
+    def group_name(self) -> str:
+        return self.run.group.name if self.run.group else " + ".join(self.agents)
 
     @property
     def benchmark(self) -> str:
@@ -91,7 +97,8 @@ class BoardRow:
 
     def label_without(self, setting: str) -> str:
         """The label without one setting, for a line in a picture whose axis it is."""
-        differences = ", ".join(f"{plain_path(p)} {_short(v)}" for p, v in self.distinctions.items() if p != setting)
+        values = {path: self.short.get(path, _cut(value)) for path, value in self.distinctions.items()}
+        differences = ", ".join(f"{plain_path(path)} {value}" for path, value in values.items() if path != setting)
         return f"{self.algorithm} ({differences})" if differences else self.algorithm
 
     @property
@@ -130,7 +137,16 @@ def plain_path(path: str) -> str:
     return path.removeprefix("algorithm.")
 
 
-def _short(value: Any) -> str:
+def _shorten(rows: Sequence[BoardRow]) -> None:
+    """Gives long values of distinctions short forms that differ: `…2 agents` and `…3 agents`."""
+    for path in dict.fromkeys(path for row in rows for path in row.distinctions):
+        own = [row for row in rows if path in row.distinctions]
+        texts = [str(row.distinctions[path]) for row in own]
+        for row, text in zip(own, distinct_names(texts), strict=True):
+            row.short[path] = text if len(set(texts)) > 1 and " " in text else _cut(text)
+
+
+def _cut(value: Any) -> str:
     """A value for a label: of a digest both ends."""
     text = str(value)
     return text if len(text) <= LABEL_LETTERS else f"{text[:8]}…{text[-4:]}"
@@ -168,6 +184,7 @@ def rows(runs: Iterable[Run]) -> list[BoardRow]:
     for row in planned:
         row.results = dict(sorted(row.results.items()))
         _set_distinctions(row, [other for other in planned if other is not row])
+    _shorten(planned)
     return planned
 
 
@@ -196,7 +213,7 @@ def _set_distinctions(row: BoardRow, others: Sequence[BoardRow]) -> None:
     rivals = [other for other in on_same if other.algorithm == row.algorithm]
     row.distinctions = differing_settings(row, rivals)
     if len(alike) < len(others):
-        row.distinctions["group"] = row.run.group.name if row.run.group else " + ".join(row.agents)
+        row.distinctions["group"] = row.group_name
     if len(on_same) < len(alike):
         row.distinctions["benchmark"] = row.benchmark
     row.distinctions |= {

@@ -90,12 +90,16 @@ def _line_agents(agents: Sequence[str]) -> list[tuple[int, str, Sequence[str]]]:
 
 
 def _sort(table: BoardTable) -> None:
-    """Best first; costs ascending; rows without the number last, and scores by a judge after all verified ones."""
+    """Within each agent group, the group that was launched first above: best first; costs ascending; rows without the
+    number last, and scores by a judge after all verified ones.
+    """
     sort = table.selection.sort or table.last.key
+    models = list(dict.fromkeys(row.models for row in table.board.rows))
 
-    def key(group: BoardGroup) -> tuple[bool, bool, float, str]:
+    def key(group: BoardGroup) -> tuple[int, bool, bool, float, str]:
         value, sign = _sort_value(table, group, sort)
-        return bool(group.row.score_judges), value is None, sign * (value or 0.0), group.row.label
+        is_judged = bool(group.row.score_judges)
+        return models.index(group.row.models), is_judged, value is None, sign * (value or 0.0), group.row.label
 
     table.groups.sort(key=key)
 
@@ -130,8 +134,22 @@ def _starts(rows: Sequence[BoardRow], columns: Sequence[BoardColumn], metric: st
         ]
         seeds = sorted({seed for row in alike for seed, result in row.results.items() if result.start})
         label = str(alike[0].distinctions.get("group", ""))
-        starts.append(StartGroup(tuple(alike[0].agents), label, seeds, lines))
+        is_shared = _is_start_shared(alike, columns, metric)
+        starts.append(StartGroup(tuple(alike[0].agents), label, seeds, lines, alike[0].models, is_shared))
     return starts
+
+
+def _is_start_shared(alike: Sequence[BoardRow], columns: Sequence[BoardColumn], metric: str) -> bool:
+    """Whether the rows have equal scores at step 0: of each agent, in each column, seed by seed."""
+    for agent in alike[0].agents:
+        for column in columns:
+            values: dict[int, set[float]] = {}
+            for row in alike:
+                for seed, value in row.by_seed([agent], column.benchmarks, metric, START).items():
+                    values.setdefault(seed, set()).add(round(value, 9))
+            if any(len(of_seed) > 1 for of_seed in values.values()):
+                return False
+    return True
 
 
 def _start_cell(alike: Sequence[BoardRow], agents: Sequence[str], column: BoardColumn, metric: str) -> Cell:
@@ -216,30 +234,46 @@ def _mark(cells: Sequence[Cell]) -> None:
             top.append(cell)
     if len(top) < len(cells):
         for cell in top:
-            cell.mark = "best" if len(top) == 1 else "tied best"
+            cell.mark = "best" if len(top) == 1 else "may be best"
 
 
 # ---- the headline ---------------------------------------------------------------------------------------------------
 
 
-def headline(table: BoardTable) -> str:
-    """`hacpo leads with 0.705: +0.221 over gspo (0.484) at 1.9 times the training time. One seed only, so no ...`
+GROUP = "group"  # the distinction that the sentence of a group begins with
+UNCLEAR = "; the interval contains 0: no clear difference"
 
-    The best row of the default algorithm is always compared with the baseline, even if another leads. Empty without
-    two rows.
+
+def headline(table: BoardTable) -> str:
+    """`hacpo leads with 0.705 on math: +0.221 ± 0.050 (95 %, 3 seeds) over gspo (0.484), at 1.9 times the training ...`
+
+    The best row *leads* where every difference has an interval without 0, and else *is highest*. The best row of the
+    default algorithm is always compared with the baseline, even if another leads. A sentence for each agent group;
+    empty without two rows that can be compared.
     """
-    scored = [group for group in table.groups if table.cell(group).by_seed]
+    sentences = [(section.title, _headline_of(table, section.groups)) for section in table.sections]
+    return " ".join(f"{title}: {words}" if title else words for title, words in sentences if words)
+
+
+def _headline_of(table: BoardTable, groups: Sequence[BoardGroup]) -> str:
+    scored = [group for group in groups if table.cell(group).by_seed]
     scored.sort(key=lambda group: (bool(group.row.score_judges), -_mean(table, group)))
     if not scored:
         return ""
     top, rest = scored[0], scored[1:]
     baseline = [group for group in rest if group.is_baseline]
     beside = {group.row.id: group for group in [*baseline, *rest[:1]]}
-    sentences = [words for group in beside.values() if (words := _over(table, top, group))]
+    gaps = [(gap, words) for group in beside.values() for gap, words in _over(table, top, group)]
+    if not gaps:
+        return ""
+    verb = "leads" if all(gap.is_clear for gap, _ in gaps) else "is highest"
+    leader = f"{top.row.label_without(GROUP)} {verb} with {_score(table, top)} on {table.last.words}"
+    text = f"{leader}: {'; '.join(words for _, words in gaps)}."
     ours = next((group for group in scored if group.row.algorithm == DEFAULT), top)
-    if ours is not top and baseline and (words := _over(table, ours, baseline[0])):
-        sentences.append(f"{ours.row.label} has {_score(table, ours)}: {words}")
-    return " ".join([f"{top.row.label} leads with {_score(table, top)}:", *sentences]) if sentences else ""
+    if ours is not top and baseline:
+        for _, words in _over(table, ours, baseline[0]):
+            text += f" {ours.row.label_without(GROUP)} has {_score(table, ours)}: {words}."
+    return text
 
 
 def _mean(table: BoardTable, group: BoardGroup) -> float:
@@ -251,25 +285,42 @@ def _score(table: BoardTable, group: BoardGroup) -> str:
     return number_format.format_score(_mean(table, group))
 
 
-def _over(table: BoardTable, top: BoardGroup, other: BoardGroup) -> str:
-    """The difference of `top` to the other row, and how certain it is; empty if they are not comparable."""
+def _over(table: BoardTable, top: BoardGroup, other: BoardGroup) -> list[tuple[MeanInterval, str]]:
+    """The difference of `top` to the other row, and it in words with how certain it is; none if not comparable."""
     is_alike = is_comparable(top.row, other.row, table.last) and top.row.agents == other.row.agents
     scores = [table.cell(group).by_seed for group in (top, other)]
     gap = paired(*scores)
     if gap is None or not is_alike:
-        return ""
-    text = f"{number_format.format_signed_score(gap.mean)} over {other.row.label} ({_score(table, other)})"
+        return []
+    is_of_all = scores[0].keys() == scores[1].keys()
+    text = f"{number_format.format_signed_score(gap.mean)}{_width(gap)} ({_basis(gap, is_of_all=is_of_all)})"
+    text += f" over {other.row.label_without(GROUP)} ({_score(table, other)})"
     mine, theirs = (table.cost(group.row, "training_hours") for group in (top, other))
     if mine and theirs:
-        text += f" at {number_format.format_significant(mine / theirs, 2)} times the training time"
-    return f"{text}. {certainty(gap, is_of_all=scores[0].keys() == scores[1].keys())}"
+        text += f", at {number_format.format_significant(mine / theirs, 2)} times the training time"
+    return [(gap, text)]
+
+
+def _width(gap: MeanInterval) -> str:
+    return f" ± {number_format.format_score(gap.half_width)}" if gap.half_width else ""
+
+
+def _basis(gap: MeanInterval, *, is_of_all: bool) -> str:
+    common = "" if is_of_all else " in common"
+    if gap.half_width is None:
+        return f"one seed{common}: no interval"
+    if gap.are_seeds_equal:
+        return f"all {gap.count} seeds{common} equal"
+    return f"95 %, {gap.count} seeds{common}{'' if gap.is_clear else UNCLEAR}"
 
 
 def certainty(gap: MeanInterval, *, is_of_all: bool) -> str:
-    """How certain a difference is. is_of_all: both rows have the same seeds, so it is that of their means."""
-    if gap.half_width is None:
-        return f"One seed {'only' if is_of_all else 'in common'}, so no confidence interval."
+    """What the interval of a difference is over, and whether it contains 0: `95 % interval over 2 seeds.`
+
+    is_of_all: both rows have the same seeds, so the difference is that of their means.
+    """
+    if gap.half_width is None or gap.are_seeds_equal:
+        basis = _basis(gap, is_of_all=is_of_all)
+        return f"{basis[0].upper()}{basis[1:]}."
     seeds = f"{gap.count} seeds{'' if is_of_all else ' in common'}"
-    if gap.are_seeds_equal:
-        return f"All {seeds} are equal."
-    return f"± {number_format.format_score(gap.half_width)} over {seeds}{'' if gap.is_clear else ': a tie'}."
+    return f"95 % interval over {seeds}{'' if gap.is_clear else ', which contains 0: no clear difference'}."

@@ -137,7 +137,12 @@ def differences(table: BoardTable) -> dict[str, Any] | None:
 
 
 def front(table: BoardTable) -> list[BoardGroup]:
-    """The Pareto front, cheapest first: rows that no row of the same or a lower cost reaches."""
+    """The Pareto front, cheapest first: rows that no row of the same or a lower cost reaches.
+
+    None on a board of several agent groups, whose scores are no ranking.
+    """
+    if len(table.sections) > 1:
+        return []
     points: list[tuple[BoardGroup, MeanInterval]] = []
     costs = [(table.cost(group.row, table.selection.cost), group, score) for group, score in _scored(table)]
     priced = [(cost, group, score) for cost, group, score in costs if cost]

@@ -1,4 +1,4 @@
-"""The board as a LaTeX table (booktabs): the texts of the page, the best score in bold, its ties underlined."""
+"""The board as a LaTeX table (booktabs): texts of the page, the best score bold, scores that may be best underlined."""
 
 from __future__ import annotations
 
@@ -116,15 +116,15 @@ def _score(cell: Cell) -> str:
     if cell.score is None:
         return escaped(MISSING)
     text = escaped(plain_score(cell.score.mean))
-    marked = {"best": rf"\textbf{{{text}}}", "tied best": rf"\underline{{{text}}}"}.get(cell.mark, text)
+    marked = {"best": rf"\textbf{{{text}}}", "may be best": rf"\underline{{{text}}}"}.get(cell.mark, text)
     return marked + _interval(cell.score)
 
 
 def _difference(cell: Cell) -> str:
     if cell.difference is None:
         return escaped(MISSING)
-    tie = " (tie)" if cell.comparison == "tie" else ""
-    return escaped(signed_fixed(cell.difference.mean)) + _interval(cell.difference) + tie
+    unclear = " (unclear)" if cell.comparison == "unclear" else ""
+    return escaped(signed_fixed(cell.difference.mean)) + _interval(cell.difference) + unclear
 
 
 def _reported(section: paper.PaperSection | None) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from django import template
@@ -12,9 +13,9 @@ from hacrl_web.leaderboard.board.cells import BoardGroup, BoardLine, BoardTable,
 from hacrl_web.leaderboard.board.newest import NewestBoard, newest_board_of
 from hacrl_web.leaderboard.board.paper import ReportedScores
 from hacrl_web.leaderboard.board.rows import plain_path
-from hacrl_web.leaderboard.board.selection import BoardSelection
+from hacrl_web.leaderboard.board.selection import COSTS, BoardSelection
 from hacrl_web.leaderboard.board.table import make_table
-from hacrl_web.leaderboard.render.context import board_context
+from hacrl_web.leaderboard.render.context import ColumnHead, board_context
 from hacrl_web.runs.templatetags.formats import MISSING, count, duration, middle, plain_significant, signed
 
 register = template.Library()
@@ -51,6 +52,13 @@ def last_cell(line: BoardLine) -> Cell:
 def middle_of_long(text: str) -> str:
     """A text with the middle left out if it is as long as a digest."""
     return middle(text) if len(text) > LONG_LETTERS else text
+
+
+@register.filter
+def head_title(heads: Sequence[ColumnHead], key: str) -> str:
+    """The title of a column by its key, for a phone, on which rows are cards."""
+    head = next(head for head in heads if head.key == key)
+    return f"{head.title} {head.below}" if key in COSTS or key == "per_1000" else head.title
 
 
 @register.filter

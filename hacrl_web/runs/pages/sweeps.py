@@ -21,6 +21,7 @@ from hacrl_web.runs.sweeps.state import newest_checkpoints, state_of
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import page_of
 from workers.contract.demo_recipe import demo_of
+from workers.contract.verifier_kinds import score_word
 
 PAGE_SIZE = 50
 # The service of each button, its verb, and the message about the changed runs.
@@ -125,6 +126,7 @@ def _context(sweep: Sweep) -> dict[str, Any]:
         "suggested_seeds": _up_to_three(state.seeds),
         "has_results": any(run.state == State.COMPLETED for run in state.runs),
         "demo": demo_of(first) if first is not None else None,
+        "score": None if first is None else _score_of(first["data"]),
         "can_pause": sweep.search_state == SearchState.SEARCHING or any(run.can_pause for run in state.current),
         "can_resume": sweep.search_state == SearchState.PAUSED or any(run.can_resume for run in state.current),
         "can_stop": sweep.is_searching or any(run.can_stop for run in state.current),
@@ -146,6 +148,11 @@ def sweep_trials(request: HttpRequest, sweep_id: int) -> HttpResponse:
     if request.GET.get("seen") == search.version:
         return HttpResponse(status=204)
     return render(request, "runs/sweeps/_search.html", {"sweep": sweep, "search": search})
+
+
+def _score_of(data: dict[str, Any]) -> str:
+    """What the score of each run is, which is on the sweep's one benchmark: `accuracy on math`."""
+    return f"{score_word([data.get('verifier', 'math')])} on {data['benchmark']}"
 
 
 def _up_to_three(seeds: list[int]) -> str:

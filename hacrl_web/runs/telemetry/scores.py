@@ -21,6 +21,12 @@ def score_word(runs: Iterable[Run]) -> str:
     return verifier_kinds.score_word(run.spec.get("data", {}).get("verifier", "math") for run in runs)
 
 
+def score_benchmark(runs: Iterable[Run]) -> str:
+    """The benchmark on which the listed scores of all these runs are, each run's own; empty if theirs differ."""
+    names = {str(run.spec.get("data", {}).get("benchmark", "")) for run in runs}
+    return names.pop() if len(names) == 1 else ""
+
+
 def accuracies(run: Run) -> Scores:
     """On the run's own benchmark; the latest attempt of a step wins."""
     return _accuracies([run])[run.pk]

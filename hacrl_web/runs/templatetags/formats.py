@@ -111,6 +111,13 @@ def count(value: Any) -> str:
 
 
 @register.filter
+def amount(value: Any) -> str:
+    """A sum of verdicts, a whole number: `12`; of rewards between 0 and 1 with three significant digits: `12.5`."""
+    number = float(value)
+    return number_format.format_count(number) if number.is_integer() else number_format.format_significant(number)
+
+
+@register.filter
 def duration(seconds: Any) -> str:
     """`42 s`, `3 min 05 s`, `2 h 10 min`, `3 d 4 h`."""
     return MISSING if seconds is None or seconds == "" else number_format.format_duration(float(seconds))

@@ -7,11 +7,12 @@ from typing import Any
 from django import template
 
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.telemetry.scores import score_word
+from hacrl_web.runs.telemetry.scores import score_benchmark, score_word
 from hacrl_web.runs.workspace.columns import ABSENT, setting_of
 
 register = template.Library()
 register.simple_tag(score_word)
+register.simple_tag(score_benchmark)
 
 
 @register.filter(name="setting")

@@ -13,6 +13,7 @@ from django.db.models.fields.json import KeyTransform
 from django.db.models.functions import Coalesce, Lower, Now
 
 from hacrl_web.runs.models import Run, RunQuerySet
+from hacrl_web.runs.telemetry.scores import score_benchmark, score_word
 from hacrl_web.runs.workspace.query import WorkspaceQuery, is_setting
 
 MAX_COLUMNS = 24
@@ -85,17 +86,20 @@ def sorted_runs(runs: RunQuerySet, sort: str) -> RunQuerySet:
     return runs.order_by(order, "-created_at", "-pk")
 
 
-def heading(column: RunColumn, query: WorkspaceQuery, word: str) -> dict[str, Any]:
+def heading(column: RunColumn, query: WorkspaceQuery, runs: Sequence[Run]) -> dict[str, Any]:
     """What a heading shows: the query that sorts by it or turns the order round, and its present order.
 
-    word: what held-out scores are called.
+    runs: the listed ones, for what their held-out scores are called, and on which benchmark they are.
     """
     name = column.name
     orders = (f"-{name}", name) if name in DESCENDING_FIRST else (name, f"-{name}")
     order = {name: "ascending", f"-{name}": "descending"}.get(query.sort, "")
     next_order = orders[1] if query.sort == orders[0] else orders[0]
-    is_number, label = column.is_number, word.capitalize() if name == "score" else column.label
-    return {"label": label, "is_number": is_number, "order": order, "query": query.encode(sort=next_order)}
+    label, below = column.label, ""
+    if name == "score":
+        label, below = score_word(runs).capitalize(), f"on {score_benchmark(runs) or 'its own benchmark'}"
+    link = query.encode(sort=next_order)
+    return {"label": label, "below": below, "is_number": column.is_number, "order": order, "query": link}
 
 
 def setting_of(spec: Any, path: str) -> Any:

@@ -13,7 +13,8 @@ from hacrl_web.runs.workspace.columns import ABSENT, setting_of
 from hacrl_web.runs.workspace.query import WorkspaceQuery, is_setting
 from hacrl_web.web.statistics import MeanInterval, mean_interval
 
-NUM_COLOURS = 10  # --run-0 to --run-9 of site.css
+NUM_SOLID = 6  # --run-0 to --run-5 of site.css
+NUM_COLOURS = 2 * NUM_SOLID  # the same colours once more, dashed
 SHOWN_AT_FIRST = 10
 MAX_SHOWN = 60  # runs whose lines are drawn at once
 MAX_GROUPED = 300
@@ -119,14 +120,14 @@ def shown_keys(keys: Sequence[str], query: WorkspaceQuery) -> list[str]:
 def colours_of(keys_by_age: Sequence[str], visible: Sequence[str]) -> dict[str, int]:
     """A colour for each shown row: by its age, so that sorting changes none; the next free one where two would share.
 
-    More rows than colours share them.
+    Solid lines first; from the seventh row on dashed ones. More rows than both share them.
     """
     colours: dict[str, int] = {}
     for place, key in enumerate(keys_by_age):
         if key not in visible:
             continue
         used = set(colours.values()) if len(colours) < NUM_COLOURS else set()
-        tries = ((place + step) % NUM_COLOURS for step in range(NUM_COLOURS))
+        tries = (first + (place + step) % NUM_SOLID for first in (0, NUM_SOLID) for step in range(NUM_SOLID))
         colours[key] = next(colour for colour in tries if colour not in used)
     return colours
 

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_GET, require_POST
 
 from hacrl_web.runs.labels import tags_of
 from hacrl_web.runs.models import HELD, Run, RunQuerySet, RunView, State
-from hacrl_web.runs.telemetry.scores import score_word
+from hacrl_web.runs.telemetry.scores import score_benchmark, score_word
 from hacrl_web.runs.workspace import columns as run_columns
 from hacrl_web.runs.workspace import rows as run_rows
 from hacrl_web.runs.workspace.query import UNDER_WAY, WorkspaceQuery, in_state, narrowed
@@ -51,6 +51,7 @@ def run_list(request: HttpRequest) -> HttpResponse:
         "filters": query,
         "view": _current_view(request, query),
         "score_word": score_word(page.object_list),
+        "score_on": score_benchmark(page.object_list),
         "page_data": {
             "keys": [row.key for row in rows],
             "atFirst": run_rows.SHOWN_AT_FIRST,
@@ -105,7 +106,7 @@ def _table(query: WorkspaceQuery, runs: Any) -> dict[str, Any]:
     keys = run_rows.readable_keys(query)
     return {
         "columns": columns,
-        "headings": [run_columns.heading(column, query, score_word(runs)) for column in (run_columns.NAME, *columns)],
+        "headings": [run_columns.heading(column, query, runs) for column in (run_columns.NAME, *columns)],
         "offered_columns": [(name, column.label, name in names) for name, column in run_columns.COLUMNS.items()],
         "offered_settings": [(path, path in names) for path in sorted({*settings, *others})],
         "column_fields": [(name, value) for name, value in query.pairs if name != "columns"],

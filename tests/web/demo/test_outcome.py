@@ -128,8 +128,9 @@ def test_terminal_is_told_of_the_end_in_one_line(user, settings, capsys):
     settings.PUBLIC_URL = "http://demo.example.org"
     sweep = finished_sweep(user, {"gspo": (0.4,), "hacpo": (0.6,)})
     call_command("demo", follow=sweep.pk)
-    said = "2 completed. hacpo leads with 0.600: +0.200 over gspo (0.400) at 1.0 times the training time."
-    said += " One seed only, so no confidence interval."
+    benchmark = sweep.runs.first().spec["data"]["benchmark"]
+    said = f"2 completed. hacpo is highest with 0.600 on {benchmark}: +0.200 (one seed: no interval) over gspo (0.400),"
+    said += " at 1.0 times the training time."
     line = f"The demo's runs have ended: {said} http://demo.example.org{sweep.get_absolute_url()}"
     assert capsys.readouterr().err.splitlines() == [line]
 

@@ -10,7 +10,7 @@ from hacrl_web.leaderboard.board.results import run_results
 from hacrl_web.leaderboard.board.rows import rows
 from hacrl_web.leaderboard.board.selection import AVERAGE
 from hacrl_web.leaderboard.board.table import headline
-from hacrl_web.registry.models import LanguageModel
+from hacrl_web.registry.models import AgentGroup, LanguageModel
 from hacrl_web.runs.launch.launch import launch
 from hacrl_web.runs.models import Run, State
 from hacrl_web.web.statistics import MeanInterval
@@ -44,7 +44,7 @@ def test_sweep_board_by_hand(user):
     assert gain.mean == pytest.approx(0.25)
     # differences .2 and .3: s = .0707107; 12.706 * .0707107 / sqrt(2) = .6353
     assert gain.half_width == pytest.approx(0.6353, abs=1e-4)
-    assert table.cell(hacpo).comparison == "tie"
+    assert table.cell(hacpo).comparison == "unclear"
     assert hacpo.row.seeds == [1, 2]
     costs = [table.cost(hacpo.row, name) for name in ("rollouts", "tokens", "training_hours")]
     assert costs == [2000, 20_000, pytest.approx(0.01)]  # 36 s
@@ -107,7 +107,7 @@ def test_only_common_seeds_are_compared_and_the_missing_ones_are_told(user):
     assert cells_of(table)["hacpo"].score.mean == pytest.approx(0.7)
     assert cells_of(table)["hacpo"].difference == MeanInterval(pytest.approx(0.1), None, 1)
     assert cells_of(table)["hacpo"].comparison == "one seed"
-    assert "One seed in common, so no confidence interval." in headline(table)
+    assert "(one seed in common: no interval)" in headline(table)
     assert (found["gspo"].row.seeds, found["gspo"].row.num_planned) == ([1], 2)
     assert found["gspo"].row.missing == ["1 of 2 seeds failed"]
     assert found["hacpo"].row.missing == []
@@ -248,7 +248,7 @@ def test_headline_names_a_verified_row_before_one_that_a_judge_scored(user):
     for name, value, verifier in (("gspo", 0.3, "math/4"), ("hacpo", 0.4, "math/4"), ("grpo", 0.9, "judge/kind@01")):
         finish(by_name(sweep)[name, 1], dict.fromkeys("AB", value), verifier=verifier)
     assert headline(table_of(sweep)).startswith("hacpo (")
-    assert " leads with 0.400: +0.100 over gspo (" in headline(table_of(sweep))
+    assert " with 0.400 on benchmark" in headline(table_of(sweep))
 
 
 def test_baseline_can_be_any_algorithm_a_row_or_none(user):
@@ -272,8 +272,8 @@ def test_mark_stands_only_where_the_interval_says_so(user):
     finals = {"gspo": (0.3, 0.31, 0.32), "gspox2": (0.6, 0.5, 0.7), "hacpo": (0.61, 0.63, 0.62)}
     table = table_of(finished_sweep(user, finals))
     assert {name: cell.mark for name, cell in cells_of(table).items()} == {
-        "hacpo": "tied best",
-        "gspox2": "tied best",
+        "hacpo": "may be best",
+        "gspox2": "may be best",
         "gspo": "",
     }
     clear = table_of(finished_sweep(user, {"gspo": (0.3, 0.31, 0.32), "hacpo": (0.61, 0.63, 0.62)}))
@@ -371,6 +371,16 @@ def test_start_is_one_group_for_rows_that_began_alike(user):
     assert [line.agent for line in start.lines] == ["", "A", "B"]
     score = next(iter(start.lines[0].cells.values())).score
     assert score == MeanInterval(pytest.approx(0.1), None, 2)  # the same for all seeds: no interval
+    assert start.is_shared
+
+
+def test_start_of_rows_that_began_otherwise_is_called_their_mean(user):
+    sweep = sweep_of(user, ["gspo", "hacpo"], [1])
+    for name, start in (("gspo", 0.1), ("hacpo", 0.3)):
+        finish(by_name(sweep)[name, 1], dict.fromkeys("AB", 0.5), start=start)
+    (start,) = table_of(sweep).starts
+    assert next(iter(start.lines[0].cells.values())).score.mean == pytest.approx(0.2)
+    assert not start.is_shared
 
 
 def test_run_that_only_evaluates_is_named_so_and_compared_with_nothing(user):
@@ -462,6 +472,20 @@ def test_several_sweeps_on_one_board_keep_their_groups_apart(user):
     # Each HACPO row has the GSPO of its own group.
     gains = [table.cell(group).difference for group in table.groups if group.row.algorithm == "hacpo"]
     assert [gain.mean for gain in gains] == [pytest.approx(0.2)] * 2
+    # Each group is ranked by itself, and has its sentence.
+    assert [(section.title, [group.row.algorithm for group in section.groups]) for section in table.sections] == [
+        (sweep.runs.first().group.name, ["hacpo", "gspo"]) for sweep in (first, second)
+    ]
+    assert [len(section.starts) for section in table.sections] == [1, 1]
+    assert headline(table).count(": hacpo leads with 0.550 on ") == 2
+
+
+def test_long_names_of_groups_are_cut_to_what_differs(user):
+    first, second = (finished_sweep(user, {"gspo": (0.3,)}) for _ in range(2))
+    for sweep, number in ((first, 2), (second, 3)):
+        AgentGroup.objects.filter(pk=sweep.runs.get().group_id).update(name=f"generated, not trained, {number} agents")
+    labels = [row.label for row in sweep_board(first, second).rows]
+    assert labels == [f"gspo (group …not trained, {number} agents)" for number in (2, 3)]
 
 
 def test_sweeps_on_two_benchmarks_are_told_apart_by_these_and_not_by_their_settings(user):

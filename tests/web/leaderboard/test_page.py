@@ -12,10 +12,11 @@ from django.urls import reverse
 from hacrl_web.leaderboard.board import paper
 from hacrl_web.leaderboard.board.boards import sweep_board
 from hacrl_web.leaderboard.board.selection import read_selection
+from hacrl_web.leaderboard.board.table import headline
 from hacrl_web.runs.launch.launch import launch
 from hacrl_web.runs.models import Run, Sweep
 from tests.support.web.factories import launch_request, make_user
-from tests.support.web.leaderboard_help import by_name, finish, finished_sweep, sweep_of
+from tests.support.web.leaderboard_help import by_name, finish, finished_sweep, sweep_of, table_of
 from workers.contract.demo_recipe import AGENTS
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
@@ -42,7 +43,7 @@ def test_board_of_a_sweep_and_of_single_runs_are_reached_by_address(web, user):
     sweep = finished_sweep(user, {"gspo": (0.4, 0.5), "hacpo": (0.6, 0.75)})
     rows = part(text(show(web, sweep)), "hacpo")
     assert "+0.225" in rows  # ((.6 - .4) + (.75 - .5)) / 2
-    assert "(tie)" in rows  # .2 and .25: 12.7 * .035 / sqrt(2) = .32
+    assert "(unclear)" in rows  # .2 and .25: 12.7 * .035 / sqrt(2) = .32
     request = launch_request(user)
     finish(launch(user, request), {"A": 0.5, "B": 0.5})
     html = text(show(web, {"group": request["group"], "benchmark": request["benchmark"]}))
@@ -237,9 +238,11 @@ def test_sweep_answers_its_question_in_one_line(web, user):
     for name, score, seconds in (("gspo", 0.4463, 10), ("gspox2", 0.5013, 19), ("hacpo", 0.6625, 19)):
         finish(by_name(sweep)[name, 4], {"A": score, "B": score}, seconds=seconds)
     html = web.get(sweep.get_absolute_url()).content.decode()
-    only = "One seed only, so no confidence interval."
-    said = f"hacpo leads with 0.662: +0.216 over gspo (0.446) at 1.9 times the training time. {only}"
-    assert f"{said} +0.161 over gspox2 (0.501) at 1.0 times the training time. {only}</p>" in html
+    benchmark, only = sweep.runs.first().spec["data"]["benchmark"], "(one seed: no interval)"
+    said = (
+        f"hacpo is highest with 0.662 on {benchmark}: +0.216 {only} over gspo (0.446), at 1.9 times the training time"
+    )
+    assert f"{said}; +0.161 {only} over gspox2 (0.501), at 1.0 times the training time.</p>" in html
     assert ">+0.346</span>" in html, "what a row gained has its sign, as differences have"
     # The way to an interval: the form for further seeds, which holds what makes three.
     assert f'<a href="{sweep.get_absolute_url()}#more-seeds">' in html
@@ -249,17 +252,27 @@ def test_sweep_answers_its_question_in_one_line(web, user):
 def test_hacpo_stands_beside_the_baseline_also_where_another_row_is_highest(web, user):
     sweep = finished_sweep(user, {"gspo": (0.4,), "hacpo": (0.6,), "naive_source": (0.7,)})
     html = web.get(sweep.get_absolute_url()).content.decode()
-    assert "naive_source leads with 0.700: +0.300 over gspo (0.400) at" in html
-    assert "+0.100 over hacpo (0.600) at" in html
-    assert "hacpo has 0.600: +0.200 over gspo (0.400) at" in html
+    only = "(one seed: no interval)"
+    assert (
+        f"naive_source is highest with 0.700 on {sweep.runs.first().spec['data']['benchmark']}: +0.300 {only}" in html
+    )
+    assert f"+0.100 {only} over hacpo (0.600), at" in html
+    assert f"hacpo has 0.600: +0.200 {only} over gspo (0.400), at" in html
 
 
-def test_answer_over_seeds_tells_a_tie(web, user):
+def test_row_leads_only_where_every_interval_is_without_zero(user):
+    # gaps .3 and .32: mean .31, s = .02 / sqrt(2), 12.706 * s / sqrt(2) = .127
+    said = headline(table_of(finished_sweep(user, {"gspo": (0.4, 0.5), "hacpo": (0.7, 0.82)})))
+    assert said.startswith("hacpo leads with 0.760 on ")
+    assert "+0.310 ± 0.127 (95 %, 2 seeds) over gspo (0.450)" in said
+
+
+def test_answer_over_seeds_says_where_no_difference_is_clear(web, user):
     # gaps .1 and -.05: mean .025, s = .15 / sqrt(2), 12.706 * s / sqrt(2) = .95
     sweep = finished_sweep(user, {"gspo": (0.4, 0.5), "hacpo": (0.5, 0.45)})
     html = text(web.get(sweep.get_absolute_url()))
-    assert "hacpo leads with 0.475: +0.025 over gspo (0.450)" in html
-    assert "± 0.953 over 2 seeds: a tie." in html
+    assert "hacpo is highest with 0.475 on " in html
+    assert "+0.025 ± 0.953 (95 %, 2 seeds; the interval contains 0: no clear difference) over gspo (0.450)" in html
 
 
 def test_saved_addresses_may_name_training_hours_device_hours(user):

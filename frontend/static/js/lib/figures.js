@@ -1,6 +1,6 @@
 /** Draws the Plotly figures that Python built: each `[data-figure]` names its `json_script` block. */
 
-import { readJson } from "./format.js";
+import { NUM_SOLID, readJson } from "./format.js";
 
 /** @param {string} property */
 export function colour(property) {
@@ -33,7 +33,7 @@ async function recolour(element) {
   for (const [index, trace] of traces.entries()) {
     // The trace of an agent has the colour of its position, that of a run of a comparison the run's.
     if (trace.meta?.place === undefined && trace.meta?.run === undefined) continue;
-    const own = colour(trace.meta.run === undefined ? `--agent-${trace.meta.place % 8}` : `--run-${trace.meta.run}`);
+    const own = colour(trace.meta.run === undefined ? `--agent-${trace.meta.place % 8}` : `--run-${trace.meta.run % NUM_SOLID}`);
     await window.Plotly.restyle(element, { "line.color": own, "marker.color": own }, [index]);
   }
 }

@@ -150,4 +150,6 @@ export function showState(badge, state) {
 }
 
 /** Dash of an agent by its place, if colour says something else; solid is kept for what stands alone. */
+/** Colours of runs, `--run-0` on: the runs after them have the same ones, dashed. */
+export const NUM_SOLID = 6;
 export const DASHES = [[8, 3], [2, 3], [10, 3, 2, 3], [5, 5], [14, 4], [2, 6], [8, 3, 2, 3, 2, 3], [4, 2]];

@@ -1,9 +1,10 @@
 /** The rows of the list of runs: eyes that switch their lines on and off, their colours, groups that fold. */
 
-import { readJson } from "../lib/format.js";
+import { NUM_SOLID, readJson } from "../lib/format.js";
 import { listed, setAddress } from "./address.js";
 
-const NUM_COLOURS = 10;
+/** Solid lines, then dashed ones in the same colours. */
+const NUM_COLOURS = 2 * NUM_SOLID;
 
 /** @typedef {{key: string, name: string, runs: string[], colour: number, eye: HTMLElement}} VisibleRow */
 /** @type {{keys: string[], atFirst: number, most: number, scoreWord: string}} */

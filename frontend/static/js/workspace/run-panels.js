@@ -5,7 +5,8 @@ import { forgetColours } from "../charts/paint.js";
 import { PanelBoard } from "../charts/panel-board.js";
 import { CHART_GROUPS, SeriesStore, withRewards } from "../charts/series.js";
 import { readView, writeView } from "../charts/view.js";
-import { DASHES, cut, must } from "../lib/format.js";
+import { DASHES, NUM_SOLID, cut, must } from "../lib/format.js";
+import { distinctNames } from "../lib/short-names.js";
 import { setAddress } from "./address.js";
 import { isGrouped, mostRuns, scoreWord, visibleRows } from "./rows.js";
 
@@ -217,10 +218,14 @@ export class RunPanels {
   /** @param {string[]} metrics that were read; none: all lines go @param {Api.OverlaidLine[]} answer @param {{run: string, place: number}[]} runs */
   #fill(metrics, answer, runs) {
     const rows = visibleRows();
+    const names = distinctNames(rows.map(({ name }) => name));
     const all = metrics.length ? metrics : this.charts.map((chart) => chart.spec.metric);
     for (const metric of all) {
       const of = answer.filter((line) => line.metric === metric);
-      const drawn = of.map((line) => this.#line(line, rows[isGrouped() ? line.group : runs[line.group].place], of));
+      const drawn = of.map((line) => {
+        const place = isGrouped() ? line.group : runs[line.group].place;
+        return this.#line(line, rows[place], names[place], of);
+      });
       this.lines.set(metric, drawn);
       this.store.lines.set(metric, new Map(of.map((line, place) => [drawn[place].key, { steps: /** @type {number[]} */ (line.x), last: line.y, low: null, high: null }])));
       const bands = of.flatMap((line, place) => (line.low && line.high ? [/** @type {[string, any]} */ ([drawn[place].key, { steps: line.x, last: line.y, low: line.low, high: line.high }])] : []));
@@ -238,14 +243,17 @@ export class RunPanels {
     this.draw();
   }
 
-  /** @param {Api.OverlaidLine} line @param {import("./rows.js").VisibleRow} row @param {Api.OverlaidLine[]} of @returns {DrawnLine} */
-  #line(line, row, of) {
+  /** @param {Api.OverlaidLine} line @param {import("./rows.js").VisibleRow} row @param {string} short its name among the visible ones @param {Api.OverlaidLine[]} of @returns {DrawnLine} */
+  #line(line, row, short, of) {
     if (line.agent && !this.agentNames.includes(line.agent)) this.agentNames.push(line.agent);
-    const dash = line.agent ? AGENT_DASHES[this.agentNames.indexOf(line.agent) % AGENT_DASHES.length] : [];
+    const isSecond = row.colour >= NUM_SOLID; // the run before it in this colour is solid
+    const place = this.agentNames.indexOf(line.agent) + (isSecond ? 4 : 0);
+    const dash = line.agent ? AGENT_DASHES[place % AGENT_DASHES.length] : isSecond ? DASHES[0] : [];
     const name = isGrouped() ? `${row.name} (${line.runs})` : row.name;
+    const own = isGrouped() ? `${short} (${line.runs})` : short;
     const title = line.agent ? `${name}, ${line.agent}` : name;
-    const label = line.agent && of.length > 1 ? `${cut(row.name)}, ${cut(line.agent)}` : name;
-    return { key: `${row.key}\n${line.agent}`, label, title, learner: row.colour, source: -1, dash, lane: 0, colour: `--run-${row.colour}` };
+    const label = line.agent && of.length > 1 ? `${short}, ${cut(line.agent)}` : own;
+    return { key: `${row.key}\n${line.agent}`, label, title, learner: row.colour, source: -1, dash, lane: 0, colour: `--run-${row.colour % NUM_SOLID}` };
   }
 
   /** Draws what is dirty and in sight, with the next animation frame. */

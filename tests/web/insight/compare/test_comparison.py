@@ -10,6 +10,7 @@ from django.urls import reverse
 
 from hacrl_web.insight.compare import comparison
 from hacrl_web.insight.settings_diff import SettingLine
+from hacrl_web.runs.models import Run
 from tests.support.web.factories import launch_request, make_run, metrics
 from tests.support.web.insight_help import evaluation, store, stored
 from workers.contract.events import Progress
@@ -129,6 +130,20 @@ def test_parallel_axes_are_shown_from_three_settings_on(client, owner):
     assert "figure-parallel" not in compared(client, runs=[run.pk for run in few])
     other = make_run(owner, algorithm={"name": "hacpo", "delta": 0.5, "alpha": 2.0}, seed=7, **shared)
     assert "figure-parallel" in compared(client, runs=[few[0].pk, other.pk])
+
+
+def test_setting_that_one_run_alone_has_is_listed_and_the_name_is_not(client, owner):
+    request = launch_request(owner)
+    shared = {name: request[name] for name in ("group", "benchmark")}
+    hacpo = make_run(owner, name="swan", algorithm={"name": "hacpo", "delta": 0.5}, **shared)
+    gspo = make_run(owner, name="heron", algorithm={"name": "gspo"}, **shared)
+    Run.objects.filter(pk=hacpo.pk).update(variant="hacpo delta=0.5")
+    page = compared(client, runs=[hacpo.pk, gspo.pk])
+    rows = dict(re.findall(r'<tr><th scope="row" class="mono">(.*?)</th>(.*?)</tr>', page))
+    assert "name" not in rows
+    cells = re.findall(r"<td[^>]*>(.*?)</td>", rows["algorithm.delta"])
+    assert sorted(re.sub(r"<[^>]*>", "", cell) for cell in cells) == ["0.5", "not a setting of it"]
+    assert page.count("hacpo delta=0.5, seed") == 2  # in the results and above the settings
 
 
 def test_lines_over_tokens_stand_where_the_tokens_were(client, owner):

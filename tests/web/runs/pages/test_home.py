@@ -54,7 +54,7 @@ def test_newest_result_is_a_sentence_where_nothing_is_live(web, user):
     with_scores(finished_sweep(user, {"hacpo": [0.7], "gspo": [0.4]}))
     text = plain(home(web))
     assert "hacpo +0.300 over gspo on benchmark" in text
-    assert "One seed only, so no confidence interval." in text
+    assert "One seed: no interval." in text
     factories.make_training_run(user)
     assert "Newest result" not in home(web)
 

@@ -13,6 +13,7 @@ from django.utils import timezone
 from hacrl_web.runs.models import Run, Worker
 from hacrl_web.runs.telemetry.scores import CURVE_EVENTS, curves
 from hacrl_web.runs.telemetry.shipper import Shipper
+from hacrl_web.runs.templatetags.formats import amount
 from tests.support.web.factories import make_run, make_user, write_spool
 from workers.contract.events import Evaluation
 
@@ -109,3 +110,21 @@ def test_upgrade_fills_the_scores_of_earlier_runs(owner):
     run.refresh_from_db()
     bare.refresh_from_db()
     assert (run.score, bare.score) == (pytest.approx(0.7), None)
+
+
+def test_score_says_on_which_benchmark_it_is(client, owner):
+    first = evaluated(make_run(owner), (0, 2, 4))
+    own = first.spec["data"]["benchmark"]
+    page = client.get("/runs/?layout=table").content.decode()
+    assert f">on {own}</span></th>" in page
+    assert f'<span class="small quiet">on {own}</span>' not in page, "the heading says it for all rows"
+    second = evaluated(make_run(owner), (0, 2, 4))
+    assert second.spec["data"]["benchmark"] != own
+    page = client.get("/runs/?layout=table").content.decode()
+    assert ">on its own benchmark</span></th>" in page
+    for run in (first, second):
+        assert f'<span class="small quiet">on {run.spec["data"]["benchmark"]}</span>' in page
+
+
+def test_sum_of_verdicts_is_a_whole_number_and_of_rewards_not():
+    assert [amount(value) for value in (12, 12.0, 12.5, 1234)] == ["12", "12", "12.5", "1,234"]
