@@ -32,16 +32,18 @@ def _joined(system: str, text: str) -> str:
 
 
 def _chat_ids(tokenizer: Any, agent: AgentSpec, turns: Sequence[tuple[str, str]]) -> list[int]:
-    """The ids of turns (role, content), up to where the answer begins."""
-    return list(
-        tokenizer.apply_chat_template(
-            [{"role": role, "content": content} for role, content in turns],
-            tokenize=True,
-            add_generation_prompt=True,
-            return_dict=False,
-            **agent.template_arguments,
+    """The ids of turns (role, content), up to where the answer begins. Error: ValueError, if the template fails."""
+    messages = [{"role": role, "content": content} for role, content in turns]
+    try:
+        ids = tokenizer.apply_chat_template(
+            messages, tokenize=True, add_generation_prompt=True, return_dict=False, **agent.template_arguments
         )
-    )
+    except Exception as error:  # a template may raise anything
+        raise ValueError(
+            f"the chat template of agent {agent.name!r} fails ({type(error).__name__}: {str(error)[:200]}) at "
+            f"{turns[-1][1][:80]!r}: mend it, or set the agent's prompt_format to plain"
+        ) from error
+    return list(ids)
 
 
 def takes_system(tokenizer: Any, agent: AgentSpec) -> bool:

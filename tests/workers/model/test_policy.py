@@ -107,6 +107,15 @@ def test_system_message_stands_where_the_template_puts_it_or_before_the_question
     assert prompt(None).endswith("(1+1=")
 
 
+def test_chat_template_that_fails_at_a_question_names_agent_and_question(tmp_path):
+    policy, _ = make_policy(tmp_path)
+    raising = "{% if '7' in messages[0]['content'] %}{{ raise_exception('no sevens') }}{% endif %}"
+    policy.tokenizer.chat_template = raising + "{{ messages[0]['content'] }}"
+    assert policy.tokenizer.convert_ids_to_tokens(policy.encode_prompt("1+1=")) == list("1+1=")
+    with pytest.raises(ValueError, match=r"agent 'A' fails \(TemplateError: no sevens\) at '1\+7=': mend it, or set"):
+        policy.encode_prompt("1+7=")
+
+
 def test_chat_format_without_a_chat_template_is_refused(tmp_path):
     with pytest.raises(
         ValueError, match=r"agent 'A' has prompt_format chat, but the tokenizer of .* has no chat template"
