@@ -63,13 +63,13 @@ def test_pages_of_a_run_with_partial_credit_say_mean_reward(client, graded):
     home = text_of(client.get("/").content)
     assert "held-out mean reward" in home
     compare = text_of(client.get(f"/compare?runs={graded.pk}", follow=True).content)
-    assert "<h2>held-out mean reward</h2>" in compare
+    assert "<h2>held-out mean reward on " in compare
     assert "held-out accuracy" not in compare
 
 
 def test_list_of_runs_of_both_kinds_says_score(client, graded):
     page = client.get("/runs/").content.decode()
-    assert 'title="Held-out mean reward, mean over the agents' in page
+    assert f'title="Held-out mean reward on {graded.spec["data"]["benchmark"]}, mean over the agents' in page
     graded.__class__.objects.exclude(pk=graded.pk).delete()
     assert re.search(r">Mean reward\s*<", client.get("/runs/").content.decode())
     make_run(graded.owner)
