@@ -175,7 +175,7 @@ def _figure(data: list[dict[str, Any]], title: str, scale: str) -> dict[str, Any
         "showlegend": len(data) > 1,
         "legend": {"orientation": "h", "y": 1.15},
         "margin": {"l": 56, "r": 16, "t": 24, "b": 44},
-        "xaxis": {**axis, "title": {"text": title}, "type": scale},
+        "xaxis": {**axis, "title": {"text": title}, "type": scale, "exponentformat": "e"},
         "yaxis": {**axis, "title": {"text": "objective"}},
     }
     return {"data": data, "layout": layout}

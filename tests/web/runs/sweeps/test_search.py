@@ -304,6 +304,7 @@ def test_page_and_api_show_the_trials_to_members_alone(client, user, sweep):
     page = client.get(sweep.get_absolute_url()).content.decode()
     assert "Best so far" in page
     assert "0.625" in page
+    assert "Add seeds" not in page  # a search has one
     url = f"/sweeps/{sweep.pk}/trials"
     assert client.get(url).status_code == 200
     assert client.get(url, {"seen": search_view(sweep).version}).status_code == 204
