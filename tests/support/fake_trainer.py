@@ -12,6 +12,7 @@ The first word of the run's name (or HACRL_FAKE_MODE) is the misbehaviour; crash
   verifier: pauses by itself, in attempt 1    slow: that step takes 4 s, with heartbeats    load: hangs at its start
 Further words are settings: pace=0.01 (seconds per step; else HACRL_FAKE_STEP_S), load=2 and save=2 (seconds that
 loading, or saving each agent, takes), lines=1000 (of a flood, in each step).
+The word by-rate: it evaluates at the run's interval, and its scores depend on the learning rate (fake_events.py).
 """
 
 from __future__ import annotations
@@ -155,6 +156,8 @@ class FakeTrainer:
             self._misbehave()
             chance = random.Random(f"{self.spec.seed} {self.step}")  # the same again after a resume
             self.spool.emit(*step_bodies(self.step, self.spec, started, chance))
+            if "by-rate" in self.spec.name.split() and self.step % self.spec.evaluation.eval_interval == 0:
+                self.spool.emit(*(evaluations(self.step, self.spec) if self.step < self.spec.training.steps else ()))
             if every and self.step % every == 0:
                 self._save()
             time.sleep(pace_s)

@@ -79,7 +79,9 @@ class SearchAdvancer:
         if self._judged.get(run.pk) == version:
             return
         scores = objective_by_step(run, settings.agent, accuracies(run))
-        new = {step: score for step, score in scores.items() if step > 0 and str(step) not in trial.scores}
+        # At its last step a trial ends by itself.
+        steps = range(1, run.total_steps)
+        new = {step: score for step, score in scores.items() if step in steps and str(step) not in trial.scores}
         if new:
             from hacrl_web.runs.trials.optuna_study import first_pruned_step  # it takes a second to load
 

@@ -48,7 +48,7 @@ def tick(sweep) -> Sweep:
 
 def evaluate(run: Run, step: int, **by_agent: float) -> None:
     for agent, value in by_agent.items():
-        seq = run.events.count() + 1
+        seq = Run.objects.get(pk=run.pk).last_seq + 1
         payload = {"metric": "accuracy", "benchmark": "", "value": value}
         columns = {"type": "evaluation", "step": step, "agent": agent, "payload": payload, "time": 0.0}
         TelemetryEvent.objects.create(run=run, seq=seq, attempt=1, **columns)
@@ -391,6 +391,10 @@ def test_pruned_trial_is_stopped_with_its_reason_and_counts_as_pruned(user, clie
     advancer = SearchAdvancer()
     advancer.tick()
     assert Run.objects.get(pk=trial.run_id).desired_state == "run"
+    evaluate(trial.run, 5, A=0.0, B=0.0)  # at its last step it ends by itself
+    advancer.tick()
+    assert Run.objects.get(pk=trial.run_id).desired_state == "run"
+    TelemetryEvent.objects.filter(run=trial.run, step=5).delete()
     evaluate(trial.run, 2, A=0.25, B=0.5)
     advancer.tick()
     run = Run.objects.get(pk=trial.run_id)
