@@ -1,5 +1,7 @@
 """A sweep that searches: its trials follow one another, whichever dispatcher is killed between."""
 
+import json
+
 import pytest
 
 from hacrl_web.accounts.models import Membership
@@ -22,6 +24,7 @@ from hacrl_web.runs.sweeps.sweeps import (
 from hacrl_web.runs.trials.search_settings import stored_search
 from hacrl_web.web.errors import FieldErrors
 from tests.support.web.factories import launch_request, make_member, make_user
+from tests.web.client.test_client import hacrl as hacrl  # its fixture
 
 pytestmark = pytest.mark.django_db
 
@@ -437,3 +440,24 @@ def test_optuna_continues_after_a_restart_as_if_there_was_none(user):
         points.append(list(sweep.trials.values_list("parameters", flat=True)))
     assert points[0] == points[1]
     assert len({str(point) for point in points[0]}) == 8
+
+
+def test_terminal_launches_a_search_by_options_and_shows_its_trials(hacrl, user, tmp_path):
+    request = search_request(user)
+    del request["search"]
+    file = tmp_path / "sweep.json"
+    file.write_text(json.dumps(request))
+    options = ["--search", "random", "--trials", "3", "--at-once", "1", "--vary", "alpha=1..3"]
+    refused = hacrl("launch", str(file), "--search", "random", "--vary", "alpha", status=1)
+    assert refused == "" or "--vary takes SETTING=VALUES" in refused
+    assert not Sweep.objects.exists()
+    assert hacrl("launch", str(file), *options).startswith("Sweep ")
+    sweep = Sweep.objects.get()
+    assert sweep.request["search"]["parameters"] == {"alpha": "1..3"}
+    tick(sweep)
+    end(open_trials(sweep)[0], value=0.625)
+    tick(sweep)
+    text = hacrl("sweeps", "show", str(sweep.pk))
+    assert "searching; 1 running, 1 completed" in text
+    assert "0 best" in text
+    assert "0.625" in text
