@@ -55,3 +55,6 @@ document.body.addEventListener("run-changed", (event) => {
   isWaiting = true;
   setTimeout(() => void ask(), PAUSE_MS);
 });
+
+// The trials of a search came anew: there may be runs that this page does not follow.
+document.body.addEventListener("htmx:afterSettle", () => void ask());
