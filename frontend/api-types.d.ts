@@ -79,6 +79,7 @@ declare namespace Api {
     chart: string | null;
     url: string;
     fix_url: string;
+    fix: string;
     is_open: boolean;
     raised_step: number;
     raised_at: string;

@@ -74,6 +74,11 @@ def setting(
     return Field(default, description=help, json_schema_extra={k: v for k, v in extra.items() if v}, **bounds)
 
 
+def label_of(name: str, schema: Mapping[str, Any]) -> str:
+    """What a form calls a setting: its label, else its name in words. schema: its part of the JSON schema."""
+    return schema.get("label") or name.replace("_", " ").capitalize()
+
+
 def alternatives(needs: Needs) -> list[list[Mapping[str, Any]]]:
     """The same with each entry as a list of conditions."""
     return [[entry] if isinstance(entry, Mapping) else list(entry) for entry in needs]

@@ -32,7 +32,7 @@ router = Router(tags=["alerts"])
 class AlertAnswer(Schema):
     """chart: key of the run's chart that shows the alert, null for a kind that no longer exists.
 
-    fix_url: the new-run form with a clone of the run in which the cause is removed; may be empty.
+    fix_url: the new-run form with a clone of the run that has the remedy; may be empty.  fix: the change in words.
     """
 
     id: int
@@ -48,6 +48,7 @@ class AlertAnswer(Schema):
     chart: str | None
     url: str
     fix_url: str
+    fix: str
     is_open: bool
     raised_step: int
     raised_at: datetime

@@ -13,6 +13,7 @@ from hacrl_web.alerts.signals import START_POINTS, Facts, Series, StepMetrics, o
 
 State = dict[str, Any]
 VERSION = 1
+SMALLEST = 0.0001  # shares below it are not written out
 
 
 @dataclass(frozen=True)
@@ -93,5 +94,11 @@ def _sentence(rule: Rule, facts: Facts, agent: str, source: str, number: float, 
     other = ""
     if rule.kind == "split" and (changes := reward_changes(series)):
         other = others(facts, agent)[max(range(1, len(changes)), key=changes.__getitem__) - 1]
-    percent = f"{100 * number:.3g} %"
-    return rule.sentence.format(value=number, percent=percent, agent=agent, source=source, other=other)
+    percent = percent_text(number)
+    few = f"Only {percent}" if number else "None"
+    return rule.sentence.format(value=number, percent=percent, few=few, agent=agent, source=source, other=other)
+
+
+def percent_text(share: float) -> str:
+    """A share from 0 on in percent, with three digits; of a tiny one, that it is."""
+    return "less than 0.01 %" if 0 < share < SMALLEST else f"{100 * share:.3g} %"

@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import cached_property, lru_cache
 from typing import Any
 from urllib.parse import urlencode
+from uuid import UUID
 
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
 from django.urls import reverse
 from django.utils import timezone
+from pydantic import ValidationError
 
 from hacrl_web.accounts.audit_log import audited
+from hacrl_web.alerts.remedies import Remedy
 from hacrl_web.alerts.rules import BY_KIND, Rule
+from hacrl_web.registry.language_models.agent_changes import text_of_changes
 from hacrl_web.runs.models import Run, RunRowQuerySet, StatusChange
+from workers.contract.spec.run import RunSpec
 
 ENDED = "the run ended"
+
+
+@lru_cache(maxsize=64)
+def _spec_of(run_id: UUID) -> RunSpec | None:
+    """The settings of a run that has begun, which do not change any more; None if this version cannot read them."""
+    try:
+        return RunSpec.model_validate(Run.objects.values_list("spec", flat=True).get(pk=run_id))
+    except (ValidationError, Run.DoesNotExist):
+        return None
 
 
 class Alert(models.Model):
@@ -56,6 +71,11 @@ class Alert(models.Model):
         return self.cleared_at is None
 
     @property
+    def ended_with_run(self) -> bool:
+        """Closed because the run ended, not because its number was better again."""
+        return self.cleared_reason.startswith(ENDED)
+
+    @property
     def rule(self) -> Rule | None:
         return BY_KIND.get(self.kind)
 
@@ -69,10 +89,24 @@ class Alert(models.Model):
 
     @property
     def fix_url(self) -> str:
-        """The new-run form with a clone of the run in which the cause is removed; empty where no setting does that."""
-        if not self.rule or not self.rule.fix:
+        """The new-run form with a clone of the run that has the remedy; empty where no setting clearly helps."""
+        if self.remedy is None:
             return ""
-        return f"{reverse('runs:run_clone', args=[self.run_id])}?{urlencode(self.rule.fix)}"
+        query = {**self.remedy.settings}
+        if self.remedy.agents:
+            query["agents"] = text_of_changes(self.remedy.agents)
+        return f"{reverse('runs:run_clone', args=[self.run_id])}?{urlencode(query)}"
+
+    @property
+    def fix(self) -> str:
+        """The change of `fix_url` in words; empty without one."""
+        return "" if self.remedy is None else self.remedy.label
+
+    @cached_property
+    def remedy(self) -> Remedy | None:
+        """The change of settings that its rule proposes for this run; None where there is none."""
+        spec = _spec_of(self.run_id) if self.rule and self.rule.remedy else None
+        return self.rule.remedy(spec, self.agent) if spec and self.rule and self.rule.remedy else None
 
     def get_absolute_url(self) -> str:
         """The chart that shows it."""

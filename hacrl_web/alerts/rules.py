@@ -6,13 +6,12 @@ it is at or under `clear_at` in `clear_after` of them. Between the two limits it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal
 
-from hacrl_web.alerts import signals
+from hacrl_web.alerts import remedies, signals
 from hacrl_web.alerts.signals import Facts, Series, StepMetrics, Value
-from workers.contract.spec.algorithm import RECOMMENDED
 
 Read = Callable[[StepMetrics, Facts, str, str], Value | None]
 OURS = "ours"
@@ -32,14 +31,14 @@ class Rule:
     raise_after: int
     clear_at: float
     clear_after: int
-    sentence: str  # with {value}, {percent}, {agent}, {source}, {other}
+    sentence: str  # with {value}, {percent}, {few}: "None" or "Only 2 %", {agent}, {source}, {other}
     advice: str
     help: str
     source: str = OURS  # of the limits
     signal: Callable[[Series, Facts], float | None] = signals.latest
     window: int = 1  # points of the series that `signal` needs
     is_low: bool = False
-    fix: Mapping[str, str] = field(default_factory=dict)  # settings of the algorithm with which to clone the run
+    remedy: remedies.Propose | None = None
     applies: Callable[[Facts], bool] = lambda facts: True
 
     @property
@@ -92,15 +91,15 @@ RULES = (
         applies=lambda facts: facts.shares and facts.can_trap,
         sentence="{percent} of the rollouts of {source} with positive advantage lie below the clip band of {agent}: "
         "it learns nothing from them.",
-        advice="Clone the run with the recommended rule, which has no clip band; or raise algorithm.delta, or set "
-        "algorithm.cross_clip_gradient to sided.",
-        fix={"algorithm.name": RECOMMENDED},
+        advice="Clone the run with the recommended rule, which has no clip band; or raise Delta, or set Cross clip "
+        "gradient to sided.",
+        remedy=remedies.recommended_rule,
         source="docs/LOG.md, the delta trap",
     ),
     Rule(
         kind="omega_clamped",
         title="Omega at its clamp",
-        help="The capability ratio of a pair is outside ratio_min to ratio_max, or both agents solve nothing.",
+        help="The capability ratio of a pair is outside its limits, or both agents solve nothing.",
         scope="pair",
         metric="omega_clamped",
         chart="omega",
@@ -112,7 +111,7 @@ RULES = (
         applies=lambda facts: facts.uses_omega,
         sentence="The capability ratio that weights the rollouts of {source} for {agent} is clamped to its limit.",
         advice="Compare the rewards of the two agents: one of them solves almost nothing. Use an easier benchmark or a "
-        "closer pair, or widen algorithm.ratio_min and algorithm.ratio_max.",
+        "closer pair, or widen the limits of the capability ratio.",
         source=f"Eq. (8); {OURS}",
     ),
     Rule(
@@ -129,10 +128,11 @@ RULES = (
         clear_after=5,
         is_low=True,
         applies=lambda facts: facts.shares,
-        sentence="Only {percent} of the rollouts that {agent} learns from come from its peers: this is almost GSPO.",
-        advice="Check for dropped rollouts (overflow). With hacpo, raise algorithm.delta or set "
-        "algorithm.cross_clip_gradient to sided. Naive sharing clips as GSPO does, so a peer's rollout is rarely "
-        "inside the band.",
+        sentence="{few} of the rollouts that {agent} learns from come from its peers: this is almost GSPO.",
+        advice="Check in the Collaboration tab whether rollouts were dropped. Clone the run with the recommended rule; "
+        "or, with hacpo, raise Delta or set Cross clip gradient to sided. Naive sharing clips as GSPO does, so a "
+        "peer's rollout is rarely inside the band.",
+        remedy=remedies.recommended_rule,
     ),
     Rule(
         kind="zero_variance",
@@ -148,8 +148,9 @@ RULES = (
         clear_at=0.8,
         clear_after=5,
         sentence="All rewards are equal on {percent} of the prompts, so {agent} learns only from the other prompts.",
-        advice="The questions are too easy or too hard: change the benchmark, or raise rollout.num_generations or "
-        "rollout.temperature.",
+        advice="The questions are too easy or too hard: change the benchmark, or raise the rollouts per prompt or the "
+        "temperature.",
+        remedy=remedies.more_rollouts,
         source=f"the quantity: GRPO's group advantage; {OURS}",
     ),
     Rule(
@@ -167,8 +168,8 @@ RULES = (
         clear_after=5,
         is_low=True,
         sentence="The entropy of {agent} has fallen to {percent} of its start: its answers hardly differ any more.",
-        advice="Lower the learning rate, raise rollout.temperature or algorithm.beta, or go back to an earlier "
-        "checkpoint.",
+        advice="Lower the learning rate, raise the temperature or Beta, or go back to an earlier checkpoint.",
+        remedy=remedies.half_the_learning_rate,
     ),
     Rule(
         kind="kl_jump",
@@ -185,13 +186,14 @@ RULES = (
         clear_at=2.5,
         clear_after=5,
         sentence="The KL of {agent} to its starting model is {value:.1f} times its recent median.",
-        advice="Check gradient norm and completion length there; lower the learning rate or raise algorithm.beta.",
+        advice="Check gradient norm and completion length there; lower the learning rate or raise Beta.",
+        remedy=remedies.half_the_learning_rate,
     ),
     Rule(
         kind="length_blow_up",
         title="Length blow-up",
         help="Mean completion length, divided by its limit: twice the start (the median of the first 5 steps), or 0.9 "
-        "of rollout.max_completion_length where that is less.",
+        "of the longest completion allowed where that is less.",
         scope="agent",
         metric="completions/mean_length",
         chart="length",
@@ -203,8 +205,9 @@ RULES = (
         clear_after=5,
         sentence="The mean completion length of {agent} is {value:.2f} times its limit: twice the start, or near the "
         "maximum.",
-        advice="Read some rollouts: does the agent repeat itself? algorithm.overlong_cache lowers the rewards of long "
-        "answers; if they are sound, raise rollout.max_completion_length.",
+        advice="Read some rollouts: does the agent repeat itself? An overlong penalty lowers the rewards of long "
+        "answers; if they are sound, allow longer completions.",
+        remedy=remedies.overlong_penalty,
     ),
     Rule(
         kind="split",
@@ -223,8 +226,9 @@ RULES = (
         clear_after=5,
         applies=lambda facts: facts.shares,
         sentence="The mean reward of {agent} falls while that of {other} rises, both by at least {value:.2f}.",
-        advice="Check in the Collaboration tab which peers it learns from. Lower algorithm.cross_weight, or the "
-        "learning rate of the agent that falls.",
+        advice="Check in the Collaboration tab which peers it learns from. Lower the weight of peers' rollouts (Cross "
+        "weight), or the learning rate of the agent that falls.",
+        remedy=remedies.half_the_cross_weight,
     ),
     Rule(
         kind="no_progress",
@@ -274,8 +278,9 @@ RULES = (
         clear_after=3,
         applies=lambda facts: facts.has_engine,
         sentence="The log-probabilities of {agent} in its rollout engine and in the trainer differ by {value:.2f}.",
-        advice="Compare with rollout.engine transformers. In bfloat16, try compute.dtype float32. "
-        "rollout.importance_correction truncate reduces the effect of the difference.",
+        advice="Compare with the rollout engine transformers. In bfloat16, try the precision float32. The importance "
+        "correction truncate reduces the effect of the difference.",
+        remedy=remedies.trainer_as_engine,
         source=f"the check: design of the engines; {OURS}",
     ),
 )

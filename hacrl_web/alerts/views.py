@@ -8,25 +8,28 @@ from typing import Any, Literal, cast
 
 from django.conf import settings
 from django.contrib import messages
-from django.db.models import Count
+from django.db.models import Count, Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from hacrl_web.accounts.models import User
 from hacrl_web.alerts.forms import NotificationForm
-from hacrl_web.alerts.models import Alert, Delivery, NotificationSettings
+from hacrl_web.alerts.models import ENDED, Alert, Delivery, NotificationSettings
 from hacrl_web.alerts.notify import queue_test
 from hacrl_web.alerts.rules import BY_KIND, RULES
 from hacrl_web.web.page_query import PageQuery, Text, one_of, page_of
 
 PAGE_SIZE = 50
 DELIVERIES_SHOWN = 50
+_ENDED = Q(cleared_reason__startswith=ENDED)
+STATES = {"open": Q(cleared_at=None), "cleared": Q(cleared_at__isnull=False) & ~_ENDED, "ended": _ENDED}
+STATE_WORDS = {"": "all", "ended": "ended with the run"}
 
 
 @dataclass(frozen=True)
 class AlertCause:
-    """Alerts of one run and one kind, all open or all cleared: one row of the list. The newest is first."""
+    """Alerts of one run, one kind and one state: one row of the list. The newest is first."""
 
     alerts: tuple[Alert, ...]
 
@@ -43,14 +46,14 @@ class AlertCause:
 
 def by_cause(alerts: Iterable[Alert]) -> list[AlertCause]:
     """Alerts of one run, kind and state together, in the order of the newest of each."""
-    groups: dict[tuple[Any, str, bool], list[Alert]] = {}
+    groups: dict[tuple[Any, ...], list[Alert]] = {}
     for alert in alerts:
-        groups.setdefault((alert.run_id, alert.kind, alert.is_open), []).append(alert)
+        groups.setdefault((alert.run_id, alert.kind, alert.is_open, alert.ended_with_run), []).append(alert)
     return [AlertCause(tuple(group)) for group in groups.values()]
 
 
 class AlertsQuery(PageQuery):
-    state: Literal["", "open", "cleared"] = ""
+    state: Literal["", "open", "cleared", "ended"] = ""
     kind: Text = ""
 
 
@@ -61,12 +64,11 @@ def alert_list(request: HttpRequest) -> HttpResponse:
     query = AlertsQuery.read(request.GET)
     state, kind = query.state, one_of(query.kind, BY_KIND)
     of_kind = visible.filter(kind=kind) if kind else visible
-    of_state = visible.filter(cleared_at__isnull=state == "open") if state else visible
+    of_state = visible.filter(STATES[state]) if state else visible
     alerts = (of_state.filter(kind=kind) if kind else of_state).select_related("run").defer("run__spec")
     # Each link keeps the other filter, so its count does, too.
     counts = dict(of_state.order_by().values_list("kind").annotate(Count("pk")))
-    of_states = {"": of_kind.count(), "open": of_kind.filter(cleared_at=None).count()}
-    of_states["cleared"] = of_states[""] - of_states["open"]
+    of_states = {"": of_kind.count(), **{name: of_kind.filter(choice).count() for name, choice in STATES.items()}}
     page = page_of(request, alerts, PAGE_SIZE)
     context = {
         "page": page,
@@ -77,7 +79,7 @@ def alert_list(request: HttpRequest) -> HttpResponse:
             for rule in RULES
             if counts.get(rule.kind) or rule.kind == kind
         ],
-        "states": [(value, value or "all", number) for value, number in of_states.items()],
+        "states": [(value, STATE_WORDS.get(value, value), number) for value, number in of_states.items()],
         "state": state,
         "kind": kind,
         "total": visible.count(),

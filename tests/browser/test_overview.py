@@ -283,11 +283,11 @@ def test_panels_are_found_added_sized_pinned_moved_and_hidden_in_the_address_and
     choose(page, "Entropy, nats per token", "Pin to the top")
     choose(page, "Entropy, nats per token", "Large")
     choose(page, "Capability", "Hide")
-    choose(page, "Rollouts used", "Move earlier")
+    choose(page, "Rollouts that taught", "Move earlier")
     after = titles(page)
     assert after[:2] == ["Entropy, nats per token", "loss"]
     assert set(after) == {*before, "loss"} - {"Capability"}
-    assert after.index("Rollouts used") < after.index("Capability ratio ω")
+    assert after.index("Rollouts that taught") < after.index("Capability ratio ω")
     wide, grid = (page.locator(one).bounding_box() for one in ("#chart-entropy", "#charts .chart-grid >> nth=0"))
     assert wide["width"] == grid["width"]
     page.reload()  # from the address

@@ -211,7 +211,7 @@ class Hacpo(GatedSpec):
     name: Literal["hacpo"] = "hacpo"
     delta: Share = setting(
         0.2,
-        help="The cross ratio's lower bound is 1 - delta at m = 0.",
+        help="The cross ratio's lower bound is 1 − delta at m = 0.",
         source="Eq. (14), Sec. 3.4",
         needs=[If("cross_gate", "hacpo", "signed"), [If("clip_cross", True), If("cross_gate", "signed")]],
         slider=Slider(0, 1, 0.01),
@@ -277,6 +277,7 @@ class Hacpo(GatedSpec):
     )
     ratio_min: Number = setting(
         0.1,
+        label="Smallest capability ratio",
         help="Smallest capability ratio omega.",
         source="first public code",
         needs=[OMEGA_ACTS],
@@ -286,6 +287,7 @@ class Hacpo(GatedSpec):
     )
     ratio_max: Number = setting(
         10.0,
+        label="Largest capability ratio",
         help="Largest capability ratio omega.",
         source="first public code",
         needs=[OMEGA_ACTS],
@@ -294,10 +296,17 @@ class Hacpo(GatedSpec):
         le=1000,
     )
     ratio_warmup_steps: Count = setting(
-        0, help="Omega is 1 during these first steps.", source="official recipe", ge=0, le=100_000, needs=[OMEGA_ACTS]
+        0,
+        label="Warm-up of the capability ratio",
+        help="Omega is 1 during these first steps.",
+        source="official recipe",
+        ge=0,
+        le=100_000,
+        needs=[OMEGA_ACTS],
     )
     omega_scope: OmegaScope = setting(
         "run",
+        label="Scope of omega",
         help="Which capabilities omega compares: of the run, of each prompt in this step, or of the prompt's subject "
         "over the capability window (the run's for a question without a subject).",
         source="run: Eq. (8); others: ours",
@@ -305,6 +314,7 @@ class Hacpo(GatedSpec):
     )
     omega_shrinkage: Number = setting(
         4.0,
+        label="Shrinkage of omega",
         help="The capability on a prompt or subject is the mean positive reward of its rollouts and this many more "
         "with the agent's overall capability.",
         source="ours",

@@ -21,10 +21,20 @@ class Sapo(Grpo):
 
     name: Literal["sapo"] = "sapo"  # type: ignore[assignment]
     sapo_temperature_pos: Number = setting(
-        1.0, help="t of tokens of encouraged answers (A > 0).", source="arXiv 2511.20347; TRL", gt=0, le=100
+        1.0,
+        label="SAPO temperature, A > 0",
+        help="t of tokens of encouraged answers (A > 0).",
+        source="arXiv 2511.20347; TRL",
+        gt=0,
+        le=100,
     )
     sapo_temperature_neg: Number = setting(
-        1.05, help="t of tokens of other answers.", source="arXiv 2511.20347; TRL", gt=0, le=100
+        1.05,
+        label="SAPO temperature, A < 0",
+        help="t of tokens of other answers.",
+        source="arXiv 2511.20347; TRL",
+        gt=0,
+        le=100,
     )
 
     def token_terms(self, log_ratio: Tensor, logps: Tensor, advantages: Tensor, config: Any) -> TokenTerms:

@@ -130,7 +130,7 @@ def find_checkpoint(run: Run, step: int | None) -> Manifest:
         raise NoSuchCheckpoint(f"The files of this run are on {run.worker_host or 'another host'}, not on this one.")
     folders = step_folders(run.run_dir / FOLDER_NAME)
     if step is None and not folders:
-        raise NoSuchCheckpoint("This run has no checkpoint yet.")
+        raise NoSuchCheckpoint("This run has no checkpoint.")
     for path in folders[-1:] if step is None else folders:
         if step is None or int(path.name.removeprefix("step-")) == step:
             manifest = read_manifest(path)

@@ -186,7 +186,7 @@ def _teachers(names: Sequence[str], pairs: Sequence[dict[str, Any]]) -> str:
     most = "" if len(peers) == 1 else f", most from {names[best['source']]} ({as_percent(sum(best['weight']), total)})"
     clipped = f"; {lost} clipped" if lost else ""
     share = f"{sources} supplied {as_percent(shared, total)} of {learner}'s update{most}"
-    return f"{share}: {used} of {rows} shared answers were used{clipped}."
+    return f"{share}: {used} of {rows} shared answers taught{clipped}."
 
 
 def _alone(name: str, pair: dict[str, Any]) -> str:

@@ -119,8 +119,8 @@ def _cleared(alert: Alert) -> TimelineEntry:
     assert alert.cleared_at is not None
     pair = f" ← {alert.source}" if alert.source else ""
     detail = f"{alert.agent}{pair}: raised at step {alert.raised_step}; {alert.cleared_reason or 'cleared'}"
-    at = alert.cleared_at.timestamp()
-    return TimelineEntry(at, alert.pk, "alert", f"cleared: {alert.title}", detail, alert.attempt, alert.cleared_step)
+    at, closed = alert.cleared_at.timestamp(), "ended with the run" if alert.ended_with_run else "cleared"
+    return TimelineEntry(at, alert.pk, "alert", f"{closed}: {alert.title}", detail, alert.attempt, alert.cleared_step)
 
 
 def _of_event(event: Any) -> TimelineEntry:

@@ -25,14 +25,14 @@ ROWS_SHOWN = 40
 
 class ConfigQuery(PageQuery):
     """against: the other run; without it the run's origin, or the sweep's baseline.  only: "1" hides equal settings,
-    "default" those that have their defaults.
+    "default" those that have their defaults, "all" none; without it "1" beside another run, else "default".
 
     q: text to search other runs by.
     """
 
     q: Text = ""
     against: Literal["", "none"] | UUID = ""
-    only: Literal["", "1", "default"] = ""
+    only: Literal["", "1", "default", "all"] = ""
 
 
 class EventsQuery(PageQuery):
@@ -49,13 +49,15 @@ def run_config(request: HttpRequest, run_id: UUID) -> HttpResponse:
     if "against" in query.ignored:
         raise Http404
     other = _other_run(request, run, query)
-    only = "" if query.only == "1" and other is None else query.only
+    only = query.only or "1"
+    if only == "1" and other is None:
+        only = "default"
     specs = settings_diff.as_trained([one for one in (run, other) if one is not None])
     lines = settings_diff.diff_lines(specs)
     changed = settings_diff.non_default_paths(run)
     sections = settings_diff.sections(lines)
     lines_by_filter = {
-        "": lines,
+        "all": lines,
         "1": [line for line in lines if line.differs],
         "default": [line for line in lines if line.path in changed],
     }
@@ -70,7 +72,7 @@ def run_config(request: HttpRequest, run_id: UUID) -> HttpResponse:
         "num_settings": sum(len(section.lines) for section in sections),
         "num_different": sum(section.num_different for section in sections),
         "against": query.against,
-        "all_query": encode_query({"against": query.against}),
+        "all_query": encode_query({"against": query.against, "only": "all"}),
         "only_query": encode_query({"against": query.against, "only": "1"}),
         "default_query": encode_query({"against": query.against, "only": "default"}),
         "num_changed": len(lines_by_filter["default"]),

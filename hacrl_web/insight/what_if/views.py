@@ -18,6 +18,7 @@ from hacrl_web.insight.what_if.what_if import why_nothing
 from hacrl_web.runs.pages.run_header import header, run_or_404
 from hacrl_web.runs.stored_spec import stored_spec
 from workers.contract.spec.run import RunSpec
+from workers.settings import label_of
 
 WINDOW_STEPS = 10
 
@@ -64,6 +65,7 @@ def _slider(name: str, spec: RunSpec, schema: Mapping[str, Any]) -> dict[str, An
     value, (low, high, grain) = getattr(spec.algorithm, name), schema["slider"]
     return {
         "name": name,
+        "label": label_of(name, schema),
         "help": schema["description"],
         "value": value,
         "low": min(low, value),
@@ -77,4 +79,4 @@ def _slider(name: str, spec: RunSpec, schema: Mapping[str, Any]) -> dict[str, An
 def _choice(name: str, spec: RunSpec, schema: Mapping[str, Any]) -> dict[str, Any]:
     value = getattr(spec.algorithm, name)
     values = [{"value": one, "is_recorded": one == value} for one in schema["enum"]]
-    return {"name": name, "help": schema["description"], "values": values}
+    return {"name": name, "label": label_of(name, schema), "help": schema["description"], "values": values}

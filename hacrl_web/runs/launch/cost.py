@@ -6,7 +6,7 @@ same benchmark, of the same algorithm if there are any. Without such runs there 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from statistics import median
@@ -15,12 +15,18 @@ from typing import Any
 from hacrl_web.registry.models import AgentGroup, Benchmark
 from hacrl_web.runs.launch.memory_fit import memory_needed
 from hacrl_web.runs.models import GENERATED, Run, State, TelemetryEvent
+from hacrl_web.web.errors import FieldError
 from workers.contract.spec.run import RunSpec
 
 MAX_MEASURED = 50  # newest completed runs
 # Of a checkpoint: bfloat16 weights, their float32 masters and AdamW's two moments. With LoRA: merged weights alone.
 BYTES_PER_PARAMETER = 2 + 4 + 2 * 4
 BYTES_WITH_LORA = 4
+# The settings that say how many rollouts and tokens there are.
+COUNTED = {
+    *("training.steps", "training.train_batch_size", "algorithm.name"),
+    *("rollout.num_generations", "rollout.max_completion_length"),
+}
 UNTRAINED = "Nothing is trained, and the time of evaluations alone is not estimated."
 
 
@@ -37,6 +43,20 @@ class Cost:
     basis_runs: int
     memory: str  # of the largest run, in words; empty if unknown
     void_settings: list[str]  # settings that were changed and have no effect, each with its reason
+
+
+def without_refused(request: Mapping[str, Any], errors: Sequence[FieldError]) -> dict[str, Any] | None:
+    """The request without the settings that were refused; None if the number of rollouts or tokens depends on one."""
+    rest = {key: dict(value) if isinstance(value, Mapping) else value for key, value in request.items()}
+    for field in {error.field or "" for error in errors}:
+        section, dot, name = field.partition(".")
+        if field in COUNTED or not dot or not isinstance(rest.get(section), dict):
+            return None
+        rest[section].pop(name, None)
+    training = rest.get("training", {})
+    if "train_batch_size" in training and "mini_batch_size" not in training:  # the default may not divide it
+        training["mini_batch_size"] = training["train_batch_size"]
+    return rest
 
 
 def cost_of(user: Any, specs: Sequence[RunSpec], group: AgentGroup, benchmark: Benchmark) -> Cost:

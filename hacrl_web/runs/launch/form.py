@@ -22,7 +22,7 @@ from workers.algorithms.registry import algorithms, settings_schema
 from workers.contract.spec.algorithm import DEFAULT, RECOMMENDED, upgraded
 from workers.contract.spec.rewards import text_of_terms
 from workers.contract.spec.run import RunSpec
-from workers.settings import MAX_TEMPLATE
+from workers.settings import MAX_TEMPLATE, label_of
 
 # Sections of RunSpec on the form, in its order; agents and data come from the chosen group and benchmark.
 SECTIONS = {
@@ -54,6 +54,7 @@ TOP_LEVEL = ("name", "group", "benchmark", "agents", "seed", "cloned_from")
 TERMS = "rewards.terms"
 LISTS = ("algorithms", "ablations", "evaluation.benchmarks")  # tick boxes
 OTHER = ("csrfmiddlewaretoken", "preset", "compare", "seeds", "confirm", "draft", "draft_sweep")
+OWN_SOURCES = ("product", "design")  # of a default that no paper and no program gave
 SWITCH = {None: "auto", True: "true", False: "false"}  # the choices of a switch that may be left to the machine
 GRID_PREFIX = "grid."
 SEARCH_PREFIX = "search."
@@ -89,6 +90,11 @@ class FormField:
     @property
     def id(self) -> str:
         return "id-" + self.path.replace(".", "-")
+
+    @property
+    def section(self) -> str:
+        """The title of its section; empty for one of none."""
+        return SECTIONS.get(self.path.partition(".")[0], "") if "." in self.path else ""
 
     @property
     def default_text(self) -> str:
@@ -173,10 +179,10 @@ def _form_field(path: str, schema: Mapping[str, Any]) -> FormField:
         choices = list(SWITCH.values())
     return FormField(
         path=path,
-        label=concrete.get("label") or path.rpartition(".")[2].replace("_", " ").capitalize(),
+        label=label_of(path.rpartition(".")[2], concrete),
         kind="choice" if choices else kinds.get(concrete.get("type", ""), "text"),
         help=concrete.get("description", ""),
-        source=source if (source := concrete.get("source", "")) not in ("product", "design") else "",
+        source="" if (source := concrete.get("source", "")).startswith(OWN_SOURCES) else source,
         unit=concrete.get("unit", ""),
         bounds=_bounds(concrete),
         choices=choices,
@@ -209,6 +215,12 @@ def _schema(section: str = "") -> dict[str, Any]:
     model: Any = RunSpec.model_fields[section].annotation if section else RunSpec
     schema: dict[str, Any] = model.model_json_schema()
     return schema
+
+
+def is_setting(path: str) -> bool:
+    """Whether a dotted path is that of a setting of a run, apart from those of rows: `rollout.temperature`."""
+    section, _, name = path.partition(".")
+    return section in SECTIONS and path not in LISTS and name in _schema(section)["properties"]
 
 
 def draw(

@@ -70,12 +70,17 @@ def plan_run(user: Any, request: Any) -> tuple[RunSpec, RequestRows]:
     """The settings of one run and the rows that it uses. Error: LaunchError."""
     if not isinstance(request, Mapping):
         raise LaunchError.single("invalid", "Must be an object with settings.")
-    errors: list[FieldError] = []
-    rows = find_rows(user, request, errors)
-    spec = check_spec(request, rows, errors)
+    spec, rows, errors = checked_run(user, request)
     if errors or spec is None:
         raise LaunchError(errors)
     return spec, rows
+
+
+def checked_run(user: Any, request: Mapping[str, Any]) -> tuple[RunSpec | None, RequestRows, list[FieldError]]:
+    """What can be read of a request, and all its errors. The settings are None where RunSpec refuses them."""
+    errors: list[FieldError] = []
+    rows = find_rows(user, request, errors)
+    return check_spec(request, rows, errors), rows, errors
 
 
 def find_rows(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import wraps
 from typing import Any
 from urllib.parse import urlencode
@@ -17,19 +17,19 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from hacrl_web.accounts.projects import for_members
 from hacrl_web.registry.models import AgentGroup, Benchmark
-from hacrl_web.runs.launch.cost import Cost, cost_of
+from hacrl_web.runs.launch.cost import Cost, cost_of, without_refused
 from hacrl_web.runs.launch.drafts import change_draft
 from hacrl_web.runs.launch.form import CAUTIONS, confirmed, parse_form, parse_seeds
 from hacrl_web.runs.launch.launch import launch
-from hacrl_web.runs.launch.plan import plan_run
+from hacrl_web.runs.launch.plan import checked_run, plan_run
 from hacrl_web.runs.launch.presets import memory_of_presets
 from hacrl_web.runs.launch.recommendation import recommended
 from hacrl_web.runs.launch.settings_import import read_settings
 from hacrl_web.runs.models import Run, State, Sweep
-from hacrl_web.runs.pages.run_form import NewRunQuery, algorithm_settings, first_values, posted_values, render_form
+from hacrl_web.runs.pages.run_form import NewRunQuery, first_values, posted_values, render_form, settings_in_address
 from hacrl_web.runs.requests import visible_run
 from hacrl_web.runs.sweeps.drafts import change_sweep_draft
-from hacrl_web.runs.sweeps.plan import SWEEP_KEYS, named_request, plan_sweep
+from hacrl_web.runs.sweeps.plan import SWEEP_KEYS, SweepError, named_request, plan_sweep
 from hacrl_web.runs.sweeps.sweeps import launch_sweep, queue_changed_draft
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import MAX_ID, uuid_or_none, whole_number
@@ -135,11 +135,16 @@ def run_import(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 def run_estimate(request: HttpRequest) -> JsonResponse:
-    """The cost of what the form describes, as JSON for its side card; or its errors, status 422."""
+    """The cost of what the form describes, as JSON for its side card.
+
+    Where a check fails: its errors, status 422, and the cost as far as it does not depend on what was refused.
+    """
     try:
         return JsonResponse({"cost": asdict(_estimate(request))})
     except FieldErrors as refused:
-        return JsonResponse({"errors": [error.as_dict() for error in refused.errors]}, status=refused.status)
+        cost = _partial_estimate(request, refused)
+        body = {"errors": [error.as_dict() for error in refused.errors], "cost": asdict(cost) if cost else None}
+        return JsonResponse(body, status=refused.status)
 
 
 @for_members
@@ -177,9 +182,9 @@ def run_command(request: HttpRequest) -> JsonResponse:
 @require_GET
 def run_clone(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     """To the form with a run's settings; the address may replace some, or ask for the run's ablations."""
-    query = {"clone": visible_run(request, run_id).pk, **algorithm_settings(request.GET)}
-    if NewRunQuery.read(request.GET).ablate:
-        query["ablate"] = "1"
+    query = {"clone": visible_run(request, run_id).pk, **settings_in_address(request.GET)}
+    asked = NewRunQuery.read(request.GET)
+    query |= asked.model_dump(include={"ablate", "agents"}, exclude_defaults=True)
     return redirect(f"{reverse('runs:run_create')}?{urlencode(query)}")
 
 
@@ -222,6 +227,28 @@ def _estimate(request: HttpRequest) -> Cost:
         return cost_of(request.user, plan.specs, *plan.rows.pair)
     spec, rows = plan_run(request.user, _run_request(request.POST) | everything)
     return cost_of(request.user, [spec], *rows.pair)
+
+
+def _partial_estimate(request: HttpRequest, refused: FieldErrors) -> Cost | None:
+    """The cost of a form that is refused; None where too little of it can be read."""
+    if isinstance(refused, SweepError):
+        rows, specs, is_whole = refused.rows, refused.specs, True
+    elif request.POST.get("compare"):
+        return None
+    else:
+        try:
+            settings = _run_request(request.POST) | {"confirm": list(CAUTIONS)}
+        except FieldErrors:
+            return None
+        spec, rows, errors = checked_run(request.user, settings)
+        is_whole = spec is not None
+        if spec is None and (rest := without_refused(settings, errors)) is not None:
+            spec = checked_run(request.user, rest)[0]
+        specs = [spec] if spec else []
+    if not specs or not rows.agents or rows.group is None or rows.benchmark is None:
+        return None
+    cost = cost_of(request.user, specs, rows.group, rows.benchmark)
+    return cost if is_whole else replace(cost, memory="", disk_bytes=None, void_settings=[])
 
 
 def _run_request(post: QueryDict) -> dict[str, Any]:

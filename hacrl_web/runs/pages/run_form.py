@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 from uuid import UUID
@@ -11,7 +12,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import render
 
-from hacrl_web.registry.language_models.agent_changes import text_of_changes
+from hacrl_web.registry.language_models.agent_changes import changes_of_text, text_of_changes
 from hacrl_web.registry.models import AgentGroup, Benchmark
 from hacrl_web.runs.launch.cost import Cost
 from hacrl_web.runs.launch.form import (
@@ -22,6 +23,7 @@ from hacrl_web.runs.launch.form import (
     confirmed,
     confirmed_by,
     draw,
+    is_setting,
     values_of,
     values_of_sweep,
 )
@@ -32,8 +34,8 @@ from hacrl_web.runs.pages.run_header import can_ablate
 from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.runs.sweeps.sweeps import MAX_NAME
 from hacrl_web.web.errors import FieldError
-from hacrl_web.web.page_query import MAX_ID, PageQuery, RowId, uuid_or_none, whole_number
-from workers.algorithms.registry import algorithms, refused_files, settings_schema
+from hacrl_web.web.page_query import MAX_ID, PageQuery, RowId, Text, uuid_or_none, whole_number
+from workers.algorithms.registry import algorithms, refused_files
 from workers.contract.spec.algorithm import BASELINE, DEFAULT, RECOMMENDED
 
 COMPARED = (DEFAULT, RECOMMENDED, BASELINE)  # ticked when Compare is opened
@@ -43,7 +45,7 @@ MAX_VALUE = 40  # characters of a setting in an address
 
 
 class NewRunQuery(PageQuery):
-    """What the form starts with. Settings of the algorithm may be in the address too, see `algorithm_settings`."""
+    """What the form starts with. Settings of the algorithm may be in the address too, see `settings_in_address`."""
 
     draft: UUID | None = None
     sweep: RowId | None = None
@@ -52,12 +54,12 @@ class NewRunQuery(PageQuery):
     compare: Literal["", "1"] = ""
     group: RowId | None = None
     benchmark: RowId | None = None
+    agents: Text = ""  # changes of a clone's agents, as the form's field has them
 
 
-def algorithm_settings(query: QueryDict) -> dict[str, str]:
+def settings_in_address(query: QueryDict) -> dict[str, str]:
     """Settings in the address that replace a clone's own, by dotted path. RunSpec checks them when the form is sent."""
-    names = {"algorithm.name", *(f"algorithm.{name}" for name in settings_schema())}
-    return {name: query[name][:MAX_VALUE] for name in query if name in names}
+    return {name: query[name][:MAX_VALUE] for name in query if is_setting(name)}
 
 
 def first_values(request: HttpRequest) -> dict[str, Any]:
@@ -70,10 +72,11 @@ def first_values(request: HttpRequest) -> dict[str, Any]:
     if (sweep := Sweep.objects.visible_to(request.user).filter(pk=query.sweep).first()) is not None and sweep.is_draft:
         return values | values_of_sweep(sweep.request) | {"draft_sweep": sweep.pk}
     if (run := visible.filter(pk=query.clone).first()) is not None:
-        replaced = algorithm_settings(request.GET)
+        replaced = settings_in_address(request.GET)
         # A replaced value is not confirmed, and neither is a draft.
         before = [] if run.state == State.DRAFT else confirmed_by(stored_spec(run))
         values |= _values_of(run) | {
+            "agents": _changed_agents(run, query.agents),
             "name": run.name.removesuffix(CLONE)[: MAX_NAME - len(CLONE)] + CLONE,
             "clone_of": run.name,
             "cloned_from": run.pk,
@@ -88,6 +91,15 @@ def first_values(request: HttpRequest) -> dict[str, Any]:
 def _values_of(run: Run) -> dict[str, Any]:
     rows = {"name": run.name, "group": run.group_id, "benchmark": run.benchmark_id}
     return values_of(run.spec) | rows | {"agents": text_of_changes(run.agent_changes)}
+
+
+def _changed_agents(run: Run, text: str) -> str:
+    """The changes of a run's agents, with those of the text instead where it has some."""
+    changes = {name: dict(values) for name, values in run.agent_changes.items()}
+    with suppress(ValueError):  # an address that nobody's link has
+        for name, values in changes_of_text(text).items():
+            changes[name] = changes.get(name, {}) | values
+    return text_of_changes(changes)
 
 
 def _ablation_of(run: Run) -> dict[str, Any]:

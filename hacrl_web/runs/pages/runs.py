@@ -20,6 +20,8 @@ from hacrl_web.web.page_query import PageQuery, Whole
 from hacrl_web.web.streaming import download_csv
 from workers.contract.spec.run import RunSpec
 
+OF_TURNS = ("turns/mean", "tool_calls/mean", "tool_calls/failed_frac")  # recorded with an environment
+
 
 class TabQuery(PageQuery):
     """The tab of a run's page; config and events have pages now.
@@ -70,6 +72,7 @@ def _unmeasured(spec: RunSpec, engine: str) -> list[str]:
         "gradient_alignment": 0 < interval <= spec.training.steps,
         "engine_logp_difference": engine != "transformers",
         "overlong_penalty/mean": spec.overlong.cache > 0,
+        **dict.fromkeys(OF_TURNS, spec.rollout.environment != "none"),
     }
     return [name for name, is_measured in measured.items() if not is_measured]
 

@@ -76,8 +76,17 @@ class SweepParts:
     search: SearchSettings | None
 
 
+class SweepError(LaunchError):
+    """A sweep that is refused. specs: of its runs, if the settings of all of them can be read; else none."""
+
+    def __init__(self, errors: Iterable[FieldError], specs: list[RunSpec], rows: RequestRows) -> None:
+        super().__init__(errors)
+        self.specs = specs
+        self.rows = rows
+
+
 def plan_sweep(user: Any, request: Any) -> SweepPlan:
-    """Every run of a sweep, checked. Error: LaunchError."""
+    """Every run of a sweep, checked. Error: LaunchError, a SweepError where its rows were read."""
     if not isinstance(request, Mapping):
         raise LaunchError.single("invalid", "Must be an object with settings.")
     errors: list[FieldError] = []
@@ -97,7 +106,8 @@ def plan_sweep(user: Any, request: Any) -> SweepPlan:
         else search_problems(parts.search, rows, [run.spec for run in planned])
     )
     if errors:
-        raise LaunchError(errors[:MAX_ERRORS])
+        is_whole = parts.search is None and len(planned) == len(variants) * len(parts.seeds)
+        raise SweepError(errors[:MAX_ERRORS], [run.spec for run in planned] if is_whole else [], rows)
     normalized = _normalized(parts, planned, rows)
     if parts.search is None:
         return SweepPlan(normalized, rows, planned)

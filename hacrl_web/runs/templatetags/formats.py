@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
 from django import template
+from django.urls import reverse
 from django.utils import timezone
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from workers import number_format
 from workers.number_format import MISSING
 
 register = template.Library()
+_DOC = re.compile(r"\bdocs/([A-Za-z-]+)\.md\b")
 
 
 @register.filter
@@ -47,6 +50,15 @@ def metric_value(value: Any, metric: str) -> str | SafeString:
 def signed_metric_value(value: float | None, metric: str) -> str:
     """A difference of two values of a recorded metric."""
     return MISSING if value is None else number_format.format_metric_difference(metric, value)
+
+
+@register.filter
+def doc_links(text: str) -> SafeString:
+    """The text, in which `docs/NAME.md` is a link to that page."""
+    parts = _DOC.split(text)  # text, name, text, ...
+    pairs = zip(parts[1::2], parts[2::2], strict=True)
+    links = ((reverse("docs:page", args=[name.lower()]), name, after) for name, after in pairs)
+    return format_html("{}{}", parts[0], format_html_join("", '<a href="{}">docs/{}.md</a>{}', links))
 
 
 def _with_full_value(value: Any, written: Callable[[float], str]) -> str | SafeString:

@@ -27,7 +27,7 @@ RAIL = {
         ("Agent groups", "registry:group_list", "groups"),
         ("Benchmarks", "registry:benchmark_list", "benchmarks"),
         ("Reward functions", "registry:function_list", "rewards"),
-        ("Judges", "registry:judge_list", "rewards"),
+        ("Judges", "registry:judge_list", "judges"),
     ),
     "System": (
         ("Workers", "runs:worker_list", "workers"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from itertools import pairwise
 
@@ -81,6 +82,21 @@ def test_off_diagonal_share_near_zero():
     steps = [taught(49, 1)] * 5 + [taught(36, 4)] * 5
     assert play("off_diagonal", *steps) == [(5, "A", "", True, 0.02), (10, "A", "", False, 0.1)]
     assert play("off_diagonal", *[taught(48, 1)] * 6) == []  # 1 / 49 is more than .02
+
+
+def test_a_learner_that_learns_from_no_peer_is_told_so_in_words():
+    state, texts = new_state(), []
+    for number, metrics in enumerate([taught(50, 0)] * 5, start=1):
+        texts += [change.text for change in step_changes(state, FACTS, number, StepMetrics(metrics))]
+    assert texts == ["None of the rollouts that A learns from come from its peers: this is almost GSPO."]
+
+
+def test_no_sentence_or_advice_names_a_setting_by_its_path():
+    for rule in RULES:
+        assert "_" not in rule.advice + rule.help, rule.kind
+        assert not re.search(r"\b(algorithm|rollout|training|compute)\.", rule.advice + rule.help + rule.sentence), (
+            rule.kind
+        )
 
 
 def test_zero_variance_looks_at_all_agents_where_rollouts_are_shared():

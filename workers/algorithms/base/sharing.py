@@ -33,6 +33,7 @@ class SharingSpec(AlgorithmSpec):
     )
     max_sources_per_learner: Count = setting(
         0,
+        label="Most sources per learner",
         help="A learner trains on at most this many peers in a step, drawn anew each step; 0: all. Its baseline still "
         "includes all peers.",
         source="design",
@@ -50,6 +51,7 @@ class SharingSpec(AlgorithmSpec):
     )
     on_missing_source: Literal["error", "degrade"] = setting(
         "error",
+        label="Without a peer's rollouts",
         help="When an agent delivers no rollouts in a step: the run fails, or the others continue without them.",
         source="design",
     )

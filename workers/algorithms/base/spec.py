@@ -113,6 +113,7 @@ class AlgorithmSpec(SettingsSection):
     )
     epsilon_high: OwnNumber = setting(
         None,
+        label="Upper epsilon",
         help="Upper clip of the self ratio; empty: the algorithm's own.",
         source="GSPO; Eq. (47)",
         gt=0,
@@ -124,7 +125,12 @@ class AlgorithmSpec(SettingsSection):
         source="Eq. (6); batch, none: TRL",
     )
     max_log_ratio: Number = setting(
-        10.0, help="Sequence ratios are clamped to exp(±this).", source="official recipe", gt=0, le=50
+        10.0,
+        label="Largest log ratio",
+        help="Sequence ratios are clamped to exp(±this).",
+        source="official recipe",
+        gt=0,
+        le=50,
     )
     beta: Number = setting(
         0.0,
@@ -136,11 +142,13 @@ class AlgorithmSpec(SettingsSection):
     )
     mask_truncated_completions: bool = setting(
         False,
+        label="Leave out truncated completions",
         help="Answers that are cut at max_completion_length teach nothing; they still count in baselines.",
         source="TRL; DAPO, arXiv 2503.14476",
     )
     overlong_cache: Count = setting(
         0,
+        label="Overlong penalty zone",
         help="Over this many last tokens before max_completion_length the reward of an answer falls linearly by 1, in "
         "training only; 0: no penalty.",
         source="DAPO, arXiv 2503.14476, Eq. (13); TRL's soft_punish_cache",

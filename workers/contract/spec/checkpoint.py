@@ -21,5 +21,8 @@ class CheckpointSpec(SettingsSection):
         2, label="Checkpoints to keep", help="Newest checkpoints kept.", source="product", ge=1, le=1000
     )
     keep_best: bool = setting(
-        True, help="Also keep the checkpoint with the best evaluation (mean of all agents).", source="product"
+        True,
+        label="Keep the best",
+        help="Also keep the checkpoint with the best evaluation (mean of all agents).",
+        source="product",
     )

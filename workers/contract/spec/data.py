@@ -120,7 +120,13 @@ class EvaluationSpec(SettingsSection):
         le=1_000_000,
     )
     max_questions: Count = setting(
-        500, help="Held-out questions to use; 0: all.", source="product", unit="questions", ge=0, le=1_000_000
+        500,
+        label="Most questions",
+        help="Held-out questions to use; 0: all.",
+        source="product",
+        unit="questions",
+        ge=0,
+        le=1_000_000,
     )
     temperature: Number = setting(0.0, help="0: greedy.", source="product", ge=0, le=5)
     num_samples: Count = setting(

@@ -45,13 +45,26 @@ class RolloutSpec(SettingsSection):
         1.0, help="Temperature of sampling and of log-probabilities.", source="Sec. 4.1", gt=0, le=5
     )
     max_prompt_length: Count = setting(
-        1024, help="Longer prompts are skipped, and counted.", source="Sec. 4.1", unit="tokens", ge=1, le=1_000_000
+        1024,
+        label="Longest prompt",
+        help="Longer prompts are skipped, and counted.",
+        source="Sec. 4.1",
+        unit="tokens",
+        ge=1,
+        le=1_000_000,
     )
     max_completion_length: Count = setting(
-        4096, help="Most tokens of a completion.", source="Sec. 4.1", unit="tokens", ge=1, le=1_000_000
+        4096,
+        label="Longest completion",
+        help="Most tokens of a completion.",
+        source="Sec. 4.1",
+        unit="tokens",
+        ge=1,
+        le=1_000_000,
     )
     rollout_batch_size: Count = setting(
         512,
+        label="Sequences sampled at once",
         help="Sequences generated at the same time; no effect on results.",
         source="design",
         changes_results=False,

@@ -9,10 +9,17 @@ class TelemetrySpec(SettingsSection):
     """What is recorded besides the metrics."""
 
     rollout_interval: Count = setting(
-        1, help="Steps between recordings of rollouts; 0: none.", source="product", unit="steps", ge=0, le=100_000
+        1,
+        label="Record rollouts every",
+        help="Steps between recordings of rollouts; 0: none.",
+        source="product",
+        unit="steps",
+        ge=0,
+        le=100_000,
     )
     alignment_interval: Count = setting(
         10,
+        label="Measure alignment every",
         help="Steps between measurements of gradient_alignment (each costs as much as a step's updates); 0: none.",
         source="Theorem 4.3",
         unit="steps",
@@ -21,6 +28,7 @@ class TelemetrySpec(SettingsSection):
     )
     rollout_steps_kept: Count = setting(
         200,
+        label="Steps of rollouts kept",
         help="The database keeps the rollout texts of this many newest recorded steps, and of older ones only the "
         "numbers; 0: all texts.",
         source="product",

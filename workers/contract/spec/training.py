@@ -20,13 +20,26 @@ class TrainingSpec(SettingsSection):
         le=1_000_000,
     )
     train_batch_size: Count = setting(
-        128, help="B: prompts per step, the same for every agent.", source="Sec. 4.1", unit="prompts", ge=1, le=100_000
+        128,
+        label="Prompts per step",
+        help="B: prompts per step, the same for every agent.",
+        source="Sec. 4.1",
+        unit="prompts",
+        ge=1,
+        le=100_000,
     )
     mini_batch_size: Count = setting(
-        64, help="Prompts per update (gspox2 takes half).", source="Sec. 4.1", unit="prompts", ge=1, le=100_000
+        64,
+        label="Prompts per update",
+        help="Prompts per update (gspox2 takes half).",
+        source="Sec. 4.1",
+        unit="prompts",
+        ge=1,
+        le=100_000,
     )
     num_iterations: Count = setting(
         1,
+        label="Passes over the rollouts",
         help="Passes over the rollouts of a step. Where rollouts are shared, more passes taught more in every "
         "comparison so far: docs/science.md.",
         source="Sec. 4.1",
@@ -35,6 +48,7 @@ class TrainingSpec(SettingsSection):
     )
     micro_batch_size: Count = setting(
         64,
+        label="Sequences per forward pass",
         help="Most sequences of a forward pass; no effect on results.",
         source="design",
         changes_results=False,
@@ -44,6 +58,7 @@ class TrainingSpec(SettingsSection):
     )
     tokens_per_micro_batch: Count = setting(
         0,
+        label="Tokens per forward pass",
         help="Most tokens of a forward pass, padding included; 0: as many as the memory holds that is free when the "
         "run starts. No effect on results.",
         source="design",
@@ -72,17 +87,25 @@ class TrainingSpec(SettingsSection):
     lr_schedule: Literal["constant", "linear", "cosine"] = setting(
         "constant", label="Learning-rate schedule", help="Learning rate after the warm-up.", source="Sec. 4.1"
     )
-    warmup_steps: Count = setting(0, help="Steps of linear warm-up.", source="Sec. 4.1", ge=0, le=100_000)
+    warmup_steps: Count = setting(
+        0, label="Warm-up steps", help="Steps of linear warm-up.", source="Sec. 4.1", ge=0, le=100_000
+    )
     weight_decay: Share = setting(0.01, help="AdamW weight decay.", source="AdamW")
-    adam_beta1: Number = setting(0.9, help="AdamW beta 1.", source="AdamW", ge=0, lt=1)
-    adam_beta2: Number = setting(0.999, help="AdamW beta 2.", source="AdamW", ge=0, lt=1)
+    adam_beta1: Number = setting(0.9, label="AdamW beta 1", help="AdamW beta 1.", source="AdamW", ge=0, lt=1)
+    adam_beta2: Number = setting(0.999, label="AdamW beta 2", help="AdamW beta 2.", source="AdamW", ge=0, lt=1)
     max_unscorable: Share = setting(
         0.5,
+        label="Largest unscorable share",
         help="Largest share of unscorable answers in a step; above it the run retries the verifier, then pauses.",
         source="design: guards",
     )
     max_grad_norm: Number = setting(
-        1.0, help="Gradients with a larger norm are scaled down to it.", source="first public code", gt=0, le=1e6
+        1.0,
+        label="Largest gradient norm",
+        help="Gradients with a larger norm are scaled down to it.",
+        source="first public code",
+        gt=0,
+        le=1e6,
     )
 
     @field_validator("mini_batch_size")

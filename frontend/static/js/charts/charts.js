@@ -36,6 +36,7 @@ export class RunCharts {
     this.store = new SeriesStore(this.specs.flatMap(metricsOf));
     this.buckets = this.#buckets(this.store, () => {
       this.isLoaded = true;
+      this.#findVoid();
       this.#showHero();
       this.#changed();
     });
@@ -52,6 +53,9 @@ export class RunCharts {
     this.isPending = false;
     this.isLoaded = false;
     this.isIdleDrawing = false;
+    this.hasEnded = false;
+    /** Keys of the panels that have no point and get none. @type {Set<string>} */
+    this.voids = new Set();
     /** @type {(step: number | null) => void} */
     this.onHover = () => {};
     this.drawn = 0;
@@ -227,6 +231,7 @@ export class RunCharts {
   /** Another run was added or removed, or its lines have come. */
   overlaid() {
     this.#remember();
+    this.#findVoid();
     this.#changed();
   }
 
@@ -243,6 +248,8 @@ export class RunCharts {
 
   /** Begin a replay: nothing is drawn until its events come. */
   begin() {
+    this.hasEnded = false;
+    this.voids.clear();
     this.buckets.begin();
   }
 
@@ -362,8 +369,26 @@ export class RunCharts {
 
   /** The run has ended: what has no point gets none. */
   end() {
+    this.hasEnded = true;
     for (const chart of this.charts) chart.emptyText = "no points";
+    this.#findVoid();
     this.#changed();
+  }
+
+  /** Once the run has ended, panels without a point of it or of a run over it are left out; not those that a reader added. */
+  #findVoid() {
+    if (!this.hasEnded || !this.isLoaded || this.view.first !== null) return;
+    const stores = [this.store, ...this.overlays.ghosts.map((ghost) => ghost.store)];
+    const hasPoint = (/** @type {string} */ metric) => stores.some(({ lines }) => [...(lines.get(metric)?.values() ?? [])].some((line) => line.steps.length > 0));
+    const keys = this.specs.filter((spec) => !spec.hero && !metricsOf(spec).some(hasPoint)).map((spec) => spec.key);
+    if (keys.join() === [...this.voids].join()) return;
+    this.voids = new Set(keys);
+    this.board.arrange();
+  }
+
+  /** @param {import("./series.js").ChartSpec} spec */
+  isVoid(spec) {
+    return this.voids.has(spec.key);
   }
 
   /** @param {string} chart */

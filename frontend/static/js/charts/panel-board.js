@@ -12,9 +12,10 @@ const SIZES = [["s", "Small"], ["m", "Medium"], ["l", "Large"]];
 /**
  * @typedef {import("./series.js").ChartSpec} ChartSpec
  *
- * The charts that a board arranges: those of a run, or those of several runs. specs: the charts that are there without being added.
+ * The charts that a board arranges: those of a run, or those of several runs. specs: the charts that are there without being added;
+ * isVoid: of one that has no point and gets none.
  * @typedef {{about: {panels: string}, view: import("./view.js").ChartView, root: HTMLElement, specs: ChartSpec[], store: import("./series.js").SeriesStore,
- *   chartOf: (spec: ChartSpec) => import("./chart.js").Chart, draw: () => void, rearranged: (panels: string | null) => void}} BoardCharts
+ *   isVoid?: (spec: ChartSpec) => boolean, chartOf: (spec: ChartSpec) => import("./chart.js").Chart, draw: () => void, rearranged: (panels: string | null) => void}} BoardCharts
  * @typedef {import("./series.js").ChartGroup} ChartGroup
  * @typedef {{title: string, element: HTMLElement, grid: HTMLElement}} Section
  */
@@ -98,7 +99,7 @@ export class PanelBoard {
     for (const { spec, isHidden } of this.layout.panels) {
       const figure = this.charts.chartOf(spec).figure;
       if (!figure) continue;
-      figure.hidden = isHidden || !(pattern.test(spec.title) || pattern.test(spec.metric));
+      figure.hidden = isHidden || Boolean(this.charts.isVoid?.(spec)) || !(pattern.test(spec.title) || pattern.test(spec.metric));
       numShown += Number(!figure.hidden);
     }
     for (const { element, grid } of [this.pinned, this.added, ...this.sections.values()]) element.hidden = ![...grid.children].some((figure) => !(/** @type {HTMLElement} */ (figure).hidden));

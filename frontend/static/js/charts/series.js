@@ -40,7 +40,7 @@ export const CHART_GROUPS = [
     pairs: true,
     charts: [
       { key: "omega", title: "Capability ratio ω", help: "Capability of the source over that of the learner, Eq. (8); above 1 the source is stronger.", metric: "omega", kind: "pair" },
-      { key: "used", title: "Rollouts used", help: "Share of the source's rollouts whose gradient is not zero.", metric: "used_frac", kind: "pair", range: SHARE },
+      { key: "used", title: "Rollouts that taught", help: "Share of the source's rollouts of a step whose gradient is not zero.", metric: "used_frac", kind: "pair", range: SHARE },
       { key: "alignment", title: "Gradient alignment", help: "Cosine between the gradients of the source's rollouts and of the learner's own. Theorem 4.3 says positive; below the line at 0 the source pulls the learner away from what its own rollouts teach.", metric: "gradient_alignment", kind: "pair", points: true, zero: true },
       {
         key: "clipping",

@@ -19,6 +19,8 @@ export class Influential {
     this.agents = agents;
     this.shares = shares;
     this.wanted = "";
+    /** The largest height so far, and the width it was measured at: the next step does not move what is below. */
+    this.reserved = { width: 0, height: 0 };
     /** @type {Map<string, Api.InfluentialAnswer>} */
     this.answers = new Map();
   }
@@ -61,6 +63,17 @@ export class Influential {
     if (items.length) this.#feature(items[0], step);
     else must("[data-strongest]", this.root).replaceChildren(make("p", "quiet", this.shares ? "No shared rollout taught in this step." : "No rollout taught in this step."));
     this.root.dataset.drawn = String(step);
+    this.#reserve();
+  }
+
+  /** Keeps the height of the fullest rollout shown, and no more. */
+  #reserve() {
+    const strongest = must("[data-strongest]", this.root);
+    strongest.style.minHeight = "0";
+    const { offsetWidth: width, offsetHeight: height } = strongest;
+    if (width !== this.reserved.width) this.reserved = { width, height: 0 };
+    this.reserved.height = Math.max(this.reserved.height, height);
+    strongest.style.minHeight = `${this.reserved.height}px`;
   }
 
   /** @param {Record<string, string>} query @returns {string} of rollouts by weight */
@@ -88,7 +101,12 @@ export class Influential {
     const prompt = make("span", "mono cut", item.prompt.trim().replace(/\s+/g, " ") || item.prompt_id);
     const between = make("span", "small quiet cut", item.source === item.learner ? cut(item.learner) : `${cut(item.source)} → ${cut(item.learner)}`);
     link.append(prompt, between, make("span", "small quiet number", item.count > 1 ? `×${count(item.count)}` : ""), verdict(item.reward, false), make("strong", "number", signed(item.weight)), bar);
-    for (const kind of ["pointerenter", "focus"]) link.addEventListener(kind, () => this.#feature(item, step));
+    for (const kind of ["pointerenter", "focus"]) {
+      link.addEventListener(kind, () => {
+        this.#feature(item, step);
+        this.#reserve();
+      });
+    }
     line.append(link);
     return line;
   }

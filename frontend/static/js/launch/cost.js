@@ -37,7 +37,9 @@ async function fetchCost(form) {
     const answer = await fetch(must("#cost").dataset.url ?? "", { method: "POST", body: new FormData(form), signal: request.signal });
     const body = answer.headers.get("Content-Type")?.includes("json") ? await answer.json() : {};
     showCost(body.cost ?? null);
-    showErrors(/** @type {FieldError[]} */ (body.errors ?? []).filter((error) => error.code !== WARNED));
+    const errors = /** @type {FieldError[]} */ (body.errors ?? []);
+    showErrors(errors.filter((error) => error.code !== WARNED));
+    showFailing(errors.length, Boolean(body.cost));
   } catch {
     // Aborted, or no connection: the form can still be sent, and is checked then.
   }
@@ -53,6 +55,16 @@ function showCost(cost) {
   show("disk", cost && cost.disk_bytes !== null ? `about ${size(cost.disk_bytes)}` : "–");
   show("basis", cost?.basis ?? "");
   if (cost) showErrors([]);
+  showFailing(0, false);
+}
+
+/** Beside the cost, that checks fail. @param {number} number of them @param {boolean} isPart whether a part of the cost is known */
+function showFailing(number, isPart) {
+  const line = must("#cost-failing");
+  line.hidden = number === 0;
+  const link = make("a", "", number === 1 ? "1 check fails" : `${count(number)} checks fail`);
+  link.href = "#step-check";
+  line.replaceChildren(link, isPart ? ": the numbers here are what the other settings would cost." : ", so the cost is not known yet.");
 }
 
 /** @param {FieldError[]} errors each leads to its field */
@@ -63,7 +75,9 @@ export function showErrors(errors) {
     const id = `id-${(field ?? "").replaceAll(".", "-")}`;
     const line = make("p", "small");
     if (document.getElementById(id)) {
-      const link = make("a", "", field ?? "");
+      const label = document.querySelector(`label[for="${id}"]`)?.firstChild?.textContent?.trim();
+      const link = make("a", "", label || (field ?? ""));
+      link.title = field ?? "";
       link.href = `#${id}`;
       line.append(link, ": ");
     } else if (field) line.append(`${field}: `);

@@ -153,7 +153,7 @@ function contextWarning() {
   const shortest = agents.find((agent) => agent.context === context)?.name;
   const fits = data.presets.find(({ values }) => LENGTHS.reduce((sum, name) => sum + Number(values[name]), 0) <= context);
   const cure = fits ? ` The preset “${fits.label}” fits.` : "";
-  return `Max prompt length and max completion length are ${count(length)} tokens together; ${shortest} has room for ${count(context)}.${cure}`;
+  return `The longest prompt and the longest completion are ${count(length)} tokens together; ${shortest} has room for ${count(context)}.${cure}`;
 }
 
 /** @param {Pick<Preset, "values" | "confirm"> | null | undefined} preset */
@@ -177,19 +177,17 @@ function applyFix(fix) {
 }
 
 /**
- * The box beside a value that the preset confirms.
+ * Beside a value that the preset confirms: that it is meant.
  * @param {{field: string, value: string, text: string}} one
  */
 function showConfirmation({ field, value, text }) {
   const place = form.querySelector(`[data-field="${field}"]`);
   if (!place || place.querySelector(`[name="confirm"][value="${text}"]`)) return;
-  const box = make("input");
-  Object.assign(box, { type: "checkbox", name: "confirm", value: text, checked: true, id: `confirm-${text}` });
-  const label = make("label", "", `Use ${value} anyway`);
-  label.htmlFor = box.id;
-  const row = make("div", "choice caution");
-  row.append(box, label);
-  place.insertBefore(row, place.querySelector(".field-help"));
+  const consent = make("input");
+  Object.assign(consent, { type: "hidden", name: "confirm", value: text });
+  const line = make("p", "small caution");
+  line.append(consent, `${value} is confirmed by the preset.`);
+  place.insertBefore(line, place.querySelector(".field-help"));
 }
 
 /**
@@ -210,7 +208,7 @@ function numbers(text) {
 
 /** @param {string} field */
 function isConfirmed(field) {
-  return form.querySelector(`[data-field="${field}"] [name="confirm"]:checked`) !== null;
+  return form.querySelector(`[data-field="${field}"] [name="confirm"]:is(:checked, [type="hidden"])`) !== null;
 }
 
 function refresh() {

@@ -24,6 +24,12 @@ function labelOf(field) {
   return field.querySelector("label")?.textContent?.trim() ?? field.dataset.field ?? "";
 }
 
+/** With its section, where settings of two sections have one label. @param {HTMLElement} field @param {string[]} labels of all */
+function fullLabel(field, labels) {
+  const label = labelOf(field);
+  return labels.filter((one) => one === label).length > 1 ? `${field.dataset.section}: ${label}` : label;
+}
+
 /**
  * A setting that other settings make void is inactive, and says why. A setting that no chosen algorithm has is hidden;
  * conditions on it hold.
@@ -65,12 +71,14 @@ function reason(form, { path }) {
  * @param {() => void} refresh
  */
 export function showDifferences(form, refresh) {
-  const lines = fields(form, "[data-default]")
-    .filter((field) => !field.hidden && !/^(grid|search)\./.test(field.dataset.field ?? "") && !field.classList.contains("field-idle"))
+  const all = fields(form, "[data-default]").filter((field) => !/^(grid|search)\./.test(field.dataset.field ?? ""));
+  const labels = all.map(labelOf);
+  const lines = all
+    .filter((field) => !field.hidden && !field.classList.contains("field-idle"))
     .flatMap((field) => {
       const control = controlOf(field);
       const standard = field.dataset.default ?? "";
-      return control && !isSame(textOf(control), standard) ? [difference(field, control, standard, refresh)] : [];
+      return control && !isSame(textOf(control), standard) ? [difference(fullLabel(field, labels), control, standard, refresh)] : [];
     });
   const box = must("#differences");
   box.hidden = false;
@@ -84,18 +92,18 @@ function isSame(text, other) {
 }
 
 /**
- * @param {HTMLElement} field
+ * @param {string} label
  * @param {HTMLInputElement | HTMLSelectElement} control
  * @param {string} standard
  * @param {() => void} refresh
  */
-function difference(field, control, standard, refresh) {
+function difference(label, control, standard, refresh) {
   const line = make("li");
   const words = make("span");
-  words.append(make("strong", "", labelOf(field)), ` ${textOf(control) || "empty"} `, make("span", "quiet", `(default ${written(standard)})`));
+  words.append(make("strong", "", label), ` ${textOf(control) || "empty"} `, make("span", "quiet", `(default ${written(standard)})`));
   const button = make("button", "button button-small", "Reset");
   button.type = "button";
-  button.setAttribute("aria-label", `Reset ${labelOf(field)} to ${written(standard)}`);
+  button.setAttribute("aria-label", `Reset ${label} to ${written(standard)}`);
   button.addEventListener("click", () => {
     if (control instanceof HTMLInputElement && control.type === "checkbox") control.checked = standard === "true";
     else control.value = standard;

@@ -1,6 +1,6 @@
 /** The new-run form in one sentence. */
 
-import { count } from "../lib/format.js";
+import { count, learningRate } from "../lib/format.js";
 
 /**
  * @typedef {{name: string, agents: {name: string, lora_rank: number}[]}} Group
@@ -12,11 +12,11 @@ export function summary({ group, benchmark, algorithms, variants, seeds, compare
   const names = group.agents.map((agent) => agent.name);
   const agents = names.length === 1 ? names[0] : `${names.slice(0, -1).join(", ")} and ${names[names.length - 1]}`;
   const steps = Number(value("training.steps"));
-  if (steps === 0) return `${agents} ${names.length === 1 ? "is" : "are"} evaluated on ${benchmark}; nothing is trained.`;
+  if (steps === 0) return `${agents} ${names.length === 1 ? "is" : "are"} evaluated on “${benchmark}”; nothing is trained.`;
   const verb = names.length === 1 ? "learns" : "learn";
   const method = compares ? sweep(algorithms, variants, seeds) : `with ${algorithms[0] ?? "an algorithm"}`;
-  const batch = `${counted(value("training.train_batch_size"), "prompt")} x ${counted(value("rollout.num_generations"), "rollout")} for each agent`;
-  return `${agents} ${verb} ${benchmark} ${method}: ${counted(value("training.steps"), "step")} of ${batch}, ${weights(group, value)}, ${evaluations(value)}.`;
+  const batch = `${counted(value("training.train_batch_size"), "prompt")} × ${counted(value("rollout.num_generations"), "rollout")} for each agent`;
+  return `${agents} ${verb} “${benchmark}” ${method}: ${counted(value("training.steps"), "step")} of ${batch}, ${weights(group, value)}, ${evaluations(value)}.`;
 }
 
 /** @param {string[]} algorithms @param {number} variants @param {number} seeds */
@@ -32,7 +32,12 @@ function weights(group, value) {
   const ranks = new Set(group.agents.map((agent) => agent.lora_rank || rank));
   const [first] = ranks;
   const what = ranks.size > 1 ? "some agents with LoRA" : first ? `LoRA of rank ${first}` : "all weights";
-  return `${what} at learning rate ${value("training.learning_rate") || "?"}`;
+  return `${what} at learning rate ${rate(value("training.learning_rate"))}`;
+}
+
+/** @param {string} text */
+function rate(text) {
+  return text.trim() && Number.isFinite(Number(text)) ? learningRate(Number(text)) : "?";
 }
 
 /** @param {(name: string) => string} value */

@@ -86,7 +86,7 @@ function summary(first, numKinds, numClosed, body, isShown) {
     text.append(make("strong", "", newest.title), ` since step ${count(newest.raised_step)}: ${newest.text}`);
     text.title = newest.text;
     line.append(text);
-    if (newest.fix_url) line.append(fixLink(newest.fix_url));
+    if (newest.fix_url) line.append(fixLink(newest));
   } else line.append(make("span", "quiet", numClosed ? "No open alerts." : "No alerts."));
   if (!numKinds && !numClosed) return line;
   const more = make("button", "chart-button", numKinds > 1 ? `What to do, and ${count(numKinds - 1)} more` : numKinds ? "What to do" : `${count(numClosed)} earlier ${numClosed === 1 ? "alert" : "alerts"}`);
@@ -101,16 +101,17 @@ function summary(first, numKinds, numClosed, body, isShown) {
   return line;
 }
 
-/** @param {string} url of a clone without the cause */
-function fixLink(url) {
+/** @param {Alert} alert with a remedy */
+function fixLink({ fix_url: url, fix: change }) {
   const fix = make("a", "", "Clone with fix");
   fix.href = url;
+  fix.title = change;
   return fix;
 }
 
 /** @param {Alert[]} alerts of one kind */
 function openAlerts(alerts) {
-  const { title, chart, advice, fix_url: fixUrl } = alerts[0];
+  const { title, chart, advice } = alerts[0];
   const box = make("div");
   const head = make("p");
   head.append(make("strong", "", title), " ");
@@ -124,7 +125,7 @@ function openAlerts(alerts) {
   for (const alert of alerts.slice(0, OPEN_SHOWN)) list.append(make("li", "", `Since step ${count(alert.raised_step)}: ${alert.text}`));
   if (alerts.length > OPEN_SHOWN) list.append(make("li", "", `and ${count(alerts.length - OPEN_SHOWN)} more, see the Events tab`));
   const todo = make("p", "", advice);
-  if (fixUrl) todo.append(" ", fixLink(fixUrl));
+  if (alerts[0].fix_url) todo.append(" ", fixLink(alerts[0]), make("span", "quiet", ` ${alerts[0].fix}`));
   box.append(head, list, todo);
   return box;
 }

@@ -68,6 +68,11 @@ function difference(before, after) {
   return change === 0 ? "0" : `${change < 0 ? "−" : "+"}${significant(Math.abs(change))}`;
 }
 
+/** A small number as a power of ten: `2.4e−7`. @param {number} value */
+function power(value) {
+  return value.toExponential(1).replace("-", "−");
+}
+
 /** @param {number} agent */
 function chip(agent) {
   const element = make("span", "chip");
@@ -160,7 +165,7 @@ function pairCard(pair) {
     shareLine("above the band", [before.upper, before.evaluated], [after.upper, after.evaluated], "clip_upper_frac"),
     shareLine("… of A > 0", [before.positive[2], before.positive[0]], [after.positive[2], after.positive[0]], "clip_upper_frac/positive"),
     shareLine("… of A < 0", [before.negative[2], before.negative[0]], [after.negative[2], after.negative[0]], "clip_upper_frac/negative"),
-    shareLine("used", [before.used, before.rows], [after.used, after.rows], "used_frac: rollouts whose gradient is not zero"),
+    shareLine("taught", [before.used, before.rows], [after.used, after.rows], `rollouts whose gradient is not zero: recorded ${count(before.used)} of ${count(before.rows)}, hypothetical ${count(after.used)} of ${count(after.rows)}`),
     numberLine("mean |weight|", before.weight / (before.rows || 1), after.weight / (after.rows || 1), "over all valid rollouts of the source, 0 where no gradient flows"),
     shareLine("share of all |weight|", [before.share ?? 0, 1], [after.share ?? 0, 1]),
     numberLine("omega, mean", before.omega, after.omega, omegaRange(before, after)),
@@ -253,9 +258,9 @@ async function showCheck(values) {
   const answer = await fetch(`${data.url}?${steps}`).catch(() => null);
   const check = answer?.ok ? (await answer.json()).check : null;
   if (!check || checked !== steps.toString()) return;
-  const bits = check.weights === check.rows ? "all bit for bit" : `${count(check.weights)} bit for bit, the others within ${check.worst.toExponential(1)} of their size`;
+  const bits = check.weights === check.rows ? "all bit for bit" : `${count(check.weights)} bit for bit, the others within ${power(check.worst)} of their size`;
   const strengths = check.capabilities === check.strengths ? "all" : `only ${count(check.capabilities)}`;
-  must("#check").textContent = `At the recorded values this page gives back ${count(check.sides)} of ${count(check.rows)} recorded clip sides and their weights, ${bits}; ${strengths} of ${count(check.strengths)} recorded capabilities${check.advantage === null ? "" : `; every advantage within ${check.advantage.toExponential(1)}`}.`;
+  must("#check").textContent = `At the recorded values this page gives back ${count(check.sides)} of ${count(check.rows)} recorded clip sides and their weights, ${bits}; ${strengths} of ${count(check.strengths)} recorded capabilities${check.advantage === null ? "" : `; every advantage within ${power(check.advantage)}`}.`;
 }
 
 /** @type {AbortController | null} */

@@ -23,7 +23,7 @@ from hacrl_web.insight.checkpoints import ask_agents, checkpoints, reuse
 from hacrl_web.insight.checkpoints.reuse import launch_extension
 from hacrl_web.insight.checkpoints.zip_stream import zip_of_agent
 from hacrl_web.registry.models import LanguageModel
-from hacrl_web.runs.models import Run
+from hacrl_web.runs.models import Run, State
 from hacrl_web.runs.worker.hosts import data_folder_id
 from hacrl_web.web.errors import FieldErrors
 from tests.support.web.factories import make_run, make_user
@@ -427,6 +427,14 @@ def test_a_stranger_reaches_none_of_it(client, run):
 def test_run_that_never_began_has_an_empty_page(client, owner):
     page = client.get(address("run_checkpoints", make_run(owner))).content.decode()
     assert "No checkpoint yet" in page
+
+
+def test_run_that_has_ended_without_a_checkpoint_promises_none(client, owner):
+    run = make_run(owner)
+    assert run.transition_to(State.STOPPED, reason="stopped")
+    page = client.get(address("run_checkpoints", run)).content.decode()
+    assert "ended without a checkpoint" in page
+    assert "No checkpoint yet" not in page
 
 
 LOADS = """

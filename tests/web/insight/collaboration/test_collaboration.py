@@ -279,8 +279,8 @@ def test_trap_is_told_from_the_limit_of_its_alert_on_and_only_where_clipped_roll
 def test_sentence_names_the_share_of_the_peers(world):
     texts = [sentence["text"] for sentence in sentences(spec_of(world), picture_of(world))]
     # 1.0 of 2.5; 0.25 of 1.75 is 14 %
-    assert "B supplied 40 % of A's update: 2 of 4 shared answers were used; 1 clipped." in texts
-    assert "A supplied 14 % of B's update: 1 of 4 shared answers were used; 3 clipped." in texts
+    assert "B supplied 40 % of A's update: 2 of 4 shared answers taught; 1 clipped." in texts
+    assert "A supplied 14 % of B's update: 1 of 4 shared answers taught; 3 clipped." in texts
 
 
 def test_line_above_tells_the_first_step_and_the_newest(web, world):

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db
 
 def rows(client, run, **query) -> dict[str, list[str]]:
     """path -> the shown values."""
-    answer = client.get(reverse("insight:run_config", args=[run.pk]), query)
+    answer = client.get(reverse("insight:run_config", args=[run.pk]), {"only": "all", **query})
     assert answer.status_code == 200
     found = re.findall(r'<th scope="row" class="mono">(.*?)</th>(.*?)</tr>', answer.content.decode())
     return {path: re.findall(r"<td[^>]*>(.*?)</td>", cells) for path, cells in found}
@@ -79,9 +79,19 @@ def test_differences_only_shows_those_and_all_greys_the_others(client):
         "data.benchmark": found["data.benchmark"],  # each request made its own benchmark
         "algorithm.name": ["hacpo", "gspo"],
     }
-    whole = client.get(reverse("insight:run_config", args=[one.pk]), query).content.decode()
+    whole = client.get(reverse("insight:run_config", args=[one.pk]), {**query, "only": "all"}).content.decode()
     assert whole.count('class="differs"') == 4
     assert whole.count('class="same"') == len(rows(client, one, **query)) - 4 > 80
+
+
+def test_page_begins_with_what_differs_from_the_other_run_or_from_the_defaults(client):
+    owner = make_user()
+    one = make_run(owner, "one", seed=3)
+    other = make_run(owner, "other", group=one.group.pk, benchmark=one.benchmark.pk, seed=4)
+    client.force_login(owner)
+    assert set(rows(client, one, only="", against=str(other.pk))) == {"name", "seed"}
+    assert rows(client, one, only="") == rows(client, one, only="default") == rows(client, one, only="1")
+    assert len(rows(client, one)) > len(rows(client, one, only=""))
 
 
 def test_default_is_the_baseline_of_the_sweep_with_the_same_seed(client):

@@ -143,11 +143,11 @@ def test_what_was_confirmed_is_the_value_and_another_one_is_asked_about_again(we
     assert not Run.objects.exists()
 
 
-def test_clone_of_a_confirmed_run_is_confirmed(web, user):
+def test_clone_of_a_confirmed_run_is_confirmed_without_a_box(web, user):
     request = factories.launch_request(user, algorithm={"name": "hacpo", "delta": 0.8}, confirm=["delta_above_half"])
     run = factories.launch(user, request)
     page = web.get(reverse("runs:run_create") + f"?clone={run.pk}")
-    assert 'value="delta_above_half=0.8" checked' in field_of(page, "algorithm.delta")
+    assert 'type="hidden" name="confirm" value="delta_above_half=0.8"' in field_of(page, "algorithm.delta")
     assert "confirm" not in field_of(page, "algorithm.delta_step")
     plain = factories.make_run(user)
     page = web.get(reverse("runs:run_create") + f"?clone={plain.pk}")
@@ -174,7 +174,7 @@ def test_seed_that_is_named_twice_is_said_and_not_merged(web, form):
 def test_confirmation_survives_another_error(web, form):
     values = {**form, "algorithm.delta": "0.8", "confirm": "delta_above_half=0.8", "training.steps": "-1"}
     shown = field_of(web.post(reverse("runs:run_create"), values), "algorithm.delta")
-    assert 'value="delta_above_half=0.8" checked' in shown
+    assert 'type="hidden" name="confirm" value="delta_above_half=0.8"' in shown
 
 
 @pytest.mark.parametrize(
@@ -368,6 +368,46 @@ def test_estimate_lists_settings_that_have_no_effect(web, form):
     sent = {**form, "rollout.engine": "transformers", "rollout.gpu_memory_utilization": "0.5"}
     cost = web.post(reverse("runs:run_estimate"), sent).json()["cost"]
     assert cost["void_settings"] == ["rollout.gpu_memory_utilization: no effect with rollout.engine transformers."]
+
+
+@pytest.mark.parametrize(
+    ("refused", "code", "has_memory"),
+    [
+        ({"training.train_batch_size": "20000", "training.mini_batch_size": "20000"}, "too_few_questions", True),
+        ({"training.mini_batch_size": "3"}, "invalid", False),
+        ({"rollout.temperature": "9"}, "less_than_equal", False),
+    ],
+)
+def test_estimate_of_a_form_that_is_refused_has_what_does_not_depend_on_it(web, form, refused, code, has_memory):
+    sent = {**form, "rollout.num_generations": "8", "rollout.max_completion_length": "100", **refused}
+    answer = web.post(reverse("runs:run_estimate"), sent)
+    assert (answer.status_code, answer.json()["errors"][0]["code"]) == (422, code)
+    cost = answer.json()["cost"]
+    prompts = int(sent["training.train_batch_size"])
+    assert (cost["rollouts"], cost["max_tokens"]) == (5 * 2 * prompts * 8, 100 * 5 * 2 * prompts * 8)
+    assert has_memory or cost["memory"] == ""
+
+
+def test_estimate_is_empty_where_the_number_of_rollouts_is_refused(web, form):
+    for path in ("training.steps", "rollout.num_generations", "rollout.max_completion_length"):
+        answer = web.post(reverse("runs:run_estimate"), {**form, path: "odd"})
+        assert (answer.status_code, answer.json()["cost"]) == (422, None), path
+
+
+def test_estimate_of_a_sweep_that_is_refused_counts_its_runs(web, form):
+    sent = {**form, "compare": "1", "seeds": "0, 1", "algorithms": ["hacpo", "gspo"], "name": ""}
+    sent |= {"training.train_batch_size": "20000", "training.mini_batch_size": "20000"}
+    answer = web.post(reverse("runs:run_estimate"), {**sent, "name": "sweep"})
+    assert answer.status_code == 422
+    assert answer.json()["cost"]["runs"] == 4
+    assert web.post(reverse("runs:run_estimate"), {**sent, "algorithms": ["odd"]}).json()["cost"] is None
+
+
+def test_help_links_the_page_that_it_names_and_shows_no_source_of_ours(web, db):
+    html = web.get(reverse("runs:run_create")).content.decode()
+    assert '<a href="/docs/science">docs/science.md</a>' in html
+    assert "design:" not in html
+    assert not re.search(r"<label[^>]*>(Num|Max|Adam) ", html)
 
 
 def test_form_has_four_steps_and_everything_else_under_all_settings(web, db):
