@@ -205,7 +205,10 @@ function key() {
  */
 function numberCell(text, part) {
   const cell = make("td", "number", text);
-  cell.append(make("span", "quiet", ` · ${part}`));
+  const dot = make("span", "cell-dot", " · ");
+  const share = make("span", "quiet");
+  share.append(dot, part);
+  cell.append(share);
   return cell;
 }
 
