@@ -41,7 +41,7 @@ def test_run_is_launched_by_keyboard_alone(page: Page, registered) -> None:
     type_into(page, "#id-training-steps", "2")
     type_into(page, "#id-training-train_batch_size", "4")
     type_into(page, "#id-training-mini_batch_size", "4")
-    expect(page.locator("#run-summary")).to_contain_text("learn Sums with HACPO: 2 steps of 4 prompts")
+    expect(page.locator("#run-summary")).to_contain_text("learn “Sums” with HACPO: 2 steps of 4 prompts")
     to(page, "#submit")
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile(r"/runs/[0-9a-f-]{36}"))

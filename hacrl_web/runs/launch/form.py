@@ -217,7 +217,7 @@ def _schema(section: str = "") -> dict[str, Any]:
     return schema
 
 
-def is_setting(path: str) -> bool:
+def is_run_setting(path: str) -> bool:
     """Whether a dotted path is that of a setting of a run, apart from those of rows: `rollout.temperature`."""
     section, _, name = path.partition(".")
     return section in SECTIONS and path not in LISTS and name in _schema(section)["properties"]

@@ -183,8 +183,8 @@ def run_command(request: HttpRequest) -> JsonResponse:
 def run_clone(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     """To the form with a run's settings; the address may replace some, or ask for the run's ablations."""
     query = {"clone": visible_run(request, run_id).pk, **settings_in_address(request.GET)}
-    asked = NewRunQuery.read(request.GET)
-    query |= asked.model_dump(include={"ablate", "agents"}, exclude_defaults=True)
+    form_query = NewRunQuery.read(request.GET)
+    query |= form_query.model_dump(include={"ablate", "agents"}, exclude_defaults=True)
     return redirect(f"{reverse('runs:run_create')}?{urlencode(query)}")
 
 

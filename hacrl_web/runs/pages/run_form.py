@@ -23,7 +23,7 @@ from hacrl_web.runs.launch.form import (
     confirmed,
     confirmed_by,
     draw,
-    is_setting,
+    is_run_setting,
     values_of,
     values_of_sweep,
 )
@@ -59,7 +59,7 @@ class NewRunQuery(PageQuery):
 
 def settings_in_address(query: QueryDict) -> dict[str, str]:
     """Settings in the address that replace a clone's own, by dotted path. RunSpec checks them when the form is sent."""
-    return {name: query[name][:MAX_VALUE] for name in query if is_setting(name)}
+    return {name: query[name][:MAX_VALUE] for name in query if is_run_setting(name)}
 
 
 def first_values(request: HttpRequest) -> dict[str, Any]:

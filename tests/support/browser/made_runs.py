@@ -40,6 +40,7 @@ def learning(seed: int) -> Iterator[dict[str, Any]]:
         for place, agent in enumerate(("A", "B")):
             rise = step / STEPS * (0.7 + place / 9) + seed / 70
             values = {"reward/mean": rise, "grad_norm": cos(step + place) / 3, "capability": rise / 1.1, "loss": -rise}
+            values |= {"entropy": 1 - rise / 3, "completions/mean_length": 9 + rise}
             yield {"type": "metrics", "step": step, "agent": agent, "values": values}
             pair = {"type": "metrics", "step": step, "agent": agent, "source": "BA"[place]}
             yield pair | {"values": {"omega": 1 + rise, "used_frac": rise / 1.3}}

@@ -82,7 +82,7 @@ def test_run_page_and_config_show_what_the_trainer_decided_of_settings_left_to_t
     config = reverse("insight:run_config", args=[run.pk])
 
     def shown(path: str) -> str:
-        page = text_of(web.get(config))
+        page = text_of(web.get(config, {"only": "all"}))
         return re.search(rf'class="mono">{re.escape(path)}</th><td class="mono">(.*?)</td>', page)[1].strip()
 
     def has_chart() -> bool:
@@ -205,6 +205,6 @@ def test_weight_of_a_shared_rollout_shows_its_equation(web, user):
 
 def test_settings_are_shown_in_words(web, user):
     run = factories.make_run(user)
-    shown = text_of(web.get(reverse("insight:run_config", args=[run.pk]))).partition("As JSON")[0]
+    shown = text_of(web.get(reverse("insight:run_config", args=[run.pk]), {"only": "all"})).partition("As JSON")[0]
     assert '<th scope="row" class="mono">algorithm.sharing</th><td class="mono">yes</td>' in shown
     assert not re.search(r">(True|False|None|{})<", shown)
