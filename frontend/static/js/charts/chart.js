@@ -3,7 +3,6 @@
 import { columnsOf, csvOf, smoothed, tabulate, withGhosts } from "./table.js";
 import { DASHES, count, cut, make, metricNumber, significant } from "../lib/format.js";
 import { colour, drawBand, drawBars, drawEvents, drawGhost, drawLane, drawMarks, drawZero, padded } from "./paint.js";
-import { pictureOf, save } from "./picture.js";
 
 /** Of a panel, by its size. @type {Record<string, number>} */
 const HEIGHTS = { s: 200, m: 260, l: 380 };
@@ -474,13 +473,15 @@ export class Chart {
     return withGhosts(own, this.#ghostLines());
   }
 
-  saveCsv() {
+  async saveCsv() {
+    const { save } = await import("./picture.js");
     save(new Blob([this.csv()], { type: "text/csv" }), `${this.host.fileName(this.spec.key)}.csv`);
   }
 
   async savePicture() {
     if (!this.plot) return;
     const lines = this.lines.filter((_, index) => !this.off.has(index));
+    const { pictureOf, save } = await import("./picture.js");
     const picture = await pictureOf(this.plot.ctx.canvas, this.spec.title, lines, this.note?.textContent ?? "");
     save(picture, `${this.host.fileName(this.spec.key)}.png`);
   }
