@@ -61,5 +61,5 @@ def test_command_is_copied_without_leaving_the_form(world: World, world_page: Pa
     page.locator("#id-training-steps").fill("-1")
     expect(page.locator("#command")).to_be_hidden()
     press(page, "Copy command")
-    expect(page.locator("#not-yet")).to_contain_text("training.steps")
+    expect(page.locator("#not-yet")).to_contain_text("Steps: Must be at least 0")
     expect(page.locator("#command")).to_be_hidden()

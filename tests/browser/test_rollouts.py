@@ -146,14 +146,14 @@ def test_slider_recomputes_and_the_clone_takes_its_values(watched: Page, run_url
     weight = pair.locator("tr", has_text="mean |weight|").locator("td")
     expect(weight.nth(0)).to_have_text("1.91")
     expect(weight.nth(1)).to_have_text("1.91")
-    slider = page.get_by_label("alpha, slider")
+    slider = page.get_by_label("Alpha, slider")
     slider.focus()
     for _ in range(20):
         page.keyboard.press("ArrowRight")
-    expect(page.get_by_label("alpha", exact=True)).to_have_value("2")
+    expect(page.get_by_label("Alpha", exact=True)).to_have_value("2")
     expect(weight.nth(1)).to_have_text("1.67")  # .875^3 * 1.25 * 2 = 1.6748
     expect(weight.nth(0)).to_have_text("1.91")
-    page.get_by_label("delta", exact=True).fill("0.05")
+    page.get_by_label("Delta", exact=True).fill("0.05")
     expect(weight.nth(1)).to_have_text("0")  # below [.95, 1]
     page.wait_for_url(re.compile(r"delta=0\.05&alpha=2"))
     page.reload()

@@ -38,7 +38,7 @@ def launch_a_sweep(page: Page) -> None:
     page.get_by_label(re.compile("GSPOx2")).check()
     page.get_by_text("Ablations of HACPO").first.click()
     page.get_by_label(re.compile("No omega on gradients")).check()
-    page.get_by_text("Grid: several values").click()
+    page.get_by_text("Grid or search: several values").click()
     fill(page, name="complete pace=0.05", seeds="0, 1")
     steps = {"training.steps": 30, "training.train_batch_size": 4, "training.mini_batch_size": 4}
     fill(page, **steps, **{"grid.alpha": "1, 3"})
@@ -48,7 +48,7 @@ def launch_a_sweep(page: Page) -> None:
     # 2 agents x 4 prompts x 8 rollouts x 30 steps x 2 seeds x (5 + 2, for GSPOx2 takes twice as many)
     expect(cost.locator("[data-show='rollouts']")).to_have_text(re.compile(r"^26.880$"))
     fill(page, **{"training.mini_batch_size": 3})
-    expect(page.locator("#not-yet")).to_contain_text("training.mini_batch_size: Must divide")
+    expect(page.locator("#not-yet")).to_contain_text("Prompts per update: Must divide")
     expect(cost.locator("[data-show='runs']")).to_have_text("–")
     fill(page, **{"training.mini_batch_size": 4})
     expect(page.locator("#not-yet")).to_be_hidden()

@@ -215,6 +215,7 @@ ASKING_TO_DELETE = tuple(f"{section}/<int:pk>/delete" for section in ("benchmark
 MANAGING = "projects/<int:project_id>/"
 MANAGING_API = "api/v1/projects/<int:project_id>/"
 MIRRORS = "projects/<int:project_id>/mirrors"  # members look at them, admins change them
+TRIALS = "sweeps/<int:sweep_id>/trials"  # of a search, which this sweep is not
 PEOPLE = "people/<int:user_id>"  # for staff alone
 
 
@@ -233,7 +234,7 @@ def test_members_and_admins_reach_each_of_them(client, mine, children):
             reached = (409,) if has_reason else (200, 201, 204, 302)
             if route == "api/v1/runs/<run_id>/resume":
                 reached = (200, 409)  # 409: stopped by the role before
-            if PEOPLE in route or (role != "owner" and route.startswith(PRIVATE)):
+            if PEOPLE in route or route == TRIALS or (role != "owner" and route.startswith(PRIVATE)):
                 reached = (404,)
             asks_to_delete = route in ASKING_TO_DELETE
             manages = route.startswith((MANAGING, MANAGING_API)) and route != MIRRORS
