@@ -27,7 +27,7 @@ CHUNK_BYTES, MIN_LOGITS = 2**26, 2**24
 KV_ROOM = 64  # tokens by which a KV cache grows (rollouts/sampler.py)
 CUDA_CONTEXT_BYTES = 600 * 2**20  # of one process on a GPU, with the libraries' workspaces
 BFLOAT16_CPU_BYTES = 120 * 2**20  # of one process on a CPU: oneDNN's compiled products and their room, measured
-PROCESS_BYTES = 500 * 2**20  # Python, torch and its libraries, before a model is loaded
+PROCESS_BYTES = 450 * 2**20  # Python, torch and its libraries, before a model is loaded
 
 Moment = Literal["always", "generate", "update", "step", "load", "save"]
 _NAMES = {
