@@ -43,7 +43,7 @@ def test_trainer_refuses_before_it_loads_anything(tmp_path, monkeypatch):
     monkeypatch.setattr(preflight, "this_machine", lambda spec: Machine(memory=GIB // 4))
     loaded: list[str] = []
     monkeypatch.setattr("workers.model.policy.load_model", lambda *args: loaded.append("model"))
-    with pytest.raises(preflight.DoesNotFit, match=r"The run needs about 0\.5 GiB on this machine"):
+    with pytest.raises(preflight.DoesNotFit, match=r"The run needs about 0\.4 GiB on this machine"):
         train(spec, tmp_path / "run")
     assert loaded == []
 
