@@ -78,6 +78,7 @@ def test_scripts_and_styles_of_a_run_page_are_light(page: Page, run_path: str) -
             .map((one) => [one.name, one.decodedBodySize / 1000]))"""
     )
     assert len(weights) > 10
+    print({name.rpartition("/static/")[2]: size for name, size in weights.items()})
     assert sum(weights.values()) <= MAX_KB
 
 

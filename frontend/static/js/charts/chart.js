@@ -1,20 +1,14 @@
-/** One line chart: its figure with buttons, the uPlot drawing, a legend whose entries can be switched off, downloads. */
+/** One line chart: what it draws from the store, its values under the cursor, downloads. */
 
-import { columnsOf, csvOf, smoothed, tabulate, withGhosts } from "./table.js";
-import { DASHES, count, cut, make, metricNumber, significant } from "../lib/format.js";
-import { colour, drawBand, drawBars, drawEvents, drawGhost, drawLane, drawMarks, drawZero, padded } from "./paint.js";
+import { columnsOf, smoothed, tabulate } from "./table.js";
+import { ChartFigure } from "./chart-figure.js";
+import { plotOptions } from "./chart-plot.js";
+import { DASHES, count, cut, metricNumber, significant } from "../lib/format.js";
 
 /** Of a panel, by its size. @type {Record<string, number>} */
 const HEIGHTS = { s: 200, m: 260, l: 380 };
 /** Of the large pictures, on a wide screen and on a phone. */
 const HERO_HEIGHTS = [320, 240];
-/** Whole steps, rollouts, tokens and seconds. */
-const INCREMENTS = Array.from({ length: 12 }, (_, power) => [1, 2, 5].map((digit) => digit * 10 ** power)).flat();
-/** Of the lanes above and below the band. */
-const LANE_COLOURS = ["--blue", "--amber"];
-/** Pixels beside the names of a heat map's pairs, and of one character of them. */
-const [AXIS_PAD, CHARACTER] = [16, 6.2];
-const SVG = "http://www.w3.org/2000/svg";
 /** @type {Record<string, string>} */
 const BAND_WORDS = { range: "lowest to highest", ci: "95 % confidence interval of the mean" };
 
@@ -76,30 +70,29 @@ export class Chart {
     this.isDense = false;
     this.isDirty = true;
     this.isSeen = isFull;
-    this.#build();
-  }
-
-  #build() {
-    const { spec } = this;
-    this.figure = make("figure", this.isFull ? "chart chart-full" : this.isHero ? "chart chart-hero" : "chart");
-    this.figure.dataset.chart = spec.key;
-    if (!this.isFull) this.figure.id = `chart-${spec.key}`;
-    const caption = make("figcaption");
-    caption.append(make(this.isFull ? "h2" : "h3", "", spec.title), this.isFull ? make("p", "quiet small", spec.help) : help(spec));
-    this.frame = make("div", "chart-frame");
-    this.frame.setAttribute("role", "img");
-    this.frame.setAttribute("aria-label", `${spec.title}: not drawn yet`);
-    this.empty = make("p", "chart-empty quiet small");
+    this.parts = new ChartFigure(spec, isFull ? "full" : this.isHero ? "hero" : "panel", this.#acts());
+    this.parts.setLines(lines);
+    this.figure = this.parts.element;
+    this.frame = this.parts.frame;
     /** @type {string} */
     this.emptyText = "no points yet";
-    this.frame.append(this.empty);
-    this.legend = make("ul", "chart-legend");
-    this.values = this.lines.map((line, index) => this.#entry(line, index));
-    this.note = make("p", "chart-note quiet small");
-    this.at = make("p", "chart-at quiet small");
-    const below = make("div", "chart-below");
-    below.append(this.#buttons(), this.at);
-    this.figure.append(caption, this.frame, below, this.legend, this.note);
+  }
+
+  /** What the buttons of its figure do. @returns {import("./chart-figure.js").Acts} */
+  #acts() {
+    const { host, spec } = this;
+    return {
+      toggleLog: () => host.toggleLog(spec.key),
+      saveCsv: () => void this.saveCsv(),
+      savePicture: () => void this.savePicture(),
+      open: () => host.open(spec.key),
+      setSign: (sign) => host.setSign(sign),
+      toggle: (line, isOff) => {
+        if (isOff) this.off.add(line);
+        else this.off.delete(line);
+        this.columns.forEach((column, place) => column.line === line && this.plot?.setSeries(place + 1, { show: !isOff }));
+      },
+    };
   }
 
   /** Other lines than before: they are drawn anew. @param {DrawnLine[]} lines */
@@ -108,89 +101,13 @@ export class Chart {
     this.off.clear();
     this.plot?.destroy();
     this.plot = null;
-    this.legend?.replaceChildren();
-    this.values = this.lines.map((line, index) => this.#entry(line, index));
+    this.parts.setLines(lines);
     this.isDirty = true;
-  }
-
-  #buttons() {
-    const row = make("div", "chart-buttons");
-    row.setAttribute("role", "group");
-    row.setAttribute("aria-label", `Of the chart ${this.spec.title}`);
-    if (this.spec.lanes) row.append(...this.#signs());
-    else row.append((this.logButton = this.#button("Log", "Logarithmic y axis", () => this.host.toggleLog(this.spec.key))));
-    row.append(
-      this.#button("CSV", "Save exactly the numbers that are drawn, as CSV", () => this.saveCsv()),
-      this.#button("PNG", "Save as a picture", () => this.savePicture()),
-    );
-    if (!this.isFull) row.append(this.#button("Full", "Show in full screen", () => this.host.open(this.spec.key)));
-    return row;
-  }
-
-  /** Of a heat map: which rollouts it counts. */
-  #signs() {
-    this.signs = /** @type {[import("./series.js").Sign, string, string][]} */ ([
-      ["positive", "A > 0", "Encouraging rollouts"],
-      ["negative", "A < 0", "Discouraging rollouts"],
-      ["all", "All", "Both signs"],
-    ]).map(([sign, word, title]) => {
-      const button = this.#button(word, title, () => this.host.setSign(sign));
-      button.dataset.sign = sign;
-      return button;
-    });
-    return this.signs;
   }
 
   /** The metric of a line. @param {DrawnLine} line */
   #metric(line) {
     return this.spec.lanes ? this.spec.lanes[line.lane].metrics[this.host.view.sign] : this.spec.metric;
-  }
-
-  /**
-   * @param {string} word
-   * @param {string} title
-   * @param {() => void} act
-   */
-  #button(word, title, act) {
-    const button = make("button", "chart-button", word);
-    button.type = "button";
-    button.title = title;
-    button.setAttribute("aria-label", `${word}, ${this.spec.title}: ${title}`); // begins with what is seen
-    button.addEventListener("click", act);
-    return button;
-  }
-
-  /**
-   * @param {DrawnLine} line
-   * @param {number} index
-   * @returns {HTMLElement[]} where its value and its smoothed value are shown
-   */
-  #entry(line, index) {
-    const entry = make("li");
-    const button = make("button", "chart-line");
-    button.type = "button";
-    button.title = line.title; // long names are cut in the legend
-    button.setAttribute("aria-pressed", "true");
-    const mark = document.createElementNS(SVG, "svg");
-    const stroke = document.createElementNS(SVG, "line");
-    mark.setAttribute("aria-hidden", "true");
-    if (this.spec.lanes) mark.dataset.lane = String(line.lane);
-    else if (line.colour.startsWith("--run-")) mark.dataset.runColour = line.colour.slice(6);
-    else mark.dataset.agent = line.colour.slice(8);
-    for (const [name, value] of Object.entries({ x1: 0, y1: 5, x2: 22, y2: 5, "stroke-dasharray": this.spec.lanes ? "" : line.dash.join(" ") })) stroke.setAttribute(name, String(value));
-    mark.append(stroke);
-    button.append(mark, make("span", "cut", line.label));
-    button.addEventListener("click", () => {
-      if (!this.off.delete(index)) this.off.add(index);
-      button.setAttribute("aria-pressed", String(!this.off.has(index)));
-      this.columns.forEach((column, place) => column.line === index && this.plot?.setSeries(place + 1, { show: !this.off.has(index) }));
-    });
-    const value = make("span", "chart-value");
-    const smooth = make("span", "chart-smooth quiet");
-    smooth.title = "smoothed";
-    entry.append(button, value, smooth);
-    this.legend?.append(entry);
-    return [value, smooth];
   }
 
   get isLog() {
@@ -217,7 +134,7 @@ export class Chart {
     else {
       this.plot?.destroy();
       this.layout = name;
-      this.plot = new uPlot(this.#options(layout), data, this.frame);
+      this.plot = new uPlot(plotOptions(this, { moved: () => this.#moved(), dragged: (plot) => this.#zoomTo(plot) }), data, this.frame);
     }
     this.#annotate(layout);
   }
@@ -232,7 +149,6 @@ export class Chart {
   #annotate({ hasBands, hasShades }) {
     const { store, view } = this.host;
     const { numUnplaced, numNonPositive, steps } = this.table;
-    if (this.empty) this.empty.textContent = steps.length ? "" : this.emptyText;
     const notes = [
       hasShades ? `Shade: lowest to highest of each ${store.width} steps.` : "",
       this.spec.lanes || !this.host.ghosts().length ? "" : `Faint: ${this.host.ghosts().map(({ name }) => name).join(", ")}.`,
@@ -240,11 +156,14 @@ export class Chart {
       numNonPositive ? `${numNonPositive} points at or below 0 have no place on a log axis.` : "",
       numUnplaced ? `${numUnplaced} points have no place on this axis.` : "",
     ];
-    if (this.note) this.note.textContent = notes.filter(Boolean).join(" ");
-    this.logButton?.setAttribute("aria-pressed", String(this.isLog));
-    for (const button of this.signs ?? []) button.setAttribute("aria-pressed", String(button.dataset.sign === view.sign));
     const range = steps.length ? `${this.host.xWord?.() ?? "steps"} ${steps[0]} to ${steps[steps.length - 1]}` : "no points";
-    this.frame?.setAttribute("aria-label", `${this.spec.title}: ${this.lines.length} lines, ${range}; their values are listed below.`);
+    this.parts.show({
+      isLog: this.isLog,
+      sign: view.sign,
+      empty: steps.length ? "" : this.emptyText,
+      note: notes.filter(Boolean).join(" "),
+      label: `${this.lines.length} lines, ${range}; their values are listed below.`,
+    });
     this.#showValues();
   }
 
@@ -254,21 +173,21 @@ export class Chart {
     if (!this.plot || this.isSmoothed || (this.plot.cursor.left ?? -1) >= 0) return;
     this.lines.forEach((line, index) => {
       const last = store.lines.get(this.#metric(line))?.get(line.key)?.last;
-      if (last?.length && this.values) this.values[index][0].textContent = metricNumber(this.#metric(line), last[last.length - 1]);
+      if (last?.length) this.parts.showValue(index, metricNumber(this.#metric(line), last[last.length - 1]));
     });
   }
 
   #moved() {
     this.#showValues();
     const { left, idx } = /** @type {uPlot} */ (this.plot).cursor;
-    if (this.isHero && !this.figure?.hidden) this.host.hover((left ?? -1) >= 0 && typeof idx === "number" ? this.table.steps[idx] ?? null : null);
+    if (this.isHero && !this.figure.hidden) this.host.hover((left ?? -1) >= 0 && typeof idx === "number" ? this.table.steps[idx] ?? null : null);
   }
 
   /** Puts the cursor on a step; null takes it away. @param {number | null} step */
   pointAt(step) {
     const { plot } = this;
     const place = step === null ? null : this.host.store.place(step);
-    if (!plot || this.figure?.hidden) return;
+    if (!plot || this.figure.hidden) return;
     plot.setCursor(place === null ? { left: -10, top: -10 } : { left: plot.valToPos(place, "x"), top: 8 }, false);
     this.#showValues();
   }
@@ -280,91 +199,23 @@ export class Chart {
     /** @type {Map<number, Map<string, number>>} */
     const places = new Map(this.lines.map((_, line) => [line, new Map()]));
     this.columns.forEach(({ role, line }, index) => places.get(line)?.set(role, index));
-    this.values?.forEach(([element, smooth], line) => {
+    this.lines.forEach((drawn, line) => {
       const roles = places.get(line);
       const column = values[roles?.get("raw") ?? -1] ?? [];
       const row = at ?? column.findLastIndex((value) => value !== null);
-      const write = (/** @type {number | null | undefined} */ value) => metricNumber(this.#metric(this.lines[line]), value);
+      const write = (/** @type {number | null | undefined} */ value) => metricNumber(this.#metric(drawn), value);
       let text = write(column[row]);
       const [low, high] = [values[roles?.get("low") ?? -1]?.[row], values[roles?.get("high") ?? -1]?.[row]];
       if (this.isFull && typeof low === "number" && low !== high) text += ` (${write(low)} to ${write(high)})`;
-      if (element.textContent !== text) element.textContent = text;
-      const smoothText = this.isSmoothed ? write(values[roles?.get("smooth") ?? -1]?.[row]) : "";
-      if (smooth.textContent !== smoothText) smooth.textContent = smoothText;
+      this.parts.showValue(line, text, this.isSmoothed ? write(values[roles?.get("smooth") ?? -1]?.[row]) : "");
     });
     const place = at ?? steps.length - 1;
     const unit = this.host.xUnit();
-    const text = place < 0 || steps[place] === undefined ? "" : `${this.host.xWord?.() ?? "step"} ${count(steps[place])}${unit ? ` · ${significant(x[place])} ${unit}` : ""}`;
-    if (this.at && this.at.textContent !== text) this.at.textContent = text;
-  }
-
-  /**
-   * @param {{hasBands: boolean, hasShades: boolean, isSmoothed: boolean}} layout
-   * @returns {uPlot.Options}
-   */
-  #options({ isSmoothed }) {
-    const axis = { stroke: () => colour("--quiet"), grid: { stroke: () => colour("--line"), width: 1 }, ticks: { show: false }, font: "11px Inter, system-ui, sans-serif" };
-    const { spec, host } = this;
-    return {
-      width: this.width,
-      height: this.#height(),
-      legend: { show: false },
-      cursor: {
-        // Only the cursor's place is shared; a drag zooms all charts by their common range.
-        sync: { key: "run", setSeries: false, filters: { pub: (type) => type === "mousemove" || type === "mouseleave" } },
-        points: { size: 6 },
-        drag: { x: true, y: false, setScale: false },
-        bind: { dblclick: () => () => (host.unzoom(), null) },
-      },
-      hooks: {
-        setCursor: [() => this.#moved()],
-        setSelect: [(plot) => this.#zoomTo(plot)],
-        drawAxes: [(plot) => (spec.lanes ? this.#drawLanes(plot) : (this.#drawShades(plot), this.#drawGhosts(plot))), ...(spec.zero ? [drawZero] : [])],
-        draw: [(plot) => drawMarks(plot, host.marks(spec.key)), ...(spec.hero ? [(/** @type {uPlot} */ plot) => drawEvents(plot, host.events())] : [])],
-      },
-      scales: { x: { time: false, range: () => host.xRange() }, y: this.#yScale() },
-      axes: [
-        { ...axis, size: 26, space: this.isFull ? 80 : 48, incrs: INCREMENTS, values: (_, splits) => splits.map(short) },
-        spec.lanes ? this.#laneAxis(axis) : { ...axis, size: 48, space: 28, ...(this.isLog ? {} : { values: (/** @type {uPlot} */ _, /** @type {number[]} */ splits) => splits.map((split) => String(Number(split.toPrecision(3)))) }) },
-      ],
-      series: [{}, ...this.columns.map((column) => this.#series(column, isSmoothed))],
-    };
-  }
-
-  /** @returns {uPlot.Scale} */
-  #yScale() {
-    const { range, zero, lanes } = this.spec;
-    if (lanes) return { range: [0, this.lines.length] };
-    if (this.isLog) return { distr: 3, log: 10, range: (_, low, high) => (low === null || high === null || !(low > 0) ? [0.1, 1] : uPlot.rangeLog(low, high, 10, false)) };
-    return { range: range ? () => range : (_, low, high) => padded(...this.#withGhosts(low, high), zero) };
-  }
-
-  /**
-   * @param {import("./table.js").Column} column
-   * @param {boolean} isSmoothed then the raw line is faint
-   * @returns {uPlot.Series}
-   */
-  #series({ role, line }, isSmoothed) {
-    const { colour: own, dash } = this.lines[line];
-    const show = !this.off.has(line);
-    // Shades and bands are painted by drawShades; as series they only take part in the y axis' range.
-    if ((role !== "raw" && role !== "smooth") || this.spec.lanes) return { show, paths: () => null, points: { show: false } };
-    const isFaint = role === "raw" && isSmoothed;
-    const isDotted = this.spec.points && role === "raw" && this.host.store.width === 1;
-    // One pixel of the device is painted in a thirtieth of the time of a wider line, and of a dense one shows more.
-    const thin = this.isDense ? 1 / devicePixelRatio : 1.75;
-    return {
-      show,
-      stroke: () => colour(own, isFaint ? 35 : 100),
-      width: isFaint ? Math.min(1, thin) : role === "smooth" ? 2.25 : thin,
-      dash: isFaint ? [] : dash,
-      spanGaps: true,
-      points: isDotted ? { show: true, size: 6, stroke: () => colour(own), fill: () => colour("--surface") } : { show: (plot) => plot.data[0].length === 1, size: 5 },
-    };
+    this.parts.showPlace(place < 0 || steps[place] === undefined ? "" : `${this.host.xWord?.() ?? "step"} ${count(steps[place])}${unit ? ` · ${significant(x[place])} ${unit}` : ""}`);
   }
 
   /** The lines of other runs. @returns {{name: string, dash: number[], colour: string, title: string, steps: number[], x: number[], y: number[]}[]} */
-  #ghostLines() {
+  ghostLines() {
     if (this.spec.lanes) return [];
     return this.host.ghosts().flatMap((ghost) =>
       this.lines.flatMap((line, index) => {
@@ -380,60 +231,6 @@ export class Chart {
     );
   }
 
-  /** The range of the y axis with the lines of other runs. @param {number | null} low @param {number | null} high @returns {[number | null, number | null]} */
-  #withGhosts(low, high) {
-    const [first, last] = this.host.xRange();
-    for (const { x, y } of this.#ghostLines()) {
-      y.forEach((value, row) => {
-        if (x[row] < first || x[row] > last) return;
-        low = Math.min(low ?? value, value);
-        high = Math.max(high ?? value, value);
-      });
-    }
-    return [low, high];
-  }
-
-  /** @param {uPlot} plot */
-  #drawGhosts(plot) {
-    for (const { x, y, dash, colour: own } of this.#ghostLines()) drawGhost(plot, x, y, dash, colour(own, 50));
-  }
-
-  /** The y axis of a heat map: the name of each pair at the middle of its lanes. @param {uPlot.Axis} axis @returns {uPlot.Axis} */
-  #laneAxis(axis) {
-    const { lines } = this;
-    const lanes = this.spec.lanes?.length ?? 1;
-    const middles = Array.from({ length: lines.length / lanes }, (_, pair) => lines.length - (pair + 0.5) * lanes);
-    const pairs = middles.map((_, pair) => lines[pair * lanes].key.split("\n"));
-    const widest = Math.max(0, ...pairs.map(([learner, source]) => cut(learner).length + cut(source).length + 3));
-    const size = () => Math.min(0.4 * this.width, AXIS_PAD + CHARACTER * widest);
-    // On a narrow screen both names are shortened alike.
-    const most = () => Math.max(4, Math.floor(((size() - AXIS_PAD) / CHARACTER - 3) / 2));
-    const short = (/** @type {string} */ name) => (name.length > most() && cut(name).length > most() ? `${name.slice(0, most() - 3)}…${name.slice(-2)}` : cut(name));
-    return { ...axis, grid: { show: false }, size, splits: () => middles, values: () => pairs.map((names) => names.map(short).join(" ← ")) };
-  }
-
-  /** A heat map: of each pair two lanes, above the band and below it. @param {uPlot} plot */
-  #drawLanes(plot) {
-    const { x, values } = this.table;
-    this.columns.forEach(({ role, line }, index) => {
-      if (role !== "raw" || this.off.has(line)) return;
-      const top = this.lines.length - line;
-      const isFirst = this.lines[line].lane === 0;
-      drawLane(plot, x, values[index], [top - (isFirst ? 0.12 : 0), top - 1 + (isFirst ? 0.04 : 0.12)], LANE_COLOURS[this.lines[line].lane]);
-    });
-  }
-
-  /** The bands over seeds, and over them the shades of what buckets hide. @param {uPlot} plot */
-  #drawShades(plot) {
-    const { x, values } = this.table;
-    this.columns.forEach(({ role, line }, index) => {
-      if (this.off.has(line) || (role !== "low" && role !== "seeds-low")) return;
-      const upper = this.columns.findIndex((column) => column.line === line && column.role === role.replace("low", "high"));
-      const fill = colour(this.lines[line].colour, role === "low" ? 55 : 16);
-      (role === "low" ? drawBars : drawBand)(plot, x, values[index], values[upper], fill);
-    });
-  }
-
   /** @param {uPlot} plot with a range that was just dragged */
   #zoomTo(plot) {
     const { left, width } = plot.select;
@@ -443,22 +240,22 @@ export class Chart {
     this.host.zoom(range[0], range[1]);
   }
 
-  #height() {
+  get height() {
     if (this.isHero) return HERO_HEIGHTS[Number(innerWidth <= 760)];
     const lanes = this.spec.lanes ? 26 + 14 * this.lines.length : 0;
-    return Math.max(lanes, this.isFull ? Math.max(240, Math.min(560, innerHeight - 320)) : HEIGHTS[this.figure?.dataset.size ?? "s"]);
+    return Math.max(lanes, this.isFull ? Math.max(240, Math.min(560, innerHeight - 320)) : HEIGHTS[this.figure.dataset.size ?? "s"]);
   }
 
   /** @param {number} width of the frame, in pixels */
   fit(width) {
     if (width <= 0 || width === this.width) return;
     this.width = width;
-    this.plot?.setSize({ width, height: this.#height() });
+    this.plot?.setSize({ width, height: this.height });
   }
 
   /** Its panel may have another height. */
   resize() {
-    const height = this.#height();
+    const { height } = this;
     if (this.plot && this.plot.height !== height) this.plot.setSize({ width: this.width, height });
   }
 
@@ -467,45 +264,23 @@ export class Chart {
   }
 
   /** The drawn numbers, as the plot holds them. */
-  csv() {
+  async saveCsv() {
+    const [{ save }, { csvOf, withGhosts }] = await Promise.all([import("./picture.js"), import("./csv.js")]);
     const drawn = { ...this.table, values: /** @type {(number | null)[][]} */ (this.plot?.data.slice(1) ?? []) };
     const own = csvOf(drawn, this.columns, this.lines.map((line) => line.title), { xName: this.host.xName(), isShown: (line) => !this.off.has(line) });
-    return withGhosts(own, this.#ghostLines());
-  }
-
-  async saveCsv() {
-    const { save } = await import("./picture.js");
-    save(new Blob([this.csv()], { type: "text/csv" }), `${this.host.fileName(this.spec.key)}.csv`);
+    save(new Blob([withGhosts(own, this.ghostLines())], { type: "text/csv" }), `${this.host.fileName(this.spec.key)}.csv`);
   }
 
   async savePicture() {
     if (!this.plot) return;
     const lines = this.lines.filter((_, index) => !this.off.has(index));
     const { pictureOf, save } = await import("./picture.js");
-    const picture = await pictureOf(this.plot.ctx.canvas, this.spec.title, lines, this.note?.textContent ?? "");
+    const picture = await pictureOf(this.plot.ctx.canvas, this.spec.title, lines, this.parts.note.textContent ?? "");
     save(picture, `${this.host.fileName(this.spec.key)}.png`);
   }
 
   destroy() {
     this.plot?.destroy();
-    this.figure?.remove();
+    this.figure.remove();
   }
-}
-
-/** What a chart shows, behind an "i". @param {ChartSpec} spec */
-function help(spec) {
-  const info = make("details", "menu chart-info");
-  const mark = make("summary", "", "i");
-  mark.setAttribute("aria-label", `About ${spec.title}`);
-  mark.title = spec.help;
-  info.append(mark, make("p", "menu-list small", spec.help));
-  return info;
-}
-
-/** @param {number} value on an axis of counts */
-function short(value) {
-  for (const [unit, size] of /** @type {[string, number][]} */ ([["G", 1e9], ["M", 1e6], ["k", 1e3]])) {
-    if (Math.abs(value) >= size * 10) return `${Number((value / size).toPrecision(4))}${unit}`;
-  }
-  return String(Number(value.toPrecision(6)));
 }
