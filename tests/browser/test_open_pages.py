@@ -117,7 +117,7 @@ def test_history_that_is_refused_is_a_line_of_the_log_and_the_page_is_live(page:
 
 
 def test_wide_table_is_reached_by_keyboard_and_scrolls(page: Page, run_url: str) -> None:
-    page.set_viewport_size({"width": 390, "height": 800})
+    page.set_viewport_size({"width": 800, "height": 800})
     page.goto("/groups/1")
     table = page.locator(".table-scroll").first
     expect(table).to_have_attribute("tabindex", "0")
@@ -132,6 +132,23 @@ def test_wide_table_is_reached_by_keyboard_and_scrolls(page: Page, run_url: str)
     current = page.locator(".tabs [aria-current='page']")
     expect(current).to_have_text("Logs")
     expect(current).to_be_in_viewport(ratio=1)
+
+
+LISTS = ("/groups/1", "/benchmarks/1", "/benchmarks/new", "/alerts/rules", "/sessions", "/people/", "/audit")
+LISTS_OF_RUN = ("/events", "/evaluations", "/system", "/collaboration", "/checkpoints")
+
+
+def test_no_list_scrolls_sideways_on_a_phone(page: Page, run_url: str) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    scrolling = {}
+    for path in (*LISTS, *(f"{run_url}{end}" for end in LISTS_OF_RUN)):
+        page.goto(path)
+        page.wait_for_load_state("networkidle")
+        wide = (
+            "tables => tables.filter(one => one.scrollWidth > one.clientWidth + 1).map(one => one.textContent.trim())"
+        )
+        scrolling[path] = page.locator(".table-scroll:visible").evaluate_all(wide)
+    assert {path: tables for path, tables in scrolling.items() if tables} == {}
 
 
 @pytest.mark.parametrize(

@@ -177,7 +177,8 @@ def _slice_rows(benchmark: BenchmarkEvaluations, step: int) -> list[dict[str, An
         for agent in benchmark.agents:
             point = agent.at(step)
             correct, scored = point.slices.get(name, (0, 0)) if point else (0, 0)
-            cells.append({"share": correct / scored if scored else None, "correct": correct, "scored": scored})
+            share = correct / scored if scored else None
+            cells.append({"agent": agent.name, "share": share, "correct": correct, "scored": scored})
         rows.append({"name": name, "cells": cells})
     return rows
 

@@ -35,6 +35,8 @@ function fill(table, columns, rows) {
   head.append(...columns);
   const top = make("thead");
   top.append(head);
+  const titles = columns.map((column) => column.textContent ?? "");
+  for (const row of rows) [...row.children].forEach((cell, place) => (/** @type {HTMLElement} */ (cell).dataset.label = titles[place]));
   const body = make("tbody");
   body.append(...rows);
   const caption = table.querySelector("caption");
