@@ -451,6 +451,7 @@ declare namespace Api {
   interface Cost {
     runs: number;
     rollouts: number;
+    extra_rollouts: number;
     max_tokens: number;
     device_seconds: number | null;
     disk_bytes: number | null;

@@ -23,6 +23,8 @@ class AgentInterface(Protocol):
     def prompt_lengths(self, questions: Sequence[Question]) -> list[int]: ...
     def sample_ahead(self, step: int, questions: Sequence[Question]) -> None: ...
     def generate(self, step: int, questions: Sequence[Question]) -> GeneratedRollouts: ...
+    def generate_extra(self, step: int, questions: Sequence[Question]) -> GeneratedRollouts: ...
+    def keep_prompts(self, prompts: Sequence[int]) -> None: ...
     def update(
         self, mini_batches: Sequence[Sequence[LearnerRow]], learning_rate: float, *, measures_alignment: bool = False
     ) -> UpdateReport: ...
@@ -82,6 +84,13 @@ class RemoteAgent(ABC):
     def generate(self, step: int, questions: Sequence[Question]) -> GeneratedRollouts:
         generated: GeneratedRollouts = self._call("generate", step, questions)
         return generated
+
+    def generate_extra(self, step: int, questions: Sequence[Question]) -> GeneratedRollouts:
+        generated: GeneratedRollouts = self._call("generate_extra", step, questions)
+        return generated
+
+    def keep_prompts(self, prompts: Sequence[int]) -> None:
+        self._call("keep_prompts", prompts)
 
     def update(
         self, mini_batches: Sequence[Sequence[LearnerRow]], learning_rate: float, *, measures_alignment: bool = False

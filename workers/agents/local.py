@@ -191,61 +191,81 @@ class LocalAgent:
         """The rollouts of a step, and by how many steps their weights are older. Error: RolloutsMissing."""
         ahead = None if self._sampler is None else self._sampler.take(step)
         if ahead is None:
-            try:
-                return self._sample("rollout", step, questions, self.spec.num_generations, self.spec.rollout), 0
-            except OutOfMemory as error:
-                raise RolloutsMissing(str(error)) from error
+            return self._present_rollouts(step, questions), 0
         self._rollout_batch_size = min(self._rollout_batch_size, ahead.batch_size)
         self._notes += ahead.notes
         if ahead.problem:
             raise RolloutsMissing(ahead.problem)
         return list(ahead.samples), 1
 
+    def _present_rollouts(self, step: int, questions: Sequence[Question]) -> list[Sample]:
+        """Rollouts of the present weights. Error: RolloutsMissing."""
+        try:
+            return self._sample("rollout", step, questions, self.spec.num_generations, self.spec.rollout)
+        except OutOfMemory as error:
+            raise RolloutsMissing(str(error)) from error
+
     def generate(self, step: int, questions: Sequence[Question]) -> GeneratedRollouts:
         """G rollouts of each question, scored by this agent's own trainer weights. Error: RolloutsMissing."""
         with self.policy.at_work():
-            per_prompt = self.spec.num_generations
-            self._prompts = [self._encode(question) for question in questions]
-            self._own, self._scoring_differences, self._importance_weights = {}, [], []
+            self._prompts, self._own = [], {}
+            self._scoring_differences, self._importance_weights = [], []
             samples, staleness = self._rollouts(step, questions)
-            token_ids = [self._counted(row) for row in samples]
-            sampled = [row.logps[: len(ids)] for row, ids in zip(samples, token_ids, strict=True)]
-            counts = [self._counts(row, len(ids)) for row, ids in zip(samples, token_ids, strict=True)]
-            sampled_means = [*map(_mean, sampled, counts)]
-            scored, means = sampled, sampled_means
-            if not self.policy.sampling_logps_are_exact:
-                scored = self._score([(self._prompts[row // per_prompt], ids) for row, ids in enumerate(token_ids)])
-                means = [*map(_mean, scored, counts)]
-                self._scoring_differences = [abs(a - b) for a, b in zip(sampled_means, means, strict=True)]
-            weights = self._weigh(sampled_means, means)
-            by_token = self.spec.algorithm.needs_token_logps
-            responses: list[list[Response]] = [[] for _ in questions]
-            for index, (row, ids, mean) in enumerate(zip(samples, token_ids, means, strict=True)):
-                prompt, number = divmod(index, per_prompt)
-                old_logps = scored[index] if by_token else ()
-                length = sum(counts[index]) if counts[index] else len(ids)
-                own = Inputs(self._prompts[prompt], ids, mean, length, old_logps, weights[index], counts=counts[index])
-                is_masked = self.spec.algorithm.mask_truncated_completions and not row.finished
-                self._own[prompt, number] = TRUNCATED if is_masked else own if length else "empty"
-                responses[prompt].append(self._response(row, length, mean))
-            entropy = (sum(row.entropy for row in samples), float(sum(row.num_sampled for row in samples)))
-            return GeneratedRollouts(
-                responses,
-                entropy,
-                notes=tuple(self.take_notes()),
-                staleness=None if self._sampler is None else staleness,
-            )
+            generated = self._take_own(questions, samples)
+            return replace(generated, staleness=None if self._sampler is None else staleness)
+
+    def generate_extra(self, step: int, questions: Sequence[Question]) -> GeneratedRollouts:
+        """As `generate`, of further prompts: they are numbered after the step's so far. Error: RolloutsMissing."""
+        with self.policy.at_work():
+            return self._take_own(questions, self._present_rollouts(step, questions))
+
+    def keep_prompts(self, prompts: Sequence[int]) -> None:
+        """Forget the step's other prompts; that with the number prompts[i] has the number i from here on."""
+        per_prompt = range(self.spec.num_generations)
+        self._prompts = [self._prompts[prompt] for prompt in prompts]
+        self._own = {
+            (place, number): self._own[prompt, number] for place, prompt in enumerate(prompts) for number in per_prompt
+        }
+
+    def _take_own(self, questions: Sequence[Question], samples: Sequence[Sample]) -> GeneratedRollouts:
+        """Keep the rollouts of further prompts of the step, scored by the trainer's weights."""
+        per_prompt, first = self.spec.num_generations, len(self._prompts)
+        prompts = [self._encode(question) for question in questions]
+        token_ids = [self._counted(row) for row in samples]
+        sampled = [row.logps[: len(ids)] for row, ids in zip(samples, token_ids, strict=True)]
+        counts = [self._counts(row, len(ids)) for row, ids in zip(samples, token_ids, strict=True)]
+        sampled_means = [*map(_mean, sampled, counts)]
+        scored, means = sampled, sampled_means
+        if not self.policy.sampling_logps_are_exact:
+            scored = self._score([(prompts[row // per_prompt], ids) for row, ids in enumerate(token_ids)])
+            means = [*map(_mean, scored, counts)]
+            self._scoring_differences += [abs(a - b) for a, b in zip(sampled_means, means, strict=True)]
+        weights = self._weigh(sampled_means, means)
+        by_token = self.spec.algorithm.needs_token_logps
+        responses: list[list[Response]] = [[] for _ in questions]
+        for index, (row, ids, mean) in enumerate(zip(samples, token_ids, means, strict=True)):
+            prompt, number = divmod(index, per_prompt)
+            old_logps = scored[index] if by_token else ()
+            length = sum(counts[index]) if counts[index] else len(ids)
+            own = Inputs(prompts[prompt], ids, mean, length, old_logps, weights[index], counts=counts[index])
+            is_masked = self.spec.algorithm.mask_truncated_completions and not row.finished
+            self._own[first + prompt, number] = TRUNCATED if is_masked else own if length else "empty"
+            responses[prompt].append(self._response(row, length, mean))
+        self._prompts += prompts
+        entropy = (sum(row.entropy for row in samples), float(sum(row.num_sampled for row in samples)))
+        return GeneratedRollouts(responses, entropy, notes=tuple(self.take_notes()))
 
     def _weigh(self, sampled: Sequence[float], scored: Sequence[float]) -> list[float]:
         """The factor of each rollout's loss (rollouts/engine.py) from mean log-probabilities by row."""
         rollout = self.spec.rollout
         if not rollout.corrects_importance:
             return [1.0] * len(scored)
-        self._importance_weights = [
+        weights = [
             truncated_weight(trainer, engine, rollout.importance_cap)
             for engine, trainer in zip(sampled, scored, strict=True)
         ]
-        return self._importance_weights
+        self._importance_weights += weights
+        return weights
 
     def _counted(self, row: Sample) -> list[int]:
         """The response tokens that count: with the EOS, unless it is stripped."""

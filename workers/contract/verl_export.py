@@ -253,6 +253,10 @@ def not_carried(spec: RunSpec) -> list[str]:
         (correction != "none", f"rollout.importance_correction {correction}: every own rollout weighs the same."),
         (spec.rollout.environment != "none", f"rollout.environment {spec.rollout.environment}: answers are one turn."),
         (spec.rollout.max_staleness > 0, "rollout.max_staleness 1: rollouts are of the weights that learn."),
+        (
+            spec.rollout.max_extra_prompts > 0,
+            f"rollout.max_extra_prompts {spec.rollout.max_extra_prompts}: prompts without a signal are not replaced.",
+        ),
         (training.num_iterations > 1, "training.num_iterations: passes go over own and shared rollouts in turn."),
         (training.lr_schedule == "linear", "training.lr_schedule linear: the learning rate stays constant."),
         (data.prompt_template != "{question}", "data.prompt_template: put its text around the questions of the files."),

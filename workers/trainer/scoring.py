@@ -122,9 +122,17 @@ class Scorer:
         return self._score_with_retries(pairs, lambda verdicts: "")
 
     def score_step(
-        self, questions: Sequence[Question], generated: Sequence[GeneratedRollouts], per_prompt: int
+        self,
+        questions: Sequence[Question],
+        generated: Sequence[GeneratedRollouts],
+        per_prompt: int,
+        *,
+        is_extra: bool = False,
     ) -> Scores:
-        """Score every text of a step once. Errors: VerifierFails, Stopped."""
+        """Score every text of a step once. Errors: VerifierFails, Stopped.
+
+        is_extra: of a few further prompts, whose share of unscorable answers says nothing of the verifier.
+        """
         places, pairs, responses = [], [], []
         for agent, rollouts in enumerate(generated):
             for prompt, (question, group) in enumerate(zip(questions, rollouts.responses, strict=True)):
@@ -136,7 +144,7 @@ class Scorer:
         def complaint(verdicts: Sequence[Verdict]) -> str:
             # Of all agents together: one agent with odd answers does not mean that the verifier fails.
             lost = [verdict.reason for verdict in verdicts if verdict.reward is None]
-            if len(lost) <= self.max_unscorable * len(verdicts):
+            if is_extra or len(lost) <= self.max_unscorable * len(verdicts):
                 return ""
             (reason, _), *_ = Counter(lost).most_common(1)
             return f"{len(lost)} of {len(verdicts)} answers could not be scored ({reason})"

@@ -20,6 +20,7 @@ from workers.algorithms.base import tensors
 from workers.algorithms.base.spec import AlgorithmSpec
 from workers.contract import events
 from workers.questions.dataset import Question
+from workers.trainer.resampling import SampledStep
 from workers.trainer.scoring import Scores
 from workers.trainer.step import StepPlan
 from workers.trainer.trust import AuditTally, Trust
@@ -43,6 +44,12 @@ class StepRecord:
     trust: Trust | None = None
     audit_tallies: Sequence[AuditTally] = ()  # by agent
     importance_cap: float = inf  # the highest importance weight
+    sampled: SampledStep | None = None  # with dynamic sampling: also what was sampled and not trained
+
+    @property
+    def everything(self) -> StepRecord | SampledStep:
+        """All rollouts of the step and their scores, trained or not."""
+        return self.sampled or self
 
 
 def step_events(record: StepRecord, *, with_rollouts: bool) -> list[events.Body]:
@@ -63,8 +70,9 @@ def step_events(record: StepRecord, *, with_rollouts: bool) -> list[events.Body]
 def agent_metrics(record: StepRecord, agent: int) -> events.Metrics:
     """One agent's numbers of a step."""
     report = record.reports[agent]
-    responses = [response for group in record.generated[agent].responses for response in group]
-    scored = record.scores.valid[agent]  # (B, G)
+    generated, scores = record.everything.generated[agent], record.everything.scores
+    responses = [response for group in generated.responses for response in group]
+    scored = scores.valid[agent]  # (B, G), with the further prompts of dynamic sampling
     objective = record.plan.objective
     in_baseline = objective.in_baseline[agent]  # (n, B, G)
     advantages = objective.advantages[agent][in_baseline]  # (rows,)
@@ -76,7 +84,7 @@ def agent_metrics(record: StepRecord, agent: int) -> events.Metrics:
         for _, row, result in _visits(record, agent)
         if row.is_self and row.advantage != 0 and result.sequence_ratio is not None
     ]
-    entropy_sum, entropy_count = record.generated[agent].entropy
+    entropy_sum, entropy_count = generated.entropy
     values: dict[str, float | None] = {
         "capability": record.tracker.capability[agent].item(),
         "advantage/mean": advantages.mean().item() if len(advantages) else None,
@@ -91,11 +99,11 @@ def agent_metrics(record: StepRecord, agent: int) -> events.Metrics:
         "sampling_logp_difference/max": max(differences) if differences else None,
         "completions/mean_length": _average([float(response.num_tokens) for response in responses]),
         "verifier/unscorable": float((~scored).sum()),
-        "verifier/timeout": float(record.scores.timeouts[agent]),
+        "verifier/timeout": float(scores.timeouts[agent]),
         "skipped_updates": float(report.skipped_updates),
     }
     ratios = {
-        "reward/mean": (record.scores.rewards[agent][scored].double().sum().item(), float(scored.sum())),
+        "reward/mean": (scores.rewards[agent][scored].double().sum().item(), float(scored.sum())),
         "frac_reward_zero_std": _share(_uniform(record, [agent])),
         "frac_reward_zero_std_joint": _share(_uniform(record, range(len(record.names)))),
         "guard_frac": _share(objective.guarded[agent].tolist()),
@@ -103,22 +111,26 @@ def agent_metrics(record: StepRecord, agent: int) -> events.Metrics:
         "clip_ratio/low_mean": (sum(result.clipped_low for result in own), float(len(own))),
         "clip_ratio/high_mean": (sum(result.clipped_high for result in own), float(len(own))),
     }
-    for name, values_of_part in record.scores.parts.items():
+    for name, values_of_part in scores.parts.items():
         numbers = values_of_part[agent][scored & ~values_of_part[agent].isnan()].double()  # (rows,)
         ratios[f"rewards/{name}/mean"] = (numbers.sum().item(), float(len(numbers)))
-    for name, tallies in record.scores.judges.items():
+    for name, tallies in scores.judges.items():
         tally_of_judge = tallies[agent]
         values[f"judge/{name}/unscorable"] = float(tally_of_judge.unscorable)
         values[f"judge/{name}/cost"] = tally_of_judge.cost
-        values[f"judge/{name}/spent"] = record.scores.spent.get(name)
+        values[f"judge/{name}/spent"] = scores.spent.get(name)
         ratios[f"judge/{name}/time_s"] = (tally_of_judge.seconds, float(tally_of_judge.num_asked))
         ratios[f"judge/{name}/cached"] = (
             float(tally_of_judge.cached),
             float(tally_of_judge.cached + tally_of_judge.num_asked),
         )
     if record.algorithm.overlong_cache:
-        penalties = record.plan.penalties[agent][scored]  # (rows,)
+        penalties = record.plan.penalties[agent][record.scores.valid[agent]]  # (rows,)
         ratios["overlong_penalty/mean"] = (penalties.double().sum().item(), float(len(penalties)))
+    if (sampled := record.sampled) is not None:
+        values["resampling/extra_prompts"] = float(sampled.num_extra)
+        values["resampling/replaced_prompts"] = float(sampled.num_replaced)
+        ratios["resampling/no_signal_frac"] = (float(sampled.num_uninformative), float(len(sampled.kept)))
     if any(response.turns for response in responses):
         ratios |= _turn_ratios(responses)
     if report.engine_logp_difference is not None:

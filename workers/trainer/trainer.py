@@ -41,7 +41,9 @@ from workers.trainer.preflight import (
 )
 from workers.trainer.progress import ProgressReporter
 from workers.trainer.replay import Replay
+from workers.trainer.resampling import DynamicSampling, SampledStep, extra_questions
 from workers.trainer.rewards import AnyVerifier, Judges, verifier_label
+from workers.trainer.scoring import Scores
 from workers.trainer.step import StepPlan, batch_of_step, learning_rate, plan_step
 from workers.trainer.step_events import StepRecord, step_events
 from workers.trainer.stop_signals import Paused, StopFlag
@@ -100,7 +102,9 @@ class Trainer:
                 if self.stop.is_pause_requested:
                     self.pause()
                 self.progress.begin_step()
-                record = self.one_step(batch_of_step(spec, self.step, train), self.next_questions(train))
+                batch = batch_of_step(spec, self.step, train)
+                extra = extra_questions(spec, self.step, batch, train)
+                record = self.one_step(batch, self.next_questions(train), extra)
                 with self.phase("telemetry", checks_stop=False):  # a step's events come before its checkpoint
                     interval = spec.telemetry.rollout_interval
                     self.spool.emit(*step_events(record, with_rollouts=bool(interval and self.step % interval == 0)))
@@ -115,23 +119,32 @@ class Trainer:
                 bar.update()
                 bar.set_postfix_str(" ".join(f"{name} {value:.2f}" for name, value in _mean_rewards(record)))
 
-    def one_step(self, questions: Sequence[Question], following: Sequence[Question] = ()) -> StepRecord:
-        """One round of Algorithm 1, with its numbers. following: what is sampled ahead, beside this step."""
+    def one_step(
+        self, batch: Sequence[Question], following: Sequence[Question] = (), extra: Sequence[Question] = ()
+    ) -> StepRecord:
+        """One round of Algorithm 1, with its numbers.
+
+        following: what is sampled ahead, beside this step.  extra: what may replace prompts without a signal.
+        """
         spec = self.spec
         self.is_in_step = True
         if following:  # one step off: the next step's rollouts are of the weights that this step starts from
             self.sample_ahead(following)
         # 1, 2. The same prompts go to all agents; each samples G rollouts and scores them with its own weights.
-        generated = self.generate(questions)
+        sampled = self.sample(batch, extra)
+        step = sampled.trained()
+        questions, generated, scores = step.questions, step.generated, step.scores
         with self.phase("verify"):
-            scores = self.scorer.score_step(questions, generated, spec.num_generations)
             tallies = self.audit.check(self.step, questions, generated, scores) if self.trust.audits else []
         # 3. Barrier: capabilities, ratios and every learner's advantages, of policies frozen at the start of the step.
         self.stop.check()
         self.is_mid_step = True
         self.log_trust(self.trust.note_audit(tallies))
-        self.tracker.update(scores.rewards, scores.valid, [question.subject for question in questions])
+        # Of all sampled prompts: those with a signal alone would say less of how strong an agent is.
+        subjects = [question.subject for question in sampled.questions]
+        self.tracker.update(sampled.scores.rewards, sampled.scores.valid, subjects)
         ratio = self.tracker.step_ratio()  # (n, n) or (n, n, B)  ratio[a, b] = omega(a, b)
+        ratio = ratio[..., list(sampled.kept)] if ratio.ndim == 3 else ratio
         self.replay.begin_step(self.step, questions)
         plan = plan_step(spec, self.step, generated, scores, ratio, self.trust, self.replay)
         is_watched = self.trust.is_due(self.step + 1)
@@ -149,7 +162,7 @@ class Trainer:
         # 5. The new weights are the next step's policies.
         self.step += 1
         self.is_in_step = self.is_mid_step = False
-        self.progress.count(generated)
+        self.progress.count(sampled.generated)
         return StepRecord(
             step=self.step,
             names=[agent.name for agent in self.agents],
@@ -163,6 +176,7 @@ class Trainer:
             trust=self.trust if self.trust.is_on else None,
             audit_tallies=tallies,
             importance_cap=spec.rollout.importance_cap,
+            sampled=sampled if spec.rollout.max_extra_prompts else None,
         )
 
     # The agents
@@ -187,6 +201,37 @@ class Trainer:
         for wait in self.call("generate", [partial(a.sample_ahead, self.step + 1, questions) for a in self.agents]):
             wait()
 
+    def sample(self, batch: Sequence[Question], extra: Sequence[Question]) -> SampledStep:
+        """The rollouts of a step with their rewards, and which prompts are trained. Errors: as `generate`."""
+        generated = self.generate(batch)
+        with self.phase("verify"):
+            scores = self.scorer.score_step(batch, generated, self.spec.num_generations)
+        drawn = SampledStep(batch, generated, scores, range(len(batch)))
+        if not self.spec.rollout.max_extra_prompts:
+            return drawn
+        sampled = DynamicSampling(self.spec, self.trust, self.sample_extra).fill(drawn, extra)
+        if sampled.num_extra:
+            for wait in self.call("generate", [partial(agent.keep_prompts, sampled.kept) for agent in self.agents]):
+                wait()
+        return sampled
+
+    def sample_extra(self, questions: Sequence[Question]) -> tuple[list[GeneratedRollouts], Scores] | None:
+        """Rollouts and rewards of further prompts of a step; None if an agent could not deliver them."""
+        generated, problem = [], ""
+        calls = [partial(agent.generate_extra, self.step, questions) for agent in self.agents]
+        for agent, answer in zip(self.agents, self.call("generate", calls), strict=True):
+            try:
+                generated.append(answer())
+                self.log_notes(agent.name, generated[-1])
+            except RolloutsMissing as error:
+                problem = f"step {self.step + 1} samples no further prompts: {agent.name}: {error}"
+                self.log("warning", problem, "no rollouts")
+        if problem:
+            self.progress.count(generated)
+            return None
+        with self.phase("verify"):
+            return generated, self.scorer.score_step(questions, generated, self.spec.num_generations, is_extra=True)
+
     def generate(self, questions: Sequence[Question]) -> list[GeneratedRollouts]:
         """The rollouts of all agents. Error: RolloutsMissing, unless the run may continue without an agent's."""
         sharing = self.spec.sharing
@@ -202,8 +247,7 @@ class Trainer:
                 text = f"step {self.step + 1} continues without the rollouts of {agent.name}: {error}"
                 self.log("warning", text, "no rollouts")
                 rollouts = GeneratedRollouts([[] for _ in questions], (0.0, 0.0), is_missing=True)
-            for note in rollouts.notes:
-                self.log("warning", f"{agent.name}: {note}", "out of memory")
+            self.log_notes(agent.name, rollouts)
             generated.append(rollouts)
         if all(rollouts.is_missing for rollouts in generated):
             raise RolloutsMissing(f"no agent delivered rollouts in step {self.step + 1}: see the warnings above")
@@ -384,6 +428,10 @@ class Trainer:
             if change.readmitted is not None:  # its capability comes from incorrect rewards
                 self.tracker.forget(change.readmitted)
         return bool(changes)
+
+    def log_notes(self, name: str, rollouts: GeneratedRollouts) -> None:
+        for note in rollouts.notes:
+            self.log("warning", f"{name}: {note}", "out of memory")
 
     def log_report(self, name: str, report: UpdateReport) -> None:
         """Log what went wrong in the updates of a step. Error: Diverged."""

@@ -1,7 +1,8 @@
 """The cost of runs before they are launched: rollouts, tokens, memory, training time, disk.
 
-Rollouts follow from the settings. Time is the median seconds per rollout of completed runs of the same group on the
-same benchmark, of the same algorithm if there are any. Without such runs there is no estimate.
+Rollouts follow from the settings; with dynamic sampling they are the most that there can be. Time is the median
+seconds per rollout of completed runs of the same group on the same benchmark, of the same algorithm if there are any.
+Without such runs there is no estimate.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ BYTES_WITH_LORA = 4
 # The settings that say how many rollouts and tokens there are.
 COUNTED = {
     *("training.steps", "training.train_batch_size", "algorithm.name"),
-    *("rollout.num_generations", "rollout.max_completion_length"),
+    *("rollout.num_generations", "rollout.max_completion_length", "rollout.max_extra_prompts"),
 }
 UNTRAINED = "Nothing is trained, and the time of evaluations alone is not estimated."
 
@@ -35,7 +36,8 @@ class Cost:
     """Of all runs together. device_seconds, disk_bytes: null where no run was measured yet; basis says why."""
 
     runs: int
-    rollouts: int
+    rollouts: int  # those of extra prompts included
+    extra_rollouts: int  # of them, the most that dynamic sampling adds
     max_tokens: int  # every response as long as it may be
     device_seconds: float | None
     disk_bytes: int | None  # of the checkpoints that stay
@@ -75,10 +77,11 @@ def cost_of(user: Any, specs: Sequence[RunSpec], group: AgentGroup, benchmark: B
     return Cost(
         runs=len(specs),
         rollouts=sum(rollouts),
+        extra_rollouts=sum(map(extra_rollouts_of, specs)),
         max_tokens=sum(n * spec.rollout.max_completion_length for n, spec in zip(rollouts, specs, strict=True)),
         device_seconds=sum(seconds) if any(seconds) else None,
         disk_bytes=None if checkpoint is None else checkpoint * sum(map(_num_kept, specs)),
-        basis=_basis(every, {str(spec.algorithm.name) for spec in specs} - set(paces)) if any(rollouts) else UNTRAINED,
+        basis=_basis(every, specs, set(paces)) if any(rollouts) else UNTRAINED,
         basis_runs=len(every),
         memory=memory_needed(largest, list(group.agents.select_related("model"))),
         void_settings=_void_everywhere(specs),
@@ -92,8 +95,14 @@ def _void_everywhere(specs: Sequence[RunSpec]) -> list[str]:
 
 
 def rollouts_of(spec: RunSpec) -> int:
-    """Rollouts that a run generates for training: steps x agents x prompts x rollouts per prompt."""
-    return spec.training.steps * len(spec.agents) * spec.training.train_batch_size * spec.num_generations
+    """Most rollouts that a run generates for training: steps x agents x prompts x rollouts per prompt."""
+    batch = spec.training.steps * len(spec.agents) * spec.training.train_batch_size * spec.num_generations
+    return batch + extra_rollouts_of(spec)
+
+
+def extra_rollouts_of(spec: RunSpec) -> int:
+    """The most of them that dynamic sampling adds."""
+    return spec.training.steps * len(spec.agents) * spec.rollout.max_extra_prompts * spec.num_generations
 
 
 def _seconds_per_rollout(user: Any, group: AgentGroup, benchmark: Benchmark) -> dict[str, list[float]]:
@@ -108,14 +117,18 @@ def _seconds_per_rollout(user: Any, group: AgentGroup, benchmark: Benchmark) -> 
     return by_algorithm
 
 
-def _basis(paces: list[float], unmeasured: set[str]) -> str:
+def _basis(paces: list[float], specs: Sequence[RunSpec], measured: set[str]) -> str:
+    extra = " With all extra prompts; a step samples them only while prompts have no signal."
+    if not any(map(extra_rollouts_of, specs)):
+        extra = ""
     if not paces:
-        return "No run of this group has completed on this benchmark yet, so nothing is known of the time."
+        return "No run of this group has completed on this benchmark yet, so nothing is known of the time." + extra
+    unmeasured = {str(spec.algorithm.name) for spec in specs} - measured
     runs = "1 completed run" if len(paces) == 1 else f"{len(paces)} completed runs"
     text = f"Measured: {runs} of this group on this benchmark, {median(paces):.3g} s a rollout (median)."
     if unmeasured:
         text += f" Not measured yet, so the median of the others is used: {', '.join(sorted(unmeasured))}."
-    return text
+    return text + extra
 
 
 def _checkpoint_bytes(user: Any, group: AgentGroup, spec: RunSpec) -> int | None:

@@ -135,6 +135,17 @@ class RolloutSpec(SettingsSection):
         ge=0,
         le=1,
     )
+    max_extra_prompts: Count = setting(
+        0,
+        label="Extra prompts per step",
+        help="Dynamic sampling: prompts of a step without a learning signal (no agent's advantages differ from 0, "
+        "because all rewards are equal) are replaced by further prompts that have one, of which a step samples at "
+        "most this many. Their rollouts count in all totals and cost as much as others; 0: off.",
+        source="DAPO, arXiv 2503.14476",
+        unit="prompts",
+        ge=0,
+        le=100_000,
+    )
 
     environment: EnvironmentName = setting(
         "none",
@@ -206,6 +217,16 @@ class RolloutSpec(SettingsSection):
                 "a vllm engine does not sample while its agent learns: set engine to transformers, or this to 0"
             )
         return staleness
+
+    @field_validator("max_extra_prompts")
+    @classmethod
+    def _extra_prompts_are_of_the_step(cls, count: int, info: ValidationInfo) -> int:
+        if count and info.data.get("max_staleness"):
+            raise ValueError(
+                "which prompts need a replacement is known only once a step is sampled, so none is sampled ahead: set "
+                "max_staleness to 0, or this to 0"
+            )
+        return count
 
     @property
     def corrects_importance(self) -> bool:

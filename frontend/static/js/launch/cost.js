@@ -48,9 +48,9 @@ async function fetchCost(form) {
 /** @param {Cost | null} cost */
 function showCost(cost) {
   show("runs", cost ? count(cost.runs) : "–");
-  show("rollouts", cost ? count(cost.rollouts) : "–");
+  show("rollouts", cost ? `${cost.extra_rollouts ? "at most " : ""}${count(cost.rollouts)}` : "–");
   show("max-tokens", cost ? `at most ${count(cost.max_tokens)}` : "–");
-  show("device-time", cost && cost.device_seconds !== null ? `about ${duration(cost.device_seconds)}` : "–");
+  show("device-time", cost && cost.device_seconds !== null ? `${cost.extra_rollouts ? "at most about" : "about"} ${duration(cost.device_seconds)}` : "–");
   show("memory", cost?.memory || "–");
   show("disk", cost && cost.disk_bytes !== null ? `about ${size(cost.disk_bytes)}` : "–");
   show("basis", cost?.basis ?? "");

@@ -103,11 +103,12 @@ function showStep() {
   const generations = number("rollout.num_generations");
   const completion = number("rollout.max_completion_length");
   const chosen = algorithms();
-  const perStep = agents * prompts * generations;
+  const extra = number("rollout.max_extra_prompts") || 0;
+  const perStep = agents * (prompts + extra) * generations;
   const factor = chosen.length === 1 ? chosen[0].rollouts : 1;
   show("agents", agents ? String(agents) : "choose a group");
-  show("per-step", agents ? count(perStep * factor) : "–");
-  show("formula", agents ? `${agents} agents × ${count(prompts)} prompts × ${count(generations * factor)} rollouts` : "agents × prompts × rollouts");
+  show("per-step", agents ? `${extra ? "at most " : ""}${count(perStep * factor)}` : "–");
+  show("formula", agents ? `${agents} agents × ${extra ? `(${count(prompts)} + ${count(extra)} extra)` : count(prompts)} prompts × ${count(generations * factor)} rollouts` : "agents × prompts × rollouts");
   show("tokens", agents ? `at most ${count(perStep * factor * completion)}` : "–");
   showWarnings(chosen, agents);
   showSettings();

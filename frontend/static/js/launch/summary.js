@@ -15,7 +15,9 @@ export function summary({ group, benchmark, algorithms, variants, seeds, compare
   if (steps === 0) return `${agents} ${names.length === 1 ? "is" : "are"} evaluated on “${benchmark}”; nothing is trained.`;
   const verb = names.length === 1 ? "learns" : "learn";
   const method = compares ? sweep(algorithms, variants, seeds) : `with ${algorithms[0] ?? "an algorithm"}`;
-  const batch = `${counted(value("training.train_batch_size"), "prompt")} × ${counted(value("rollout.num_generations"), "rollout")} for each agent`;
+  const extra = Number(value("rollout.max_extra_prompts"));
+  const more = extra ? ` (at most ${extra} more in place of those without a signal)` : "";
+  const batch = `${counted(value("training.train_batch_size"), "prompt")}${more} × ${counted(value("rollout.num_generations"), "rollout")} for each agent`;
   return `${agents} ${verb} “${benchmark}” ${method}: ${counted(value("training.steps"), "step")} of ${batch}, ${weights(group, value)}, ${evaluations(value)}.`;
 }
 

@@ -388,6 +388,18 @@ def test_estimate_of_a_form_that_is_refused_has_what_does_not_depend_on_it(web, 
     assert has_memory or cost["memory"] == ""
 
 
+def test_estimate_counts_the_most_extra_prompts_and_says_so(web, form):
+    sent = {**form, "training.train_batch_size": "4", "training.mini_batch_size": "4", "rollout.num_generations": "8"}
+    sent |= {"rollout.max_completion_length": "100", "rollout.max_extra_prompts": "3"}
+    cost = web.post(reverse("runs:run_estimate"), sent).json()["cost"]
+    assert (cost["rollouts"], cost["extra_rollouts"]) == (5 * 2 * (4 + 3) * 8, 5 * 2 * 3 * 8)
+    assert cost["max_tokens"] == 100 * 5 * 2 * (4 + 3) * 8
+    assert cost["basis"].endswith("With all extra prompts; a step samples them only while prompts have no signal.")
+    without = web.post(reverse("runs:run_estimate"), {**sent, "rollout.max_extra_prompts": "0"}).json()["cost"]
+    assert (without["rollouts"], without["extra_rollouts"]) == (5 * 2 * 4 * 8, 0)
+    assert "extra" not in without["basis"]
+
+
 def test_estimate_is_empty_where_the_number_of_rollouts_is_refused(web, form):
     for path in ("training.steps", "rollout.num_generations", "rollout.max_completion_length"):
         answer = web.post(reverse("runs:run_estimate"), {**form, path: "odd"})
