@@ -30,7 +30,7 @@ class Rules:
 
 
 RULES: dict[VerifierKind, Rules] = {
-    "math": Rules(4, "mathematically equal to the answer in the last box, or else to the one that the text states"),
+    "math": Rules(5, "mathematically equal to the answer in the last box, or else to the one that the text states"),
     "exact": Rules(2, "the same text"),
     "choice": Rules(2, "multiple choice: the same letter, A to J"),
     "numeric": Rules(3, "the same number within a relative tolerance"),
@@ -38,7 +38,7 @@ RULES: dict[VerifierKind, Rules] = {
     "python": Rules(2, "the reference answer is Python tests for the code in the response"),
     "countdown": Rules(1, "an expression that uses each given number once and reaches the target"),
     "function": Rules(1, "a Python function of your own gives the reward, from 0 to 1"),
-    "judge": Rules(1, "a language model or a reward model gives the reward, from 0 to 1: not verified"),
+    "judge": Rules(2, "a language model or a reward model gives the reward, from 0 to 1: not verified"),
 }
 JUDGED = "judge"  # the kind whose rewards are a model's opinion
 

@@ -27,9 +27,8 @@ from workers.verifiers.verdicts import Verdict
 def answer(request: dict[str, Any], agent_request: dict[str, Any]) -> dict[str, Any]:
     """One agent's answer to the question. Errors: OSError, ValueError, RuntimeError."""
     import torch
-    from transformers import AutoTokenizer
 
-    from workers.model.loading import load_model
+    from workers.model.loading import load_model, load_tokenizer
     from workers.model.prompts import encode_question, eos_ids
     from workers.randomness import derived_key
     from workers.rollouts.sampler import SampleRequest, sample
@@ -37,7 +36,7 @@ def answer(request: dict[str, Any], agent_request: dict[str, Any]) -> dict[str, 
     begin = time.monotonic()
     settings = {key: value for key, value in agent_request.items() if key != "folder"}
     agent = AgentSpec(model=agent_request["folder"], **settings)
-    tokenizer: Any = AutoTokenizer.from_pretrained(agent.model, local_files_only=True, trust_remote_code=False)
+    tokenizer: Any = load_tokenizer(agent.model, None)
     model = load_model(agent.model, None, torch.float32, torch.device("cpu"))
     stops = eos_ids(tokenizer, model)
     question = request["template"].replace("{question}", request["question"])

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from torch.utils.checkpoint import checkpoint
-from transformers import AutoModelForCausalLM, GenerationConfig
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import logging
 
@@ -63,6 +63,20 @@ def load_model(location: str, revision: str | None, dtype: torch.dtype, device: 
     model.generation_config = writable(model.generation_config)
     # No dropout anywhere: the old log-probabilities must be those of the policy that is updated.
     return model.to(device).eval()
+
+
+def load_tokenizer(location: str, revision: str | None) -> Any:
+    """A tokenizer from a folder or the hub. Errors: OSError; ValueError if its files hold none."""
+    try:
+        return AutoTokenizer.from_pretrained(location, revision=revision, trust_remote_code=False)
+    except OSError:  # it says what is missing, and where
+        raise
+    except Exception as error:  # broken files raise all kinds of exceptions here
+        said = " ".join(str(error).split())[:200]
+        raise ValueError(
+            f"the tokenizer of {location} does not load ({type(error).__name__}: {said}): "
+            "copy the model's tokenizer.json and tokenizer_config.json there"
+        ) from error
 
 
 def writable(settings: GenerationConfig) -> GenerationConfig:

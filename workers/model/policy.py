@@ -12,12 +12,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 from torch.nn import functional
-from transformers import AutoTokenizer
 
 from workers.contract.spec.agent import AgentSpec
 from workers.contract.spec.run import RunSpec
 from workers.model import head, lora, sharding
-from workers.model.loading import CPU, choose_dtype, load_model, recompute_layers
+from workers.model.loading import CPU, choose_dtype, load_model, load_tokenizer, recompute_layers
 from workers.model.optimizer import PolicyOptimizer
 from workers.model.process_group import ALONE, Ranks, Round, Value
 from workers.model.prompts import TurnMarks, check_format, encode_question, eos_ids, turn_eos, turn_marks
@@ -39,7 +38,7 @@ class Policy:
         # With LoRA a checkpoint's folder holds the merged weights; resuming needs the starting ones.
         starts_here = folder is None or self.uses_lora
         location, revision = (agent.model, agent.revision) if starts_here else (str(folder), None)
-        self.tokenizer: Any = AutoTokenizer.from_pretrained(location, revision=revision, trust_remote_code=False)
+        self.tokenizer: Any = load_tokenizer(location, revision)
         # Float32 weights in the machine's memory are split into shards.
         dtype, place = (torch.float32, CPU) if ranks.is_sharded else (self.dtype, device)
         self.model = load_model(location, revision, dtype, place)

@@ -78,6 +78,23 @@ def check_format(tokenizer: Any, agent: AgentSpec, location: str) -> None:
             f"agent {agent.name!r} has thinking {agent.thinking}, but the chat template of {location} has no "
             f"{THINKING_ARGUMENT}: choose auto"
         )
+    if uses_chat(tokenizer, agent) and _leaves_question_out(tokenizer, agent):
+        raise ValueError(
+            f"the chat template of agent {agent.name!r} leaves the question out, so every prompt would be the same: "
+            f"correct the template of {location}, or set the agent's prompt_format to plain"
+        )
+
+
+def _leaves_question_out(tokenizer: Any, agent: AgentSpec) -> bool:
+    question = "forty-two"
+    turns = [{"role": "user", "content": question}]
+    try:
+        text = tokenizer.apply_chat_template(
+            turns, tokenize=False, add_generation_prompt=True, **agent.template_arguments
+        )
+    except Exception:  # said with the question that it fails at, if it fails there too
+        return False
+    return question not in str(text).casefold()
 
 
 def eos_ids(tokenizer: Any, model: Any) -> list[int]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from pydantic import ValidationError
 
 from tests.support.workers.tiny import make_agent, make_pair, make_spec
 from workers.agents.local import LocalAgent
@@ -121,6 +122,31 @@ def test_chat_format_without_a_chat_template_is_refused(tmp_path):
         ValueError, match=r"agent 'A' has prompt_format chat, but the tokenizer of .* has no chat template"
     ):
         make_policy(tmp_path, agent={"name": "A", "prompt_format": "chat"})
+
+
+def test_chat_template_without_the_question_is_refused_before_training(tmp_path):
+    policy, _ = make_policy(tmp_path)
+    policy.tokenizer.chat_template = "{% if thinks %}{{ messages[0]['content'] }}{% else %}1+1={% endif %}"
+    policy.tokenizer.save_pretrained(tmp_path / "model")
+    with pytest.raises(ValueError, match=r"chat template of agent 'A' leaves the question out, so every prompt would"):
+        make_policy(tmp_path)
+    for agent in ({"prompt_format": "plain"}, {"chat_template_kwargs": {"thinks": True}}):
+        policy, _ = make_policy(tmp_path, agent=agent)
+        assert policy.tokenizer.convert_ids_to_tokens(policy.encode_prompt("2+2=")) == list("2+2=")
+
+
+def test_template_without_the_question_is_refused(tmp_path):
+    for changes in ({"agent": {"prompt_template": "2+2="}}, {"data": {"prompt_template": "2+2="}}):
+        with pytest.raises(ValidationError, match=r"the template must contain \{question\}"):
+            make_policy(tmp_path, **changes)
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", "{", '{"model": {"type": "other"}}'])
+def test_tokenizer_that_does_not_load_is_said_in_one_sentence(tmp_path, text):
+    make_agent(tmp_path / "model", "llama", extra_pieces=("12",))
+    (tmp_path / "model" / "tokenizer.json").write_text(text)
+    with pytest.raises(ValueError, match=r"^the tokenizer of .*model does not load \(.*\): copy the model's"):
+        make_policy(tmp_path)
 
 
 def test_context_is_what_the_model_can_place(tmp_path):

@@ -30,6 +30,7 @@ ALLOW_VARIABLE = "HACRL_JUDGE_ALLOW"  # hosts to which questions and responses m
 MAX_FILE_BYTES = 100_000
 MAX_RUBRIC = 20_000  # characters
 PLACES = ("question", "answer", "response")  # in braces in a rubric
+READING = 2  # raised when a score is read from an answer by other rules: it acts on rewards
 OTHER = "other"  # of a comparison: the second text
 DEFAULT_RUBRIC = """You grade the response of a student. Read the question, the reference answer and the response.
 Give a score from {lowest} to {highest}: {highest} if the response is correct and well reasoned, {lowest} if it is \
@@ -100,7 +101,7 @@ class JudgeSettings(SettingsSection):
     rubric: str = setting(
         "",
         help="The message to the judge; {question}, {answer}, {response}, {lowest} and {highest} are replaced, in a "
-        "comparison {other} too. It must ask to end with `Score: NUMBER`, or `Better: first`, `second` or `tie`. "
+        "comparison {other} too. It must ask for a last line `Score: NUMBER`, or `Better: first`, `second` or `tie`. "
         "Empty: the built-in one.",
         source="arXiv 2306.05685",
         max_length=MAX_RUBRIC,
@@ -239,7 +240,7 @@ class JudgeFile:
         """Of the settings that act on its rewards, with the message as it is sent."""
         acting = {key: value for key, value in self.settings.model_dump().items() if key not in _ACTS_NOT}
         if self.settings.kind != "reward_model":  # another built-in rubric is another version
-            acting["rubric"] = self.settings.message
+            acting |= {"rubric": self.settings.message, "reading": READING}
         return hashlib.sha256(json.dumps(acting, sort_keys=True).encode()).hexdigest()
 
     @property

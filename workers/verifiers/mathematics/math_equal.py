@@ -20,6 +20,8 @@ from workers.verifiers.mathematics.plain_numbers import number
 from workers.verifiers.mathematics.ranges import same_range
 from workers.verifiers.mathematics.symbols import distinct_symbols
 
+_SURE_BITS = 180  # complex constants that agree so far count as equal, as others do
+_DIGITS = 70  # decimal ones of each, more than these bits
 _EQUALS = re.compile(r"(?<![\\<>!=:])=(?!=)")
 _NAME = re.compile(r"(?:[a-zA-Z]|\\[a-zA-Z]+)(?:_\{?\w+\}?)?(?:'|\([a-zA-Z, ]*\))?")
 # Infinity belongs to no set of numbers.
@@ -47,7 +49,10 @@ def _verify(gold: str, answer: str) -> bool:
 
 
 def _same_complex_number(gold: Any, answer: Any) -> bool:
-    """Equality of two constants whose only letter is i, the imaginary unit, which the parser reads as a variable."""
+    """Equality of two constants whose only letter is i, the imaginary unit, which the parser reads as a variable.
+
+    It is relative to their size: two numbers are not equal just because both are tiny.
+    """
     import sympy
 
     if not isinstance(gold, sympy.Expr) or not isinstance(answer, sympy.Expr):
@@ -56,7 +61,18 @@ def _same_complex_number(gold: Any, answer: Any) -> bool:
     if {str(letter) for letter in letters} != {"i"}:
         return False
     unit = dict.fromkeys(letters, sympy.I)
-    return bool(sympy.Abs(sympy.N(gold.subs(unit) - answer.subs(unit))) < 1e-9)
+    values = [sympy.N(_exact(one).subs(unit), _DIGITS) for one in (gold, answer)]
+    if not all(value.is_number and value.is_finite for value in values):
+        return False
+    size = max(sympy.Abs(value) for value in values)
+    return bool(sympy.Abs(values[0] - values[1]) <= size * sympy.Rational(1, 2**_SURE_BITS))
+
+
+def _exact(constant: Any) -> Any:
+    """With fractions in place of decimals."""
+    import sympy
+
+    return constant.replace(lambda part: part.is_Float, lambda part: sympy.Rational(str(part)))
 
 
 def _increasing(text: str) -> str:
