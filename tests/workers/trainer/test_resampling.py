@@ -261,6 +261,11 @@ def test_run_counts_every_sampled_rollout_and_trains_whole_batches(tmp_path):
         used = {record["prompt_id"] for record in records(tmp_path / "run", "contribution") if record["step"] == step}
         assert len(shown) == 4
         assert shown == used
+    # The agent's own tokens are those of the prompt that is trained, not of the one in whose place it is.
+    own = [one for one in records(tmp_path / "run", "contribution") if one["source"] == one["agent"]]
+    lengths = [(one["num_tokens"], one["source_num_tokens"]) for one in own if one["num_tokens"]]
+    assert len(lengths) > 20
+    assert all(trained == sampled for trained, sampled in lengths)
 
 
 @pytest.mark.parametrize(
