@@ -20,6 +20,9 @@ declare namespace Api {
     prompt_template?: unknown;
     chat_template_kwargs?: unknown;
     thinking?: unknown;
+    temperature?: unknown;
+    top_p?: unknown;
+    top_k?: unknown;
   }
   interface AgentOut {
     model: number;
@@ -33,6 +36,9 @@ declare namespace Api {
     prompt_template: string;
     chat_template_kwargs: Record<string, boolean | number | string>;
     thinking: string;
+    temperature: number | null;
+    top_p: number | null;
+    top_k: number | null;
   }
   interface AgentProgress {
     name: string;

@@ -21,7 +21,10 @@ MAX_AGENTS = 8
 # The kinds of verifiers, each with its rule in one line.
 VERIFIERS: dict[str, str] = {kind: f"{kind}: {rules.line}" for kind, rules in RULES.items()}
 # Fields of AgentSpec that Agent.settings holds.
-AGENT_SETTINGS = ("lora_rank", "lora_alpha", "seed", "prompt_template", "chat_template_kwargs", "thinking")
+AGENT_SETTINGS = (
+    *("lora_rank", "lora_alpha", "seed", "prompt_template", "chat_template_kwargs", "thinking"),
+    *("temperature", "top_p", "top_k"),
+)
 # Okabe and Ito's colours, which colour-blind readers can distinguish; an agent has the same colour on every page.
 AGENT_COLORS = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#000000")
 

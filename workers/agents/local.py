@@ -71,6 +71,7 @@ class LocalAgent:
         self.name = agent.name
         self.spec = spec
         self.ranks = ranks
+        self._sampling = spec.rollout_of(agent)
         self.policy = Policy(agent, spec, device, folder=folder, ranks=ranks)
         self._environment = open_environment(spec.rollout)
         self._transcripts = (
@@ -182,7 +183,7 @@ class LocalAgent:
             samples: list[Sample] = []
             problem = ""
             try:
-                samples = self._sample("rollout", step, questions, self.spec.num_generations, self.spec.rollout)
+                samples = self._sample("rollout", step, questions, self.spec.num_generations, self._sampling)
             except OutOfMemory as error:
                 problem = str(error)
         return Ahead(step, samples, self._rollout_batch_size, self.take_notes(), problem, used_bytes())
@@ -201,7 +202,7 @@ class LocalAgent:
     def _present_rollouts(self, step: int, questions: Sequence[Question]) -> list[Sample]:
         """Rollouts of the present weights. Error: RolloutsMissing."""
         try:
-            return self._sample("rollout", step, questions, self.spec.num_generations, self.spec.rollout)
+            return self._sample("rollout", step, questions, self.spec.num_generations, self._sampling)
         except OutOfMemory as error:
             raise RolloutsMissing(str(error)) from error
 

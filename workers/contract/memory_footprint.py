@@ -229,7 +229,9 @@ def _rollout_parts(spec: RunSpec, shape: Shape, width: int, is_sharded: bool) ->
         Part(name="KV cache", size=cache, moment="generate"),
         Part(
             name="logits of rollouts",
-            size=rows * shape.vocabulary * (28 if rollout.top_p == 1 else 56),
+            size=rows
+            * shape.vocabulary
+            * (28 if all(spec.rollout_of(agent).top_p == 1 for agent in spec.agents) else 56),
             moment="generate",
         ),
     ]

@@ -284,6 +284,10 @@ def not_carried(spec: RunSpec) -> list[str]:
                 agent.prompt_format != "auto",
                 f"{path}.prompt_format {agent.prompt_format}: the chat template is applied.",
             ),
+            *(
+                (value is not None, f"{path}.{name} {value}: both agents sample by the run's settings.")
+                for name, value in (("temperature", agent.temperature), ("top_p", agent.top_p), ("top_k", agent.top_k))
+            ),
             (agent.prompt_template != "{question}", f"{path}.prompt_template: both agents read the same files."),
         ]
     return [text for applies, text in cases if applies]

@@ -31,7 +31,7 @@ class Policy:
     ) -> None:
         """Load the agent's model, or its checkpoint in `folder`; the reference is always the starting model."""
         self.agent, self.ranks, self._home = agent, ranks, device
-        self.temperature = spec.rollout.temperature
+        self.temperature = spec.rollout_of(agent).temperature
         self._samples_itself = spec.rollout.engine != "vllm" and not spec.rollout.max_staleness
         self.dtype = choose_dtype(spec, device)  # of its computations
         self.uses_lora = agent.lora_rank > 0 and not spec.is_evaluation_only

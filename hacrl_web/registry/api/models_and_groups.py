@@ -110,6 +110,9 @@ class AgentIn(StrictBody):
     prompt_template: Any = None
     chat_template_kwargs: Any = None
     thinking: Any = None
+    temperature: Any = None
+    top_p: Any = None
+    top_k: Any = None
 
 
 class GroupIn(StrictBody):
@@ -136,6 +139,9 @@ class AgentOut(Schema):
     prompt_template: str
     chat_template_kwargs: dict[str, bool | int | str]
     thinking: str
+    temperature: float | None
+    top_p: float | None
+    top_k: int | None
 
 
 class GroupOut(Schema):

@@ -31,7 +31,7 @@ def _setting(name: str, label: str, placeholder: str = "", rows: int = 0) -> for
     spec_field = AgentSpec.model_fields[name]
     default = spec_field.default if placeholder == "" else placeholder
     attributes = INPUT | {"autocomplete": "off", "spellcheck": "false"}
-    attributes |= {"placeholder": "from the name" if default is None else str(default)}
+    attributes |= {"placeholder": "the run's" if default is None else str(default)}
     widget = forms.Textarea(attrs=attributes | {"rows": rows}) if rows else forms.TextInput(attrs=attributes)
     widget.is_required = False
     help_text = (spec_field.description or "") + (
@@ -80,7 +80,10 @@ class AgentForm(ServiceForm):
 
     lora_rank = _setting("lora_rank", "LoRA rank")
     lora_alpha = _setting("lora_alpha", "LoRA alpha")
-    seed = _setting("seed", "Seed")
+    seed = _setting("seed", "Seed", "from the name")
+    temperature = _setting("temperature", "Temperature")
+    top_p = _setting("top_p", "Top-p")
+    top_k = _setting("top_k", "Top-k")
     chat_template_kwargs = _setting("chat_template_kwargs", "Arguments of the chat template", "{}", rows=2)
     prompt_template = _setting("prompt_template", "Prompt template", rows=2)
     thinking = forms.ChoiceField(

@@ -21,6 +21,9 @@ GIVEN = {
     "lora_rank": 8,
     "lora_alpha": 16.0,
     "seed": 7,
+    "temperature": 0.7,
+    "top_p": 0.9,
+    "top_k": 20,
     "prompt_template": "Solve:\n{question}",
     "chat_template_kwargs": {"enable_thinking": False, "budget": 5, "style": "short"},
 }
@@ -28,6 +31,9 @@ TYPED = {
     "lora_rank": "8",
     "lora_alpha": "16",
     "seed": "7",
+    "temperature": "0.7",
+    "top_p": "0.9",
+    "top_k": "20",
     "prompt_template": "Solve:\r\n{question}",  # as a browser sends a line's end
     "chat_template_kwargs": '{"enable_thinking": false, "budget": 5, "style": "short"}',
 }

@@ -99,6 +99,32 @@ class AgentSpec(SettingsSection):
         "template does by itself. on and off need a template that knows the argument.",
         source="Qwen3, arXiv 2505.09388",
     )
+    temperature: Number | None = setting(
+        None,
+        help="Temperature of this agent's rollouts and of its log-probabilities, also of its peers' rollouts; empty: "
+        "the run's.",
+        source="product",
+        gt=0,
+        le=5,
+    )
+    top_p: Number | None = setting(
+        None,
+        label="Top-p",
+        help="In training: this agent samples from the most probable tokens, which together have this probability; "
+        "empty: the run's.",
+        source="product",
+        gt=0,
+        le=1,
+    )
+    top_k: Count | None = setting(
+        None,
+        label="Top-k",
+        help="In training: this agent samples from this many most probable tokens, 0: from all; empty: the run's.",
+        source="product",
+        unit="tokens",
+        ge=0,
+        le=1_000_000,
+    )
 
     @field_validator("chat_template_kwargs")
     @classmethod

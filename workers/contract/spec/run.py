@@ -182,6 +182,11 @@ class RunSpec(SettingsSection):
         """Rollouts per prompt and agent that this run really samples."""
         return self.rollout.num_generations * self.algorithm.rollouts_multiplier
 
+    def rollout_of(self, agent: AgentSpec) -> RolloutSpec:
+        """How one agent samples in training: the run's settings, with those that are its own."""
+        own = {name: getattr(agent, name) for name in ("temperature", "top_p", "top_k")}
+        return self.rollout.model_copy(update={name: value for name, value in own.items() if value is not None})
+
     @property
     def mini_batch_prompts(self) -> int:
         """Prompts per optimizer update that this run really uses."""
