@@ -7,7 +7,7 @@ import pytest
 from tests.support.workers.tiny import make_pair, make_spec, train
 from tests.workers.contract.test_memory_footprint import GIB, QWEN, spec_of
 from workers.contract.machine import Machine
-from workers.contract.memory_footprint import estimate_memory
+from workers.contract.memory_footprint import Shape, estimate_memory
 from workers.contract.memory_plan import fitted, shortfall
 from workers.trainer import preflight
 
@@ -76,3 +76,18 @@ def test_batches_are_the_largest_that_fit():
 def test_budget_below_one_prompt_and_answer_is_refused():
     with pytest.raises(ValueError, match="tokens_per_micro_batch 100 is less than one prompt and answer"):
         spec_of(training={"tokens_per_micro_batch": 100})
+
+
+def test_two_models_of_135_million_weights_need_no_micro_batch_named_on_24_gib():
+    """SmolLM2's shape; with 64 sequences of a micro-batch, as the settings say, they would need more."""
+    smollm2 = Shape(
+        parameters=134_515_008, vocabulary=49_152, hidden=576, layers=30, feed_forward=1536, query=576, key=192
+    )
+    spec = spec_of(2, rollout={"max_prompt_length": 256, "max_completion_length": 64}, algorithm={"beta": 0.001})
+    machine = Machine(memory=24 * GIB)
+    assert spec.training.micro_batch_size == 64
+    assert estimate_memory(spec, [smollm2] * 2, machine).memory > machine.memory
+    assert shortfall(spec, [smollm2] * 2, machine) is None
+    fits = fitted(spec, [smollm2] * 2, machine)
+    assert fits.training.tokens_per_micro_batch >= 256 + 64
+    assert estimate_memory(fits, [smollm2] * 2, machine).memory <= 0.85 * 24 * GIB
