@@ -75,6 +75,16 @@ def board(page: Any) -> None:
     page.locator(".board h2 a").first.click()
 
 
+def pretrained(page: Any) -> None:
+    """The curves of all runs, from the held-out accuracy on."""
+    sweep(page)
+    runs = page.get_by_role("link", name="Compare these runs").get_attribute("href").partition("?")[2]
+    page.goto(f"/runs/?{runs}&layout=panels")
+    page.wait_for_timeout(SETTLE_MS)
+    first = page.get_by_text("Held-out accuracy").last
+    first.evaluate("one => scrollBy(0, one.getBoundingClientRect().top - 72)")
+
+
 PICTURES: dict[str, Callable[[Any], None]] = {
     "home": home,
     "new-run": new_run,
@@ -85,6 +95,8 @@ PICTURES: dict[str, Callable[[Any], None]] = {
     "rollouts": tab("Rollouts", ".rollout-page"),
     "leaderboard": board,
 }
+# Of another data folder: --data of a pretrained demo that has ended.
+OF_PRETRAINED: dict[str, Callable[[Any], None]] = {"pretrained": pretrained}
 
 
 def main(names: list[str], data: str) -> None:
@@ -92,7 +104,7 @@ def main(names: list[str], data: str) -> None:
     with running(data, HACRL_HOST=HOST) as (url, login), logged_in(url, login, viewport=SIZE) as page:
         converter = page.context.browser.new_page()  # about:blank: no policy of ours forbids the data address
         for name in names or PICTURES:
-            PICTURES[name](page)
+            (PICTURES | OF_PRETRAINED)[name](page)
             page.wait_for_timeout(SETTLE_MS)
             png = base64.b64encode(page.screenshot()).decode()
             content = base64.b64decode(converter.evaluate(TO_WEBP, [png, MAX_BYTES]))
@@ -103,7 +115,8 @@ def main(names: list[str], data: str) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which pictures: {', '.join(PICTURES)}")
+    names = ", ".join(PICTURES | OF_PRETRAINED)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which pictures: {names}")
     parser.add_argument("--data", help="the data folder of a demo that has ended")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

@@ -150,7 +150,7 @@ def test_formulas_are_drawn_and_their_source_is_in_the_page(client, user):
 
 def test_pictures_are_small_and_few():
     pictures = list((pages.FOLDER / "pictures").glob("*"))
-    assert 1 <= len(pictures) <= 8
+    assert 1 <= len(pictures) <= 9
     for picture in pictures:
         assert picture.suffix == ".webp"
         assert picture.stat().st_size <= 80_000, picture.name
