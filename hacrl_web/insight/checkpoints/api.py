@@ -81,7 +81,10 @@ def list_checkpoints(
 
 @router.get("/runs/{run_id}/checkpoints/{int:step}/{int:agent}.zip", response={200: None}, summary="An agent's folder")
 def download_agent(request: HttpRequest, run_id: UUID, step: int, agent: int) -> StreamingHttpResponse:
-    """`agent` is its place in the checkpoint. The folder loads with `AutoModelForCausalLM.from_pretrained`."""
+    """`agent` is its place in the checkpoint. The folder loads with `AutoModelForCausalLM.from_pretrained`.
+
+    Its README.md is a model card: base models, evaluations with intervals, settings, how to serve it.
+    """
     return archive_of(request, _run(request, run_id), step, agent)
 
 

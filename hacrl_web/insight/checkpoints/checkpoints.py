@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
+from hacrl_web.insight.checkpoints.model_card import serve_command
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.telemetry.scores import accuracies
 from hacrl_web.runs.worker.hosts import data_folder_id
@@ -106,7 +106,7 @@ def _summary(run: Run, manifest: Manifest, scores: dict[str, float], *, reads: b
         files = manifest.files_of(name)
         size = sum(int(entry["size"]) for entry in files.values())
         folder = str(manifest.path / manifest.folders[name])
-        serve = shlex.join(["vllm", "serve", folder, "--served-model-name", file_slug(name) or "agent"])
+        serve = serve_command(folder, name)
         agents.append(AgentFolder(name, places.get(name, 0), len(files), size, scores.get(name), serve))
     checked, damage = ("verified" if reads else "sizes match"), ""
     try:

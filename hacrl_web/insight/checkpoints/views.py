@@ -11,6 +11,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_POST
 
 from hacrl_web.insight.checkpoints import ask_agents, checkpoints, reuse
+from hacrl_web.insight.checkpoints.model_card import FILE_NAME, model_card
 from hacrl_web.insight.checkpoints.zip_stream import zip_of_agent
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.pages.run_header import header, run_or_404
@@ -92,10 +93,11 @@ def download_agent(
 
 
 def archive_of(request: HttpRequest, run: Run, step: int, place: int) -> StreamingHttpResponse:
-    """Error: FieldErrors."""
+    """An agent's folder with a model card. Error: FieldErrors."""
     manifest, name = manifest_and_agent(run, step, place)
     folder = checkpoints.agent_slug(name, run.algorithm, f"seed {run.seed}", f"step {step}")
-    return download_pieces(request, zip_of_agent(manifest, name, folder), f"{folder}.zip", "application/zip")
+    texts = {FILE_NAME: model_card(run, name, step, folder)}
+    return download_pieces(request, zip_of_agent(manifest, name, folder, texts), f"{folder}.zip", "application/zip")
 
 
 @require_POST

@@ -11,7 +11,7 @@ import io
 import os
 import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from workers.contract.checkpoint_manifest import Manifest
 
@@ -35,12 +35,23 @@ class PieceSink(io.RawIOBase):
         return content
 
 
-def zip_of_agent(manifest: Manifest, agent: str, folder: str) -> Iterator[bytes]:
-    """The archive's bytes, its files inside `folder`. Errors, at any time: OSError, DamagedCheckpoint."""
+def zip_of_agent(
+    manifest: Manifest, agent: str, folder: str, texts: Mapping[str, str] | None = None
+) -> Iterator[bytes]:
+    """The archive's bytes, its files inside `folder`; texts: further files by name, unless the agent has such a file.
+
+    Errors, at any time: OSError, DamagedCheckpoint.
+    """
     sink = PieceSink()
     when = time.gmtime()[:6]
     with zipfile.ZipFile(sink, "w", zipfile.ZIP_STORED) as archive:
-        for name, entry in manifest.files_of(agent).items():
+        files = manifest.files_of(agent)
+        for name, text in (texts or {}).items():
+            if name not in files:
+                info = zipfile.ZipInfo(f"{folder}/{name}", date_time=when)
+                info.external_attr = 0o644 << 16
+                archive.writestr(info, text)
+        for name, entry in files.items():
             info = zipfile.ZipInfo(f"{folder}/{name}", date_time=when)
             info.external_attr = 0o644 << 16
             digest = hashlib.sha256()

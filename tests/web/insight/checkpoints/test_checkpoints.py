@@ -155,7 +155,9 @@ class TestArchive:
         with zipfile.ZipFile(io.BytesIO(b"".join(answer.streaming_content))) as archive:
             assert archive.testzip() is None
             names = {name.removeprefix("b-hacpo-seed-1-step-10/") for name in archive.namelist()}
-            assert names == {"weights.bin", "config.json"}
+            assert names == {"weights.bin", "config.json", "README.md"}
+            card = archive.read("b-hacpo-seed-1-step-10/README.md").decode()
+            assert "vllm serve ./b-hacpo-seed-1-step-10 --served-model-name b" in card
             assert json.loads(archive.read("b-hacpo-seed-1-step-10/config.json")) == {"step": 10}
             assert {info.compress_type for info in archive.infolist()} == {zipfile.ZIP_STORED}
 
