@@ -109,3 +109,18 @@ def test_form_has_no_violation_of_accessibility(page: Page, registered, width: i
     page.locator("#all-settings > summary").click()
     page.locator("#id-training-steps").fill("7")
     assert axe.findings(page, axe.source(), f"{width} {scheme}") == []
+
+
+def test_summary_names_the_learning_rates_that_the_group_gives_its_agents(page: Page, registered) -> None:
+    page.goto("/runs/new")
+    script = """async () => {
+        const form = document.querySelector("script[src*='js/launch/form']").src;
+        const { summary } = await import(new URL(form).pathname.replace(/form[^/]*$/, "summary.js"));
+        const agent = (name, learning_rate) => ({ name, lora_rank: 0, learning_rate });
+        const of = (...agents) => summary({ group: { agents }, benchmark: "Sums", algorithms: ["HACPO"], variants: 0,
+            seeds: 1, compares: false, value: (name) => ({ "training.learning_rate": "1e-6" })[name] ?? "1" });
+        return [of(agent("A", null), agent("B", 1e-6)), of(agent("A", null), agent("B", 2e-3))];
+    }"""
+    [same, own] = page.evaluate(script)
+    assert " at learning rate 1e-6," in same
+    assert " at learning rates 1e-6 and 2e-3," in own

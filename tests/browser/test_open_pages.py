@@ -55,8 +55,9 @@ def test_side_card_warns_of_a_context_as_soon_as_the_group_is_chosen(page: Page,
     page.goto("/runs/new")
     page.get_by_label("Agent group").select_option(label="Two families")  # 64 tokens; the paper's default is 5120
     warnings = page.locator("#warnings")
-    expect(warnings).to_contain_text(f"has room for 64. The preset “{DEMO_PRESET}” fits.")
-    page.get_by_label("Preset").select_option(label=DEMO_PRESET)
+    expect(warnings).to_contain_text("has room for 64.")
+    warnings.get_by_role("button", name=f"Use the preset “{DEMO_PRESET}”").click()
+    expect(page.get_by_label("Preset").locator("option:checked")).to_have_text(DEMO_PRESET)
     expect(warnings).not_to_contain_text("has room for")
 
 

@@ -61,7 +61,7 @@ class RegisterForm(ServiceForm):
 
 
 class GroupForm(ServiceForm):
-    name = _text("Name", MAX_NAME, "Shown in runs and leaderboards.")
+    name = _text("Name", MAX_NAME, "Shown in runs and leaderboards. Empty: the agents' names.", required=False)
 
 
 class AgentForm(ServiceForm):

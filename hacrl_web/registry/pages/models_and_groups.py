@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from django.contrib import messages
@@ -15,7 +15,7 @@ from hacrl_web.registry.language_models import groups, models
 from hacrl_web.registry.language_models.model_pairs import ModelPair, known_facts, measured_facts
 from hacrl_web.registry.locations import model_roots
 from hacrl_web.registry.models import AgentGroup, LanguageModel
-from hacrl_web.registry.pages.forms import GroupForm, RegisterForm, agent_forms, fill_agent_forms
+from hacrl_web.registry.pages.forms import AgentForm, GroupForm, RegisterForm, agent_forms, fill_agent_forms
 from hacrl_web.registry.values import MAX_NAME
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import PageQuery, RowId, page_of
@@ -123,7 +123,8 @@ def group_create(request: HttpRequest) -> HttpResponse:
     if data is not None:
         used = [row for row in rows if row.is_used]
         try:
-            group = groups.create_group(request.user, name=data.get("name", ""), agents=[row.values() for row in used])
+            name = data.get("name", "").strip() or _name_of_agents(used, dict(choices))
+            group = groups.create_group(request.user, name=name, agents=[row.values() for row in used])
             return redirect(group)
         except FieldErrors as refused:
             _show_group_errors(form, used, refused)
@@ -131,6 +132,12 @@ def group_create(request: HttpRequest) -> HttpResponse:
     context = {"form": form, "rows": rows, "has_models": bool(choices), "original": original}
     context["thinking_models"] = [str(model.pk) for model in listed if model.has_thinking_switch]
     return render(request, "registry/language_models/group_form.html", context, status=status)
+
+
+def _name_of_agents(used: Sequence[AgentForm], models: Mapping[str, str]) -> str:
+    """The name of a group without one: its agents' names, joined. models: names by id."""
+    names = [row["name"].value() or models.get(row["model"].value() or "", "") for row in used]
+    return " + ".join(filter(None, names))[:MAX_NAME]
 
 
 def _show_group_errors(form: GroupForm, used: list[Any], refused: FieldErrors) -> None:

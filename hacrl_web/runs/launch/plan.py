@@ -26,7 +26,7 @@ from hacrl_web.runs.launch.rewards import with_reward_files, with_reward_names
 from hacrl_web.runs.models import Run, State
 from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.runs.worker.hosts import any_has
-from hacrl_web.web.errors import MAX_ERRORS, FieldError, FieldErrors, plain_errors
+from hacrl_web.web.errors import MAX_ERRORS, FieldError, FieldErrors, RequestFix, plain_errors
 from hacrl_web.web.page_query import MAX_ID, whole_number
 from workers.contract.spec.compute import INSTALL_RAY
 from workers.contract.spec.rollout import INSTALL_VLLM
@@ -229,14 +229,22 @@ def data_values(benchmark: Benchmark) -> dict[str, Any]:
 
 
 def _beyond_context(spec: RunSpec, agents: list[Agent]) -> list[FieldError]:
-    """One error for all agents whose context is too short: they share the setting."""
+    """One error, about the shortest context: the agents share the setting."""
     num_tokens = spec.rollout.max_prompt_length + spec.rollout.max_completion_length
     short = [agent for agent in agents if agent.model.context_length and num_tokens > agent.model.context_length]
     if not short:
         return []
-    limits = "; ".join(f"agent {a.name} reads and writes at most {a.model.context_length} tokens" for a in short)
-    message = f"max_prompt_length and max_completion_length together are {num_tokens}: {limits}."
-    return [FieldError("context_too_short", message, "rollout.max_completion_length")]
+    agent = min(short, key=lambda one: one.model.context_length)
+    context, prompt = agent.model.context_length, spec.rollout.max_prompt_length
+    lengths = {} if prompt < context else {"max_prompt_length": context // 2}
+    lengths["max_completion_length"] = context - lengths.get("max_prompt_length", prompt)
+    label = ", ".join(f"{name} {length:,}" for name, length in lengths.items())
+    message = (
+        f"max_prompt_length and max_completion_length together are {num_tokens:,} tokens, and agent {agent.name} reads "
+        f"and writes at most {context:,}: lower them, for instance to {label}."
+    )
+    fix = RequestFix(label, {"rollout": lengths})
+    return [FieldError("context_too_short", message, "rollout.max_completion_length", (fix,))]
 
 
 def _not_installed(spec: RunSpec) -> list[FieldError]:

@@ -33,6 +33,13 @@ def post(client, *agents, name="pair"):
     return client.post("/groups/new", data)
 
 
+def test_group_without_a_name_is_named_after_its_agents(client, ada, two):
+    client.force_login(ada)
+    first, second = two
+    post(client, {"model": first.pk}, {"model": second.pk, "name": "Solver"}, name=" ")
+    assert ada.agent_groups.get().name == "qwen + Solver"
+
+
 def errors_of(owner, *agents, name="pair") -> list[tuple[str | None, str]]:
     with pytest.raises(FieldErrors) as refused:
         groups.create_group(owner, name=name, agents=agents)
@@ -244,7 +251,7 @@ def test_odd_posts_are_no_crash(client, two):
         {},
         {"name": "x"},
         {"name": "x", "agents-8-model": "1"},
-        {"agents-0-model": ["1", "2"]},
+        {"agents-0-model": ["1", "x"]},
         {"agents": "[]"},
     ):
         assert client.post("/groups/new", data).status_code in (404, 422)

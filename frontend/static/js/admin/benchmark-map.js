@@ -24,7 +24,14 @@ function answer(cell) {
   return cell;
 }
 
+/** Fields that act with some verifiers only. */
+const VERIFIERS_OF = { extraction: ["math", "numeric"], tolerance: ["numeric"], reward_function: ["function"], judge: ["judge"] };
+
 function show() {
+  for (const [name, verifiers] of Object.entries(VERIFIERS_OF)) {
+    const field = form.querySelector(`[data-of="${name}"]`);
+    if (field instanceof HTMLElement) field.hidden = !verifiers.includes(value("verifier")) && !field.classList.contains("field-invalid");
+  }
   const row = rows[0] ?? {};
   const question = row[value("question_field")] ?? "";
   const system = value("system_prompt").trim();
@@ -32,7 +39,7 @@ function show() {
   must("#preview").hidden = false;
   must('[data-preview="prompt"]').textContent = prompt;
   const drawing = drawn(prompt);
-  must('[data-preview="maths"]').replaceChildren(drawing);
+  must('[data-preview="maths"]').replaceChildren(...(drawing.querySelector(".formula, .formula-display") ? [drawing] : []));
   letFocus(drawing);
   must('[data-preview="answer"]').textContent = answer(row[value("answer_field")] ?? "") || "none";
 }

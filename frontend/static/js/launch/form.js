@@ -1,6 +1,6 @@
 /** The new-run form: presets, the chosen group's agents, the cost of a step. cost.js shows the rest of the cost. */
 
-import { count, make, must, readJson } from "../lib/format.js";
+import { count, learningRate, make, must, readJson } from "../lib/format.js";
 import { offerCommand } from "./command.js";
 import { requestCost } from "./cost.js";
 import { agentsText, settingsOf } from "./fixes.js";
@@ -82,7 +82,7 @@ function showAgents() {
     chip.dataset.agent = String(agent.position % 8);
     chip.title = `${agent.name}: ${agent.model}`;
     chip.append(make("span", "", agent.name === agent.model ? agent.name : `${agent.name} (${agent.model})`));
-    const own = [agent.lora_rank ? `LoRA ${agent.lora_rank}` : "", agent.learning_rate === null ? "" : `learning rate ${agent.learning_rate}`];
+    const own = [agent.lora_rank ? `LoRA ${agent.lora_rank}` : "", agent.learning_rate === null ? "" : `learning rate ${learningRate(agent.learning_rate)}`];
     if (own.some(Boolean)) chip.append(make("span", "quiet small", own.filter(Boolean).join(", ")));
     return chip;
   });
@@ -130,11 +130,9 @@ function showWarnings(chosen, agents) {
   const limits = ["top_p", "top_k"].filter((name) => number(`rollout.${name}`) > 0 && number(`rollout.${name}`) !== (name === "top_p" ? 1 : 0));
   if (limits.length) warnings.push(`rollout.${limits.join(" and rollout.")}: importance ratios assume samples of the whole distribution, so updates are biased. For evaluations alone there are evaluation.top_p and top_k.`);
   warnings.push(...systemWarnings());
-  const length = contextWarning();
-  if (length) warnings.push(length);
   const list = must("#warnings");
-  list.hidden = warnings.length === 0;
-  list.replaceChildren(...warnings.map((text) => make("p", "", text)));
+  list.replaceChildren(...warnings.map((text) => make("p", "", text)), ...contextWarning());
+  list.hidden = list.childElementCount === 0;
 }
 
 /** Agents whose chat template takes no system message, on a benchmark that has one. */
@@ -145,16 +143,29 @@ function systemWarnings() {
   return agents.map(({ name }) => `The chat template of ${name} takes no system message: it reads the benchmark's system prompt before the question.`);
 }
 
-/** Names a preset that fits the group: the defaults are for models of thousands of tokens. */
+/** Offers a preset that fits the group: the defaults are for models of thousands of tokens. */
 function contextWarning() {
   const agents = group()?.agents ?? [];
   const context = Math.min(...agents.map((agent) => agent.context || Infinity));
   const length = LENGTHS.reduce((sum, name) => sum + number(name), 0);
-  if (!(length > context)) return "";
+  if (!(length > context)) return [];
   const shortest = agents.find((agent) => agent.context === context)?.name;
-  const fits = data.presets.find(({ values }) => LENGTHS.reduce((sum, name) => sum + Number(values[name]), 0) <= context);
-  const cure = fits ? ` The preset “${fits.label}” fits.` : "";
-  return `The longest prompt and the longest completion are ${count(length)} tokens together; ${shortest} has room for ${count(context)}.${cure}`;
+  const lines = /** @type {HTMLElement[]} */ ([make("p", "", `The longest prompt and the longest completion are ${count(length)} tokens together; ${shortest} has room for ${count(context)}.`)]);
+  const place = data.presets.findIndex(({ values }) => LENGTHS.reduce((sum, name) => sum + Number(values[name]), 0) <= context);
+  if (place >= 0) {
+    const button = make("button", "button button-small", `Use the preset “${data.presets[place].label}”`);
+    button.type = "button";
+    button.addEventListener("click", () => choosePreset(place));
+    lines.push(button);
+  }
+  return lines;
+}
+
+/** @param {number} place */
+function choosePreset(place) {
+  const presets = /** @type {HTMLSelectElement} */ (control("preset"));
+  presets.value = String(place);
+  presets.dispatchEvent(new Event("input", { bubbles: true }));
 }
 
 /** @param {Pick<Preset, "values" | "confirm"> | null | undefined} preset */

@@ -3,14 +3,14 @@
 import { count, learningRate } from "../lib/format.js";
 
 /**
- * @typedef {{name: string, agents: {name: string, lora_rank: number}[]}} Group
+ * @typedef {{name: string, agents: {name: string, lora_rank: number, learning_rate: number | null}[]}} Group
  * @param {{group: Group | undefined, benchmark: string, algorithms: string[], variants: number, seeds: number,
  *   compares: boolean, value: (name: string) => string}} form
  */
 export function summary({ group, benchmark, algorithms, variants, seeds, compares, value }) {
   if (!group || !benchmark) return `Choose ${[group ? "" : "an agent group", benchmark ? "" : "a benchmark"].filter(Boolean).join(" and ")}.`;
   const names = group.agents.map((agent) => agent.name);
-  const agents = names.length === 1 ? names[0] : `${names.slice(0, -1).join(", ")} and ${names[names.length - 1]}`;
+  const agents = listed(names);
   const steps = Number(value("training.steps"));
   if (steps === 0) return `${agents} ${names.length === 1 ? "is" : "are"} evaluated on “${benchmark}”; nothing is trained.`;
   const verb = names.length === 1 ? "learns" : "learn";
@@ -34,7 +34,13 @@ function weights(group, value) {
   const ranks = new Set(group.agents.map((agent) => agent.lora_rank || rank));
   const [first] = ranks;
   const what = ranks.size > 1 ? "some agents with LoRA" : first ? `LoRA of rank ${first}` : "all weights";
-  return `${what} at learning rate ${rate(value("training.learning_rate"))}`;
+  const rates = [...new Set(group.agents.map((agent) => rate(agent.learning_rate === null ? value("training.learning_rate") : String(agent.learning_rate))))];
+  return `${what} at learning rate${rates.length > 1 ? "s" : ""} ${listed(rates)}`;
+}
+
+/** @param {string[]} names */
+function listed(names) {
+  return names.length === 1 ? names[0] : `${names.slice(0, -1).join(", ")} and ${names[names.length - 1]}`;
 }
 
 /** @param {string} text */

@@ -291,13 +291,16 @@ def test_lengths_beyond_a_known_context_are_refused_where_they_are_set(user):
     models.filter(agents__name="B").update(context_length=128)  # A's is not known
     assert refusal(user, request) == {"rollout.max_completion_length": "context_too_short"}
     text = messages(user, request)["rollout.max_completion_length"]
-    together = "max_prompt_length and max_completion_length together are 129"
-    assert text == f"{together}: agent B reads and writes at most 128 tokens."
+    together = "max_prompt_length and max_completion_length together are 129 tokens"
+    limit = "agent B reads and writes at most 128"
+    assert text == f"{together}, and {limit}: lower them, for instance to max_completion_length 28."  # 128 - 100
     # One error of one setting, however many agents it is too long for.
     models.filter(agents__name="A").update(context_length=64)
     with pytest.raises(LaunchError) as refused:
         launch(user, request)
-    assert len(refused.value.errors) == 1
+    [error] = refused.value.errors
+    # Half of A's 64 tokens each: the prompt alone, of 100, would not fit.
+    assert error.fixes[0].request == {"rollout": {"max_prompt_length": 32, "max_completion_length": 32}}
     models.filter(agents__name="A").update(context_length=None)
     request["rollout"]["max_completion_length"] = 28
     assert launch(user, request).state == "queued"
