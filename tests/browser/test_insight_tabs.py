@@ -18,6 +18,8 @@ def test_tab_stays_live_agents_answer_and_runs_are_compared_by_their_address(pag
     expect(page.locator(".run-header .state")).to_have_attribute("data-state", "completed", timeout=120_000)
     expect(page.locator("#continue")).to_have_text("Continue training…")
     expect(page.locator(".run-header [data-show='step']")).to_have_text("8")
+    page.locator("#continue").click()
+    expect(page.locator("#continue-training").get_by_label("Additional steps")).to_be_visible()
     page.goto(f"{run}/events?kind=trainer")
     expect(page.locator("#events [data-kind]").first).to_contain_text("trainer completed")
     assert page.locator("#events [data-kind='evaluation']").count() == 0

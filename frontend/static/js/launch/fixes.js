@@ -16,7 +16,7 @@ export function fixButtons(fixes) {
   const row = make("div", "row");
   row.append(
     ...fixes.map((fix) => {
-      const button = make("button", "button small", `Use ${fix.label}`);
+      const button = make("button", "button button-small", `Use ${fix.label}`);
       button.type = "button";
       button.addEventListener("click", () => button.dispatchEvent(new CustomEvent("fix", { bubbles: true, detail: fix })));
       return button;
