@@ -72,9 +72,9 @@ def load_tokenizer(location: str, revision: str | None) -> Any:
     except OSError:  # it says what is missing, and where
         raise
     except Exception as error:  # broken files raise all kinds of exceptions here
-        said = " ".join(str(error).split())[:200]
+        reason = " ".join(str(error).split())[:200]
         raise ValueError(
-            f"the tokenizer of {location} does not load ({type(error).__name__}: {said}): "
+            f"the tokenizer of {location} does not load ({type(error).__name__}: {reason}): "
             "copy the model's tokenizer.json and tokenizer_config.json there"
         ) from error
 

@@ -42,22 +42,23 @@ def extra_questions(spec: RunSpec, step: int, batch: Sequence[Question], train: 
 class SampledStep:
     """All prompts of a step with their rollouts by agent: first the batch, then the further ones.
 
-    kept: the prompts that are trained, by their place in the batch.  num_uninformative: of the batch as it was drawn.
+    trained_places: of the prompts that are trained, by their place in the batch.
+    num_uninformative: of the batch as it was drawn.
     """
 
     questions: Sequence[Question]
     generated: Sequence[GeneratedRollouts]
     scores: Scores
-    kept: Sequence[int]
+    trained_places: Sequence[int]
     num_uninformative: int = 0
 
     @property
     def num_extra(self) -> int:
-        return len(self.questions) - len(self.kept)
+        return len(self.questions) - len(self.trained_places)
 
     @property
     def num_replaced(self) -> int:
-        return sum(prompt >= len(self.kept) for prompt in self.kept)
+        return sum(prompt >= len(self.trained_places) for prompt in self.trained_places)
 
     def with_round(
         self, questions: Sequence[Question], generated: Sequence[GeneratedRollouts], scores: Scores
@@ -70,17 +71,17 @@ class SampledStep:
 
     def trained(self) -> SampledStep:
         """The kept prompts alone, whose rollouts the learners train on."""
-        kept = list(self.kept)
-        if kept == list(range(len(self.questions))):
+        places = list(self.trained_places)
+        if places == list(range(len(self.questions))):
             return self
         scores = replace(
             self.scores,
-            rewards=self.scores.rewards[:, kept],
-            valid=self.scores.valid[:, kept],
-            parts={name: values[:, kept] for name, values in self.scores.parts.items()},
+            rewards=self.scores.rewards[:, places],
+            valid=self.scores.valid[:, places],
+            parts={name: values[:, places] for name, values in self.scores.parts.items()},
         )
-        generated = [replace(own, responses=[own.responses[prompt] for prompt in kept]) for own in self.generated]
-        return SampledStep([self.questions[prompt] for prompt in kept], generated, scores, range(len(kept)))
+        generated = [replace(own, responses=[own.responses[prompt] for prompt in places]) for own in self.generated]
+        return SampledStep([self.questions[prompt] for prompt in places], generated, scores, range(len(places)))
 
 
 def has_no_signal(spec: RunSpec, generated: Sequence[GeneratedRollouts], scores: Scores, trust: Trust) -> list[bool]:
@@ -112,7 +113,7 @@ class DynamicSampling:
         """
         uninformative = has_no_signal(self.spec, drawn.generated, drawn.scores, self.trust)
         to_replace = [place for place, is_empty in enumerate(uninformative) if is_empty]
-        step, kept = replace(drawn, num_uninformative=len(to_replace)), list(drawn.kept)
+        step, places = replace(drawn, num_uninformative=len(to_replace)), list(drawn.trained_places)
         if any(rollouts.is_missing for rollouts in drawn.generated):
             return step
         while to_replace and extra:
@@ -123,8 +124,8 @@ class DynamicSampling:
             before, step = len(step.questions), step.with_round(questions, *sampled)
             for prompt, is_empty in enumerate(has_no_signal(self.spec, *sampled, self.trust), start=before):
                 if not is_empty:
-                    kept[to_replace.pop(0)] = prompt
-        return replace(step, kept=kept)
+                    places[to_replace.pop(0)] = prompt
+        return replace(step, trained_places=places)
 
 
 def joined(first: GeneratedRollouts, then: GeneratedRollouts) -> GeneratedRollouts:

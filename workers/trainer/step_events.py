@@ -130,7 +130,7 @@ def agent_metrics(record: StepRecord, agent: int) -> events.Metrics:
     if (sampled := record.sampled) is not None:
         values["resampling/extra_prompts"] = float(sampled.num_extra)
         values["resampling/replaced_prompts"] = float(sampled.num_replaced)
-        ratios["resampling/no_signal_frac"] = (float(sampled.num_uninformative), float(len(sampled.kept)))
+        ratios["resampling/no_signal_frac"] = (float(sampled.num_uninformative), float(len(sampled.trained_places)))
     if any(response.turns for response in responses):
         ratios |= _turn_ratios(responses)
     if report.engine_logp_difference is not None:

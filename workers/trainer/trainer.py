@@ -144,7 +144,7 @@ class Trainer:
         subjects = [question.subject for question in sampled.questions]
         self.tracker.update(sampled.scores.rewards, sampled.scores.valid, subjects)
         ratio = self.tracker.step_ratio()  # (n, n) or (n, n, B)  ratio[a, b] = omega(a, b)
-        ratio = ratio[..., list(sampled.kept)] if ratio.ndim == 3 else ratio
+        ratio = ratio[..., list(sampled.trained_places)] if ratio.ndim == 3 else ratio
         self.replay.begin_step(self.step, questions)
         plan = plan_step(spec, self.step, generated, scores, ratio, self.trust, self.replay)
         is_watched = self.trust.is_due(self.step + 1)
@@ -211,7 +211,9 @@ class Trainer:
             return drawn
         sampled = DynamicSampling(self.spec, self.trust, self.sample_extra).fill(drawn, extra)
         if sampled.num_extra:
-            for wait in self.call("generate", [partial(agent.keep_prompts, sampled.kept) for agent in self.agents]):
+            for wait in self.call(
+                "generate", [partial(agent.keep_prompts, sampled.trained_places) for agent in self.agents]
+            ):
                 wait()
         return sampled
 

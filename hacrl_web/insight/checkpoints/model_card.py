@@ -149,8 +149,8 @@ def _interval(evaluation: dict[str, Any], num_samples: int) -> str:
 def _settings(run: Run, spec: dict[str, Any]) -> list[list[str]]:
     changed = non_default_paths(run)
     values = (item for section, value in spec.items() for item in flat(value, section))
-    shown = ((path, value) for path, value in values if path in changed and not _LEFT_OUT.fullmatch(path))
-    return [[_code(path), _code(_value(value))] for path, value in shown]
+    settings = ((path, value) for path, value in values if path in changed and not _LEFT_OUT.fullmatch(path))
+    return [[_code(path), _code(_value(value))] for path, value in settings]
 
 
 def _value(value: Any) -> str:

@@ -18,7 +18,14 @@ from workers.verifiers.functions.function_verifier import Case
 from workers.verifiers.judges.endpoint import JudgeRefuses
 from workers.verifiers.judges.judge_verifier import JudgeError, JudgeUnusable, JudgeVerifier
 from workers.verifiers.judges.local_model import LocalModel, value_of
-from workers.verifiers.judges.replies import CUT_OFF, Reply, Score, reward_of_replies, stated_preference, stated_score
+from workers.verifiers.judges.replies import (
+    CUT_OFF,
+    Reply,
+    StatedScore,
+    reward_of_replies,
+    stated_preference,
+    stated_score,
+)
 
 KEY = "sk-very-secret"
 
@@ -43,16 +50,16 @@ def server(monkeypatch):
 @pytest.mark.parametrize(
     ("text", "score"),
     [
-        ("Good.\nScore: 7", Score(7)),
-        ("**Score:** 7.5", Score(7.5)),
-        ("Fine.\n\n### Final score: 7/10\n", Score(7, 10)),
-        ("score = -3", Score(-3)),
-        ("Score: 2, no.\nScore: 8", Score(8)),
-        ("Well.\n`Score: 4.`", Score(4)),
-        ('It is fine.\n{"score": 7.5}', Score(7.5)),
-        ("9", Score(9)),
-        ("**10/10**", Score(10, 10)),
-        ("<think>Score: 1</think>Score: 6", Score(6)),
+        ("Good.\nScore: 7", StatedScore(7)),
+        ("**Score:** 7.5", StatedScore(7.5)),
+        ("Fine.\n\n### Final score: 7/10\n", StatedScore(7, 10)),
+        ("score = -3", StatedScore(-3)),
+        ("Score: 2, no.\nScore: 8", StatedScore(8)),
+        ("Well.\n`Score: 4.`", StatedScore(4)),
+        ('It is fine.\n{"score": 7.5}', StatedScore(7.5)),
+        ("9", StatedScore(9)),
+        ("**10/10**", StatedScore(10, 10)),
+        ("<think>Score: 1</think>Score: 6", StatedScore(6)),
         ("<think>Score: 1", None),
         ("I give it 7 of 10 points", None),
         ("Score: high", None),

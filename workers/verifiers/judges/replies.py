@@ -26,7 +26,7 @@ _WORTH = {"first": 1.0, "tie": 0.5, "second": 0.0}
 
 
 @dataclass(frozen=True)
-class Score:
+class StatedScore:
     """number: as stated; highest: of the scale that the judge names, as in 7/10, if it names one."""
 
     number: float
@@ -74,8 +74,8 @@ def _of_score(settings: JudgeSettings, text: str, response: str) -> tuple[float 
         return None, f"unscorable: the judge's last line may be a quotation, a line of the response: {_shown(text)}"
     reward = settings.reward_of_score(score.number)
     if reward is None or score.highest not in (None, settings.highest):
-        shown = f"{score.number:g}" if score.highest is None else f"{score.number:g}/{score.highest:g}"
-        return None, f"unscorable: a score of {shown} is not on the scale {settings.lowest:g} to {settings.highest:g}"
+        value = f"{score.number:g}" if score.highest is None else f"{score.number:g}/{score.highest:g}"
+        return None, f"unscorable: a score of {value} is not on the scale {settings.lowest:g} to {settings.highest:g}"
     return reward, f"score {score.number:g}"
 
 
@@ -91,7 +91,7 @@ def _of_comparison(replies: Sequence[Reply], response: str) -> tuple[float | Non
     return (first + (1.0 - second)) / 2, f"compared: {words[0]} of (response, reference), {words[1]} of the reverse"
 
 
-def stated_score(text: str) -> Score | None:
+def stated_score(text: str) -> StatedScore | None:
     """Of the last line, `Score: 7`, also bold, as 7/10 or as `{"score": 7}`; or the whole answer if it is a number."""
     text = _after_thoughts(text).strip()
     lines = text.splitlines()
@@ -106,10 +106,10 @@ def stated_preference(text: str) -> str | None:
     return _preference_of_line(lines[-1]) if lines else None
 
 
-def _score_of_line(line: str) -> Score | None:
+def _score_of_line(line: str) -> StatedScore | None:
     value = _json_value(line, "score")
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return Score(float(value)) if abs(value) < MAX_SCORE else None
+        return StatedScore(float(value)) if abs(value) < MAX_SCORE else None
     match = _SCORE.fullmatch(_plain(line))
     return _score(match) if match else None
 
@@ -136,8 +136,8 @@ def _plain(line: str) -> str:
     return _DECORATION.sub("", line).strip()
 
 
-def _score(match: re.Match[str]) -> Score:
-    return Score(float(match[1]), float(match[2]) if match[2] else None)
+def _score(match: re.Match[str]) -> StatedScore:
+    return StatedScore(float(match[1]), float(match[2]) if match[2] else None)
 
 
 def _after_thoughts(text: str) -> str:
