@@ -74,6 +74,8 @@ class Environment(ABC):
 
         try:
             return self._run(every())
+        except EnvironmentFailed:
+            raise
         except Exception as error:
             raise EnvironmentFailed(f"the environment raised {type(error).__name__}: {error}") from error
 

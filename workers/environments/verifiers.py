@@ -11,8 +11,10 @@ import argparse
 import asyncio
 import json
 import re
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from functools import wraps
 from importlib import import_module
+from inspect import isawaitable
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,14 @@ class VerifiersEnvironment(Environment):
             self.environment = self.package.load_environment(name)
         except Exception as error:
             raise EnvironmentFailed(f"verifiers cannot load {name!r}: {type(error).__name__}: {error}") from error
+        rubric = self.environment.rubric
+        if getattr(rubric, "has_group_rewards", False):
+            raise EnvironmentFailed(
+                f"{name!r} rewards groups of rollouts, and here each rollout has a reward of its own: "
+                "choose another environment"
+            )
+        self.failures: list[str] = []  # of functions that the rewards are made of
+        _note_failures(rubric, self.failures)
         self._loop = asyncio.new_event_loop()  # one for all calls: environments keep connections
         self._rows: dict[str, Mapping[str, Any]] | None = None  # by question
         tools = [_plain(tool) for tool in getattr(self.environment, "tool_defs", None) or ()]
@@ -71,6 +81,7 @@ class VerifiersEnvironment(Environment):
 class _VerifiersEpisode(Episode):
     def __init__(self, wrapper: VerifiersEnvironment, row: dict[str, Any]) -> None:
         self._package, self._environment, self._row = wrapper.package, wrapper.environment, row
+        self._failures = wrapper.failures
         self._state: Any = None
         self._messages: Sequence[Any] = ()  # of the conversation before the agent's next turn
 
@@ -97,6 +108,8 @@ class _VerifiersEpisode(Episode):
         await self._environment.render_completion(state)
         await self._environment.rubric.score_rollout(state)
         await self._environment.cleanup(state)
+        if self._failures:
+            raise EnvironmentFailed(self._failures[0])
         return float(state["reward"])
 
     async def _begun(self) -> Any:
@@ -108,6 +121,43 @@ class _VerifiersEpisode(Episode):
             self._state = self._state if changed is None else changed
             self._messages = self._state["prompt"]
         return self._state
+
+
+def _note_failures(rubric: Any, failures: list[str]) -> None:
+    """Wrap a rubric's functions: the package turns what they raise into a reward of 0, which would be trained on."""
+    for part in getattr(rubric, "rubrics", None) or ():
+        _note_failures(part, failures)
+    functions, weights = getattr(rubric, "funcs", None), getattr(rubric, "weights", None)
+    if functions and weights:
+        rubric.funcs = [
+            _noted(function, failures) if weight else function
+            for function, weight in zip(functions, weights, strict=True)
+        ]
+
+
+def _noted(function: Callable[..., Any], failures: list[str]) -> Callable[..., Any]:
+    name = getattr(function, "__name__", repr(function))
+
+    def note(error: Exception) -> None:
+        failures.append(f"the environment's reward {name} raised {type(error).__name__}: {error}")
+
+    async def awaited(result: Awaitable[Any]) -> Any:
+        try:
+            return await result
+        except Exception as error:
+            note(error)
+            raise
+
+    @wraps(function)
+    def call(*arguments: Any, **fields: Any) -> Any:
+        try:
+            result = function(*arguments, **fields)
+        except Exception as error:
+            note(error)
+            raise
+        return awaited(result) if isawaitable(result) else result
+
+    return call
 
 
 def _message(package: Any, text: str, place: int) -> Any:

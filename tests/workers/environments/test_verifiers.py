@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
+from inspect import isawaitable, signature
 from types import ModuleType
 from typing import Any
 
@@ -135,6 +137,65 @@ def test_reward_above_one_and_what_the_environment_raises_end_the_rollouts_with_
         generous.step_all(
             [(generous.reset(QUESTION), '<tool_call>{"name": "double", "arguments": {"y": 1}}</tool_call>')]
         )
+
+
+class Rubric:
+    """As the package's: what a function raises is logged, and the reward is 0."""
+
+    def __init__(self, *funcs: Any, weights: tuple[float, ...] = (1.0, 0.0), rubrics: tuple[Any, ...] = ()) -> None:
+        self.funcs, self.weights, self.rubrics = [*funcs], [*weights][: len(funcs)], rubrics
+
+    async def score_rollout(self, state: dict[str, Any]) -> None:
+        state["reward"] = 0.0
+        for rubric in (self, *self.rubrics):
+            for function, weight in zip(rubric.funcs, rubric.weights, strict=True):
+                fields = {name: state[name] for name in signature(function).parameters}
+                with suppress(Exception):
+                    result = function(**fields)
+                    state["reward"] += weight * (await result if isawaitable(result) else result)
+
+
+def half(answer):
+    return 0.5
+
+
+async def raising(answer):
+    raise ZeroDivisionError(f"of {answer}")
+
+
+def raising_at_once(answer):
+    raise KeyError(answer)
+
+
+@pytest.mark.parametrize(
+    ("rubric", "reason"),
+    [
+        (Rubric(half, raising), ""),  # a metric without a weight
+        (Rubric(half, raising, weights=(0.5, 0.5)), "reward raising raised ZeroDivisionError: of 42"),
+        (Rubric(raising_at_once), "reward raising_at_once raised KeyError: '42'"),
+        (Rubric(rubrics=(Rubric(half), Rubric(raising))), "reward raising raised ZeroDivisionError: of 42"),
+    ],
+)
+def test_reward_that_raises_is_not_the_reward_0_that_the_package_makes_of_it(package, rubric, reason):
+    stand_in = StandIn()
+    stand_in.rubric = rubric
+    package.load_environment = lambda name: stand_in
+    environment = VerifiersEnvironment("any")
+    episode = environment.reset(QUESTION)
+    environment.step_all([(episode, "It is 42")])
+    if not reason:
+        assert environment.rewards([episode]) == [0.5]
+        return
+    with pytest.raises(EnvironmentFailed, match=f"^the environment's {reason}$"):
+        environment.rewards([episode])
+
+
+def test_environment_that_rewards_groups_is_refused(package):
+    stand_in = StandIn()
+    stand_in.has_group_rewards = True
+    package.load_environment = lambda name: stand_in
+    with pytest.raises(EnvironmentFailed, match="'any' rewards groups of rollouts, and here each rollout has a reward"):
+        VerifiersEnvironment("any")
 
 
 def test_missing_package_version_or_environment_is_said(package, monkeypatch):

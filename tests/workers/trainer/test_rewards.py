@@ -144,6 +144,50 @@ def test_run_pauses_at_a_failing_function_and_continues_as_if_it_had_never_faile
     assert_same_end(tmp_path / "run", tmp_path / "whole", ("metrics", "rollout", "contribution"))
 
 
+FAULTS = {
+    "raises": ("raise KeyError('x')", "KeyError in line 4: 'x'"),
+    "hangs": ("while True: pass", "did not return in 1 s, 2 times"),
+    "returns NaN": ("return float('nan')", "it returned nan: a reward is a number from 0 to 1"),
+    "returns 10^9": ("return 10**9", "it returned 1000000000"),
+    "forks": ("import os; os.fork()", "PermissionError in line 4"),
+    "eats memory": ("return len(bytearray(8 * 2**30))", "MemoryError in line 4"),
+    "ends its process": ("import os; os._exit(0)", "ended its process"),
+}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("fault", FAULTS)
+def test_run_whose_further_reward_fails_in_any_way_pauses_with_its_name_and_loses_nothing(tmp_path, fault):
+    """One process for each attempt, as a run has it. The function fails at a question that only step 2 asks."""
+    body, reason = FAULTS[fault]
+    path = tmp_path / "steps.py"
+    path.write_text(PARTIAL)
+    rewards = {"terms": [{"name": "steps", "function": str(path)}], "time_limit_s": 1}
+    changes = {"training": {"steps": 3}, "evaluation": {"eval_interval": 0, "max_questions": 2}}
+    spec = make_spec(tmp_path, make_pair(tmp_path), rewards=rewards, **changes)
+    assert run(spec, tmp_path / "whole").returncode == 0
+    rollouts = records(tmp_path / "whole", "rollout")
+    prompts = [{one["prompt_id"] for one in rollouts if one["step"] == step} for step in (1, 2)]
+    prompt = sorted(prompts[1] - prompts[0])[0]
+    lines = (
+        "def reward(id, **fields):",
+        f"    if id == '{prompt}':",
+        f"        {body}",
+        "    return partial(**fields)",
+    )
+    path.write_text("\n".join(("", *lines, PARTIAL.replace("def reward", "def partial"))))
+    version = FunctionFile.read(path).version
+    assert run(spec, tmp_path / "run").returncode == 0
+    [end] = records(tmp_path / "run", "finished")
+    assert (end["outcome"], end["step"]) == ("paused", 1), end["reason"]
+    assert end["reason"].startswith(f"the reward function 'steps', version {version}, fails: {reason}")
+    assert f"(question '{prompt}')" in end["reason"]
+    path.write_text(PARTIAL)
+    assert run(spec, tmp_path / "run").returncode == 0
+    assert records(tmp_path / "run", "finished")[-1]["outcome"] == "completed"
+    assert_same_end(tmp_path / "run", tmp_path / "whole", ("metrics", "rollout", "contribution"))
+
+
 def test_terms_can_be_written_as_text_and_come_back():
     text = "function steps = 0.5; short: length 400 = 0.1; tags think answer = 1; boxed = 2"
     spec = RewardsSpec.model_validate({"terms": text})
