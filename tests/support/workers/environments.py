@@ -12,6 +12,7 @@ from workers.questions.dataset import Question
 CHAT = (
     "{% for m in messages %}{{ m.role[0] }}{{ m.content }}<eos>{% endfor %}{% if add_generation_prompt %}a{% endif %}"
 )
+CALL = "<calculator>7</calculator>"
 PIECES = ("a", "s", "t", "u")  # the letters of the roles
 
 
@@ -69,5 +70,16 @@ def make_talkers(root: Path, *, chat: bool = True) -> list[dict[str, Any]]:
         folder = make_agent(root / name, kind, seed=len(name), extra_pieces=(*PIECES, *pieces))
         if chat:
             (folder / "chat_template.jinja").write_text(CHAT)
+        agents.append({"name": name, "model": str(folder)})
+    return agents
+
+
+def make_callers(root: Path) -> list[dict[str, Any]]:
+    """Two agents, one of whose tokens is a call of the calculator, so that random models call it now and then."""
+    agents = []
+    for name, kind in (("Qwen", "qwen3"), ("Llama", "llama")):
+        # head_dim 32: the smallest that vLLM knows on a CPU.
+        folder = make_agent(root / name, kind, seed=len(name), extra_pieces=(CALL, *PIECES), head_dim=32)
+        (folder / "chat_template.jinja").write_text(CHAT)
         agents.append({"name": name, "model": str(folder)})
     return agents

@@ -148,7 +148,7 @@ FAULTS = {
     "raises": ("raise KeyError('x')", "KeyError in line 4: 'x'"),
     "hangs": ("while True: pass", "did not return in 1 s, 2 times"),
     "returns NaN": ("return float('nan')", "it returned nan: a reward is a number from 0 to 1"),
-    "returns 10^9": ("return 10**9", "it returned 1000000000"),
+    "returns 10^9": ("return 10**9", "it returned 1e+09: a reward is"),
     "forks": ("import os; os.fork()", "PermissionError in line 4"),
     "eats memory": ("return len(bytearray(8 * 2**30))", "MemoryError in line 4"),
     "ends its process": ("import os; os._exit(0)", "ended its process"),
