@@ -124,3 +124,23 @@ def test_summary_names_the_learning_rates_that_the_group_gives_its_agents(page: 
     [same, own] = page.evaluate(script)
     assert " at learning rate 1e-6," in same
     assert " at learning rates 1e-6 and 2e-3," in own
+
+
+def test_extra_prompts_count_as_the_most_that_there_can_be(page: Page, registered) -> None:
+    page.goto("/runs/new")
+    page.locator("#id-group").select_option(label="Two families")
+    benchmark = page.locator("#id-benchmark option[data-name='Sums']").get_attribute("value")
+    page.locator("#id-benchmark").select_option(benchmark)
+    page.locator("#all-settings > summary").click()
+    for name, value in {"training-train_batch_size": 4, "training-mini_batch_size": 4, "training-steps": 5}.items():
+        page.locator(f"#id-{name}").fill(str(value))
+    page.locator("#id-rollout-num_generations").fill("8")
+    box = page.get_by_label("Cost and differences")
+    expect(box).to_contain_text("agents × 4 prompts × 8 rollouts")
+    page.locator("#id-rollout-max_extra_prompts").fill("3")
+    expect(box).to_contain_text("agents × (4 + 3 extra) prompts × 8 rollouts")
+    agents = int(box.locator("[data-show=agents]").inner_text())
+    expect(box.locator("[data-show=per-step]")).to_have_text(f"at most {agents * 7 * 8}")
+    expect(box.locator("[data-show=rollouts]")).to_have_text(f"at most {5 * agents * 7 * 8}", timeout=60_000)
+    expect(box).to_contain_text("a step samples them only while prompts have no signal")
+    expect(page.locator("main")).to_contain_text("4 prompts (at most 3 more in place of those without a signal)")
