@@ -40,6 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
+    from workers.model.head import Head
     from workers.rollouts.sampler import SampleRequest, _Batch, sample
 
     torch.manual_seed(0)
@@ -54,6 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
         tie_word_embeddings=True,
     )
     model = Qwen2ForCausalLM(config).to(getattr(torch, options.dtype)).eval()
+    head = Head.of(model)
     prompts = torch.randint(0, options.vocabulary, (options.rows, PROMPT)).tolist()
     count = range(options.rows)
 
@@ -68,9 +70,9 @@ def main(arguments: list[str] | None = None) -> int:
 
     ways: dict[str, Callable[[], Any]] = {
         "forward passes": forward_passes,
-        "sampling": lambda: sample(model, request(), []),
-        "with top_p .95": lambda: sample(model, request(top_p=0.95), []),
-        "with top_k 50": lambda: sample(model, request(top_k=50), []),
+        "sampling": lambda: sample(model, request(), [], head=head),
+        "with top_p .95": lambda: sample(model, request(top_p=0.95), [], head=head),
+        "with top_k 50": lambda: sample(model, request(top_k=50), [], head=head),
     }
     times: dict[str, list[float]] = {name: [] for name in ways}
     forward_passes()

@@ -16,6 +16,8 @@ from torch import Tensor, nn
 
 from workers.contract.memory_footprint import CHUNK_BYTES, MIN_LOGITS
 
+FEW = 8  # rows up to which a CPU multiplies them by float32 weights faster from the right, two to eight up to 5 times
+
 
 @dataclass(frozen=True)
 class Head:
@@ -45,7 +47,9 @@ class Head:
         Without a gradient. Fresh memory for each chunk would take as long as half the product.
         """
         out = hidden.new_empty(len(hidden), len(self.weight), dtype=self.dtype) if out is None else out[: len(hidden)]
-        if self.weight.dtype == out.dtype:
+        if len(hidden) <= FEW and self.weight.dtype == torch.float32 and self.weight.device.type == "cpu":
+            out.copy_((self.weight @ hidden.T).T)
+        elif self.weight.dtype == out.dtype:
             torch.mm(hidden, self.weight.T, out=out)
         else:
             out.copy_(hidden @ self.weight.T)

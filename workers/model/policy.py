@@ -129,6 +129,11 @@ class Policy:
         return self._samples_itself and self._home.type == "cpu" and self.dtype == torch.float32
 
     @property
+    def output_layer(self) -> head.Head | None:
+        """The model's output layer, if nothing else follows its last hidden states."""
+        return head.Head.of(self.model) if self._has_linear_head else None
+
+    @property
     def context_length(self) -> int | None:
         """The longest prompt and response together, in tokens; None if the model names no limit."""
         config = self.model.config.get_text_config()

@@ -69,7 +69,7 @@ class TransformersEngine:
         self.policy = policy
 
     def sample(self, request: SampleRequest) -> list[Sample]:
-        return sample(self.policy.model, request, self.policy.eos_ids, self.policy.decode)
+        return sample(self.policy.model, request, self.policy.eos_ids, self.policy.decode, self.policy.output_layer)
 
     def take_weights(self) -> None: ...
     def sleep(self) -> None: ...

@@ -17,15 +17,14 @@ from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
 from workers import heartbeat
+from workers.model.head import Head
 from workers.randomness import uniforms
+from workers.rollouts.choice import SMALL_VOCABULARY, Room, choose
 
 # Below this share of unfinished rows the batch shrinks: copying the cache costs about two forward passes.
 COMPACT_BELOW = 0.75
 # Tokens of free space at each growth of the cache. transformers' layer has none: every token copies all of it.
 ROOM = 64
-# Up to this vocabulary all sums are in double precision; above, those of blocks of this many tokens and within one.
-SMALL_VOCABULARY, BLOCK = 2**14, 512
-RANKED = 1024  # tokens that are ranked for top_p, unless their probabilities are too small for it
 
 
 @dataclass(frozen=True)
@@ -81,9 +80,19 @@ class SampleRequest:
 
 @torch.no_grad()  # not inference_mode: some rotary embeddings keep buffers that training then needs
 def sample(
-    model: Any, request: SampleRequest, eos_ids: Sequence[int], decode: Callable[[Sequence[int]], str] | None = None
+    model: Any,
+    request: SampleRequest,
+    eos_ids: Sequence[int],
+    decode: Callable[[Sequence[int]], str] | None = None,
+    head: Head | None = None,
 ) -> list[Sample]:
-    """One response for each row of a request. decode: the text of ids; needed for stop strings."""
+    """One response for each row of a request.
+
+    decode: the text of ids; needed for stop strings.  head: the model's output layer if that is all that follows its
+    hidden states; with a large vocabulary on a CPU it saves half of a token's time.
+    """
+    is_large = model.config.get_text_config().vocab_size > SMALL_VOCABULARY
+    head = head if is_large and model.device.type == "cpu" else None
     prompts, rows = request.prompts, request.rows
     # Prompts of similar length share a batch: less padding. The order depends on the prompts only.
     order = sorted(range(len(rows)), key=lambda row: (len(prompts[rows[row]]), rows[row], row))
@@ -99,18 +108,22 @@ def sample(
             keys=[request.keys[row] for row in chunk],
             limits=[request.limits[row] for row in chunk] if request.limits else (),
         )
-        by_row.update(zip(chunk, _sample_batch(model, batch, eos_ids, decode), strict=True))
+        by_row.update(zip(chunk, _sample_batch(model, batch, eos_ids, decode, head), strict=True))
     return [by_row[row] for row in range(len(rows))]
 
 
 def _sample_batch(
-    model: Any, request: SampleRequest, eos_ids: Sequence[int], decode: Callable[[Sequence[int]], str] | None
+    model: Any,
+    request: SampleRequest,
+    eos_ids: Sequence[int],
+    decode: Callable[[Sequence[int]], str] | None,
+    head: Head | None,
 ) -> list[Sample]:
     """The loop itself: r rows, prompts padded on the left to P, at most T new tokens."""
     device, num_rows = model.device, len(request.rows)
     max_new_tokens = max(request.limits, default=request.max_new_tokens)
     limits = torch.tensor(request.limits or [max_new_tokens] * num_rows, device=device)  # (r,)
-    batch = _Batch(model, request)
+    batch = _Batch(model, request, head)
     noise = torch.from_numpy(uniforms(np.array(request.keys, dtype=np.uint64), max_new_tokens)).to(device)  # (r, T)
     stops = torch.tensor(sorted(eos_ids), device=device)
     tokens = torch.zeros(num_rows, max_new_tokens, dtype=torch.long, device=device)
@@ -124,7 +137,7 @@ def _sample_batch(
     alive = torch.arange(num_rows, device=device)  # rows in the batch now
     for position in range(max_new_tokens):
         heartbeat.send_heartbeat()
-        token, logp, entropy = _choose(batch.logits, noise[alive, position], request)  # (a,) each
+        token, logp, entropy = choose(batch.logits, noise[alive, position], request, batch.room)  # (a,) each
         tokens[alive, position], logps[alive, position], entropies[alive, position] = token, logp, entropy
         ended = torch.isin(token, stops) & ~finished[alive]  # (a,)
         if request.stop and decode is not None:
@@ -155,8 +168,9 @@ def _sample_batch(
 class _Batch:
     """The model's state while sampling: KV cache, attention mask, next positions and logits of the rows alive."""
 
-    def __init__(self, model: Any, request: SampleRequest) -> None:
+    def __init__(self, model: Any, request: SampleRequest, head: Head | None = None) -> None:
         self.model = model
+        self.head = head
         device, prompts, rows = model.device, request.prompts, request.rows
         width = max(map(len, prompts))
         ids = torch.tensor([[0] * (width - len(prompt)) + list(prompt) for prompt in prompts], device=device)  # (p, P)
@@ -171,11 +185,12 @@ class _Batch:
             past_key_values=self.cache,
             use_cache=True,
             logits_to_keep=1,
-        )
+        ).logits[:, -1]  # (p, V)
         row = torch.tensor(rows, device=device)  # (r,)
         if rows != list(range(len(prompts))):
             self.cache.batch_select_indices(row)
-        self.logits = output.logits[:, -1][row]  # (r, V)
+        self.logits = output[row]  # (r, V)
+        self.room = Room(len(rows), output.shape[-1], device)
         self.position = length[row]  # (r,)
         self.width = width
         self.mask: Tensor | None = None
@@ -193,83 +208,19 @@ class _Batch:
     def advance(self, token: Tensor) -> None:
         """Read one more token in each row, (a,); `logits` are then those of the next."""
         self.width += 1
-        output = self.model(
-            input_ids=token[:, None],
-            attention_mask=None if self.mask is None else self.mask[:, : self.width],
-            position_ids=self.position[:, None],
-            past_key_values=self.cache,
-            use_cache=True,
-            logits_to_keep=1,
-        )
-        self.logits = output.logits[:, -1]
+        inputs = {
+            "input_ids": token[:, None],
+            "attention_mask": None if self.mask is None else self.mask[:, : self.width],
+            "position_ids": self.position[:, None],
+            "past_key_values": self.cache,
+            "use_cache": True,
+        }
+        if self.head is None:
+            self.logits = self.model(**inputs, logits_to_keep=1).logits[:, -1]
+        else:
+            hidden = self.model.base_model(**inputs).last_hidden_state[:, -1]  # (a, d)
+            self.logits = self.head.logits(hidden, self.room.logits)
         self.position = self.position + 1
-
-
-def _choose(logits: Tensor, noise: Tensor, request: SampleRequest) -> tuple[Tensor, Tensor, Tensor]:
-    """Next tokens of logits (a, V), their log-probabilities and the distributions' entropies; (a,) each."""
-    logits, temperature = logits.float(), request.temperature
-    log_probabilities = torch.log_softmax(logits if temperature in (0, 1) else logits / temperature, dim=-1)  # (a, V)
-    probabilities = log_probabilities.exp()
-    if temperature == 0:
-        token = logits.argmax(dim=-1)
-    else:
-        place = _place if logits.shape[-1] <= SMALL_VOCABULARY else _place_by_blocks
-        token = place(likeliest(probabilities, request.top_p, request.top_k), noise)
-    # -p log p with 0 where p is 0; special.entr would take every logarithm again.
-    entropy = -(probabilities * log_probabilities.clamp(min=-1e30)).sum(dim=-1)
-    return token, log_probabilities.gather(1, token[:, None])[:, 0], entropy
-
-
-def likeliest(probabilities: Tensor, top_p: float, top_k: int) -> Tensor:
-    """Probabilities (a, V) with 0 for the tokens that are not sampled. Ties at an edge are kept.
-
-    First all but the top_k, then of the rest all but the most probable ones whose share reaches top_p (nucleus
-    sampling, Holtzman et al. 2020).
-    """
-    size = probabilities.shape[-1]
-    if 0 < top_k < size:
-        edge = probabilities.topk(top_k, dim=-1).values[:, -1:]  # (a, 1)
-        probabilities = probabilities.where(probabilities >= edge, 0.0)
-    if top_p < 1:
-        needed = top_p * probabilities.double().sum(dim=-1, keepdim=True)  # (a, 1)
-        ranked, sums = _ranked(probabilities, top_k or min(RANKED, size))
-        if not top_k and bool((sums[:, -1:] < needed).any()):
-            ranked, sums = _ranked(probabilities, size)
-        num_kept = (sums - ranked < needed).sum(dim=-1, keepdim=True)  # those before which it is not reached
-        edge = ranked.gather(1, num_kept.clamp(min=1) - 1)  # (a, 1)
-        probabilities = probabilities.where(probabilities >= edge, 0.0)
-    return probabilities
-
-
-def _ranked(probabilities: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The highest probabilities of each row in order, and their sums in double precision; (a, count) each."""
-    ranked = probabilities.topk(min(count, probabilities.shape[-1]), dim=-1).values
-    return ranked, ranked.double().cumsum(dim=-1)
-
-
-def _place(weights: Tensor, noise: Tensor) -> Tensor:
-    """Inverse transform sampling: the place in each row at which its sums pass noise times their total, (a,).
-
-    weights: (a, n).  noise: (a,), from 0 to 1.  In double precision: float32 would lose the tail of a large n.
-    """
-    sums = weights.double().cumsum(dim=-1)  # (a, n)
-    return torch.searchsorted(sums, (noise * sums[:, -1])[:, None], right=True)[:, 0].clamp(max=weights.shape[-1] - 1)
-
-
-def _place_by_blocks(weights: Tensor, noise: Tensor) -> Tensor:
-    """The same in two steps, with double precision for the sums of blocks and within one of them."""
-    num_rows, size = weights.shape
-    whole = size // BLOCK * BLOCK
-    blocks = weights[:, :whole].view(num_rows, -1, BLOCK).sum(dim=-1)  # (a, n / BLOCK)
-    blocks = torch.cat([blocks, weights[:, whole:].sum(dim=-1, keepdim=True)], dim=1).double()
-    block = _place(blocks, noise)  # (a,)
-    sums = blocks.cumsum(dim=-1)  # (a, n / BLOCK + 1)
-    own = blocks.gather(1, block[:, None])[:, 0]  # (a,)
-    before = sums.gather(1, block[:, None])[:, 0] - own
-    places = (block[:, None] * BLOCK + torch.arange(BLOCK, device=weights.device)).clamp(max=size)  # (a, BLOCK)
-    inside = torch.where(places < size, weights.gather(1, places.clamp(max=size - 1)), 0.0)  # (a, BLOCK)
-    rest = ((noise * sums[:, -1] - before) / own).clamp(0, 1 - 1e-12)  # (a,)
-    return (block * BLOCK + _place(inside, rest)).clamp(max=size - 1)
 
 
 class RoomyLayer(DynamicLayer):

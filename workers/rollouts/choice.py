@@ -1,0 +1,96 @@
+"""The choice of a next token: inverse transform sampling of softmax(logits / temperature), with top-p and top-k."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from workers.rollouts.sampler import SampleRequest
+
+# Up to this vocabulary all sums are in double precision; above, those of blocks of this many tokens and within one.
+SMALL_VOCABULARY, BLOCK = 2**14, 512
+RANKED = 1024  # tokens that are ranked for top_p, unless their probabilities are too small for it
+
+
+class Room:
+    """Memory for r rows of logits and what is computed of them, (r, V) each.
+
+    Fresh memory for each token would take as long as its softmax.
+    """
+
+    def __init__(self, num_rows: int, size: int, device: torch.device) -> None:
+        self.logits, self.logps, self.probabilities = torch.empty(3, num_rows, size, device=device)
+
+
+def choose(logits: Tensor, noise: Tensor, request: SampleRequest, room: Room) -> tuple[Tensor, Tensor, Tensor]:
+    """Next tokens of logits (a, V), their log-probabilities and the distributions' entropies; (a,) each."""
+    logits, temperature = logits.float(), request.temperature
+    logps, probabilities = room.logps[: len(logits)], room.probabilities[: len(logits)]  # (a, V)
+    # The room for probabilities is free until the second line.
+    scaled = logits if temperature in (0, 1) else torch.div(logits, temperature, out=probabilities)
+    torch.log_softmax(scaled, dim=-1, out=logps)
+    torch.exp(logps, out=probabilities)
+    if temperature == 0:
+        token = logits.argmax(dim=-1)
+    else:
+        place = _place if logits.shape[-1] <= SMALL_VOCABULARY else _place_by_blocks
+        token = place(likeliest(probabilities, request.top_p, request.top_k), noise)
+    chosen = logps.gather(1, token[:, None])[:, 0]
+    # -p log p with 0 where p is 0; special.entr would take every logarithm again.
+    entropy = -logps.clamp_(min=-1e30).mul_(probabilities).sum(dim=-1)
+    return token, chosen, entropy
+
+
+def likeliest(probabilities: Tensor, top_p: float, top_k: int) -> Tensor:
+    """Probabilities (a, V) with 0 for the tokens that are not sampled. Ties at an edge are kept.
+
+    First all but the top_k, then of the rest all but the most probable ones whose share reaches top_p (nucleus
+    sampling, Holtzman et al. 2020).
+    """
+    size = probabilities.shape[-1]
+    if 0 < top_k < size:
+        edge = probabilities.topk(top_k, dim=-1).values[:, -1:]  # (a, 1)
+        probabilities = probabilities.where(probabilities >= edge, 0.0)
+    if top_p < 1:
+        needed = top_p * probabilities.double().sum(dim=-1, keepdim=True)  # (a, 1)
+        ranked, sums = _ranked(probabilities, top_k or min(RANKED, size))
+        if not top_k and bool((sums[:, -1:] < needed).any()):
+            ranked, sums = _ranked(probabilities, size)
+        num_kept = (sums - ranked < needed).sum(dim=-1, keepdim=True)  # those before which it is not reached
+        edge = ranked.gather(1, num_kept.clamp(min=1) - 1)  # (a, 1)
+        probabilities = probabilities.where(probabilities >= edge, 0.0)
+    return probabilities
+
+
+def _ranked(probabilities: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The highest probabilities of each row in order, and their sums in double precision; (a, count) each."""
+    ranked = probabilities.topk(min(count, probabilities.shape[-1]), dim=-1).values
+    return ranked, ranked.double().cumsum(dim=-1)
+
+
+def _place(weights: Tensor, noise: Tensor) -> Tensor:
+    """Inverse transform sampling: the place in each row at which its sums pass noise times their total, (a,).
+
+    weights: (a, n).  noise: (a,), from 0 to 1.  In double precision: float32 would lose the tail of a large n.
+    """
+    sums = weights.double().cumsum(dim=-1)  # (a, n)
+    return torch.searchsorted(sums, (noise * sums[:, -1])[:, None], right=True)[:, 0].clamp(max=weights.shape[-1] - 1)
+
+
+def _place_by_blocks(weights: Tensor, noise: Tensor) -> Tensor:
+    """The same in two steps, with double precision for the sums of blocks and within one of them."""
+    num_rows, size = weights.shape
+    whole = size // BLOCK * BLOCK
+    blocks = weights[:, :whole].view(num_rows, -1, BLOCK).sum(dim=-1)  # (a, n / BLOCK)
+    blocks = torch.cat([blocks, weights[:, whole:].sum(dim=-1, keepdim=True)], dim=1).double()
+    block = _place(blocks, noise)  # (a,)
+    sums = blocks.cumsum(dim=-1)  # (a, n / BLOCK + 1)
+    own = blocks.gather(1, block[:, None])[:, 0]  # (a,)
+    before = sums.gather(1, block[:, None])[:, 0] - own
+    places = (block[:, None] * BLOCK + torch.arange(BLOCK, device=weights.device)).clamp(max=size)  # (a, BLOCK)
+    inside = torch.where(places < size, weights.gather(1, places.clamp(max=size - 1)), 0.0)  # (a, BLOCK)
+    rest = ((noise * sums[:, -1] - before) / own).clamp(0, 1 - 1e-12)  # (a,)
+    return (block * BLOCK + _place(inside, rest)).clamp(max=size - 1)
