@@ -19,6 +19,7 @@ from hacrl_web.web.page_query import PageQuery, Text, encode_query, one_of
 from hacrl_web.web.streaming import download_csv
 from workers.contract.spec.algorithm import BASELINE
 
+OWN_BENCHMARKS = "each run's own benchmark"
 CSV_HEAD = (
     *("run", "name", "algorithm", "seed", "agent", "metric", "best", "step_of_best", "last", "last_step"),
     *("best_minus_baseline", "last_minus_baseline", "baseline"),
@@ -57,7 +58,7 @@ class CompareSelection:
         """The metric as a reader calls it."""
         if self.metric != comparison.ACCURACY:
             return self.metric
-        return f"held-out {self.score_word} on {score_benchmark(self.runs) or 'the own benchmark of each run'}"
+        return f"held-out {self.score_word} on {score_benchmark(self.runs) or OWN_BENCHMARKS}"
 
     def table(self) -> list[comparison.CompareRow]:
         return comparison.comparison_table(self.runs, self.metric, self.baseline, lowest=self.best == "low")

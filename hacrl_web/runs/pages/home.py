@@ -8,6 +8,7 @@ from datetime import timedelta
 from statistics import median
 from typing import Any
 
+from django.db.models import Exists, OuterRef
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.utils import timezone
@@ -15,7 +16,7 @@ from django.views.decorators.http import require_GET
 
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.demo_state import failure_text, preparation
-from hacrl_web.runs.models import HELD, Run, RunQuerySet, State, Sweep
+from hacrl_web.runs.models import HELD, Run, RunQuerySet, State, Sweep, TelemetryEvent
 from hacrl_web.runs.worker.host_report import add_devices
 from hacrl_web.runs.workspace.results import with_results
 
@@ -77,6 +78,9 @@ def _waiting_for_user(runs: RunQuerySet) -> Iterable[Run]:
     """Runs that failed lately and were not tried again, paused runs and drafts; the newest of each state."""
     since = timezone.now() - FAILURES_SHOWN_FOR
     failed = runs.filter(state=State.FAILED, finished_at__gte=since, retries=None)
+    failed = failed.annotate(
+        has_checkpoint=Exists(TelemetryEvent.objects.filter(run=OuterRef("pk"), type="checkpoint"))
+    )
     for some in (failed.order_by("-finished_at"), runs.filter(state=State.PAUSED), runs.filter(state=State.DRAFT)):
         yield from some[:RUNS_SHOWN]
 

@@ -88,6 +88,16 @@ def test_failures_of_one_cause_are_one_matter_and_a_retried_one_is_none(web, use
     assert "old cause" not in needs
 
 
+def test_failed_run_continues_from_its_checkpoint_where_it_has_one(web, user):
+    runs = [factories.make_run(user, name=name) for name in ("saved", "not saved")]
+    for run in runs:
+        put(run, "failed", finished_at=timezone.now(), reason=f"reason of {run.name}")
+    runs[0].events.create(seq=1, attempt=1, time=1.0, type="checkpoint", step=4, agent="", source="", payload={})
+    html = home(web)
+    assert f'href="/runs/{runs[0].pk}/checkpoints#continue-training"' in html
+    assert html.count("#continue-training") == 1
+
+
 def test_drafts_and_paused_runs_have_their_action(web, user):
     draft = put(factories.make_run(user, name="sketch"), State.DRAFT)
     paused = put(factories.make_run(user, name="asleep"), State.PAUSED, desired_state="pause")
