@@ -25,7 +25,7 @@ class Room:
         self.logits, self.logps, self.probabilities = torch.empty(3, num_rows, size, device=device)
 
 
-def choose(logits: Tensor, noise: Tensor, request: SampleRequest, room: Room) -> tuple[Tensor, Tensor, Tensor]:
+def choose_tokens(logits: Tensor, noise: Tensor, request: SampleRequest, room: Room) -> tuple[Tensor, Tensor, Tensor]:
     """Next tokens of logits (a, V), their log-probabilities and the distributions' entropies; (a,) each."""
     logits, temperature = logits.float(), request.temperature
     logps, probabilities = room.logps[: len(logits)], room.probabilities[: len(logits)]  # (a, V)
@@ -38,10 +38,10 @@ def choose(logits: Tensor, noise: Tensor, request: SampleRequest, room: Room) ->
     else:
         place = _place if logits.shape[-1] <= SMALL_VOCABULARY else _place_by_blocks
         token = place(likeliest(probabilities, request.top_p, request.top_k), noise)
-    chosen = logps.gather(1, token[:, None])[:, 0]
+    logp = logps.gather(1, token[:, None])[:, 0]
     # -p log p with 0 where p is 0; special.entr would take every logarithm again.
     entropy = -logps.clamp_(min=-1e30).mul_(probabilities).sum(dim=-1)
-    return token, chosen, entropy
+    return token, logp, entropy
 
 
 def likeliest(probabilities: Tensor, top_p: float, top_k: int) -> Tensor:

@@ -19,7 +19,7 @@ from transformers.cache_utils import DynamicLayer
 from workers import heartbeat
 from workers.model.head import Head
 from workers.randomness import uniforms
-from workers.rollouts.choice import SMALL_VOCABULARY, Room, choose
+from workers.rollouts.choice import SMALL_VOCABULARY, Room, choose_tokens
 
 # Below this share of unfinished rows the batch shrinks: copying the cache costs about two forward passes.
 COMPACT_BELOW = 0.75
@@ -137,7 +137,7 @@ def _sample_batch(
     alive = torch.arange(num_rows, device=device)  # rows in the batch now
     for position in range(max_new_tokens):
         heartbeat.send_heartbeat()
-        token, logp, entropy = choose(batch.logits, noise[alive, position], request, batch.room)  # (a,) each
+        token, logp, entropy = choose_tokens(batch.logits, noise[alive, position], request, batch.room)  # (a,) each
         tokens[alive, position], logps[alive, position], entropies[alive, position] = token, logp, entropy
         ended = torch.isin(token, stops) & ~finished[alive]  # (a,)
         if request.stop and decode is not None:

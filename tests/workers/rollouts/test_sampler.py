@@ -12,7 +12,7 @@ from workers.model.head import Head
 from workers.model.policy import Policy
 from workers.randomness import derived_key, permutation, uniforms
 from workers.rollouts import choice
-from workers.rollouts.choice import Room, choose
+from workers.rollouts.choice import Room, choose_tokens
 from workers.rollouts.sampler import SampleRequest, sample
 
 PROMPTS = ["1+2=", "12+34=", "7*8="]
@@ -141,16 +141,18 @@ def test_large_vocabularies_are_chosen_from_by_blocks(monkeypatch):
     monkeypatch.setattr(choice, "_place_by_blocks", None)
     logits, noise = torch.zeros(1, choice.SMALL_VOCABULARY + 1), torch.tensor([0.5], dtype=torch.float64)
     request = SampleRequest([[1]], [0], [0], 1.0, 1, 1)
-    choose(logits[:, 1:], noise, request, Room(1, choice.SMALL_VOCABULARY, logits.device))
+    choose_tokens(logits[:, 1:], noise, request, Room(1, choice.SMALL_VOCABULARY, logits.device))
     with pytest.raises(TypeError):
-        choose(logits, noise, request, Room(*logits.shape, logits.device))
+        choose_tokens(logits, noise, request, Room(*logits.shape, logits.device))
 
 
 def test_entropy_and_log_probabilities_are_those_of_softmax():
     logits = torch.tensor([[0.0, 1.0, -float("inf")], [2.0, 2.0, 2.0]])
     request = SampleRequest([[1]], [0, 0], [0, 0], 0.5, 1, 2)
     noise = torch.tensor([0.0, 0.999], dtype=torch.float64)
-    token, logp, entropy = choose(logits, noise, request, Room(3, 3, logits.device))  # room for a row that has left
+    token, logp, entropy = choose_tokens(
+        logits, noise, request, Room(3, 3, logits.device)
+    )  # room for a row that has left
     e2 = np.exp(2)  # logits / temperature: 0, 2 and none
     assert token.tolist() == [0, 2]
     assert logp.tolist() == pytest.approx([-np.log(1 + e2), -np.log(3)])
@@ -222,7 +224,7 @@ def test_both_ways_of_choosing_draw_from_the_likeliest_alone():
         logits = (4 * torch.randn(1, vocabulary, generator=generator)).expand(2000, -1)
         noise = torch.rand(2000, generator=generator, dtype=torch.float64)
         request = SampleRequest([[1]], [0], [0], 1.0, 1, 1, top_p=0.8, top_k=5)
-        tokens, logps, _ = choose(logits, noise, request, Room(*logits.shape, logits.device))
+        tokens, logps, _ = choose_tokens(logits, noise, request, Room(*logits.shape, logits.device))
         whole = torch.log_softmax(logits[0], dim=-1)
         weights = choice.likeliest(whole.exp()[None], 0.8, 5)[0]
         counts = torch.bincount(tokens, minlength=vocabulary)
