@@ -72,6 +72,7 @@ RENAMED = (
     ("lower-positive", "clipping"),
     ("right", "correct"),
     ("every byte matches its checksum", "verified"),
+    ("cleared: ", "ended with the run: "),  # of an alert that was open when its run ended
 )
 
 
@@ -100,8 +101,8 @@ def csv_now(csv: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_renamed(path: str, before: object, now: object) -> bool:
-    """Whether a chart's name, its address, a formula's text or a check says the same in the words of today."""
-    if not isinstance(before, str) or not path.endswith(("/chart", "/url", "formula", "/checked")):
+    """Whether a chart's name, its address, a formula's text, a check or an alert says the same in today's words."""
+    if not isinstance(before, str) or not path.endswith(("/chart", "/url", "formula", "/checked", "/what")):
         return False
     return any(before.replace(old, new) == now for old, new in RENAMED)
 
