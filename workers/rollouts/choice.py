@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from workers.rollouts.sampler import SampleRequest
-
 # Up to this vocabulary all sums are in double precision; above, those of blocks of this many tokens and within one.
 SMALL_VOCABULARY, BLOCK = 2**14, 512
 RANKED = 1024  # tokens that are ranked for top_p, unless their probabilities are too small for it
+
+
+class TokenDistribution(Protocol):
+    """Which tokens may be chosen: of a SampleRequest."""
+
+    @property
+    def temperature(self) -> float: ...
+    @property
+    def top_p(self) -> float: ...
+    @property
+    def top_k(self) -> int: ...
 
 
 class Room:
@@ -25,7 +33,9 @@ class Room:
         self.logits, self.logps, self.probabilities = torch.empty(3, num_rows, size, device=device)
 
 
-def choose_tokens(logits: Tensor, noise: Tensor, request: SampleRequest, room: Room) -> tuple[Tensor, Tensor, Tensor]:
+def choose_tokens(
+    logits: Tensor, noise: Tensor, request: TokenDistribution, room: Room
+) -> tuple[Tensor, Tensor, Tensor]:
     """Next tokens of logits (a, V), their log-probabilities and the distributions' entropies; (a,) each."""
     logits, temperature = logits.float(), request.temperature
     logps, probabilities = room.logps[: len(logits)], room.probabilities[: len(logits)]  # (a, V)
