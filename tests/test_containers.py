@@ -195,6 +195,7 @@ def test_liveness_file_tells_a_process_that_works_from_one_that_hangs(
     assert "no round for 6" in container.health("watcher")
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_containers_start_answer_their_health_checks_and_end_at_term(tmp_path: Path) -> None:
     """Web and dispatcher as compose starts them, over SQLite and without Redis."""

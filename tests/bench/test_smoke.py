@@ -38,10 +38,10 @@ BENCHES: dict[str, tuple[list[str], str]] = {
 }
 NO_BENCH = {"peers", "pictures"}  # a part of telemetry, and the pictures of the docs
 IN_BROWSER = {"first_charts", "first_paint", "live_charts"}
-# Tests train the same: under Ray, beside TRL, with bad peers, with real tokenizers; the memory estimate and the output
-# layer have tests of their own; first_paint opens the page of first_charts; and test_measures watches live charts.
-FULL = {"bad_peers", "first_charts", "footprint", "live_charts", "logits", "placement", "real_shapes", "staleness"}
-FULL |= {"trainer"}
+# Tests train the same: under Ray, beside TRL, with bad peers, with real tokenizers; the memory estimate, the output
+# layer and the study have tests of their own; and test_measures watches first paint and live charts.
+FULL = {"bad_peers", "first_charts", "first_paint", "footprint", "live_charts", "logits", "pages", "placement"}
+FULL |= {"real_shapes", "staleness", "study", "telemetry", "trainer"}
 NEEDS = {"trainer": "trl", "placement": "ray"}
 
 

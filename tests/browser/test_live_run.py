@@ -81,6 +81,7 @@ def test_lost_socket_is_shown_and_the_missed_events_are_replayed(page: Page, reg
     assert points(page) == streamed
 
 
+@pytest.mark.full
 def test_stop_ends_a_running_run(page: Page, registered) -> None:
     fill_run(page, name="To be stopped", **{"training.steps": 5000})
     queue(page)

@@ -76,6 +76,7 @@ def test_count_and_times_go_on_without_a_reload(clock_page: Page, run_url: str) 
     expect(clock_page.locator(".run-facts time")).to_have_text(re.compile("^1 h 0"))
 
 
+@pytest.mark.full
 def test_banner_of_the_last_deed_goes_with_the_next_step(page: Page, registered) -> None:
     fill_run(page, name="Banner", **{"training.steps": 500})
     queue(page)
