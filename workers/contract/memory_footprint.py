@@ -217,9 +217,10 @@ def _rollout_parts(spec: RunSpec, shape: Shape, width: int, is_sharded: bool) ->
     """One batch of rollouts.
 
     Choosing a token takes 28 bytes a logit: logits, log-probabilities and probabilities in float32, probabilities and
-    their sums in float64 (sampler.py); with top_p 28 more: ranks, their places, and their sums in float64.
+    their sums in float64 (rollouts/choice.py); with top_p 28 more: ranks, their places, and their sums in float64.
     """
     rollout = spec.rollout
+    has_top_p = any(spec.rollout_of(agent).top_p < 1 for agent in spec.agents)
     num_rollouts = spec.training.train_batch_size * spec.num_generations
     rows = min(rollout.rollout_batch_size, -(-num_rollouts // spec.compute.processes_per_agent))
     length = rollout.max_prompt_length + rollout.max_completion_length + KV_ROOM
@@ -229,9 +230,7 @@ def _rollout_parts(spec: RunSpec, shape: Shape, width: int, is_sharded: bool) ->
         Part(name="KV cache", size=cache, moment="generate"),
         Part(
             name="logits of rollouts",
-            size=rows
-            * shape.vocabulary
-            * (28 if all(spec.rollout_of(agent).top_p == 1 for agent in spec.agents) else 56),
+            size=rows * shape.vocabulary * (56 if has_top_p else 28),
             moment="generate",
         ),
     ]

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from workers.contract.memory_footprint import CHUNK_BYTES, MIN_LOGITS
 
-FEW = 8  # rows up to which a CPU multiplies them by float32 weights faster from the right, two to eight up to 5 times
+FEW = 8  # rows up to which W h takes a CPU less time than h W in float32: .2 to .6 of it from 2 rows on
 
 
 @dataclass(frozen=True)

@@ -24,13 +24,13 @@ class TokenDistribution(Protocol):
 
 
 class Room:
-    """Memory for r rows of logits and what is computed of them, (r, V) each.
+    """Memory for what is computed of r rows of logits, (r, V) each.
 
     Fresh memory for each token would take as long as its softmax.
     """
 
     def __init__(self, num_rows: int, size: int, device: torch.device) -> None:
-        self.logits, self.logps, self.probabilities = torch.empty(3, num_rows, size, device=device)
+        self.logps, self.probabilities = torch.empty(2, num_rows, size, device=device)
 
 
 def choose_tokens(
@@ -39,7 +39,7 @@ def choose_tokens(
     """Next tokens of logits (a, V), their log-probabilities and the distributions' entropies; (a,) each."""
     logits, temperature = logits.float(), request.temperature
     logps, probabilities = room.logps[: len(logits)], room.probabilities[: len(logits)]  # (a, V)
-    # The room for probabilities is free until the second line.
+    # Scaled logits may lie in the room for probabilities: these are written after the last use of them.
     scaled = logits if temperature in (0, 1) else torch.div(logits, temperature, out=probabilities)
     torch.log_softmax(scaled, dim=-1, out=logps)
     torch.exp(logps, out=probabilities)

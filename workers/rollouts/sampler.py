@@ -190,6 +190,8 @@ class _Batch:
         if rows != list(range(len(prompts))):
             self.cache.batch_select_indices(row)
         self.logits = output[row]  # (r, V)
+        if head is not None:  # it writes the next ones over them
+            self.logits = self.logits.to(head.dtype)
         self.room = Room(len(rows), output.shape[-1], device)
         self.position = length[row]  # (r,)
         self.width = width
@@ -219,7 +221,7 @@ class _Batch:
             self.logits = self.model(**inputs, logits_to_keep=1).logits[:, -1]
         else:
             hidden = self.model.base_model(**inputs).last_hidden_state[:, -1]  # (a, d)
-            self.logits = self.head.logits(hidden, self.room.logits)
+            self.logits = self.head.logits(hidden, self.logits)
         self.position = self.position + 1
 
 

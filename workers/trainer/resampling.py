@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import torch
 from torch import Tensor
@@ -35,7 +36,7 @@ def extra_questions(spec: RunSpec, step: int, batch: Sequence[Question], train: 
         return []
     ids = {question.id for question in batch}
     order = permutation(len(train), derived_key("extra prompts", spec.seed, step))
-    return [train[index] for index in order if train[index].id not in ids][:most]
+    return list(islice((train[index] for index in order if train[index].id not in ids), most))
 
 
 @dataclass(frozen=True)

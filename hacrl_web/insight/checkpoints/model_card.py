@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from math import sqrt
 from pathlib import PurePath
+from statistics import NormalDist
 from typing import Any
 
 from hacrl_web.insight.settings_diff import effective, flat, non_default_paths
@@ -19,7 +20,7 @@ from hacrl_web.web.streaming import file_slug
 from workers.contract.spec.run import dump_yaml
 from workers.contract.verifier_kinds import score_word
 
-Z = 1.959963984540054  # of a 95 % interval
+Z = NormalDist().inv_cdf(0.975)  # of a 95 % interval
 MAX_VALUE = 200  # characters of a setting's value
 FILE_NAME = "README.md"
 # What the card has elsewhere, or what is of this machine alone.

@@ -51,7 +51,7 @@ function yScale(chart) {
   const { range, zero, lanes } = chart.spec;
   if (lanes) return { range: [0, chart.lines.length] };
   if (chart.isLog) return { distr: 3, log: 10, range: (_, low, high) => (low === null || high === null || !(low > 0) ? [0.1, 1] : uPlot.rangeLog(low, high, 10, false)) };
-  return { range: range ? () => range : (_, low, high) => padded(...withGhosts(chart, low, high), zero) };
+  return { range: range ? () => range : (_, low, high) => padded(...rangeWithGhosts(chart, low, high), zero) };
 }
 
 /**
@@ -79,7 +79,7 @@ function series(chart, { role, line }) {
 }
 
 /** The range of the y axis with the lines of other runs. @param {Chart} chart @param {number | null} low @param {number | null} high @returns {[number | null, number | null]} */
-function withGhosts(chart, low, high) {
+function rangeWithGhosts(chart, low, high) {
   const [first, last] = chart.host.xRange();
   for (const { x, y } of chart.ghostLines()) {
     y.forEach((value, row) => {
