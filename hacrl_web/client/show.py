@@ -7,6 +7,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from rich.console import Console
@@ -67,6 +68,11 @@ def format_difference(value: Any, metric: str) -> Text:
 
 def counted(count: int, word: str) -> str:
     return f"{count} {word}{'' if count == 1 else 's'}"
+
+
+def moment(value: str | None) -> str | None:
+    """A time of the API to the second, such as 2026-11-26 01:28:14 UTC; other commands get it unchanged by --json."""
+    return None if value is None else f"{datetime.fromisoformat(value).astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def print_json(value: Any) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from dataclasses import field as dataclass_field
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import ValidationError
 
-from workers.contract.spec.algorithm import field_path
+from workers.contract.spec.algorithm import SECTION, algorithms, field_path
 
 if TYPE_CHECKING:
     from django.forms import Form
@@ -117,12 +118,22 @@ def plain_message(item: Mapping[str, Any]) -> str:
     return (text if begins_with_a_field else text[:1].upper() + text[1:]) + ("" if text.endswith((".", "?")) else ".")
 
 
+def _no_such_setting(place: tuple[int | str, ...]) -> str:
+    """An algorithm is named: another may have the setting."""
+    if len(place) == 3 and place[0] == SECTION and place[1] in algorithms():
+        near = get_close_matches(str(place[2]), algorithms()[str(place[1])].model_fields, 1, cutoff=0.75)
+        return f"{place[1]} has no setting of this name." + (f" Did you mean {near[0]}?" if near else "")
+    return _PLAIN["extra_forbidden"]
+
+
 def plain_errors(error: ValidationError) -> list[FieldError]:
     """pydantic's errors with dotted field paths and plain texts."""
     errors = []
     for item in error.errors(include_url=False)[:MAX_ERRORS]:
         kind, message = item["type"], plain_message(item)
         value, place = item.get("input"), field_path(item["loc"])
+        if kind == "extra_forbidden":
+            message = _no_such_setting(item["loc"])
         if kind == "union_tag_invalid":  # of the algorithm, by its name
             kind, value, place = "literal_error", item["ctx"]["tag"], f"{place}.name"
         if value == "":

@@ -21,6 +21,7 @@ from workers.contract.memory_plan import fitted, shortfall
 from workers.contract.spec.data import DataSpec, split_position
 from workers.contract.spec.run import RunSpec
 from workers.model.loading import choose_device
+from workers.number_format import format_count
 from workers.questions.dataset import Question, Split, split_questions
 from workers.trainer.progress import LogFunction
 
@@ -202,7 +203,8 @@ def _short_enough(
     limit, lengths = spec.rollout.max_prompt_length, [agent.prompt_lengths(questions) for agent in agents]
     fitting = [question for index, question in enumerate(questions) if all(0 < own[index] <= limit for own in lengths)]
     left_out = len(questions) - len(fitting)
-    log("warning" if left_out else "info", f"{len(fitting)} {what}, {left_out} left out as too long")
+    counts = f"{format_count(len(fitting))} {what}, {format_count(left_out)} left out as too long"
+    log("warning" if left_out else "info", counts)
     return fitting
 
 

@@ -22,7 +22,7 @@ from hacrl_web.client.command import (
     object_id,
 )
 from hacrl_web.client.program import HACRL
-from hacrl_web.client.show import counted, format_number, line, print_json, print_rows, state, table
+from hacrl_web.client.show import counted, format_number, line, moment, print_json, print_rows, state, table
 
 models = typer.Typer(help="List and register models.", **OPTIONS)
 groups = typer.Typer(help="List and create agent groups.", **OPTIONS)
@@ -223,7 +223,9 @@ def list_sweeps(
         with connect() as client:
             rows = list(client.pages("/sweeps", most=limit))
         heads = ["id", "name", "launched"]
-        print_rows(rows, json, heads, lambda row: [row["id"], row["name"], row["created_at"]], empty="No sweep yet.")
+        print_rows(
+            rows, json, heads, lambda row: [row["id"], row["name"], moment(row["created_at"])], empty="No sweep yet."
+        )
 
 
 @sweeps.command("show")

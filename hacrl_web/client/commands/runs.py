@@ -27,7 +27,7 @@ from hacrl_web.client.command import (
 from hacrl_web.client.commands import watch as watching
 from hacrl_web.client.launch_file import read_launch_file, with_ids
 from hacrl_web.client.program import HACRL
-from hacrl_web.client.show import counted, format_number, line, print_json, print_rows, state, table
+from hacrl_web.client.show import counted, format_number, line, moment, print_json, print_rows, state, table
 from workers import number_format
 
 NEWEST = 20
@@ -267,7 +267,7 @@ def show(run: RunName, json: AsJson = False) -> None:
         ("algorithm", detail["variant"] or detail["algorithm"]),
         *((name, detail[name]) for name in ("seed", "sweep", "retry_of", "cloned_from", "place_in_queue")),
         ("host", detail["worker_host"]),
-        *((name.removesuffix("_at"), detail[name]) for name in ("created_at", "started_at", "finished_at")),
+        *((name.removesuffix("_at"), moment(detail[name])) for name in ("created_at", "started_at", "finished_at")),
         ("tags", ", ".join(detail["tags"])),
         ("notes", detail["notes"]),
     ]

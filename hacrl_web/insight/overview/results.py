@@ -61,7 +61,7 @@ class Results:
 
 def results(run: Run, at: int | None = None) -> Results:
     """What the run has reached so far, or had by the end of step `at`; below 0: before its first evaluation."""
-    scores = accuracies(run)
+    scores = scores_with_parent(run)
     steps = recorded_steps(run)
     if at is not None:
         scores = {step: of_agents for step, of_agents in scores.items() if step <= at}
@@ -81,6 +81,15 @@ def results(run: Run, at: int | None = None) -> Results:
     whole = [step for step in scores if len(scores[step]) == len(agents)]
     step = max(whole, default=None)
     return Results(agents, step, None if step is None else gain_over_gspo(run, scores, step))
+
+
+def scores_with_parent(run: Run) -> dict[int, dict[str, float]]:
+    """Held-out accuracies of a run; one that continues from a checkpoint begins with its parent's up to that step."""
+    own = accuracies(run)
+    parent = run.cloned_from
+    if not run.start_step or parent is None:
+        return own
+    return {step: scores for step, scores in accuracies(parent).items() if step <= run.start_step} | own
 
 
 def gain_over_gspo(run: Run, scores: Scores, step: int) -> MeanInterval | None:

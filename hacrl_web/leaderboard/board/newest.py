@@ -1,8 +1,9 @@
-"""The board of the run that completed last, in short: its leader against the baseline, and the best three rows."""
+"""The newest board that compares anything, in short: its leader against the baseline, and the best three rows."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from hacrl_web.leaderboard.board.boards import board_of
@@ -15,6 +16,7 @@ from hacrl_web.web.statistics import MeanInterval
 from workers.contract.spec.algorithm import BASELINE
 
 PLACES = 3
+MAX_RUNS, MAX_BOARDS = 20, 3  # that are looked at
 
 
 @dataclass(frozen=True)
@@ -44,12 +46,27 @@ class NewestBoard:
 
 
 def newest_board_of(user: Any) -> NewestBoard | None:
-    """None before a run has completed with an evaluation of every agent."""
+    """Of the boards of the newest runs the first with rows to compare; else the newest one.
+
+    None before a run has completed with an evaluation of every agent.
+    """
     completed = Run.objects.listed_for(user).filter(state=State.COMPLETED, score__isnull=False, archived_at=None)
-    run = completed.exclude(algorithm=EVALUATION_ONLY).order_by("-finished_at").select_related("sweep").first()
-    if run is None or (run.sweep is None and (run.group_id is None or run.benchmark_id is None)):
-        return None
-    board = board_of(user, run.sweep or (run.group_id, run.benchmark_id))
+    runs = completed.exclude(algorithm=EVALUATION_ONLY).order_by("-finished_at").select_related("sweep")[:MAX_RUNS]
+    of_boards: dict[Any, Run] = {}
+    for run in runs:
+        if run.sweep is not None or (run.group_id is not None and run.benchmark_id is not None):
+            of_boards.setdefault(run.sweep or (run.group_id, run.benchmark_id), run)
+    newest = None
+    for key, run in islice(of_boards.items(), MAX_BOARDS):
+        summary = _summary(user, key, run)
+        if summary is not None and len(summary.places) > 1:
+            return summary
+        newest = newest or summary
+    return newest
+
+
+def _summary(user: Any, key: Any, run: Run) -> NewestBoard | None:
+    board = board_of(user, key)
     if board is None or not board.with_results:
         return None
     table = make_table(board, BoardSelection())

@@ -16,11 +16,9 @@ from hacrl_web.runs.pages.run_header import MAX_SPEED, header, replay, run_or_40
 from hacrl_web.runs.requests import visible_run
 from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.runs.telemetry.metric_series import metric_rows
+from hacrl_web.runs.telemetry.unmeasured import unmeasured
 from hacrl_web.web.page_query import PageQuery, Whole
 from hacrl_web.web.streaming import download_csv
-from workers.contract.spec.run import RunSpec
-
-OF_TURNS = ("turns/mean", "tool_calls/mean", "tool_calls/failed_frac")  # recorded with an environment
 
 
 class TabQuery(PageQuery):
@@ -49,7 +47,7 @@ def run_detail(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         "tab": tab,
         "page_data": {
             "agents": run.agent_names,
-            "unmeasured": _unmeasured(spec, run.rollout_engine),
+            "unmeasured": unmeasured(spec, run.rollout_engine),
             "further": sorted(run.further_benchmarks),  # their evaluations are on no chart
             "rewards": [*spec.rewards.weights] if spec.rewards.terms else [],
             "score_word": run.score_word,
@@ -61,20 +59,6 @@ def run_detail(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     if not run.step and not run.is_terminal and run.state != State.DRAFT:
         context["starting"] = {"downloads": any(not agent.model.startswith("/") for agent in spec.agents)}
     return render(request, "runs/pages/run_detail.html", context)
-
-
-def _unmeasured(spec: RunSpec, engine: str) -> list[str]:
-    """Metrics that have no chart because this run does not record or use them."""
-    rule, interval = spec.algorithm, spec.telemetry.alignment_interval
-    measured = {
-        "kl": rule.beta > 0,
-        "omega": rule.uses_omega,
-        "gradient_alignment": 0 < interval <= spec.training.steps,
-        "engine_logp_difference": engine != "transformers",
-        "overlong_penalty/mean": spec.overlong.cache > 0,
-        **dict.fromkeys(OF_TURNS, spec.rollout.environment != "none"),
-    }
-    return [name for name, is_measured in measured.items() if not is_measured]
 
 
 @require_GET

@@ -10,6 +10,7 @@ from django.contrib import messages
 from django.db.models import Exists, OuterRef
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
 
 from hacrl_web.runs.launch.form import parse_seeds
@@ -18,6 +19,7 @@ from hacrl_web.runs.requests import change_reason, visible_sweep
 from hacrl_web.runs.sweeps import drafts, sweeps
 from hacrl_web.runs.sweeps.search_view import search_view
 from hacrl_web.runs.sweeps.state import newest_checkpoints, state_of
+from hacrl_web.runs.workspace.results import with_results
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import page_of
 from workers.contract.demo_recipe import demo_of
@@ -118,11 +120,16 @@ def _context(sweep: Sweep) -> dict[str, Any]:
     first = sweep.runs.values_list("spec", flat=True).first()
     held = state.in_state(*HELD)
     saved = newest_checkpoints(held)
+    progress = state.progress()
+    if progress["is_finished"]:
+        with_results(state.runs, timezone.now())
+    reason = " reason" if not progress["is_finished"] or any(run.reason for run in state.runs) else ""
     return {
         "sweep": sweep,
         "search": search_view(sweep),
         "state": state,
-        "progress": state.progress(),
+        "progress": progress,
+        "columns": ("result" if progress["is_finished"] else "") + reason + " finished",
         "suggested_seeds": _up_to_three(state.seeds),
         "has_results": any(run.state == State.COMPLETED for run in state.runs),
         "demo": demo_of(first) if first is not None else None,

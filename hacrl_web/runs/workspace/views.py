@@ -15,6 +15,7 @@ from django.views.decorators.http import require_GET, require_POST
 from hacrl_web.runs.labels import tags_of
 from hacrl_web.runs.models import HELD, Run, RunQuerySet, RunView, State
 from hacrl_web.runs.telemetry.scores import score_benchmark, score_word
+from hacrl_web.runs.telemetry.unmeasured import unmeasured_by_all
 from hacrl_web.runs.workspace import columns as run_columns
 from hacrl_web.runs.workspace import rows as run_rows
 from hacrl_web.runs.workspace.query import UNDER_WAY, WorkspaceQuery, in_state, narrowed
@@ -57,6 +58,7 @@ def run_list(request: HttpRequest) -> HttpResponse:
             "atFirst": run_rows.SHOWN_AT_FIRST,
             "most": run_rows.MAX_SHOWN,
             "scoreWord": score_word(page.object_list),
+            "unmeasured": unmeasured_by_all(page.object_list),
         },
     }
     return render(

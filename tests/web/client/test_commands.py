@@ -120,6 +120,8 @@ def test_sweep_is_controlled_as_one(hacrl, user, tmp_path):
     path = f"/sweeps/{sweep['id']}"
     hacrl("api", "POST", f"{path}/seeds", "-d", '{"seeds": [2]}')
     assert "4 queued" in hacrl("sweeps", "show", "pair")
+    launched = sweep["created_at"]  # 2026-11-26T01:28:14.381Z
+    assert f"{launched[:10]} {launched[11:19]} UTC" in hacrl("sweeps")
     assert len(said_json(hacrl("api", "POST", f"{path}/pause", "-d", '{"why": "later"}'))["changed"]) == 4
     assert len(said_json(hacrl("api", "POST", f"{path}/resume"))["changed"]) == 4
     assert "is queued: stop it first" in hacrl("sweeps", "delete", "pair", "--yes", status=1)

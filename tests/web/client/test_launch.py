@@ -98,10 +98,17 @@ def test_refusal_names_the_line_and_a_date_is_a_text(hacrl, user, tmp_path):
     request = launch_request(user)
     file = tmp_path / "run.yaml"
     lines = [f"group: {request['group']}", f"benchmark: {request['benchmark']}", "# a comment", "name: a", "seed: 1"]
-    lines += ["algorithm: {name: hacpo}", "training:", "  step: 3", "evaluation: {eval_interval: 2026-01-01}"]
+    lines += [
+        "algorithm: {name: signed, delta: 0.8, betta: 0}",
+        "training:",
+        "  step: 3",
+        "evaluation: {eval_interval: 2026-01-01}",
+    ]
     file.write_text("\n".join(lines))
     told = hacrl("launch", str(file), status=1)
     assert "training.step: There is no setting of this name. [line 8]" in told
+    assert "algorithm.delta: signed has no setting of this name. [line 6]" in told
+    assert "algorithm.betta: signed has no setting of this name. Did you mean beta? [line 6]" in told
     assert "You gave '2026-01-01'. [line 9]" in told
 
 

@@ -72,9 +72,7 @@ export function showRun(frame) {
   must("#retry").hidden = !ended;
   must(".run-eta").hidden = ended;
   const { checkpoint = "" } = header.dataset;
-  const next = must("#continue");
-  next.hidden = !ended || !checkpoint;
-  next.textContent = frame.state === "completed" ? "Continue training…" : `Continue from step ${count(Number(checkpoint))}…`;
+  must("#continue").hidden = !ended || !checkpoint;
   must("#retry-now").hidden = !ended || frame.state === "completed" || Boolean(checkpoint);
   if (frame.state !== "queued") document.querySelector("#place")?.remove(); // its place in the queue when the page was drawn
   const reason = must("#reason");

@@ -7,7 +7,7 @@ import { listed, setAddress } from "./address.js";
 const NUM_COLOURS = 2 * NUM_SOLID;
 
 /** @typedef {{key: string, name: string, runs: string[], colour: number, eye: HTMLElement}} VisibleRow */
-/** @type {{keys: string[], atFirst: number, most: number, scoreWord: string}} */
+/** unmeasured: metrics that no listed run has. @type {{keys: string[], atFirst: number, most: number, scoreWord: string, unmeasured: string[]}} */
 const settings = readJson("workspace-data");
 
 /** @returns {HTMLElement[]} */
@@ -35,7 +35,7 @@ export function visibleRows() {
 
 export const isGrouped = () => document.querySelector(".run-group") !== null;
 export const mostRuns = settings.most;
-export const { scoreWord } = settings;
+export const { scoreWord, unmeasured } = settings;
 
 /** The first colour that no visible row has. */
 function freeColour() {

@@ -8,7 +8,7 @@ import { readView, writeView } from "../charts/view.js";
 import { DASHES, NUM_SOLID, cut, must } from "../lib/format.js";
 import { distinctNames } from "../lib/short-names.js";
 import { setAddress } from "./address.js";
-import { isGrouped, mostRuns, scoreWord, visibleRows } from "./rows.js";
+import { isGrouped, mostRuns, scoreWord, unmeasured, visibleRows } from "./rows.js";
 
 /** The API answers so many metrics at once. */
 const AT_ONCE = 12;
@@ -22,13 +22,13 @@ const AGENT_DASHES = [[], ...DASHES.slice(0, 7)];
  * @typedef {import("../charts/chart.js").DrawnLine} DrawnLine
  */
 
-/** Charts of single runs without those that need one run alone; metrics of pairs are drawn as their mean. */
+/** Charts of single runs without those that need one run alone or that no listed run has; metrics of pairs are drawn as their mean. */
 function chartGroups() {
   return withRewards(CHART_GROUPS, [], scoreWord).map((group) => ({
     ...group,
     note: group.pairs ? "Mean over the pairs of learner and source." : "",
     charts: group.charts
-      .filter((spec) => !spec.lanes)
+      .filter((spec) => !spec.lanes && !unmeasured.includes(spec.metric))
       .map((spec) => ({ ...spec, hero: false, size: /** @type {import("../charts/series.js").PanelSize} */ (spec.metric === "accuracy" ? "m" : "s") }))
       .sort((a, b) => Number(b.metric === "accuracy") - Number(a.metric === "accuracy")),
   }));

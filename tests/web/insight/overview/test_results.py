@@ -88,3 +88,16 @@ def test_sparkline_has_the_scale_from_0_to_1():
     # 64 by 24 with one pixel around: x from 1 to 63, y from 23 (value 0) to 1 (value 1)
     assert AgentResult("A", 0, ((0, 0.0), (2, 0.5), (8, 1.0)), "", None).sparkline == "1.0,23.0 16.5,12.0 63.0,1.0"
     assert AgentResult("A", 0, ((0, 0.0),), "", None).sparkline == ""
+
+
+def test_results_of_a_continued_run_begin_with_its_parents_up_to_the_checkpoint(of_sweep):
+    parent = of_sweep("hacpo", 0, evaluated(0, 0.1, 0.2), evaluated(2, 0.3, 0.4), evaluated(4, 0.9, 0.9))
+    run = of_sweep("hacpo", 0)
+    Run.objects.filter(pk=run.pk).update(cloned_from=parent, start_step=2)
+    run.refresh_from_db()
+    assert [agent.points for agent in results(run).agents] == [((0, 0.1), (2, 0.3)), ((0, 0.2), (2, 0.4))]
+    store(run, *evaluated(4, 0.5, 0.6))
+    assert [agent.now for agent in results(run).agents] == [0.5, 0.6]
+    Run.objects.filter(pk=run.pk).update(start_step=0)  # a copy of its settings alone
+    run.refresh_from_db()
+    assert results(run).agents[0].points == ((4, 0.5),)

@@ -167,7 +167,7 @@ def test_number_of_queries_does_not_grow_with_the_runs(web, user, state):
     assert counts[1] == counts[2]
 
 
-def test_board_of_home_is_that_of_the_newest_run(web, user):
+def test_board_of_home_is_that_of_the_newest_run_unless_it_compares_nothing(web, user):
     first = finished_sweep(user, {"hacpo": [0.7], "gspo": [0.4]}, name="first sweep")
     second = finished_sweep(user, {"hacpo": [0.6], "gspo": [0.5]}, name="second sweep")
     with_scores(second)
@@ -175,3 +175,9 @@ def test_board_of_home_is_that_of_the_newest_run(web, user):
     assert "+0.300" in home(web)
     put(by_name(second)["gspo", 1], "completed", finished_at=timezone.now() + timedelta(seconds=1))
     assert "+0.100" in home(web)
+    alone = finished_sweep(user, {"signed": [0.9]}, name="one row alone")
+    with_scores(alone)
+    assert "+0.100" in home(web)
+    for run in Run.objects.exclude(sweep=alone):
+        put(run, run.state, archived_at=timezone.now())
+    assert "signed 0.900" in plain(home(web))

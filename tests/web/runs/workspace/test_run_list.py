@@ -128,3 +128,20 @@ def test_score_says_on_which_benchmark_it_is(client, owner):
 
 def test_sum_of_verdicts_is_a_whole_number_and_of_rewards_not():
     assert [amount(value) for value in (12, 12.0, 12.5, 1234)] == ["12", "12", "12.5", "1,234"]
+
+
+def test_panels_leave_out_what_no_listed_run_measures(client, owner):
+    run = make_run(owner, algorithm="hacpo")
+    Run.objects.filter(pk=run.pk).update(spec=run.spec | {"compute": {"device": "cpu"}})
+
+    def unmeasured() -> list[str]:
+        return client.get("/runs/").content.decode().split('"unmeasured": [')[1].split("]")[0].split(", ")
+
+    assert {'"kl"', '"turns/mean"', '"engine_logp_difference"'} <= set(unmeasured())
+    assert '"omega"' not in unmeasured()
+    run = make_run(owner, algorithm="hacpo")
+    Run.objects.filter(pk=run.pk).update(
+        spec=run.spec | {"algorithm": {"name": "hacpo", "beta": 0.1}, "rollout": {"engine": "vllm"}}
+    )
+    assert '"kl"' not in unmeasured()
+    assert '"engine_logp_difference"' not in unmeasured()

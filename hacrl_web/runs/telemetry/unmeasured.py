@@ -1,0 +1,40 @@
+"""Metrics that have no chart because the settings of a run do not record or use them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hacrl_web.runs.models import Run
+from hacrl_web.runs.stored_spec import stored_spec
+from hacrl_web.web.errors import FieldErrors
+from workers.contract.spec.run import RunSpec
+
+OF_TURNS = ("turns/mean", "tool_calls/mean", "tool_calls/failed_frac")  # recorded with an environment
+
+
+def unmeasured(spec: RunSpec, engine: str) -> list[str]:
+    """Of one run. engine: the one that sampled."""
+    rule, interval = spec.algorithm, spec.telemetry.alignment_interval
+    measured = {
+        "kl": rule.beta > 0,
+        "omega": rule.uses_omega,
+        "gradient_alignment": 0 < interval <= spec.training.steps,
+        "engine_logp_difference": engine != "transformers",
+        "overlong_penalty/mean": spec.overlong.cache > 0,
+        **dict.fromkeys(OF_TURNS, spec.rollout.environment != "none"),
+    }
+    return [name for name, is_measured in measured.items() if not is_measured]
+
+
+def unmeasured_by_all(runs: Iterable[Run]) -> list[str]:
+    """Those that none of the runs measures, without a query; a run with unreadable settings may have any."""
+    names: set[str] | None = None
+    for run in runs:
+        try:
+            spec = stored_spec(run)
+        except FieldErrors:
+            return []
+        is_left_to_cpu = spec.rollout.engine == "auto" and spec.compute.device == "cpu"
+        own = set(unmeasured(spec, "transformers" if is_left_to_cpu else spec.rollout.engine))
+        names = own if names is None else names & own
+    return sorted(names or ())
