@@ -1107,6 +1107,20 @@ declare namespace Api {
     steps: number[];
     values: (number | null)[];
   }
+  interface PresetAnswer {
+    name: string;
+    label: string;
+    settings: Record<string, Record<string, unknown>>;
+    confirm: string[];
+    memory: PresetMemoryAnswer | null;
+  }
+  interface PresetMemoryAnswer {
+    text: string;
+    fits: boolean;
+  }
+  interface PresetsAnswer {
+    items: PresetAnswer[];
+  }
   interface ProjectAnswer {
     id: number;
     name: string;

@@ -12,7 +12,7 @@ import typer.core
 
 from hacrl_web.client.api import Client, check_address
 from hacrl_web.client.command import AsJson, ClientProblem, client_command, connect
-from hacrl_web.client.commands import api, compare, judges, mirrors, objects, results, rewards, runs, watch
+from hacrl_web.client.commands import api, compare, judges, launch, mirrors, objects, results, rewards, runs, watch
 from hacrl_web.client.login import StoredLogin, forget_login, save_login
 from hacrl_web.client.program import HACRL
 from hacrl_web.client.show import complain, line, print_json
@@ -142,7 +142,7 @@ def whoami(json: AsJson = False) -> None:
 
 
 for act in (
-    *(runs.runs, runs.launch, runs.stop, runs.pause, runs.resume, runs.retry, runs.queue),
+    *(runs.runs, launch.launch, launch.presets, runs.stop, runs.pause, runs.resume, runs.retry, runs.queue),
     *(watch.watch, watch.logs, runs.show, runs.tag, runs.archive, runs.delete),
     *(results.checkpoints, results.promote, results.extend, results.evaluate, results.scores, results.alerts),
     *(compare.compare, compare.leaderboard, compare.export),

@@ -83,7 +83,7 @@ PAGES = {
     "runs:run_download": ("GET /runs/{run_id}/config.yaml",),
     "runs:run_import": ("POST /runs",),
     "runs:run_estimate": ("POST /runs/estimate", "POST /sweeps/estimate"),
-    "runs:run_preset_memory": ("POST /runs/estimate",),
+    "runs:run_preset_memory": ("GET /presets",),
     "runs:run_command": ("POST /runs",),
     "runs:run_detail": (
         *("GET /runs/{run_id}", "GET /runs/{run_id}/series", "GET /runs/{run_id}/buckets"),

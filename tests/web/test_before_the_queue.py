@@ -13,14 +13,14 @@ import pytest
 from hacrl_web.registry.children import HUB_ACCOUNT, ChildResult
 from hacrl_web.registry.hub_tokens import set_hub_token
 from hacrl_web.registry.models import LanguageModel
-from hacrl_web.runs.launch.presets import MACHINE_PRESETS
+from hacrl_web.runs.launch.presets import MACHINE_PRESETS, sections_of
 from hacrl_web.runs.models import Run
 from tests.support.gated_hub import GATED, NO_ACCESS, GatedHub, gated_hub
 from tests.support.web.factories import launch_request
 from tests.support.web.page_text import field_of
 from tests.support.web.registry_help import field_error, jsonl, written_rows
 from tests.web.client.test_client import hacrl as hacrl  # its fixture
-from tests.web.runs.launch.test_memory_fit import GIB, group_of, host, sections_of
+from tests.web.runs.launch.test_memory_fit import GIB, group_of, host
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 DOORS = ("form", "api", "command")
@@ -77,7 +77,8 @@ def told(web, hacrl, tmp_path, settings) -> Any:
     def of_run(door: str, request: dict[str, Any], field: str) -> str:
         if door == "form":
             sections = {name: values for name, values in request.items() if isinstance(values, dict)}
-            flat = {f"{name}.{key}": one for name, values in sections.items() for key, one in values.items()}
+            pairs = [(f"{name}.{key}", one) for name, values in sections.items() for key, one in values.items()]
+            flat = {path: "" if one is None else one for path, one in pairs}
             page = web.post("/runs/new", flat | {name: one for name, one in request.items() if name not in sections})
             assert page.status_code == 422
             return field_of(page, field)
@@ -128,7 +129,9 @@ def test_template_with_an_unknown_field(told, folder, door):
 def test_preset_that_does_not_fit(told, user, door):
     host("one", 64 * GIB, 24 * GIB)
     request = launch_request(user, group=group_of(user, parameters=9_000_000_000).pk)
-    text = told("run", door, request | sections_of(MACHINE_PRESETS[0].values), "compute.device")
+    preset = MACHINE_PRESETS[0]
+    named = sections_of(preset.values) if door == "form" else {"preset": preset.name}
+    text = told("run", door, request | {"training": {}} | named, "compute.device")
     assert re.search(r"On host one: The run needs about 3\d\.\d GiB on a GPU, which has 24\.0 GiB\. ", text)
 
 

@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 import typer
 from rich.text import Text
 
-from hacrl_web.client.api import ApiError, Client, is_sweep
+from hacrl_web.client.api import Client
 from hacrl_web.client.command import (
     AsJson,
     ClientProblem,
@@ -18,14 +18,11 @@ from hacrl_web.client.command import (
     Yes,
     agree,
     client_command,
-    completer,
     connect,
     find_runs,
     for_each,
     run_id,
 )
-from hacrl_web.client.commands import watch as watching
-from hacrl_web.client.launch_file import read_launch_file, with_ids
 from hacrl_web.client.program import HACRL
 from hacrl_web.client.show import counted, format_number, line, moment, print_json, print_rows, state, table
 from workers import number_format
@@ -86,101 +83,6 @@ def _filters_of_view(client: Client, name: str | None) -> dict[str, Any]:
 def _cells(run: dict[str, Any]) -> list[Any]:
     step, tags = f"{run['step']}/{run['total_steps']}", ", ".join(run["tags"])
     return [run["id"][:8], run["name"], run["algorithm"], state(run["state"]), step, run["seed"], tags]
-
-
-@client_command
-def launch(
-    file: Annotated[str, typer.Argument(help="YAML or JSON: name, group, benchmark, algorithm ...; - for stdin.")],
-    name: Annotated[str | None, typer.Option(help="In place of the file's.")] = None,
-    seed: Annotated[int | None, typer.Option(help="In place of the file's.")] = None,
-    group: Annotated[
-        str | None, typer.Option(help="In place of the file's, by id or name.", autocompletion=completer("/groups"))
-    ] = None,
-    benchmark: Annotated[
-        str | None, typer.Option(help="In place of the file's, by id or name.", autocompletion=completer("/benchmarks"))
-    ] = None,
-    confirm: Annotated[list[str] | None, typer.Option(help="Word in brackets behind a caution. Repeat it.")] = None,
-    draft: Annotated[bool, typer.Option("--draft", help="Save it as a draft and queue nothing.")] = False,
-    search: Annotated[str | None, typer.Option(help="Of a sweep: grid, random or optuna.")] = None,
-    vary: Annotated[
-        list[str] | None,
-        typer.Option(help='Of a search: "training.learning_rate=1e-6..1e-4 log". Repeat it.'),
-    ] = None,
-    trials: Annotated[int | None, typer.Option(help="Runs of a search.")] = None,
-    at_once: Annotated[int | None, typer.Option("--at-once", help="Trials of a search under way at a time.")] = None,
-    pruner: Annotated[str | None, typer.Option(help="Of a search: none, median or halving.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check it and estimate its cost.")] = False,
-    key: Annotated[str, typer.Option(help="Idempotency key: the same key launches once.")] = "",
-    watch: Annotated[bool, typer.Option("--watch", help="Stay and show the run until it has ended.")] = False,
-    json: AsJson = False,
-) -> None:
-    """Launch a run or a sweep from a file. It is a sweep where the file has `algorithms` or `seeds`.
-
-    Example: hacrl launch run.yaml --seed 3 --watch
-    Or: hacrl launch sweep.yaml --search optuna --trials 20 --vary "training.learning_rate=1e-6..1e-4 log"
-    """
-    launch_file = read_launch_file(file)
-    changes = {"name": name, "seed": seed, "group": group, "benchmark": benchmark}
-    request = launch_file.values | {field: value for field, value in changes.items() if value is not None}
-    for field, section in (("group", "agents"), ("benchmark", "data")):
-        if changes[field] is not None:
-            request.pop(section, None)  # the option replaces the file's
-    options = {"method": search, "trials": trials, "at_once": at_once, "pruner": pruner}
-    request = with_search(request, {name: value for name, value in options.items() if value is not None}, vary or [])
-    if draft:
-        request["draft"] = True
-    if request.get("draft") and watch:
-        raise ClientProblem("A draft is not trained: leave out --watch.")
-    if confirm:
-        old = request.get("confirm")
-        request["confirm"] = [*(old if isinstance(old, list) else []), *confirm]
-    with connect() as client:
-        request = with_ids(client, request)
-        try:
-            if dry_run:
-                return _print_cost(client, request, json)
-            answer = client.launch(request, key=key)
-        except ApiError as error:
-            raise launch_file.located(error) from None
-        if json:
-            print_json(answer)
-        else:
-            kind = "Sweep" if is_sweep(request) else "Run"
-            kind = f"Draft of a {kind.lower()}" if request.get("draft") else kind
-            line(f"{kind} {answer['id']}: {answer['name']}, {client.url}{answer['url']}")
-        if watch and not is_sweep(request):
-            watching.watch_run(client, answer["id"])
-    return None
-
-
-def with_search(request: dict[str, Any], options: dict[str, Any], vary: list[str]) -> dict[str, Any]:
-    """The request with these settings of its search in place of the file's. Error: ClientProblem."""
-    if not options and not vary:
-        return request
-    parameters = {}
-    for text in vary:
-        name, equals, values = text.partition("=")
-        if not equals:
-            raise ClientProblem(f"--vary takes SETTING=VALUES, such as alpha=1..4. You gave {text!r}.")
-        parameters[name.strip()] = values.strip()
-    of_file = request.get("search")
-    search = {**(of_file if isinstance(of_file, dict) else {}), **options}
-    if parameters:
-        before = search.get("parameters")
-        search["parameters"] = {**(before if isinstance(before, dict) else {}), **parameters}
-    return {**request, "search": search}
-
-
-def _print_cost(client: Client, request: dict[str, Any], json: bool) -> None:
-    cost = client.post("/sweeps/estimate" if is_sweep(request) else "/runs/estimate", request)
-    size = f"{counted(cost['runs'], 'run')}, {format_number(cost['rollouts'])} rollouts"
-    seconds = "unknown" if cost["device_seconds"] is None else number_format.format_duration(cost["device_seconds"])
-    if json:
-        print_json(cost)
-        return
-    line(f"{size}, training time {seconds}. {cost['basis']}")
-    for note in cost["void_settings"]:
-        line(note)
 
 
 def _order(name: str, what: str, json: bool, body: dict[str, Any] | None = None) -> None:

@@ -68,6 +68,7 @@ def detail(run: Run) -> dict[str, Any]:
 def create_run(request: HttpRequest, payload: Payload) -> Any:
     """Name, group, benchmark, algorithm, seed, any RunSpec section, and the cautions to confirm.
 
+    `preset`: the name of a preset (GET /presets), which gives the settings that the body leaves out.
     With `"draft": true` it is saved and not queued, and its cautions are confirmed when it is.
     """
     return Status(201, detail(launch(request.user, payload)))

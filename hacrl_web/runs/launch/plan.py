@@ -1,7 +1,7 @@
 """A launch request, checked: the settings of a run and the rows that it names. Nothing is written here.
 
-A request names a group, a benchmark, an algorithm, a seed and overrides of RunSpec's sections. All errors are
-collected, each with the dotted path of its field.
+A request names a group, a benchmark, an algorithm, a seed, a preset, and overrides of RunSpec's sections. All errors
+are collected, each with the dotted path of its field.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from hacrl_web.registry.models import Agent, AgentGroup, Benchmark, LanguageMode
 from hacrl_web.registry.reward_functions import write_file
 from hacrl_web.registry.values import ValueProblem, text
 from hacrl_web.runs.launch.memory_fit import too_large
+from hacrl_web.runs.launch.presets import with_preset
 from hacrl_web.runs.launch.prompt_fit import too_long_prompts
 from hacrl_web.runs.launch.rewards import with_reward_files, with_reward_names
 from hacrl_web.runs.models import Run, State
@@ -79,6 +80,7 @@ def plan_run(user: Any, request: Any) -> tuple[RunSpec, RequestRows]:
 def checked_run(user: Any, request: Mapping[str, Any]) -> tuple[RunSpec | None, RequestRows, list[FieldError]]:
     """What can be read of a request, and all its errors. The settings are None where RunSpec refuses them."""
     errors: list[FieldError] = []
+    request = with_preset(request, errors)
     rows = find_rows(user, request, errors)
     return check_spec(request, rows, errors), rows, errors
 

@@ -1,4 +1,4 @@
-"""Presets of the new-run form: values that a choice fills in, for users to change.
+"""Presets: values that a choice fills in. The form shows them for users to change; launch requests name one.
 
 Presets of a machine say what they need there with the agents of a group. LoRA is a setting of the run in them
 (training.lora_rank), so that they can be launched with any group; an agent whose group gives it a rank keeps that.
@@ -6,15 +6,19 @@ Presets of a machine say what they need there with the agents of a group. LoRA i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from django.utils.text import slugify
+
+from hacrl_web.registry.language_models.agent_settings import agent_values
 from hacrl_web.registry.models import Agent
 from hacrl_web.runs.launch.form import CAUTIONS, Confirmation
 from hacrl_web.runs.launch.memory_fit import needed_in_words, shapes_of
-from hacrl_web.runs.launch.plan import agent_values
-from workers.algorithms.registry import algorithms
+from hacrl_web.runs.launch.variants import ablations
+from hacrl_web.web.errors import FieldError
+from workers.algorithms.registry import algorithms, own_settings
 from workers.contract.demo_recipe import CONFIRM, demo_settings
 from workers.contract.machine import Machine
 from workers.contract.memory_plan import shortfall
@@ -22,12 +26,15 @@ from workers.contract.spec.algorithm import DEFAULT, RECOMMENDED, RECOMMENDED_PA
 from workers.contract.spec.run import RunSpec
 
 GIB = 2**30
+KEY = "preset"  # of a launch request
+OF_FORM = {"": None, "true": True}  # texts of the form's fields as values
 
 
 @dataclass(frozen=True)
 class MachinePreset:
     """Settings for a machine of this size."""
 
+    name: str
     label: str
     machine: Machine
     values: dict[str, Any]
@@ -37,6 +44,7 @@ class MachinePreset:
 class PresetMemory:
     """What a preset needs with a group, in words."""
 
+    name: str
     label: str
     text: str
     fits: bool
@@ -96,6 +104,7 @@ _PAPER: dict[str, Any] = {
 }
 MACHINE_PRESETS = (
     MachinePreset(
+        "gpu-24gb",
         "One 24 GB GPU, two models up to 1.5B",
         Machine(gpus=(24 * GIB,), memory=64 * GIB),
         _ANY_MACHINE
@@ -111,6 +120,7 @@ MACHINE_PRESETS = (
         },
     ),
     MachinePreset(
+        "gpu-80gb",
         "One 80 GB GPU, two models up to 4B",
         Machine(gpus=(80 * GIB,), memory=128 * GIB),
         _ANY_MACHINE
@@ -125,6 +135,7 @@ MACHINE_PRESETS = (
         },
     ),
     MachinePreset(
+        "paper-8x80gb",
         "8 x 80 GB, the paper",
         Machine(gpus=(80 * GIB,) * 8, memory=1024 * GIB),
         _ANY_MACHINE
@@ -140,6 +151,7 @@ MACHINE_PRESETS = (
         },
     ),
     MachinePreset(
+        "laptop",
         "Laptop CPU, SmolLM2",
         Machine(memory=16 * GIB),
         _ANY_MACHINE
@@ -173,21 +185,77 @@ _PAIRS = (
 
 
 def presets() -> list[dict[str, Any]]:
-    """Each preset: its label, {dotted field: value}, and the cautions that it confirms."""
+    """Each preset: its name and label, {dotted field: value}, and the cautions that it confirms."""
     sections = demo_settings(DEFAULT)
     demo = {f"{section}.{name}": value for section, values in sections.items() for name, value in values.items()}
     del demo["algorithm.name"]  # chosen above the preset
-    confirmations = [Confirmation(code, str(demo[CAUTIONS[code]])) for code in CONFIRM]
-    boxes = [{"field": one.field, "value": one.value, "text": one.text} for one in confirmations]
-    rows: list[dict[str, Any]] = [{"label": one.label, "values": one.values, "confirm": []} for one in MACHINE_PRESETS]
-    rows.append({"label": "The demo's settings (small models on a CPU)", "values": demo, "confirm": boxes})
+    rows = [_row(one.name, one.label, one.values) for one in MACHINE_PRESETS]
+    rows.append(_row("demo", "The demo's settings (small models on a CPU)", demo, CONFIRM))
     shared = {"algorithm.name": RECOMMENDED, "training.num_iterations": RECOMMENDED_PASSES}
     label = f"Our study's advice: {algorithms()[RECOMMENDED].label.lower()}, {RECOMMENDED_PASSES} passes over each step"
-    rows.append({"label": label, "values": shared, "confirm": []})
+    rows.append(_row("study", label, shared))
     for pair, alpha, delta, delta_step in _PAIRS:
         own = {"algorithm.alpha": alpha, "algorithm.delta": delta, "algorithm.delta_step": delta_step}
-        rows.append({"label": f"Paper: {pair}", "values": {**_PAPER, **own}, "confirm": []})
+        rows.append(_row(f"paper-{slugify(pair.replace('.', '-'))}", f"Paper: {pair}", {**_PAPER, **own}))
     return rows
+
+
+def _row(name: str, label: str, values: dict[str, Any], codes: Iterable[str] = ()) -> dict[str, Any]:
+    confirmations = [Confirmation(code, str(values[CAUTIONS[code]])) for code in codes]
+    boxes = [{"field": one.field, "value": one.value, "text": one.text} for one in confirmations]
+    return {"name": name, "label": label, "values": values, "confirm": boxes, "codes": list(codes)}
+
+
+def with_preset(request: Mapping[str, Any], errors: list[FieldError], *, is_sweep: bool = False) -> dict[str, Any]:
+    """A launch request with the settings of the preset that it names, wherever it has none of its own.
+
+    It confirms the cautions of the preset's values that it keeps. Errors are added to `errors`.
+    """
+    own = {key: value for key, value in request.items() if key != KEY}
+    if KEY not in request:
+        return own
+    offered = {row["name"]: row for row in presets()}
+    name = request[KEY]
+    if not isinstance(name, str) or name not in offered:
+        errors.append(FieldError("not_found", f"There is no such preset. There are: {', '.join(offered)}.", KEY))
+        return own
+    row = offered[name]
+    sections = sections_of(row["values"])
+    algorithm = own.get("algorithm", {})
+    own["algorithm"] = {"name": algorithm} if isinstance(algorithm, str) else algorithm
+    sections["algorithm"] = _of_algorithms(sections.get("algorithm", {}), own, is_sweep)
+    confirmed = [code for code in row["codes"] if not _has(own, CAUTIONS[code])]
+    given = own.get("confirm", [])
+    if isinstance(given, list | tuple):
+        own["confirm"] = [*given, *confirmed]
+    for section, values in sections.items():
+        mine = own.get(section, {})
+        own[section] = {**values, **mine} if isinstance(mine, Mapping) else mine
+    return own
+
+
+def _of_algorithms(values: dict[str, Any], request: Mapping[str, Any], is_sweep: bool) -> dict[str, Any]:
+    """Of a preset's settings of algorithms those that one of the request's algorithms has."""
+    if not is_sweep:
+        section = request["algorithm"]
+        chosen = section.get("name", values.get("name", DEFAULT)) if isinstance(section, Mapping) else DEFAULT
+        return own_settings(str(chosen), values)
+    values = {key: value for key, value in values.items() if key != "name"}  # a sweep names its algorithms elsewhere
+    names = [name for name in _list(request, "algorithms") if isinstance(name, str)]
+    names += [ablations()[key][0] for key in _list(request, "ablations") if isinstance(key, str) and key in ablations()]
+    used = {key for name in names for key in own_settings(name, values)}
+    return {key: value for key, value in values.items() if key in used}
+
+
+def _list(request: Mapping[str, Any], key: str) -> Sequence[Any]:
+    value = request.get(key)
+    return value if isinstance(value, list | tuple) else ()
+
+
+def _has(request: Mapping[str, Any], path: str) -> bool:
+    section, _, name = path.partition(".")
+    values = request.get(section)
+    return isinstance(values, Mapping) and name in values
 
 
 def memory_of_presets(agents: Sequence[Agent]) -> list[PresetMemory]:
@@ -200,14 +268,20 @@ def memory_of_presets(agents: Sequence[Agent]) -> list[PresetMemory]:
         spec = preset_spec(preset, [agent_values(agent) for agent in agents])
         lacking = shortfall(spec, shapes, preset.machine)
         text = needed_in_words(spec, shapes, preset.machine) if lacking is None else str(lacking)
-        rows.append(PresetMemory(preset.label, text, lacking is None))
+        rows.append(PresetMemory(preset.name, preset.label, text, lacking is None))
     return rows
 
 
 def preset_spec(preset: MachinePreset, agents: Sequence[dict[str, Any]]) -> RunSpec:
     """The run that a preset describes. agents: as AgentSpec takes them."""
-    sections: dict[str, Any] = {}
-    for path, value in preset.values.items():
-        section, _, name = path.partition(".")
-        sections.setdefault(section, {})[name] = value
+    sections = sections_of(preset.values)
     return RunSpec.model_validate({"agents": list(agents), "data": {"train_path": "-"}, **sections})
+
+
+def sections_of(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Values by dotted path as the sections of a launch request."""
+    sections: dict[str, dict[str, Any]] = {}
+    for path, value in values.items():
+        section, _, name = path.partition(".")
+        sections.setdefault(section, {})[name] = OF_FORM.get(value, value) if isinstance(value, str) else value
+    return sections

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from hacrl_web.registry.language_models.agent_changes import KEY, text_of_changes
 from hacrl_web.runs.launch.form import SECTIONS, TERMS
+from hacrl_web.runs.launch.presets import with_preset
 from hacrl_web.web.errors import FieldError, FieldErrors, plain_errors
 from hacrl_web.web.settings_file import NoSettings, read_settings_file
 from workers.algorithms.registry import settings_schema
@@ -35,7 +36,7 @@ def read_settings(data: bytes) -> dict[str, Any]:
         file = upgraded(file)
     settings: dict[str, Any] = {}
     errors: list[FieldError] = []
-    for key, value in file.items():
+    for key, value in with_preset(file, errors).items():
         if key in SWEEP:
             errors.append(FieldError("sweep", "This file launches a sweep: `./hacrl launch FILE` does that.", key))
         elif key in SECTIONS:

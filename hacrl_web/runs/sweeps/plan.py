@@ -12,6 +12,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from hacrl_web.runs.launch.plan import KEYS, SECTIONS, LaunchError, RequestRows, check_spec, find_rows
+from hacrl_web.runs.launch.presets import with_preset
 from hacrl_web.runs.launch.rewards import with_reward_names
 from hacrl_web.runs.launch.variants import (
     MAX_LABEL,
@@ -90,6 +91,7 @@ def plan_sweep(user: Any, request: Any) -> SweepPlan:
     if not isinstance(request, Mapping):
         raise LaunchError.single("invalid", "Must be an object with settings.")
     errors: list[FieldError] = []
+    request = with_preset(request, errors, is_sweep=True)
     parts = _sweep_parts(request, errors)
     variants = _variants(parts, errors) if isinstance(parts.base, Mapping) and not errors else []
     shared = {key: value for key, value in request.items() if key not in SWEEP_KEYS}

@@ -11,7 +11,7 @@ from hacrl_web.runs.launch.cost import cost_of
 from hacrl_web.runs.launch.launch import launch
 from hacrl_web.runs.launch.memory_fit import memory_needed
 from hacrl_web.runs.launch.plan import LaunchError, plan_run
-from hacrl_web.runs.launch.presets import MACHINE_PRESETS, memory_of_presets
+from hacrl_web.runs.launch.presets import MACHINE_PRESETS, memory_of_presets, sections_of
 from hacrl_web.runs.launch.recommendation import recommended
 from hacrl_web.runs.models import Drain, Host, Run
 from hacrl_web.runs.worker.hosts import write_heartbeat
@@ -172,14 +172,6 @@ def small_pair(user: Any) -> AgentGroup:
         agent.model.num_parameters = parameters
         agent.model.save()
     return group
-
-
-def sections_of(values: dict[str, Any]) -> dict[str, Any]:
-    sections: dict[str, Any] = {}
-    for path, value in values.items():
-        section, _, name = path.partition(".")
-        sections.setdefault(section, {})[name] = value
-    return sections
 
 
 def test_qwen_and_llama_are_accepted_on_24_gib_with_that_preset_and_by_lora():
