@@ -146,6 +146,14 @@ HUB_ACCOUNT = ChildProgram(
     wait_s=10.0,
     busy="Other tokens are being checked.",
 )
+HUB_ACCESS = ChildProgram(
+    "workers.hub.access",
+    timeout_s=6.0,  # of which the hub has 3: a launch waits for it
+    cpu_s=10,
+    memory_bytes=4 * 2**30,
+    wait_s=1.0,
+    busy="Other launches ask the hub.",
+)
 VERIFIER = ChildProgram(
     "workers.verifiers.try_answer",
     timeout_s=45.0,  # the verifier's process may take long to start on a busy machine

@@ -136,6 +136,7 @@ def weight_facts(hub_id: str, revision: str | None) -> dict[str, Any]:
         "weights_bytes": sum(size for name, size in files.items() if name.endswith(".safetensors")),
         "dtype": max(counts, key=lambda dtype: counts[dtype]),
         "commit": info.sha,
+        "is_restricted": bool(info.gated or info.private),  # not everybody may download it
     }
 
 

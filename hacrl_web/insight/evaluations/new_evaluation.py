@@ -24,6 +24,7 @@ from hacrl_web.insight.checkpoints.reuse import copy_agent, removed_on_error
 from hacrl_web.registry.language_models.agent_settings import agent_values
 from hacrl_web.registry.language_models.models import check_unchanged
 from hacrl_web.registry.models import MAX_AGENTS, AgentGroup, LanguageModel
+from hacrl_web.runs.launch.hub_access import require_hub_access
 from hacrl_web.runs.launch.launch import create_run
 from hacrl_web.runs.launch.plan import (
     LaunchError,
@@ -88,6 +89,7 @@ def launch_evaluation(user: Any, request: Any) -> Run:
     if errors or spec is None:
         raise LaunchError(errors)
     require(user, benchmarks[0].project, Role.MEMBER)  # before a checkpoint is copied
+    require_hub_access(user, benchmarks[0].project, spec)
     further: dict[str, Any] = {"id": run_id}
     if selection.manifest is not None:
         further["data_folder"] = data_folder_id()  # its files are on this host only

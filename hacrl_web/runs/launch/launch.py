@@ -12,6 +12,7 @@ from hacrl_web.accounts.models import Role
 from hacrl_web.accounts.projects import require
 from hacrl_web.registry.models import AgentGroup, Benchmark
 from hacrl_web.runs import worker_queue
+from hacrl_web.runs.launch.hub_access import require_hub_access
 from hacrl_web.runs.launch.plan import LaunchError, RequestRows, cannot_repeat, is_draft, plan_run
 from hacrl_web.runs.models import Run, State, StatusChange, Sweep, Trial
 from hacrl_web.runs.stored_spec import stored_spec
@@ -23,6 +24,8 @@ EVALUATION_ONLY = "evaluation only"  # in place of the algorithm's name where no
 def launch(user: Any, request: Mapping[str, Any], *, sweep: Sweep | None = None) -> Run:
     """Queue a run, or save it as a draft if the request says so. Error: LaunchError, and nothing is written."""
     spec, rows = plan_run(user, request)
+    if not is_draft(request):
+        require_hub_access(user, rows.project, spec)
     further: dict[str, Any] = {"project": rows.project, "cloned_from": origin_of(user, request)}
     further["agent_changes"] = rows.changes
     with transaction.atomic():
@@ -94,6 +97,7 @@ def retry(user: Any, run: Run) -> Run:
     spec = stored_spec(run)
     if errors := cannot_repeat(run):
         raise LaunchError(errors)
+    require_hub_access(user, run.project, spec)
     with transaction.atomic():
         Run.objects.select_for_update(of=("self",)).get(pk=run.pk)
         under_way = next((one for one in run.retries.order_by("created_at") if not one.is_terminal), None)
