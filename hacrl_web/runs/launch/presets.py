@@ -224,10 +224,10 @@ def with_preset(request: Mapping[str, Any], errors: list[FieldError], *, is_swee
     algorithm = own.get("algorithm", {})
     own["algorithm"] = {"name": algorithm} if isinstance(algorithm, str) else algorithm
     sections["algorithm"] = _of_algorithms(sections.get("algorithm", {}), own, is_sweep)
-    confirmed = [code for code in row["codes"] if not _has(own, CAUTIONS[code])]
-    given = own.get("confirm", [])
-    if isinstance(given, list | tuple):
-        own["confirm"] = [*given, *confirmed]
+    codes = [code for code in row["codes"] if not _has(own, CAUTIONS[code])]
+    confirm = own.get("confirm", [])
+    if isinstance(confirm, list | tuple):
+        own["confirm"] = [*confirm, *codes]
     for section, values in sections.items():
         mine = own.get(section, {})
         own[section] = {**values, **mine} if isinstance(mine, Mapping) else mine
@@ -238,8 +238,8 @@ def _of_algorithms(values: dict[str, Any], request: Mapping[str, Any], is_sweep:
     """Of a preset's settings of algorithms those that one of the request's algorithms has."""
     if not is_sweep:
         section = request["algorithm"]
-        chosen = section.get("name", values.get("name", DEFAULT)) if isinstance(section, Mapping) else DEFAULT
-        return own_settings(str(chosen), values)
+        name = section.get("name", values.get("name", DEFAULT)) if isinstance(section, Mapping) else DEFAULT
+        return own_settings(str(name), values)
     values = {key: value for key, value in values.items() if key != "name"}  # a sweep names its algorithms elsewhere
     names = [name for name in _list(request, "algorithms") if isinstance(name, str)]
     names += [ablations()[key][0] for key in _list(request, "ablations") if isinstance(key, str) and key in ablations()]
