@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from django import template
+from django.utils import timezone
 
-from hacrl_web.runs.models import Run
+from hacrl_web.runs.models import Run, State
 from hacrl_web.runs.telemetry.scores import score_benchmark, score_word
 from hacrl_web.runs.workspace.columns import ABSENT, setting_of
+from hacrl_web.runs.workspace.results import with_results
+
+NUM_NEWEST = 5
 
 register = template.Library()
 register.simple_tag(score_word)
@@ -20,3 +24,11 @@ def setting_cell(run: Run, path: str) -> Any:
     """A stored setting of the run by its dotted path; None where it has none."""
     value = setting_of(run.spec, path)
     return None if value is ABSENT else value
+
+
+@register.simple_tag(takes_context=True)
+def newest_runs(context: template.Context, **of: Any) -> list[Run]:
+    """The newest runs of a group, a benchmark or a model's groups, with their results. of: a filter, `group=…`."""
+    runs = Run.objects.listed_for(context["user"]).filter(archived_at=None, **of).exclude(state=State.DRAFT)
+    newest = runs.select_related("sweep").order_by("-created_at").distinct()[:NUM_NEWEST]
+    return list(with_results(list(newest), timezone.now()))

@@ -145,3 +145,17 @@ def test_panels_leave_out_what_no_listed_run_measures(client, owner):
     )
     assert '"kl"' not in unmeasured()
     assert '"engine_logp_difference"' not in unmeasured()
+
+
+def test_pages_of_models_and_groups_list_their_newest_runs(client, owner):
+    run = evaluated(make_run(owner, name="swan"), (0, 2, 4), (5, 6, 8))
+    make_run(owner, name="of other models")
+    draft = make_run(owner, name="draft")
+    Run.objects.filter(pk=draft.pk).update(state="draft", group=run.group)
+    model = run.group.agents.first().model
+    for path in (run.group.get_absolute_url(), model.get_absolute_url()):
+        page = client.get(path).content.decode()
+        assert names(page.split("<h2>Newest runs</h2>")[1]) == ["swan"]
+        assert "0.300 → " in page
+    run.delete()
+    assert "Newest runs" not in client.get(model.get_absolute_url()).content.decode()
