@@ -22,6 +22,7 @@ import dj_database_url
 from django.core.exceptions import ImproperlyConfigured
 from pythonjsonlogger.core import RESERVED_ATTRS
 
+from hacrl_web.ops.oidc_settings import provider_of_environment
 from hacrl_web.ops.secret_files import secret, with_password
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -179,6 +180,7 @@ EMAIL_TIMEOUT = 10
 DEFAULT_FROM_EMAIL = os.environ.get("HACRL_EMAIL_FROM", "hacrl@localhost")
 
 AUTH_USER_MODEL = "accounts.User"
+OIDC = provider_of_environment()  # sign-in at a provider; None: by password and link only
 LOGIN_URL = "accounts:login"
 LOGIN_REDIRECT_URL = "home"
 LOGOUT_REDIRECT_URL = "accounts:login"

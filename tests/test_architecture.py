@@ -48,7 +48,7 @@ LOADED_WHEN_NEEDED = {
 }
 # The rooms of each app. One imports itself, the modules that lie beside the rooms, and the rooms left of it.
 ROOMS = {
-    "accounts": ("login", "tokens", "people"),
+    "accounts": ("login", "tokens", "people", "oidc"),
     "registry": ("language_models", "benchmarks", "pages", "api"),
     "runs": (
         "models",

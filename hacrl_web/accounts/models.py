@@ -36,12 +36,16 @@ class PeopleManager(UserManager["User"]):
         return user
 
 
-@audited("username", "email", "is_active", "is_staff", "is_superuser", secrets=("password",), project="")
+@audited("username", "email", "is_active", "is_staff", "is_superuser", "provider_account",
+         secrets=("password",), project="")  # fmt: skip
 class User(AbstractUser):
     """Someone who logs in. Staff administer the installation: they see and may change everything."""
 
     # The project that lists show and that new objects belong to. Empty: the user's first; for staff, all projects.
     chosen_project = models.ForeignKey("Project", on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
+
+    # Issuer and subject of the person at an OpenID Connect provider, with a space between (accounts/oidc).
+    provider_account = models.CharField(max_length=600, unique=True, null=True, blank=True)
 
     objects = PeopleManager()
 

@@ -3,6 +3,7 @@
 from django.urls import path
 
 from hacrl_web.accounts.login import views
+from hacrl_web.accounts.oidc import views as oidc_views
 from hacrl_web.accounts.people import audit_views
 from hacrl_web.accounts.people import views as people_views
 from hacrl_web.accounts.tokens import views as token_views
@@ -10,6 +11,8 @@ from hacrl_web.accounts.tokens import views as token_views
 app_name = "accounts"
 urlpatterns = [
     path("login", views.LoginView.as_view(), name="login"),
+    path("login/oidc", oidc_views.sign_in, name="oidc_start"),
+    path("login/oidc/callback", oidc_views.finish_sign_in, name="oidc_callback"),
     path("login/<str:token>", views.login_by_link, name="login_link"),
     path("logout", views.log_out, name="logout"),
     path("account", views.account, name="account"),

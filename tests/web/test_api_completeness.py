@@ -168,6 +168,8 @@ PAGES = {
 # Pages that are for a browser alone, and why.
 EXCEPTIONS = {
     "accounts:login": "a token is the API's login",
+    "accounts:oidc_start": "a token is the API's login",
+    "accounts:oidc_callback": "a token is the API's login",
     "accounts:login_link": "a token is the API's login",
     "accounts:logout": "a token is revoked",
     "accounts:account": "whoever holds a token must not change the password",

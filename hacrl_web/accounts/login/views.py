@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import unicodedata
-from typing import cast
+from typing import Any, cast
 
+from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import login, logout, update_session_auth_hash
 from django.contrib.auth.decorators import login_not_required
@@ -22,7 +23,9 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from hacrl_web.accounts.login.forms import FirstPasswordForm, LoginForm, NextPasswordForm
 from hacrl_web.accounts.login.sessions import end_sessions, sessions_of
 from hacrl_web.accounts.models import LOGIN_WINDOW, ApiToken, LoginLink, LoginTry, User
+from hacrl_web.web.errors import FieldErrors
 
+LEAVING = "sign_out_at_provider"  # key in a session: the address that ends the person's session at the provider
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 
 
@@ -41,6 +44,9 @@ class LoginView(DjangoLoginView):
     redirect_authenticated_user = True
     http_method_names = ["get", "head", "post"]
 
+    def get_context_data(self, **context: Any) -> dict[str, Any]:
+        return super().get_context_data(provider=settings.OIDC, **context)
+
     def post(self, request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:
         self.key = throttle_key(request.POST.get("username", ""), request.META.get("REMOTE_ADDR", ""))
         if LoginTry.objects.admit(self.key):
@@ -48,6 +54,7 @@ class LoginView(DjangoLoginView):
         minutes = int(LOGIN_WINDOW.total_seconds() // 60)
         refusal = f"Too many tries. Wait {minutes} minutes, or ask for a login link."
         context = {"form": LoginForm(request), "refusal": refusal, "next": self.get_redirect_url()}
+        context["provider"] = settings.OIDC
         response = render(request, self.template_name, context, status=429)
         response["Retry-After"] = str(minutes * 60)
         return response
@@ -86,7 +93,14 @@ def login_by_link(request: HttpRequest, token: str) -> HttpResponse:
 
 @require_POST
 def log_out(request: HttpRequest) -> HttpResponse:
+    """End this session; a person who signed in at the provider goes on to it, to be signed out there too.
+
+    By a page that moves on, not by a redirect: browsers count that as part of the form, which may go to this host only.
+    """
+    address = request.session.get(LEAVING, "")
     logout(request)
+    if address and settings.OIDC is not None:
+        return render(request, "accounts/login/leaving.html", {"address": address, "provider": settings.OIDC})
     return redirect("accounts:login")
 
 
@@ -94,8 +108,12 @@ def log_out(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def account(request: HttpRequest) -> HttpResponse:
-    """Set or change the user's password."""
+    """Set or change the user's password. Who comes by the provider has none: its rules would not hold for it."""
     user = cast(User, request.user)
+    if user.provider_account and not user.has_usable_password():
+        if request.method == "POST":
+            raise FieldErrors.single("forbidden", "You sign in at a provider: set your password there.", status=403)
+        return render(request, "accounts/login/account.html", {"provider": settings.OIDC})
     form_class = NextPasswordForm if user.has_usable_password() else FirstPasswordForm
     form = form_class(user, request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid():

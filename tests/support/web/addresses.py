@@ -32,6 +32,7 @@ from workers.questions.columns import QuestionMapping
 VERBS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 # Whoever has no login must reach these.
 PUBLIC = {"login", "login/<str:token>", "invitation/<str:token>", "healthz", "readyz"}
+PUBLIC |= {"login/oidc", "login/oidc/callback"}
 WRITING = ("POST", "PUT", "PATCH", "DELETE")
 PARAMETER = re.compile(r"<(?:(\w+):)?(\w+)>")
 # What some operations cannot do without; the others know no such parameter.

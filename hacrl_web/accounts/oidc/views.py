@@ -1,0 +1,149 @@
+"""Sign-in at the OpenID Connect provider: the way there, and the way back.
+
+What the way back must match (state, nonce, PKCE verifier, the page to open) is a signed cookie of this browser, so a
+visitor writes nothing to the database.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+from urllib.parse import urlencode
+
+from django.conf import settings
+from django.contrib.auth import login
+from django.contrib.auth.decorators import login_not_required
+from django.core import signing
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.crypto import constant_time_compare, get_random_string
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_GET
+from mozilla_django_oidc.utils import generate_code_challenge
+
+from hacrl_web.accounts.login.forms import LoginForm
+from hacrl_web.accounts.login.views import BACKEND, LEAVING, redirect_to
+from hacrl_web.accounts.oidc.accounts import user_of_claims
+from hacrl_web.accounts.oidc.provider import CALLBACK, ProviderBackend, SignInRefused, endpoints_of
+from hacrl_web.ops.oidc_settings import OidcProvider
+from hacrl_web.web.errors import FieldErrors
+from hacrl_web.web.middleware import refused
+
+COOKIE = "hacrl_sign_in"
+LIFETIME_S = 600  # for the person to sign in over there
+NUM_LETTERS = 64
+MAX_NEXT = 1000  # characters of the address to open afterwards: the cookie holds it
+MAX_HINT = 6000  # characters of a token in the address that signs out; longer addresses are refused by servers
+
+
+def _provider() -> OidcProvider:
+    provider: OidcProvider | None = settings.OIDC
+    if provider is None:
+        raise Http404
+    return provider
+
+
+@login_not_required
+@never_cache
+@require_GET
+def sign_in(request: HttpRequest) -> HttpResponse:
+    """Redirect to the provider."""
+    provider = _provider()
+    target = request.GET.get("next", "")[:MAX_NEXT]
+    if request.user.is_authenticated:
+        return redirect_to(request, target)
+    try:
+        endpoints = endpoints_of(provider)
+    except SignInRefused as refusal:
+        return _refused(request, refusal, target)
+    state, nonce, verifier = (get_random_string(NUM_LETTERS) for _ in range(3))
+    query = {
+        "response_type": "code",
+        "scope": provider.scopes,
+        "client_id": provider.client_id,
+        "redirect_uri": request.build_absolute_uri(reverse(CALLBACK)),
+        "state": state,
+        "nonce": nonce,
+        "code_challenge": generate_code_challenge(verifier, "S256"),
+        "code_challenge_method": "S256",
+    }
+    joint = "&" if "?" in endpoints.authorization else "?"
+    response = HttpResponseRedirect(f"{endpoints.authorization}{joint}{urlencode(query)}")
+    values = {"state": state, "nonce": nonce, "verifier": verifier, "next": target}
+    response.set_cookie(
+        COOKIE,
+        signing.dumps(values, salt=COOKIE),
+        max_age=LIFETIME_S,
+        path=reverse("accounts:oidc_start"),
+        secure=settings.SESSION_COOKIE_SECURE,
+        httponly=True,
+        samesite="Lax",
+    )
+    return response
+
+
+@login_not_required
+@never_cache
+@require_GET
+def finish_sign_in(request: HttpRequest) -> HttpResponse:
+    """Log in the person whom the provider sends back."""
+    provider = _provider()
+    values = _cookie_values(request)
+    target = values.get("next", "")
+    try:
+        _check_way_back(request, provider, values)
+        endpoints = endpoints_of(provider)
+        claims = ProviderBackend(provider, endpoints).verified_claims(request, values["nonce"], values["verifier"])
+        user = user_of_claims(provider, claims)
+    except SignInRefused as refusal:
+        response = _refused(request, refusal, target)
+    else:
+        login(request, user, backend=BACKEND)
+        # The roles are read again at the next sign-in: after a working day.
+        request.session.set_expiry(timezone.now() + timedelta(hours=provider.session_h))
+        request.session[LEAVING] = _sign_out_address(request, provider, endpoints.end_session, claims["id_token"])
+        response = redirect_to(request, target)
+    response.delete_cookie(COOKIE, path=reverse("accounts:oidc_start"))
+    return response
+
+
+def _cookie_values(request: HttpRequest) -> dict[str, Any]:
+    """Empty if the cookie is missing, forged or too old."""
+    try:
+        values: dict[str, Any] = signing.loads(request.COOKIES.get(COOKIE, ""), salt=COOKIE, max_age=LIFETIME_S)
+        return values
+    except signing.BadSignature:
+        return {}
+
+
+def _check_way_back(request: HttpRequest, provider: OidcProvider, values: dict[str, Any]) -> None:
+    """Error: SignInRefused for a way back that this browser did not begin, or that the provider refused."""
+    if request.GET.get("error"):  # some send it without the state
+        raise SignInRefused(f"{provider.name} did not sign you in: start again, or log in with a password.")
+    if not values or not constant_time_compare(values["state"], request.GET.get("state", "")):
+        raise SignInRefused("This sign-in was not begun here, or more than 10 minutes ago: start again.")
+    if not request.GET.get("code"):
+        raise SignInRefused(f"{provider.name} did not confirm this sign-in: start again.")
+
+
+def _sign_out_address(request: HttpRequest, provider: OidcProvider, end_session: str, id_token: str) -> str:
+    """Where the person's session at the provider is ended (RP-initiated logout); empty if it has no such address."""
+    if not end_session:
+        return ""
+    query = {
+        "client_id": provider.client_id,
+        "post_logout_redirect_uri": request.build_absolute_uri(reverse("accounts:login")),
+    }
+    if len(id_token) <= MAX_HINT:
+        query["id_token_hint"] = id_token
+    return f"{end_session}{'&' if '?' in end_session else '?'}{urlencode(query)}"
+
+
+def _refused(request: HttpRequest, refusal: SignInRefused, target: str) -> HttpResponse:
+    """The login page with the refusal; a page of its own for who is logged in already."""
+    if request.user.is_authenticated:
+        return refused(request, FieldErrors.single("forbidden", str(refusal), status=refusal.status))
+    context = {"form": LoginForm(request), "refusal": str(refusal), "next": target, "provider": settings.OIDC}
+    return render(request, "accounts/login/login.html", context, status=refusal.status)
