@@ -30,11 +30,11 @@ class Rules:
 
 
 RULES: dict[VerifierKind, Rules] = {
-    "math": Rules(5, "mathematically equal to the answer in the last box, or else to the one that the text states"),
+    "math": Rules(6, "mathematically equal to the answer in the last box, or else to the one that the text states"),
     "exact": Rules(2, "the same text"),
     "choice": Rules(2, "multiple choice: the same letter, A to J"),
-    "numeric": Rules(3, "the same number within a relative tolerance"),
-    "regex": Rules(2, "the reference answer is a regular expression for the whole answer"),
+    "numeric": Rules(4, "the same number within a relative tolerance"),
+    "regex": Rules(3, "the reference answer is a regular expression for the whole answer"),
     "python": Rules(2, "the reference answer is Python tests for the code in the response"),
     "countdown": Rules(1, "an expression that uses each given number once and reaches the target"),
     "function": Rules(1, "a Python function of your own gives the reward, from 0 to 1"),

@@ -74,7 +74,7 @@ def _compare(gold: str, answer: str, kind: str, tolerance: float) -> bool | None
 
 def _among_words(gold: str, response: str, kind: str, tolerance: float) -> bool | None:
     """The same for a response whose last number is between words, or that has no digit."""
-    if not response.isascii() or "think>" in response or len(response) > MAX_WORDS:
+    if not response.isascii() or "think>" in response or "**" in response or len(response) > MAX_WORDS:
         return None
     words = [word.lstrip("*(").rstrip("*.,;:!?)") for word in response.split()]
     places = [place for place, word in enumerate(words) if any(letter.isdigit() for letter in word)]

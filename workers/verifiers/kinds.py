@@ -15,7 +15,7 @@ from workers.verifiers.choice import choice_verdict, unclear_choice
 from workers.verifiers.countdown import countdown_verdict, unclear_task
 from workers.verifiers.mathematics.answers import clean, decide, is_other_unit, read_answer
 from workers.verifiers.mathematics.extraction import MAX_ANSWER_CHARACTERS, final_answer, joined_boxes
-from workers.verifiers.mathematics.last_number import answer_in
+from workers.verifiers.mathematics.last_number import answer_in, answer_list
 from workers.verifiers.numeric import numeric_verdict
 from workers.verifiers.python.python_tests import python_verdict, unclear_tests
 from workers.verifiers.regex import regex_verdict
@@ -65,10 +65,11 @@ def exact_verdict(completion: str, gold: str) -> Verdict:
 
 def math_verdict(completion: str, gold: str, extraction: ResponseExtraction = "strict") -> Verdict | Query:
     """The verdict if text alone decides, else the cleaned answer and gold."""
-    final = answer_in(completion, extraction)
+    is_list = "," in gold or "\\pm" in gold
+    final = (answer_list(completion, extraction) if is_list else None) or answer_in(completion, extraction)
     if final is None or not final.strip():
         return NO_ANSWER if extraction == "strict" else NO_NUMBER
-    if "," in gold or "\\pm" in gold:
+    if is_list:
         final = joined_boxes(completion) or final
     if final.strip() == gold.strip():
         return CORRECT

@@ -14,7 +14,7 @@ from functools import partial
 from workers.contract.verifier_kinds import ResponseExtraction
 from workers.verifiers.children.child_server import Unscorable, serve_verifier
 from workers.verifiers.mathematics.answers import clean
-from workers.verifiers.mathematics.extraction import MAX_ANSWER_CHARACTERS, final_answer
+from workers.verifiers.mathematics.extraction import MAX_ANSWER_CHARACTERS
 from workers.verifiers.mathematics.last_number import answer_in
 from workers.verifiers.mathematics.plain_numbers import number, readings
 from workers.verifiers.verdicts import CORRECT, INCORRECT, NO_ANSWER, NO_NUMBER, NO_REFERENCE, TOO_LONG, Query, Verdict
@@ -48,7 +48,7 @@ def is_close(value: Fraction, gold: Fraction, tolerance: float) -> bool:
 
 def numeric_answer(completion: str, extraction: ResponseExtraction) -> str | None:
     """The stated answer, or a response that is only a number; flexible: or its last number."""
-    stated = final_answer(completion)
+    stated = answer_in(completion, "strict")
     if stated is None and "\\boxed" not in completion:
         stated = completion.strip() if number(tidy(completion[:MAX_ANSWER_CHARACTERS])) is not None else None
     return stated if (stated or "").strip() else answer_in(completion, extraction)

@@ -33,11 +33,11 @@ CASES = Path(__file__).resolve().parents[2] / "data" / "verifier_cases.jsonl"
 KINDS: tuple[VerifierKind, ...] = tuple(kind for kind in get_args(VerifierKind) if kind not in GRADED_KINDS)
 # By kind and version: what its rules say about the examples of docs/verifiers.md, and math about the copied cases.
 DIGESTS = {
-    "math/5": "4f5a01c62872aaef",
+    "math/6": "be9f2b15cf289d5d",
     "exact/2": "350f59d11c76e1dc",
     "choice/2": "a5ada767ba3f7943",
-    "numeric/3": "78b615f1035a6c38",
-    "regex/2": "f395e3cd7d9c7c5a",
+    "numeric/4": "78b615f1035a6c38",
+    "regex/3": "f395e3cd7d9c7c5a",
     "python/2": "d45ad9e76bbb13b1",
     "countdown/1": "921d09082977048c",
 }

@@ -24,7 +24,11 @@ _STATED = (
     re.compile(
         rf"^[ \t]*#{{1,6}}[ \t]*{_LABEL}:?[ \t]*(?:\r?\n\s{{0,20}})([^\n]{{1,1000}})", re.IGNORECASE | re.MULTILINE
     ),
-    re.compile(rf"\b(?:{_SUBJECT}[ \t]+is\b{_ADVERB}|{_LABEL}:)[ \t]*:?{_LINE_OR_NEXT}", re.IGNORECASE),
+    # Looked ahead, because a line may state several: "The answer is 7. No, the answer is 8."
+    re.compile(
+        rf"\b(?:{_SUBJECT}[ \t]+is\b{_ADVERB}|{_LABEL}:)[ \t]*:?[ \t]*(?:\r?\n\s{{0,20}})?(?=([^\n]{{1,1000}}))",
+        re.IGNORECASE,
+    ),
 )
 # "The answer is 42. I hope it is correct.", "The answer is 42, which is even.", "The answer is 42 because it is."
 _SENTENCE_END = re.compile(r"\.\s|\.$|[,;]\s+(?!(?:and|or)\b)[a-z]{2,}|\s+(?:because|since|which|as)\b")
@@ -41,12 +45,18 @@ def final_answer(completion: str) -> str | None:
     boxes = list(_BOX.finditer(completion))
     if boxes:
         return braced(completion, boxes[-1].end())
+    stated = declared_answer(completion)
+    return _closing_formula(completion) if stated is None else stated
+
+
+def declared_answer(completion: str) -> str | None:
+    """What a response without a box states as its answer; None if nothing is called so."""
     for pattern in _STATED:
         matches = pattern.findall(completion[-_MAX_SEARCHED:])
         if matches:
             line = matches[-1].strip()
             return _closing_formula(completion) if line in ("$$", "\\[") else _stated(line)
-    return _closing_formula(completion)
+    return None
 
 
 def has_box(completion: str) -> bool:
@@ -83,11 +93,17 @@ def _stated(line: str) -> str:
 
 def _closing_formula(completion: str) -> str | None:
     """The formula at the end of a response, before a full stop; None if there is none."""
-    text = completion[-2 * MAX_ANSWER_CHARACTERS :].rstrip(" \t\r\n.!")
+    ending = formula_at_end(completion.rstrip(" \t\r\n.!"))
+    return ending[0] if ending else None
+
+
+def formula_at_end(text: str) -> tuple[str, str] | None:
+    """The formula that a text ends with, and the 2,000 characters before it; None if it ends otherwise."""
     for begin, end in _FORMULA_ENDS:
         if text.endswith(end):
-            start = text.rfind(begin, 0, -len(end))
-            return text[start + len(begin) : -len(end)].strip() or None if start >= 0 else None
+            start = text.rfind(begin, max(0, len(text) - 2 * MAX_ANSWER_CHARACTERS), -len(end))
+            formula = text[start + len(begin) : -len(end)].strip() if start >= 0 else ""
+            return (formula, text[max(0, start - 2 * MAX_ANSWER_CHARACTERS) : start]) if formula else None
     return None
 
 

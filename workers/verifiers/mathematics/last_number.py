@@ -12,8 +12,9 @@ import re
 import unicodedata
 
 from workers.contract.verifier_kinds import ResponseExtraction
+from workers.verifiers.mathematics.closing import closing_answer, closing_list, without_remarks
 from workers.verifiers.mathematics.decoration import plain_letters
-from workers.verifiers.mathematics.extraction import final_answer, has_box
+from workers.verifiers.mathematics.extraction import declared_answer, final_answer, has_box
 
 MAX_CHARACTERS = 20_000  # of the response's end
 _BESIDE = 24  # characters before and after the digits that are looked at
@@ -53,30 +54,99 @@ _LIST_MARK = re.compile(r"\n[ \t*#>]*$")
 _AFTER_LIST_MARK = re.compile(r"[.)][ \t]+\S")
 _PERCENT = re.compile(r"\s?(?:\\?%|per ?cent\b)")
 _MULTIPLIER = re.compile(r"\s?(?:\\text\s?\{\s*)?(hundred|thousand|million|billion|trillion)s?\b", re.IGNORECASE)
+_MAX_LINE = 2000
+_ONE_FONT = re.compile(r"(?<=mathbf)\{(\s*-?\s*\d(?:[\d ,.]{0,60}\d)?\s*)\}")
+_SENTENCE_END = re.compile(r"[.!?]\s+(?=[A-Z(])")
+_BOLD = re.compile(
+    r"\*\*([^*\n]{1,120})\*\*|(?:[=$]|\\(?:approx|equiv|leq?|geq?))\s*\\(?:mathbf|boldsymbol|bm)\s*(\{[^{}]{1,80}\})\s*(?=\$)"
+)
+_LISTED_NUMBER = r"(?<![\w.\\^{])-?\d{1,20}(?:\.\d{1,20})?(?:/\d{1,20})?(?![\d\w^/%!])"
+_LISTED = re.compile(rf"{_LISTED_NUMBER}(?:(?:\s?,\s?(?:(?:and|or)\s)?|\s(?:and|or)\s){_LISTED_NUMBER})+")
+_RELATION_OR_WORDS = re.compile(
+    r"[=<>~,]|\\(?:[lg]eq?|neq?|in|text|equiv|approx)(?![a-zA-Z])|[a-zA-Z]{2,} [a-zA-Z]{2,}"
+)
 _ZEROS = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
 
 
 def answer_in(completion: str, extraction: ResponseExtraction) -> str | None:
-    """The stated answer; flexible, without one and without any box: the last number of the response; or None."""
-    answer = final_answer(completion)
-    if extraction == "strict" or has_box(completion) or (answer or "").strip():
+    """The answer in a box, or the stated one, or the closing formula; flexible, without any of them: the last number,
+    or what is set in bold in the last sentence; or None."""
+    if has_box(completion):
+        return final_answer(completion)
+    text = without_remarks(completion)
+    answer = declared_answer(text)
+    answer = closing_answer(text) if answer is None else answer
+    if extraction == "strict" or (answer or "").strip():
         return answer
-    return last_number(completion)
+    return last_number(text)
+
+
+def answer_list(completion: str, extraction: ResponseExtraction) -> str | None:
+    """The list that a response without a box and a stated answer ends with: formulas, or, flexible, numbers; or None.
+    For questions whose reference answer is a list."""
+    if has_box(completion):
+        return None
+    text = without_remarks(completion)
+    if declared_answer(text) is not None:
+        return None
+    formulas = closing_list(text)
+    if formulas or extraction == "strict" or closing_answer(text):
+        return formulas
+    return _numbers_at_end(text)
 
 
 def last_number(completion: str) -> str | None:
     r"""The last number, written as `-1234.5`, `\frac{1}{2}`, `50\%` or `2\times10^{3}`; None if there is none.
 
-    Of a response with thoughts in `<think>`, only what follows them counts.
+    If a number is set in bold in the last sentence, it is that one; if the last number is a part of a formula in
+    dollars that has no value without its letters, it is the formula. Of a response with thoughts in `<think>`, only
+    what follows them counts.
     """
     text = completion.rpartition("</think>")[2]
     if "<think>" in text:
         return None
     text = "\n" + plain_letters(_ENCLOSED.sub(" ", text[-MAX_CHARACTERS:]))
+    text = _ONE_FONT.sub(lambda match: match[1].replace(" ", ""), text)
+    if bold := _bold_number(text):
+        return bold
     for match in reversed(list(_NUMBER.finditer(text))):
         if (number := _read(text, match)) is not None:
+            return _formula_around(text, match) or number
+    return None
+
+
+def _bold_number(text: str) -> str | None:
+    """The last number in bold of the last sentence; None if there is none, or it numbers or names a step."""
+    line = text.rstrip().rpartition("\n")[2][-_MAX_LINE:]
+    sentence = max((match.end() for match in _SENTENCE_END.finditer(line)), default=0)
+    for match in reversed(list(_BOLD.finditer(line, sentence))):
+        content = match[1] or match[2]
+        is_label = content.endswith((":", ")")) or line[match.end() : match.end() + 1] == ":" or not match.start()
+        numbers = list(_NUMBER.finditer("\n" + content))
+        if not is_label and numbers and (number := _read("\n" + content, numbers[-1])) is not None:
             return number
     return None
+
+
+def _formula_around(text: str, match: re.Match[str]) -> str | None:
+    """The formula in dollars around a number if it has letters and no equality: `$n-1$` for the 1."""
+    end = text.find("$", match.end(), match.end() + _MAX_LINE)
+    start = text.rfind("$", max(0, match.start() - _MAX_LINE), match.start())
+    if start < 0 or end < 0 or "\n\n" in text[start:end]:
+        return None
+    formula = text[start + 1 : end].strip()
+    has_letters = re.search(r"(?<![\\a-zA-Z])[a-zA-Z](?![a-zA-Z])", formula)
+    return formula if has_letters and not _RELATION_OR_WORDS.search(formula) else None
+
+
+def _numbers_at_end(text: str) -> str | None:
+    """Two numbers or more with only commas, `and` or `or` between them, if they are the last of a text."""
+    text = text.rpartition("</think>")[2]
+    text = "" if "<think>" in text else re.sub(r"\\?\$|\*\*", "", plain_letters(text[-_MAX_LINE:]))
+    lists = list(_LISTED.finditer(text))
+    if not lists or re.search(r"\d", text[lists[-1].end() :]):
+        return None
+    return re.sub(r"\s*,?\s*\b(?:and|or)\b\s*", ", ", lists[-1][0])
 
 
 def _read(text: str, match: re.Match[str]) -> str | None:

@@ -27,7 +27,11 @@ _NAME = re.compile(r"(?:[a-zA-Z]|\\[a-zA-Z]+)(?:_\{?\w+\}?)?(?:'|\([a-zA-Z, ]*\)
 # Infinity belongs to no set of numbers.
 _CLOSED_INFINITY = re.compile(r"\\infty\s*\]|\[\s*-\s*\\infty")
 _PRIMED_NUMBER = re.compile(r"\d\s*(?:'|\^\{?\\prime)")
-_FUNCTION_WORDS = re.compile(r"\\[a-zA-Z]+|operatorname")
+_LETTER_OR_DOTS = re.compile(
+    r"(?<![\\a-zA-Z])(?!operatorname)[a-zA-Z]|\\[lc]?dots(?![a-zA-Z])|\.\.\."
+    r"|\\(?:alpha|beta|gamma|delta|epsilon|varepsilon|zeta|eta|theta|kappa|lambda|mu|nu|xi|rho|sigma|tau|phi|varphi"
+    r"|chi|psi|omega)(?![a-zA-Z])"
+)
 
 
 def _parse(text: str) -> Any:
@@ -131,8 +135,8 @@ def is_equal(gold: str, answer: str) -> bool:
     gold_sides, sides = _sides(_name_first(gold)), _sides(_name_first(answer))
     is_list = "," in answer or re.search(r"(?<![a-zA-Z])(?:or|and)(?![a-zA-Z])", answer) is not None
     if len(sides) > 1 and not is_list and (len(gold_sides) == 1 or len(sides) > 2):
-        # All sides without letters must equal the gold: 0=5 is not 5.
-        constants = [side for side in sides[:-1] if not re.search(r"[a-zA-Z]", _FUNCTION_WORDS.sub("", side))]
+        # All sides without letters must equal the gold: 0=5 is not 5. An ellipsis has no value that could.
+        constants = [side for side in sides[:-1] if not _LETTER_OR_DOTS.search(side)]
         return all(side and _equal(gold_sides[-1], side) for side in [*constants, sides[-1]])
     if len(gold_sides) == 2 and len(sides) == 1 and _NAME.fullmatch(gold_sides[0]):
         return _equal(gold_sides[1], answer)

@@ -1,0 +1,140 @@
+"""How a response without a box and a stated answer ends: formulas, lists of them, and remarks that do not count."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from workers.verifiers.kinds import kind_of
+from workers.verifiers.mathematics.closing import closing_answer, closing_list, without_remarks
+from workers.verifiers.mathematics.last_number import answer_in, answer_list
+from workers.verifiers.service import Verifier
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("Hence $n = 42$.", "n = 42"),
+        ("so it is $42$ knights", None),
+        ("so it is $42$ apples", r"42\text{ apples }"),
+        ("so it is $42$ hours", r"42\text{ hours }"),
+        ("so it is $5$ million", r"5\text{ million }"),
+        ("It is never $42$", None),
+        ("It cannot be equal to $42$", None),
+        ("It is more than $42$", None),
+        ("It holds if and only if $n=42$.", "n=42"),
+        (r"$$\begin{aligned} x & =40+2 \\ & =42 .\end{aligned}$$", "=42"),
+        (r"$$\begin{gathered} 2x=84 \\ \Rightarrow x=42 \quad(\text{ halved }) \end{gathered}$$", "x=42"),
+        (r"$$\begin{array}{r} 41 \\ 42 \end{array}$$", r"\begin{array}{r} 41 \\ 42 \end{array}"),
+        (r"$$x=42 \tag{6}$$", "x=42"),
+        ("Because $T=75, n=37$.", "n=37"),
+        ("Because $f(1,2)=3, n=37$.", "n=37"),
+        ("so $T=75, n=37$.", "T=75, n=37"),
+        ("When $(1,2), n=37$.", "(1,2), n=37"),
+        ("the roots are $41$ and $42$.", "41, 42"),
+        ("the points are $A$ and $42$.", "42"),
+        ("$x_1=5$ or $x_2=6$", "x_2=6"),
+        (r"It is $\frac{4}{10}$ or $\frac{2}{5}$.", r"\frac{2}{5}"),
+        ("No formula at all.", None),
+        ("$", None),
+        ("$$", None),
+        ("$$$", None),
+        ("", None),
+    ],
+)
+def test_closing_formula_has_one_conclusion(text, answer):
+    assert closing_answer(without_remarks(text)) == answer
+
+
+@pytest.mark.parametrize(
+    ("text", "listed"),
+    [
+        ("Therefore, $x=5$ or $x=-2$.", "x=5, x=-2"),
+        ("the pairs are $(3,0)$, $(1,2)$, and $(-3,1)$.", "(3,0), (1,2), (-3,1)"),
+        ("so $(x, y)=(1,8)$ or $(x,y)=(2,7)$.", "(1,8), (2,7)"),
+        ("Thus, $k-6=2$ or $k-6=-2$, and so $k=8$ or $k=4$.", "k=8, k=4"),
+        ("If $n=3$, $x=1,2$.", None),
+        ("For $n=3$ or $n=4$.", "n=3, n=4"),
+        ("so $x=5$.", None),
+        ("$x=1$ $x=2$", None),
+    ],
+)
+def test_formulas_with_only_a_comma_and_or_between_them_are_a_list(text, listed):
+    assert closing_list(without_remarks(text)) == listed
+
+
+@pytest.mark.parametrize(
+    ("text", "rest"),
+    [
+        ("So $n=4$, as desired.", "So $n=4$"),
+        ("So $n=4$ as we wanted to show.", "So $n=4$"),
+        ("So $n=4$ as a guess.", "So $n=4$ as a guess"),
+        ("So $n=4$. (Note that $n=5$ fails.)", "So $n=4$"),
+        ("So $n=4$ (independent of $T$ ). [Note: with $T=5$ too.]", "So $n=4$"),
+        ("So $n=4$ (or $n=5$).", "So $n=4$ (or $n=5$)"),
+        ("So $n=4$ (note that I was wrong).", "So $n=4$ (note that I was wrong)"),
+        ("So $n=4$. We can check that $5$ fails.", "So $n=4$"),
+        ("So $n=4$. We can check that it is wrong.", "So $n=4$. We can check that it is wrong"),
+        ("So $n=4$.\n\nThis completes the proof.", "So $n=4$"),
+        ("So $n=4$ is indeed the only possible value of $n$.", "So $n=4$"),
+        ("So $n=4$ is the smallest value that works.", "So $n=4$"),
+        ("So $n=4$ is not the answer.", "So $n=4$ is not the answer"),
+        ("I doubt that $n=4$ is the answer.", "I doubt that $n=4$ is the answer"),
+        ("Not so. Here $n=4$ is the answer.", "Not so. Here $n=4$"),
+        ("It is $4$, because $5$ is odd.", "It is $4$"),
+        ("It isn't $4$, because $5$ is right.", "It isn't $4$, because $5$ is right"),
+        ("So $f(x)=x$ for all real $x$.", "So $f(x)=x$"),
+        ("So $n=4$. <img_12>", "So $n=4$"),
+        ("So (a) holds (as above).", "So (a) holds"),
+        ("(as above)", ""),
+    ],
+)
+def test_remarks_do_not_count_unless_they_withdraw_the_answer(text, rest):
+    assert without_remarks(text) == rest
+
+
+def test_statement_comes_before_formulas_and_a_box_before_everything():
+    text = "The answer is 7. (We can check that $x=5$ or $x=6$.)"
+    assert answer_in(text, "strict") == "7"
+    assert answer_list(text, "flexible") is None
+    assert answer_in(r"\boxed{7} so $x=5$, as desired.", "strict") == "7"
+    assert answer_list(r"\boxed{7} so $x=5$ or $x=6$.", "flexible") is None
+
+
+LISTS = [
+    ("they are 1, 3 and 42.", "1,3,42", 1.0),
+    ("they are 1, 3 and 42.", "3,1,42", 1.0),
+    ("they are $1,3$ and $42$ here", "1,3,42", 1.0),
+    ("they are -1, 2.5, 3/4.", r"-1,2.5,\frac34", 1.0),
+    ("they are 1, 3 and 42.", "1,3", 0.0),
+    ("they are 1, 3 and 42, of 9.", "1,3,42", 0.0),
+    ("there are $n-1$ of them", "n-1", 1.0),
+    ("there are $n-1$ of them", "1", 0.0),
+    ("there are 7 for each $n$ here", "7", 1.0),
+    ("it costs $5 for n-1 and $7 for n", "7", 1.0),
+]
+
+
+def test_flexible_extraction_reads_lists_and_formulas():
+    pytest.importorskip("math_verify", reason="math-verify is missing: pip install -c constraints.txt -e '.[train]'")
+    with Verifier("math", extraction="flexible") as verifier:
+        verdicts = verifier.score([text for text, _, _ in LISTS], [gold for _, gold, _ in LISTS])
+    assert [verdict.reward for verdict in verdicts] == [reward for _, _, reward in LISTS]
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        *("$", "$ since ", "$x$ because ", " (note ", "$5$ or ", "$a$, ", "**5 ", "[note: (", "$ is the only ", "1, "),
+        *("1 and ", "$n$ for all a ", "The answer is ", "We can check ", "\\begin{aligned}", "$x$ is the answer of "),
+        *(". A", "\\Rightarrow "),
+    ],
+)
+@pytest.mark.parametrize("end", ["", "$", ")", "$x$"])
+def test_hostile_endings_are_read_in_no_time(piece, end):
+    text = piece * (30_000 // len(piece)) + end
+    begin = time.process_time()
+    for extraction in ("strict", "flexible"):
+        kind_of("math", 1e-4, extraction).quick_verdict(text, "5,6")
+    assert time.process_time() - begin < 2  # in the trainer's own process, where nothing could end it
