@@ -30,7 +30,7 @@ class PodiumRow:
 @dataclass(frozen=True)
 class NewestBoard:
     """score_word: what its scores are called.  leader, baseline, difference, certainty: empty where the best row is the
-    baseline or cannot be compared.
+    baseline or cannot be compared.  is_comparison: whether the baseline and another rule are on it.
     """
 
     name: str
@@ -39,6 +39,7 @@ class NewestBoard:
     is_generated: bool
     score_word: str
     places: list[PodiumRow]
+    is_comparison: bool
     leader: str = ""
     baseline: str = ""
     difference: MeanInterval | None = None
@@ -46,7 +47,7 @@ class NewestBoard:
 
 
 def newest_board_of(user: Any) -> NewestBoard | None:
-    """Of the boards of the newest runs the first with rows to compare; else the newest one.
+    """Of the boards of the newest runs the first with a difference to the baseline; else the newest one.
 
     None before a run has completed with an evaluation of every agent.
     """
@@ -59,7 +60,7 @@ def newest_board_of(user: Any) -> NewestBoard | None:
     newest = None
     for key, run in islice(of_boards.items(), MAX_BOARDS):
         summary = _summary(user, key, run)
-        if summary is not None and len(summary.places) > 1:
+        if summary is not None and summary.is_comparison:
             return summary
         newest = newest or summary
     return newest
@@ -74,8 +75,12 @@ def _summary(user: Any, key: Any, run: Run) -> NewestBoard | None:
     places = [PodiumRow(group.row.label, score) for group, score in scored[:PLACES]]
     if not places:
         return None
-    summary = NewestBoard(board.name, board.address, table.last.words, board.is_generated, run.score_word, places)
-    return _compared(table, summary, scored[0][0])
+    top = scored[0][0]
+    is_ahead = top.row.algorithm == BASELINE and len(scored) > 1
+    summary = NewestBoard(
+        board.name, board.address, table.last.words, board.is_generated, run.score_word, places, is_ahead
+    )
+    return _compared(table, summary, top)
 
 
 def _compared(table: BoardTable, summary: NewestBoard, top: BoardGroup) -> NewestBoard:
@@ -88,6 +93,6 @@ def _compared(table: BoardTable, summary: NewestBoard, top: BoardGroup) -> Newes
         gap = paired(*scores)
         if gap is not None:
             words = certainty(gap, is_of_all=scores[0].keys() == scores[1].keys())
-            summary = replace(summary, leader=top.row.label, baseline=group.row.label, difference=gap, certainty=words)
-            break
+            names = {"leader": top.row.label, "baseline": group.row.label}
+            return replace(summary, **names, is_comparison=True, difference=gap, certainty=words)
     return summary

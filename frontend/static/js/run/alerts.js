@@ -86,7 +86,7 @@ function summary(first, numKinds, numClosed, body, isShown) {
     text.append(make("strong", "", newest.title), ` since step ${count(newest.raised_step)}: ${newest.text}`);
     text.title = newest.text;
     line.append(text);
-    if (newest.fix_url) line.append(fixLink(newest));
+    if (newest.fix_url && canClone()) line.append(fixLink(newest));
   } else line.append(make("span", "quiet", numClosed ? "No open alerts." : "No alerts."));
   if (!numKinds && !numClosed) return line;
   const more = make("button", "chart-button", numKinds > 1 ? `What to do, and ${count(numKinds - 1)} more` : numKinds ? "What to do" : `${count(numClosed)} earlier ${numClosed === 1 ? "alert" : "alerts"}`);
@@ -100,6 +100,9 @@ function summary(first, numKinds, numClosed, body, isShown) {
   line.append(more);
   return line;
 }
+
+/** Whether the reader may create runs: viewers may not. */
+const canClone = () => document.querySelector("[data-can-clone]") !== null;
 
 /** @param {Alert} alert with a remedy */
 function fixLink({ fix_url: url, fix: change }) {
@@ -125,7 +128,7 @@ function openAlerts(alerts) {
   for (const alert of alerts.slice(0, OPEN_SHOWN)) list.append(make("li", "", `Since step ${count(alert.raised_step)}: ${alert.text}`));
   if (alerts.length > OPEN_SHOWN) list.append(make("li", "", `and ${count(alerts.length - OPEN_SHOWN)} more, see the Events tab`));
   const todo = make("p", "", advice);
-  if (alerts[0].fix_url) todo.append(" ", fixLink(alerts[0]), make("span", "quiet", ` ${alerts[0].fix}`));
+  if (alerts[0].fix_url) todo.append(" ", ...(canClone() ? [fixLink(alerts[0])] : []), make("span", "quiet", ` ${alerts[0].fix}`));
   box.append(head, list, todo);
   return box;
 }

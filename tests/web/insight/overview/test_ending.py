@@ -8,7 +8,7 @@ from django.utils import timezone
 from hacrl_web.alerts.models import ENDED, Alert
 from hacrl_web.insight.overview.ending import ending_of
 from hacrl_web.runs.models import Run, State
-from tests.support.web.factories import make_run
+from tests.support.web.factories import make_member, make_run
 from tests.support.web.insight_help import add_checkpoint, claimed
 from tests.support.web.page_text import text_of
 
@@ -84,6 +84,12 @@ def test_alert_that_was_open_at_the_end_offers_its_fix(run, web):
     Alert.objects.create(**about, kind="cross_clip", raised_seq=2, raised_step=2, cleared_reason=f"{ENDED}: stopped")
     assert ending_of(run).fix_url.startswith(f"/runs/{run.pk}/clone?algorithm.name=")
     assert "Clone with fix" in text_of(web.get(run.get_absolute_url()))
+    assert " data-can-clone" in text_of(web.get(run.get_absolute_url()))  # for the alerts' line
+    web.force_login(make_member(run.project, "viewer"))
+    for path in (run.get_absolute_url(), "/alerts/", "/"):
+        page = text_of(web.get(path))
+        assert "Clone with fix" not in page
+        assert " data-can-clone" not in page
 
 
 @pytest.mark.parametrize(

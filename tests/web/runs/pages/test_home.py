@@ -175,7 +175,7 @@ def test_board_of_home_is_that_of_the_newest_run_unless_it_compares_nothing(web,
     assert "+0.300" in home(web)
     put(by_name(second)["gspo", 1], "completed", finished_at=timezone.now() + timedelta(seconds=1))
     assert "+0.100" in home(web)
-    alone = finished_sweep(user, {"signed": [0.9]}, name="one row alone")
+    alone = finished_sweep(user, {"signed": [0.9], "hacpo": [0.8]}, name="no baseline")
     with_scores(alone)
     assert "+0.100" in home(web)
     for run in Run.objects.exclude(sweep=alone):
