@@ -93,6 +93,8 @@ def _compared(table: BoardTable, summary: NewestBoard, top: BoardGroup) -> Newes
         gap = paired(*scores)
         if gap is not None:
             words = certainty(gap, is_of_all=scores[0].keys() == scores[1].keys())
-            names = {"leader": top.row.label, "baseline": group.row.label}
-            return replace(summary, **names, is_comparison=True, difference=gap, certainty=words)
+            leader, baseline = top.row.label, group.row.label
+            return replace(
+                summary, leader=leader, baseline=baseline, is_comparison=True, difference=gap, certainty=words
+            )
     return summary
