@@ -31,7 +31,7 @@ class Slider(NamedTuple):
 class If(dict[str, Any]):
     """A condition on another setting: it has one of `values`; without values, it is above 0.
 
-    path: `section.name`, or the name alone of a setting of the same section.
+    path: `section.name`, or the name alone of a setting of the same section. A list or a text is so if it is not empty.
     """
 
     def __init__(self, path: str, *values: str | bool) -> None:
@@ -96,6 +96,8 @@ def void_because(needs: Needs, value_of: Callable[[str], Any]) -> str:
 
 
 def _holds(values: Sequence[Any], value: Any) -> bool:
+    if not values and isinstance(value, list | tuple | str):
+        return bool(value)
     return value is None or (value in values if values else value > 0)
 
 

@@ -16,6 +16,7 @@ from hacrl_web.client.api import ApiError, Client
 from hacrl_web.client.command import ClientProblem, object_id
 from hacrl_web.web.settings_file import MAX_BYTES, NoSettings, read_settings_file
 
+TRAINING_SETS = "training.benchmarks"
 VERSIONS = (1, 2, 3)  # of settings files; the server upgrades all but the last
 BENCHMARK_SETTINGS = (
     *("question_field", "answer_field", "prompt_template", "system_prompt"),
@@ -71,7 +72,20 @@ def with_ids(client: Client, request: dict[str, Any]) -> dict[str, Any]:
     if isinstance(evaluation, dict) and isinstance(evaluation.get("benchmarks"), list):
         ids = [_further_benchmark(client, one) for one in evaluation["benchmarks"]]
         request["evaluation"] = {**evaluation, "benchmarks": ids}
+    training = request.get("training")
+    if isinstance(training, dict) and isinstance(training.get("benchmarks"), list):
+        sets = [_training_set(client, one) for one in training["benchmarks"]]
+        request["training"] = {**training, "benchmarks": sets}
     return request
+
+
+def _training_set(client: Client, entry: Any) -> Any:
+    """A further training set with the id of its benchmark; the weight stays."""
+    if isinstance(entry, dict) and "train_path" in entry:  # of a run's settings file
+        return {"benchmark": _benchmark_of(client, entry, TRAINING_SETS), "weight": entry.get("weight", 1)}
+    if isinstance(entry, dict) and isinstance(entry.get("benchmark"), str):
+        return {**entry, "benchmark": object_id(client, "/benchmarks", "benchmark", entry["benchmark"])}
+    return object_id(client, "/benchmarks", "benchmark", entry) if isinstance(entry, str) else entry
 
 
 def _further_benchmark(client: Client, entry: Any) -> Any:
@@ -139,7 +153,7 @@ def _benchmark_of(client: Client, data: Any, field: str) -> int:
     pk = object_id(client, "/benchmarks", "benchmark", data["benchmark"])
     benchmark = client.get(f"/benchmarks/{pk}")
     # All questions of a further benchmark are used: nothing of it is held out.
-    names = [name for name in BENCHMARK_SETTINGS if field == "data" or name != "held_out_fraction"]
+    names = [name for name in BENCHMARK_SETTINGS if field in ("data", TRAINING_SETS) or name != "held_out_fraction"]
     values = {name: benchmark[name] for name in names if name in data and benchmark[name] is not None}
     if differing := [name for name, value in values.items() if data[name] != value]:
         differences = ", ".join(f"{field}.{name} is {values[name]!r} there" for name in differing)

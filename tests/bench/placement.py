@@ -43,7 +43,7 @@ class Contestant:
         self.trainer = trainer.Trainer(spec, run_dir, self.spool, BenchVerifier(), StopFlag())  # type: ignore[arg-type]
         self.trainer.load()
         split = trainer.split_questions(spec.data)
-        self.questions, _ = questions_that_fit(spec, self.trainer.agents, split, self.trainer.log)
+        (self.questions,), _ = questions_that_fit(spec, self.trainer.agents, [split], self.trainer.log)
 
     def step(self) -> float:
         """Wall seconds of one step."""

@@ -30,6 +30,7 @@ from tests.bench.models import SIZES, BenchVerifier, make_model, make_spec, writ
 from tests.bench.timing import ratio, spread
 from workers.contract.spool import SpoolWriter
 from workers.trainer import trainer
+from workers.trainer.drawing import PromptDraw
 from workers.trainer.preflight import questions_that_fit
 from workers.trainer.step import batch_of_step
 from workers.trainer.step_events import step_events
@@ -52,7 +53,8 @@ class Contestant:
         self.trainer = trainer.Trainer(self.spec, run_dir, self.spool, verifier, StopFlag())
         self.trainer.load()
         split = trainer.split_questions(self.spec.data)
-        self.questions, _ = questions_that_fit(self.spec, self.trainer.agents, split, self.trainer.log)
+        (self.questions,), _ = questions_that_fit(self.spec, self.trainer.agents, [split], self.trainer.log)
+        self.trainer.prompts = PromptDraw(self.spec, [self.questions])
 
     def processes(self) -> list[psutil.Process]:
         """The learner's, and the sampler's if there is one."""
@@ -70,7 +72,7 @@ class Contestant:
         before, started = [_cpu(process) for process in processes], time.perf_counter()
         for _ in range(steps):
             batch = batch_of_step(self.spec, self.trainer.step, self.questions)
-            record = self.trainer.one_step(batch, self.trainer.next_questions(self.questions))
+            record = self.trainer.one_step(batch, self.trainer.next_questions())
             self.spool.emit(*step_events(record, with_rollouts=True))
         for agent in self.trainer.agents:
             if sampler := agent._sampler:  # type: ignore[attr-defined]

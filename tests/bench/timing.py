@@ -62,7 +62,7 @@ class Steps:
         self.trainer = trainer.Trainer(spec, run_dir, self.spool, self.verifier, StopFlag())  # type: ignore[arg-type]
         self.trainer.load()
         split = trainer.split_questions(spec.data)
-        self.questions, _ = questions_that_fit(spec, self.trainer.agents, split, self.trainer.log)
+        (self.questions,), _ = questions_that_fit(spec, self.trainer.agents, [split], self.trainer.log)
         self.parts: dict[str, float] = defaultdict(float)
         self.phases: dict[str, float] = defaultdict(float)
 

@@ -84,7 +84,7 @@ class Rollout(Body):
     """One verified response. `reward` is null if the answer could not be scored.
 
     `rewards`: by name, where several rewards make the total. `turns`: with an environment, and `completion` is the last
-    one's text, which was verified.
+    one's text, which was verified. `benchmark`: the training set of its prompt, in a run with several.
     """
 
     type: Literal["rollout"] = "rollout"
@@ -101,6 +101,7 @@ class Rollout(Body):
     mean_logp: float
     rewards: dict[str, float] = {}
     turns: list[Turn] = []
+    benchmark: str = ""
 
 
 class Contribution(Body):

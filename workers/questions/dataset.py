@@ -7,7 +7,8 @@ held-out question is never trained on.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ class Question:
     difficulty: str = ""
     template: str = "{question}"
     system: str = ""  # the benchmark's system message
+    benchmark: str = ""  # the training set, in a run with several
 
     @property
     def prompt(self) -> str:
@@ -69,6 +71,45 @@ def split_questions(data: DataSpec) -> Split:
     if not train:
         raise BenchmarkError(f"{data.train_path}: every question is also in {data.eval_path}: nothing left to train on")
     return Split(train, held_out, num_repeated + repeated_held_out, len(questions) - len(train))
+
+
+def split_sets(data: DataSpec, further: Sequence[DataSpec]) -> list[Split]:
+    """Training and held-out questions of a run's own benchmark and of its further training sets.
+
+    With several, a question that any of them holds out is trained on in none, a question of several sets is the first
+    one's, and ids are each used once. Error: BenchmarkError.
+    """
+    splits = [split_questions(one) for one in (data, *further)]
+    if not further:
+        return splits
+    held_out = {question_key(question.question) for split in splits for question in split.held_out}
+    keys, ids = set(held_out), set[str]()
+    joint = []
+    for one, split in zip((data, *further), splits, strict=True):
+        train = []
+        num_overlapping = split.num_overlapping
+        for question in split.train:
+            key = question_key(question.question)
+            num_overlapping += key in held_out
+            if key not in keys:
+                keys.add(key)
+                train.append(replace(question, id=_free_id(question, one.benchmark, ids), benchmark=one.benchmark))
+        if not train:
+            raise BenchmarkError(
+                f"{one.benchmark}: every training question is held out or in an earlier training set: remove this one"
+            )
+        num_repeated = split.num_repeated + len(split.train) - len(train) - (num_overlapping - split.num_overlapping)
+        joint.append(Split(train, split.held_out, num_repeated, num_overlapping))
+    return joint
+
+
+def _free_id(question: Question, benchmark: str, ids: set[str]) -> str:
+    """The question's id, and with its set's name if another set has that id; it is added to `ids`."""
+    long_id = f"{benchmark}/{question.id}"
+    candidates = (question.id, long_id[-MAX_ID_LENGTH:], derived_id(question.question))
+    own = next(one for one in candidates if one not in ids)
+    ids.add(own)
+    return own
 
 
 def read_questions(

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
-from typing import Any, NoReturn
+from types import MappingProxyType
+from typing import NoReturn
 
 from workers.agents.interface import AgentInterface, Placement
 from workers.agents.messages import FinalAnswer
@@ -25,7 +26,14 @@ from workers.contract.spec.run import RunSpec
 from workers.questions.canonical import MAX_SLICES, OTHER_SLICES
 from workers.questions.dataset import Question
 from workers.trainer.progress import LogFunction, ProgressReporter
-from workers.trainer.rewards import AnyVerifier, Judges, RewardTerms, further_verifier, verifier_label
+from workers.trainer.rewards import (
+    AnyVerifier,
+    Judges,
+    RewardTerms,
+    further_verifier,
+    verifier_label,
+    verifier_settings,
+)
 from workers.trainer.scoring import Scorer
 from workers.verifiers.voting import vote
 
@@ -200,10 +208,13 @@ class EvaluationRunner:
         log: LogFunction,
         pause: Callable[[], NoReturn],
         judges: Judges,
+        set_verifiers: Mapping[str, AnyVerifier] | None = None,
     ) -> None:
         self.spec, self.progress, self.log, self.pause = spec, progress, log, pause
         self.judges, self.terms = judges, RewardTerms(spec, judges)
-        self.scorer = self._scorer_with(verifier, self.terms)  # of the run's own benchmark; rollouts use it, too
+        self.scorer = self._scorer_with(
+            verifier, self.terms, set_verifiers or {}
+        )  # of the run's own benchmark; rollouts use it, too
         self.sets: list[EvaluationSet] = []
         self.score: tuple[int, float] | None = None
         self._answered = 0  # samples of the present evaluation
@@ -271,18 +282,19 @@ class EvaluationRunner:
     @contextmanager
     def _scorer_of(self, benchmark: EvaluationSet) -> Iterator[Scorer]:
         """The run's own scorer, or one with the verifier of another benchmark."""
-        if _verifier_of(benchmark.data) == _verifier_of(self.spec.data):
+        if verifier_settings(benchmark.data) == verifier_settings(self.spec.data):
             yield self.scorer
             return
         with further_verifier(benchmark.data, self.spec.rewards, self.judges) as verifier:
             yield self._scorer_with(verifier)
 
-    def _scorer_with(self, verifier: AnyVerifier, terms: RewardTerms | None = None) -> Scorer:
+    def _scorer_with(
+        self,
+        verifier: AnyVerifier,
+        terms: RewardTerms | None = None,
+        set_verifiers: Mapping[str, AnyVerifier] = MappingProxyType({}),
+    ) -> Scorer:
         report = partial(self.log, "warning", incident="verifier")
         has_environment = self.spec.rollout.environment != "none"
-        return Scorer(verifier, self.progress.stop, report, self.spec.training.max_unscorable, terms, has_environment)
-
-
-def _verifier_of(data: DataSpec) -> dict[str, Any]:
-    """What decides which verifier a benchmark has."""
-    return data.model_dump(include={"verifier", "tolerance", "extraction", "reward_function", "judge"})
+        share = self.spec.training.max_unscorable
+        return Scorer(verifier, self.progress.stop, report, share, terms, has_environment, set_verifiers)

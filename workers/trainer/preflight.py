@@ -148,24 +148,38 @@ def this_machine(spec: RunSpec) -> Machine:
 
 
 def questions_that_fit(
-    spec: RunSpec, agents: Sequence[AgentInterface], split: Split, log: LogFunction
-) -> tuple[list[Question], list[Question]]:
-    """Training and held-out questions without those that are too long for any agent.
+    spec: RunSpec, agents: Sequence[AgentInterface], splits: Sequence[Split], log: LogFunction
+) -> tuple[list[list[Question]], list[Question]]:
+    """The questions of each training set, and the held-out ones of the run's own, which fit into every agent.
 
+    splits: of the run's own benchmark, then of its further training sets.
     Errors: ValueError if a batch cannot be filled, or an agent's context is too short.
     """
-    train = _short_enough(spec, agents, "training questions", split.train, log)
-    held_out = _short_enough(spec, agents, "held-out questions", evaluated(spec, split.held_out), log)
-    if not train:
+    sets = []
+    for data, split, needed in zip(spec.training_data, splits, spec.prompts_of_sets, strict=True):
+        of_set = f" of {data.benchmark}" if len(splits) > 1 else ""
+        sets.append(_short_enough(spec, agents, f"training questions{of_set}", split.train, log))
+        _check_number(spec, sets[-1], of_set, needed)
+    held_out = _short_enough(spec, agents, "held-out questions", evaluated(spec, splits[0].held_out), log)
+    _check_contexts(spec, agents, [question for questions in (*sets, held_out) for question in questions])
+    return sets, held_out
+
+
+def _check_number(spec: RunSpec, questions: Sequence[Question], of_set: str, needed: int) -> None:
+    """Error: ValueError if there are not as many as a batch takes of this set."""
+    if not questions:
         limit = spec.rollout.max_prompt_length
-        raise ValueError(f"no training question has at most {limit} tokens for every agent: raise max_prompt_length")
-    if len(train) < spec.training.train_batch_size:
         raise ValueError(
-            f"{len(train)} training questions cannot fill a batch of {spec.training.train_batch_size}: "
-            "lower train_batch_size or raise max_prompt_length"
+            f"no training question{of_set} has at most {limit} tokens for every agent: raise max_prompt_length"
         )
-    _check_contexts(spec, agents, [*train, *held_out])
-    return train, held_out
+    if len(questions) < needed:
+        size = spec.training.train_batch_size
+        share = f", of which {needed} are{of_set}" if of_set else ""
+        cure = "lower train_batch_size or its weight" if of_set else "lower train_batch_size"
+        raise ValueError(
+            f"{len(questions)} training questions{of_set} cannot fill a batch of {size}{share}: {cure} or raise "
+            "max_prompt_length"
+        )
 
 
 def evaluated_questions_that_fit(

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from workers.agents.messages import Response
 from workers.contract.spec.data import DataSpec
@@ -76,6 +77,23 @@ class Judges(AbstractContextManager["Judges"]):
 def further_verifier(data: DataSpec, rewards: RewardsSpec, judges: Judges) -> AbstractContextManager[AnyVerifier]:
     """The verifier of a further benchmark, until the end of the block. Errors: FunctionFileError, JudgeFileError."""
     return nullcontext(judges.open(data.judge)) if data.verifier == JUDGED else open_verifier(data, rewards)
+
+
+def verifier_settings(data: DataSpec) -> dict[str, Any]:
+    """What decides which verifier a benchmark has."""
+    return data.model_dump(include={"verifier", "tolerance", "extraction", "reward_function", "judge"})
+
+
+def open_set_verifiers(spec: RunSpec, judges: Judges) -> dict[str, AnyVerifier]:
+    """By name of each further training set whose verifier is not the run's own. Judges are the attempt's.
+
+    Errors: FunctionFileError, JudgeFileError.
+    """
+    return {
+        data.benchmark: judges.open(data.judge) if data.verifier == JUDGED else open_verifier(data, spec.rewards)
+        for data in spec.training.benchmarks
+        if verifier_settings(data) != verifier_settings(spec.data)
+    }
 
 
 def open_verifier(data: DataSpec, rewards: RewardsSpec) -> AnyVerifier:

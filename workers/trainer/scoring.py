@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import torch
 from torch import Tensor
@@ -94,16 +95,24 @@ class Scorer:
         max_unscorable: float = 1.0,
         terms: RewardTerms | None = None,
         has_environment: bool = False,
+        set_verifiers: Mapping[str, AnyVerifier] = MappingProxyType({}),
     ) -> None:
-        """terms: the further rewards of training.  has_environment: whether rewards may come with the answers."""
+        """terms: the further rewards of training.  has_environment: whether rewards may come with the answers.
+
+        set_verifiers: by name of the training sets whose verifier is another.
+        """
+        self.set_verifiers = set_verifiers
         self.verifier, self.stop, self.warn, self.max_unscorable = verifier, stop, warn, max_unscorable
         self.has_environment = has_environment
         self.terms = terms if terms and terms.terms else None
 
     def check_answers(self, questions: Sequence[Question]) -> None:
         """Warn of reference answers that no response could match. Errors: ValueError if that is all; Stopped."""
-        doubts = self.verifier.doubts([question.answer for question in questions])
-        self.stop.check()
+        doubts = [""] * len(questions)
+        for verifier, places in self._by_verifier(questions):
+            for place, doubt in zip(places, verifier.doubts([questions[at].answer for at in places]), strict=True):
+                doubts[place] = doubt
+            self.stop.check()
         doubtful = [(question, doubt) for question, doubt in zip(questions, doubts, strict=True) if doubt]
         if not doubtful:
             return
@@ -176,9 +185,9 @@ class Scorer:
     def _spent(self) -> dict[str, float]:
         """By name of the reward all that its judge has cost in this attempt."""
         judges: dict[str, JudgeVerifier] = dict(self.terms.judges) if self.terms else {}
-        if isinstance(self.verifier, JudgeVerifier):
-            judges[VERIFIER] = self.verifier
-        return {name: judge.spent for name, judge in judges.items()}
+        spent = {name: judge.spent for name, judge in judges.items()}
+        own = {id(one): one for one in (self.verifier, *self.set_verifiers.values()) if isinstance(one, JudgeVerifier)}
+        return spent | ({VERIFIER: sum(judge.spent for judge in own.values())} if own else {})
 
     def _score_terms(self, responses: Sequence[Response], questions: Sequence[Question]) -> dict[str, list[Verdict]]:
         """Errors: VerifierFails."""
@@ -205,7 +214,8 @@ class Scorer:
         for tries, wait_s in enumerate((*WAITS_S, None), start=1):
             still_open = [index for index, one in enumerate(verdicts) if one is None or one.reward is None]
             if tries > 1:
-                self.verifier.forget_unscorable()
+                for verifier in (self.verifier, *self.set_verifiers.values()):
+                    verifier.forget_unscorable()
             try:
                 for index, verdict in zip(still_open, self._ask([pairs[index] for index in still_open]), strict=True):
                     verdicts[index] = verdict
@@ -224,9 +234,19 @@ class Scorer:
 
     def _ask(self, pairs: Sequence[Pair]) -> list[Verdict]:
         """Errors: VerifierError."""
-        if isinstance(self.verifier, FunctionVerifier | JudgeVerifier):
-            return self.verifier.score_cases([case_of(text, question) for text, question in pairs])
-        return self.verifier.score([text for text, _ in pairs], [question.answer for _, question in pairs])
+        verdicts: dict[int, Verdict] = {}
+        for verifier, places in self._by_verifier([question for _, question in pairs]):
+            verdicts |= zip(places, _verdicts(verifier, [pairs[place] for place in places]), strict=True)
+        return [verdicts[place] for place in range(len(pairs))]
+
+    def _by_verifier(self, questions: Sequence[Question]) -> Iterator[tuple[AnyVerifier, list[int]]]:
+        """Each verifier with the places of the questions whose answers it verifies."""
+        places: dict[str, list[int]] = {}
+        for place, question in enumerate(questions):
+            own = question.benchmark if question.benchmark in self.set_verifiers else ""
+            places.setdefault(own, []).append(place)
+        for name, of_set in places.items():
+            yield self.set_verifiers.get(name, self.verifier), of_set
 
     def _wait(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
@@ -236,6 +256,13 @@ class Scorer:
             heartbeat.send_heartbeat()
             time.sleep(min(0.2, remaining_s))
         self.stop.check()
+
+
+def _verdicts(verifier: AnyVerifier, pairs: Sequence[Pair]) -> list[Verdict]:
+    """Errors: VerifierError."""
+    if isinstance(verifier, FunctionVerifier | JudgeVerifier):
+        return verifier.score_cases([case_of(text, question) for text, question in pairs])
+    return verifier.score([text for text, _ in pairs], [question.answer for _, question in pairs])
 
 
 def response_rewards(verdicts: Mapping[str, Verdict]) -> dict[str, float]:

@@ -45,6 +45,8 @@ class StepRecord:
     audit_tallies: Sequence[AuditTally] = ()  # by agent
     importance_cap: float = inf  # the highest importance weight
     sampled: SampledStep | None = None  # with dynamic sampling: also what was sampled and not trained
+    no_signal: Sequence[bool] = ()  # with a curriculum: by prompt that was sampled
+    resting: tuple[int, int] = (0, 0)  # after the step: prompts that rest, all
 
     @property
     def everything(self) -> StepRecord | SampledStep:
@@ -131,6 +133,10 @@ def agent_metrics(record: StepRecord, agent: int) -> events.Metrics:
         values["resampling/extra_prompts"] = float(sampled.num_extra)
         values["resampling/replaced_prompts"] = float(sampled.num_replaced)
         ratios["resampling/no_signal_frac"] = (float(sampled.num_uninformative), float(len(sampled.trained_places)))
+    if record.no_signal:
+        ratios["curriculum/no_signal_frac"] = _share(record.no_signal)
+        ratios["curriculum/resting_frac"] = (float(record.resting[0]), float(record.resting[1]))
+    ratios |= _set_ratios(record, agent)
     if any(response.turns for response in responses):
         ratios |= _turn_ratios(responses)
     if report.engine_logp_difference is not None:
@@ -145,6 +151,18 @@ def agent_metrics(record: StepRecord, agent: int) -> events.Metrics:
         ratios["audit/disagreement"] = (float(tally.disagreed), float(tally.decided))
         ratios["audit/decided"] = (float(tally.decided), float(tally.checked))
     return events.Metrics(step=record.step, agent=record.names[agent], values=values, ratios=ratios)
+
+
+def _set_ratios(record: StepRecord, agent: int) -> dict[str, tuple[float, float]]:
+    """In a run with several training sets: of each the agent's mean reward, and its share of the sampled prompts."""
+    everything, ratios = record.everything, {}
+    sets = [question.benchmark for question in everything.questions]
+    for name in sorted({*sets} - {""}):
+        own = [place for place, of_prompt in enumerate(sets) if of_prompt == name]
+        rewards = everything.scores.rewards[agent][own][everything.scores.valid[agent][own]].double()  # (rows,)
+        ratios[f"sets/{name}/reward/mean"] = (rewards.sum().item(), float(len(rewards)))
+        ratios[f"sets/{name}/prompts"] = (float(len(own)), float(len(sets)))
+    return ratios
 
 
 def _turn_ratios(responses: Sequence[Response]) -> dict[str, tuple[float, float]]:
@@ -228,6 +246,7 @@ def rollout_events(record: StepRecord) -> Iterator[events.Rollout]:
                         name: value for name, values in parts.items() if isfinite(value := values[prompt][number])
                     },
                     turns=[*response.turns],
+                    benchmark=question.benchmark,
                 )
 
 

@@ -27,9 +27,10 @@ from workers.contract.checkpoint_manifest import DamagedCheckpoint
 from workers.contract.machine import Settled, with_settings
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
-from workers.questions.dataset import Question, Split, split_questions
+from workers.questions.dataset import Question, Split, split_sets
 from workers.rollouts.engine import LOGP_DIFFERENCE_LIMIT
 from workers.trainer.checkpoints import CheckpointsFail, CheckpointWriter, newest_checkpoint
+from workers.trainer.drawing import PromptDraw
 from workers.trainer.evaluation import EvaluationRunner, EvaluationSet
 from workers.trainer.preflight import (
     check_algorithm,
@@ -41,10 +42,10 @@ from workers.trainer.preflight import (
 )
 from workers.trainer.progress import ProgressReporter
 from workers.trainer.replay import Replay
-from workers.trainer.resampling import DynamicSampling, SampledStep, extra_questions
-from workers.trainer.rewards import AnyVerifier, Judges, verifier_label
+from workers.trainer.resampling import DynamicSampling, SampledStep, has_no_signal
+from workers.trainer.rewards import AnyVerifier, Judges, open_set_verifiers, verifier_label
 from workers.trainer.scoring import Scores
-from workers.trainer.step import StepPlan, batch_of_step, learning_rate, plan_step
+from workers.trainer.step import StepPlan, learning_rate, plan_step
 from workers.trainer.step_events import StepRecord, step_events
 from workers.trainer.stop_signals import Paused, StopFlag
 from workers.trainer.trust import RewardAudit, Trust, TrustChange
@@ -69,13 +70,17 @@ class Trainer:
         self.judges = Judges()
         if isinstance(verifier, JudgeVerifier):
             self.judges.add(spec.data.judge, verifier)
-        self.evaluations = EvaluationRunner(spec, verifier, self.progress, self.log, self.pause, self.judges)
+        self.set_verifiers = open_set_verifiers(spec, self.judges)  # of further training sets
+        self.evaluations = EvaluationRunner(
+            spec, verifier, self.progress, self.log, self.pause, self.judges, self.set_verifiers
+        )
         self.scorer = self.evaluations.scorer
         self.checkpoints = CheckpointWriter(run_dir, spec.checkpoint, self.log)
         self.tracker = hacpo.CapabilityTracker.of(len(spec.agents), spec.algorithm.capability_options)
         self.trust = Trust([agent.name for agent in spec.agents], spec.sharing)
         self.audit = RewardAudit(spec)
         self.replay = Replay(spec)
+        self.prompts = PromptDraw(spec, [[] for _ in spec.training_data])  # with questions once they are read
         self.placement: Placement
         self.agents: Sequence[AgentInterface] = ()
         self.settled: Settled = {}  # what the spec leaves to the machine
@@ -86,9 +91,11 @@ class Trainer:
     def train(self) -> None:
         """The whole run. Errors: Stopped, Paused, Diverged, and others."""
         spec = self.spec
-        split = None if spec.is_evaluation_only else split_questions(spec.data)
-        self.load()
-        train = self.prepare_questions(split)
+        splits = [] if spec.is_evaluation_only else split_sets(spec.data, spec.training.benchmarks)
+        state = self.load()
+        self.prompts = PromptDraw(spec, self.prepare_questions(splits))
+        if "prompts" in state and self.prompts.has_state:
+            self.prompts.load_state_dict(state["prompts"])
         # Also on resuming: a stop may have come before or during this step's evaluation, which repeats itself exactly.
         if self.step == 0 or self.is_due(spec.evaluation.eval_interval):
             self.evaluate()
@@ -102,9 +109,8 @@ class Trainer:
                 if self.stop.is_pause_requested:
                     self.pause()
                 self.progress.begin_step()
-                batch = batch_of_step(spec, self.step, train)
-                extra = extra_questions(spec, self.step, batch, train)
-                record = self.one_step(batch, self.next_questions(train), extra)
+                batch = self.prompts.batch(self.step)
+                record = self.one_step(batch, self.next_questions(), self.prompts.substitutes(self.step, batch))
                 with self.phase("telemetry", checks_stop=False):  # a step's events come before its checkpoint
                     interval = spec.telemetry.rollout_interval
                     self.spool.emit(*step_events(record, with_rollouts=bool(interval and self.step % interval == 0)))
@@ -132,7 +138,7 @@ class Trainer:
             self.sample_ahead(following)
         # 1, 2. The same prompts go to all agents; each samples G rollouts and scores them with its own weights.
         sampled = self.sample(batch, extra)
-        step = sampled.trained()
+        step, no_signal = sampled.trained(), self.no_signal(sampled)
         questions, generated, scores = step.questions, step.generated, step.scores
         with self.phase("verify"):
             tallies = self.audit.check(self.step, questions, generated, scores) if self.trust.audits else []
@@ -141,7 +147,7 @@ class Trainer:
         self.is_mid_step = True
         self.log_trust(self.trust.note_audit(tallies))
         # Of all sampled prompts: those with a signal alone would say less of how strong an agent is.
-        subjects = [question.subject for question in sampled.questions]
+        subjects = [question.subject or question.benchmark for question in sampled.questions]
         self.tracker.update(sampled.scores.rewards, sampled.scores.valid, subjects)
         ratio = self.tracker.step_ratio()  # (n, n) or (n, n, B)  ratio[a, b] = omega(a, b)
         ratio = ratio[..., list(sampled.trained_places)] if ratio.ndim == 3 else ratio
@@ -159,6 +165,7 @@ class Trainer:
         for report, alignment in zip(reports, alignments, strict=False):  # none if it is not watched
             report.alignment = alignment
         self.replay.end_step(self.step, questions, scores, plan.trusted_sources, plan.mini_batches, reports)
+        self.prompts.end_step(self.step, sampled.questions if no_signal else [], no_signal)
         # 5. The new weights are the next step's policies.
         self.step += 1
         self.is_in_step = self.is_mid_step = False
@@ -177,6 +184,8 @@ class Trainer:
             audit_tallies=tallies,
             importance_cap=spec.rollout.importance_cap,
             sampled=sampled if spec.rollout.max_extra_prompts else None,
+            no_signal=no_signal,
+            resting=self.prompts.resting,
         )
 
     # The agents
@@ -191,10 +200,16 @@ class Trainer:
 
         return [partial(wait, answer) for answer in self.placement.begin(calls)]
 
-    def next_questions(self, train: Sequence[Question]) -> list[Question]:
+    def no_signal(self, sampled: SampledStep) -> list[bool]:
+        """By prompt, with a curriculum: whether it gave no learning signal. Empty where an agent's rollouts miss."""
+        if not self.prompts.curriculum.most or any(rollouts.is_missing for rollouts in sampled.generated):
+            return []
+        return has_no_signal(self.spec, sampled.generated, sampled.scores, self.trust)
+
+    def next_questions(self) -> list[Question]:
         """The next step's prompts if it may be sampled ahead; none in the last step."""
         is_ahead = self.spec.rollout.max_staleness > 0 and self.step + 1 < self.spec.training.steps
-        return batch_of_step(self.spec, self.step + 1, train) if is_ahead else []
+        return self.prompts.batch(self.step + 1) if is_ahead else []
 
     def sample_ahead(self, questions: Sequence[Question]) -> None:
         """Begin the next step's rollouts in all agents' samplers."""
@@ -285,8 +300,8 @@ class Trainer:
 
     # Loading and saving
 
-    def load(self) -> None:
-        """Load the agents of the spec, or the whole run from its newest checkpoint.
+    def load(self) -> dict[str, Any]:
+        """Load the agents of the spec, or the whole run from its newest checkpoint, whose trainer's state it returns.
 
         In a first attempt that is the checkpoint of another run. Error: DamagedCheckpoint, if it is damaged.
         """
@@ -320,27 +335,38 @@ class Trainer:
             self.log("warning", f"checkpoint not used: {problem}", "damaged file")
         for agent in self.agents:
             self.log("info", introduction(agent))
+        return {} if resumable is None else resumable.trainer
 
-    def prepare_questions(self, split: Split | None) -> list[Question]:
-        """The training questions; sets the questions of evaluations. split: None if nothing is trained."""
+    def prepare_questions(self, splits: Sequence[Split]) -> list[list[Question]]:
+        """The questions of each training set; sets those of evaluations. splits: none if nothing is trained."""
         spec, num_samples = self.spec, self.spec.evaluation.num_samples
-        train: list[Question] = []
-        if split is None:
+        sets: list[list[Question]] = [[] for _ in spec.training_data]
+        if not splits:
             held_out = evaluated_questions_that_fit(spec, self.agents, spec.data, self.log)
         else:
-            if split.num_repeated or split.num_overlapping:
-                counts = f"{split.num_repeated} repeated questions, {split.num_overlapping} training questions held out"
-                self.log("info", f"{spec.data.benchmark}: left out {counts}")
-            train, held_out = questions_that_fit(spec, self.agents, split, self.log)
+            for data, split in zip(spec.training_data, splits, strict=True):
+                if split.num_repeated or split.num_overlapping:
+                    repeated = f"{split.num_repeated} repeated questions"
+                    counts = f"{repeated}, {split.num_overlapping} training questions held out"
+                    self.log("info", f"{data.benchmark}: left out {counts}")
+            sets, held_out = questions_that_fit(spec, self.agents, splits, self.log)
+            self.log_sets(sets)
         if self.step == 0:
-            self.scorer.check_answers([*train, *held_out])
-        sets = [EvaluationSet(spec.data, held_out, num_samples)]
+            self.scorer.check_answers([question for questions in (*sets, held_out) for question in questions])
+        evaluated = [EvaluationSet(spec.data, held_out, num_samples)]
         for data in spec.evaluation.benchmarks:
-            evaluated = evaluated_questions_that_fit(spec, self.agents, data, self.log)
-            sets.append(EvaluationSet(data, evaluated, data.num_samples or num_samples))
-        self.spool.emit(*(event for each in sets for event in each.question_events()))
-        self.evaluations.sets = sets
-        return train
+            questions = evaluated_questions_that_fit(spec, self.agents, data, self.log)
+            evaluated.append(EvaluationSet(data, questions, data.num_samples or num_samples))
+        self.spool.emit(*(event for each in evaluated for event in each.question_events()))
+        self.evaluations.sets = evaluated
+        return sets
+
+    def log_sets(self, sets: Sequence[Sequence[Question]]) -> None:
+        """With several training sets, what each of them is."""
+        for data, share, questions in zip(self.spec.training_data, self.spec.training_shares, sets, strict=True):
+            if len(sets) > 1:
+                what = f"{len(questions)} questions, {share:.1%} of the prompts, verifier {verifier_label(data)}"
+                self.log("info", f"training set {data.benchmark}: {what}")
 
     def save(self) -> None:
         """Write a checkpoint. Error: CheckpointsFail, after three in a row that could not be written."""
@@ -388,6 +414,9 @@ class Trainer:
     def close(self) -> None:
         """Release the agents' processes and devices, and those of reward functions and judges; log what these cost."""
         self.evaluations.terms.close()
+        for verifier in self.set_verifiers.values():
+            if not isinstance(verifier, JudgeVerifier):
+                verifier.close()
         self.judges.close()
         if self.agents:
             self.placement.close()
@@ -399,7 +428,8 @@ class Trainer:
         """The trainer's own state, beside the agents'."""
         trust = {"trust": self.trust.state_dict()} if self.trust.is_on else {}
         replay = {"replay": self.replay.state_dict()} if self.replay.is_on else {}
-        settled = {"settled": self.settled}
+        prompts = {"prompts": self.prompts.state_dict()} if self.prompts.has_state else {}
+        settled = {"settled": self.settled, **prompts}
         return {"tracker": self.tracker.state_dict(), **self.progress.state_dict(), **settled, **trust, **replay}
 
     def load_state_dict(self, step: int, state: dict[str, Any]) -> None:

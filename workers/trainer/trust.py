@@ -163,8 +163,14 @@ class RewardAudit:
     def __init__(self, spec: RunSpec) -> None:
         self.spec = spec
         self.share = spec.sharing.audit_share if spec.sharing else 0.0
-        arguments = (spec.data.verifier, repr(spec.data.tolerance), spec.data.extraction)
-        self.second_verifier = VerifierProcess("workers.verifiers.cross_check", *arguments)
+        by_settings: dict[tuple[str, ...], VerifierProcess] = {}
+        self.second_verifiers: dict[str, VerifierProcess] = {}  # by training set; of the run's own also without a name
+        for data in spec.training_data:
+            arguments = (data.verifier, repr(data.tolerance), data.extraction)
+            if arguments not in by_settings:
+                by_settings[arguments] = VerifierProcess("workers.verifiers.cross_check", *arguments)
+            self.second_verifiers.setdefault("", by_settings[arguments])
+            self.second_verifiers[data.benchmark] = by_settings[arguments]
 
     def check(
         self, step: int, questions: Sequence[Question], generated: Sequence[GeneratedRollouts], scores: Scores
@@ -189,7 +195,8 @@ class RewardAudit:
                     num_checked += 1
                     heartbeat.send_heartbeat()
                     try:
-                        second = self.second_verifier.ask(response.text, question.answer).reward
+                        verifier = self.second_verifiers[question.benchmark]
+                        second = verifier.ask(response.text, question.answer).reward
                     except VerifierError as error:
                         raise VerifierFails(f"the second verifier fails: {error}") from error
                     if second is not None:
@@ -199,4 +206,5 @@ class RewardAudit:
         return tallies
 
     def close(self) -> None:
-        self.second_verifier.close()
+        for verifier in self.second_verifiers.values():
+            verifier.close()

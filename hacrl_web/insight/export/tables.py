@@ -82,6 +82,7 @@ ROLLOUTS = (
         "text",
         "JSON, with an environment: of each turn a (agent), t (tool) or u, 1 if it failed, text",
     ),
+    Column("benchmark", "text", "training set of the prompt, in a run with several; else empty"),
 )
 CONTRIBUTIONS = (
     STEP,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, Q
 from typing_extensions import TypedDict
 
 from hacrl_web.registry.children import EXTRACTION_SHARES
@@ -41,7 +41,10 @@ def sampled_answers(user: Any, benchmark: Benchmark) -> tuple[int, list[tuple[st
     has_rollouts = Exists(RolloutSample.objects.filter(run=OuterRef("pk")))
     runs = Run.objects.visible_to(user).filter(has_rollouts, benchmark=benchmark)
     for run in runs.order_by("-created_at")[:NUM_RUNS]:
-        rows = run.rollouts.filter(step__gte=run.texts_from).exclude(completion="").order_by("attempt", "step", "seq")
+        own = Q(benchmark=None) | Q(benchmark__in=["", benchmark.name])  # not of the run's other training sets
+        rows = (
+            run.rollouts.filter(own, step__gte=run.texts_from).exclude(completion="").order_by("attempt", "step", "seq")
+        )
         own = rows.values_list("completion", "answer")[:ANSWERS_OF_A_RUN]
         pairs += [(text[-MAX_CHARACTERS:], gold) for text, gold in own]
         num_runs += bool(own)

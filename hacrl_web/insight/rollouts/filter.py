@@ -93,6 +93,7 @@ class RolloutFilter(PageQuery):
 
     step: Annotated[Text, _readable(_steps)] = ""
     prompt: Text = ""
+    training_set: Text = Field("", alias="set")
     agent: Text = ""
     source: Text = ""
     reward: Annotated[Text, _readable(lambda text: text == UNSCORABLE or _rewards(text))] = ""

@@ -45,6 +45,7 @@ WORDS = (
     Word("clip", ("clip",), "the ratio s against the clip band", values=tuple(CLIPS)),
     Word("tokens", ("min_tokens", "max_tokens"), "a range of tokens", ("2..6", "100..")),
     Word("prompt", ("prompt",), "a prompt's id"),
+    Word("set", ("set",), "the training set of the prompt, in a run with several"),
     Word("sort", ("sort",), "the largest first", values=tuple(SORTS)),
 )
 _BY_NAME = {word.name: word for word in WORDS}

@@ -242,6 +242,9 @@ def matching_rows(run: Run, rows: QuerySet[Any], rollout_filter: RolloutFilter) 
         if rollout_filter.clip:  # a row without a ratio lies on no side
             rows = rows.filter(sequence_ratio__isnull=False)
     rows = rows.filter(**{name: value for name, value in conditions.items() if value != ""})
+    if rollout_filter.training_set:  # prompts of two sets have different ids
+        of_set = RolloutSample.objects.filter(run_id=run.pk, benchmark=rollout_filter.training_set)
+        rows = rows.filter(prompt_id__in=of_set.order_by().values("prompt_id"))
     if rollout_filter.is_unscorable:
         rows = rows.filter(reward__isnull=True)
     elif rollout_filter.rewards is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -35,8 +35,19 @@ def all_settings(run: Run) -> dict[str, Any]:
     if rewards := spec.get("rewards"):  # limits of functions change no reward, and terms are one factor
         terms = text_of_terms(rewards["terms"])
         spec = spec | {"rewards": {"terms": terms, "verifier_weight": rewards["verifier_weight"] if terms else 1.0}}
+    if sets := spec.get("training", {}).get("benchmarks"):  # one factor
+        own = [(spec["data"]["benchmark"], spec["training"]["benchmark_weight"])]
+        weights = own + [(one["benchmark"], one["weight"]) for one in sets]
+        spec = spec | {"training": spec["training"] | {"benchmarks": _shares(weights), "benchmark_weight": 1.0}}
     settings = {path: value for section in _COMPARED for path, value in flat(spec.get(section), section)}
     return settings | ({_START_STEP: run.start_step} if run.start_step else {})
+
+
+def _shares(weights: Sequence[tuple[str, float]]) -> str:
+    """Training sets with their shares of the prompts, whatever the size of the weights: `sums 75%, words 25%`."""
+    total = sum(weight for _, weight in weights)
+    first, *others = [f"{name} {100 * weight / total:.6g}%" for name, weight in weights]
+    return ", ".join([first, *sorted(others)])
 
 
 def relevant_settings(settings: Settings, algorithm: str) -> dict[str, Any]:
@@ -81,6 +92,8 @@ def acts_on_start(path: str) -> bool:
 def _acts(path: str, settings: Settings, rule: type[AlgorithmSpec] | None = None) -> bool:
     """False if a setting changes no result: never does, or not at the present values of others."""
     section, _, name = path.partition(".")
+    if section == "agents" and name.endswith(".lora_alpha"):  # it scales LoRA's matrices
+        return bool(settings.get(path.removesuffix("alpha") + "rank"))
     if section == "algorithm":
         needs, acts = (rule.needs_of(name) if rule else ()), True
     else:

@@ -52,7 +52,8 @@ CAUTIONS = {
 }
 TOP_LEVEL = ("name", "group", "benchmark", "agents", "seed", "cloned_from")
 TERMS = "rewards.terms"
-LISTS = ("algorithms", "ablations", "evaluation.benchmarks")  # tick boxes
+SET_PREFIX = "training.benchmarks."  # of the fields with the weights of further training sets, each with an id
+LISTS = ("algorithms", "ablations", "evaluation.benchmarks", "training.benchmarks")  # more than one control
 OTHER = ("csrfmiddlewaretoken", "preset", "compare", "seeds", "confirm", "draft", "draft_sweep")
 OWN_SOURCES = ("product", "design")  # of a default that no paper and no program gave
 SWITCH = {None: "auto", True: "true", False: "false"}  # the choices of a switch that may be left to the machine
@@ -252,6 +253,7 @@ def draw(
         if isinstance(control.value, list | tuple):  # texts, as RunSpec reads them
             control.value = json.dumps(control.value, ensure_ascii=False) if control.value else ""
     top |= {"algorithm": every["algorithm.name"], "benchmarks": every["evaluation.benchmarks"]}
+    top["training_sets"] = every["training.benchmarks"]
     return top, [every[path] for path in COMMON], sections, _place(every, errors)
 
 
@@ -273,6 +275,7 @@ def _place(every: Mapping[str, FormField], errors: Iterable[FieldError]) -> list
     for error in errors:
         # The error of an entry of a list is that of the list.
         path = re.sub(r"^agents\..*|\.\d+$", lambda part: "agents" if part[0][0] == "a" else "", error.field or "")
+        path = SET_PREFIX[:-1] if path.startswith(SET_PREFIX) else path
         path = path.replace(PARAMETERS, GRID_PREFIX) if path != PARAMETERS[:-1] else "search.method"
         control = every.get(path) or _mentioned(every, error)
         if control is None:
@@ -404,6 +407,10 @@ def parse_form(post: QueryDict) -> dict[str, Any]:
         short_path = path[:80]
         if "\x00" in value or len(value) > (MAX_LIST_TEXT if path.startswith(GRID_PREFIX) else MAX_TEMPLATE):
             errors.append(FieldError("invalid_text", "This text is too long or holds a NUL character.", short_path))
+        elif path.startswith(SET_PREFIX):
+            if value.strip():
+                entry = {"benchmark": path.removeprefix(SET_PREFIX), "weight": value.strip()}
+                request.setdefault("training", {}).setdefault("benchmarks", []).append(entry)
         elif path.startswith(GRID_PREFIX) and searches:
             if value.strip():
                 request["search"]["parameters"][name] = value.strip()

@@ -24,6 +24,17 @@ from hacrl_web.runs.launch.memory_fit import too_large
 from hacrl_web.runs.launch.presets import with_preset
 from hacrl_web.runs.launch.prompt_fit import too_long_prompts
 from hacrl_web.runs.launch.rewards import with_reward_files, with_reward_names
+from hacrl_web.runs.launch.training_sets import (
+    FIELD as TRAINING_SETS,
+)
+from hacrl_web.runs.launch.training_sets import (
+    ChosenSet,
+    as_requested,
+    listed_sets,
+    paths_of,
+    too_few_questions,
+    with_training_sets,
+)
 from hacrl_web.runs.models import Run, State
 from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.runs.worker.hosts import any_has
@@ -53,6 +64,7 @@ class RequestRows:
     further: list[Benchmark] | None  # of the evaluations; None where the request has no such list
     confirmed: list[str]  # codes of cautions
     changes: Changes  # of `agents`, which have them, by agent
+    training_sets: list[ChosenSet] | None = None  # further ones; None where the request has no such list
 
     @property
     def pair(self) -> tuple[AgentGroup, Benchmark]:
@@ -115,8 +127,18 @@ def find_rows(
     field, further = "evaluation.benchmarks", None
     if isinstance(ids, list | tuple):  # RunSpec refuses anything else
         further = find_benchmarks(user, ids, field, errors)
-    check_one_project([("group", group), ("benchmark", benchmark), *((field, row) for row in further or ())], errors)
-    return RequestRows(group, benchmark, agents, further, list(confirmed), changes)
+    sets = _training_sets(user, request, errors)
+    named = [(field, row) for row in further or ()] + [(TRAINING_SETS, one.benchmark) for one in sets or ()]
+    check_one_project([("group", group), ("benchmark", benchmark), *named], errors)
+    return RequestRows(group, benchmark, agents, further, list(confirmed), changes, sets)
+
+
+def _training_sets(user: Any, request: Mapping[str, Any], errors: list[FieldError]) -> list[ChosenSet] | None:
+    listed = listed_sets(request, errors)
+    if listed is None:
+        return None
+    rows = [(_row(Benchmark, user, pk, "benchmark", TRAINING_SETS, errors), weight) for pk, weight in listed]
+    return [ChosenSet(row, weight) for row, weight in rows if row]
 
 
 def _row(model: type, user: Any, value: Any, name: str, field: str, errors: list[FieldError]) -> Any:
@@ -188,6 +210,9 @@ def check_spec(request: Mapping[str, Any], rows: RequestRows, errors: list[Field
     values["data"] = data_values(benchmark) if benchmark else {"train_path": "-"}
     if rows.further is not None:
         values["evaluation"] = {**values["evaluation"], "benchmarks": [data_values(row) for row in rows.further]}
+    if sets := rows.training_sets:
+        data = [data_values(one.benchmark) for one in sets]
+        values["training"] = with_training_sets(values["training"], sets, data)
     if "rewards" in values:
         values["rewards"] = with_reward_files(values["rewards"], rows.group, errors)
     try:
@@ -204,7 +229,12 @@ def check_spec(request: Mapping[str, Any], rows: RequestRows, errors: list[Field
     errors += _beyond_context(spec, rows.agents)
     errors += _not_installed(spec)
     if benchmark:
-        errors += _too_few_questions(spec, benchmark) or too_long_prompts(spec, rows.agents, benchmark)
+        every = [benchmark, *(one.benchmark for one in rows.training_sets or ())]
+        if too_few := too_few_questions(spec, every):
+            errors += too_few
+        else:
+            for row, needed in zip(every, spec.prompts_of_sets, strict=True):
+                errors += too_long_prompts(spec, rows.agents, row, needed)
     errors += too_large(spec, rows.agents)
     return spec
 
@@ -263,14 +293,6 @@ def _not_installed(spec: RunSpec) -> list[FieldError]:
     return errors
 
 
-def _too_few_questions(spec: RunSpec, benchmark: Benchmark) -> list[FieldError]:
-    batch_size, num_train = spec.training.train_batch_size, benchmark.num_train
-    if batch_size <= num_train or spec.is_evaluation_only:
-        return []
-    message = f"The benchmark has {num_train} training questions, too few for a batch of {batch_size}."
-    return [FieldError("too_few_questions", message, "training.train_batch_size")]
-
-
 def request_of(user: Any, run: Run) -> dict[str, Any]:
     """The request that launches a run again, as POST /runs takes it. A deleted group or benchmark is null.
 
@@ -280,9 +302,10 @@ def request_of(user: Any, run: Run) -> dict[str, Any]:
     values = spec.model_dump(mode="json")
     sections = {name: values[name] for name in SECTIONS}
     paths = [data["train_path"] for data in sections["evaluation"].get("benchmarks", ())]
-    benchmarks = Benchmark.objects.visible_to(user).filter(train_path__in=paths)
+    benchmarks = Benchmark.objects.visible_to(user).filter(train_path__in=[*paths, *paths_of(spec)])
     ids = dict(benchmarks.values_list("train_path", "pk"))
     sections["evaluation"]["benchmarks"] = [ids[path] for path in paths if path in ids]
+    sections["training"]["benchmarks"] = as_requested(spec, benchmarks)
     sections["rewards"] = with_reward_names(sections["rewards"])
     return {
         "name": run.name,

@@ -24,11 +24,14 @@ CHAT_TOKENS = 128  # room for what a chat template adds, in the estimate by byte
 MAX_MEASURED = 5_000  # the shortest questions, if there are more
 
 
-def too_long_prompts(spec: RunSpec, agents: Sequence[Agent], benchmark: Benchmark) -> list[FieldError]:
-    """An error where fewer questions than a batch fit, with the lengths. None where the lengths cannot be known."""
+def too_long_prompts(spec: RunSpec, agents: Sequence[Agent], benchmark: Benchmark, enough: int) -> list[FieldError]:
+    """An error where fewer questions fit than a batch takes, with the lengths. None where they cannot be known.
+
+    enough: prompts of a batch that are of this benchmark.
+    """
     if spec.is_evaluation_only or not agents:
         return []
-    limit, enough = spec.rollout.max_prompt_length, spec.training.train_batch_size
+    limit = spec.rollout.max_prompt_length
     try:
         questions = _shortest(benchmark.pk, benchmark.train_path, _version(benchmark.train_path))
     except (OSError, ValueError, KeyError):
@@ -46,14 +49,14 @@ def too_long_prompts(spec: RunSpec, agents: Sequence[Agent], benchmark: Benchmar
         "enough": enough,
     }
     lengths = _measured(json.dumps(request))
-    return _refusals(spec, benchmark, agents, lengths) if lengths else []
+    return _refusals(spec, benchmark, agents, lengths, enough) if lengths else []
 
 
 def _refusals(
-    spec: RunSpec, benchmark: Benchmark, agents: Sequence[Agent], lengths: Sequence[Sequence[int]]
+    spec: RunSpec, benchmark: Benchmark, agents: Sequence[Agent], lengths: Sequence[Sequence[int]], enough: int
 ) -> list[FieldError]:
     """lengths: tokens of each agent, for each measured question."""
-    limit, enough = spec.rollout.max_prompt_length, spec.training.train_batch_size
+    limit = spec.rollout.max_prompt_length
     longest = sorted(max(of_agents) for of_agents in lengths)
     num_short = sum(length <= limit for length in longest)
     if num_short >= enough:

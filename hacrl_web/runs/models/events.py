@@ -87,6 +87,7 @@ class RolloutSample(SpoolRow):
     mean_logp = models.FloatField(null=True)
     rewards = models.TextField(null=True)  # JSON: by name, where several rewards make the total
     turns = models.TextField(null=True)  # JSON: of a rollout with an environment (telemetry/tables.py)
+    benchmark = models.CharField(max_length=120, null=True)  # of its prompt, in a run with several training sets
 
     class Meta(SpoolRow.Meta):
         constraints = [models.UniqueConstraint(fields=["run", "seq"], name="rollout_once")]

@@ -19,6 +19,7 @@ from hacrl_web.runs.launch.form import (
     GRID_PREFIX,
     LISTS,
     SEARCH_FIELDS,
+    SET_PREFIX,
     FormField,
     confirmed,
     confirmed_by,
@@ -146,6 +147,8 @@ def render_form(
         "groups": groups,
         "benchmarks": benchmarks,
         "further": _further(values.get("evaluation.benchmarks") or (), benchmarks),
+        "training_sets": (weights := _weights(values, benchmarks)),
+        "has_training_sets": any(weight not in (None, "") for _, weight in weights),
         "compare": values["compare"],
         **_sweep_controls(fields, values),
         "confirmed": values.get("confirmed", []),
@@ -192,6 +195,18 @@ def _further(ticked: Sequence[Any], benchmarks: QuerySet[Benchmark]) -> list[dic
     """The boxes of further benchmarks. ticked: ids as the form sends them, or entries of a spec, which have names."""
     names = {entry.get("benchmark") for entry in ticked if isinstance(entry, dict)}
     return [{"benchmark": row, "is_ticked": str(row.pk) in ticked or row.name in names} for row in benchmarks]
+
+
+def _weights(values: Mapping[str, Any], benchmarks: QuerySet[Benchmark]) -> list[tuple[Benchmark, Any]]:
+    """Each benchmark with its weight among the further training sets; None or empty for one that is none of them.
+
+    values: as the form sends them, or entries of a request or a spec, which have ids or names.
+    """
+    entries = values.get("training.benchmarks") or ()
+    weights = {str(one["benchmark"]): one.get("weight", 1) for one in entries if isinstance(one, dict)}
+    weights |= {str(pk): 1 for pk in entries if not isinstance(pk, dict)}
+    sent = {row.pk: values.get(f"{SET_PREFIX}{row.pk}") for row in benchmarks}
+    return [(row, sent[row.pk] or weights.get(str(row.pk), weights.get(row.name))) for row in benchmarks]
 
 
 def _sweep_controls(fields: Mapping[str, FormField], values: Mapping[str, Any]) -> dict[str, Any]:

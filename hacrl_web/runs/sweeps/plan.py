@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from hacrl_web.runs.launch.plan import KEYS, SECTIONS, LaunchError, RequestRows, check_spec, find_rows
 from hacrl_web.runs.launch.presets import with_preset
 from hacrl_web.runs.launch.rewards import with_reward_names
+from hacrl_web.runs.launch.training_sets import as_requested
 from hacrl_web.runs.launch.variants import (
     MAX_LABEL,
     MAX_SWEEP_RUNS,
@@ -159,6 +160,10 @@ def named_request(plan: SweepPlan) -> dict[str, Any]:
     if plan.rows.further:
         names = [row.name for row in plan.rows.further]
         request["evaluation"] = {**request["evaluation"], "benchmarks": names}
+    if sets := plan.rows.training_sets:
+        by_pk = {one.benchmark.pk: one.benchmark.name for one in sets}
+        listed = [{**one, "benchmark": by_pk[one["benchmark"]]} for one in request["training"]["benchmarks"]]
+        request["training"] = {**request["training"], "benchmarks": listed}
     return request
 
 
@@ -282,6 +287,8 @@ def _normalized(parts: SweepParts, runs: list[PlannedRun], rows: RequestRows) ->
         sections["rewards"] = with_reward_names({"terms": [], **sections["rewards"]})
     if rows.further is not None:  # ids, as in requests
         sections["evaluation"]["benchmarks"] = [benchmark.pk for benchmark in rows.further]
+    if sets := rows.training_sets:
+        sections["training"]["benchmarks"] = as_requested(first, [one.benchmark for one in sets])
     group, benchmark = rows.pair
     cautions = {caution.code for run in runs for caution in run.spec.cautions()}  # other codes confirm nothing
     return {

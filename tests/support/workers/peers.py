@@ -90,8 +90,8 @@ def train_with_liar(spec: RunSpec, run_dir: Path, liar: int | None, verifier: An
         plain = trainer.scorer
         trainer.scorer = InvertedVerdicts(plain.verifier, plain.stop, plain.warn, plain.max_unscorable, liar=liar)
     if isinstance(verifier, StartVerifier):
-        assert trainer.audit.second_verifier is not None
-        trainer.audit.second_verifier = StartChild()  # type: ignore[assignment]
+        assert trainer.audit.second_verifiers.keys() >= {""}
+        trainer.audit.second_verifiers = {"": StartChild()}  # type: ignore[dict-item]
     try:
         trainer.train()
     finally:

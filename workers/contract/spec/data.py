@@ -106,6 +106,14 @@ class EvaluationBenchmark(DataSpec):
     )
 
 
+class TrainingBenchmark(DataSpec):
+    """A further training set: its training questions, each asked in its own template and verified by its verifier."""
+
+    weight: Number = setting(
+        1.0, help="How often its questions are drawn, relative to the other sets.", source="product", gt=0, le=1e6
+    )
+
+
 class EvaluationSpec(SettingsSection):
     """Each agent alone on the held-out questions."""
 

@@ -126,6 +126,28 @@ class RunSpec(SettingsSection):
                 )
         return training
 
+    @field_validator("training")
+    @classmethod
+    def _training_sets_differ(cls, training: TrainingSpec, info: ValidationInfo) -> TrainingSpec:
+        data = info.data.get("data")
+        if data and any(one.benchmark == data.benchmark for one in training.benchmarks):
+            raise ValueError(
+                f"benchmarks: {data.benchmark!r} is the run's own benchmark, which is trained on anyway: remove it, "
+                "and set benchmark_weight"
+            )
+        return training
+
+    @field_validator("training")
+    @classmethod
+    def _curriculum_knows_the_last_step(cls, training: TrainingSpec, info: ValidationInfo) -> TrainingSpec:
+        rollout = info.data.get("rollout")
+        if training.curriculum_rest and rollout and rollout.max_staleness:
+            raise ValueError(
+                "which prompts rest is known only once a step is sampled, so none is sampled ahead: set "
+                "rollout.max_staleness to 0, or curriculum_rest to 0"
+            )
+        return training
+
     @field_validator("compute")
     @classmethod
     def _samplers_are_beside_their_agents(cls, compute: ComputeSpec, info: ValidationInfo) -> ComputeSpec:
@@ -224,12 +246,28 @@ class RunSpec(SettingsSection):
     @property
     def has_partial_credit(self) -> bool:
         """Whether a reward of training may lie between 0 and 1, so that 1 is more than a correct answer."""
-        return bool(self.rewards.terms) or self.data.verifier in GRADED_KINDS
+        return bool(self.rewards.terms) or any(one.verifier in GRADED_KINDS for one in self.training_data)
+
+    @property
+    def training_data(self) -> tuple[DataSpec, ...]:
+        """The benchmarks that it trains on, its own first."""
+        return (self.data, *self.training.benchmarks)
+
+    @property
+    def training_shares(self) -> list[float]:
+        """Of each of them, the share of prompts that is drawn from it."""
+        weights = [self.training.benchmark_weight, *(one.weight for one in self.training.benchmarks)]
+        return [weight / sum(weights) for weight in weights] if len(weights) > 1 else [1.0]
+
+    @property
+    def prompts_of_sets(self) -> list[int]:
+        """Of each of them, how many different prompts a batch needs: its share, rounded up."""
+        return [ceil(share * self.training.train_batch_size - 1e-9) for share in self.training_shares]
 
     @property
     def judge_paths(self) -> list[str]:
         """The files of all judges that the run asks."""
-        benchmarks = (self.data, *self.evaluation.benchmarks)
+        benchmarks = (*self.training_data, *self.evaluation.benchmarks)
         paths = [*(one.judge for one in benchmarks), *(term.judge for term in self.rewards.terms)]
         return [path for path in dict.fromkeys(paths) if path]
 
@@ -280,10 +318,11 @@ class RunSpec(SettingsSection):
 
     def _audit_limit(self) -> str:
         """Why the audit decides almost nothing; empty if it does not."""
-        environment, verifier = self.rollout.environment, self.data.verifier
+        environment, kinds = self.rollout.environment, {one.verifier for one in self.training_data}
         if environment in PAYING:
             return f"Rewards of an environment are not audited: with environment {environment} the audit does nothing."
-        if verifier in BARELY_AUDITED:
+        if kinds <= BARELY_AUDITED.keys():
+            verifier = self.data.verifier
             reason = BARELY_AUDITED[verifier]
             return f"The second verifier {reason}: with verifier {verifier} it decides almost nothing."
         return ""

@@ -6,7 +6,8 @@ from typing import Literal
 
 from pydantic import ValidationInfo, field_validator
 
-from workers.settings import Count, Number, SettingsSection, Share, setting
+from workers.contract.spec.data import TrainingBenchmark
+from workers.settings import Count, If, Number, SettingsSection, Share, setting
 
 
 class TrainingSpec(SettingsSection):
@@ -107,6 +108,45 @@ class TrainingSpec(SettingsSection):
         gt=0,
         le=1e6,
     )
+
+    benchmarks: tuple[TrainingBenchmark, ...] = setting(
+        (),
+        label="Further training sets",
+        help="Further benchmarks whose training questions the run trains on, each with a weight: how often its "
+        "questions are drawn, relative to benchmark_weight of the run's own. Each question keeps the prompt and the "
+        "verifier of its benchmark.",
+        source="product",
+        max_length=20,
+    )
+    benchmark_weight: Number = setting(
+        1.0,
+        label="Weight of the run's benchmark",
+        help="How often questions of the run's own benchmark are drawn, relative to the further training sets.",
+        source="product",
+        needs=[If("benchmarks")],
+        gt=0,
+        le=1e6,
+    )
+    curriculum_rest: Count = setting(
+        0,
+        label="Longest rest",
+        help="A curriculum by measured difficulty: a prompt whose last c times in a row gave no learning signal (no "
+        "agent's advantages differed from 0) rests for the next 2^c - 1 of its turns, at most this many, so that "
+        "it is asked less often. It has an effect from the second pass over the questions on; 0: off.",
+        source="ours",
+        unit="turns",
+        ge=0,
+        le=1000,
+    )
+
+    @field_validator("benchmarks")
+    @classmethod
+    def _benchmarks_differ(cls, benchmarks: tuple[TrainingBenchmark, ...]) -> tuple[TrainingBenchmark, ...]:
+        names = [one.benchmark for one in benchmarks]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"{name!r} is listed twice: remove one of the two, and give the other its weight")
+        return benchmarks
 
     @field_validator("mini_batch_size")
     @classmethod

@@ -21,7 +21,7 @@ function fields(form, selector) {
 
 /** @param {HTMLElement} field */
 function labelOf(field) {
-  return field.querySelector("label")?.textContent?.trim() ?? field.dataset.field ?? "";
+  return field.querySelector(":scope > summary, label")?.textContent?.trim() ?? field.dataset.field ?? "";
 }
 
 /** With its section, where settings of two sections have one label. @param {HTMLElement} field @param {string[]} labels of all */
@@ -54,7 +54,10 @@ function holds(form, { path, values }) {
   const field = /** @type {HTMLElement | null} */ (form.querySelector(`[data-field="${path}"]`));
   const control = field && controlOf(field);
   if (!field || !control || field.hidden) return true;
-  return values.length ? values.map(String).includes(textOf(control)) : Number(textOf(control)) > 0;
+  if (values.length) return values.map(String).includes(textOf(control));
+  /** @type {NodeListOf<HTMLInputElement>} */
+  const inputs = field.querySelectorAll("input.input"); // several, of the weights of training sets
+  return (inputs.length ? [...inputs] : [control]).some((one) => Number(textOf(one)) > 0);
 }
 
 /** @param {HTMLFormElement} form @param {Condition} condition */
@@ -62,7 +65,7 @@ function reason(form, { path }) {
   const field = /** @type {HTMLElement} */ (form.querySelector(`[data-field="${path}"]`));
   const control = controlOf(field);
   const text = control ? textOf(control) : "";
-  const value = { true: "on", false: "off" }[text] ?? text;
+  const value = { true: "on", false: "off", "": "none" }[text] ?? text;
   return `No effect with ${labelOf(field)}: ${value}.`;
 }
 

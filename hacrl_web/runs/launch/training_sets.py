@@ -1,0 +1,88 @@
+"""The further training sets of a launch request: benchmarks with weights, and the settings that they become.
+
+A request lists them in `training.benchmarks`: ids, or `{"benchmark": id, "weight": 2}`. A run's settings hold each
+benchmark in full; its `train_path` leads back to the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hacrl_web.registry.models import Benchmark
+from hacrl_web.web.errors import FieldError
+from workers.contract.spec.run import RunSpec
+
+FIELD = "training.benchmarks"
+MAX_SETS = 20
+_KEYS = {"benchmark", "weight"}
+
+
+@dataclass(frozen=True)
+class ChosenSet:
+    """A further training set of a request. weight: as sent, which RunSpec checks."""
+
+    benchmark: Benchmark
+    weight: Any = 1
+
+
+def listed_sets(request: Mapping[str, Any], errors: list[FieldError]) -> list[tuple[Any, Any]] | None:
+    """(id, weight) of each entry; None where the request has no such list. Problems are added to `errors`."""
+    training = request.get("training")
+    entries = training.get("benchmarks") if isinstance(training, Mapping) else None
+    if not isinstance(entries, list | tuple):  # RunSpec refuses anything else
+        return None
+    if len(entries) > MAX_SETS:
+        errors.append(FieldError("too_long", f"At most {MAX_SETS} further training sets.", FIELD))
+    sets: list[tuple[Any, Any]] = []
+    for entry in entries[:MAX_SETS]:
+        values = dict(entry) if isinstance(entry, Mapping) else {"benchmark": entry}
+        if unknown := [key for key in values if key not in _KEYS]:
+            message = f"A training set has a benchmark and a weight, no {str(unknown[0])[:80]!r}."
+            errors.append(FieldError("unknown_key", message, FIELD))
+        sets.append((values.get("benchmark"), values.get("weight", 1)))
+    return sets
+
+
+def with_training_sets(section: Any, sets: Sequence[ChosenSet] | None, data: Iterable[Mapping[str, Any]]) -> Any:
+    """The section `training` with the settings of its sets. data: of each, as DataSpec reads it."""
+    if sets is None:
+        return section
+    return {**section, "benchmarks": [{**own, "weight": one.weight} for own, one in zip(data, sets, strict=True)]}
+
+
+def as_requested(spec: RunSpec, rows: Iterable[Benchmark], key: str = "pk") -> list[dict[str, Any]]:
+    """The further training sets of a run as a request has them; those whose benchmark is deleted are left out.
+
+    key: what names a benchmark, its `pk` or its `name`.
+    """
+    by_path = {row.train_path: row for row in rows}
+    return [
+        {"benchmark": getattr(by_path[one.train_path], key), "weight": one.weight}
+        for one in spec.training.benchmarks
+        if one.train_path in by_path
+    ]
+
+
+def paths_of(spec: RunSpec) -> list[str]:
+    return [one.train_path for one in spec.training.benchmarks]
+
+
+def too_few_questions(spec: RunSpec, benchmarks: Sequence[Benchmark]) -> list[FieldError]:
+    """benchmarks: of all training sets, the run's own first."""
+    if spec.is_evaluation_only:
+        return []
+    batch_size, errors = spec.training.train_batch_size, []
+    for place, (benchmark, needed) in enumerate(zip(benchmarks, spec.prompts_of_sets, strict=True)):
+        if needed <= benchmark.num_train:
+            continue
+        if len(benchmarks) == 1:
+            message = f"The benchmark has {benchmark.num_train} training questions, too few for a batch of {needed}."
+            return [FieldError("too_few_questions", message, "training.train_batch_size")]
+        message = (
+            f"{benchmark.name} has {benchmark.num_train} training questions, and by its weight a batch of {batch_size} "
+            f"takes {needed} of them: lower its weight or train_batch_size."
+        )
+        errors.append(FieldError("too_few_questions", message, FIELD if place else "training.benchmark_weight"))
+    return errors

@@ -1,0 +1,319 @@
+"""Which questions a step asks: shares of several training sets, a curriculum, and runs that resume bit for bit."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from tests.support.workers.endings import assert_same_end
+from tests.support.workers.tiny import HashVerifier, make_pair, make_spec, records, train, write_questions
+from workers.agents.local import LocalAgent
+from workers.contract.spec.run import RunSpec
+from workers.questions.dataset import BenchmarkError, Question, split_sets
+from workers.trainer.drawing import Curriculum, PromptDraw
+from workers.trainer.rewards import open_verifier
+from workers.trainer.step import batch_of_step
+from workers.trainer.stop_signals import StopFlag, Stopped
+from workers.verifiers.verdicts import Verdict
+
+
+def spec_of(root: Path, agents=None, **training) -> RunSpec:
+    weights = training.pop("weights", {})
+    sets = [{"benchmark": name, "train_path": "unused", "weight": weight} for name, weight in weights.items()]
+    agents = agents or [{"name": name, "model": "unused"} for name in "AB"]
+    return make_spec(root, agents, training={"benchmarks": sets, "steps": 4, **training})
+
+
+def questions_of(name: str, count: int) -> list[Question]:
+    return [Question(f"{name}{number}", f"{name}{number}?", "1", benchmark=name) for number in range(count)]
+
+
+def ids(batch) -> list[str]:
+    return [question.id for question in batch]
+
+
+# Several sets
+
+
+def test_one_set_without_a_curriculum_is_drawn_as_ever(tmp_path):
+    spec, own = spec_of(tmp_path), questions_of("a", 10)
+    draw = PromptDraw(spec, [own])
+    assert not draw.has_state
+    assert [draw.batch(step) for step in range(6)] == [batch_of_step(spec, step, own) for step in range(6)]
+
+
+def test_every_batch_has_the_shares_of_the_weights(tmp_path):
+    spec = spec_of(tmp_path, weights={"b": 1.0}, benchmark_weight=3.0)  # 3 of 4 prompts of the run's own
+    draw = PromptDraw(spec, [questions_of("a", 9), questions_of("b", 5)])
+    for step in range(10):
+        batch = draw.batch(step)
+        assert Counter(question.benchmark for question in batch) == {"a": 3, "b": 1}
+        assert len(set(ids(batch))) == 4
+        draw.end_step(step, [], [])
+
+
+def test_shares_that_no_batch_can_have_hold_over_the_run(tmp_path):
+    spec = spec_of(tmp_path, weights={"b": 0.25, "c": 0.05}, benchmark_weight=0.7)
+    draw = PromptDraw(spec, [questions_of(name, 9) for name in "abc"])
+    counts = Counter(question.benchmark for step in range(100) for question in draw.batch(step))
+    # 400 prompts: 280, 100 and 20, each to within one.
+    assert all(abs(counts[name] - expected) <= 1 for name, expected in {"a": 280, "b": 100, "c": 20}.items())
+
+
+def test_each_set_is_asked_in_epochs_and_no_batch_asks_a_question_twice(tmp_path):
+    spec = spec_of(tmp_path, weights={"b": 1.0})  # 2 of 4 prompts each
+    draw = PromptDraw(spec, [questions_of("a", 3), questions_of("b", 2)])
+    orders = []
+    counts: Counter[str] = Counter()
+    for step in range(30):
+        batch = draw.batch(step)
+        assert len(set(ids(batch))) == 4
+        counts.update(ids(batch))
+        orders.append([one for one in ids(batch) if one[0] == "a"])
+    assert {counts[f"a{number}"] for number in range(3)} == {20}  # 60 prompts of three questions
+    assert {counts[f"b{number}"] for number in range(2)} == {30}
+    assert len({tuple(sorted(pair)) for pair in orders}) == 3  # the order changes with the epoch
+
+
+def test_draw_depends_on_the_seed_and_continues_from_its_state(tmp_path):
+    spec = spec_of(tmp_path, weights={"b": 2.0}, curriculum_rest=3)
+    sets = [questions_of("a", 5), questions_of("b", 6)]
+
+    def drawn(draw: PromptDraw, steps: range) -> list[list[str]]:
+        batches = []
+        for step in steps:
+            batches.append(ids(draw.batch(step)))
+            draw.end_step(
+                step, draw.sets[0] if step % 2 else draw.sets[1], [True] * len(draw.sets[0 if step % 2 else 1])
+            )
+        return batches
+
+    whole = drawn(PromptDraw(spec, sets), range(12))
+    other = spec.model_copy(update={"seed": 4})
+    assert drawn(PromptDraw(other, sets), range(12)) != whole
+    for cut in (1, 5, 8):
+        first = PromptDraw(spec, sets)
+        drawn(first, range(cut))
+        first.batch(cut)  # a run that stops after drawing a batch asks it again
+        second = PromptDraw(spec, sets)
+        second.load_state_dict(json.loads(json.dumps(first.state_dict())))
+        assert drawn(second, range(cut, 12)) == whole[cut:]
+
+
+def test_state_of_other_sets_counts_for_those_that_are_still_there(tmp_path):
+    before = PromptDraw(spec_of(tmp_path, weights={"b": 1.0}), [questions_of("a", 5), questions_of("b", 6)])
+    before.batch(0)
+    after = PromptDraw(spec_of(tmp_path, weights={"c": 1.0}), [questions_of("a", 2), questions_of("c", 6)])
+    after.load_state_dict(before.state_dict())
+    assert len(set(ids(after.batch(0)))) == 4
+
+
+def test_set_that_is_named_twice_is_refused(tmp_path):
+    with pytest.raises(ValidationError, match="'questions' is the run's own benchmark, which is trained on anyway"):
+        spec_of(tmp_path, weights={"questions": 1.0})
+    one = {"benchmark": "b", "train_path": "unused"}
+    with pytest.raises(ValidationError, match="'b' is listed twice: remove one of the two"):
+        make_spec(tmp_path, [{"name": "A", "model": "unused"}], training={"benchmarks": [one, one]})
+    with pytest.raises(ValidationError, match="greater than 0"):
+        spec_of(tmp_path, weights={"b": 0.0})
+
+
+# Their questions
+
+
+def lines(path: Path, *questions: tuple[str, str, str]) -> str:
+    rows = [{"id": id_, "question": question, "answer": answer} for id_, question, answer in questions]
+    path.write_text("\n".join(json.dumps(row) for row in rows))
+    return str(path)
+
+
+def data_of(root: Path, name: str, *questions, held_out=(), **settings):
+    return {
+        "benchmark": name,
+        "train_path": lines(root / f"{name}.jsonl", *questions),
+        "eval_path": lines(root / f"{name}-held-out.jsonl", *held_out) if held_out else None,
+        "held_out_fraction": 0.0,
+        **settings,
+    }
+
+
+def test_sets_share_no_question_no_id_and_no_held_out_question(tmp_path):
+    own = data_of(tmp_path, "one", ("q1", "a", "1"), ("q2", "b", "2"), ("q3", "h", "0"), held_out=[("h", "z", "9")])
+    further = data_of(
+        tmp_path, "two", ("q1", "c", "3"), ("x", "b", "2"), ("y", "z", "9"), held_out=[("k", "h", "0")],
+        prompt_template="Say {question}", system_prompt="Be brief.",
+    )  # fmt: skip
+    agents = [{"name": "A", "model": "unused"}]
+    spec = make_spec(tmp_path, agents, data=own, training={"benchmarks": [further]})
+    first, second = split_sets(spec.data, spec.training.benchmarks)
+    assert [(one.id, one.question, one.benchmark) for one in first.train] == [("q1", "a", "one"), ("q2", "b", "one")]
+    # b is the first set's, z is held out there, and the id q1 is taken.
+    assert [(one.id, one.prompt, one.system) for one in second.train] == [("two/q1", "Say c", "Be brief.")]
+    assert (first.num_overlapping, second.num_overlapping, second.num_repeated) == (1, 1, 1)
+    assert [one.benchmark for one in first.held_out] == [""]
+    with pytest.raises(BenchmarkError, match="three: every training question is held out or in an earlier training"):
+        split_sets(spec.data, [spec.data.model_copy(update={"benchmark": "three"})])
+
+
+# The curriculum
+
+
+def test_prompt_without_a_signal_rests_for_twice_as_many_turns_each_time():
+    question, curriculum, turns = Question("q", "q?", "1"), Curriculum(5), []
+    for no_signal in (True, True, True, False, True):
+        curriculum.note([question], [no_signal])
+        turns.append(0)
+        while curriculum.passes_over(question):
+            turns[-1] += 1
+    assert turns == [1, 3, 5, 0, 1]  # 2^c - 1, at most 5; a signal ends the count
+
+
+def test_resting_prompts_are_asked_less_often_and_are_no_substitutes(tmp_path):
+    spec = spec_of(tmp_path, curriculum_rest=1)
+    spec = spec.model_copy(update={"rollout": spec.rollout.model_copy(update={"max_extra_prompts": 8})})
+    own = questions_of("a", 8)
+    draw, counts, empty = PromptDraw(spec, [own]), Counter(), {"a0", "a1", "a2", "a3"}
+    for step in range(60):
+        batch = draw.batch(step)
+        counts.update(ids(batch))
+        others = ids(draw.substitutes(step, batch))
+        assert not set(others) & {*ids(batch), *draw.curriculum.rests}
+        assert len(others) == 8 - len({*ids(batch), *draw.curriculum.rests})
+        draw.end_step(step, batch, [one.id in empty for one in batch])
+    # Those without a signal have every other turn: 240 prompts are 4 x 20 and 4 x 40.
+    assert all(abs(counts[one.id] - (20 if one.id in empty else 40)) <= 1 for one in own)
+
+
+def test_curriculum_without_any_signal_still_fills_every_batch(tmp_path):
+    draw = PromptDraw(spec_of(tmp_path, curriculum_rest=1000), [questions_of("a", 4)])
+    for step in range(20):
+        batch = draw.batch(step)
+        assert sorted(ids(batch)) == ["a0", "a1", "a2", "a3"]
+        draw.end_step(step, batch, [True] * 4)
+
+
+def test_curriculum_is_refused_with_rollouts_that_are_sampled_ahead(tmp_path):
+    with pytest.raises(ValidationError, match="max_staleness to 0, or curriculum_rest to 0"):
+        make_spec(
+            tmp_path,
+            [{"name": "A", "model": "unused"}],
+            training={"curriculum_rest": 1},
+            rollout={"max_staleness": 1},
+        )
+
+
+# Runs
+
+
+def two_sets(root: Path, **changes) -> RunSpec:
+    """Questions with the verifier exact, and others in their own words with the verifier numeric."""
+    more = root / "more.jsonl"
+    rows = [{"id": f"q{n}", "question": f"{n}-3=", "answer": f"{n - 3}.0"} for n in range(12)]
+    more.write_text("\n".join(json.dumps(row) for row in rows))
+    further = {"benchmark": "more", "train_path": str(more), "held_out_fraction": 0.0, "verifier": "numeric"}
+    further |= {"prompt_template": "({question})", "weight": 1.0}
+    training = {"benchmarks": [further], "benchmark_weight": 3.0, "steps": 4, **changes.pop("training", {})}
+    return make_spec(root, make_pair(root), training=training, checkpoint={"save_steps": 2}, **changes)
+
+
+def stopped_and_resumed(spec: RunSpec, root: Path, monkeypatch, make_verifier) -> None:
+    """Stop a run in its last step, after a checkpoint; it ends as the uninterrupted one."""
+    train(spec, root / "whole", verifier=make_verifier())
+    stop, original = StopFlag(), LocalAgent.generate
+
+    def stopping(self, step, questions):
+        stop.is_set = step == spec.training.steps - 1
+        return original(self, step, questions)
+
+    monkeypatch.setattr(LocalAgent, "generate", stopping)
+    with pytest.raises(Stopped):
+        train(spec, root / "cut", verifier=make_verifier(), stop=stop)
+    monkeypatch.setattr(LocalAgent, "generate", original)
+    train(spec, root / "cut", attempt=2, verifier=make_verifier())
+    assert_same_end(root / "whole", root / "cut")
+
+
+def test_run_on_two_sets_verifies_each_by_its_own_rules_and_resumes_bit_for_bit(tmp_path, monkeypatch):
+    spec = two_sets(tmp_path)
+    stopped_and_resumed(spec, tmp_path, monkeypatch, lambda: open_verifier(spec.data, spec.rewards))
+    rollouts = records(tmp_path / "whole", "rollout")
+    assert Counter(one["benchmark"] for one in rollouts) == {"questions": 4 * 3 * 8, "more": 4 * 8}  # steps x n G
+    assert all(one["prompt"].endswith("-3=") for one in rollouts if one["benchmark"] == "more")
+    # An answer "4" to 4.0 is correct for numeric, and would not be for exact.
+    verdicts = {(one["completion"] == one["answer"], one["reward"]) for one in rollouts if one["benchmark"] != "more"}
+    assert verdicts <= {(True, 1.0), (False, 0.0)}
+    metrics = [record["ratios"] for record in records(tmp_path / "whole", "metrics") if not record["source"]]
+    assert all(record["sets/more/prompts"] == [1.0, 4.0] for record in metrics)
+    assert all(record["sets/questions/reward/mean"][1] == 3 * 4 for record in metrics)  # 3 prompts, G answers
+    log = [record["message"] for record in records(tmp_path / "whole", "log")]
+    assert any(
+        text.startswith("training set more: 12 questions, 25.0% of the prompts, verifier numeric/") for text in log
+    )
+
+
+def test_scorer_asks_the_verifier_of_each_set(tmp_path):
+    spec = two_sets(tmp_path, training={"steps": 1})
+    seen: dict[str, list[str]] = {"own": [], "more": []}
+
+    class Recording(HashVerifier):
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def score(self, completions, answers) -> list[Verdict]:
+            seen[self.name] += answers
+            return [Verdict(float(self.name == "more"), self.name) for _ in answers]
+
+    trainer = train(spec, tmp_path / "run", verifier=Recording("own"))
+    scorer = trainer.scorer
+    scorer.set_verifiers = {"more": Recording("more")}
+    seen["own"].clear()
+    asked = [
+        Question(str(n), f"{n}?", str(n), benchmark=name) for n, name in enumerate(["more", "questions", "more", ""])
+    ]
+    verdicts = scorer.score([("text", question) for question in asked])
+    assert [verdict.reward for verdict in verdicts] == [1.0, 0.0, 1.0, 0.0]
+    assert seen == {"own": ["1", "3"], "more": ["0", "2"]}
+
+
+class OftenWrong(HashVerifier):
+    """Questions whose answer is 0 are never answered correctly: they give no signal."""
+
+    def score(self, completions: list[str], answers: list[str]) -> list[Verdict]:
+        verdicts = super().score(completions, answers)
+        return [Verdict(0.0, "0") if gold == "0" else one for one, gold in zip(verdicts, answers, strict=True)]
+
+
+def test_run_with_a_curriculum_resumes_bit_for_bit_and_asks_easy_and_hard_prompts_less(tmp_path, monkeypatch):
+    training = {"steps": 12, "curriculum_rest": 3}
+    spec = make_spec(
+        tmp_path, make_pair(tmp_path), training=training, checkpoint={"save_steps": 5}, evaluation={"eval_interval": 0}
+    )
+    stopped_and_resumed(spec, tmp_path, monkeypatch, OftenWrong)
+    train_questions = split_sets(spec.data, ())[0].train
+    asked = Counter(one["answer"] for one in records(tmp_path / "whole", "rollout"))
+    rates = {gold: asked[gold] / sum(one.answer == gold for one in train_questions) for gold in "012"}
+    assert rates["0"] < 0.7 * min(rates["1"], rates["2"])
+    shares = [record["ratios"]["curriculum/resting_frac"] for record in records(tmp_path / "whole", "metrics")
+              if not record["source"]]  # fmt: skip
+    assert shares[-1][0] > 0
+    assert shares[-1][1] == len(train_questions)
+
+
+def test_without_a_curriculum_and_further_sets_nothing_is_recorded_of_them(tmp_path):
+    train(make_spec(tmp_path, make_pair(tmp_path), training={"steps": 1}), tmp_path / "run")
+    stored = records(tmp_path / "run", "metrics")
+    assert not any(word in json.dumps(stored) for word in ("curriculum/", "sets/"))
+    assert {one["benchmark"] for one in records(tmp_path / "run", "rollout")} == {""}
+
+
+def test_set_without_enough_questions_ends_a_run_with_a_sentence(tmp_path):
+    spec = two_sets(tmp_path, training={"train_batch_size": 20, "mini_batch_size": 20, "benchmark_weight": 0.25})
+    write_questions(tmp_path / "questions.jsonl")
+    with pytest.raises(
+        ValueError, match="12 training questions of more cannot fill a batch of 20, of which 16 are of m"
+    ):
+        train(spec, tmp_path / "run")

@@ -1,0 +1,214 @@
+"""Step 1 of Algorithm 1: which questions a step asks.
+
+Of one training set each epoch has another order (`step.batch_of_step`). Of several sets every prompt is of the set that
+is furthest behind its share, so that shares hold in any stretch of a run; within a set, epochs follow each other. With
+a curriculum, prompts without a learning signal rest for some of their turns.
+
+All of it follows from the run's seed, the step and what a checkpoint stores, so a resumed run draws the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from workers.contract.spec.run import RunSpec
+from workers.questions.dataset import Question
+from workers.randomness import derived_key, permutation
+from workers.trainer.resampling import extra_questions
+from workers.trainer.step import batch_of_step
+
+_MAX_STREAK = 20  # 2 to this power is beyond every curriculum_rest
+
+
+class Curriculum:
+    """Prompts whose last c times in a row gave no signal rest for the next min(most, 2^c - 1) of their turns.
+
+    most: 0 switches it off.  By id of a question: its c, and the turns that it still rests.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.streaks: dict[str, int] = {}
+        self.rests: dict[str, int] = {}
+
+    def note(self, questions: Sequence[Question], no_signal: Sequence[bool]) -> None:
+        """What a step showed of the questions that it asked."""
+        for question, is_empty in zip(questions, no_signal, strict=True) if self.most else ():
+            if is_empty:
+                streak = min(self.streaks.get(question.id, 0) + 1, _MAX_STREAK)
+                self.streaks[question.id] = streak
+                self.rests[question.id] = min(self.most, 2**streak - 1)
+            else:
+                self.streaks.pop(question.id, None)
+                self.rests.pop(question.id, None)
+
+    def passes_over(self, question: Question) -> bool:
+        """Whether a question whose turn it is rests; then that is one turn less."""
+        left = self.rests.get(question.id, 0)
+        if left > 1:
+            self.rests[question.id] = left - 1
+        else:
+            self.rests.pop(question.id, None)
+        return left > 0
+
+
+@dataclass
+class SetDraw:
+    """The questions of one training set, in epochs of different orders.
+
+    key: parts of the key of an epoch's order, before its number.  place: in the order of the epoch.
+    passed: questions of earlier places that were in the batch already when their turn came; they are next.
+    """
+
+    questions: Sequence[Question]
+    weight: float
+    key: tuple[int | str, ...]
+    count: int = 0
+    epoch: int = 0
+    place: int = 0
+    passed: list[int] = field(default_factory=list)
+    _order: list[int] = field(default_factory=list)
+    _order_of: int = -1  # the epoch
+
+    def take(self, batch: Mapping[str, Question], curriculum: Curriculum) -> Question:
+        """The next question that is not in the batch. One is needed that is not."""
+        self.count += 1
+        for index in self.passed:
+            if self.questions[index].id not in batch:
+                self.passed.remove(index)
+                return self.questions[index]
+        while True:
+            if self.place == len(self.questions):
+                self.epoch, self.place = self.epoch + 1, 0
+            if self._order_of != self.epoch:
+                self._order, self._order_of = (
+                    permutation(len(self.questions), derived_key(*self.key, self.epoch)),
+                    self.epoch,
+                )
+            index = self._order[self.place]
+            self.place += 1
+            question = self.questions[index]
+            if question.id in batch:
+                self.passed += [index] if index not in self.passed else []
+            elif not curriculum.passes_over(question):
+                return question
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"count": self.count, "epoch": self.epoch, "place": self.place, "passed": list(self.passed)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """A run that continues another's checkpoint may have fewer questions."""
+        size = len(self.questions)
+        self.count, self.epoch, self.place = state["count"], state["epoch"], min(state["place"], size)
+        self.passed = [index for index in state["passed"] if index < size]
+
+
+class PromptDraw:
+    """The prompts of a run's steps. sets: the questions of each training set, the run's own first."""
+
+    def __init__(self, spec: RunSpec, sets: Sequence[Sequence[Question]]) -> None:
+        self.spec, self.sets = spec, sets
+        self.curriculum = Curriculum(spec.training.curriculum_rest)
+        names = [one.benchmark for one in spec.training.benchmarks]
+        keys = [("prompts", spec.seed), *(("prompts", spec.seed, name) for name in names)]
+        triples = zip(sets, spec.training_shares, keys, strict=True)
+        self._draws = [SetDraw(questions, share, key) for questions, share, key in triples]
+        self._by_name = dict(zip((spec.data.benchmark, *names), self._draws, strict=True))
+        # By step: drawn, and not trained yet. A run that stops meanwhile asks them again.
+        self._batches: dict[int, list[Question]] = {}
+
+    @property
+    def has_state(self) -> bool:
+        """Whether what a step asks depends on the steps before."""
+        return len(self.sets) > 1 or self.curriculum.most > 0
+
+    @property
+    def resting(self) -> tuple[int, int]:
+        """(questions that rest, all)."""
+        return len(self.curriculum.rests), sum(map(len, self.sets))
+
+    def batch(self, step: int) -> list[Question]:
+        """The prompts of step 0, 1, ...; steps are drawn in their order."""
+        if not self.has_state:
+            return batch_of_step(self.spec, step, self.sets[0])
+        if step not in self._batches:
+            self._batches[step] = self._drawn()
+        return self._batches[step]
+
+    def _drawn(self) -> list[Question]:
+        batch: dict[str, Question] = {}
+        taken = [0] * len(self._draws)
+        for _ in range(self.spec.training.train_batch_size):
+            drawn = sum(draw.count for draw in self._draws) + 1
+            open_sets = [place for place, draw in enumerate(self._draws) if taken[place] < len(draw.questions)]
+            behind = {place: self._draws[place].weight * drawn - self._draws[place].count for place in open_sets}
+            place = max(open_sets, key=lambda one: (behind[one], -one))
+            taken[place] += 1
+            question = self._draws[place].take(batch, self.curriculum)
+            batch[question.id] = question
+        return list(batch.values())
+
+    def substitutes(self, step: int, batch: Sequence[Question]) -> list[Question]:
+        """What dynamic sampling may ask in a step besides its batch, in its order; none that rests."""
+        most = self.spec.rollout.max_extra_prompts
+        if not self.has_state or not most:
+            return extra_questions(self.spec, step, batch, self.sets[0])
+        left_out = {question.id for question in batch} | self.curriculum.rests.keys()
+        waiting = [self._others(draw, step, left_out) for draw in self._draws]
+        nexts: list[Question | None] = [next(one, None) for one in waiting]
+        extra: list[Question] = []
+        while len(extra) < most and any(nexts):
+            weights = [draw.weight if one else 0.0 for draw, one in zip(self._draws, nexts, strict=True)]
+            target = derived_key("extra set", self.spec.seed, step, len(extra)) / 2**64 * sum(weights)
+            place = _place_of(target, weights)
+            question = nexts[place]
+            assert question is not None
+            extra.append(question)
+            nexts[place] = next(waiting[place], None)
+        return extra
+
+    def _others(self, draw: SetDraw, step: int, left_out: set[str]) -> Iterator[Question]:
+        key = derived_key("extra prompts", *draw.key[1:], step)
+        order = permutation(len(draw.questions), key)
+        return (draw.questions[index] for index in order if draw.questions[index].id not in left_out)
+
+    def end_step(self, step: int, questions: Sequence[Question], no_signal: Sequence[bool]) -> None:
+        """A step was trained. questions: all that it asked, with whether each gave no signal; none if unknown."""
+        self._batches.pop(step, None)
+        self.curriculum.note(questions, no_signal)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What resuming needs, as JSON values."""
+        return {
+            "sets": {name: draw.state_dict() for name, draw in self._by_name.items()},
+            "batches": [[step, [question.id for question in batch]] for step, batch in self._batches.items()],
+            "streaks": self.curriculum.streaks,
+            "rests": self.curriculum.rests,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """That of a run of other training sets counts for the sets and questions that are here too."""
+        by_id = {question.id: question for questions in self.sets for question in questions}
+        for name in state["sets"].keys() & self._by_name.keys():
+            self._by_name[name].load_state_dict(state["sets"][name])
+        self._batches = {
+            step: [by_id[one] for one in ids] for step, ids in state["batches"] if by_id.keys() >= set(ids)
+        }
+        if self.curriculum.most:
+            for mine, stored in (
+                (self.curriculum.streaks, state["streaks"]),
+                (self.curriculum.rests, state["rests"]),
+            ):
+                mine |= {one: number for one, number in stored.items() if one in by_id}
+
+
+def _place_of(target: float, weights: Sequence[float]) -> int:
+    """The first place up to which the weights add up to more than the target; the last with a weight if none does."""
+    total = 0.0
+    for place, weight in enumerate(weights):
+        total += weight
+        if target < total:
+            return place
+    return max(place for place, weight in enumerate(weights) if weight)
