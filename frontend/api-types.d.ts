@@ -1258,6 +1258,7 @@ declare namespace Api {
     before?: string;
     step?: string;
     prompt?: string;
+    set?: string;
     agent?: string;
     source?: string;
     reward?: string;

@@ -257,6 +257,11 @@ def not_carried(spec: RunSpec) -> list[str]:
             spec.rollout.max_extra_prompts > 0,
             f"rollout.max_extra_prompts {spec.rollout.max_extra_prompts}: prompts without a signal are not replaced.",
         ),
+        (bool(training.benchmarks), "training.benchmarks: the recipe trains on train_files alone, without weights."),
+        (
+            training.curriculum_rest > 0,
+            f"training.curriculum_rest {training.curriculum_rest}: every prompt is asked once an epoch.",
+        ),
         (training.num_iterations > 1, "training.num_iterations: passes go over own and shared rollouts in turn."),
         (training.lr_schedule == "linear", "training.lr_schedule linear: the learning rate stays constant."),
         (data.prompt_template != "{question}", "data.prompt_template: put its text around the questions of the files."),

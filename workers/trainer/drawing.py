@@ -46,12 +46,12 @@ class Curriculum:
 
     def passes_over(self, question: Question) -> bool:
         """Whether a question whose turn it is rests; then that is one turn less."""
-        left = self.rests.get(question.id, 0)
-        if left > 1:
-            self.rests[question.id] = left - 1
+        turns = self.rests.get(question.id, 0)
+        if turns > 1:
+            self.rests[question.id] = turns - 1
         else:
             self.rests.pop(question.id, None)
-        return left > 0
+        return turns > 0
 
 
 @dataclass
@@ -139,13 +139,13 @@ class PromptDraw:
 
     def _drawn(self) -> list[Question]:
         batch: dict[str, Question] = {}
-        taken = [0] * len(self._draws)
+        counts = [0] * len(self._draws)
         for _ in range(self.spec.training.train_batch_size):
-            drawn = sum(draw.count for draw in self._draws) + 1
-            open_sets = [place for place, draw in enumerate(self._draws) if taken[place] < len(draw.questions)]
-            behind = {place: self._draws[place].weight * drawn - self._draws[place].count for place in open_sets}
+            total = sum(draw.count for draw in self._draws) + 1
+            open_sets = [place for place, draw in enumerate(self._draws) if counts[place] < len(draw.questions)]
+            behind = {place: self._draws[place].weight * total - self._draws[place].count for place in open_sets}
             place = max(open_sets, key=lambda one: (behind[one], -one))
-            taken[place] += 1
+            counts[place] += 1
             question = self._draws[place].take(batch, self.curriculum)
             batch[question.id] = question
         return list(batch.values())
@@ -197,11 +197,11 @@ class PromptDraw:
             step: [by_id[one] for one in ids] for step, ids in state["batches"] if by_id.keys() >= set(ids)
         }
         if self.curriculum.most:
-            for mine, stored in (
+            for mine, numbers in (
                 (self.curriculum.streaks, state["streaks"]),
                 (self.curriculum.rests, state["rests"]),
             ):
-                mine |= {one: number for one, number in stored.items() if one in by_id}
+                mine |= {one: number for one, number in numbers.items() if one in by_id}
 
 
 def _place_of(target: float, weights: Sequence[float]) -> int:

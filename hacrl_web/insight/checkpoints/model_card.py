@@ -25,7 +25,8 @@ MAX_VALUE = 200  # characters of a setting's value
 FILE_NAME = "README.md"
 # What the card has elsewhere, or what is of this machine alone.
 _LEFT_OUT = re.compile(
-    r"agents\.\d+\.(name|model)|data\.(benchmark|train_path|eval_path)|evaluation\.benchmarks.*|name|seed|compute\..*"
+    r"agents\.\d+\.(name|model)|data\.(benchmark|train_path|eval_path)|(evaluation|training)\.benchmarks.*"
+    r"|name|seed|compute\..*"
 )
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~$&])")
 
@@ -56,7 +57,7 @@ def model_card(run: Run, agent: str, step: int, folder: str) -> str:
         f"---\n{dump_yaml(_front_matter(run, base))}---",
         f"# {_text(agent)}, trained by {_text(run.algorithm)}",
         f"Agent {_text(agent)} of the group {_text(group)} after step {step} of {run.total_steps} of the run "
-        f"{_text(run.name)} (seed {run.seed}) on {_text(benchmark)}. "
+        f"{_text(run.name)} (seed {run.seed}) on {_text(benchmark)}{_further_sets(spec)}. "
         "The agents of a group train at the same time on the same questions, and each is a model of its own.",
         "## Base models",
         _table(["agent", "base model", "LoRA rank"], [_agent_row(one, agent) for one in agents]),
@@ -75,6 +76,12 @@ def model_card(run: Run, agent: str, step: int, folder: str) -> str:
         "Trained with HACRL Web.",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _further_sets(spec: dict[str, Any]) -> str:
+    training = spec.get("training", {})
+    sets = [f"{_text(str(one['benchmark']))} (weight {one['weight']:g})" for one in training.get("benchmarks") or ()]
+    return f" (weight {training['benchmark_weight']:g}) and {', '.join(sets)}" if sets else ""
 
 
 def _front_matter(run: Run, base: str) -> dict[str, Any]:

@@ -65,12 +65,14 @@ class RolloutQuery(Schema):
     from `learner` on are about what a rollout taught, and find it once for each learner. shared `yes`: what its peers
     sampled. sort `weight`, `surprise` (how far s is from 1) or `gap` (the reward against the mean of the learner's own
     rollouts to the prompt): the largest first. prompt_kind `rescue` or `mistake`; `lesson` is its earlier name.
+    set: a training set by name, in a run with several.
     """
 
     after: str = Query("", max_length=40)
     before: str = Query("", max_length=40)
     step: str = Query("", max_length=40)
     prompt: str = Query("", max_length=200)
+    set: str = Query("", max_length=120)
     agent: str = Query("", max_length=200)
     source: str = Query("", max_length=200)
     reward: str = Query("", max_length=40)

@@ -102,6 +102,7 @@ def _changed_rows(before: RunSpec, now: RunSpec) -> list[FieldError]:
         ("group", before.agents == now.agents, "agent group"),
         ("benchmark", before.data == now.data, "benchmark"),
         ("evaluation.benchmarks", before.evaluation == now.evaluation, "further benchmarks"),
+        ("training.benchmarks", before.training.benchmarks == now.training.benchmarks, "further training sets"),
     )
     return [
         FieldError("changed_since", f"Its {name} changed since it was saved: edit the draft and check it.", field)

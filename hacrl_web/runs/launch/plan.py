@@ -30,6 +30,7 @@ from hacrl_web.runs.launch.training_sets import (
 from hacrl_web.runs.launch.training_sets import (
     ChosenSet,
     as_requested,
+    deleted_sets,
     listed_sets,
     paths_of,
     too_few_questions,
@@ -134,10 +135,10 @@ def find_rows(
 
 
 def _training_sets(user: Any, request: Mapping[str, Any], errors: list[FieldError]) -> list[ChosenSet] | None:
-    listed = listed_sets(request, errors)
-    if listed is None:
+    entries = listed_sets(request, errors)
+    if entries is None:
         return None
-    rows = [(_row(Benchmark, user, pk, "benchmark", TRAINING_SETS, errors), weight) for pk, weight in listed]
+    rows = [(_row(Benchmark, user, pk, "benchmark", TRAINING_SETS, errors), weight) for pk, weight in entries]
     return [ChosenSet(row, weight) for row, weight in rows if row]
 
 
@@ -195,6 +196,9 @@ def cannot_repeat(run: Run) -> list[FieldError]:
     errors = changed_models(run.group) if run.group else []
     if run.benchmark_id is None:
         message = f"The benchmark of {run.name} was deleted: clone the run and choose another."
+        errors.append(FieldError("benchmark_deleted", message, None))
+    elif missing := deleted_sets(run.spec):
+        message = f"A training set of {run.name} was deleted ({missing[0]}): clone the run and choose others."
         errors.append(FieldError("benchmark_deleted", message, None))
     return errors
 

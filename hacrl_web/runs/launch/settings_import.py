@@ -18,7 +18,7 @@ from workers.contract.spec.algorithm import SCHEMA_VERSION, upgraded
 from workers.contract.spec.rewards import RewardsSpec, text_of_terms
 from workers.contract.spec.run import RunSpec
 
-FURTHER = "evaluation.benchmarks"
+FURTHER = ("evaluation.benchmarks", "training.benchmarks")
 TOP = ("name", "seed", "group", "benchmark")
 # Of a run's own file: the form has the group and the benchmark instead, and cautions are confirmed again.
 LEFT_OUT = ("agents", "data", "confirm", "cloned_from", "draft")
@@ -55,14 +55,15 @@ def read_settings(data: bytes) -> dict[str, Any]:
             settings[TERMS] = text_of_terms(RewardsSpec.model_validate({"terms": terms}).model_dump()["terms"])
         except ValidationError as error:
             errors += [replace(one, field=TERMS) for one in plain_errors(error)]
-    further = settings.pop(FURTHER, None)
+    further = {path: settings.pop(path, None) for path in FURTHER}
     message = "Must be a number, a text of one line, or true or false."
     fields = {path: value for path, value in settings.items() if path != KEY}
     errors += [FieldError("invalid", message, path) for path, value in fields.items() if not _fits_a_field(value)]
     if errors:
         raise FieldErrors(errors[:20])
-    if isinstance(further, list):  # the form ticks those that exist, by their names
-        settings[FURTHER] = [one for one in further if isinstance(one, dict) and isinstance(one.get("benchmark"), str)]
+    for path, some in further.items():  # the form shows those that exist, by their names
+        if isinstance(some, list):
+            settings[path] = [one for one in some if isinstance(one, dict) and isinstance(one.get("benchmark"), str)]
     return settings
 
 

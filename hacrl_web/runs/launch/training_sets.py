@@ -69,6 +69,14 @@ def paths_of(spec: RunSpec) -> list[str]:
     return [one.train_path for one in spec.training.benchmarks]
 
 
+def deleted_sets(spec: Mapping[str, Any]) -> list[str]:
+    """Names of the further training sets of a stored run whose benchmark is gone."""
+    names = {one["train_path"]: one["benchmark"] for one in spec.get("training", {}).get("benchmarks") or ()}
+    rows = Benchmark.objects.filter(train_path__in=names) if names else Benchmark.objects.none()
+    there = set(rows.values_list("train_path", flat=True))
+    return [name for path, name in names.items() if path not in there]
+
+
 def too_few_questions(spec: RunSpec, benchmarks: Sequence[Benchmark]) -> list[FieldError]:
     """benchmarks: of all training sets, the run's own first."""
     if spec.is_evaluation_only:

@@ -205,8 +205,8 @@ def _weights(values: Mapping[str, Any], benchmarks: QuerySet[Benchmark]) -> list
     entries = values.get("training.benchmarks") or ()
     weights = {str(one["benchmark"]): one.get("weight", 1) for one in entries if isinstance(one, dict)}
     weights |= {str(pk): 1 for pk in entries if not isinstance(pk, dict)}
-    sent = {row.pk: values.get(f"{SET_PREFIX}{row.pk}") for row in benchmarks}
-    return [(row, sent[row.pk] or weights.get(str(row.pk), weights.get(row.name))) for row in benchmarks]
+    typed = {row.pk: values.get(f"{SET_PREFIX}{row.pk}") for row in benchmarks}
+    return [(row, typed[row.pk] or weights.get(str(row.pk), weights.get(row.name))) for row in benchmarks]
 
 
 def _sweep_controls(fields: Mapping[str, FormField], values: Mapping[str, Any]) -> dict[str, Any]:

@@ -50,6 +50,7 @@ def run_detail(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
             "unmeasured": unmeasured(spec, run.rollout_engine),
             "further": sorted(run.further_benchmarks),  # their evaluations are on no chart
             "rewards": [*spec.rewards.weights] if spec.rewards.terms else [],
+            "training_sets": [one.benchmark for one in spec.training_data] if spec.training.benchmarks else [],
             "score_word": run.score_word,
             "shares": spec.algorithm.shares_rollouts and len(spec.agents) > 1,
             "records": spec.telemetry.rollout_interval > 0,

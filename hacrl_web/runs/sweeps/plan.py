@@ -162,8 +162,8 @@ def named_request(plan: SweepPlan) -> dict[str, Any]:
         request["evaluation"] = {**request["evaluation"], "benchmarks": names}
     if sets := plan.rows.training_sets:
         by_pk = {one.benchmark.pk: one.benchmark.name for one in sets}
-        listed = [{**one, "benchmark": by_pk[one["benchmark"]]} for one in request["training"]["benchmarks"]]
-        request["training"] = {**request["training"], "benchmarks": listed}
+        entries = [{**one, "benchmark": by_pk[one["benchmark"]]} for one in request["training"]["benchmarks"]]
+        request["training"] = {**request["training"], "benchmarks": entries}
     return request
 
 

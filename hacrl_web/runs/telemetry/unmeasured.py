@@ -20,6 +20,7 @@ def unmeasured(spec: RunSpec, engine: str) -> list[str]:
         "omega": rule.uses_omega,
         "gradient_alignment": 0 < interval <= spec.training.steps,
         "engine_logp_difference": engine != "transformers",
+        "curriculum/resting_frac": spec.training.curriculum_rest > 0,
         "overlong_penalty/mean": spec.overlong.cache > 0,
         **dict.fromkeys(OF_TURNS, spec.rollout.environment != "none"),
     }

@@ -17,9 +17,9 @@ const SLOWEST_MS = 1000;
 const X_NAMES = { step: ["", ""], rollouts: ["rollouts generated", "rollouts"], tokens: ["tokens generated", "tokens"], elapsed: ["seconds elapsed", "s"] };
 
 /**
- * @typedef {{run: string, url: string, agents: string[], shares: boolean, unmeasured: string[], rewards: string[], score_word: string, panels: string}} About
+ * @typedef {{run: string, url: string, agents: string[], shares: boolean, unmeasured: string[], rewards: string[], training_sets: string[], score_word: string, panels: string}} About
  *   agents: in the order of their positions, which fixes their colours; shares: false if there are no pairs;
- *   unmeasured: metrics that this run does not have;  rewards: the names of several rewards, each with a chart;  score_word: what held-out scores are called;  panels: the layout that the project has saved.
+ *   unmeasured: metrics that this run does not have;  rewards: the names of several rewards, each with a chart;  training_sets: the names of several training sets, each with a chart;  score_word: what held-out scores are called;  panels: the layout that the project has saved.
  */
 
 export class RunCharts {
@@ -31,7 +31,7 @@ export class RunCharts {
     this.root = root;
     this.about = about;
     this.view = readView(location.search);
-    const groups = withRewards(CHART_GROUPS, about.rewards, about.score_word).filter((group) => about.shares || !group.pairs);
+    const groups = withRewards(CHART_GROUPS, about.rewards, about.score_word, about.training_sets).filter((group) => about.shares || !group.pairs);
     this.specs = groups.flatMap((group) => group.charts).filter((spec) => !about.unmeasured.includes(spec.metric));
     this.store = new SeriesStore(this.specs.flatMap(metricsOf));
     this.buckets = this.#buckets(this.store, () => {

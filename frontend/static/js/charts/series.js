@@ -32,6 +32,7 @@ export const CHART_GROUPS = [
       { key: "capability", title: "Capability", help: "Reward averaged over the last K steps, Eq. (9).", metric: "capability", kind: "agent", range: SHARE, raw: true },
       { key: "accuracy", title: "Held-out accuracy", help: "Greedy answers to held-out questions; each dot is an evaluation. Squares on the axis are checkpoints, a dashed line is a restart.", metric: "accuracy", kind: "agent", range: SHARE, points: true, raw: true, hero: true },
       { key: "zero-variance", title: "Prompts with no learning signal", help: "Share of prompts where all of the agent's own answers scored the same.", metric: "frac_reward_zero_std", kind: "agent", range: SHARE },
+      { key: "resting", title: "Prompts that rest", help: "Share of the training prompts that the curriculum does not ask in their next turn, because they gave no learning signal.", metric: "curriculum/resting_frac", kind: "agent", range: SHARE },
     ],
   },
   {
@@ -77,15 +78,17 @@ export const CHART_GROUPS = [
 ];
 
 /**
- * The groups with a chart for each of several rewards, after the charts of the total.
+ * The groups with a chart for each of several rewards and for each of several training sets, after those of the total.
  * @param {ChartGroup[]} groups
  * @param {string[]} [names]
+ * @param {string[]} [sets]
  * @returns {ChartGroup[]}
  */
-export function withRewards(groups, names = [], word = "accuracy") {
+export function withRewards(groups, names = [], word = "accuracy", sets = []) {
+  const ofSets = sets.map((name, place) => /** @type {ChartSpec} */ ({ key: `training-set-${place}`, title: `Reward on ${name}, mean`, help: "Of the prompts that are of this training set.", metric: `sets/${name}/reward/mean`, kind: "agent", range: SHARE }));
   const charts = names.map((name) => /** @type {ChartSpec} */ ({ key: `reward-${name}`, title: `Reward ${name}, mean`, help: "One of the rewards that make the total, before its weight.", metric: `rewards/${name}/mean`, kind: "agent", range: SHARE }));
   const titled = (/** @type {ChartSpec} */ spec) => (spec.key === "accuracy" ? { ...spec, title: `Held-out ${word}` } : spec);
-  return groups.map((group) => (group.title === "Learning" ? { ...group, charts: [...group.charts.map(titled), ...charts] } : group));
+  return groups.map((group) => (group.title === "Learning" ? { ...group, charts: [...group.charts.map(titled), ...charts, ...ofSets] } : group));
 }
 
 /**
