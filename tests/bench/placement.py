@@ -24,6 +24,7 @@ from tests.bench.models import SIZES, BenchVerifier, make_model, make_spec, writ
 from tests.bench.timing import ratio, spread
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
+from workers.questions.dataset import split_questions
 from workers.trainer import trainer
 from workers.trainer.preflight import questions_that_fit
 from workers.trainer.step import batch_of_step
@@ -42,7 +43,7 @@ class Contestant:
         self.spec, self.spool = spec, SpoolWriter(run_dir, 1)
         self.trainer = trainer.Trainer(spec, run_dir, self.spool, BenchVerifier(), StopFlag())  # type: ignore[arg-type]
         self.trainer.load()
-        split = trainer.split_questions(spec.data)
+        split = split_questions(spec.data)
         (self.questions,), _ = questions_that_fit(spec, self.trainer.agents, [split], self.trainer.log)
 
     def step(self) -> float:

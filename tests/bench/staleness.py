@@ -29,6 +29,7 @@ import psutil
 from tests.bench.models import SIZES, BenchVerifier, make_model, make_spec, write_questions
 from tests.bench.timing import ratio, spread
 from workers.contract.spool import SpoolWriter
+from workers.questions.dataset import split_questions
 from workers.trainer import trainer
 from workers.trainer.drawing import PromptDraw
 from workers.trainer.preflight import questions_that_fit
@@ -52,7 +53,7 @@ class Contestant:
         verifier: Any = BenchVerifier()
         self.trainer = trainer.Trainer(self.spec, run_dir, self.spool, verifier, StopFlag())
         self.trainer.load()
-        split = trainer.split_questions(self.spec.data)
+        split = split_questions(self.spec.data)
         (self.questions,), _ = questions_that_fit(self.spec, self.trainer.agents, [split], self.trainer.log)
         self.trainer.prompts = PromptDraw(self.spec, [self.questions])
 

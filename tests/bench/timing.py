@@ -21,6 +21,7 @@ from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
 from workers.model.optimizer import PolicyOptimizer
 from workers.model.policy import Policy
+from workers.questions.dataset import split_questions
 from workers.rollouts import engine
 from workers.trainer import step, trainer
 from workers.trainer.preflight import questions_that_fit
@@ -61,7 +62,7 @@ class Steps:
         self.spool = SpoolWriter(run_dir, 1)
         self.trainer = trainer.Trainer(spec, run_dir, self.spool, self.verifier, StopFlag())  # type: ignore[arg-type]
         self.trainer.load()
-        split = trainer.split_questions(spec.data)
+        split = split_questions(spec.data)
         (self.questions,), _ = questions_that_fit(spec, self.trainer.agents, [split], self.trainer.log)
         self.parts: dict[str, float] = defaultdict(float)
         self.phases: dict[str, float] = defaultdict(float)
