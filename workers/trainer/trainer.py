@@ -81,6 +81,7 @@ class Trainer:
         self.audit = RewardAudit(spec)
         self.replay = Replay(spec)
         self.prompts = PromptDraw(spec, [[] for _ in spec.training_data])  # with questions once they are read
+        self.prompts_state: dict[str, Any] = {}  # of the checkpoint, until the questions are read
         self.placement: Placement
         self.agents: Sequence[AgentInterface] = ()
         self.settled: Settled = {}  # what the spec leaves to the machine
@@ -92,10 +93,10 @@ class Trainer:
         """The whole run. Errors: Stopped, Paused, Diverged, and others."""
         spec = self.spec
         splits = [] if spec.is_evaluation_only else split_sets(spec.data, spec.training.benchmarks)
-        state = self.load()
+        self.load()
         self.prompts = PromptDraw(spec, self.prepare_questions(splits))
-        if "prompts" in state and self.prompts.has_state:
-            self.prompts.load_state_dict(state["prompts"])
+        if self.prompts_state and self.prompts.has_state:
+            self.prompts.load_state_dict(self.prompts_state)
         # Also on resuming: a stop may have come before or during this step's evaluation, which repeats itself exactly.
         if self.step == 0 or self.is_due(spec.evaluation.eval_interval):
             self.evaluate()
@@ -300,8 +301,8 @@ class Trainer:
 
     # Loading and saving
 
-    def load(self) -> dict[str, Any]:
-        """Load the agents of the spec, or the whole run from its newest checkpoint, whose trainer's state it returns.
+    def load(self) -> None:
+        """Load the agents of the spec, or the whole run from its newest checkpoint.
 
         In a first attempt that is the checkpoint of another run. Error: DamagedCheckpoint, if it is damaged.
         """
@@ -335,7 +336,6 @@ class Trainer:
             self.log("warning", f"checkpoint not used: {problem}", "damaged file")
         for agent in self.agents:
             self.log("info", introduction(agent))
-        return {} if resumable is None else resumable.trainer
 
     def prepare_questions(self, splits: Sequence[Split]) -> list[list[Question]]:
         """The questions of each training set; sets those of evaluations. splits: none if nothing is trained."""
@@ -437,6 +437,7 @@ class Trainer:
         self.checkpoints.resume(step, state)
         self.tracker.load_state_dict(state["tracker"])
         self.progress.load_state_dict(state)
+        self.prompts_state = state.get("prompts", {})
         if "trust" in state:
             self.trust.load_state_dict(state["trust"])
         if "replay" in state:

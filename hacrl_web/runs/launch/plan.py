@@ -13,6 +13,18 @@ from typing import Any
 from pydantic import ValidationError
 
 from hacrl_web.accounts.models import Project
+from hacrl_web.registry.benchmarks.training_sets import (
+    FIELD as TRAINING_SETS,
+)
+from hacrl_web.registry.benchmarks.training_sets import (
+    ChosenSet,
+    as_requested,
+    deleted_sets,
+    listed_sets,
+    paths_of,
+    too_few_questions,
+    with_training_sets,
+)
 from hacrl_web.registry.judges import write_file as write_judge
 from hacrl_web.registry.language_models.agent_changes import KEY, Changes, with_changes
 from hacrl_web.registry.language_models.agent_settings import agent_values
@@ -24,18 +36,6 @@ from hacrl_web.runs.launch.memory_fit import too_large
 from hacrl_web.runs.launch.presets import with_preset
 from hacrl_web.runs.launch.prompt_fit import too_long_prompts
 from hacrl_web.runs.launch.rewards import with_reward_files, with_reward_names
-from hacrl_web.runs.launch.training_sets import (
-    FIELD as TRAINING_SETS,
-)
-from hacrl_web.runs.launch.training_sets import (
-    ChosenSet,
-    as_requested,
-    deleted_sets,
-    listed_sets,
-    paths_of,
-    too_few_questions,
-    with_training_sets,
-)
 from hacrl_web.runs.models import Run, State
 from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.runs.worker.hosts import any_has

@@ -11,10 +11,10 @@ from dataclasses import field as dataclass_field
 from math import prod
 from typing import Any, NamedTuple
 
+from hacrl_web.registry.benchmarks.training_sets import as_requested
 from hacrl_web.runs.launch.plan import KEYS, SECTIONS, LaunchError, RequestRows, check_spec, find_rows
 from hacrl_web.runs.launch.presets import with_preset
 from hacrl_web.runs.launch.rewards import with_reward_names
-from hacrl_web.runs.launch.training_sets import as_requested
 from hacrl_web.runs.launch.variants import (
     MAX_LABEL,
     MAX_SWEEP_RUNS,
