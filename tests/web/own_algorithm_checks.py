@@ -12,7 +12,7 @@ import torch
 from django.urls import reverse
 
 from hacrl_web.insight.what_if.rows import read
-from hacrl_web.insight.what_if.what_if import check_recorded, recorded
+from hacrl_web.insight.what_if.sums import check_recorded, recorded
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.sweeps.sweeps import launch_sweep
 from tests.support.web.factories import launch_request

@@ -7,15 +7,10 @@ import torch
 from django.urls import reverse
 
 from hacrl_web.insight.what_if import what_if
+from hacrl_web.insight.what_if.learner_step import learner_step_of, ratios, ratios_of_prompts
 from hacrl_web.insight.what_if.rows import read
-from hacrl_web.insight.what_if.what_if import (
-    hypothetical,
-    learner_step_of,
-    ratios,
-    ratios_of_prompts,
-    recorded,
-    with_hypothetical,
-)
+from hacrl_web.insight.what_if.sums import hypothetical, recorded
+from hacrl_web.insight.what_if.what_if import with_hypothetical
 from hacrl_web.runs.models import Run
 from tests.support.web.insight_rows import contribution, insert, store
 from tests.support.workers.tiny import make_pair, make_spec, train
