@@ -54,6 +54,7 @@ def measure(kind: str, rows: int, tokens: int, options: argparse.Namespace) -> d
     policy = Policy.__new__(Policy)  # its tokenizer and optimizer have no part in this
     policy.model = Qwen3ForCausalLM(config).to(getattr(torch, options.dtype))
     policy.temperature, policy._has_linear_head = 1.0, head.is_linear_head(policy.model)
+    policy._replaces_head = False
     if kind == "at once":
         head.MIN_LOGITS = sys.maxsize
     ids = torch.randint(0, options.vocabulary, (rows, PROMPT + tokens)).tolist()

@@ -184,7 +184,7 @@ def _update_parts(spec: RunSpec, shape: Shape, width: int, is_sharded: bool, ran
         activations = layer + shape.layers * tokens * shape.hidden * width  # arXiv 1604.06174: inputs, and one layer
     parts = [
         Part(name="activations", size=activations, moment="update"),
-        Part(name="logits", size=_logits_bytes(responses, shape, width, is_sharded, rank), moment="update"),
+        Part(name="logits", size=_logits_bytes(responses, shape, width, rank), moment="update"),
     ]
     if is_sharded:  # two layers gathered, one float32 gradient of a layer, and the output's weights
         trained = shape.lora_parameters(rank) // shape.layers if rank else shape.layer_parameters
@@ -195,14 +195,14 @@ def _update_parts(spec: RunSpec, shape: Shape, width: int, is_sharded: bool, ran
     return parts
 
 
-def _logits_bytes(tokens: int, shape: Shape, width: int, is_sharded: bool, rank: int) -> int:
+def _logits_bytes(tokens: int, shape: Shape, width: int, rank: int) -> int:
     """The logits of a micro-batch and what is computed from them.
 
-    Many of them, of whole models, are computed by chunks (model/head.py): room for one, a copy in the number type,
+    Many of them are computed by chunks (model/head.py): room for one, a copy in the number type,
     without LoRA the float32 gradient of the output's weights, and the hidden states with their gradient.
     """
     logits = tokens * shape.vocabulary
-    if is_sharded or logits <= MIN_LOGITS:
+    if logits <= MIN_LOGITS:
         return logits * (12 if width == 4 else 14)
     chunk = max(CHUNK_BYTES, 4 * shape.vocabulary)
     return (

@@ -8,6 +8,8 @@ by the output's weights, and nothing is computed again.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +18,7 @@ from torch import Tensor, nn
 
 from workers.contract.memory_footprint import CHUNK_BYTES, MIN_LOGITS
 
+Index = tuple[Tensor, Tensor]  # row and place of each token
 FEW = 8  # rows up to which W h takes a CPU less time than h W in float32: .2 to .6 of it from 2 rows on
 
 
@@ -83,6 +86,39 @@ def is_linear_head(model: Any) -> bool:
         return False
     largest = float(expected.abs().nan_to_num().max())
     return torch.allclose(head.logits(hidden).float(), expected, rtol=1e-2, atol=1e-2 * largest, equal_nan=True)
+
+
+@contextmanager
+def logps_for_logits(model: Any, chosen: Index, targets: Tensor, temperature: float) -> Iterator[None]:
+    """Within: `logits` of the model's output are `token_logps` of the hidden states [chosen], (N,).
+
+    So the output layer is used within the model's own forward pass, where FSDP2 has gathered its weights; it gathers
+    them again before the backward pass of that output. chosen: index into (b, S).  targets: (N,).
+    """
+    layer = model.get_output_embeddings()
+
+    def logps_of(states: Tensor) -> Tensor:
+        return token_logps(Head(layer.weight, layer.bias, 1.0, 0.0), states[chosen], targets, temperature)
+
+    layer.forward = logps_of
+    try:
+        yield
+    finally:
+        del layer.forward
+
+
+@torch.no_grad()
+def is_replaceable_head(model: Any) -> bool:
+    """Whether `logps_for_logits` finds what the model's logits say, tried on three tokens. Before a model is split."""
+    head = Head.of(model)
+    if head is None or head.cap or head.scale != 1:  # the model would apply them to the log-probabilities
+        return False
+    ids = torch.tensor([[0, 1, 2]], device=model.device)
+    logits = model(input_ids=ids, use_cache=False).logits[0].float()  # (3, V)
+    expected = logits.log_softmax(dim=1)[:2].gather(1, ids[0, 1:, None])[:, 0]  # (2,)
+    with logps_for_logits(model, (ids[0, :2] * 0, ids[0, :2]), ids[0, 1:], 1.0):
+        logps = model(input_ids=ids, use_cache=False).logits
+    return logps.shape == expected.shape and torch.allclose(logps.float(), expected, rtol=1e-2, equal_nan=True)
 
 
 def token_logps(head: Head, hidden: Tensor, targets: Tensor, temperature: float) -> Tensor:

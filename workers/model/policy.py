@@ -46,6 +46,7 @@ class Policy:
         if self.uses_lora:
             lora.add_adapter(self.model, agent, derived_key("lora", spec.seed, agent.stable_seed))
         self._has_linear_head = not ranks.is_sharded and head.is_linear_head(self.model)
+        self._replaces_head = ranks.is_sharded and head.is_replaceable_head(self.model)
         self.reference = self._reference_of(spec, starts_here, dtype, place)
         self._read_tokenizer(location)
         if spec.is_evaluation_only:
@@ -195,14 +196,11 @@ class Policy:
             mask = mask & torch.tensor(padded, device=device)
         place = (starts[:, None] + position[None, :]).clamp(max=width - 1)  # (b, T)  of each response token in its row
         vocabulary = model.config.get_text_config().vocab_size
-        if self._has_linear_head and head.is_large(len(rows) * (width - int(starts.min())) * vocabulary):
-            # Padding follows every real token, so the causal mask alone keeps it out: no attention mask.
-            states = model.base_model(input_ids=ids[:, :-1], use_cache=False).last_hidden_state  # (b, S - 1, d)
+        by_chunks = self._has_linear_head or self._replaces_head
+        if by_chunks and head.is_large(len(rows) * (width - int(starts.min())) * vocabulary):
             row = torch.arange(len(rows), device=device)[:, None].expand_as(mask)[mask]  # (N,)
-            chosen = states[row, place[mask] - 1]  # (N, d)
-            output = head.Head.of(model)
-            assert output is not None
-            values = head.token_logps(output, chosen, ids[row, place[mask]], temperature)  # (N,)
+            chosen, targets = (row, place[mask] - 1), ids[row, place[mask]]  # (N,)
+            values = self._chunked_logps(model, ids[:, :-1], chosen, targets, temperature)  # (N,)
             return values.new_zeros(mask.shape).masked_scatter(mask, values), mask
         first = int(starts.min())
         logits = model(input_ids=ids[:, :-1], use_cache=False, logits_to_keep=width - first).logits  # (b, S - first, V)
@@ -213,6 +211,20 @@ class Policy:
             logits.reshape(-1, logits.shape[-1]), ids[:, first:].reshape(-1), reduction="none"
         ).view(len(ids), -1)  # (b, S - first)
         return logps.gather(1, place - first).where(mask, 0.0), mask
+
+    def _chunked_logps(
+        self, model: Any, ids: Tensor, chosen: head.Index, targets: Tensor, temperature: float
+    ) -> Tensor:
+        """Of targets (N,), predicted from the states [chosen] of a pass over ids (b, S)."""
+        # Padding follows every real token, so the causal mask alone keeps it out: no attention mask.
+        if self._replaces_head:
+            with head.logps_for_logits(model, chosen, targets, temperature):
+                values: Tensor = model(input_ids=ids, use_cache=False).logits
+            return values
+        states = model.base_model(input_ids=ids, use_cache=False).last_hidden_state  # (b, S, d)
+        output = head.Head.of(model)
+        assert output is not None
+        return head.token_logps(output, states[chosen], targets, temperature)
 
     @torch.no_grad()
     def reference_logps(self, prompts: Sequence[Sequence[int]], responses: Sequence[Sequence[int]]) -> Tensor:
