@@ -98,3 +98,14 @@ def test_model_whose_logits_are_computed_otherwise_keeps_the_plain_path():
 
     assert head.is_linear_head(Odd(1.0))
     assert not head.is_linear_head(Odd(2.0))
+
+
+def test_only_a_head_without_cap_and_scale_is_replaced_within_the_models_own_pass(tmp_path):
+    spec = make_spec(tmp_path, [{"name": "A", "model": str(make_agent(tmp_path / "model", "llama"))}])
+    model = Policy(spec.agents[0], spec, torch.device("cpu")).model
+    assert head.is_replaceable_head(model)
+    assert model(input_ids=torch.tensor([[1, 2]])).logits.shape == (1, 2, model.config.vocab_size)  # as before
+    for name in ("final_logit_softcapping", "logit_scale"):
+        setattr(model.config, name, 5.0)
+        assert not head.is_replaceable_head(model)
+        setattr(model.config, name, None)
