@@ -89,16 +89,16 @@ def is_linear_head(model: Any) -> bool:
 
 
 @contextmanager
-def logps_for_logits(model: Any, chosen: Index, targets: Tensor, temperature: float) -> Iterator[None]:
-    """Within: `logits` of the model's output are `token_logps` of the hidden states [chosen], (N,).
+def logps_for_logits(model: Any, index: Index, targets: Tensor, temperature: float) -> Iterator[None]:
+    """Within: `logits` of the model's output are `token_logps` of the hidden states [index], (N,).
 
     So the output layer is used within the model's own forward pass, where FSDP2 has gathered its weights; it gathers
-    them again before the backward pass of that output. chosen: index into (b, S).  targets: (N,).
+    them again before the backward pass of that output. index: into (b, S).  targets: (N,).
     """
     layer = model.get_output_embeddings()
 
     def logps_of(states: Tensor) -> Tensor:
-        return token_logps(Head(layer.weight, layer.bias, 1.0, 0.0), states[chosen], targets, temperature)
+        return token_logps(Head(layer.weight, layer.bias, 1.0, 0.0), states[index], targets, temperature)
 
     layer.forward = logps_of
     try:

@@ -199,8 +199,8 @@ class Policy:
         by_chunks = self._has_linear_head or self._replaces_head
         if by_chunks and head.is_large(len(rows) * (width - int(starts.min())) * vocabulary):
             row = torch.arange(len(rows), device=device)[:, None].expand_as(mask)[mask]  # (N,)
-            chosen, targets = (row, place[mask] - 1), ids[row, place[mask]]  # (N,)
-            values = self._chunked_logps(model, ids[:, :-1], chosen, targets, temperature)  # (N,)
+            index, targets = (row, place[mask] - 1), ids[row, place[mask]]  # (N,)
+            values = self._chunked_logps(model, ids[:, :-1], index, targets, temperature)  # (N,)
             return values.new_zeros(mask.shape).masked_scatter(mask, values), mask
         first = int(starts.min())
         logits = model(input_ids=ids[:, :-1], use_cache=False, logits_to_keep=width - first).logits  # (b, S - first, V)
@@ -212,19 +212,17 @@ class Policy:
         ).view(len(ids), -1)  # (b, S - first)
         return logps.gather(1, place - first).where(mask, 0.0), mask
 
-    def _chunked_logps(
-        self, model: Any, ids: Tensor, chosen: head.Index, targets: Tensor, temperature: float
-    ) -> Tensor:
-        """Of targets (N,), predicted from the states [chosen] of a pass over ids (b, S)."""
+    def _chunked_logps(self, model: Any, ids: Tensor, index: head.Index, targets: Tensor, temperature: float) -> Tensor:
+        """Of targets (N,), predicted from the states [index] of a pass over ids (b, S)."""
         # Padding follows every real token, so the causal mask alone keeps it out: no attention mask.
         if self._replaces_head:
-            with head.logps_for_logits(model, chosen, targets, temperature):
+            with head.logps_for_logits(model, index, targets, temperature):
                 values: Tensor = model(input_ids=ids, use_cache=False).logits
             return values
         states = model.base_model(input_ids=ids, use_cache=False).last_hidden_state  # (b, S, d)
         output = head.Head.of(model)
         assert output is not None
-        return head.token_logps(output, states[chosen], targets, temperature)
+        return head.token_logps(output, states[index], targets, temperature)
 
     @torch.no_grad()
     def reference_logps(self, prompts: Sequence[Sequence[int]], responses: Sequence[Sequence[int]]) -> Tensor:
