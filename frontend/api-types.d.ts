@@ -1170,6 +1170,28 @@ declare namespace Api {
   interface QueuedAnswer {
     queued: number;
   }
+  interface QuotaAnswer {
+    use: QuotaUse;
+    limits: QuotaLimitsAnswer;
+  }
+  interface QuotaIn {
+    running?: number | null;
+    waiting?: number | null;
+    gpu_hours?: number | null;
+    disk_gib?: number | null;
+  }
+  interface QuotaLimitsAnswer {
+    running: number | null;
+    waiting: number | null;
+    gpu_hours: number | null;
+    disk_gib: number | null;
+  }
+  interface QuotaUse {
+    running: number;
+    waiting: number;
+    gpu_hours: number;
+    disk_gib: number;
+  }
   interface RatiosAnswer {
     learner: number;
     steps: number[];

@@ -12,7 +12,19 @@ import typer.core
 
 from hacrl_web.client.api import Client, check_address
 from hacrl_web.client.command import AsJson, ClientProblem, client_command, connect
-from hacrl_web.client.commands import api, compare, judges, launch, mirrors, objects, results, rewards, runs, watch
+from hacrl_web.client.commands import (
+    api,
+    compare,
+    judges,
+    launch,
+    mirrors,
+    objects,
+    quota,
+    results,
+    rewards,
+    runs,
+    watch,
+)
 from hacrl_web.client.login import StoredLogin, forget_login, save_login
 from hacrl_web.client.program import HACRL
 from hacrl_web.client.show import complain, line, print_json
@@ -156,6 +168,7 @@ app.add_typer(objects.benchmarks, name="benchmarks")
 app.add_typer(rewards.rewards, name="rewards")
 app.add_typer(judges.judges, name="judges")
 app.add_typer(mirrors.mirrors, name="mirrors")
+app.command("quota")(quota.quota)
 app.command("api")(api.call_api)
 
 

@@ -115,6 +115,7 @@ PAGES = {
     "runs:sweep_seeds": ("POST /sweeps/{sweep_id}/seeds",),
     "runs:sweep_rename": ("POST /sweeps/{sweep_id}/rename",),
     "runs:sweep_delete": ("POST /sweeps/{sweep_id}/delete",),
+    "runs:quota_change": ("GET /projects/{project_id}/quota", "PUT /projects/{project_id}/quota"),
     "runs:host_drain": ("POST /hosts/drain",),
     "runs:worker_list": ("GET /hosts", "GET /runs"),
     "runs:pulse": ("GET /runs",),

@@ -129,6 +129,7 @@ class Placement(Protocol):
 
     agents: Sequence[AgentInterface]
     device_name: str
+    gpus: float  # held by all agents together
     is_parallel: bool  # whether agents that are called at once also work at the same time
 
     def begin(self, calls: Sequence[Callable[[], Answer]]) -> Sequence[Callable[[], Answer]]:

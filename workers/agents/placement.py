@@ -25,6 +25,13 @@ class RayMissing(RuntimeError):
     """compute.placement is ray, and Ray is not installed."""
 
 
+def held_gpus(spec: RunSpec) -> float:
+    """How many GPUs of this machine the agents' processes use together."""
+    ranks = range(spec.compute.processes_per_agent)
+    places = [choose_device(spec, index, rank) for index in range(len(spec.agents)) for rank in ranks]
+    return float(len({str(place) for place in places if place.type == "cuda"}))
+
+
 class LocalPlacement:
     """All agents in this process."""
 
@@ -39,6 +46,7 @@ class LocalPlacement:
             torch.set_num_threads(max(1, min(torch.get_num_threads(), (os.cpu_count() or 1) // 2)))
         device = choose_device(spec)
         self.device_name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+        self.gpus = held_gpus(spec)
         self._local = [
             make_agent(spec, index, None if folders is None else folders[index]) for index in range(len(spec.agents))
         ]
@@ -75,6 +83,7 @@ class ProcessesPlacement:
         self.device_name = ", ".join(
             dict.fromkeys(torch.cuda.get_device_name(one) if one.type == "cuda" else "cpu" for one in devices)
         )
+        self.gpus = held_gpus(spec)
         self._calls = ParallelCalls(len(spec.agents))
         self._agents: list[RankedAgent] = []
         try:

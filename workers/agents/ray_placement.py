@@ -103,6 +103,7 @@ class RayPlacement:
         self._cluster = Cluster(run_dir, len(spec.agents))
         try:
             gpus = gpus_of_agent(spec, ray.cluster_resources().get("GPU", 0.0))
+            self.gpus = gpus * len(spec.agents)
             self._group = self._reserve(len(spec.agents), gpus)
             self._processes = self._start(len(spec.agents), gpus, self._group)
             self.device_name = self._load(spec, run_dir, folders)

@@ -49,6 +49,7 @@ class Started(Body):
     versions: dict[str, str]
     pid: int | None = None  # of the trainer's process, on its host
     settled: dict[str, dict[str, Any]] = {}
+    gpus: float = 0  # held by the run; half a one that two agents of a cluster share
 
 
 class Progress(Body):

@@ -13,6 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Protocol
 
+from workers.agents.interface import Placement
 from workers.agents.messages import GeneratedRollouts
 from workers.contract import events
 from workers.contract.machine import Settled
@@ -49,7 +50,9 @@ class ProgressReporter:
     def elapsed_s(self) -> float:
         return self.elapsed_before_s + time.monotonic() - self.started_at
 
-    def record_started(self, step: int, agents: list[str], device: str, verifier: str, settled: Settled) -> None:
+    def record_started(
+        self, step: int, agents: list[str], placement: Placement, verifier: str, settled: Settled
+    ) -> None:
         """The agents are loaded. settled: what the run's settings leave to the machine."""
         details = code_versions() | {"verifier": verifier}
         self.spool.emit(
@@ -57,7 +60,8 @@ class ProgressReporter:
                 step=step,
                 total_steps=self.total_steps,
                 agents=agents,
-                device=device,
+                device=placement.device_name,
+                gpus=placement.gpus,
                 versions=details,
                 pid=os.getpid(),
                 settled=settled,

@@ -327,7 +327,7 @@ class Trainer:
                 wait()
             self.load_state_dict(resumable.step, resumable.trainer)
         verifier = verifier_label(self.spec.data)
-        self.progress.record_started(self.step, names, self.placement.device_name, verifier, self.settled)
+        self.progress.record_started(self.step, names, self.placement, verifier, self.settled)
         for label in self.evaluations.terms.labels:
             self.log("info", f"reward {label}")
         if self.spool.damage:

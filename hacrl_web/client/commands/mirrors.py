@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from hacrl_web.client.api import Client
 from hacrl_web.client.command import (
     OPTIONS,
     AsJson,
@@ -15,24 +14,14 @@ from hacrl_web.client.command import (
     RunName,
     client_command,
     connect,
-    object_id,
     run_id,
 )
+from hacrl_web.client.commands.quota import ProjectName, project_id
 from hacrl_web.client.program import HACRL
 from hacrl_web.client.show import line, print_json, print_rows
 
 mirrors = typer.Typer(help="List, add and remove mirrors of a project; choose which runs they send.", **OPTIONS)
-ProjectName = Annotated[str, typer.Option("--project", help="By id or name; needed if you are in several.")]
 MirrorName = Annotated[str, typer.Argument(help="A mirror, by id or name.")]
-
-
-def _project(client: Client, name: str) -> int:
-    if name:
-        return object_id(client, "/projects", "project", name)
-    rows = list(client.pages("/projects", most=2))
-    if len(rows) != 1:
-        raise ClientProblem("Name the project: --project NAME.")
-    return int(rows[0]["id"])
 
 
 def _mirror(rows: list[dict[str, Any]], name: str) -> dict[str, Any]:
@@ -53,7 +42,7 @@ def _progress(row: dict[str, Any]) -> str:
 def list_mirrors(context: typer.Context, project: ProjectName = "", json: AsJson = False) -> None:
     if not context.invoked_subcommand:
         with connect() as client:
-            rows = client.get(f"/projects/{_project(client, project)}/mirrors")["items"]
+            rows = client.get(f"/projects/{project_id(client, project)}/mirrors")["items"]
         print_rows(
             rows,
             json,
@@ -86,7 +75,7 @@ def add_mirror(
     secret = secret_file.read_text(encoding="utf-8").strip() if secret_file else ""
     body = {"kind": kind, "name": name, "options": {key: value for key, _, value in pairs}}
     with connect() as client:
-        row = client.post(f"/projects/{_project(client, project)}/mirrors", body | {"secret": secret, "sends": sends})
+        row = client.post(f"/projects/{project_id(client, project)}/mirrors", body | {"secret": secret, "sends": sends})
     print_json(row) if json else line(f"Mirror {row['id']}: {row['name']}")
 
 
@@ -98,7 +87,7 @@ def remove_mirror(mirror: MirrorName, project: ProjectName = "") -> None:
     Example: hacrl mirrors remove tensorboard
     """
     with connect() as client:
-        path = f"/projects/{_project(client, project)}/mirrors"
+        path = f"/projects/{project_id(client, project)}/mirrors"
         row = _mirror(client.get(path)["items"], mirror)
         client.delete(f"{path}/{row['id']}")
     line(f"Removed: {row['name']}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,10 +17,9 @@ from hacrl_web.runs.models import (
     Run,
     TelemetryEvent,
 )
-from workers.contract.trainer_log import allocated_bytes
+from hacrl_web.runs.run_files import folder_bytes
 
 NUMBER_BYTES = 8
-MAX_FILES = 20_000
 INDEX_FACTOR = 1.3  # two indexes of a row beside it
 
 
@@ -60,21 +58,4 @@ def disk_use(run: Run) -> DiskUse:
         num_rows += count
         fixed = NUMBER_BYTES * (len(fields) - len(texts)) * count
         rows_bytes += int(INDEX_FACTOR * (fixed + sum(size or 0 for size in totals.values())))
-    return DiskUse(num_rows, rows_bytes, _folder_bytes(str(run.run_dir)) if run.attempt else 0)
-
-
-def _folder_bytes(folder: str) -> int | None:
-    """What the files below take, holes not counted, links not followed; None where there is no such folder here."""
-    if not os.path.isdir(folder):
-        return None
-    total = num_files = 0
-    for place, _, names in os.walk(folder):
-        for name in names:
-            num_files += 1
-            try:
-                total += allocated_bytes(os.lstat(os.path.join(place, name)))
-            except OSError:  # gone meanwhile
-                continue
-            if num_files >= MAX_FILES:
-                return total
-    return total
+    return DiskUse(num_rows, rows_bytes, folder_bytes(str(run.run_dir)) if run.attempt else 0)

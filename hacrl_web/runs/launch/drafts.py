@@ -21,6 +21,7 @@ from hacrl_web.runs.launch.launch import columns_of, origin_of
 from hacrl_web.runs.launch.plan import LaunchError, plan_run, request_of
 from hacrl_web.runs.models import Run, State
 from hacrl_web.runs.pubsub import publish_update
+from hacrl_web.runs.quotas import check_launch
 from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.web.errors import FieldError, FieldErrors
 from workers.contract.spec.run import RunSpec
@@ -82,6 +83,7 @@ def queue_draft(user: Any, run: Run, confirm: Sequence[str] = ()) -> Run:
 
 def _queue(user: Any, held: Run) -> None:
     reason = f"queued by {user.get_username()}"
+    check_launch(held.project)
     held.transition_to(State.QUEUED, reason=reason, queue_key=time.time())  # its place: as if launched now
     transaction.on_commit(lambda: worker_queue.notify_worker(held.pk))
     transaction.on_commit(lambda: publish_update(held.pk))

@@ -15,6 +15,7 @@ from hacrl_web.runs import worker_queue
 from hacrl_web.runs.launch.hub_access import require_hub_access
 from hacrl_web.runs.launch.plan import LaunchError, RequestRows, cannot_repeat, is_draft, plan_run
 from hacrl_web.runs.models import Run, State, StatusChange, Sweep, Trial
+from hacrl_web.runs.quotas import check_launch
 from hacrl_web.runs.stored_spec import stored_spec
 from workers.contract.spec.run import RunSpec
 
@@ -73,8 +74,10 @@ def columns_of(spec: RunSpec, group: AgentGroup | None, benchmark: Benchmark | N
 def create_run(user: Any, spec: RunSpec, group: AgentGroup | None, benchmark: Benchmark | None, **further: Any) -> Run:
     """Write a queued run, within the caller's transaction.
 
-    further: other columns: project (needed), sweep, variant, retry_of ... Error: FieldErrors (403) for a viewer.
+    further: other columns: project (needed), sweep, variant, retry_of ...
+    Errors: FieldErrors (403) for a viewer; QuotaReached (409).
     """
+    check_launch(further["project"])
     run = Run.objects.create(owner=user, state=State.QUEUED, **columns_of(spec, group, benchmark), **further)
     reason = f"launched as a retry of run {run.retry_of_id}" if run.retry_of_id else "launched"
     if run.start_step:

@@ -23,6 +23,7 @@ from django.utils import timezone
 from hacrl_web.accounts.audit_log import audited
 from hacrl_web.accounts.visibility import ProjectRow, ProjectRowQuerySet
 from hacrl_web.runs.models.hosts import Drain, Host
+from hacrl_web.runs.models.quotas import Quota
 from hacrl_web.runs.models.states import HELD, IDLE, Desire, RunStateMachine, State
 from hacrl_web.runs.models.trials import SearchState
 from workers.contract.verifier_kinds import score_word
@@ -101,6 +102,8 @@ class RunQuerySet(ProjectRowQuerySet["Run"]):
         """Take a queued run and raise its attempt, by compare-and-swap; None if this worker cannot have it."""
         now = timezone.now()
         with transaction.atomic():
+            if not self._has_free_place(run_id):
+                return None
             drained = Host.objects.filter(name=worker.host).exclude(drain=Drain.NO)
             # A run that has begun waits for the data folder that holds its spool and checkpoints.
             claimable = self.in_queue().filter(~Exists(drained), pk=run_id, data_folder__in=["", worker.data_folder])
@@ -127,6 +130,14 @@ class RunQuerySet(ProjectRowQuerySet["Run"]):
                 at=now,
             )
             return run
+
+    def _has_free_place(self, run_id: uuid.UUID) -> bool:
+        """Whether its project may run one more; other claims of the project wait until this transaction ends."""
+        quotas = Quota.objects.select_for_update(of=("self",)).exclude(running=None)
+        quota = quotas.filter(project__in=self.filter(pk=run_id).order_by().values("project")).first()
+        if quota is None or quota.running is None:
+            return True
+        return self.filter(project=quota.project_id, state__in=HELD).count() < quota.running
 
 
 @audited("name", "sweep", "group", "benchmark", "algorithm", "seed", "priority", "queue_key", "state", "desired_state",
@@ -172,6 +183,7 @@ class Run(RunStateMachine, ProjectRow):
     packed_seq = models.BigIntegerField(default=0)  # metrics up to it are in chunks too (metric_series.py)
     step = models.PositiveIntegerField(default=0)
     total_steps = models.PositiveIntegerField(default=0)
+    files_bytes = models.BigIntegerField(null=True, blank=True)  # of its folder, as last measured (worker/usage.py)
     # The newest held-out accuracy of all its agents, their mean (telemetry/scores.py); lists are sorted by it.
     score = models.FloatField(null=True, blank=True)
 

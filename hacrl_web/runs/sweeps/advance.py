@@ -19,6 +19,7 @@ from hacrl_web.accounts.models import Role
 from hacrl_web.accounts.projects import require
 from hacrl_web.runs.launch.launch import hold
 from hacrl_web.runs.models import PRUNED, Run, SearchState, State, Sweep, Trial, TrialState
+from hacrl_web.runs.quotas import QuotaReached
 from hacrl_web.runs.sweeps.plan import plan_trial
 from hacrl_web.runs.sweeps.sweeps import create_run_of
 from hacrl_web.runs.telemetry.scores import Scores, accuracies
@@ -193,6 +194,8 @@ def start_trial(sweep: Sweep, settings: SearchSettings, number: int, point: Poin
             if locked.search_state != SearchState.SEARCHING or not is_first:
                 return False
             _write_trial(locked, number, point)
+    except QuotaReached:  # tried again with the next tick
+        return False
     except FieldErrors as refused:
         if refused.status in (403, 409):  # no further trial is possible either
             end_search(sweep, SearchState.STOPPED, refused.text)

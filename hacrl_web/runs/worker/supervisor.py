@@ -28,6 +28,7 @@ from hacrl_web.runs.telemetry.shipper import LeaseLost, Shipper
 from hacrl_web.runs.worker.hosts import drain_of
 from hacrl_web.runs.worker.model_download import DownloadFailed, ModelDownload, hub_models
 from hacrl_web.runs.worker.trainer_environment import trainer_environment
+from hacrl_web.runs.worker.usage import UsageMeter
 from hacrl_web.runs.worker.watchdog import Watchdog
 from hacrl_web.web.errors import FieldErrors
 from workers.contract.events import PAUSE_REQUESTED, Log
@@ -109,6 +110,7 @@ class RunSupervisor:
         finally:
             status = trainer.kill()  # and what is left of its process group
         self._drain()
+        self._retry_on_db_error(lambda: self.usage.write(is_last=True))
         self._retry_on_db_error(lambda: self._conclude(status))
 
     def _download_models(self) -> bool:
@@ -178,6 +180,7 @@ class RunSupervisor:
         self._retry_on_db_error(lambda: self._show_phase("loading the models"))
         self.shipper = self._retry_on_db_error(lambda: Shipper(self.run.pk, run_dir, self.attempt))
         self.watchdog = Watchdog(run_dir, spec.compute.stall_timeout_s)
+        self.usage = UsageMeter(self.run)
         environment = trainer_environment()
         if self.reads_cache_alone and spec.compute.placement != "ray":  # whose other machines have caches of their own
             environment["HF_HUB_OFFLINE"] = "1"
@@ -230,12 +233,14 @@ class RunSupervisor:
             self.watchdog.note(record)
             if record["type"] == "started":
                 self.has_started = True
+                self.usage.gpus = record.get("gpus") or 0.0
             elif record["type"] == "finished":
                 self.finished = record
         if self.has_started and not self.is_announced:  # tried again in the next round if the database fails
             self.run.transition_to(State.RUNNING, reason="training", attempt=self.attempt)
             self.is_announced = True
         self._keep_lease()
+        self.usage.write()
         return batch.is_full
 
     def _keep_lease(self) -> None:

@@ -18,6 +18,7 @@ from hacrl_web.celery import app
 from hacrl_web.runs import worker_queue
 from hacrl_web.runs.models import Run, Worker
 from hacrl_web.runs.pubsub import publish_update
+from hacrl_web.runs.quotas import blocked_projects
 from hacrl_web.runs.worker.hosts import HeartbeatThread, boot_id, data_folder_id, host_name, process_start
 from hacrl_web.runs.worker.restart import ConsumerCheck, handled_message
 from hacrl_web.runs.worker.supervisor import RunSupervisor
@@ -100,7 +101,8 @@ def claim_next() -> Run | None:
     Messages arrive in the order of their sending, which is not the order of the queue.
     """
     worker = this_worker()
-    waiting = Run.objects.in_queue().filter(data_folder__in=["", worker.data_folder]).values_list("pk", flat=True)
+    startable = Run.objects.in_queue().filter(data_folder__in=["", worker.data_folder])
+    waiting = startable.exclude(project__in=blocked_projects()).values_list("pk", flat=True)
     for run_id in waiting[:MAX_TRIES]:
         if not _is_busy(run_id) and (run := Run.objects.claim(run_id, worker)):
             return run

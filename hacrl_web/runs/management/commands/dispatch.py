@@ -12,6 +12,7 @@ from hacrl_web.ops.loop import liveness_file, repeat
 from hacrl_web.runs.sweeps.advance import SearchAdvancer
 from hacrl_web.runs.telemetry.table_upkeep import TableUpkeep
 from hacrl_web.runs.worker.dispatcher import Dispatcher
+from hacrl_web.runs.worker.usage import UnmeasuredFiles
 
 
 class Command(BaseCommand):
@@ -24,6 +25,5 @@ class Command(BaseCommand):
         ended = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: ended.set())
-        repeat(
-            [Dispatcher().tick, SearchAdvancer().tick, TableUpkeep().tick], ended, options["interval"], liveness_file()
-        )
+        acts = [Dispatcher().tick, SearchAdvancer().tick, TableUpkeep().tick, UnmeasuredFiles().tick]
+        repeat(acts, ended, options["interval"], liveness_file())

@@ -1,0 +1,151 @@
+"""Quotas of a project: what it uses, what it may use, and the refusals.
+
+Launches and claims count within a transaction that holds the project's quota row, so no two of them pass together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any
+
+from django.db.models import Sum
+from django.utils import timezone
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from hacrl_web.accounts.models import Project
+from hacrl_web.accounts.projects import forbidden
+from hacrl_web.runs.models import HELD, GpuUse, Quota, Run, State
+from hacrl_web.web.errors import FieldErrors, plain_errors
+
+WAITING = frozenset({State.QUEUED, State.PAUSED, State.LOST})  # paused ones too: resuming needs no further place
+GIB = 2**30
+MAX_COUNT = 100_000
+MAX_AMOUNT = 1e7
+Count = Annotated[int, Field(ge=0, le=MAX_COUNT)] | None
+Amount = Annotated[float, Field(ge=0, le=MAX_AMOUNT, allow_inf_nan=False)] | None
+MORE = "or ask the staff of this installation for a larger quota"
+
+
+class QuotaReached(FieldErrors):
+    """A launch that a quota refuses; it may succeed later."""
+
+
+class QuotaLimits(BaseModel):
+    """running, waiting: runs.  gpu_hours: in a month.  disk_gib: files of the project's runs.  None: no limit."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    running: Count = None
+    waiting: Count = None
+    gpu_hours: Amount = None
+    disk_gib: Amount = None
+
+
+NAMES = tuple(QuotaLimits.model_fields)
+
+
+@dataclass(frozen=True)
+class ProjectUse:
+    """What a project uses now; gpu_hours: since the month began, UTC."""
+
+    running: int
+    waiting: int
+    gpu_hours: float
+    disk_gib: float
+
+
+def limits_of(project: Project) -> QuotaLimits:
+    quota = Quota.objects.filter(project=project).first()
+    return QuotaLimits() if quota is None else QuotaLimits(**{name: getattr(quota, name) for name in NAMES})
+
+
+def set_limits(user: Any, project: Project, values: Mapping[str, Any]) -> QuotaLimits:
+    """Replace all limits; an empty text is none. Error: FieldErrors (403 for a user who is not staff; 422)."""
+    if not user.is_staff:
+        raise forbidden("Only staff set quotas: ask the staff of this installation.")
+    try:
+        limits = QuotaLimits.model_validate({name: None if text == "" else text for name, text in values.items()})
+    except ValidationError as error:
+        raise FieldErrors(plain_errors(error)) from None
+    quota = Quota.objects.filter(project=project).first() or Quota(project=project)
+    for name, value in limits.model_dump().items():
+        setattr(quota, name, value)
+    quota.save()
+    return limits
+
+
+def use_of(project: Project, now: datetime | None = None) -> ProjectUse:
+    runs = Run.objects.filter(project=project)
+    return ProjectUse(
+        running=runs.filter(state__in=HELD).count(),
+        waiting=runs.filter(state__in=WAITING).count(),
+        gpu_hours=gpu_hours_of(project.pk, now),
+        disk_gib=disk_gib_of(project.pk),
+    )
+
+
+def gpu_hours_of(project_id: int, now: datetime | None = None) -> float:
+    """GPUs times hours of all attempts since the month began, UTC."""
+    begin = (now or timezone.now()).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    uses = GpuUse.objects.filter(project=project_id, until_at__gt=begin).values_list("gpus", "from_at", "until_at")
+    return sum(gpus * (until - max(begin, start)).total_seconds() for gpus, start, until in uses) / 3600
+
+
+def disk_gib_of(project_id: int) -> float:
+    """Files of the project's runs as last measured (worker/usage.py)."""
+    total = Run.objects.filter(project=project_id).aggregate(total=Sum("files_bytes"))["total"]
+    return (total or 0) / GIB
+
+
+def check_launch(project: Project) -> None:
+    """Called within the transaction that adds a waiting run, before it is added. Error: QuotaReached (409)."""
+    quota = Quota.objects.select_for_update().filter(project=project).first()
+    if quota is None:
+        return
+    waiting = Run.objects.filter(project=project, state__in=WAITING)
+    if quota.waiting is not None and waiting.count() >= quota.waiting:
+        text = f"Project “{project}” may have {quota.waiting:,} waiting runs, and this launch would exceed that: "
+        raise _refusal(text + f"wait until some have started, {MORE}.")
+    if message := spent(quota):
+        raise _refusal(message)
+    if quota.disk_gib is not None and (used := disk_gib_of(project.pk)) >= quota.disk_gib:
+        text = f"The runs of project “{project}” take {used:,.1f} of {quota.disk_gib:,.1f} GiB: delete some, {MORE}."
+        raise _refusal(text)
+
+
+def _refusal(message: str) -> QuotaReached:
+    return QuotaReached.single("quota", message, status=409)
+
+
+def spent(quota: Quota) -> str:
+    """Why no run of the project may begin this month; empty if it may."""
+    if quota.gpu_hours is None or (used := gpu_hours_of(quota.project_id)) < quota.gpu_hours:
+        return ""
+    return (
+        f"Project “{quota.project}” has used {used:,.1f} of its {quota.gpu_hours:,.1f} GPU hours of this month (UTC): "
+        f"wait for the next month, {MORE}."
+    )
+
+
+def blocked(quota: Quota) -> str:
+    """Why a waiting run of the project does not begin now; empty if it may."""
+    running = Run.objects.filter(project=quota.project_id, state__in=HELD).count()
+    if quota.running is not None and running >= quota.running:
+        return f"Project “{quota.project}” may run {quota.running:,} at once, and {running:,} run now."
+    return spent(quota)
+
+
+def blocked_projects() -> list[int]:
+    """Ids of the projects of which no run may begin now."""
+    quotas: Iterable[Quota] = Quota.objects.exclude(running=None, gpu_hours=None).select_related("project")
+    return [quota.project_id for quota in quotas if blocked(quota)]
+
+
+def hindrance(run: Run) -> str:
+    """Why a queued run does not begin, if it is a quota; else empty."""
+    if run.state != State.QUEUED:
+        return ""
+    quota = Quota.objects.filter(project=run.project_id).select_related("project").first()
+    return blocked(quota) if quota is not None else ""

@@ -1,0 +1,64 @@
+"""Measures what runs use, for the quotas of their projects: GPUs by time, and the files of their folders."""
+
+from __future__ import annotations
+
+import time
+
+from django.utils import timezone
+
+from hacrl_web.runs.models import HELD, GpuUse, Run
+from hacrl_web.runs.run_files import folder_bytes
+from hacrl_web.runs.worker.hosts import data_folder_id
+
+GPUS_EVERY_S = 30.0  # of a supervisor that is killed, no more than this is not counted
+FILES_EVERY_S = 300.0
+UNKNOWN_EVERY_S = 10.0
+AT_ONCE = 20
+
+
+class UsageMeter:
+    """Of one attempt, for its supervisor. gpus: of its trainer, once that says so."""
+
+    def __init__(self, run: Run) -> None:
+        self.run, self.attempt = run, run.attempt
+        self.gpus = 0.0
+        self.from_at = timezone.now()
+        self._next_gpus = 0.0
+        self._next_files = time.monotonic() + FILES_EVERY_S
+
+    def write(self, *, is_last: bool = False) -> None:
+        """Store what is due. Errors: the database's."""
+        now = time.monotonic()
+        if self.gpus and (is_last or now >= self._next_gpus):
+            values = {"gpus": self.gpus, "until_at": timezone.now()}
+            GpuUse.objects.update_or_create(
+                run_id=self.run.pk,
+                attempt=self.attempt,
+                defaults=values,
+                create_defaults=values | {"project_id": self.run.project_id, "from_at": self.from_at},
+            )
+            self._next_gpus = now + GPUS_EVERY_S
+        if is_last or now >= self._next_files:
+            _measure(self.run)
+            self._next_files = now + FILES_EVERY_S
+
+
+class UnmeasuredFiles:
+    """For the dispatcher: the folders of runs of older versions, and of runs whose supervisor was killed."""
+
+    def __init__(self) -> None:
+        self._next = 0.0
+
+    def tick(self) -> None:
+        if time.monotonic() < self._next:
+            return
+        runs = Run.objects.filter(files_bytes=None, attempt__gt=0, data_folder=data_folder_id())
+        unmeasured = list(runs.exclude(state__in=HELD)[:AT_ONCE])
+        for run in unmeasured:
+            _measure(run)
+        if len(unmeasured) < AT_ONCE:
+            self._next = time.monotonic() + UNKNOWN_EVERY_S
+
+
+def _measure(run: Run) -> None:
+    Run.objects.filter(pk=run.pk).update(files_bytes=folder_bytes(str(run.run_dir)) or 0)
