@@ -10,7 +10,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-VerifierKind = Literal["math", "exact", "choice", "numeric", "regex", "python", "countdown", "function", "judge"]
+VerifierKind = Literal[
+    "math",
+    "exact",
+    "choice",
+    "numeric",
+    "regex",
+    "python",
+    "countdown",
+    "words",
+    "rouge",
+    "json",
+    "instructions",
+    "function",
+    "judge",
+]
 DEFAULT_TOLERANCE = 1e-4
 ResponseExtraction = Literal["strict", "flexible"]
 RESPONSE_EXTRACTIONS: dict[ResponseExtraction, str] = {
@@ -18,7 +32,9 @@ RESPONSE_EXTRACTIONS: dict[ResponseExtraction, str] = {
     "flexible": "a box or a stated answer, else the last number",
 }
 FLEXIBLE_KINDS: tuple[VerifierKind, ...] = ("math", "numeric")  # those that compare numbers
-GRADED_KINDS: tuple[VerifierKind, ...] = ("function", "judge")  # their rewards may lie between 0 and 1
+# Their rewards may lie between 0 and 1.
+GRADED_KINDS: tuple[VerifierKind, ...] = ("words", "rouge", "json", "function", "judge")
+FILE_KINDS: tuple[VerifierKind, ...] = ("function", "judge")  # a file has their rules
 
 
 @dataclass(frozen=True)
@@ -37,6 +53,10 @@ RULES: dict[VerifierKind, Rules] = {
     "regex": Rules(3, "the reference answer is a regular expression for the whole answer"),
     "python": Rules(2, "the reference answer is Python tests for the code in the response"),
     "countdown": Rules(1, "an expression that uses each given number once and reaches the target"),
+    "words": Rules(1, "partial credit: F1 of the words of answer and reference answer"),
+    "rouge": Rules(1, "partial credit: ROUGE-L of answer and reference answer"),
+    "json": Rules(1, "partial credit: the share of a JSON object's fields that are as the reference answer says"),
+    "instructions": Rules(1, "every instruction of IFEval's columns is followed"),
     "function": Rules(1, "a Python function of your own gives the reward, from 0 to 1"),
     "judge": Rules(2, "a language model or a reward model gives the reward, from 0 to 1: not verified"),
 }

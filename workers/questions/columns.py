@@ -16,11 +16,18 @@ from workers.questions.dataset import Question, derived_id, id_of, optional_text
 from workers.questions.files import QuestionFileError, kind_name
 from workers.questions.options import INCORRECT_COLUMNS, OPTION_COLUMNS, option_question
 from workers.verifiers.countdown import countdown_question, unclear_task
+from workers.verifiers.instructions.reference import (
+    ARGUMENT_COLUMN,
+    ID_COLUMN,
+    INSTRUCTION_COLUMNS,
+    InstructionError,
+    instructions_of_row,
+)
 from workers.verifiers.mathematics.extraction import final_answer
 from workers.verifiers.mathematics.last_number import answer_in
 from workers.verifiers.python.reference import TEST_COLUMNS, code_question
 
-Extraction = Literal["as_is", "hashes", "boxed", "tests", "options", "countdown"]
+Extraction = Literal["as_is", "hashes", "boxed", "tests", "options", "countdown", "instructions"]
 MAX_SLICE_LENGTH = 200  # characters of a subject or a difficulty
 MAX_BOX_LENGTH = 50  # characters; a longer cell with a box is a whole solution
 # Column names of common data sets, the most certain first.
@@ -51,7 +58,9 @@ class QuestionMapping:
 
     @property
     def columns(self) -> list[str]:
-        beside = {"tests": TEST_COLUMNS, "options": OPTION_COLUMNS}.get(self.extraction, ())
+        beside = {"tests": TEST_COLUMNS, "options": OPTION_COLUMNS, "instructions": INSTRUCTION_COLUMNS}.get(
+            self.extraction, ()
+        )
         named = (self.question, self.answer, self.subject, self.difficulty, self.id, *beside)
         return list(dict.fromkeys(name for name in named if name))
 
@@ -65,6 +74,8 @@ class QuestionMapping:
                 raise QuestionFileError(str(error)) from None
         elif self.extraction == "options":
             row[self.question], row[self.answer] = option_question(row, self.question, self.answer)
+        elif self.extraction == "instructions":
+            row[self.answer] = _instructions(row)
         elif self.extraction == "countdown":
             row[self.question], row[self.answer] = _countdown(row, self.question, self.answer)
         if isinstance(answers := row.get(self.answer), list) and answers:  # some data sets have lists of one answer
@@ -79,6 +90,14 @@ class QuestionMapping:
             subject=_slice(row, self.subject),
             difficulty=_slice(row, self.difficulty),
         )
+
+
+def _instructions(row: Mapping[str, Any]) -> str:
+    """The reference answer of a row in IFEval's columns. Error: QuestionFileError."""
+    try:
+        return instructions_of_row(row)
+    except InstructionError as error:
+        raise QuestionFileError(str(error)) from None
 
 
 def _countdown(row: Mapping[str, Any], numbers: str, target: str) -> tuple[str, str]:
@@ -110,7 +129,7 @@ def extracted(text: str, how: Extraction, column: str = "answer") -> str:
 
     Error: QuestionFileError.
     """
-    if how in ("as_is", "tests", "options", "countdown"):
+    if how in ("as_is", "tests", "options", "countdown", "instructions"):
         return text
     if how == "hashes":
         before, _, answer = text.rpartition("####")
@@ -155,6 +174,8 @@ def guess(columns: Sequence[str], records: Iterable[Mapping[str, Any]]) -> Quest
     by_part = {part: next((by_name[n] for n in names if n in by_name), "") for part, names in USUAL_NAMES.items()}
     cells = [value for record in records if isinstance(value := record.get(by_part["answer"]), str)]
     extraction: Extraction = "as_is"
+    if ID_COLUMN in columns and ARGUMENT_COLUMN in columns:
+        return QuestionMapping(**by_part | {"answer": ID_COLUMN}, extraction="instructions")
     if "nums" in columns and "target" in columns:
         return QuestionMapping(**by_part | {"question": "nums", "answer": "target"}, extraction="countdown")
     if any(name in columns for name in OPTION_COLUMNS):

@@ -85,7 +85,7 @@ def look(request: dict[str, Any]) -> dict[str, Any]:
         "rows": [{name: _preview(record.get(name)) for name in columns_in_order} for record in records[:SHOWN_ROWS]],
         "guess": vars(guessed),
         "texts_read": []
-        if guessed.extraction in ("tests", "options", "countdown")
+        if guessed.extraction in ("tests", "options", "countdown", "instructions")
         else texts_read(records, guessed.question)[:MAX_SHOWN_COLUMNS],
     }
 

@@ -13,6 +13,9 @@ from functools import partial
 from workers.contract.verifier_kinds import ResponseExtraction, VerifierKind
 from workers.verifiers.choice import choice_verdict, unclear_choice
 from workers.verifiers.countdown import countdown_verdict, unclear_task
+from workers.verifiers.graded.fields import json_verdict, unclear_object
+from workers.verifiers.graded.words import rouge_verdict, unclear_text, words_verdict
+from workers.verifiers.instructions.verdict import instructions_verdict, unclear_instructions
 from workers.verifiers.mathematics.answers import clean, decide, is_other_unit, read_answer
 from workers.verifiers.mathematics.extraction import MAX_ANSWER_CHARACTERS, final_answer, joined_boxes
 from workers.verifiers.mathematics.last_number import answer_in, answer_list
@@ -48,6 +51,10 @@ def kind_of(name: VerifierKind, tolerance: float, extraction: ResponseExtraction
         "numeric": Kind(numeric, unclear_length, "workers.verifiers.numeric", (repr(tolerance),)),
         "regex": Kind(regex_verdict, lambda gold: "", "workers.verifiers.regex"),
         "countdown": Kind(countdown_verdict, unclear_task),
+        "words": Kind(words_verdict, unclear_text),
+        "rouge": Kind(rouge_verdict, unclear_text),
+        "json": Kind(json_verdict, unclear_object),
+        "instructions": Kind(instructions_verdict, unclear_instructions),
         "python": Kind(python_verdict, unclear_tests, "workers.verifiers.python.python_tests"),
     }
     if name not in kinds:

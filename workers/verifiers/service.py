@@ -24,7 +24,7 @@ from typing import Any
 from workers import heartbeat
 from workers.contract.verifier_kinds import (
     DEFAULT_TOLERANCE,
-    GRADED_KINDS,
+    FILE_KINDS,
     RESPONSE_EXTRACTIONS,
     RULES,
     ResponseExtraction,
@@ -142,7 +142,7 @@ def main(arguments: list[str] | None = None) -> int:
         prog="python -m workers.verifiers.service", description="Print a verdict on each case."
     )
     parser.add_argument("cases", metavar="CASES.jsonl", type=Path, help='lines of {"id", "gold", "response"}')
-    parser.add_argument("--verifier", choices=sorted(RULES.keys() - {*GRADED_KINDS}), default="math")
+    parser.add_argument("--verifier", choices=sorted(RULES.keys() - {*FILE_KINDS}), default="math")
     parser.add_argument("--tolerance", type=float, default=DEFAULT_TOLERANCE, help="relative; of numeric only")
     parser.add_argument("--extraction", choices=RESPONSE_EXTRACTIONS, default="strict", help="of math and numeric only")
     options = parser.parse_args(arguments)

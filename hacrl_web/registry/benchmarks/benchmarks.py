@@ -39,9 +39,15 @@ EXTRACTIONS = {
     "tests": "tests in HumanEval's or MBPP's columns",
     "options": "the letter of an option in ARC's, MMLU's or GPQA's columns",
     "countdown": "numbers and a target in Countdown's columns",
+    "instructions": "instructions in IFEval's columns",
 }
 # The verifier and the ready prompt of the formats that only one verifier reads.
-FORMATS = {"tests": ("python", "code"), "options": ("choice", "choice"), "countdown": ("countdown", "countdown")}
+FORMATS = {
+    "tests": ("python", "code"),
+    "options": ("choice", "choice"),
+    "countdown": ("countdown", "countdown"),
+    "instructions": ("instructions", "bare"),
+}
 COUNTED = ("num_repeated", "num_overlapping", "subjects", "difficulties", "near", "held_out_limit", "trials")
 QUESTION = "{question}"
 COPY = " copy"

@@ -215,6 +215,18 @@ BUILT_IN = (
         licence="CC BY 4.0",
     ),
     BuiltIn(
+        key="ifeval",
+        name="IFEval",
+        about="541 prompts with one to three instructions that a program can check, such as a number of words",
+        dataset="google/IFEval",
+        split="train",
+        train=("ifeval_input_data.jsonl", "*train*.parquet", "*train*.jsonl"),
+        mapping={"question": "prompt", "answer": "instruction_id_list", "id": "key", "extraction": "instructions"},
+        verifier="instructions",
+        ready_prompt="bare",
+        licence="Apache 2.0",
+    ),
+    BuiltIn(
         key="countdown",
         name="Countdown",
         about="490,364 games: reach a target with three or four numbers",

@@ -13,11 +13,16 @@ PYTHON_TESTS = "assert add(2, 3) == 5"
 
 _SECTION = re.compile(r"^## (\w+) \(version (\d+)\)\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 _EXAMPLE = re.compile(
-    r"(response\s+)?`([^`\n]+)`\s+is\s+(correct|incorrect|unscorable)\s+for\s+`([^`\n]+)`", re.IGNORECASE
+    r"(response\s+)?`([^`\n]+)`\s+is\s+(correct|incorrect|unscorable|worth\s+0\.\d+)\s+for\s+`([^`\n]+)`", re.IGNORECASE
 )
 _CODE = re.compile(r"^```python (correct|incorrect)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FLEXIBLE = re.compile(r"^## Flexible extraction\n(.*?)(?=^## )", re.MULTILINE | re.DOTALL)
 REWARDS = {"correct": 1.0, "incorrect": 0.0, "unscorable": None}
+
+
+def _reward(verdict: str) -> float | None:
+    """`worth 0.5` is partial credit."""
+    return float(verdict.split()[1]) if verdict.startswith("worth") else REWARDS[verdict]
 
 
 @dataclass(frozen=True)
@@ -38,7 +43,7 @@ def examples() -> list[Example]:
     for kind, _, text in _SECTION.findall(DOCUMENT.read_text()):
         for whole, shown, verdict, gold in _EXAMPLE.findall(text):
             response = shown if whole else f"\\boxed{{{shown}}}"
-            found.append(Example(kind, gold, response, REWARDS[verdict]))
+            found.append(Example(kind, gold, response, _reward(verdict)))
         for verdict, code in _CODE.findall(text):
             found.append(Example(kind, PYTHON_TESTS, f"```python\n{code}```", REWARDS[verdict]))
     return found

@@ -39,6 +39,10 @@ ROWS: dict[str, list[dict[str, Any]]] = {
          "test_list": ["assert add(1, 2) == 3", "assert add(0, 0) == 0"], "challenge_test_list": []}
     ],
     "countdown": [{"nums": [44, 19, 35], "target": 98}],
+    "ifeval": [
+        {"key": 1000, "prompt": "Say hello without a comma.", "instruction_id_list": ["punctuation:no_comma"],
+         "kwargs": [{"num_words": None}]}
+    ],
 }  # fmt: skip
 # The reference answer, and a response with its verdict.
 ANSWERS = {
@@ -50,6 +54,7 @@ ANSWERS = {
     "humaneval": ("candidate(1, 2) == 3", ""),
     "mbpp": ("assert add(1, 2) == 3", ""),
     "countdown": ("44 19 35 = 98", "\\boxed{44+19+35}"),
+    "ifeval": ('[["punctuation:no_comma", {}]]', "Hello"),
 }
 
 

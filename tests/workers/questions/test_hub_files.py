@@ -212,6 +212,7 @@ LISTED = {
     "humaneval": (["openai_humaneval/test-00000-of-00001.parquet"], 1, 0),
     "mbpp": (["full/train-00000-of-00001.parquet", "full/test-00000-of-00001.parquet",
               "full/prompt-00000-of-00001.parquet", "sanitized/train-00000-of-00001.parquet"], 1, 1),
+    "ifeval": (["ifeval_input_data.jsonl", "README.md"], 1, 0),
     "countdown": (["data/train-00000-of-00001.parquet", "README.md"], 1, 0),
 }  # fmt: skip
 

@@ -38,6 +38,10 @@ BARELY_AUDITED: dict[VerifierKind, str] = {
     "regex": "matches no expressions",
     "python": "runs no code",
     "countdown": "computes no expressions",
+    "words": "counts no words",
+    "rouge": "counts no words",
+    "json": "compares no fields",
+    "instructions": "checks no instructions",
     "function": "runs no functions",
     "judge": "asks no model",
 }
