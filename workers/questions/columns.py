@@ -67,6 +67,8 @@ class QuestionMapping:
     def question_of(self, record: Mapping[str, Any]) -> Question:
         """The question of a row. Error: QuestionFileError."""
         row = dict(record)
+        if isinstance(row.get(self.question), list) and self.extraction != "countdown":
+            row[self.question] = _question_of_messages(row[self.question], self.question)
         if self.extraction == "tests":
             try:
                 row[self.question], row[self.answer] = code_question(row, self.question, self.answer)
@@ -90,6 +92,19 @@ class QuestionMapping:
             subject=_slice(row, self.subject),
             difficulty=_slice(row, self.difficulty),
         )
+
+
+def _question_of_messages(messages: list[Any], column: str) -> str:
+    """The text of a prompt in TRL's form: the user's message, after the system's. Error: QuestionFileError."""
+    parts = [
+        (message.get("role"), message.get("content")) if isinstance(message, Mapping) else (None, None)
+        for message in messages
+    ]
+    texts = [text for _, text in parts if isinstance(text, str)]
+    if [role for role, _ in parts] not in (["user"], ["system", "user"]) or len(texts) < len(parts):
+        text = "is a list, but not of one message of a user, which one of the system may precede"
+        raise QuestionFileError(f"{column!r} {text}")
+    return "\n\n".join(text.strip() for text in texts if text.strip())
 
 
 def _instructions(row: Mapping[str, Any]) -> str:

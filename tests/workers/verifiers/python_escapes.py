@@ -182,6 +182,22 @@ CHEATS = [
     _cheat("endless replies by an iterator", "def f(x):\n    while True: yield 4", "assert 5 in f(2)"),
     _cheat("catch SIGXCPU", "import signal\nsignal.signal(signal.SIGXCPU, lambda *a: None)\ndef f(x):\n    while True: pass"),
     _cheat("the tests' file of the interpreter", "import linecache, sys\ndef f(x):\n    return 4 if linecache.getlines('tests') else 5"),
+    _cheat('text whose str is another', "class S(str):\n    def __repr__(s): return '4'\n    def __str__(s): return '4'\ndef f(x): return S('5')", "assert str(f(2)) == '4'"),
+    _cheat('list that lies about its length', 'class L(list):\n    def __len__(s): return 3\ndef f(x): return L([1])', 'assert len(f(2)) == 3 and f(2) == [1,2,3]'),
+    _cheat('AssertionError replaced among the builtins', 'import builtins\nbuiltins.AssertionError = Warning\nAssertionError = ZeroDivisionError\ndef f(x): return 5'),
+    _cheat('trace function that changes locals', 'import sys\ndef t(fr,ev,arg):\n    fr.f_locals.update(x=4)\n    return t\nsys.settrace(t)\ndef f(x): return 5'),
+    _cheat('KeyboardInterrupt in the function', 'def f(x): raise KeyboardInterrupt'),
+    _cheat('StopIteration with the expected value', 'def f(x): raise StopIteration(4)', 'assert [f(2)] == [4]'),
+    _cheat('verdicts written to every file descriptor', 'import os\nfor fd in range(64):\n    try: os.write(fd, b\'{"passed": true}\\n{"result": true}\\n\')\n    except OSError: pass\ndef f(x): return 5'),
+    _cheat('Decimal that is equal to everything', 'from decimal import Decimal\nclass D(Decimal):\n    def __eq__(s,o): return True\ndef f(x): return D(5)'),
+    _cheat('argument changed so that it matches', 'class A(list): pass\ndef f(x):\n    x[:] = [4]\n    return 4', 'e=[5]\nassert f(e) == e'),
+    _cheat('expected value set in __main__', 'import __main__\n__main__.expected=5\ndef f(x): return 5', 'expected=4\nassert f(2) == expected'),
+    _cheat('object that is every attribute and call', 'class B:\n    def __bool__(s): return True\n    def __eq__(s,o): return s\n    def __getattr__(s,n): return s\n    def __call__(s,*a): return s\ndef f(x): return B()', 'assert f(2).value == 4'),
+    _cheat('object that contains everything', 'class B:\n    def __contains__(s,o): return True\n    def __iter__(s): return iter([])\ndef f(x): return B()', 'assert 4 in f(2)'),
+    _cheat('array class that is equal to everything', 'import numpy as np\nclass A(np.ndarray):\n    def __eq__(s,o): return np.array([True])\ndef f(x): return np.array([5]).view(A)', 'assert (f(2) == 4).all()'),
+    _cheat('named tuple that is equal to everything', "from collections import namedtuple\nP=namedtuple('P','a')\nclass Q(P):\n    def __eq__(s,o): return True\ndef f(x): return Q(5)", 'assert f(2) == (4,)'),
+    _cheat('dictionary with every key', 'class D(dict):\n    def __getitem__(s,k): return 4\n    def __missing__(s,k): return 4\ndef f(x): return D(a=5)', "assert f(2)['a'] == 4"),
+    _cheat('default value in place of a key', 'from collections import defaultdict\ndef f(x): return defaultdict(lambda: 4)', "assert f(2)['a'] == 4 and f(2) == {'a': 4}"),
 ]  # fmt: skip
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from workers.contract.spec.reward_function import FunctionFile, FunctionFileError, check_source
+from workers.questions.columns import QuestionMapping
+from workers.questions.files import QuestionFileError
 from workers.verifiers.functions.function_process import BadResult, checked_result
 from workers.verifiers.functions.function_verifier import Case, FunctionVerifier, RewardFunctionError
 
@@ -183,3 +185,63 @@ def test_results_are_checked():
     for value in ([1], {"reward": 1, "a": "x"}, {"reward": 1, "a": float("inf")}, b"1", many):
         with pytest.raises(BadResult):
             checked_result(value)
+
+
+TRL = """def accuracy(completions, ground_truth, **kwargs):
+    return [float(completion == truth) for completion, truth in zip(completions, ground_truth)]
+"""
+
+
+def test_function_of_trl_is_called_with_lists_of_one():
+    assert [verdict.reward for verdict in scores(TRL)] == [1.0, 0.0, 0.0]
+    head = "def reward(prompts, completions, answer, **kwargs):\n"
+    source = head + "    return [len(prompts) / 2 if kwargs['id'] == ['q0'] else None]"
+    assert [verdict.reward for verdict in scores(source)] == [0.5, None, None]
+
+
+def test_function_of_trl_that_reads_messages_gets_messages():
+    source = (
+        "async def chat(completions, prompts, answer, **kwargs):\n"
+        "    assert prompts[0][-1] == {'role': 'user', 'content': '1+1='}\n"
+        "    return [float(c[0]['content'] == a) for c, a in zip(completions, answer)]\n"
+    )
+    assert [verdict.reward for verdict in scores(source)] == [1.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("return 1.0", "it returned float: a function with completions returns a list"),
+        ("return [1.0, 0.0]", "2 rewards for one"),
+        ("return [2.0]", "a reward is a number from 0 to 1"),
+        ("return ['1']", "it returned str, not a number"),
+    ],
+)
+def test_function_of_trl_that_returns_no_list_of_one_reward_is_named(body, reason):
+    with pytest.raises(RewardFunctionError, match=reason):
+        scores(f"def reward(completions, **kwargs):\n    {body}")
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        (TRL + TRL.replace("accuracy", "other"), "several functions take completions, accuracy, other"),
+        (TRL.replace("ground_truth", "num_tests"), "it needs 'num_tests', which a question does not have"),
+        (TRL.replace(", **kwargs", ""), r"it takes no \*\*kwargs"),
+        ("def other(responses):\n    return []", "it defines no function"),
+    ],
+)
+def test_function_of_trl_that_could_not_be_called_is_refused(source, reason):
+    with pytest.raises(FunctionFileError, match=reason):
+        check_source(source)
+
+
+def test_prompt_of_messages_is_a_question():
+    mapping = QuestionMapping(question="prompt", answer="answer")
+    user, system = {"role": "user", "content": "1+1="}, {"role": "system", "content": "Be brief."}
+    assert mapping.question_of({"prompt": [user], "answer": "2"}).question == "1+1="
+    assert mapping.question_of({"prompt": [system, user], "answer": "2"}).question == "Be brief.\n\n1+1="
+    assistant = {"role": "assistant", "content": "2"}
+    for messages in ([], [system], [user, assistant], ["1+1="], [{"role": "user", "content": 3}]):
+        with pytest.raises(QuestionFileError, match="is a list, but not of one message of a user"):
+            mapping.question_of({"prompt": messages, "answer": "2"})

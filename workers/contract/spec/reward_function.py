@@ -1,5 +1,6 @@
 """Part of the contract: a reward function, one Python file that defines `reward(question, answer, response, **fields)`.
 
+A function in the form of TRL, `def NAME(completions, **kwargs) -> list[float]`, is accepted as well.
 Its version is the beginning of the SHA-256 of its text. Nothing of it runs in this process: the file is only parsed.
 """
 
@@ -14,6 +15,10 @@ MAX_CHARACTERS = 200_000
 VERSION_DIGITS = 12
 FUNCTION_NAME = "reward"
 REQUIRED = ("question", "answer", "response")
+COMPLETIONS = "completions"  # a function with it has TRL's form
+LIST_ARGUMENTS = ("prompts", COMPLETIONS, "id", "subject", "difficulty")
+# What data sets of TRL's users call the reference answer.
+ANSWER_NAMES = ("answer", "answers", "ground_truth", "solution", "target", "label", "gold", "reference", "references")
 
 
 class FunctionFileError(ValueError):
@@ -54,7 +59,7 @@ class FunctionFile:
 
 
 def check_source(text: str) -> None:
-    """Errors: FunctionFileError, if the text defines no function `reward` that takes what it is called with."""
+    """Errors: FunctionFileError, if the text defines no function that takes what it is called with."""
     if len(text) > MAX_CHARACTERS:
         raise FunctionFileError(f"longer than {MAX_CHARACTERS:,} characters")
     try:
@@ -63,15 +68,12 @@ def check_source(text: str) -> None:
         raise FunctionFileError(f"no Python: {error.msg} (line {error.lineno})") from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise FunctionFileError(f"no Python: {error or type(error).__name__}") from None
-    functions = [
-        node
-        for node in tree.body
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == FUNCTION_NAME
-    ]
-    if not functions:
-        raise FunctionFileError("it defines no function: write `def reward(question, answer, response, **fields)`")
-    arguments = functions[-1].args
-    names = {argument.arg for argument in [*arguments.args, *arguments.kwonlyargs]}
+    convention = _convention(tree)
+    arguments = convention.node.args
+    if convention.takes_lists:
+        _check_list_arguments(arguments)
+        return
+    names = _names(convention.node)
     missing = [name for name in REQUIRED if name not in names]
     if missing and not arguments.kwarg:
         raise FunctionFileError(
@@ -79,3 +81,52 @@ def check_source(text: str) -> None:
         )
     if not arguments.kwarg:
         raise FunctionFileError("reward takes no **fields: it is called with id, subject and difficulty too")
+
+
+@dataclass(frozen=True)
+class _Convention:
+    node: ast.FunctionDef | ast.AsyncFunctionDef
+    takes_lists: bool
+
+
+def _convention(tree: ast.Module) -> _Convention:
+    """The function of a file: `reward`, or the only one with `completions`. Error: FunctionFileError."""
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    own = [node for node in functions if node.name == FUNCTION_NAME]
+    if own:
+        return _Convention(own[-1], COMPLETIONS in _names(own[-1]))
+    by_name = {node.name: node for node in functions if COMPLETIONS in _names(node)}
+    if len(by_name) > 1:
+        names = ", ".join(sorted(by_name))
+        raise FunctionFileError(f"several functions take {COMPLETIONS}, {names}: name the one that rewards `reward`")
+    if not by_name:
+        raise FunctionFileError("it defines no function: write `def reward(question, answer, response, **fields)`")
+    return _Convention(next(iter(by_name.values())), True)
+
+
+def _names(node: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
+    return {argument.arg for argument in [*node.args.args, *node.args.kwonlyargs]}
+
+
+def _check_list_arguments(arguments: ast.arguments) -> None:
+    """Error: FunctionFileError, if a function of TRL's form needs a column that questions do not have."""
+    positional = arguments.args[: len(arguments.args) - len(arguments.defaults)]
+    keyword = [one for one, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if value is None]
+    for argument in (*positional, *keyword):
+        if argument.arg not in (*LIST_ARGUMENTS, *ANSWER_NAMES):
+            columns = ", ".join((*LIST_ARGUMENTS, *ANSWER_NAMES))
+            raise FunctionFileError(f"it needs {argument.arg!r}, which a question does not have: {columns}")
+    if not arguments.kwarg:
+        raise FunctionFileError("it takes no **kwargs: it is called with answer, id, subject and difficulty too")
+
+
+def called_function(text: str) -> tuple[str, bool, bool]:
+    """Of a checked source: the name of its function, whether it takes lists, and whether these are lists of messages,
+    as a look at `["content"]` shows."""
+    tree = ast.parse(text)
+    convention = _convention(tree)
+    is_chat = convention.takes_lists and any(
+        isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and node.slice.value == "content"
+        for node in ast.walk(tree)
+    )
+    return convention.node.name, convention.takes_lists, is_chat

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from workers.contract.spec.reward_function import FUNCTION_NAME
+from workers.contract.spec.reward_function import ANSWER_NAMES, FUNCTION_NAME, called_function
 from workers.verifiers.python.event_loop import use_pipes
 from workers.verifiers.python.sandbox import SandboxUnavailable, confine, has_own_folder
 
@@ -76,10 +76,39 @@ def failure(error: BaseException) -> str:
 def load_function(source: str) -> Callable[..., Any]:
     """The function of a source. Errors: any that its module level raises."""
     space: dict[str, Any] = {"__name__": "reward_function"}
+    name, takes_lists, is_chat = called_function(source)
     execute = exec
     execute(compile(source, FILE, "exec"), space)
-    function: Callable[..., Any] = space[FUNCTION_NAME]
-    return function
+    function: Callable[..., Any] = space[name]
+    return _with_lists(function, is_chat) if takes_lists else function
+
+
+def _with_lists(function: Callable[..., Any], is_chat: bool) -> Callable[..., Any]:
+    """A function of TRL's form, called with lists of one. is_chat: prompts and completions are lists of messages."""
+
+    def message(role: str, text: str) -> Any:
+        return [{"role": role, "content": text}] if is_chat else text
+
+    def call(question: str, answer: str, response: str, **fields: str) -> Any:
+        columns = {name: [value] for name, value in fields.items()} | {name: [answer] for name in ANSWER_NAMES}
+        prompts, completions = [message("user", question)], [message("assistant", response)]
+        value = function(prompts=prompts, completions=completions, **columns)
+        return _only_awaited(value) if inspect.isawaitable(value) else _only(value)
+
+    return call
+
+
+async def _only_awaited(value: Any) -> Any:
+    return _only(await value)
+
+
+def _only(value: Any) -> Any:
+    """The reward in a list of one. Error: BadResult."""
+    if not isinstance(value, list | tuple):
+        raise BadResult(f"it returned {type(value).__name__}: a function with completions returns a list of numbers")
+    if len(value) != 1:
+        raise BadResult(f"it returned {len(value)} rewards for one completion")
+    return value[0]
 
 
 async def _awaited(value: Any) -> Any:

@@ -191,10 +191,11 @@ def _fits(value: Any, schema: Any) -> bool:
         return False
     if _TYPES["number"](value) and not _in_bounds(value, schema):
         return False
+    size = len(value) if isinstance(value, str | list) else 0
     if not all(
-        fits(len(value), schema[keyword])
+        fits(size, schema[keyword])
         for keyword, (kind, fits) in _SIZES.items()
-        if keyword in schema and isinstance(value, kind)
+        if keyword in schema and type(value) is kind
     ):
         return False
     if isinstance(value, list):

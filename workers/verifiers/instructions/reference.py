@@ -90,8 +90,9 @@ def _check(name: str, arguments: Mapping[str, Any]) -> None:
     if name not in ARGUMENTS:
         raise InstructionError(f"the instruction {name[:60]!r} is unknown")
     for key, kind in ARGUMENTS[name].items():
-        value = arguments.get(key)
-        if not isinstance(value, kind) or isinstance(value, bool):
+        value: Any = arguments.get(key)
+        is_kind = isinstance(value, kind) and not isinstance(value, bool)
+        if not is_kind:
             raise InstructionError(f"{name} needs {key!r}, {_KINDS[kind]}")
         if kind is list and not (value and all(isinstance(one, str) and one for one in value)):
             raise InstructionError(f"{name} needs {key!r}, a list of texts")
