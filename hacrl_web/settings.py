@@ -3,7 +3,6 @@
 docs/environment.md describes the variables. A secret may also be in a file, named by NAME_FILE.
 """
 
-import json
 import os
 import secrets
 import sys
@@ -24,6 +23,7 @@ from pythonjsonlogger.core import RESERVED_ATTRS
 
 from hacrl_web.ops.oidc_settings import provider_of_environment
 from hacrl_web.ops.secret_files import secret, with_password
+from hacrl_web.ops.trainer_place import trainer_command
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 DATA_DIR = Path(os.environ.get("HACRL_DATA") or BASE_DIR / "var").expanduser().resolve()
@@ -37,8 +37,8 @@ JUDGES_DIR = DATA_DIR / "judges"
 REWARD_AUTHORS = os.environ.get("HACRL_REWARD_AUTHORS") or "staff"
 # Folders that may contain local models.
 MODEL_ROOTS = [MODELS_DIR, *(Path(p) for p in os.environ.get("HACRL_MODEL_ROOTS", "").split(os.pathsep) if p)]
-# Replaces the trainer's command, `python -m workers`: the tests have a fake trainer.
-TRAINER_COMMAND = json.loads(os.environ.get("HACRL_TRAINER_COMMAND") or "null")
+# Replaces the trainer's command, `python -m workers`: a job of a scheduler, or the fake trainer of the tests.
+TRAINER_COMMAND = trainer_command()
 
 
 def _secret_key() -> str:

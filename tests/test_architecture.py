@@ -16,6 +16,7 @@ PACKAGES = ("hacrl_web", "workers", "tools")
 WORKERS_ROOMS = (
     "algorithms",
     "contract",
+    "cluster",
     "mirrors",
     "verifiers",
     "hub",

@@ -29,10 +29,12 @@ from workers.contract.trainer_log import LOG_NAME, OutputLimiter
 DEATH_PIPE_VARIABLE = "HACRL_DEATH_PIPE"
 KEYS_PIPE_VARIABLE = "HACRL_KEYS_PIPE"
 MAX_KEYS_BYTES = 32_768  # fits in a pipe, so that writing does not wait for the trainer
+CANCEL_S = 30.0  # below the lease of a run
 MARK_VARIABLE = "HACRL_TRAINER_MARK"  # of a trainer and all processes that it starts
 SPEC_NAME = "spec.json"
 LOCK_NAME = "lock"
 SCRATCH_NAME = "scratch"  # a link to a temporary folder, because sockets need short paths
+JOB_NAME = "job.json"  # where the trainer is a job of a scheduler (workers/cluster)
 HEARTBEAT_NAME = "pulse"  # its time changes while the trainer works (workers/heartbeat.py)
 PAUSE_SIGNAL = signal.SIGUSR1  # finish the step, save a checkpoint, end
 STACK_SIGNAL = signal.SIGUSR2  # write the stacks of all threads to stderr
@@ -101,6 +103,8 @@ class TrainerProcess:
         self._signal(signal.SIGKILL, group=True)
         status = self.process.wait()
         kill_marked(self._mark)
+        if (self._run_dir / JOB_NAME).exists():  # the process was a launcher; its job is elsewhere
+            cancel_job(self._run_dir)
         remove_scratch(self._run_dir)
         self._limiter.stop()
         if self._death_pipe >= 0:
@@ -145,7 +149,7 @@ def start_trainer(
     try:
         inherited = [lock, read_end]
         if keys:
-            keys_end = _keys_pipe(keys)
+            keys_end = keys_pipe(keys)
             inherited.append(keys_end)
             variables[KEYS_PIPE_VARIABLE] = str(keys_end)
         with open(run_dir / LOG_NAME, "ab") as log:
@@ -170,7 +174,15 @@ def start_trainer(
     return TrainerProcess(process, write_end, run_dir, mark)
 
 
-def _keys_pipe(keys: Mapping[str, str]) -> int:
+def cancel_job(run_dir: Path) -> None:
+    """End the job of a run directory. What cannot be reached ends by itself (workers/cluster/task.py)."""
+    command = [sys.executable, "-m", "workers.cluster", "cancel", str(run_dir)]
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))}
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired), open(run_dir / LOG_NAME, "ab") as log:
+        subprocess.run(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=variables, timeout=CANCEL_S)
+
+
+def keys_pipe(keys: Mapping[str, str]) -> int:
     """The read end of a pipe that holds the keys. Errors: ValueError, OSError."""
     text = json.dumps(dict(keys)).encode()
     if len(text) > MAX_KEYS_BYTES:

@@ -22,7 +22,7 @@ from tests.support.web.leaderboard_help import finish, sweep_of, table_of
 from tests.support.web.page_text import text_of
 from workers.contract.spec.data import DataSpec
 from workers.contract.spec.judge import JudgeFile
-from workers.contract.trainer_process import KEYS_PIPE_VARIABLE, _keys_pipe, read_keys
+from workers.contract.trainer_process import KEYS_PIPE_VARIABLE, keys_pipe, read_keys
 
 KEY = "sk-very-secret-key"
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
@@ -168,7 +168,7 @@ def test_benchmark_of_a_judge_is_a_file_of_its_settings(web, user, judge):
 
 
 def test_pipe_of_keys_is_read_once(monkeypatch):
-    descriptor = _keys_pipe({"helpful": KEY})
+    descriptor = keys_pipe({"helpful": KEY})
     monkeypatch.setenv(KEYS_PIPE_VARIABLE, str(descriptor))
     assert read_keys() == {"helpful": KEY}
     assert KEYS_PIPE_VARIABLE not in os.environ
@@ -176,7 +176,7 @@ def test_pipe_of_keys_is_read_once(monkeypatch):
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(descriptor)
     with pytest.raises(ValueError, match="more than 32,768 bytes"):
-        _keys_pipe({"helpful": "x" * 40_000})
+        keys_pipe({"helpful": "x" * 40_000})
 
 
 def test_board_marks_judged_scores_and_keeps_them_apart(web, user):

@@ -1,0 +1,180 @@
+"""Stand-ins for schedulers, on this machine: srun, squeue and scancel for a PATH, and a small Kubernetes API.
+
+A job is a process in a session of its own that knows nothing of who submitted it, like one on another node: it outlives
+its srun, and only scancel, or deleting its Job, ends it. `broken`: the file whose presence makes scancel and DELETE do
+nothing and every job count as running, like a node that nobody reaches.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from workers.contract.repository import ROOT
+from workers.contract.trainer_process import DEATH_PIPE_VARIABLE, MARK_VARIABLE
+
+SRUN = """
+    import os, subprocess, sys, time
+    name = next(word.partition("=")[2] for word in sys.argv if word.startswith("--job-name="))
+    command = sys.argv[1:]
+    while command[0].startswith("--"):
+        option = command.pop(0)
+        assert option in ("--ntasks=1", "--export=ALL", f"--job-name={name}", "--partition=a100"), option
+    variables = {key: value for key, value in os.environ.items() if key not in DROPPED}
+    if os.path.exists(os.path.join(STATE, "full")):
+        while os.path.exists(os.path.join(STATE, "full")):
+            time.sleep(0.05)
+    job = subprocess.Popen(command, env=variables, start_new_session=True, stdin=subprocess.DEVNULL)
+    open(os.path.join(STATE, f"{name}.{job.pid}"), "w").close()
+    sys.exit(abs(job.wait()))
+"""
+SQUEUE = """
+    import sys
+    name = next(word.partition("=")[2] for word in sys.argv if word.startswith("--name="))
+    for pid in pids_of(STATE, name):
+        print("RUNNING")
+"""
+SCANCEL = """
+    import sys
+    name = next(word.partition("=")[2] for word in sys.argv if word.startswith("--name="))
+    cancel(STATE, name)
+"""
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def pids_of(state: str, name: str) -> list[int]:
+    """The living jobs of a name."""
+    pids = [int(path.suffix[1:]) for path in Path(state).glob(f"{name}.*")]
+    return [pid for pid in pids if is_alive(pid)]
+
+
+def cancel(state: str, name: str) -> None:
+    if not (Path(state) / "broken").exists():
+        for pid in pids_of(state, name):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
+
+
+def put_slurm_on_path(folder: Path) -> tuple[Path, Path]:
+    """Returns the folder for PATH, and that of the jobs."""
+    programs, state = folder / "bin", folder / "slurm"
+    programs.mkdir()
+    state.mkdir()
+    head = f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(ROOT)!r})\n"
+    head += f"from tests.support.fake_cluster import cancel, pids_of\nSTATE = {str(state)!r}\n"
+    head += f"DROPPED = {(MARK_VARIABLE, DEATH_PIPE_VARIABLE)!r}\n"
+    for name, code in (("srun", SRUN), ("squeue", SQUEUE), ("scancel", SCANCEL)):
+        (programs / name).write_text(head + textwrap.dedent(code))
+        (programs / name).chmod(0o755)
+    return programs, state
+
+
+class KubernetesStub:
+    """Jobs, pods and secrets of one namespace; each Job's container is a process here."""
+
+    def __init__(self, state: Path) -> None:
+        self.state, self.requests, self.refusal = state, [], 0
+        self.jobs: dict[str, dict[str, Any]] = {}
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.secrets: dict[str, dict[str, Any]] = {}
+
+    def post(self, kind: str, body: dict[str, Any]) -> dict[str, Any]:
+        name = body["metadata"]["name"]
+        if kind == "secrets":
+            self.secrets[name] = body
+            return body
+        self.jobs[name] = body
+        container = body["spec"]["template"]["spec"]["containers"][0]
+        variables = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "HACRL_FAKE_STEP_S": "0.02"}
+        for one in container.get("env", ()):
+            reference = one.get("valueFrom", {}).get("secretKeyRef")
+            variables[one["name"]] = (
+                self.secrets[reference["name"]]["stringData"][reference["key"]] if reference else one["value"]
+            )
+        command = [*container["command"], *container["args"]]
+        self.processes[name] = subprocess.Popen(command, env=variables, start_new_session=True)
+        return body
+
+    def named(self, label: str) -> list[str]:
+        return [name for name, job in self.jobs.items() if job["metadata"]["labels"]["hacrl-run"] == label]
+
+    def items(self, kind: str, label: str) -> list[dict[str, Any]]:
+        if kind == "jobs":
+            return [self.jobs[name] | {"status": {}} for name in self.named(label)]
+        phases = {None: "Running", 0: "Succeeded"}
+        return [{"status": {"phase": phases.get(self.processes[one].poll(), "Failed")}} for one in self.named(label)]
+
+    def delete(self, kind: str, label: str) -> None:
+        if (self.state / "broken").exists():
+            return
+        for name in self.named(label):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.processes[name].pid, signal.SIGKILL)
+            if kind == "pods":
+                self.processes.pop(name).wait()
+                del self.jobs[name]
+        if kind == "secrets":
+            self.secrets.clear()
+
+
+@contextlib.contextmanager
+def kubernetes_api(state: Path) -> Iterator[tuple[KubernetesStub, str]]:
+    """A stub and its address."""
+    stub = KubernetesStub(state)
+
+    class Handler(BaseHTTPRequestHandler):
+        def answer(self) -> None:
+            parts = urlsplit(self.path)
+            stub.requests.append((self.command, parts.path, self.headers.get("Authorization")))
+            kind = re.fullmatch(r"/(?:api|apis/batch)/v1/namespaces/lab/(\w+)", parts.path)
+            label = parse_qs(parts.query).get("labelSelector", ["="])[0].partition("=")[2]
+            body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
+            status, values = 200, {}
+            if stub.refusal or kind is None:
+                status, values = stub.refusal or 404, {"message": "forbidden by the stub"}
+            elif self.command == "POST":
+                values = stub.post(kind[1], body)
+            elif self.command == "DELETE":
+                stub.delete(kind[1], label)
+            else:
+                values = {"items": stub.items(kind[1], label)}
+            data = json.dumps(values).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        do_GET = do_POST = do_DELETE = answer
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield stub, f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        for process in stub.processes.values():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
