@@ -201,6 +201,17 @@ BUILT_IN = (
         licence="MIT",
     ),
     BuiltIn(
+        key="humaneval-plus",
+        name="HumanEval+",
+        about="the 164 functions of HumanEval with about 80 times as many tests",
+        dataset="evalplus/humanevalplus",
+        train=("data/test*",),
+        mapping={"question": "prompt", "answer": "test", "extraction": "tests"},
+        verifier="python",
+        ready_prompt="code",
+        licence="Apache 2.0",
+    ),
+    BuiltIn(
         key="mbpp",
         name="MBPP",
         about="374 short Python programs with unit tests to train on, 500 held out",

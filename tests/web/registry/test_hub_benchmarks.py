@@ -34,6 +34,12 @@ ROWS: dict[str, list[dict[str, Any]]] = {
         {"task_id": "HumanEval/0", "prompt": 'def add(a, b):\n    """Sum."""\n', "entry_point": "add",
          "canonical_solution": "    return a + b\n", "test": "def check(candidate):\n    assert candidate(1, 2) == 3\n"}
     ],
+    "humaneval-plus": [
+        {"task_id": "HumanEval/0", "prompt": 'def add(a, b):\n    """Sum."""\n', "entry_point": "add",
+         "canonical_solution": "    return a + b\n",
+         "test": "def assertion(out, exp):\n    assert out == exp\n\n"
+         "def check(candidate):\n    for inp, exp in zip([[1, 2]], [3]):\n        assertion(candidate(*inp), exp)\n"}
+    ],
     "mbpp": [
         {"task_id": 1, "text": "Add two numbers.", "code": "def add(a, b): return a + b", "test_setup_code": "",
          "test_list": ["assert add(1, 2) == 3", "assert add(0, 0) == 0"], "challenge_test_list": []}
@@ -52,6 +58,7 @@ ANSWERS = {
     "mmlu-pro": ("C", "The answer is C."),
     "bbh-logic": ("B", "The answer is (B)."),
     "humaneval": ("candidate(1, 2) == 3", ""),
+    "humaneval-plus": ("assertion(candidate(*inp), exp)", ""),
     "mbpp": ("assert add(1, 2) == 3", ""),
     "countdown": ("44 19 35 = 98", "\\boxed{44+19+35}"),
     "ifeval": ('[["punctuation:no_comma", {}]]', "Hello"),
@@ -87,7 +94,7 @@ def load(web, user, settings, tmp_path):
     return load
 
 
-@pytest.mark.parametrize("key", [key for key in ROWS if key not in ("humaneval", "mbpp")])
+@pytest.mark.parametrize("key", [key for key in ROWS if key not in ("humaneval", "humaneval-plus", "mbpp")])
 def test_built_in_benchmark_is_read_in_its_own_format(load, web, key):
     benchmark, entry = load(key), BY_KEY[key]
     assert (benchmark.verifier, benchmark.prompt_template) == (entry.verifier, entry.prompt_template)
@@ -103,7 +110,7 @@ def test_built_in_benchmark_is_read_in_its_own_format(load, web, key):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("key", ["humaneval", "mbpp"])
+@pytest.mark.parametrize("key", ["humaneval", "humaneval-plus", "mbpp"])
 def test_code_of_the_hub_becomes_tests(load, key):
     benchmark = load(key)
     [question] = benchmark.sample

@@ -210,6 +210,7 @@ LISTED = {
          "navigate/test-00000-of-00001.parquet"], 2, 0,
     ),
     "humaneval": (["openai_humaneval/test-00000-of-00001.parquet"], 1, 0),
+    "humaneval-plus": (["data/test-00000-of-00001-5973903632b82d40.parquet", "README.md"], 1, 0),
     "mbpp": (["full/train-00000-of-00001.parquet", "full/test-00000-of-00001.parquet",
               "full/prompt-00000-of-00001.parquet", "sanitized/train-00000-of-00001.parquet"], 1, 1),
     "ifeval": (["ifeval_input_data.jsonl", "README.md"], 1, 0),
