@@ -14,6 +14,7 @@ from functools import partial
 from workers.contract.verifier_kinds import ResponseExtraction
 from workers.verifiers.children.child_server import Unscorable, serve_verifier
 from workers.verifiers.mathematics.answers import clean
+from workers.verifiers.mathematics.closing import doubts
 from workers.verifiers.mathematics.extraction import MAX_ANSWER_CHARACTERS
 from workers.verifiers.mathematics.last_number import answer_in
 from workers.verifiers.mathematics.plain_numbers import number, readings
@@ -50,7 +51,8 @@ def numeric_answer(completion: str, extraction: ResponseExtraction) -> str | Non
     """The stated answer, or a response that is only a number; flexible: or its last number."""
     stated = answer_in(completion, "strict")
     if stated is None and "\\boxed" not in completion:
-        stated = completion.strip() if number(tidy(completion[:MAX_ANSWER_CHARACTERS])) is not None else None
+        text = completion[:MAX_ANSWER_CHARACTERS]
+        stated = completion.strip() if number(tidy(text)) is not None and not doubts(text) else None
     return stated if (stated or "").strip() else answer_in(completion, extraction)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from workers.verifiers.kinds import kind_of
 from workers.verifiers.mathematics.closing import closing_answer, closing_list, without_remarks
-from workers.verifiers.mathematics.last_number import answer_in, answer_list
+from workers.verifiers.mathematics.last_number import answer_in, answer_list, last_number
 from workers.verifiers.service import Verifier
 
 
@@ -70,11 +70,14 @@ def test_formulas_with_only_a_comma_and_or_between_them_are_a_list(text, listed)
         ("So $n=4$, as desired.", "So $n=4$"),
         ("So $n=4$ as we wanted to show.", "So $n=4$"),
         ("So $n=4$ as a guess.", "So $n=4$ as a guess"),
-        ("So $n=4$. (Note that $n=5$ fails.)", "So $n=4$"),
+        ("So $n=4$. (Note that $n=5$ is odd.)", "So $n=4$"),
+        ("So $n=4$ (note this fails, so $n=5$).", "So $n=4$ (note this fails, so $n=5$)"),
+        ("Trying $n=4$ (since it is even, $n=4$).", "Trying $n=4$ (since it is even, $n=4$)"),
         ("So $n=4$ (independent of $T$ ). [Note: with $T=5$ too.]", "So $n=4$"),
         ("So $n=4$ (or $n=5$).", "So $n=4$ (or $n=5$)"),
         ("So $n=4$ (note that I was wrong).", "So $n=4$ (note that I was wrong)"),
-        ("So $n=4$. We can check that $5$ fails.", "So $n=4$"),
+        ("So $n=4$. We can check that this works.", "So $n=4$"),
+        ("So $n=4$. We can verify that $n=4$ is extraneous.", "So $n=4$. We can verify that $n=4$ is extraneous"),
         ("So $n=4$. We can check that it is wrong.", "So $n=4$. We can check that it is wrong"),
         ("So $n=4$.\n\nThis completes the proof.", "So $n=4$"),
         ("So $n=4$ is indeed the only possible value of $n$.", "So $n=4$"),
@@ -84,6 +87,7 @@ def test_formulas_with_only_a_comma_and_or_between_them_are_a_list(text, listed)
         ("Not so. Here $n=4$ is the answer.", "Not so. Here $n=4$"),
         ("It is $4$, because $5$ is odd.", "It is $4$"),
         ("It isn't $4$, because $5$ is right.", "It isn't $4$, because $5$ is right"),
+        ("So $4$ is the largest value that does not work.", "So $4$ is the largest value that does not work"),
         ("So $f(x)=x$ for all real $x$.", "So $f(x)=x$"),
         ("So $n=4$. <img_12>", "So $n=4$"),
         ("So (a) holds (as above).", "So (a) holds"),
@@ -92,6 +96,53 @@ def test_formulas_with_only_a_comma_and_or_between_them_are_a_list(text, listed)
 )
 def test_remarks_do_not_count_unless_they_withdraw_the_answer(text, rest):
     assert without_remarks(text) == rest
+
+
+DENIALS = [
+    "We reject $x=5$ since it is negative.",
+    "We reject $x=5$.",
+    "It is impossible that $x=5$ because $x$ is even.",
+    "It is false that $x=5$ because it is odd.",
+    "There is no solution with $x=5$ because it is odd.",
+    "We have ruled out $x=5$ because it is odd.",
+    "A common error gives $x=5$, because one forgets the sign.",
+    "Neither $5$ is the answer.",
+    "It is impossible that $5$ is the answer.",
+    "I disagree that $5$ is the correct answer.",
+    "x is anything but $5$, as required.",
+    "All values work except for $5$, as desired.",
+    "$x=5$ (note this fails, so $x=6$)",
+    "Trying $x=5$ (since this fails, $x=6$)",
+    "$x=5$. We can check that this fails, so the value is $6$.",
+    "We get $x=5$. We can verify that $x=5$ is extraneous.",
+    "One would expect $x=5$ since the pattern suggests it, and yet it is 6.",
+    "So $5$ is the largest value that fails.",
+    "So $5$ is the smallest number that does not work.",
+]
+
+
+@pytest.mark.parametrize("kind", ["math", "numeric"])
+def test_denied_formula_is_rewarded_neither_as_a_formula_nor_as_a_number(kind):
+    pytest.importorskip("math_verify", reason="math-verify is missing: pip install -c constraints.txt -e '.[train]'")
+    with Verifier(kind, extraction="strict") as verifier:
+        verdicts = verifier.score(DENIALS, ["5"] * len(DENIALS))
+    assert [text for text, verdict in zip(DENIALS, verdicts, strict=True) if verdict.reward] == []
+
+
+BOLD = [
+    ("There are **3** boxes with 4 each, so the total is 12.", "12"),
+    ("Each of the **4** workers earns 10, so together they earn 40 dollars.", "40"),
+    ("So she pays **$4** per ticket for 5 tickets, which is $20.", "20"),
+    ("In **2024** he will be 37 years old.", "37"),
+    ("So the total is **12** for 3 boxes.", "12"),
+    ("12 + 3 = **15** in 4 weeks.", "15"),
+    ("After 4 weeks he has **15** coins.", "15"),
+]
+
+
+@pytest.mark.parametrize(("text", "number"), BOLD)
+def test_number_in_bold_is_the_answer_unless_another_follows_it(text, number):
+    assert last_number(text) == number
 
 
 def test_statement_comes_before_formulas_and_a_box_before_everything():

@@ -21,17 +21,32 @@ _ENDS = ("$", "\\)", "\\]")
 _PICTURE = re.compile(r"(?:<img[^<>\n]{0,200}>|!\[[^\]\n]{0,200}\]\([^()\n]{0,300}\))$")
 _SENTENCE = re.compile(r"(?:[.!?][\s)\]]+|\n\s*|(?:\$\$|\\\])\s*)(?=[A-Z\[(])")
 _CHECK = re.compile(
-    r"(?:(?:And|Indeed|Finally),?\s+)?[Ww]e\s+(?:can|could|may)\s+(?:(?:easily|also|now|then)\s+)?(?:check|verify|confirm)\b"
-    r"|This\s+(?:completes|concludes|finishes)\s+(?:the|our)\b"
+    r"(?:(?:(?:And|Indeed|Finally),?\s+)?[Ww]e\s+(?:can|could|may)\s+(?:(?:easily|also|now|then)\s+)?(?:check|verify|confirm)"
+    r"\s+that\s+(?:this|it|these|they|both|all|each)(?:\s+(?:value|values|solution|solutions|function|functions))?"
+    r"(?:\s+(?:indeed|does|do|also))?\s+(?:works?|holds?|(?:is|are)\s+(?:indeed\s+)?(?:valid|correct|attainable|achievable)"
+    r"|satisf(?:y|ies)\s+(?:the|all|both)\s[a-z ]{1,40})"
+    r"|This\s+(?:completes|concludes|finishes)\s+(?:the|our)\s+(?:proof|argument|solution|problem))$"
 )
 # A remark in brackets begins with one of these words: others, such as `or`, may name another answer.
 _BRACKETED = re.compile(
-    r"[(\[]\s*(?:independent|not(?:e|ing)\b|we\s+(?:can|could|may|note|are)\b|check(?:ing)?\b|ignoring|rejecting|since"
-    r"|because|as\b|where|recall|it\s+seems|these\b)",
+    r"[(\[]\s*(?:independent|not(?:e|ing)\b|we\s+(?:can|could|may|note|are)\b|ignoring|since|because|as\b|where|these\b)",
     re.IGNORECASE,
 )
+# A remark with one of these words may say that the formula before it is not the answer, or name another one.
 _WITHDRAWN = re.compile(
-    r"\b(?:wrong|incorrect|instead|mistake|mistaken|actually|rather|not\s+the\s+answer)\b", re.IGNORECASE
+    r"\b(?:wrong|incorrect|instead|mistake|mistaken|actually|rather|not\s+the\s+answer|fail\w*|extraneous|invalid"
+    r"|contradict\w*|impossible|false|so|yet|but|however|although|though|therefore|thus|hence|values?|answers?|solutions?"
+    r"|should|may|might|seems?|guess\w*|reject\w*|exclud\w*|rul(?:e|ed|es|ing)\s+out|refut\w*|another|other|part|except)\b",
+    re.IGNORECASE,
+)
+_DOES_NOT = re.compile(r"\b(?:not|no|cannot|never)\b|n't\b", re.IGNORECASE)
+# A sentence with one of these words before its formula may deny it, or only try it: no remark behind it is left out.
+_DOUBTED = re.compile(
+    r"\b(?:not|no|never|neither|nor|cannot|impossible|false|reject\w*|rul(?:e|ed|es|ing)\s+out|exclud\w+|except"
+    r"|discard\w*|eliminat\w+|disagree\w*|doubt\w*|errors?|mistak\w+|wrong\w*|incorrect\w*|fail\w*|contradict\w*"
+    r"|extraneous|invalid|expect\w*|might|seems?|perhaps|maybe|possibly|trying|tried|try|guess\w*|naive\w*|unless|whether|suppose|assume|than"
+    r"|(?:anything|everything|all|none|nothing)\s+but)\b|n't\b",
+    re.IGNORECASE,
 )
 _AS_DESIRED = re.compile(
     r",?\s+as\s+(?:desired|required|claimed|expected|wanted|needed|stated|promised|we\s+wanted|was\s+to\s+be\s+\w+)"
@@ -45,14 +60,24 @@ _IS_ANSWER = re.compile(
     rf"\s+(?:is|are)(?:\s+(?:indeed|thus|therefore|then|hence|clearly|also))?\s+"
     rf"(?:(?:the|our|my)\s+)?(?:(?:{_ADJECTIVE}\s+)*(?:possible\s+)?(?:answer|solution)s?"
     rf"|(?:the\s+)?(?:{_ADJECTIVE}\s+|{_EXTREME}\s+)+(?:possible\s+|such\s+)?(?:function|value|choice|possibility|number|pair|triple)s?)"
-    r"(?:\s+(?:of|to|for|that|which|satisfying|in|with)\s[^.\n]{1,160})?$"
+    r"(\s+(?:of|to|for|that|which|satisfying|in|with)\s[^.\n]{1,160})?$"
 )
-_DENIED = re.compile(r"\b(?:not|no|false|if|whether|unless|cannot|never|doubt|suppose|assume|than)\b", re.IGNORECASE)
-_NEGATED = re.compile(r"\b(?:not|cannot|never|neither)\b|n't\b", re.IGNORECASE)
+_IF = re.compile(r"(?<!only\s)(?<!exactly\s)(?<!precisely\s)\bif\b", re.IGNORECASE)
 _DENYING = re.compile(
-    r"(?:\b(?:not|never|than|except|unless|whether|cannot)|n't|(?<!only )\bif)(?:\s+be)?(?:\s+equal(?:\s+to)?)?\s*$",
+    r"(?:\b(?:not|never|than|except(?:\s+for)?|unless|whether|cannot|reject(?:s|ed|ing)?|rul(?:e|ed|es|ing)\s+out"
+    r"|exclud(?:e|es|ed|ing)|discard(?:s|ed|ing)?|(?:impossible|false)\s+that|(?:anything|everything|all)\s+but)|n't"
+    r"|(?<!only\s)(?<!exactly\s)(?<!precisely\s)\bif|contradict(?:s|ing)|suppose|assum(?:e|ing)|let|consider"
+    r"|try|check|(?:for\s+)?example,?|fails?\s+for|near|far\s+from|exceeds?|differs?\s+from|without|perhaps|maybe"
+    r"|at\s+(?:least|most))(?:\s+that)?"
+    r"(?:\s+be)?(?:\s+equal(?:\s+to)?)?\s*$",
     re.IGNORECASE,
 )
+# These words deny all others: `no number works except $42$`.
+_DENIES_OTHERS = re.compile(
+    r"\b(?:no|none|nothing|impossible|never)\b[^.$\n]{0,60}\b(?:except(?:\s+for)?|than|but|unless)\s*$", re.IGNORECASE
+)
+_RANGE = re.compile(r"\b(?:from|between)\s*$", re.IGNORECASE)
+_OPERATION = re.compile(r"[+*/]|\\(?:cdot|times|div)(?![a-zA-Z])|\d\s*-")
 _NAME = re.compile(r"\s*([a-zA-Z](?:_\{?\w+\}?)?|\\[a-z]+)\s*(?:=|\\approx(?![a-zA-Z]))")
 _WORDS = re.compile(r"\s+([a-zA-Z][a-zA-Z]*(?:\s[a-zA-Z]+){0,3})$")
 
@@ -84,6 +109,11 @@ def without_remarks(text: str) -> str:
     return text
 
 
+def doubts(text: str) -> bool:
+    """Whether a text has words with which a sentence denies its formula, or only tries it."""
+    return _DOUBTED.search(text) is not None
+
+
 def closing_answer(text: str) -> str | None:
     """The conclusion of the formula at the end, with the unit behind it; several values of one name are a list. None
     if it ends without one, or denies it.
@@ -92,7 +122,7 @@ def closing_answer(text: str) -> str | None:
     """
     ending = formula_at_end(text)
     if ending is not None:
-        return None if _DENYING.search(ending[1][-40:]) else _values(text) or _conclusion(*ending)
+        return None if _is_denied(text, ending[1]) else _values(text) or _conclusion(*ending)
     words = _WORDS.search(text[-80:])
     if words is None or (ending := formula_at_end(text[: -len(words[0])])) is None:
         return None
@@ -106,17 +136,35 @@ def closing_list(text: str) -> str | None:
 
     text: without remarks.
     """
-    formulas = _formulas(text)
-    return ", ".join(formulas) if len(formulas) > 1 else None
+    formulas, before = _formulas(text)
+    return ", ".join(formulas) if len(formulas) > 1 and not denies_list(before) else None
+
+
+def denies_list(before: str) -> bool:
+    """Whether the sentence before a list denies its items, or gives a range by them."""
+    start = max((match.end() for match in _SENTENCE.finditer(before[-_TAIL:])), default=0)
+    return doubts(before[-_TAIL:][start:]) or _RANGE.search(before[-20:]) is not None
+
+
+def _is_denied(text: str, before: str) -> bool:
+    """Whether the words before the formula at the end deny it, or those before the list that it ends."""
+    if _DENYING.search(before[-40:]) and not _DENIES_OTHERS.search(before[-120:]):
+        return True
+    formulas, before_all = _formulas(text)
+    return len(formulas) > 1 and _DENYING.search(before_all[-40:]) is not None
 
 
 def _values(text: str) -> str | None:
     """The same if they are values of one name, or numbers without a name: then none of them is the answer alone."""
-    formulas = _formulas(text)
+    formulas, before = _formulas(text)
+    if denies_list(before):
+        return None
     names = {match[1] if (match := _NAME.match(formula)) else "" for formula in formulas}
     is_list = len(formulas) > 1 and len(names) == 1 and (names != {""} or all(map(_is_number, formulas)))
     values = {number(formula.replace("\\dfrac", "\\frac")) for formula in formulas}
     is_list = is_list and (None in values or len(values) > 1)  # $\frac{4}{10}$ or $\frac{2}{5}$ is one value
+    if names == {""} and len(values) > 1 and any(map(_OPERATION.search, formulas[:-1])):  # $40+2$, or $42$
+        return None
     return ", ".join(formulas) if is_list else None
 
 
@@ -124,20 +172,21 @@ def _is_number(formula: str) -> bool:
     return any(letter.isdigit() for letter in formula) and not re.search(r"(?<![\\a-zA-Z])[a-zA-Z]|[=<>(]", formula)
 
 
-def _formulas(text: str) -> list[str]:
-    """The formulas at the end with only commas, `and` or `or` between them, in their order."""
+def _formulas(text: str) -> tuple[list[str], str]:
+    """The formulas at the end with only commas, `and` or `or` between them, in order, and the text before them."""
     formulas: list[str] = []
-    is_comma = False
+    is_comma, first = False, text
     while len(formulas) < MAX_FORMULAS and (ending := formula_at_end(text)) is not None:
         formula, before = ending
         if formulas and is_comma and _CONDITION.search(before[-20:]):
             break  # In the case $n=3$, $x=1$
         formulas.append(_POINT.sub("", _conclusion(formula, before)))
+        first = before
         joint = _JOINT.search(before[-40:])
         if joint is None:
             break
         text, is_comma = before[: -len(joint[0])] if joint[0] else before, _COMMA.fullmatch(joint[0]) is not None
-    return formulas[::-1]
+    return formulas[::-1], first
 
 
 def _without_remark(text: str) -> str:
@@ -145,21 +194,27 @@ def _without_remark(text: str) -> str:
     if match := _PICTURE.search(text[-600:]):
         return text[: -len(match[0])]
     tail = text[-_TAIL:]
-    if text.endswith((")", "]")) and not text.endswith(_ENDS) and (length := _bracketed(tail)):
-        return text[:-length]
     starts = [match.end() for match in _SENTENCE.finditer(tail)]
+    if text.endswith((")", "]")) and not text.endswith(_ENDS) and (length := _bracketed(tail)):
+        return text if _is_doubted(tail, starts, len(tail) - length) else text[:-length]
     if starts and _CHECK.match(tail, starts[-1]) and not _WITHDRAWN.search(tail, starts[-1]):
         return text[: len(text) - len(tail) + starts[-1]]
     for pattern in (_AS_DESIRED, _FOR_ALL, _REASON, _IS_ANSWER):
         match = _first_after_formula(pattern, tail)
-        if match is None or _WITHDRAWN.search(match[0]):
+        if match is None or _WITHDRAWN.search(match[1] or "" if pattern is _IS_ANSWER else match[0]):
             continue
-        start = max((start for start in starts if start <= match.start()), default=0)
-        denial = {_IS_ANSWER: _DENIED, _REASON: _NEGATED}.get(pattern)
-        if denial and denial.search(tail[start : match.start()]):
+        if _is_doubted(tail, starts, match.start(), also_if=pattern is _IS_ANSWER):
+            continue
+        if pattern is _IS_ANSWER and _DOES_NOT.search(match[0]):
             continue
         return text[: -len(match[0])]
     return text
+
+
+def _is_doubted(tail: str, starts: list[int], end: int, *, also_if: bool = False) -> bool:
+    """Whether the sentence before a place denies its formula, or only tries it. also_if: or is a condition."""
+    before = tail[max((start for start in starts if start < end), default=0) : end]
+    return doubts(before) or bool(also_if and _IF.search(before))
 
 
 def _first_after_formula(pattern: re.Pattern[str], tail: str) -> re.Match[str] | None:

@@ -12,7 +12,7 @@ import re
 import unicodedata
 
 from workers.contract.verifier_kinds import ResponseExtraction
-from workers.verifiers.mathematics.closing import closing_answer, closing_list, without_remarks
+from workers.verifiers.mathematics.closing import closing_answer, closing_list, denies_list, without_remarks
 from workers.verifiers.mathematics.decoration import plain_letters
 from workers.verifiers.mathematics.extraction import declared_answer, final_answer, has_box
 
@@ -60,6 +60,7 @@ _SENTENCE_END = re.compile(r"[.!?]\s+(?=[A-Z(])")
 _BOLD = re.compile(
     r"\*\*([^*\n]{1,120})\*\*|(?:[=$]|\\(?:approx|equiv|leq?|geq?))\s*\\(?:mathbf|boldsymbol|bm)\s*(\{[^{}]{1,80}\})\s*(?=\$)"
 )
+_STATES = re.compile(r"(?:=|\bis|\bequals?|\btotal\s+of)\s*[$€£]?\s*$")
 _LISTED_NUMBER = r"(?<![\w.\\^{])-?\d{1,20}(?:\.\d{1,20})?(?:/\d{1,20})?(?![\d\w^/%!])"
 _LISTED = re.compile(rf"{_LISTED_NUMBER}(?:(?:\s?,\s?(?:(?:and|or)\s)?|\s(?:and|or)\s){_LISTED_NUMBER})+")
 _RELATION_OR_WORDS = re.compile(
@@ -98,9 +99,9 @@ def answer_list(completion: str, extraction: ResponseExtraction) -> str | None:
 def last_number(completion: str) -> str | None:
     r"""The last number, written as `-1234.5`, `\frac{1}{2}`, `50\%` or `2\times10^{3}`; None if there is none.
 
-    If a number is set in bold in the last sentence, it is that one; if the last number is a part of a formula in
-    dollars that has no value without its letters, it is the formula. Of a response with thoughts in `<think>`, only
-    what follows them counts.
+    If a number is set in bold in the last sentence and none follows it, or `=` or `is` stands before it, it is that
+    one; if the last number is a part of a formula in dollars that has no value without its letters, it is the formula.
+    Of a response with thoughts in `<think>`, only what follows them counts.
     """
     text = completion.rpartition("</think>")[2]
     if "<think>" in text:
@@ -116,15 +117,21 @@ def last_number(completion: str) -> str | None:
 
 
 def _bold_number(text: str) -> str | None:
-    """The last number in bold of the last sentence; None if there is none, or it numbers or names a step."""
+    """The last number in bold of the last sentence.
+
+    None if there is none, it numbers or names a step, or another number follows it and nothing says that it is the
+    result.
+    """
     line = text.rstrip().rpartition("\n")[2][-_MAX_LINE:]
     sentence = max((match.end() for match in _SENTENCE_END.finditer(line)), default=0)
     for match in reversed(list(_BOLD.finditer(line, sentence))):
         content = match[1] or match[2]
         is_label = content.endswith((":", ")")) or line[match.end() : match.end() + 1] == ":" or not match.start()
         numbers = list(_NUMBER.finditer("\n" + content))
-        if not is_label and numbers and (number := _read("\n" + content, numbers[-1])) is not None:
-            return number
+        if is_label or not numbers or (number := _read("\n" + content, numbers[-1])) is None:
+            continue
+        is_stated = _STATES.search(line[: match.start()][-20:]) is not None
+        return number if is_stated or not re.search(r"\d", line[match.end() :]) else None
     return None
 
 
@@ -144,7 +151,7 @@ def _numbers_at_end(text: str) -> str | None:
     text = text.rpartition("</think>")[2]
     text = "" if "<think>" in text else re.sub(r"\\?\$|\*\*", "", plain_letters(text[-_MAX_LINE:]))
     lists = list(_LISTED.finditer(text))
-    if not lists or re.search(r"\d", text[lists[-1].end() :]):
+    if not lists or re.search(r"\d", text[lists[-1].end() :]) or denies_list(text[: lists[-1].start()]):
         return None
     return re.sub(r"\s*,?\s*\b(?:and|or)\b\s*", ", ", lists[-1][0])
 

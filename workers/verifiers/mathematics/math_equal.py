@@ -29,8 +29,8 @@ _CLOSED_INFINITY = re.compile(r"\\infty\s*\]|\[\s*-\s*\\infty")
 _PRIMED_NUMBER = re.compile(r"\d\s*(?:'|\^\{?\\prime)")
 _LETTER_OR_DOTS = re.compile(
     r"(?<![\\a-zA-Z])(?!operatorname)[a-zA-Z]|\\[lc]?dots(?![a-zA-Z])|\.\.\."
-    r"|\\(?:alpha|beta|gamma|delta|epsilon|varepsilon|zeta|eta|theta|kappa|lambda|mu|nu|xi|rho|sigma|tau|phi|varphi"
-    r"|chi|psi|omega)(?![a-zA-Z])"
+    r"|\\(?:alpha|beta|[gG]amma|[dD]elta|(?:var)?epsilon|zeta|eta|(?:var)?[tT]heta|iota|kappa|[lL]ambda|mu|nu|[xX]i"
+    r"|(?:var)?rho|(?:var)?[sS]igma|tau|[uU]psilon|(?:var)?[pP]hi|chi|[pP]si|[oO]mega|ell)(?![a-zA-Z])"
 )
 
 
