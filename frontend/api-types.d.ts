@@ -8,6 +8,9 @@ declare namespace Api {
     accuracy: number | null;
     serve: string;
     proposed: string;
+    has_adapter: boolean;
+    repository: string;
+    gguf: string;
   }
   interface AgentIn {
     model: number;
@@ -1147,6 +1150,13 @@ declare namespace Api {
     file?: string;
     line?: number;
   }
+  interface Push {
+    step: number;
+    agent: number;
+    repo: string;
+    content?: "merged" | "adapter" | "all";
+    is_private?: boolean;
+  }
   interface QuestionListQuery {
     file?: string;
     start?: number;
@@ -1682,6 +1692,23 @@ declare namespace Api {
   interface TryIn {
     gold?: string;
     response?: string;
+  }
+  interface Upload {
+    key: string;
+    step: number;
+    agent: string;
+    repo: string;
+    content: string;
+    is_private: boolean;
+    phase: string;
+    done: number;
+    total: number;
+    error: string;
+    url: string;
+    is_running: boolean;
+  }
+  interface UploadsAnswer {
+    items: Upload[];
   }
   interface VariantAnswer {
     label: string;

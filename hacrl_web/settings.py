@@ -168,6 +168,7 @@ WEBHOOK_ALLOW = [entry.strip() for entry in os.environ.get("HACRL_WEBHOOK_ALLOW"
 # Mirrors of runs (hacrl_web/mirrors): hosts that they may send to, and the Python that has their packages.
 _mirror_hosts = os.environ.get("HACRL_MIRROR_ALLOW", "api.wandb.ai")
 MIRROR_ALLOW = [entry.strip() for entry in _mirror_hosts.split(",") if entry.strip()]
+GGUF_CONVERTER = os.environ.get("HACRL_GGUF_CONVERTER", "")  # llama.cpp's convert_hf_to_gguf.py; empty: on PATH
 MIRRORS_PYTHON = os.environ.get("HACRL_MIRRORS_PYTHON") or sys.executable
 _mail = urlsplit(secret("HACRL_EMAIL_URL"))
 HAS_MAIL = bool(_mail.hostname)

@@ -34,6 +34,8 @@ urlpatterns = [
         name="agent_archive",
     ),
     path("runs/<uuid:run_id>/checkpoints/promote", checkpoint_views.promote, name="promote_agent"),
+    path("runs/<uuid:run_id>/checkpoints/push", checkpoint_views.push, name="push_agent"),
+    path("runs/<uuid:run_id>/uploads", checkpoint_views.upload_list, name="uploads"),
     path("runs/<uuid:run_id>/checkpoints/extend", checkpoint_views.extend, name="extend_run"),
     path("runs/<uuid:run_id>/checkpoints/ask", checkpoint_views.ask, name="ask_agents"),
     path("runs/<uuid:run_id>/export", export_views.run_export, name="run_export"),

@@ -11,7 +11,7 @@ from ninja import Field, Query, Router, Status
 from typing_extensions import TypedDict
 
 from hacrl_web.accounts.idempotency import idempotent
-from hacrl_web.insight.checkpoints import ask_agents, checkpoints, reuse
+from hacrl_web.insight.checkpoints import ask_agents, checkpoints, reuse, uploads
 from hacrl_web.insight.checkpoints.views import archive_of, manifest_and_agent
 from hacrl_web.registry.api.models_and_groups import ModelOut
 from hacrl_web.runs.api.runs import detail
@@ -102,6 +102,41 @@ def promote_agent(request: HttpRequest, run_id: UUID, payload: Promotion) -> Any
     manifest, agent = manifest_and_agent(run, payload.step, payload.agent)
     name = payload.name or reuse.proposed_name(run, agent, payload.step, reuse.model_names(run))
     return Status(201, reuse.promote_checkpoint(request.user, run, manifest, agent, name))
+
+
+class Push(StrictBody):
+    """`agent`: its place in the checkpoint.  `repo`: OWNER/NAME, or NAME for the account of the Hub token.
+
+    content: `merged` (the whole model), `adapter` (the LoRA matrices alone) or `all`.
+    """
+
+    step: Step
+    agent: Annotated[int, Field(ge=0, le=MAX_PLACE)]
+    repo: Annotated[str, Field(max_length=200)]
+    content: uploads.Content = "merged"
+    is_private: bool = True
+
+
+class UploadsAnswer(TypedDict):
+    items: list[uploads.Upload]
+
+
+@router.post("/runs/{run_id}/checkpoints/push", response={202: uploads.Upload}, summary="Send an agent to the hub")
+def push_agent(request: HttpRequest, run_id: UUID, payload: Push) -> Any:
+    """In the background, with the stored Hub token, a model card and checksums; /runs/{run_id}/uploads says how far."""
+    run = _run(request, run_id)
+    manifest, agent = manifest_and_agent(run, payload.step, payload.agent)
+    repo, content, is_private = payload.repo, payload.content, payload.is_private
+    sending = uploads.start_upload(
+        request.user, run, manifest, agent, repo=repo, content=content, is_private=is_private
+    )
+    return Status(202, sending)
+
+
+@router.get("/runs/{run_id}/uploads", response=UploadsAnswer, summary="Uploads of a run's agents to the hub")
+def list_uploads(request: HttpRequest, run_id: UUID) -> Any:
+    """The newest first, those from this host."""
+    return {"items": uploads.uploads_of(_run(request, run_id))}
 
 
 class Extension(StrictBody):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
-from hacrl_web.insight.checkpoints.model_card import serve_command
+from hacrl_web.insight.checkpoints.model_card import gguf_command, serve_command
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.telemetry.scores import accuracies
 from hacrl_web.runs.worker.hosts import data_folder_id
@@ -20,7 +20,11 @@ READ_AT_ONCE_BYTES = 64 * 2**20  # checked byte by byte in each list, beginning 
 
 @dataclass
 class AgentFolder:
-    """One agent of a checkpoint. serve: the command with which vLLM serves it.  proposed: a name for a model of it."""
+    """One agent of a checkpoint. serve: the command with which vLLM serves it.  proposed: a name for a model of it.
+
+    has_adapter: whether LoRA matrices are beside the merged weights.  gguf: the command that makes
+    a GGUF file of it; empty without llama.cpp's converter.  repository: a name for one on the hub.
+    """
 
     __pydantic_config__ = EVERY_FIELD
     name: str
@@ -30,6 +34,9 @@ class AgentFolder:
     accuracy: float | None
     serve: str
     proposed: str = ""
+    has_adapter: bool = False
+    repository: str = ""
+    gguf: str = ""
 
 
 @dataclass
@@ -107,7 +114,10 @@ def _summary(run: Run, manifest: Manifest, scores: dict[str, float], *, reads: b
         size = sum(int(entry["size"]) for entry in files.values())
         folder = str(manifest.path / manifest.folders[name])
         serve = serve_command(folder, name)
-        agents.append(AgentFolder(name, places.get(name, 0), len(files), size, scores.get(name), serve))
+        has_adapter = any(one.startswith("adapter/") for one in files)
+        place = places.get(name, 0)
+        agents.append(AgentFolder(name, place, len(files), size, scores.get(name), serve, has_adapter=has_adapter))
+        agents[-1].gguf = gguf_command(folder, name)
     checked, damage = ("verified" if reads else "sizes match"), ""
     try:
         manifest.check_bytes() if reads else manifest.check_sizes()

@@ -6,13 +6,18 @@ to serve the folder. Names and values are users' texts, so each is escaped. No p
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
 from math import sqrt
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from statistics import NormalDist
 from typing import Any
+
+from django.conf import settings
 
 from hacrl_web.insight.settings_diff import effective, flat, non_default_paths
 from hacrl_web.runs.models import Run
@@ -23,6 +28,8 @@ from workers.contract.verifier_kinds import score_word
 Z = NormalDist().inv_cdf(0.975)  # of a 95 % interval
 MAX_VALUE = 200  # characters of a setting's value
 FILE_NAME = "README.md"
+GGUF_CONVERTER = "convert_hf_to_gguf.py"  # of llama.cpp
+SUMS_NAME = "SHA256SUMS"  # as `sha256sum -c` reads it
 # What the card has elsewhere, or what is of this machine alone.
 _LEFT_OUT = re.compile(
     r"agents\.\d+\.(name|model)|data\.(benchmark|train_path|eval_path)|(evaluation|training)\.benchmarks.*"
@@ -36,6 +43,16 @@ def serve_command(folder: str, agent: str) -> str:
     return shlex.join(["vllm", "serve", folder, "--served-model-name", file_slug(agent) or "agent"])
 
 
+def gguf_command(folder: str, agent: str) -> str:
+    """The command that makes a GGUF file of an agent's folder; empty where llama.cpp's converter is not installed."""
+    place = Path(settings.GGUF_CONVERTER) if settings.GGUF_CONVERTER else None
+    if place is not None and place.is_dir():
+        place /= GGUF_CONVERTER
+    converter = shutil.which(GGUF_CONVERTER) if place is None else str(place) if place.is_file() else None
+    name = f"{file_slug(agent) or 'agent'}.gguf"
+    return shlex.join(["python", converter, folder, "--outfile", name]) if converter else ""
+
+
 def wilson_interval(correct: int, count: int) -> tuple[float, float]:
     """The 95 % interval of a share of `count` independent answers, 1 or more: Wilson, JASA 22 (1927)."""
     share, spread = correct / count, Z * Z / count
@@ -44,8 +61,8 @@ def wilson_interval(correct: int, count: int) -> tuple[float, float]:
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
-def model_card(run: Run, agent: str, step: int, folder: str) -> str:
-    """README.md of an agent at a step, whose files are in `folder`."""
+def model_card(run: Run, agent: str, step: int, folder: str, place: str = "") -> str:
+    """README.md of an agent at a step, whose files are in `folder`. place: where vLLM finds them, if not there."""
     spec = effective(run)
     agents = [one for one in spec.get("agents", []) if isinstance(one, dict)]
     own: dict[str, Any] = next((one for one in agents if one.get("name") == agent), {})
@@ -68,7 +85,8 @@ def model_card(run: Run, agent: str, step: int, folder: str) -> str:
         _table(["setting", "value"], _settings(run, spec)),
         "## Use",
         f"The folder loads with `AutoModelForCausalLM.from_pretrained`; vLLM serves it:\n\n"
-        f"```\n{serve_command(f'./{folder}', agent)}\n```",
+        f"```\n{serve_command(place or f'./{folder}', agent)}\n```",
+        f"`sha256sum -c {SUMS_NAME}` checks the files.",
         "## Licence",
         f"These weights are derived from {_text(_public(base))}: the licence of that model applies to them, and its "
         f"authors' conditions on derived models. The questions of {_text(benchmark)} have a licence of their "
@@ -76,6 +94,29 @@ def model_card(run: Run, agent: str, step: int, folder: str) -> str:
         "Trained with HACRL Web.",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def sums_of(digests: Mapping[str, str], texts: Mapping[str, str]) -> str:
+    """The checksums file. digests: SHA-256 by name of a file; texts: by name, files that are written beside them."""
+    every = {**digests, **{name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}}
+    return "".join(f"{every[name]}  {name}\n" for name in sorted(every))
+
+
+def texts_without_paths(folder: Path, names: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """The files of an agent that name a folder of this machine as their base model, with its last part alone.
+
+    names: the files' entries by the names that they get, with the `path` in the folder. Error: OSError.
+    """
+    texts = {}
+    for name, entry in names.items():
+        if PurePath(name).name not in ("config.json", "adapter_config.json"):
+            continue
+        values = json.loads((folder / str(entry["path"])).read_bytes())
+        for key in ("_name_or_path", "base_model_name_or_path"):
+            if str(values.get(key) or "").startswith("/"):
+                values[key] = PurePath(values[key]).name
+                texts[name] = json.dumps(values, indent=2) + "\n"
+    return texts
 
 
 def _further_sets(spec: dict[str, Any]) -> str:

@@ -8,10 +8,11 @@ from typing import Any
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
-from hacrl_web.insight.checkpoints import ask_agents, checkpoints, reuse
-from hacrl_web.insight.checkpoints.model_card import FILE_NAME, model_card
+from hacrl_web.insight.checkpoints import ask_agents, checkpoints, reuse, uploads
+from hacrl_web.insight.checkpoints.model_card import FILE_NAME, SUMS_NAME, model_card, sums_of
 from hacrl_web.insight.checkpoints.zip_stream import zip_of_agent
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.pages.run_header import header, run_or_404
@@ -40,6 +41,7 @@ def _page(request: HttpRequest, run: Run, status: int = 200, **more: Any) -> Htt
     for one in listing.checkpoints:
         for agent in one.agents:
             agent.proposed = reuse.proposed_name(run, agent.name, one.step, names)
+            agent.repository = uploads.proposed_repo(run, agent.name)
     sound = [one for one in listing.checkpoints if not one.damage]
     sample = run.benchmark.sample[:1] if run.benchmark else []
     form = {
@@ -56,6 +58,8 @@ def _page(request: HttpRequest, run: Run, status: int = 200, **more: Any) -> Htt
         "recorded": [] if listing.is_here else _recorded(run),
         "sound": sound,
         "form": form,
+        "uploads": uploads.uploads_of(run) if listing.is_here else [],
+        "contents": uploads.CONTENTS,
         "most_tokens": ask_agents.most_tokens(run),
         "time_limit_s": ask_agents.TIMEOUT_S,
         "example": str(sample[0].get("question", ""))[:200] if sample else "",
@@ -96,7 +100,9 @@ def archive_of(request: HttpRequest, run: Run, step: int, place: int) -> Streami
     """An agent's folder with a model card. Error: FieldErrors."""
     manifest, name = manifest_and_agent(run, step, place)
     folder = checkpoints.agent_slug(name, run.algorithm, f"seed {run.seed}", f"step {step}")
-    texts = {FILE_NAME: model_card(run, name, step, folder)}
+    files = manifest.files_of(name)
+    texts = {} if FILE_NAME in files else {FILE_NAME: model_card(run, name, step, folder)}
+    texts[SUMS_NAME] = sums_of({one: str(entry["sha256"]) for one, entry in files.items()}, texts)
     return download_pieces(request, zip_of_agent(manifest, name, folder, texts), f"{folder}.zip", "application/zip")
 
 
@@ -118,6 +124,30 @@ def promote(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         return _page(request, run, error.status, refusal=others, typed=typed)
     messages.success(request, f"{agent} of step {step} is now a registered model.")
     return redirect(model)
+
+
+@require_POST
+def push(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    """`step`, `agent` (its place), `repo`, `content` and `public`: an upload to the hub, in the background."""
+    run = run_or_404(request, run_id)
+    step, place = (whole_number(request.POST.get(key, "")) for key in ("step", "agent"))
+    if step is None or place is None:
+        raise Http404
+    repo, content = request.POST.get("repo", ""), request.POST.get("content", "merged")
+    try:
+        manifest, agent = manifest_and_agent(run, step, place)
+        is_private = request.POST.get("public") != "on"
+        uploads.start_upload(request.user, run, manifest, agent, repo=repo, content=content, is_private=is_private)
+    except FieldErrors as error:
+        return _page(request, run, error.status, refusal=error.errors)
+    return redirect(f"{reverse('insight:run_checkpoints', args=[run.pk])}#uploads")
+
+
+@require_GET
+def upload_list(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    """The uploads of a run, for the page's own script while one is under way."""
+    run = run_or_404(request, run_id)
+    return render(request, "insight/checkpoints/_uploads.html", {"run": run, "uploads": uploads.uploads_of(run)})
 
 
 @require_POST
