@@ -124,9 +124,18 @@ def children(monkeypatch) -> None:
     overlap = b'{"num_asked": 1, "num_same": 1, "num_near": 0, "examples": []}'
     monkeypatch.setattr(IMPORTER, "run", lambda *_: ChildResult(overlap, 0, False))
     monkeypatch.setattr(PREVIEWER, "run", lambda *_: ChildResult(b'{"agents": [{}, {}]}', 0, False))
+    monkeypatch.setattr("hacrl_web.insight.checkpoints.uploads.usable_hub_token", lambda *_: "hf_0123456789")
+    monkeypatch.setattr("hacrl_web.insight.checkpoints.uploads._start", sent)
     copy = "hacrl_web.registry.api.benchmarks._create_from"  # a child reads the staged questions
     monkeypatch.setattr(copy, lambda *_: Status(201, Benchmark.objects.latest("pk")))
     answer_inspections(monkeypatch, *[PASSED] * 9)
+
+
+def sent(run: Any, facts: dict[str, Any], _: Any) -> str:
+    """An upload whose process has ended."""
+    (run.run_dir / "uploads").mkdir(exist_ok=True)
+    (run.run_dir / "uploads/1.json").write_text(json.dumps({**facts, "pid": 1, "started": -1.0}))
+    return "1"
 
 
 POSTED = (
@@ -154,7 +163,7 @@ def use(client: Any, route: str, mine: SimpleNamespace) -> Any:
     if route.endswith("/seeds"):
         kind = "application/json" if route.startswith("api/") else MULTIPART_CONTENT
         return client.post(address(route, mine), {"seeds": [2]}, content_type=kind)
-    if route.startswith("api/") and route.endswith(("/promote", "/ask", "/extend")):
+    if route.startswith("api/") and route.endswith(("/promote", "/ask", "/extend", "/push")):
         name = {"name": f"script of {client.session['_auth_user_id']}"} if route.endswith("/promote") else {}
         return client.post(address(route, mine), BODIES[route] | name, content_type="application/json")
     if route == f"api/v1/{MIRRORS}":
@@ -174,8 +183,15 @@ def use(client: Any, route: str, mine: SimpleNamespace) -> Any:
         return send(client, "POST", address(route, mine), route)
     if route == "api/v1/boards/file/<kind>":
         return client.get(address(route, mine), {"sweep": mine.sweep.pk})
-    if route.endswith(("/promote", "/ask", "/extend")):
-        asked = {"step": 1, "steps": 1, "agent": 0, "name": f"of {client.session['_auth_user_id']}", "question": "?"}
+    if route.endswith(("/promote", "/ask", "/extend", "/push")):
+        asked = {
+            "step": 1,
+            "steps": 1,
+            "repo": "ada/swan",
+            "agent": 0,
+            "name": f"of {client.session['_auth_user_id']}",
+            "question": "?",
+        }
         return client.post(address(route, mine), asked)
     if route.endswith("/copy"):
         kind = "application/json" if route.startswith("api/") else MULTIPART_CONTENT
@@ -236,7 +252,7 @@ def test_members_and_admins_reach_each_of_them(client, mine, children):
             answer = use(client, route, mine)
             # 409: a run that has not ended stays, and needs its benchmark; verl's recipe trains no GSPO; no draft.
             has_reason = route in (*DELETING, SWEEP_QUEUEING) or route.endswith("/verl.yaml")
-            reached = (409,) if has_reason else (200, 201, 204, 302)
+            reached = (409,) if has_reason else (200, 201, 202, 204, 302)
             if route == "api/v1/runs/<run_id>/resume":
                 reached = (200, 409)  # 409: stopped by the role before
             if PEOPLE in route or route == TRIALS or (role != "owner" and route.startswith(PRIVATE)):

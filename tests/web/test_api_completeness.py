@@ -148,6 +148,8 @@ PAGES = {
     "insight:run_checkpoints": ("GET /runs/{run_id}/checkpoints",),
     "insight:agent_archive": ("GET /runs/{run_id}/checkpoints/{step}/{agent}.zip",),
     "insight:promote_agent": ("POST /runs/{run_id}/checkpoints/promote",),
+    "insight:push_agent": ("POST /runs/{run_id}/checkpoints/push",),
+    "insight:uploads": ("GET /runs/{run_id}/uploads",),
     "insight:extend_run": ("POST /runs/{run_id}/checkpoints/extend",),
     "insight:ask_agents": ("POST /runs/{run_id}/checkpoints/ask",),
     "insight:run_export": ("GET /export-tables",),

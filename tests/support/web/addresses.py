@@ -144,6 +144,7 @@ def address(route: str, mine: SimpleNamespace) -> str:
 BODIES = {
     "api/v1/runs/<run_id>/checkpoints/promote": {"step": 1, "agent": 0},
     "api/v1/runs/<run_id>/checkpoints/ask": {"step": 1, "question": "?"},
+    "api/v1/runs/<run_id>/checkpoints/push": {"step": 1, "agent": 0, "repo": "ada/swan"},
     "api/v1/runs/<run_id>/checkpoints/extend": {"step": 1, "steps": 1},
     "api/v1/runs/<run_id>/labels": {"tags": [], "notes": ""},
     "api/v1/runs/<run_id>/panels": {"panels": ""},

@@ -155,7 +155,7 @@ class TestArchive:
         with zipfile.ZipFile(io.BytesIO(b"".join(answer.streaming_content))) as archive:
             assert archive.testzip() is None
             names = {name.removeprefix("b-hacpo-seed-1-step-10/") for name in archive.namelist()}
-            assert names == {"weights.bin", "config.json", "README.md"}
+            assert names == {"weights.bin", "config.json", "README.md", "SHA256SUMS"}
             card = archive.read("b-hacpo-seed-1-step-10/README.md").decode()
             assert "vllm serve ./b-hacpo-seed-1-step-10 --served-model-name b" in card
             assert json.loads(archive.read("b-hacpo-seed-1-step-10/config.json")) == {"step": 10}
