@@ -78,10 +78,10 @@ def listed(names: Sequence[str], most: int) -> str:
 _PLAIN = {
     "missing": "This field is required.",
     "extra_forbidden": "There is no setting of this name.",
-    "greater_than": "Must be greater than {gt:g}.",
-    "greater_than_equal": "Must be at least {ge:g}.",
-    "less_than": "Must be less than {lt:g}.",
-    "less_than_equal": "Must be at most {le:g}.",
+    "greater_than": "Must be greater than {gt}.",
+    "greater_than_equal": "Must be at least {ge}.",
+    "less_than": "Must be less than {lt}.",
+    "less_than_equal": "Must be at most {le}.",
     "finite_number": "Must be a finite number.",
     "float_parsing": "Must be a number such as 0.001 (with a point, not a comma).",
     "float_type": "Must be a number.",
@@ -103,8 +103,14 @@ _PLAIN = {
     "union_tag_invalid": "Must be one of {expected_tags}.",
     "model_attributes_type": "Must be an object with settings.",
     "list_type": "Must be a list.",
+    "tuple_type": "Must be a list.",
     "dict_type": "Must be an object with settings.",
 }
+
+
+def _bound_text(bound: float) -> str:
+    """1000000.0 as `1,000,000`; four digits stay together."""
+    return f"{int(bound):,}" if abs(bound) >= 10_000 and bound == int(bound) else f"{bound:g}"
 
 
 def plain_message(item: Mapping[str, Any]) -> str:
@@ -112,7 +118,8 @@ def plain_message(item: Mapping[str, Any]) -> str:
     kind, context = item["type"], item.get("ctx", {})
     if kind != "value_error":
         # pydantic's own text is not a template: it may quote braces of the input.
-        return _PLAIN[kind].format_map(context) if kind in _PLAIN else str(item["msg"])
+        bounds = {name: _bound_text(context[name]) for name in ("gt", "ge", "lt", "le") if name in context}
+        return _PLAIN[kind].format_map(context | bounds) if kind in _PLAIN else str(item["msg"])
     text = str(context.get("error", item["msg"]))
     begins_with_a_field = "_" in text.partition(" ")[0]  # mini_batch_size keeps its spelling
     return (text if begins_with_a_field else text[:1].upper() + text[1:]) + ("" if text.endswith((".", "?")) else ".")

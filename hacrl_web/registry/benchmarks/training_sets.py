@@ -1,7 +1,8 @@
 """The further training sets of a launch request: benchmarks with weights, and the settings that they become.
 
 A request lists them in `training.benchmarks`: ids, or `{"benchmark": id, "weight": 2}`. A run's settings hold each
-benchmark in full; its `train_path` leads back to the row.
+benchmark in full; its `train_path` leads back to the row. Where the row is deleted, the request of a run has
+`{"benchmark": null, "name": "words", "weight": 2}`, which is refused.
 """
 
 from __future__ import annotations
@@ -38,6 +39,10 @@ def listed_sets(request: Mapping[str, Any], errors: list[FieldError]) -> list[tu
     sets: list[tuple[Any, Any]] = []
     for entry in entries[:MAX_SETS]:
         values = dict(entry) if isinstance(entry, Mapping) else {"benchmark": entry}
+        if values.get("benchmark") is None and isinstance(name := values.pop("name", None), str):
+            message = f"The training set “{name[:120]}” was deleted: choose another benchmark, or remove the entry."
+            errors.append(FieldError("benchmark_deleted", message, FIELD))
+            continue
         if unknown := [key for key in values if key not in _KEYS]:
             message = f"A training set has a benchmark and a weight, no {str(unknown[0])[:80]!r}."
             errors.append(FieldError("unknown_key", message, FIELD))
@@ -52,16 +57,19 @@ def with_training_sets(section: Any, sets: Sequence[ChosenSet] | None, data: Ite
     return {**section, "benchmarks": [{**own, "weight": one.weight} for own, one in zip(data, sets, strict=True)]}
 
 
-def as_requested(spec: RunSpec, rows: Iterable[Benchmark], key: str = "pk") -> list[dict[str, Any]]:
-    """The further training sets of a run as a request has them; those whose benchmark is deleted are left out.
+def as_requested(stored: Iterable[Mapping[str, Any]], rows: Iterable[Benchmark]) -> list[dict[str, Any]]:
+    """The further training sets of a run's settings as a request has them.
 
-    key: what names a benchmark, its `pk` or its `name`.
+    rows: those that exist. A set without a row has the id None, and its name: a request with it is refused.
     """
-    by_path = {row.train_path: row for row in rows}
+    pks = {row.train_path: row.pk for row in rows}
     return [
-        {"benchmark": getattr(by_path[one.train_path], key), "weight": one.weight}
-        for one in spec.training.benchmarks
-        if one.train_path in by_path
+        {
+            "benchmark": pks.get(one["train_path"]),
+            **({} if one["train_path"] in pks else {"name": one["benchmark"]}),
+            "weight": one.get("weight", 1.0),
+        }
+        for one in stored
     ]
 
 
@@ -75,6 +83,21 @@ def deleted_sets(spec: Mapping[str, Any]) -> list[str]:
     rows = Benchmark.objects.filter(train_path__in=names) if names else Benchmark.objects.none()
     there = set(rows.values_list("train_path", flat=True))
     return [name for path, name in names.items() if path not in there]
+
+
+def same_questions(spec: RunSpec, benchmarks: Sequence[Benchmark]) -> list[FieldError]:
+    """Errors for training sets of which no question is left: each question is trained on in its first set.
+
+    benchmarks: of all training sets, the run's own first.
+    """
+    first: dict[str, Benchmark] = {}
+    errors = []
+    for row in benchmarks if not spec.is_evaluation_only else ():
+        other = first.setdefault(row.questions_sha or row.train_path, row)
+        if row.questions_sha and other is not row:
+            message = f"“{row.name}” has the same questions as “{other.name}”, and each is trained on once: remove one."
+            errors.append(FieldError("same_questions", message, FIELD))
+    return errors
 
 
 def too_few_questions(spec: RunSpec, benchmarks: Sequence[Benchmark]) -> list[FieldError]:

@@ -15,6 +15,8 @@ from django.db import transaction
 from hacrl_web.accounts.audit_log import note_change
 from hacrl_web.accounts.models import Role
 from hacrl_web.accounts.projects import require
+from hacrl_web.registry.benchmarks.training_sets import FIELD as TRAINING_SETS
+from hacrl_web.registry.benchmarks.training_sets import deleted_sets
 from hacrl_web.runs import worker_queue
 from hacrl_web.runs.launch.hub_access import require_hub_access_to_group
 from hacrl_web.runs.launch.launch import columns_of, origin_of
@@ -91,11 +93,15 @@ def _queue(user: Any, held: Run) -> None:
 
 def _deleted_rows(draft: Run) -> list[FieldError]:
     parts = (("group", draft.group_id, "agent group"), ("benchmark", draft.benchmark_id, "benchmark"))
-    return [
+    errors = [
         FieldError(f"{field}_deleted", f"Its {name} was deleted: edit the draft and choose another.", field)
         for field, pk, name in parts
         if pk is None
     ]
+    for name in deleted_sets(draft.spec):
+        message = f"Its training set “{name}” was deleted: edit the draft and choose another."
+        errors.append(FieldError("benchmark_deleted", message, TRAINING_SETS))
+    return errors
 
 
 def _changed_rows(before: RunSpec, now: RunSpec) -> list[FieldError]:

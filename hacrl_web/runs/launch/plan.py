@@ -22,6 +22,7 @@ from hacrl_web.registry.benchmarks.training_sets import (
     deleted_sets,
     listed_sets,
     paths_of,
+    same_questions,
     too_few_questions,
     with_training_sets,
 )
@@ -214,7 +215,7 @@ def check_spec(request: Mapping[str, Any], rows: RequestRows, errors: list[Field
     values["data"] = data_values(benchmark) if benchmark else {"train_path": "-"}
     if rows.further is not None:
         values["evaluation"] = {**values["evaluation"], "benchmarks": [data_values(row) for row in rows.further]}
-    if sets := rows.training_sets:
+    if (sets := rows.training_sets) is not None:
         data = [data_values(one.benchmark) for one in sets]
         values["training"] = with_training_sets(values["training"], sets, data)
     if "rewards" in values:
@@ -234,8 +235,8 @@ def check_spec(request: Mapping[str, Any], rows: RequestRows, errors: list[Field
     errors += _not_installed(spec)
     if benchmark:
         every = [benchmark, *(one.benchmark for one in rows.training_sets or ())]
-        if too_few := too_few_questions(spec, every):
-            errors += too_few
+        if problems := same_questions(spec, every) or too_few_questions(spec, every):
+            errors += problems
         else:
             for row, needed in zip(every, spec.prompts_of_sets, strict=True):
                 errors += too_long_prompts(spec, rows.agents, row, needed)
@@ -298,7 +299,7 @@ def _not_installed(spec: RunSpec) -> list[FieldError]:
 
 
 def request_of(user: Any, run: Run) -> dict[str, Any]:
-    """The request that launches a run again, as POST /runs takes it. A deleted group or benchmark is null.
+    """The request that launches a run again, as POST /runs takes it. What it used and is deleted is null.
 
     `confirm`: the cautions that the run confirmed; those of a draft are still open.
     """
@@ -309,7 +310,7 @@ def request_of(user: Any, run: Run) -> dict[str, Any]:
     benchmarks = Benchmark.objects.visible_to(user).filter(train_path__in=[*paths, *paths_of(spec)])
     ids = dict(benchmarks.values_list("train_path", "pk"))
     sections["evaluation"]["benchmarks"] = [ids[path] for path in paths if path in ids]
-    sections["training"]["benchmarks"] = as_requested(spec, benchmarks)
+    sections["training"]["benchmarks"] = as_requested(sections["training"]["benchmarks"], benchmarks)
     sections["rewards"] = with_reward_names(sections["rewards"])
     return {
         "name": run.name,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from math import isfinite
 from typing import Any
 
 from pydantic import ValidationError
 
+from hacrl_web.registry.benchmarks.training_sets import FIELD as TRAINING_SETS
 from hacrl_web.registry.language_models.agent_changes import KEY, text_of_changes
 from hacrl_web.runs.launch.form import SECTIONS, TERMS
 from hacrl_web.runs.launch.presets import with_preset
@@ -18,7 +20,7 @@ from workers.contract.spec.algorithm import SCHEMA_VERSION, upgraded
 from workers.contract.spec.rewards import RewardsSpec, text_of_terms
 from workers.contract.spec.run import RunSpec
 
-FURTHER = ("evaluation.benchmarks", "training.benchmarks")
+FURTHER = ("evaluation.benchmarks", TRAINING_SETS)
 TOP = ("name", "seed", "group", "benchmark")
 # Of a run's own file: the form has the group and the benchmark instead, and cautions are confirmed again.
 LEFT_OUT = ("agents", "data", "confirm", "cloned_from", "draft")
@@ -55,16 +57,52 @@ def read_settings(data: bytes) -> dict[str, Any]:
             settings[TERMS] = text_of_terms(RewardsSpec.model_validate({"terms": terms}).model_dump()["terms"])
         except ValidationError as error:
             errors += [replace(one, field=TERMS) for one in plain_errors(error)]
-    further = {path: settings.pop(path, None) for path in FURTHER}
+    further = {path: _benchmarks(settings.pop(path), path, errors) for path in FURTHER if path in settings}
     message = "Must be a number, a text of one line, or true or false."
     fields = {path: value for path, value in settings.items() if path != KEY}
     errors += [FieldError("invalid", message, path) for path, value in fields.items() if not _fits_a_field(value)]
     if errors:
         raise FieldErrors(errors[:20])
-    for path, some in further.items():  # the form shows those that exist, by their names
-        if isinstance(some, list):
-            settings[path] = [one for one in some if isinstance(one, dict) and isinstance(one.get("benchmark"), str)]
-    return settings
+    return settings | further
+
+
+def _benchmarks(entries: Any, path: str, errors: list[FieldError]) -> list[dict[str, Any]]:
+    """The benchmarks of a list, as {"benchmark": id or name, "weight": number}; the form shows those that exist."""
+    if not isinstance(entries, list):
+        errors.append(FieldError("invalid", "Must be a list.", path))
+        return []
+    chosen: dict[str, dict[str, Any]] = {}
+    for place, entry in enumerate(entries):
+        values = entry if isinstance(entry, dict) else {"benchmark": entry}
+        key, weight = values.get("benchmark"), values.get("weight", 1)
+        if not _is_id_or_name(key):
+            message = "Must be a benchmark, by its name or id."
+            if path == TRAINING_SETS:
+                message = "Must be a benchmark, by its name or id, or an object with benchmark and weight."
+            errors.append(FieldError("invalid", message, f"{path}.{place}"))
+        elif not _is_number(weight):
+            errors.append(FieldError("invalid", "Must be a number.", f"{path}.{place}.weight"))
+        elif str(key) in chosen:
+            errors.append(FieldError("repeated", f"“{key}” is listed twice: remove one.", path))
+        else:
+            chosen[str(key)] = {"benchmark": key, "weight": weight}
+    return list(chosen.values())
+
+
+def _is_id_or_name(value: Any) -> bool:
+    if isinstance(value, str):
+        return value.isprintable() and 0 < len(value) <= 1000
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**63
+
+
+def _is_number(value: Any) -> bool:
+    """Also a text such as 1e-3, which is none in YAML."""
+    if isinstance(value, bool):
+        return False
+    try:
+        return isinstance(value, int | float | str) and isfinite(float(value))
+    except (ValueError, OverflowError):
+        return False
 
 
 def _section(section: str, value: Any, errors: list[FieldError]) -> dict[str, Any]:

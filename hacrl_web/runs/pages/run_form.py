@@ -12,6 +12,8 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import render
 
+from hacrl_web.registry.benchmarks.training_sets import FIELD as TRAINING_SETS
+from hacrl_web.registry.benchmarks.training_sets import as_requested
 from hacrl_web.registry.language_models.agent_changes import changes_of_text, text_of_changes
 from hacrl_web.registry.models import AgentGroup, Benchmark
 from hacrl_web.runs.launch.cost import Cost
@@ -91,7 +93,11 @@ def first_values(request: HttpRequest) -> dict[str, Any]:
 
 def _values_of(run: Run) -> dict[str, Any]:
     rows = {"name": run.name, "group": run.group_id, "benchmark": run.benchmark_id}
-    return values_of(run.spec) | rows | {"agents": text_of_changes(run.agent_changes)}
+    values = values_of(run.spec) | rows | {"agents": text_of_changes(run.agent_changes)}
+    if (sets := values.get(TRAINING_SETS)) and not run.is_imported:  # an imported run's files are elsewhere: by name
+        there = Benchmark.objects.filter(train_path__in=[one["train_path"] for one in sets])
+        values[TRAINING_SETS] = as_requested(sets, there)
+    return values
 
 
 def _changed_agents(run: Run, text: str) -> str:
@@ -130,8 +136,10 @@ def render_form(
     cost: Cost | None = None,
 ) -> HttpResponse:
     """The form with these values, each error beside its field."""
-    fields, common, sections, unplaced_errors = draw(values, errors)
     groups, benchmarks = _choices(request.user, values.get("group"))
+    weights, missing = _weights(values, benchmarks)
+    errors = [*errors, *missing]
+    fields, common, sections, unplaced_errors = draw(values, errors)
     for key, rows in (("group", groups), ("benchmark", benchmarks)):
         if fields[key].value is None and len(rows) == 1:
             fields[key].value = rows[0].pk
@@ -147,7 +155,7 @@ def render_form(
         "groups": groups,
         "benchmarks": benchmarks,
         "further": _further(values.get("evaluation.benchmarks") or (), benchmarks),
-        "training_sets": (weights := _weights(values, benchmarks)),
+        "training_sets": weights,
         "has_training_sets": any(weight not in (None, "") for _, weight in weights),
         "compare": values["compare"],
         **_sweep_controls(fields, values),
@@ -193,20 +201,33 @@ def _choices(user: Any, group: Any) -> tuple[QuerySet[AgentGroup], QuerySet[Benc
 
 def _further(ticked: Sequence[Any], benchmarks: QuerySet[Benchmark]) -> list[dict[str, Any]]:
     """The boxes of further benchmarks. ticked: ids as the form sends them, or entries of a spec, which have names."""
-    names = {entry.get("benchmark") for entry in ticked if isinstance(entry, dict)}
-    return [{"benchmark": row, "is_ticked": str(row.pk) in ticked or row.name in names} for row in benchmarks]
+    keys = {str(entry["benchmark"]) if isinstance(entry, dict) else str(entry) for entry in ticked}
+    return [{"benchmark": row, "is_ticked": not keys.isdisjoint((str(row.pk), row.name))} for row in benchmarks]
 
 
-def _weights(values: Mapping[str, Any], benchmarks: QuerySet[Benchmark]) -> list[tuple[Benchmark, Any]]:
+def _weights(
+    values: Mapping[str, Any], benchmarks: QuerySet[Benchmark]
+) -> tuple[list[tuple[Benchmark, Any]], list[FieldError]]:
     """Each benchmark with its weight among the further training sets; None or empty for one that is none of them.
 
-    values: as the form sends them, or entries of a request or a spec, which have ids or names.
+    values: as the form sends them, or entries of a request or a spec, which have ids or names. Also an error for each
+    entry whose benchmark is not here.
     """
-    entries = values.get("training.benchmarks") or ()
-    weights = {str(one["benchmark"]): one.get("weight", 1) for one in entries if isinstance(one, dict)}
-    weights |= {str(pk): 1 for pk in entries if not isinstance(pk, dict)}
+    every = [one if isinstance(one, dict) else {"benchmark": one} for one in values.get(TRAINING_SETS) or ()]
+    weights = {str(one["benchmark"]): one.get("weight", 1) for one in every if one["benchmark"] is not None}
     typed = {row.pk: values.get(f"{SET_PREFIX}{row.pk}") for row in benchmarks}
-    return [(row, typed[row.pk] or weights.get(str(row.pk), weights.get(row.name))) for row in benchmarks]
+    rows = [(row, typed[row.pk] or weights.get(str(row.pk), weights.get(row.name))) for row in benchmarks]
+    here = {str(row.pk) for row in benchmarks} | {row.name for row in benchmarks}
+    missing = [one.get("name", one["benchmark"]) for one in every if str(one["benchmark"]) not in here or "name" in one]
+    return rows, [
+        FieldError(
+            "benchmark_deleted",
+            f"The training set “{str(name)[:120]}” is not among these benchmarks (deleted, renamed or of another "
+            "project): without it the run trains on other data.",
+            TRAINING_SETS,
+        )
+        for name in missing
+    ]
 
 
 def _sweep_controls(fields: Mapping[str, FormField], values: Mapping[str, Any]) -> dict[str, Any]:

@@ -97,6 +97,7 @@ def plan_sweep(user: Any, request: Any) -> SweepPlan:
     variants = _variants(parts, errors) if isinstance(parts.base, Mapping) and not errors else []
     shared = {key: value for key, value in request.items() if key not in SWEEP_KEYS}
     rows = find_rows(user, shared, errors, KEYS - {"cloned_from"})
+    errors += _idle_weight(parts, rows)
     # With errors in the lists, a run of the default shows the errors of the other settings.
     runs = [(seed, variant) for seed in parts.seeds for variant in variants] or [(0, Variant(DEFAULT))]
     planned = [run for seed, variant in runs if (run := _planned(parts, shared, rows, seed, variant, errors))]
@@ -245,6 +246,15 @@ def _variants(parts: SweepParts, errors: list[FieldError]) -> list[Variant]:
     return [] if problems else variants
 
 
+def _idle_weight(parts: SweepParts, rows: RequestRows) -> list[FieldError]:
+    """An error where the weight of the run's own benchmark varies, and there is no other."""
+    places = [f"grid.{name}" for name in parts.grid]
+    places += [f"{SEARCH}.parameters.{name}" for name in (parts.search.parameters if parts.search else ())]
+    message = "Without further training sets benchmark_weight has no effect, so there is nothing to vary."
+    idle = [place for place in places if place.endswith(".training.benchmark_weight")]
+    return [] if rows.training_sets else [FieldError("unused", message, place) for place in idle]
+
+
 def _settings_of(name: str) -> Iterable[str]:
     """Those of an algorithm; of one that does not exist, all: the error is then about its name."""
     cls = algorithms().get(name)
@@ -288,7 +298,9 @@ def _normalized(parts: SweepParts, runs: list[PlannedRun], rows: RequestRows) ->
     if rows.further is not None:  # ids, as in requests
         sections["evaluation"]["benchmarks"] = [benchmark.pk for benchmark in rows.further]
     if sets := rows.training_sets:
-        sections["training"]["benchmarks"] = as_requested(first, [one.benchmark for one in sets])
+        sections["training"]["benchmarks"] = as_requested(
+            changed["training"]["benchmarks"], [one.benchmark for one in sets]
+        )
     group, benchmark = rows.pair
     cautions = {caution.code for run in runs for caution in run.spec.cautions()}  # other codes confirm nothing
     return {

@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from hacrl_web.runs.models import Run
 from hacrl_web.web.settings_file import MAX_BYTES
-from tests.support.web.factories import make_run
+from tests.support.web.factories import make_benchmark, make_run
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
@@ -86,7 +86,44 @@ def test_odd_file_is_refused_with_a_reason(client, user, data, said):
     assert not Run.objects.exists()
 
 
+def test_training_sets_of_a_file_fill_in_their_weights_and_unknown_ones_are_named(client, user):
+    client.force_login(user)
+    first, second = make_benchmark(user), make_benchmark(user)
+    answer = send(client, f"training: {{benchmarks: [{first.pk}, {{benchmark: {second.pk}, weight: 5}}]}}".encode())
+    page = answer.content.decode()
+    assert f'name="training.benchmarks.{first.pk}" value="1"' in page
+    assert f'name="training.benchmarks.{second.pk}" value="5"' in page
+    assert "is not among these benchmarks" not in page
+    page = send(client, f"training: {{benchmarks: [{second.name}, sumB]}}".encode()).content.decode()
+    assert f'name="training.benchmarks.{second.pk}" value="1"' in page
+    assert "The training set “sumB” is not among these benchmarks" in page
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("5", "Must be a list."),
+        ("sumB", "Must be a list."),
+        ("null", "Must be a list."),
+        ("[[1]]", "Must be a benchmark, by its name or id"),
+        ("[true]", "Must be a benchmark, by its name or id"),
+        ("[{weight: 2}]", "Must be a benchmark, by its name or id"),
+        ("[{benchmark: a, weight: [1]}]", "Must be a number."),
+        ("[{benchmark: a, weight: 1}, {benchmark: a, weight: 2}]", "“a” is listed twice"),
+    ],
+)
+def test_odd_training_sets_of_a_file_are_refused(client, user, value, said):
+    client.force_login(user)
+    answer = send(client, f"training: {{benchmarks: {value}}}".encode())
+    assert answer.status_code == 422
+    assert said in answer.content.decode()
+
+
 def test_odd_further_benchmarks_and_no_file_are_no_error_of_ours(client, user):
     client.force_login(user)
-    assert send(client, b"evaluation: {benchmarks: [{benchmark: [1]}, 3, {benchmark: x}]}").status_code == 200
+    assert send(client, b"evaluation: {benchmarks: [{benchmark: [1]}, 3, {benchmark: x}]}").status_code == 422
+    row, other = make_benchmark(user), make_benchmark(user)
+    page = send(client, f"evaluation: {{benchmarks: [{row.pk}, {{benchmark: x}}]}}".encode()).content.decode()
+    assert f'value="{row.pk}" checked' in page
+    assert f'value="{other.pk}" checked' not in page
     assert client.post(reverse("runs:run_import")).status_code == 422

@@ -138,10 +138,85 @@ def test_deleted_set_keeps_a_draft_and_is_named_when_a_run_is_repeated(user, wor
     Benchmark.objects.filter(pk=words.pk).delete()
     with pytest.raises(LaunchError) as refused:
         queue_draft(user, draft)
-    assert [(one.code, one.field) for one in refused.value.errors] == [("changed_since", FIELD)]
+    assert [(one.code, one.field) for one in refused.value.errors] == [("benchmark_deleted", FIELD)]
+    assert "“words” was deleted" in refused.value.errors[0].message
     assert [one.message for one in cannot_repeat(run)] == [
         "A training set of complete was deleted (words): clone the run and choose others."
     ]
+
+
+def test_deleted_set_is_in_the_request_of_its_run_which_is_refused_and_named(web, user, words):
+    run = launch(user, request_with(user, {"benchmark": words.pk, "weight": 2}))
+    Benchmark.objects.filter(pk=words.pk).delete()
+    request = web.get(f"/api/v1/runs/{run.pk}/request").json()
+    assert request["training"]["benchmarks"] == [{"benchmark": None, "name": "words", "weight": 2.0}]
+    answer = post(web, request)
+    assert answer.status_code == 422
+    [error] = answer.json()["errors"]
+    assert (error["code"], error["field"]) == ("benchmark_deleted", FIELD)
+    assert error["message"].startswith("The training set “words” was deleted: ")
+
+
+def test_form_of_a_clone_names_its_deleted_set_and_takes_no_other_of_that_name(web, user, words):
+    run = launch(user, request_with(user, words.pk))
+    renamed = Benchmark.objects.get(pk=words.pk)
+    Benchmark.objects.filter(pk=words.pk).update(name="renamed")
+    page = web.get(f"/runs/new?clone={run.pk}").content.decode()
+    assert f'name="training.benchmarks.{words.pk}" value="1.0"' in page
+    assert "is not among these benchmarks" not in page
+    renamed.delete()
+    other = make_benchmark(user)
+    Benchmark.objects.filter(pk=other.pk).update(name="words")
+    page = web.get(f"/runs/new?clone={run.pk}").content.decode()
+    assert f'name="training.benchmarks.{other.pk}" value=""' in page
+    assert "The training set “words” is not among these benchmarks" in page
+    Benchmark.objects.exclude(pk=run.benchmark_id).delete()
+    page = web.get(f"/runs/new?clone={run.pk}").content.decode()
+    assert "The training set “words” is not among these benchmarks" in page, "also where one benchmark is left"
+
+
+def test_sets_of_the_same_questions_are_refused_before_the_queue(web, user, words):
+    request = request_with(user, words.pk)
+    own = Benchmark.objects.get(pk=request["benchmark"])
+    Benchmark.objects.update(questions_sha="a" * 64)
+    for answer in (post(web, request), web.post("/api/v1/runs/estimate", request, content_type="application/json")):
+        assert answer.status_code == 422
+        [error] = answer.json()["errors"]
+        assert (error["code"], error["field"]) == ("same_questions", FIELD)
+        assert error["message"] == (
+            f"“words” has the same questions as “{own.name}”, and each is trained on once: remove one."
+        )
+    Benchmark.objects.filter(pk=words.pk).update(questions_sha="b" * 64)
+    assert post(web, request).status_code == 201
+
+
+@pytest.mark.parametrize("entry", [99999, {"benchmark": 99999}])
+def test_unknown_set_is_one_error(web, user, entry):
+    [error] = post(web, request_with(user, entry)).json()["errors"]
+    assert (error["field"], error["message"]) == (FIELD, "There is no such benchmark.")
+
+
+@pytest.mark.parametrize("value", ["3", 3, {}, None])
+def test_what_is_no_list_of_sets_is_refused_in_plain_words(web, user, value):
+    training = {**TRAINING, "benchmarks": value}
+    [error] = post(web, launch_request(user, training=training)).json()["errors"]
+    assert error["field"] == FIELD
+    assert error["message"].startswith("Must be a list.")
+
+
+def test_bounds_are_written_with_separators(web, user, words):
+    [error] = post(web, request_with(user, words.pk, benchmark_weight=1e7)).json()["errors"]
+    assert error["message"].startswith("Must be at most 1,000,000.")
+
+
+def test_grid_over_the_weight_of_the_only_benchmark_is_refused(user, words):
+    request = request_with(user, words.pk)
+    del request["algorithm"], request["seed"]
+    request |= {"algorithms": ["gspo"], "seeds": [0], "grid": {"training.benchmark_weight": [1, 2]}}
+    assert len(plan_sweep(user, request).runs) == 2
+    with pytest.raises(LaunchError) as refused:
+        plan_sweep(user, request | {"training": TRAINING})
+    assert [(one.code, one.field) for one in refused.value.errors] == [("unused", "grid.training.benchmark_weight")]
 
 
 def test_settings_file_of_a_run_is_launched_again(hacrl, user, words, tmp_path):
