@@ -73,19 +73,31 @@ def split_questions(data: DataSpec) -> Split:
     return Split(train, held_out, num_repeated + repeated_held_out, len(questions) - len(train))
 
 
-def split_sets(data: DataSpec, further: Sequence[DataSpec]) -> list[Split]:
-    """Training and held-out questions of a run's own benchmark and of its further training sets.
+def evaluated_questions(data: DataSpec) -> list[Question]:
+    """The questions of a benchmark that is only evaluated: its held-out ones, or all if it has none.
 
-    With several, a question that any of them holds out is trained on in none, a question of several sets is the first
-    one's, and ids are each used once. Error: BenchmarkError.
+    Error: BenchmarkError.
     """
-    splits = [split_questions(one) for one in (data, *further)]
-    if not further:
+    if data.eval_path:
+        data = data.model_copy(update={"train_path": data.eval_path, "eval_path": None, "held_out_fraction": 0.0})
+    split = split_questions(data)
+    return split.held_out or split.train
+
+
+def split_sets(*sets: DataSpec, evaluated: Sequence[DataSpec] = ()) -> list[Split]:
+    """Training and held-out questions of a run's training sets, its own benchmark first.
+
+    With several, a question that any of them holds out, or on which one of `evaluated` is evaluated, is trained on in
+    none, a question of several sets is the first one's, and ids are each used once. Error: BenchmarkError.
+    """
+    splits = [split_questions(one) for one in sets]
+    if len(sets) == 1:
         return splits
-    held_out = {question_key(question.question) for split in splits for question in split.held_out}
+    asked = [*(split.held_out for split in splits), *(evaluated_questions(one) for one in evaluated)]
+    held_out = {question_key(question.question) for questions in asked for question in questions}
     keys, ids = set(held_out), set[str]()
     joint = []
-    for one, split in zip((data, *further), splits, strict=True):
+    for one, split in zip(sets, splits, strict=True):
         train = []
         num_overlapping = split.num_overlapping
         for question in split.train:
@@ -96,7 +108,8 @@ def split_sets(data: DataSpec, further: Sequence[DataSpec]) -> list[Split]:
                 train.append(replace(question, id=_free_id(question, one.benchmark, ids), benchmark=one.benchmark))
         if not train:
             raise BenchmarkError(
-                f"{one.benchmark}: every training question is held out or in an earlier training set: remove this one"
+                f"{one.benchmark}: every training question is held out, evaluated or in an earlier training set: "
+                "remove this one, or that one"
             )
         num_repeated = split.num_repeated + len(split.train) - len(train) - (num_overlapping - split.num_overlapping)
         joint.append(Split(train, split.held_out, num_repeated, num_overlapping))
@@ -107,9 +120,9 @@ def _free_id(question: Question, benchmark: str, ids: set[str]) -> str:
     """The question's id, and with its set's name if another set has that id; it is added to `ids`."""
     long_id = f"{benchmark}/{question.id}"
     candidates = (question.id, long_id[-MAX_ID_LENGTH:], derived_id(question.question))
-    own = next(one for one in candidates if one not in ids)
-    ids.add(own)
-    return own
+    free_id = next(one for one in candidates if one not in ids)
+    ids.add(free_id)
+    return free_id
 
 
 def read_questions(

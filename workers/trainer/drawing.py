@@ -44,8 +44,8 @@ class Curriculum:
                 self.streaks.pop(question.id, None)
                 self.rests.pop(question.id, None)
 
-    def passes_over(self, question: Question) -> bool:
-        """Whether a question whose turn it is rests; then that is one turn less."""
+    def spend_turn(self, question: Question) -> bool:
+        """Use up a turn of a question: True if it rests in it, and then has one turn less to rest."""
         turns = self.rests.get(question.id, 0)
         if turns > 1:
             self.rests[question.id] = turns - 1
@@ -58,8 +58,8 @@ class Curriculum:
 class SetDraw:
     """The questions of one training set, in epochs of different orders.
 
-    key: parts of the key of an epoch's order, before its number.  place: in the order of the epoch.
-    passed: questions of earlier places that were in the batch already when their turn came; they are next.
+    key: parts of the key of an epoch's order, before its number.  position: in the order of the epoch.
+    passed: indices of questions that were in the batch already when their turn came; their turn is in the next batch.
     """
 
     questions: Sequence[Question]
@@ -67,42 +67,42 @@ class SetDraw:
     key: tuple[int | str, ...]
     count: int = 0
     epoch: int = 0
-    place: int = 0
+    position: int = 0
     passed: list[int] = field(default_factory=list)
     _order: list[int] = field(default_factory=list)
     _order_of: int = -1  # the epoch
 
     def take(self, batch: Mapping[str, Question], curriculum: Curriculum) -> Question:
-        """The next question that is not in the batch. One is needed that is not."""
+        """The next question that is not in the batch and does not rest; the set must have one outside the batch."""
         self.count += 1
-        for index in self.passed:
-            if self.questions[index].id not in batch:
+        for index in list(self.passed):
+            question = self.questions[index]
+            if question.id not in batch:
                 self.passed.remove(index)
-                return self.questions[index]
+                if not curriculum.spend_turn(question):
+                    return question
         while True:
-            if self.place == len(self.questions):
-                self.epoch, self.place = self.epoch + 1, 0
+            if self.position == len(self.questions):
+                self.epoch, self.position = self.epoch + 1, 0
             if self._order_of != self.epoch:
                 self._order, self._order_of = (
                     permutation(len(self.questions), derived_key(*self.key, self.epoch)),
                     self.epoch,
                 )
-            index = self._order[self.place]
-            self.place += 1
+            index = self._order[self.position]
+            self.position += 1
             question = self.questions[index]
             if question.id in batch:
                 self.passed += [index] if index not in self.passed else []
-            elif not curriculum.passes_over(question):
+            elif not curriculum.spend_turn(question):
                 return question
 
     def state_dict(self) -> dict[str, Any]:
-        return {"count": self.count, "epoch": self.epoch, "place": self.place, "passed": list(self.passed)}
+        return {"count": self.count, "epoch": self.epoch, "position": self.position, "passed": list(self.passed)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """A run that continues another's checkpoint may have fewer questions."""
-        size = len(self.questions)
-        self.count, self.epoch, self.place = state["count"], state["epoch"], min(state["place"], size)
-        self.passed = [index for index in state["passed"] if index < size]
+        self.count, self.epoch, self.position = state["count"], state["epoch"], state["position"]
+        self.passed = list(state["passed"])
 
 
 class PromptDraw:
@@ -142,11 +142,14 @@ class PromptDraw:
         counts = [0] * len(self._draws)
         for _ in range(self.spec.training.train_batch_size):
             total = sum(draw.count for draw in self._draws) + 1
-            open_sets = [place for place, draw in enumerate(self._draws) if counts[place] < len(draw.questions)]
-            behind = {place: self._draws[place].weight * total - self._draws[place].count for place in open_sets}
-            place = max(open_sets, key=lambda one: (behind[one], -one))
-            counts[place] += 1
-            question = self._draws[place].take(batch, self.curriculum)
+            behind = {
+                index: draw.weight * total - draw.count
+                for index, draw in enumerate(self._draws)
+                if counts[index] < len(draw.questions)
+            }
+            set_index = max(behind, key=lambda index: (behind[index], -index))
+            counts[set_index] += 1
+            question = self._draws[set_index].take(batch, self.curriculum)
             batch[question.id] = question
         return list(batch.values())
 
@@ -157,16 +160,16 @@ class PromptDraw:
             return extra_questions(self.spec, step, batch, self.sets[0])
         left_out = {question.id for question in batch} | self.curriculum.rests.keys()
         waiting = [self._others(draw, step, left_out) for draw in self._draws]
-        nexts: list[Question | None] = [next(one, None) for one in waiting]
+        candidates: list[Question | None] = [next(one, None) for one in waiting]
         extra: list[Question] = []
-        while len(extra) < most and any(nexts):
-            weights = [draw.weight if one else 0.0 for draw, one in zip(self._draws, nexts, strict=True)]
+        while len(extra) < most and any(candidates):
+            weights = [draw.weight if one else 0.0 for draw, one in zip(self._draws, candidates, strict=True)]
             target = derived_key("extra set", self.spec.seed, step, len(extra)) / 2**64 * sum(weights)
-            place = _place_of(target, weights)
-            question = nexts[place]
+            set_index = _index_of(target, weights)
+            question = candidates[set_index]
             assert question is not None
             extra.append(question)
-            nexts[place] = next(waiting[place], None)
+            candidates[set_index] = next(waiting[set_index], None)
         return extra
 
     def _others(self, draw: SetDraw, step: int, left_out: set[str]) -> Iterator[Question]:
@@ -189,26 +192,19 @@ class PromptDraw:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """That of a run of other training sets counts for the sets and questions that are here too."""
+        """state: of a run with the same training sets, questions and longest rest."""
         by_id = {question.id: question for questions in self.sets for question in questions}
-        for name in state["sets"].keys() & self._by_name.keys():
-            self._by_name[name].load_state_dict(state["sets"][name])
-        self._batches = {
-            step: [by_id[one] for one in ids] for step, ids in state["batches"] if by_id.keys() >= set(ids)
-        }
-        if self.curriculum.most:
-            for mine, numbers in (
-                (self.curriculum.streaks, state["streaks"]),
-                (self.curriculum.rests, state["rests"]),
-            ):
-                mine |= {one: number for one, number in numbers.items() if one in by_id}
+        for name, draw in self._by_name.items():
+            draw.load_state_dict(state["sets"][name])
+        self._batches = {step: [by_id[one] for one in ids] for step, ids in state["batches"]}
+        self.curriculum.streaks, self.curriculum.rests = dict(state["streaks"]), dict(state["rests"])
 
 
-def _place_of(target: float, weights: Sequence[float]) -> int:
-    """The first place up to which the weights add up to more than the target; the last with a weight if none does."""
+def _index_of(target: float, weights: Sequence[float]) -> int:
+    """The first index up to which the weights add up to more than the target; the last with a weight if none does."""
     total = 0.0
-    for place, weight in enumerate(weights):
+    for index, weight in enumerate(weights):
         total += weight
         if target < total:
-            return place
-    return max(place for place, weight in enumerate(weights) if weight)
+            return index
+    return max(index for index, weight in enumerate(weights) if weight)

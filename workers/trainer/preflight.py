@@ -22,7 +22,7 @@ from workers.contract.spec.data import DataSpec, split_position
 from workers.contract.spec.run import RunSpec
 from workers.model.loading import choose_device
 from workers.number_format import format_count
-from workers.questions.dataset import Question, Split, split_questions
+from workers.questions.dataset import Question, Split, evaluated_questions
 from workers.trainer.progress import LogFunction
 
 CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container; "max" or absent: none
@@ -185,14 +185,11 @@ def _check_number(spec: RunSpec, questions: Sequence[Question], of_set: str, nee
 def evaluated_questions_that_fit(
     spec: RunSpec, agents: Sequence[AgentInterface], data: DataSpec, log: LogFunction
 ) -> list[Question]:
-    """The questions of a benchmark that is only evaluated: its held-out ones, or all.
+    """The questions of a benchmark that is evaluated and, with these questions, not trained on.
 
     Errors: BenchmarkError; ValueError if none is short enough, or an agent's context is too short.
     """
-    if data.eval_path:
-        data = data.model_copy(update={"train_path": data.eval_path, "eval_path": None, "held_out_fraction": 0.0})
-    split = split_questions(data)
-    candidates = evaluated(spec, split.held_out or split.train)
+    candidates = evaluated(spec, evaluated_questions(data))
     questions = _short_enough(spec, agents, f"questions of {data.benchmark}", candidates, log)
     if not questions:
         raise ValueError(f"no question of {data.benchmark} fits into every agent: raise rollout.max_prompt_length")

@@ -87,13 +87,19 @@ def verifier_settings(data: DataSpec) -> dict[str, Any]:
 def open_set_verifiers(spec: RunSpec, judges: Judges) -> dict[str, AnyVerifier]:
     """By name of each further training set whose verifier is not the run's own. Judges are the attempt's.
 
-    Errors: FunctionFileError, JudgeFileError.
+    Sets with the same settings share one verifier. Errors: FunctionFileError, JudgeFileError.
     """
-    return {
-        data.benchmark: judges.open(data.judge) if data.verifier == JUDGED else open_verifier(data, spec.rewards)
-        for data in spec.training.benchmarks
-        if verifier_settings(data) != verifier_settings(spec.data)
-    }
+    by_settings: dict[str, AnyVerifier] = {}
+    verifiers: dict[str, AnyVerifier] = {}
+    for data in spec.training.benchmarks:
+        if verifier_settings(data) == verifier_settings(spec.data):
+            continue
+        settings = repr(verifier_settings(data))
+        if settings not in by_settings:
+            is_judged = data.verifier == JUDGED
+            by_settings[settings] = judges.open(data.judge) if is_judged else open_verifier(data, spec.rewards)
+        verifiers[data.benchmark] = by_settings[settings]
+    return verifiers
 
 
 def open_verifier(data: DataSpec, rewards: RewardsSpec) -> AnyVerifier:

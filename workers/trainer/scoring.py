@@ -186,8 +186,9 @@ class Scorer:
         """By name of the reward all that its judge has cost in this attempt."""
         judges: dict[str, JudgeVerifier] = dict(self.terms.judges) if self.terms else {}
         spent = {name: judge.spent for name, judge in judges.items()}
-        own = {id(one): one for one in (self.verifier, *self.set_verifiers.values()) if isinstance(one, JudgeVerifier)}
-        return spent | ({VERIFIER: sum(judge.spent for judge in own.values())} if own else {})
+        verifiers = {id(one): one for one in (self.verifier, *self.set_verifiers.values())}
+        costs = [one.spent for one in verifiers.values() if isinstance(one, JudgeVerifier)]
+        return spent | ({VERIFIER: sum(costs)} if costs else {})
 
     def _score_terms(self, responses: Sequence[Response], questions: Sequence[Question]) -> dict[str, list[Verdict]]:
         """Errors: VerifierFails."""
@@ -243,8 +244,8 @@ class Scorer:
         """Each verifier with the places of the questions whose answers it verifies."""
         places: dict[str, list[int]] = {}
         for place, question in enumerate(questions):
-            own = question.benchmark if question.benchmark in self.set_verifiers else ""
-            places.setdefault(own, []).append(place)
+            name = question.benchmark if question.benchmark in self.set_verifiers else ""
+            places.setdefault(name, []).append(place)
         for name, of_set in places.items():
             yield self.set_verifiers.get(name, self.verifier), of_set
 

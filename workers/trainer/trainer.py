@@ -92,7 +92,9 @@ class Trainer:
     def train(self) -> None:
         """The whole run. Errors: Stopped, Paused, Diverged, and others."""
         spec = self.spec
-        splits = [] if spec.is_evaluation_only else split_sets(spec.data, spec.training.benchmarks)
+        splits = (
+            [] if spec.is_evaluation_only else split_sets(*spec.training_data, evaluated=spec.evaluation.benchmarks)
+        )
         self.load()
         self.prompts = PromptDraw(spec, self.prepare_questions(splits))
         if self.prompts_state and self.prompts.has_state:
@@ -202,7 +204,7 @@ class Trainer:
         return [partial(wait, answer) for answer in self.placement.begin(calls)]
 
     def no_signal(self, sampled: SampledStep) -> list[bool]:
-        """By prompt, with a curriculum: whether it gave no learning signal. Empty where an agent's rollouts miss."""
+        """By prompt, with a curriculum: whether it gave no signal; empty if an agent's rollouts are missing."""
         if not self.prompts.curriculum.most or any(rollouts.is_missing for rollouts in sampled.generated):
             return []
         return has_no_signal(self.spec, sampled.generated, sampled.scores, self.trust)
@@ -414,7 +416,7 @@ class Trainer:
     def close(self) -> None:
         """Release the agents' processes and devices, and those of reward functions and judges; log what these cost."""
         self.evaluations.terms.close()
-        for verifier in self.set_verifiers.values():
+        for verifier in {id(one): one for one in self.set_verifiers.values()}.values():  # sets may share one
             if not isinstance(verifier, JudgeVerifier):
                 verifier.close()
         self.judges.close()

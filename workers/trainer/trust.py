@@ -206,5 +206,5 @@ class RewardAudit:
         return tallies
 
     def close(self) -> None:
-        for verifier in self.second_verifiers.values():
+        for verifier in {id(one): one for one in self.second_verifiers.values()}.values():  # sets may share one
             verifier.close()

@@ -27,7 +27,7 @@ from hacrl_web.insight.checkpoints.checkpoints import agent_slug
 from hacrl_web.registry import values
 from hacrl_web.registry.language_models.models import register_model
 from hacrl_web.registry.models import LanguageModel
-from hacrl_web.runs.launch.launch import LaunchError, cannot_repeat, create_run
+from hacrl_web.runs.launch.launch import LaunchError, cannot_repeat, create_run, hold_rows_of
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.worker.hosts import data_folder_id
 from hacrl_web.web.errors import FieldErrors, plain_errors
@@ -123,6 +123,7 @@ def launch_extension(user: Any, run: Run, manifest: Manifest, steps: int) -> Run
         for name in (*manifest.files, MANIFEST_NAME):  # the trainer checks every byte
             link(manifest.path / name, folder / FOLDER_NAME / manifest.path.name / name)
         with transaction.atomic():
+            hold_rows_of(run)
             return create_run(user, spec, run.group, run.benchmark, **further)
 
 

@@ -25,7 +25,7 @@ from hacrl_web.registry.language_models.agent_settings import agent_values
 from hacrl_web.registry.language_models.models import check_unchanged
 from hacrl_web.registry.models import MAX_AGENTS, AgentGroup, LanguageModel
 from hacrl_web.runs.launch.hub_access import require_hub_access
-from hacrl_web.runs.launch.launch import create_run
+from hacrl_web.runs.launch.launch import create_run, hold_benchmarks
 from hacrl_web.runs.launch.plan import (
     LaunchError,
     changed_models,
@@ -99,6 +99,7 @@ def launch_evaluation(user: Any, request: Any) -> Run:
             for place, name in enumerate(selection.manifest.folders):
                 copy_agent(selection.manifest, name, folder / str(place))
         with transaction.atomic():
+            hold_benchmarks([("benchmarks", row) for row in benchmarks])
             return create_run(user, spec, selection.group, benchmarks[0], project=benchmarks[0].project, **further)
 
 

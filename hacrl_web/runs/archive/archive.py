@@ -159,7 +159,7 @@ def _needed_by(benchmark: Benchmark) -> list[Run]:
 def delete_benchmark(benchmark: Benchmark) -> None:
     """Row and files. Error: FieldErrors (409) where a run that has not ended needs them."""
     with transaction.atomic():
-        # Locked: a run that is launched meanwhile is seen here, or refused there (launch.hold).
+        # Locked: a run that is launched meanwhile is seen here, or refused there (launch.hold, launch.hold_rows_of).
         Benchmark.objects.select_for_update(of=("self",)).get(pk=benchmark.pk)
         if runs := _needed_by(benchmark):
             names = listed([run.name for run in runs], NAMED_RUNS)

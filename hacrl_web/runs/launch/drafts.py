@@ -19,7 +19,7 @@ from hacrl_web.registry.benchmarks.training_sets import FIELD as TRAINING_SETS
 from hacrl_web.registry.benchmarks.training_sets import deleted_sets
 from hacrl_web.runs import worker_queue
 from hacrl_web.runs.launch.hub_access import require_hub_access_to_group
-from hacrl_web.runs.launch.launch import columns_of, origin_of
+from hacrl_web.runs.launch.launch import columns_of, hold, origin_of
 from hacrl_web.runs.launch.plan import LaunchError, plan_run, request_of
 from hacrl_web.runs.models import Run, State
 from hacrl_web.runs.pubsub import publish_update
@@ -54,6 +54,7 @@ def change_draft(user: Any, run: Run, request: Mapping[str, Any], *, then_queue:
         if rows.project.pk != held.project_id:
             message = f"The draft is of project “{held.project}”: choose a group of that project."
             raise LaunchError.single("other_project", message, "group")
+        hold(rows)
         columns, origin = columns_of(spec, *rows.pair), origin_of(user, settings)
         columns["agent_changes"] = rows.changes
         columns["cloned_from"] = held.cloned_from if origin == held else origin  # request_of(draft) names the draft
@@ -76,7 +77,8 @@ def queue_draft(user: Any, run: Run, confirm: Sequence[str] = ()) -> Run:
     with _held(user, run) as held:
         if errors := _deleted_rows(held):
             raise LaunchError(errors)
-        spec, _ = plan_run(user, request_of(user, held) | {"confirm": list(confirm), "cloned_from": None})
+        spec, rows = plan_run(user, request_of(user, held) | {"confirm": list(confirm), "cloned_from": None})
+        hold(rows)
         if errors := _changed_rows(stored_spec(held), spec):
             raise LaunchError(errors)
         _queue(user, held)

@@ -1,7 +1,7 @@
 """Whether a run's hub models can be downloaded for the user who launches it, before it is queued.
 
 Who registered a gated or private model had access to it, which says nothing of others. The question is short and
-bounded: models that are known to be open, or with which a run has trained before, are in no need of it, and a hub that
+bounded: models that are known to be open, or with which a run has trained before, are not asked about, and a hub that
 does not answer holds nothing up. The download before the trainer starts then says what is wrong.
 """
 
@@ -14,7 +14,8 @@ from typing import Any
 from django.core.cache import cache
 from django.views.decorators.debug import sensitive_variables
 
-from hacrl_web.accounts.models import Project
+from hacrl_web.accounts.models import Project, Role
+from hacrl_web.accounts.projects import require
 from hacrl_web.registry.children import HUB_ACCESS
 from hacrl_web.registry.hub_tokens import usable_hub_token
 from hacrl_web.registry.models import AgentGroup, LanguageModel
@@ -35,7 +36,8 @@ HubModel = tuple[str, str | None]  # hub id and revision
 def require_hub_access(user: Any, project: Project, spec: RunSpec) -> None:
     """Error: LaunchError where the hub refuses a model of the run to the user. Outside of transactions: it takes time.
 
-    Also FieldErrors (409) for a Hub token that cannot be read.
+    Also FieldErrors: 403 for a viewer, for whom the project's Hub token is not used; 409 for a token that cannot be
+    read.
     """
     _require(user, project, hub_models(spec))
 
@@ -51,6 +53,7 @@ def require_hub_access_to_group(user: Any, group_id: Any) -> None:
 
 @sensitive_variables("token")
 def _require(user: Any, project: Project, models: Sequence[HubModel]) -> None:
+    require(user, project, Role.MEMBER)
     pairs = {(hub_id, revision or "") for hub_id, revision in models}
     doubtful = [model for model in sorted(pairs) if not _is_available(*model)]
     if not doubtful or cache.get(SILENT):
@@ -62,7 +65,9 @@ def _require(user: Any, project: Project, models: Sequence[HubModel]) -> None:
     request = {"models": [(hub_id, revision or None) for hub_id, revision in doubtful]}
     try:
         answer = HUB_ACCESS.ask(at=FIELD, request=request, hub_token=token)
-    except FieldErrors:  # too slow, or too many at once
+    except FieldErrors as failure:  # too slow, too many at once, or no answer: none of them holds the launch up
+        if failure.errors[0].code != "too_slow":
+            return
         answer = {"silent": True}
     if answer.get("silent"):
         cache.set(SILENT, True, SILENCE_S)

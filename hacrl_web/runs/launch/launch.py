@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import Q
 
 from hacrl_web.accounts.models import Role
 from hacrl_web.accounts.projects import require
+from hacrl_web.registry.benchmarks.training_sets import FIELD as TRAINING_SETS
+from hacrl_web.registry.benchmarks.training_sets import deleted_sets, paths_of
 from hacrl_web.registry.models import AgentGroup, Benchmark
 from hacrl_web.runs import worker_queue
 from hacrl_web.runs.launch.hub_access import require_hub_access
@@ -52,10 +55,34 @@ def origin_of(user: Any, request: Mapping[str, Any]) -> Run | None:
 
 
 def hold(rows: RequestRows) -> None:
-    """Lock group and benchmark until the end of the transaction, so that neither is deleted. Error: LaunchError."""
-    for field, row in {"group": rows.group, "benchmark": rows.benchmark}.items():
-        if row and not list(type(row).objects.select_for_update(of=("self",)).filter(pk=row.pk).values_list("pk")):
-            raise LaunchError.single("not_found", f"This {field} was deleted just now.", field)
+    """Lock group and benchmarks until the end of the transaction, so that none is deleted. Error: LaunchError."""
+    _lock(rows.group, "group", "This group")
+    benchmarks = [("benchmark", rows.benchmark)] if rows.benchmark else []
+    benchmarks += [("evaluation.benchmarks", row) for row in rows.further or ()]
+    hold_benchmarks([*benchmarks, *((TRAINING_SETS, one.benchmark) for one in rows.training_sets or ())])
+
+
+def hold_benchmarks(named_rows: Sequence[tuple[str, Benchmark]]) -> None:
+    """The same for benchmarks.  named_rows: with the field of each.  Error: LaunchError."""
+    for field, row in sorted(named_rows, key=lambda pair: pair[1].pk):  # in one order: launches do not block each other
+        _lock(row, field, "This benchmark" if field == "benchmark" else f"Benchmark {row.name}")
+
+
+def _lock(row: AgentGroup | Benchmark | None, field: str, name: str) -> None:
+    if row and not list(type(row).objects.select_for_update(of=("self",)).filter(pk=row.pk).values_list("pk")):
+        raise LaunchError.single("not_found", f"{name} was deleted just now.", field)
+
+
+def hold_rows_of(run: Run) -> None:
+    """The same for a run whose settings are launched again. Error: LaunchError."""
+    used = Q(pk=run.benchmark_id) | Q(train_path__in=paths_of(stored_spec(run)))
+    rows = Benchmark.objects.select_for_update(of=("self",)).filter(used).order_by("pk")
+    locked = list(rows.values_list("pk", flat=True))
+    if run.benchmark_id not in locked:
+        raise LaunchError.single("benchmark_deleted", f"The benchmark of {run.name} was deleted just now.")
+    if missing := deleted_sets(run.spec):
+        message = f"A training set of {run.name} was deleted just now ({missing[0]})."
+        raise LaunchError.single("benchmark_deleted", message)
 
 
 def columns_of(spec: RunSpec, group: AgentGroup | None, benchmark: Benchmark | None) -> dict[str, Any]:
@@ -106,6 +133,7 @@ def retry(user: Any, run: Run) -> Run:
         under_way = next((one for one in run.retries.order_by("created_at") if not one.is_terminal), None)
         if under_way is not None:
             return under_way
+        hold_rows_of(run)
         further = {"project": run.project, "sweep": run.sweep, "variant": run.variant, "retry_of": run}
         further["agent_changes"] = run.agent_changes
         if any(agent.model.startswith(str(run.run_dir.resolve())) for agent in spec.agents):

@@ -17,7 +17,7 @@ from hacrl_web.accounts.models import Role
 from hacrl_web.accounts.projects import require
 from hacrl_web.registry import values
 from hacrl_web.runs.launch.hub_access import require_hub_access, require_hub_access_to_group
-from hacrl_web.runs.launch.launch import create_run, hold, retry
+from hacrl_web.runs.launch.launch import create_run, hold, hold_rows_of, retry
 from hacrl_web.runs.launch.plan import LaunchError, RequestRows, cannot_repeat, is_draft
 from hacrl_web.runs.launch.variants import MAX_SWEEP_RUNS
 from hacrl_web.runs.models import Desire, Run, SearchState, State, Sweep, Trial, TrialState
@@ -135,6 +135,8 @@ def add_seeds(user: Any, sweep: Sweep, seeds: Any) -> list[Run]:
             raise LaunchError.single("too_many_runs", message, "seeds")
         if missing and (errors := cannot_repeat(missing[0][0].newest)):  # all runs have the same group and benchmark
             raise LaunchError(errors)
+        if missing:
+            hold_rows_of(missing[0][0].newest)
         new_runs = [
             _create(
                 *(user, sweep, line.label, spec, line.newest.group, line.newest.benchmark),

@@ -13,11 +13,15 @@ from tests.support.workers.endings import assert_same_end
 from tests.support.workers.tiny import HashVerifier, make_pair, make_spec, records, train, write_questions
 from workers.agents.local import LocalAgent
 from workers.contract.spec.run import RunSpec
+from workers.contract.spool import SpoolWriter
 from workers.questions.dataset import BenchmarkError, Question, split_sets
-from workers.trainer.drawing import Curriculum, PromptDraw
-from workers.trainer.rewards import open_verifier
+from workers.trainer.drawing import Curriculum, PromptDraw, SetDraw
+from workers.trainer.rewards import Judges, open_set_verifiers, open_verifier
 from workers.trainer.step import batch_of_step
 from workers.trainer.stop_signals import StopFlag, Stopped
+from workers.trainer.trainer import Trainer
+from workers.verifiers.children.child_client import VerifierProcess
+from workers.verifiers.service import Verifier
 from workers.verifiers.verdicts import Verdict
 
 
@@ -104,14 +108,6 @@ def test_draw_depends_on_the_seed_and_continues_from_its_state(tmp_path):
         assert drawn(second, range(cut, 12)) == whole[cut:]
 
 
-def test_state_of_other_sets_counts_for_those_that_are_still_there(tmp_path):
-    before = PromptDraw(spec_of(tmp_path, weights={"b": 1.0}), [questions_of("a", 5), questions_of("b", 6)])
-    before.batch(0)
-    after = PromptDraw(spec_of(tmp_path, weights={"c": 1.0}), [questions_of("a", 2), questions_of("c", 6)])
-    after.load_state_dict(before.state_dict())
-    assert len(set(ids(after.batch(0)))) == 4
-
-
 def test_set_that_is_named_twice_is_refused(tmp_path):
     with pytest.raises(ValidationError, match="'questions' is the run's own benchmark, which is trained on anyway"):
         spec_of(tmp_path, weights={"questions": 1.0})
@@ -149,14 +145,42 @@ def test_sets_share_no_question_no_id_and_no_held_out_question(tmp_path):
     )  # fmt: skip
     agents = [{"name": "A", "model": "unused"}]
     spec = make_spec(tmp_path, agents, data=own, training={"benchmarks": [further]})
-    first, second = split_sets(spec.data, spec.training.benchmarks)
+    first, second = split_sets(*spec.training_data)
     assert [(one.id, one.question, one.benchmark) for one in first.train] == [("q1", "a", "one"), ("q2", "b", "one")]
     # b is the first set's, z is held out there, and the id q1 is taken.
     assert [(one.id, one.prompt, one.system) for one in second.train] == [("two/q1", "Say c", "Be brief.")]
     assert (first.num_overlapping, second.num_overlapping, second.num_repeated) == (1, 1, 1)
     assert [one.benchmark for one in first.held_out] == [""]
-    with pytest.raises(BenchmarkError, match="three: every training question is held out or in an earlier training"):
-        split_sets(spec.data, [spec.data.model_copy(update={"benchmark": "three"})])
+    with pytest.raises(
+        BenchmarkError, match="three: every training question is held out, evaluated or in an earlier training set"
+    ):
+        split_sets(spec.data, spec.data.model_copy(update={"benchmark": "three"}))
+
+
+def test_questions_of_evaluation_benchmarks_are_trained_on_in_no_set(tmp_path):
+    own = data_of(tmp_path, "one", ("a1", "a", "1"), ("b1", "b", "2"))
+    further = data_of(tmp_path, "two", ("c1", "c", "3"), ("d1", "d", "4"), ("e1", "e", "5"))
+    whole = data_of(tmp_path, "whole", ("x", "b", "2"), ("y", "c", "3"))  # all of them are evaluated
+    part = data_of(tmp_path, "part", ("z", "a", "1"), held_out=[("w", "d", "4")])  # only those of its file
+    spec = make_spec(
+        tmp_path, [{"name": "A", "model": "unused"}], data=own, training={"benchmarks": [further]},
+        evaluation={"benchmarks": [whole, part]},
+    )  # fmt: skip
+    splits = split_sets(*spec.training_data, evaluated=spec.evaluation.benchmarks)
+    assert [ids(split.train) for split in splits] == [["a1"], ["e1"]]
+    assert [split.num_overlapping for split in splits] == [1, 2]
+
+
+def test_training_set_without_held_out_questions_is_not_evaluated(tmp_path):
+    agents, questions = [{"name": "A", "model": "unused"}], [("a", "a?", "1"), ("b", "b?", "2")]
+    further = data_of(tmp_path, "two", *questions)
+    with pytest.raises(ValidationError, match="'two' is a training set and would be evaluated on all of its questions"):
+        make_spec(tmp_path, agents, training={"benchmarks": [further]}, evaluation={"benchmarks": [further]})
+    for cure in ({"held_out_fraction": 0.5}, {"eval_path": "held-out.jsonl"}):
+        cured = further | cure
+        make_spec(tmp_path, agents, training={"benchmarks": [cured]}, evaluation={"benchmarks": [cured]})
+    only_evaluated = {"benchmarks": [further], "steps": 0}
+    make_spec(tmp_path, agents, training=only_evaluated, evaluation={"benchmarks": [further]})
 
 
 # The curriculum
@@ -167,7 +191,7 @@ def test_prompt_without_a_signal_rests_for_twice_as_many_turns_each_time():
     for no_signal in (True, True, True, False, True):
         curriculum.note([question], [no_signal])
         turns.append(0)
-        while curriculum.passes_over(question):
+        while curriculum.spend_turn(question):
             turns[-1] += 1
     assert turns == [1, 3, 5, 0, 1]  # 2^c - 1, at most 5; a signal ends the count
 
@@ -186,6 +210,48 @@ def test_resting_prompts_are_asked_less_often_and_are_no_substitutes(tmp_path):
         draw.end_step(step, batch, [one.id in empty for one in batch])
     # Those without a signal have every other turn: 240 prompts are 4 x 20 and 4 x 40.
     assert all(abs(counts[one.id] - (20 if one.id in empty else 40)) <= 1 for one in own)
+
+
+def test_turn_that_was_put_aside_is_rested_if_the_question_had_no_signal_meanwhile():
+    questions, curriculum = questions_of("a", 3), Curriculum(1)
+    draw = SetDraw(questions, 1.0, ("prompts", 0))
+    first = draw.take({}, curriculum)
+    batch = {first.id: first}
+    while not draw.passed:  # until the first question's next turn comes while it is in the batch
+        draw.take(batch, curriculum)
+    curriculum.note([first], [True])
+    following = draw.take({}, curriculum)
+    assert following != first
+    assert (draw.passed, curriculum.rests) == ([], {})  # its one turn of rest was the one that was put aside
+
+
+def steps_of(draw: PromptDraw, steps: range) -> list[list[str]]:
+    """The batches, in which only a5 has no signal."""
+    batches = []
+    for step in steps:
+        batch = draw.batch(step)
+        batches.append(ids(batch))
+        draw.end_step(step, batch, [one.id == "a5" for one in batch])
+    return batches
+
+
+def test_small_set_rests_its_prompts_as_often_as_a_large_one_and_resumes_the_same(tmp_path):
+    spec, own = spec_of(tmp_path, curriculum_rest=3), questions_of("a", 6)
+    whole = steps_of(PromptDraw(spec, [own]), range(60))
+    counts = Counter(one for batch in whole for one in batch)
+    # One turn of four for a5, all for the others: 240 prompts are 5 T + T / 4 with T = 45.7 turns.
+    assert abs(counts.pop("a5") - 11.4) <= 2
+    assert all(abs(count - 45.7) <= 2 for count in counts.values())
+    num_with_both = 0
+    for cut in range(1, 30):
+        first = PromptDraw(spec, [own])
+        steps_of(first, range(cut))
+        state = first.state_dict()
+        num_with_both += bool(state["rests"] and any(each["passed"] for each in state["sets"].values()))
+        second = PromptDraw(spec, [own])
+        second.load_state_dict(json.loads(json.dumps(state)))
+        assert steps_of(second, range(cut, 60)) == whole[cut:]
+    assert num_with_both  # some cut fell where a question rested and another was put aside
 
 
 def test_curriculum_without_any_signal_still_fills_every_batch(tmp_path):
@@ -279,6 +345,30 @@ def test_scorer_asks_the_verifier_of_each_set(tmp_path):
     assert seen == {"own": ["1", "3"], "more": ["0", "2"]}
 
 
+def test_sets_with_equal_settings_share_a_verifier_that_is_closed_once(tmp_path, monkeypatch):
+    sets = [
+        {"benchmark": name, "train_path": "unused", "verifier": verifier}
+        for name, verifier in {"b": "numeric", "c": "numeric", "d": "choice", "e": "exact"}.items()
+    ]
+    spec = make_spec(tmp_path, make_pair(tmp_path), training={"benchmarks": sets})
+    verifiers = open_set_verifiers(spec, Judges())
+    assert verifiers.keys() == {"b", "c", "d"}  # e has the run's own
+    assert verifiers["b"] is verifiers["c"] is not verifiers["d"]
+    for one in verifiers.values():
+        one.close()
+
+    closed: Counter[int] = Counter()
+    for cls in (Verifier, VerifierProcess):
+        monkeypatch.setattr(cls, "close", lambda self: closed.update([id(self)]))
+    spool = SpoolWriter(tmp_path, 1)
+    trainer = Trainer(spec, tmp_path, spool, HashVerifier(), StopFlag())
+    trainer.close()
+    trainer.audit.close()
+    spool.close()
+    assert set(closed.values()) == {1}
+    assert len(closed) == 2 + 3  # of the further sets: numeric and choice; of the audit: exact, numeric and choice
+
+
 class OftenWrong(HashVerifier):
     """Questions whose answer is 0 are never answered correctly: they give no signal."""
 
@@ -293,7 +383,7 @@ def test_run_with_a_curriculum_resumes_bit_for_bit_and_asks_easy_and_hard_prompt
         tmp_path, make_pair(tmp_path), training=training, checkpoint={"save_steps": 5}, evaluation={"eval_interval": 0}
     )
     stopped_and_resumed(spec, tmp_path, monkeypatch, OftenWrong)
-    train_questions = split_sets(spec.data, ())[0].train
+    train_questions = split_sets(spec.data)[0].train
     asked = Counter(one["answer"] for one in records(tmp_path / "whole", "rollout"))
     rates = {gold: asked[gold] / sum(one.answer == gold for one in train_questions) for gold in "012"}
     assert rates["0"] < 0.7 * min(rates["1"], rates["2"])

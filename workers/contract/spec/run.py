@@ -106,6 +106,20 @@ class RunSpec(SettingsSection):
             raise ValueError(f"{data.benchmark!r} is the run's own benchmark, which is evaluated anyway: remove it")
         return evaluation
 
+    @field_validator("evaluation")
+    @classmethod
+    def _training_sets_hold_questions_out(cls, evaluation: EvaluationSpec, info: ValidationInfo) -> EvaluationSpec:
+        training = info.data.get("training")
+        trained = {one.train_path for one in training.benchmarks} if training and training.steps else set()
+        for one in evaluation.benchmarks:
+            if one.train_path in trained and one.eval_path is None and one.held_out_fraction == 0:
+                raise ValueError(
+                    f"benchmarks: {one.benchmark!r} is a training set and would be evaluated on all of its questions, "
+                    "those that are trained on: give it held-out questions (a file, or a share by held_out_fraction), "
+                    "or remove it here"
+                )
+        return evaluation
+
     @field_validator("rollout")
     @classmethod
     def _overlong_cache_fits(cls, rollout: RolloutSpec, info: ValidationInfo) -> RolloutSpec:

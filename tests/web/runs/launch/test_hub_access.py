@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any
 
 import pytest
 from django.core.cache import cache
 
+from hacrl_web.accounts.models import Membership, Role
 from hacrl_web.registry.children import HUB_ACCESS, HUB_ACCOUNT, ChildResult
 from hacrl_web.registry.hub_tokens import set_hub_token
 from hacrl_web.registry.models import LanguageModel
@@ -128,6 +130,48 @@ def test_silent_hub_holds_nothing_up_and_is_left_alone_for_a_minute(hub, user):
 def test_busy_or_broken_child_holds_nothing_up(hub, user, monkeypatch):
     monkeypatch.setattr(HUB_ACCESS, "run", lambda *_: ChildResult(b"", -9, True))
     assert launch(user, gated_request(user)).state == State.QUEUED
+
+
+@pytest.mark.parametrize("result", [None, ChildResult(b"", -9, False)], ids=["busy", "broken"])
+def test_child_that_said_nothing_of_the_hub_does_not_switch_the_question_off(hub, user, monkeypatch, result):
+    request = gated_request(user)
+    with monkeypatch.context() as patch:
+        if result is None:  # too many at once
+            patch.setattr(HUB_ACCESS, "turns", threading.BoundedSemaphore(1))
+            patch.setattr(HUB_ACCESS, "wait_s", 0.01)
+            HUB_ACCESS.turns.acquire()
+        else:
+            patch.setattr(HUB_ACCESS, "run", lambda *_: result)
+        assert launch(user, request).state == State.QUEUED
+    refused(launch, user, request)
+
+
+def test_child_that_is_too_slow_switches_the_question_off_for_a_while(hub, user, monkeypatch):
+    request = gated_request(user)
+    with monkeypatch.context() as patch:
+        patch.setattr(HUB_ACCESS, "run", lambda *_: ChildResult(b"", -9, True))
+        assert launch(user, request).state == State.QUEUED
+    assert launch(user, request).state == State.QUEUED
+    assert hub.requests == []
+
+
+def test_viewer_is_refused_before_the_token_of_the_project_is_used(hub, user):
+    owner = make_user()
+    request = gated_request(owner)
+    draft = launch(owner, request | {"draft": True})
+    sweep_draft = launch_sweep(owner, sweep_request(request, draft=True))
+    Membership.objects.create(project=draft.project, user=user, role=Role.VIEWER)
+    acts = (
+        lambda: launch(user, request),
+        lambda: launch_sweep(user, sweep_request(request)),
+        lambda: queue_draft(user, draft),
+        lambda: queue_sweep_draft(user, sweep_draft),
+    )
+    for act in acts:
+        with pytest.raises(FieldErrors) as refusal:
+            act()
+        assert refusal.value.status == 403
+    assert hub.requests == []
 
 
 def test_the_token_is_that_of_the_project_and_goes_to_standard_input_alone(hub, user, monkeypatch):

@@ -8,10 +8,12 @@ import yaml
 from hacrl_web.insight.run_tabs.spec_files import as_yaml
 from hacrl_web.leaderboard.board.rows import rows
 from hacrl_web.registry.models import Benchmark
+from hacrl_web.runs.launch import drafts as drafts_module
+from hacrl_web.runs.launch import launch as launch_module
 from hacrl_web.runs.launch.drafts import queue_draft
-from hacrl_web.runs.launch.launch import launch
+from hacrl_web.runs.launch.launch import launch, retry
 from hacrl_web.runs.launch.plan import LaunchError, cannot_repeat, request_of
-from hacrl_web.runs.models import Run
+from hacrl_web.runs.models import Run, State
 from hacrl_web.runs.sweeps.plan import named_request, plan_sweep
 from hacrl_web.runs.sweeps.sweeps import launch_sweep
 from hacrl_web.runs.telemetry.tables import insert
@@ -98,6 +100,60 @@ def test_set_with_fewer_questions_than_its_share_of_a_batch_is_refused(user, wor
         "words has 2 training questions, and by its weight a batch of 4 takes 3 of them: lower its weight or "
         "train_batch_size."
     )
+
+
+def test_evaluated_set_that_holds_no_question_out_is_refused(web, user, words):
+    Benchmark.objects.filter(pk=words.pk).update(held_out_fraction=0)
+    request = request_with(user, words.pk) | {"evaluation": {"benchmarks": [words.pk]}}
+    [error] = post(web, request).json()["errors"]
+    assert error["field"] == "evaluation"
+    assert error["message"].startswith(
+        "Benchmarks: 'words' is a training set and would be evaluated on all of its questions, those that are trained "
+        "on: give it held-out questions"
+    )
+    assert not Run.objects.exists()
+    Benchmark.objects.filter(pk=words.pk).update(held_out_fraction=0.1)
+    assert post(web, request).status_code == 201
+
+
+def deleting(words, function):
+    """The function, after which the benchmark is deleted by somebody else."""
+
+    def acting(*arguments):
+        result = function(*arguments)
+        Benchmark.objects.filter(pk=words.pk).delete()
+        return result
+
+    return acting
+
+
+@pytest.mark.parametrize("section", ["training", "evaluation"])
+def test_benchmark_that_is_deleted_after_planning_leaves_no_run(monkeypatch, user, words, section):
+    request = request_with(user, words.pk) if section == "training" else launch_request(user)
+    request |= {"evaluation": {"benchmarks": [words.pk]}} if section == "evaluation" else {}
+    monkeypatch.setattr(launch_module, "plan_run", deleting(words, launch_module.plan_run))
+    with pytest.raises(LaunchError) as refused:
+        launch(user, request)
+    [error] = refused.value.errors
+    assert (error.code, error.field) == ("not_found", f"{section}.benchmarks")
+    assert error.message == "Benchmark words was deleted just now."
+    assert not Run.objects.exists()
+
+
+def test_set_that_is_deleted_while_a_draft_is_queued_or_a_run_retried_leaves_no_queued_run(monkeypatch, user, words):
+    draft = launch(user, request_with(user, words.pk) | {"draft": True})
+    run = launch(user, request_with(user, words.pk))
+    Run.objects.filter(pk=run.pk).update(state=State.FAILED)
+    run.refresh_from_db()
+    with monkeypatch.context() as patch:
+        patch.setattr(drafts_module, "plan_run", deleting(words, drafts_module.plan_run))
+        with pytest.raises(LaunchError, match="Benchmark words was deleted just now"):
+            queue_draft(user, draft)
+    assert Benchmark.objects.filter(pk=words.pk).exists()  # refused with its whole transaction, the deletion too
+    monkeypatch.setattr(launch_module, "cannot_repeat", deleting(words, cannot_repeat))
+    with pytest.raises(LaunchError, match="A training set of complete was deleted just now"):
+        retry(user, run)
+    assert not Run.objects.filter(state=State.QUEUED).exists()
 
 
 def test_form_sends_weights_and_shows_those_of_a_clone(web, user, words):
