@@ -89,6 +89,7 @@ MIDDLEWARE = [
     "hacrl_web.web.middleware.LoginRequired",
     "hacrl_web.accounts.middleware.TokenAuth",
     "hacrl_web.accounts.middleware.AuditActor",
+    "hacrl_web.accounts.middleware.RolesOfGroups",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",

@@ -1,4 +1,4 @@
-"""Three steps of every request: the user of its API token, the actor for the audit log, the user's role.
+"""Steps of every request: the user of its API token, the actor for the audit log, the age of roles, the user's role.
 
 The role check needs the address alone: a verb that writes, on an object's address, requires a member of the object's
 project. It therefore covers new pages and operations without any code of theirs. Objects named in a request's body are
@@ -7,12 +7,14 @@ checked where they are used (visibility.ProjectRow.save). Pages that are only a 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 
 from hacrl_web.accounts.actor import acting, of_request
-from hacrl_web.accounts.models import Role
+from hacrl_web.accounts.models import Role, User
+from hacrl_web.accounts.oidc.accounts import without_old_roles
 from hacrl_web.accounts.projects import require, require_here, require_some_project
 from hacrl_web.accounts.tokens.tokens import READING, bearer, check_scope, find_token
 from hacrl_web.accounts.visibility import rows_at
@@ -55,6 +57,18 @@ class AuditActor(Middleware):
     def __call__(self, request: HttpRequest) -> HttpResponse:
         with acting(of_request(request)):
             return self.get_response(request)
+
+
+class RolesOfGroups(Middleware):
+    """Ends the roles that groups at the sign-in provider gave to a user who has not signed in there for long."""
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if settings.OIDC is not None and request.user.is_authenticated and request.user.provider_seen_at:
+            try:
+                request.user = without_old_roles(settings.OIDC, cast(User, request.user))
+            except BUSY:
+                return busy(request)
+        return self.get_response(request)
 
 
 class ProjectRoleGuard(Middleware):

@@ -46,6 +46,8 @@ class User(AbstractUser):
 
     # Issuer and subject of the person at an OpenID Connect provider, with a space between (accounts/oidc).
     provider_account = models.CharField(max_length=600, unique=True, null=True, blank=True)
+    # The last sign-in there, which gave the roles of its groups. Empty: there are none from it.
+    provider_seen_at = models.DateTimeField(null=True, blank=True)
 
     objects = PeopleManager()
 

@@ -11,11 +11,22 @@ from django.core.exceptions import ImproperlyConfigured
 from hacrl_web.ops.preflight import is_loopback
 from hacrl_web.ops.secret_files import secret
 
-NAMES = ("CLIENT_ID", "CLIENT_SECRET", "CLIENT_SECRET_FILE", "NAME", "ROLES", "GROUPS_CLAIM", "SCOPES", "SESSION_H")
+NAMES = (
+    "CLIENT_ID",
+    "CLIENT_SECRET",
+    "CLIENT_SECRET_FILE",
+    "NAME",
+    "ROLES",
+    "GROUPS_CLAIM",
+    "SCOPES",
+    "SESSION_H",
+    "ROLES_D",
+)
 STAFF = "staff"
 ROLES_IN_PROJECTS = ("viewer", "member", "admin")
 EVERYBODY = "*"  # in place of a group: all accounts of the provider
 MAX_SESSION_H = 24 * 14
+MAX_ROLES_D = 366
 
 
 @dataclass(frozen=True)
@@ -29,7 +40,11 @@ class GroupRole:
 
 @dataclass(frozen=True)
 class OidcProvider:
-    """A provider, and this installation as its client. name: for people, such as "Lab login"."""
+    """A provider, and this installation as its client.
+
+    name: for people, such as "Lab login".  session_h: hours until a person signs in again.
+    roles_d: days after a person's last sign-in until what its groups gave ends.
+    """
 
     issuer: str
     client_id: str
@@ -39,6 +54,7 @@ class OidcProvider:
     scopes: str = "openid email profile"
     roles: tuple[GroupRole, ...] = ()
     session_h: float = 12
+    roles_d: float = 30
 
 
 def provider_of_environment() -> OidcProvider | None:
@@ -58,6 +74,7 @@ def provider_of_environment() -> OidcProvider | None:
     scopes = _value("SCOPES") or OidcProvider.scopes
     if not {"openid", "email"} <= set(scopes.split()):
         raise ImproperlyConfigured(f"HACRL_OIDC_SCOPES is {scopes!r}: it must name openid and email.")
+    session_h = _number("SESSION_H", OidcProvider.session_h, "hours", 0, MAX_SESSION_H)
     return OidcProvider(
         issuer=_checked_issuer(issuer),
         client_id=client_id,
@@ -66,7 +83,8 @@ def provider_of_environment() -> OidcProvider | None:
         groups_claim=_value("GROUPS_CLAIM") or OidcProvider.groups_claim,
         scopes=scopes,
         roles=roles_of_text(_value("ROLES")),
-        session_h=_hours(_value("SESSION_H")),
+        session_h=session_h,
+        roles_d=_number("ROLES_D", OidcProvider.roles_d, "days", session_h / 24, MAX_ROLES_D),
     )
 
 
@@ -99,16 +117,18 @@ def _checked_issuer(issuer: str) -> str:
     return issuer
 
 
-def _hours(text: str) -> float:
+def _number(name: str, usual: float, unit: str, above: float, most: float) -> float:
+    """Error: ImproperlyConfigured for a value that is not more than `above` and at most `most`."""
+    text = _value(name)
     try:
-        hours = float(text or OidcProvider.session_h)
+        number = float(text or usual)
     except ValueError:
-        hours = 0
-    if not 0 < hours <= MAX_SESSION_H:
+        number = 0
+    if not above < number <= most:
         raise ImproperlyConfigured(
-            f"HACRL_OIDC_SESSION_H is {text!r}: give hours, more than 0, at most {MAX_SESSION_H}."
+            f"HACRL_OIDC_{name} is {text!r}: give {unit}, more than {above:g}, at most {most:g}."
         )
-    return hours
+    return number
 
 
 def _value(name: str) -> str:

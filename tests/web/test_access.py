@@ -39,6 +39,7 @@ pytestmark = pytest.mark.once
 # Addresses where people change what is their own: whatever the role.
 OWN = {"logout", "account", "sessions/end", "projects/switch", "notifications", "notifications/test"}
 OWN |= {"account/tokens", "account/tokens/<int:pk>/revoke", "account/hub-token"}
+OWN |= {"account/link", "account/unlink"}
 # What is one person's and nobody else's, whatever the project.
 PRIVATE = ("account/tokens/", "api/v1/tokens/")
 OWN_OF_API = ("api/v1/tokens", "api/v1/hub-token", "api/v1/alert", "api/v1/notifications")

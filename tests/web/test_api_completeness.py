@@ -176,6 +176,8 @@ EXCEPTIONS = {
     "accounts:login_link": "a token is the API's login",
     "accounts:logout": "a token is revoked",
     "accounts:account": "whoever holds a token must not change the password",
+    "accounts:oidc_link": "whoever holds a token must not change how its owner logs in",
+    "accounts:oidc_unlink": "whoever holds a token must not change how its owner logs in",
     "accounts:project_switch": "what a browser's lists show; the API lists all of one's projects",
     "accounts:invitation": "makes an account, or is used by somebody who has a session",
     "accounts:session_list": "sessions are a browser's",

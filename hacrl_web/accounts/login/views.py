@@ -108,9 +108,12 @@ def log_out(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def account(request: HttpRequest) -> HttpResponse:
-    """Set or change the user's password. Who comes by the provider has none: its rules would not hold for it."""
+    """Set or change the user's password, and link an account at the sign-in provider.
+
+    Whoever signs in at the provider sets no password here: the provider's rules for passwords would not apply to it.
+    """
     user = cast(User, request.user)
-    if user.provider_account and not user.has_usable_password():
+    if settings.OIDC is not None and user.provider_account and not user.has_usable_password():
         if request.method == "POST":
             raise FieldErrors.single("forbidden", "You sign in at a provider: set your password there.", status=403)
         return render(request, "accounts/login/account.html", {"provider": settings.OIDC})
@@ -122,7 +125,8 @@ def account(request: HttpRequest) -> HttpResponse:
         end_sessions(user, but=request.session.session_key)
         messages.success(request, "Your password is set.")
         return redirect("accounts:account")
-    return render(request, "accounts/login/account.html", {"form": form}, status=422 if form.errors else 200)
+    context = {"form": form, "provider": settings.OIDC}
+    return render(request, "accounts/login/account.html", context, status=422 if form.errors else 200)
 
 
 @require_GET

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import logging
 import re
+from datetime import timedelta
 from typing import Any
 
 from django.db import IntegrityError, transaction
+from django.db.models import Q
+from django.utils import timezone
 
 from hacrl_web.accounts.models import Membership, Project, Role, User, includes
 from hacrl_web.accounts.oidc.provider import SignInRefused
@@ -24,10 +27,7 @@ MAX_USERNAME = 140  # of Django's 150: a number may follow
 
 def user_of_claims(provider: OidcProvider, claims: dict[str, Any]) -> User:
     """The user of verified claims, with roles as the provider says now. Error: SignInRefused."""
-    if not claims.get("email") or claims.get("email_verified") not in (True, "true"):
-        raise SignInRefused(
-            f"{provider.name} has not verified your e-mail address: verify it there, then sign in again."
-        )
+    _require_verified_address(provider, claims)
     groups = groups_of(provider, claims)
     try:
         user = _with_roles(provider, claims, groups)
@@ -40,6 +40,44 @@ def user_of_claims(provider: OidcProvider, claims: dict[str, Any]) -> User:
     return user
 
 
+def link(provider: OidcProvider, user: User, claims: dict[str, Any]) -> None:
+    """Attach the provider's account of verified claims to a user. Error: SignInRefused, and nothing is written.
+
+    Roles stay as they are until the next sign-in at the provider.
+    """
+    _require_verified_address(provider, claims)
+    try:
+        with transaction.atomic():
+            row = User.objects.select_for_update().get(pk=user.pk)
+            require_unlinked(provider, row)
+            row.provider_account = _account_of(provider, claims)
+            row.save(update_fields=["provider_account"])
+    except IntegrityError:
+        raise SignInRefused(
+            f"This account at {provider.name} is linked to another account here: log in there and unlink it, or ask "
+            "the staff of this installation.",
+            409,
+        ) from None
+
+
+def require_unlinked(provider: OidcProvider, user: User) -> None:
+    """Error: SignInRefused (409)."""
+    if user.provider_account:
+        raise SignInRefused(f"Your account is linked to one at {provider.name} already: unlink that first.", 409)
+
+
+def _account_of(provider: OidcProvider, claims: dict[str, Any]) -> str:
+    return f"{provider.issuer} {claims['sub']}"
+
+
+def _require_verified_address(provider: OidcProvider, claims: dict[str, Any]) -> None:
+    """Error: SignInRefused."""
+    if not claims.get("email") or claims.get("email_verified") not in (True, "true"):
+        raise SignInRefused(
+            f"{provider.name} has not verified your e-mail address: verify it there, then sign in again."
+        )
+
+
 def groups_of(provider: OidcProvider, claims: dict[str, Any]) -> set[str]:
     """Names of the person's groups, from a claim that is a list or one text; "*" is always among them."""
     claim = claims.get(provider.groups_claim)
@@ -50,7 +88,7 @@ def groups_of(provider: OidcProvider, claims: dict[str, Any]) -> set[str]:
 def _no_role(provider: OidcProvider) -> SignInRefused:
     return SignInRefused(
         f"Your account at {provider.name} has no role here: ask your administrator for a group that has one "
-        "(HACRL_OIDC_ROLES), or for an invitation to a project."
+        "(HACRL_OIDC_ROLES); with an account here, log in to it and link this one under Account."
     )
 
 
@@ -59,7 +97,7 @@ def _with_roles(provider: OidcProvider, claims: dict[str, Any], groups: set[str]
     """Error: SignInRefused; then nothing is written."""
     is_staff = any(one.role == STAFF and one.group in groups for one in provider.roles)
     roles = _project_roles(provider, groups)
-    account = f"{provider.issuer} {claims['sub']}"
+    account = _account_of(provider, claims)
     user = User.objects.select_for_update().filter(provider_account=account).first()
     if user is None:
         user = _same_person(provider, str(claims["email"]), is_staff)
@@ -69,12 +107,32 @@ def _with_roles(provider: OidcProvider, claims: dict[str, Any], groups: set[str]
         user = User(username=_free_username(claims))
         user.set_unusable_password()
     user.provider_account, user.email = account, str(claims["email"])[:254]
-    if any(one.role == STAFF for one in provider.roles) and not user.is_superuser:
-        user.is_staff = is_staff
+    user.provider_seen_at = timezone.now()
+    _set_staff(provider, user, is_staff=is_staff)
     user.save()
     if user.is_active:
         _set_memberships(user, roles)
     return user
+
+
+def without_old_roles(provider: OidcProvider, user: User) -> User:
+    """The user, without the roles of groups if the last sign-in at the provider is too long ago for them."""
+    oldest = timezone.now() - timedelta(days=provider.roles_d)
+    if user.provider_seen_at is None or user.provider_seen_at > oldest:
+        return user
+    with transaction.atomic():
+        row = User.objects.select_for_update().get(pk=user.pk)
+        if row.provider_seen_at is not None and row.provider_seen_at <= oldest:
+            row.provider_seen_at = None
+            _set_staff(provider, row, is_staff=False)
+            row.save(update_fields=["provider_seen_at", "is_staff"])
+            _set_memberships(row, _project_roles(provider, set()))
+    return row
+
+
+def _set_staff(provider: OidcProvider, user: User, *, is_staff: bool) -> None:
+    if any(one.role == STAFF for one in provider.roles) and not user.is_superuser:
+        user.is_staff = is_staff
 
 
 def _project_roles(provider: OidcProvider, groups: set[str]) -> dict[int, str | None]:
@@ -90,18 +148,31 @@ def _project_roles(provider: OidcProvider, groups: set[str]) -> dict[int, str | 
 
 def _same_person(provider: OidcProvider, email: str, is_staff: bool) -> User | None:
     """The account with this verified address that is tied to no provider yet. Error: SignInRefused."""
-    users = list(User.objects.select_for_update().filter(email__iexact=email)[:2])
+    # Compared here: a database may take letters as equal that are not, such as a Turkish dotless i and an i.
+    ids = [pk for pk, own in User.objects.exclude(email="").values_list("pk", "email") if is_same_address(own, email)]
+    # A closed account of another subject is somebody's who had the address before.
+    former = Q(is_active=False, provider_account__startswith=f"{provider.issuer} ")
+    users = list(User.objects.select_for_update().filter(pk__in=ids).exclude(former))
     if not users:
         return None
     user = users[0]
     if len(users) > 1 or user.provider_account:
         raise SignInRefused("Another account here has your e-mail address: ask the staff of this installation.")
-    if (user.is_staff or user.is_superuser) and not is_staff:
+    if user.is_superuser:
+        raise SignInRefused(
+            "The account with your e-mail address is a superuser's: log in to it, then link this one under Account."
+        )
+    if user.is_staff and not is_staff:
         raise SignInRefused(
             f"The account with your e-mail address is one of staff, and no group of yours at {provider.name} makes "
             "staff: log in with its password, or ask for such a group."
         )
     return user
+
+
+def is_same_address(one: str, other: str) -> bool:
+    """Equal but for the case of ASCII letters. To fold others would take a Kelvin sign for a k."""
+    return one == other or (one.isascii() and other.isascii() and one.lower() == other.lower())
 
 
 def _free_username(claims: dict[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """The provider's endpoints, from its discovery document, and its answers, verified.
 
-mozilla-django-oidc exchanges the code and verifies signature and nonce. Here are the checks that it leaves to its
-users: issuer, audience, expiry, and that token and user information are of one person.
+mozilla-django-oidc exchanges the code and compares the nonce. Here are the checks that it leaves to its users: issuer,
+audience, expiry, and that token and user information are of one person.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from hacrl_web.ops.oidc_settings import OidcProvider
 logger = logging.getLogger(__name__)
 TIMEOUT_S = (3, 10)  # to connect, and between two packets
 DISCOVERY_LIFETIME_S = 3600
+FAILURE_LIFETIME_S = 30  # a provider that fails is not asked again by each visitor
+LEEWAY_S = 60  # between the clocks of the provider and of this machine
 ALGORITHMS = ("RS256", "ES256", "RS384", "RS512", "ES384", "ES512")  # asymmetric; the first that the provider has
 CALLBACK = "accounts:oidc_callback"
 # What a broken, foreign or forged answer raises in the library and here.
@@ -50,13 +52,19 @@ class Endpoints:
 
 
 def endpoints_of(provider: OidcProvider) -> Endpoints:
-    """Read once an hour by each web process. Error: SignInRefused (502)."""
+    """Read once an hour by each web process; a failure counts for FAILURE_LIFETIME_S. Error: SignInRefused (502)."""
     key = f"oidc-{provider.issuer}"
-    endpoints: Endpoints | None = cache.get(key)
-    if endpoints is None:
-        endpoints = _discover(provider)
-        cache.set(key, endpoints, DISCOVERY_LIFETIME_S)
-    return endpoints
+    found: Endpoints | str | None = cache.get(key)  # a text: why it failed
+    if found is None:
+        try:
+            found = _discover(provider)
+        except SignInRefused as refusal:
+            cache.set(key, str(refusal), FAILURE_LIFETIME_S)
+            raise
+        cache.set(key, found, DISCOVERY_LIFETIME_S)
+    if isinstance(found, str):
+        raise SignInRefused(found, 502)
+    return found
 
 
 def _discover(provider: OidcProvider) -> Endpoints:
@@ -99,7 +107,7 @@ def unreachable(provider: OidcProvider) -> SignInRefused:
 
 
 class ProviderBackend(OIDCAuthenticationBackend):
-    """Exchanges a code for verified claims. It is no entry of AUTHENTICATION_BACKENDS: only the callback uses it."""
+    """Exchanges a code for verified claims. Only the callback uses it; it is not listed in AUTHENTICATION_BACKENDS."""
 
     def __init__(self, provider: OidcProvider, endpoints: Endpoints) -> None:
         self.provider = provider
@@ -139,6 +147,14 @@ class ProviderBackend(OIDCAuthenticationBackend):
         payload: dict[str, Any] = super().verify_token(token, **kwargs)
         if "nonce" in kwargs:  # else it is user information, which has neither audience nor expiry
             self._check_id_token(payload)
+        return payload
+
+    def get_payload_data(self, token: str, key: Any) -> dict[str, Any]:
+        """The payload, after the checks of signature, algorithm and times. Errors: of BAD_ANSWER."""
+        # verify_aud: _check_id_token compares it.
+        payload: dict[str, Any] = jwt.decode(
+            token, key, algorithms=[self.OIDC_RP_SIGN_ALGO], leeway=LEEWAY_S, options={"verify_aud": False}
+        )
         return payload
 
     def _check_id_token(self, payload: dict[str, Any]) -> None:

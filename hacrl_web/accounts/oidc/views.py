@@ -1,32 +1,35 @@
-"""Sign-in at the OpenID Connect provider: the way there, and the way back.
+"""Sign-in at the OpenID Connect provider: the way there, and the way back; and links of accounts here with ones there.
 
-What the way back must match (state, nonce, PKCE verifier, the page to open) is a signed cookie of this browser, so a
-visitor writes nothing to the database.
+What the way back must match (state, nonce, PKCE verifier, the page to open, the user who links an account) is a signed
+cookie of this browser, so a visitor writes nothing to the database.
 """
 
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlencode
 
 from django.conf import settings
+from django.contrib import messages
 from django.contrib.auth import login
 from django.contrib.auth.decorators import login_not_required
 from django.core import signing
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.crypto import constant_time_compare, get_random_string
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_GET, require_POST
 from mozilla_django_oidc.utils import generate_code_challenge
 
 from hacrl_web.accounts.login.forms import LoginForm
 from hacrl_web.accounts.login.views import BACKEND, LEAVING, redirect_to
-from hacrl_web.accounts.oidc.accounts import user_of_claims
-from hacrl_web.accounts.oidc.provider import CALLBACK, ProviderBackend, SignInRefused, endpoints_of
+from hacrl_web.accounts.models import User
+from hacrl_web.accounts.oidc.accounts import link, require_unlinked, user_of_claims
+from hacrl_web.accounts.oidc.provider import CALLBACK, Endpoints, ProviderBackend, SignInRefused, endpoints_of
+from hacrl_web.accounts.people import people
 from hacrl_web.ops.oidc_settings import OidcProvider
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.middleware import refused
@@ -58,6 +61,43 @@ def sign_in(request: HttpRequest) -> HttpResponse:
         endpoints = endpoints_of(provider)
     except SignInRefused as refusal:
         return _refused(request, refusal, target)
+    address, cookie = _way_there(request, provider, endpoints, {"next": target})
+    return _with_cookie(HttpResponseRedirect(address), cookie)
+
+
+@never_cache
+@require_POST
+def link_account(request: HttpRequest) -> HttpResponse:
+    """Lead to the provider; on the way back its account is linked to the user's.
+
+    By a page that moves on, as for logging out there: see `log_out`.
+    """
+    provider, user = _provider(), cast(User, request.user)
+    try:
+        require_unlinked(provider, user)
+        endpoints = endpoints_of(provider)
+    except SignInRefused as refusal:
+        return _refused(request, refusal, "")
+    address, cookie = _way_there(request, provider, endpoints, {"next": reverse("accounts:account"), "link": user.pk})
+    # Somebody else may be signed in at the provider in this browser.
+    context = {"address": f"{address}&prompt=login", "provider": provider}
+    return _with_cookie(render(request, "accounts/login/linking.html", context), cookie)
+
+
+@require_POST
+def unlink_account(request: HttpRequest) -> HttpResponse:
+    """For a user with a password."""
+    user = cast(User, request.user)
+    people.unlink(user, user, but=request.session.session_key)
+    request.session.pop(LEAVING, None)
+    messages.success(request, "Your account is unlinked: log in with your password.")
+    return redirect("accounts:account")
+
+
+def _way_there(
+    request: HttpRequest, provider: OidcProvider, endpoints: Endpoints, more: dict[str, Any]
+) -> tuple[str, str]:
+    """The address at the provider, and the cookie. more: further values of the cookie."""
     state, nonce, verifier = (get_random_string(NUM_LETTERS) for _ in range(3))
     query = {
         "response_type": "code",
@@ -70,11 +110,14 @@ def sign_in(request: HttpRequest) -> HttpResponse:
         "code_challenge_method": "S256",
     }
     joint = "&" if "?" in endpoints.authorization else "?"
-    response = HttpResponseRedirect(f"{endpoints.authorization}{joint}{urlencode(query)}")
-    values = {"state": state, "nonce": nonce, "verifier": verifier, "next": target}
+    values = {"state": state, "nonce": nonce, "verifier": verifier, **more}
+    return f"{endpoints.authorization}{joint}{urlencode(query)}", signing.dumps(values, salt=COOKIE)
+
+
+def _with_cookie(response: HttpResponse, cookie: str) -> HttpResponse:
     response.set_cookie(
         COOKIE,
-        signing.dumps(values, salt=COOKIE),
+        cookie,
         max_age=LIFETIME_S,
         path=reverse("accounts:oidc_start"),
         secure=settings.SESSION_COOKIE_SECURE,
@@ -88,24 +131,29 @@ def sign_in(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_GET
 def finish_sign_in(request: HttpRequest) -> HttpResponse:
-    """Log in the person whom the provider sends back."""
+    """Log in the person whom the provider sends back, or link the account there to the user's."""
     provider = _provider()
     values = _cookie_values(request)
+    is_begun_here = bool(values) and constant_time_compare(values["state"], request.GET.get("state", ""))
     target = values.get("next", "")
     try:
-        _check_way_back(request, provider, values)
+        _check_way_back(request, provider, is_begun_here=is_begun_here)
+        _check_linking_user(request, values)
         endpoints = endpoints_of(provider)
         claims = ProviderBackend(provider, endpoints).verified_claims(request, values["nonce"], values["verifier"])
-        user = user_of_claims(provider, claims)
+        if "link" in values:
+            link(provider, cast(User, request.user), claims)
+            messages.success(request, f"Your account is linked: from now on you can also log in with {provider.name}.")
+        else:
+            login(request, user_of_claims(provider, claims), backend=BACKEND)
+            # The roles are read again at the next sign-in: after a working day.
+            request.session.set_expiry(timezone.now() + timedelta(hours=provider.session_h))
+            request.session[LEAVING] = _sign_out_address(request, provider, endpoints.end_session, claims["id_token"])
+        response = redirect_to(request, target)
     except SignInRefused as refusal:
         response = _refused(request, refusal, target)
-    else:
-        login(request, user, backend=BACKEND)
-        # The roles are read again at the next sign-in: after a working day.
-        request.session.set_expiry(timezone.now() + timedelta(hours=provider.session_h))
-        request.session[LEAVING] = _sign_out_address(request, provider, endpoints.end_session, claims["id_token"])
-        response = redirect_to(request, target)
-    response.delete_cookie(COOKIE, path=reverse("accounts:oidc_start"))
+    if is_begun_here:  # else an address that a stranger sends would end a sign-in under way
+        response.delete_cookie(COOKIE, path=reverse("accounts:oidc_start"))
     return response
 
 
@@ -118,14 +166,20 @@ def _cookie_values(request: HttpRequest) -> dict[str, Any]:
         return {}
 
 
-def _check_way_back(request: HttpRequest, provider: OidcProvider, values: dict[str, Any]) -> None:
+def _check_way_back(request: HttpRequest, provider: OidcProvider, *, is_begun_here: bool) -> None:
     """Error: SignInRefused for a way back that this browser did not begin, or that the provider refused."""
     if request.GET.get("error"):  # some send it without the state
         raise SignInRefused(f"{provider.name} did not sign you in: start again, or log in with a password.")
-    if not values or not constant_time_compare(values["state"], request.GET.get("state", "")):
+    if not is_begun_here:
         raise SignInRefused("This sign-in was not begun here, or more than 10 minutes ago: start again.")
     if not request.GET.get("code"):
         raise SignInRefused(f"{provider.name} did not confirm this sign-in: start again.")
+
+
+def _check_linking_user(request: HttpRequest, values: dict[str, Any]) -> None:
+    """Error: SignInRefused if the user who began to link is no longer the one who is logged in."""
+    if "link" in values and request.user.pk != values["link"]:
+        raise SignInRefused("You are no longer logged in to the account that you began to link: log in and link again.")
 
 
 def _sign_out_address(request: HttpRequest, provider: OidcProvider, end_session: str, id_token: str) -> str:

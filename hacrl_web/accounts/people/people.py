@@ -168,3 +168,25 @@ def set_active(by: User, user: User, is_active: bool) -> None:
             ApiToken.objects.filter(owner=user).revoke()
     if not is_active:
         end_sessions(user)
+
+
+def unlink(by: User, user: User, *, but: str | None = None) -> None:
+    """Part an account from the one at the sign-in provider, and end its sessions. but: key of one to keep.
+
+    Whoever unlinks the own account also forgets its address, by which the next sign-in would find it again; after
+    staff did, it is found so, for a provider that has got another issuer. Error: FieldErrors (403 or 409).
+    """
+    if user.is_superuser and not by.is_superuser:
+        raise forbidden("Only a superuser may unlink the account of a superuser.")
+    if not user.provider_account:
+        raise FieldErrors.single("not_linked", "This account is not linked to one at a provider.", None, 409)
+    is_own = user.pk == by.pk
+    if is_own and not user.has_usable_password():
+        raise FieldErrors.single(
+            "no_password", "You have no password: unlinked, you could not log in. Ask staff to unlink you.", None, 409
+        )
+    user.provider_account = None  # provider_seen_at stays: the roles of groups end in their time
+    if is_own:
+        user.email = ""
+    user.save(update_fields=["provider_account", "email"])
+    end_sessions(user, but=but)

@@ -212,7 +212,7 @@ def people_list(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_POST
 def person_change(request: HttpRequest, user_id: int) -> HttpResponse:
-    """`do`: close the account, open it again, or link (create a one-time login link, shown once)."""
+    """`do`: close the account, open it again, unlink it from the provider's, or link (a one-time login link)."""
     if not request.user.is_staff:
         raise Http404
     person = get_object_or_404(User, pk=user_id)
@@ -220,14 +220,17 @@ def person_change(request: HttpRequest, user_id: int) -> HttpResponse:
     if act == "link" and person.is_active and (by.is_superuser or not person.is_superuser):
         path = reverse("accounts:login_link", args=[LoginLink.objects.make(person)])
         return _show_people(request, link=request.build_absolute_uri(path), link_of=person)
-    if act in ("close", "open"):
-        try:
+    try:
+        if act in ("close", "open"):
             people.set_active(by, person, act == "open")
             messages.success(request, f"The account of {person} is {'open' if act == 'open' else 'closed'}.")
-        except FieldErrors as refusal:
-            messages.error(request, str(refusal))
-    else:
-        messages.error(request, "This account does not allow that.")
+        elif act == "unlink" and person.provider_account:
+            people.unlink(by, person)
+            messages.success(request, f"The account of {person} is unlinked from the sign-in provider.")
+        else:
+            messages.error(request, "This account does not allow that.")
+    except FieldErrors as refusal:
+        messages.error(request, str(refusal))
     return redirect("accounts:people_list")
 
 

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 import jwt
 import pytest
+import requests
 from cryptography.hazmat.primitives.asymmetric import rsa
+from django.conf import settings
+from django.contrib.sessions.models import Session
 from django.core.cache import cache
 from django.core.exceptions import ImproperlyConfigured
+from django.test import Client
+from django.utils import timezone
 from oidc_provider_mock import run_server_in_thread
 
 from hacrl_web.accounts.models import Membership, Project, User
 from hacrl_web.accounts.oidc import provider as provider_module
-from hacrl_web.accounts.oidc.accounts import groups_of, user_of_claims
+from hacrl_web.accounts.oidc.accounts import groups_of, is_same_address, user_of_claims
 from hacrl_web.accounts.oidc.provider import SignInRefused
+from hacrl_web.accounts.tokens.tokens import make_token
 from hacrl_web.ops.oidc_settings import GroupRole, OidcProvider, provider_of_environment, roles_of_text
 from tests.support.web.registry_help import make_user
 
@@ -58,10 +67,36 @@ class Visitor:
     def sign_in(self, sub: str, query: str = "", action: str = "") -> httpx2.Response:
         """What our callback answers."""
         address = self.open_provider(query)
-        back = self.http.post(address, data={"action": action} if action else {"sub": sub})
-        assert back.status_code == 302, back.text
-        self.way_back = back.headers["Location"]
+        self.way_back = self.way_back_from(address, {"action": action} if action else {"sub": sub})
         return self.http.get(self.way_back)
+
+    def way_back_from(self, address: str, data: dict[str, str]) -> str:
+        back = self.http.post(address, data=data)
+        assert back.status_code == 302, back.text
+        return back.headers["Location"]
+
+    def log_in(self, user: User) -> None:
+        """As if by a password."""
+        client = Client()
+        client.force_login(user)
+        name = settings.SESSION_COOKIE_NAME
+        for one in [one for one in self.http.cookies.jar if one.name == name]:
+            self.http.cookies.jar.clear(one.domain, one.path, name)
+        self.http.cookies.set(name, client.cookies[name].value)
+
+    def press(self, page: str, action: str, **data: str) -> httpx2.Response:
+        """Send a form of a page."""
+        shown = self.http.get(self.ours + page).text
+        assert f'action="{action}"' in shown
+        token = re.search(r'name="csrfmiddlewaretoken" value="(\w+)"', shown)
+        return self.http.post(self.ours + action, data={"csrfmiddlewaretoken": token[1], **data})
+
+    def link(self, sub: str) -> httpx2.Response:
+        """Press the button of the account page; what our callback answers."""
+        page = self.press("/account", "/account/link").text
+        address = re.search(r'http-equiv="refresh" content="0; url=([^"]+)"', page)[1].replace("&amp;", "&")
+        assert parse_qs(urlsplit(address).query)["prompt"] == ["login"]
+        return self.http.get(self.way_back_from(address, {"sub": sub}))
 
 
 @pytest.fixture
@@ -111,8 +146,154 @@ def test_way_back_works_once_and_in_the_browser_that_began_it(visitor):
     assert (again.status_code, "start again" in again.text) == (403, True)
     stranger = Visitor(visitor.ours, visitor.theirs)
     stranger.open_provider()
-    assert "start again" in refusal(stranger.http.get(visitor.way_back))  # another state
+    assert "was not begun here" in refusal(stranger.http.get(visitor.way_back))  # another state
     assert User.objects.filter(username="ada").count() == 1
+
+
+def test_address_of_a_stranger_does_not_end_a_sign_in_under_way(visitor):
+    visitor.person("7", **ADA)
+    way_back = visitor.way_back_from(visitor.open_provider(), {"sub": "7"})
+    for query in ("?error=x", "?error=x&state=foreign", "?code=c&state=foreign"):
+        assert visitor.http.get(f"{visitor.ours}/login/oidc/callback{query}").status_code == 403
+    assert visitor.http.get(way_back).status_code == 302
+
+
+def test_refusal_of_the_provider_ends_the_sign_in_that_it_belongs_to(visitor):
+    state = parse_qs(urlsplit(visitor.open_provider()).query)["state"][0]
+    callback = f"{visitor.ours}/login/oidc/callback"
+    assert "did not sign you in" in refusal(visitor.http.get(f"{callback}?error=access_denied&state={state}"))
+    assert "was not begun here" in refusal(visitor.http.get(f"{callback}?code=c&state={state}"))
+
+
+def test_challenge_of_the_way_there_is_the_hash_of_the_verifier_that_goes_with_the_code(visitor, monkeypatch):
+    visitor.person("7", **ADA)
+    query = parse_qs(urlsplit(address := visitor.open_provider()).query)
+    sent: list[dict[str, str]] = []
+    exchange = provider_module.ProviderBackend.get_token
+
+    def noted(self, payload):
+        sent.append(dict(payload))
+        return exchange(self, payload)
+
+    monkeypatch.setattr(provider_module.ProviderBackend, "get_token", noted)
+    assert visitor.http.get(visitor.way_back_from(address, {"sub": "7"})).status_code == 302
+    digest = hashlib.sha256(sent[0]["code_verifier"].encode()).digest()
+    assert query["code_challenge"] == [base64.urlsafe_b64encode(digest).decode().rstrip("=")]
+    assert query["code_challenge_method"] == ["S256"]
+
+
+def test_session_ends_after_the_hours_of_the_setting_and_opens_only_pages_of_this_host(visitor, settings):
+    settings.OIDC = replace(settings.OIDC, session_h=2)
+    visitor.person("7", **ADA)
+    answer = visitor.sign_in("7", query="?next=https://evil.example/")
+    assert answer.headers["Location"] == "/"
+    [cookie] = [one for one in answer.headers.get_list("set-cookie") if one.startswith(settings.SESSION_COOKIE_NAME)]
+    assert 7100 < int(re.search(r"Max-Age=(\d+)", cookie)[1]) <= 7200
+    assert 7100 < (Session.objects.get().expire_date - timezone.now()).total_seconds() <= 7200
+
+
+def test_invited_person_links_the_account_and_then_comes_by_the_provider(visitor):
+    visitor.person("8", **{**ADA, "groups": ["cooks"]})
+    bob = make_user("bob", password="correct horse 42")
+    assert "link this one under Account" in refusal(visitor.sign_in("8"))
+    visitor.log_in(bob)
+    answer = visitor.link("8")
+    assert (answer.status_code, answer.headers["Location"]) == (302, "/account")
+    bob.refresh_from_db()
+    assert bob.provider_account == f"{visitor.theirs} 8"
+    browser = Visitor(visitor.ours, visitor.theirs)
+    assert browser.sign_in("8").status_code == 302
+    assert "Logged in as bob" in browser.http.get(f"{visitor.ours}/account").text
+
+    visitor.log_in(make_user("carl"))
+    taken = visitor.link("8")
+    assert (taken.status_code, "linked to another account" in taken.text) == (409, True)
+
+
+def test_account_is_linked_to_the_user_who_began_and_to_one_account_there(visitor):
+    visitor.person("8", **ADA)
+    bob, carl = make_user("bob"), make_user("carl")
+    visitor.log_in(bob)
+    page = visitor.press("/account", "/account/link").text
+    address = re.search(r'content="0; url=([^"]+)"', page)[1].replace("&amp;", "&")
+    visitor.log_in(carl)
+    answer = visitor.http.get(visitor.way_back_from(address, {"sub": "8"}))
+    assert (answer.status_code, "no longer logged in" in answer.text) == (403, True)
+    User.objects.filter(pk=carl.pk).update(provider_account="https://id.lab.example 9")
+    assert 'action="/account/link"' not in visitor.http.get(f"{visitor.ours}/account").text
+    assert not User.objects.filter(provider_account=f"{visitor.theirs} 8").exists()
+
+
+def test_who_has_a_password_unlinks_the_own_account_which_is_then_not_found_by_its_address(client, lab):
+    bob = make_user("bob", password="correct horse 42", email="ada@lab.example")
+    assert user_of_claims(lab, {**ADA, "sub": "7"}) == bob
+    client.force_login(bob)
+    assert client.post("/account/unlink").status_code == 302
+    assert client.get("/account").status_code == 200  # this session goes on
+    assert user_of_claims(lab, {**ADA, "sub": "7"}) != bob
+    assert client.post("/account/unlink").status_code == 409
+
+    ada = User.objects.get(username="ada")  # made by the provider: without a password
+    client.force_login(ada)
+    assert client.post("/account/unlink").status_code == 409
+    ada.refresh_from_db()
+    assert ada.provider_account
+
+
+def test_staff_unlink_people_whose_provider_has_got_another_issuer(client, lab):
+    ada = user_of_claims(lab, {**ADA, "sub": "7"})
+    moved = replace(lab, issuer="https://new.lab.example")
+    with pytest.raises(SignInRefused, match="Another account"):
+        user_of_claims(moved, {**ADA, "sub": "a7"})
+    client.force_login(make_user("chief", is_staff=True))
+    assert f"Unlink from the sign-in provider: the account of {ada}" in client.get("/people/").content.decode()
+    assert client.post(f"/people/{ada.pk}", {"do": "unlink"}).status_code == 302
+    assert user_of_claims(moved, {**ADA, "sub": "a7"}) == ada
+
+    root = make_user("root", is_superuser=True, provider_account="https://id.lab.example 1")
+    client.post(f"/people/{root.pk}", {"do": "unlink"})
+    root.refresh_from_db()
+    assert root.provider_account
+
+
+def test_address_is_compared_letter_by_letter_and_never_finds_a_superuser(lab):
+    make_user("mike", email="mike@lab.example")
+    for address in ("m\u0131ke@lab.example", "mi\u212ae@lab.example", "mike@\uff4cab.example"):  # dotless i, Kelvin
+        assert not is_same_address("mike@lab.example", address)
+        assert user_of_claims(lab, {**ADA, "sub": address, "email": address}).username != "mike"
+    make_user("root", email="root@lab.example", is_superuser=True, is_staff=True)
+    with pytest.raises(SignInRefused, match="superuser"):
+        user_of_claims(lab, {**ADA, "sub": "9", "email": "root@lab.example", "groups": ["lab-admins"]})
+
+
+def test_provider_that_fails_is_not_asked_again_for_half_a_minute(client, db, settings, monkeypatch):
+    cache.clear()
+    settings.OIDC = replace(LAB, issuer="http://127.0.0.1:9")
+    asked: list[str] = []
+
+    def down(address, **_):
+        asked.append(address)
+        raise requests.ConnectionError
+
+    monkeypatch.setattr(requests, "get", down)
+    answers = [client.get("/login/oidc") for _ in range(2)]
+    assert [one.status_code for one in answers] == [502, 502]
+    assert "does not answer" in answers[1].content.decode()
+    assert len(asked) == 1
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 31)
+    assert client.get("/login/oidc").status_code == 502
+    assert len(asked) == 2
+    cache.clear()
+
+
+def test_without_the_provider_its_people_set_a_password_here(client, lab, settings):
+    assert settings.OIDC is None
+    client.force_login(ada := user_of_claims(lab, {**ADA, "sub": "7"}))
+    new = {"new_password1": "correct horse 42", "new_password2": "correct horse 42"}
+    assert client.post("/account", new).status_code == 302
+    ada.refresh_from_db()
+    assert ada.has_usable_password()
 
 
 @pytest.mark.parametrize(
@@ -152,6 +333,22 @@ def test_denied_forged_and_unreachable_sign_ins_are_refused(visitor, monkeypatch
     assert not User.objects.filter(provider_account__isnull=False).exists()
 
 
+RIGHT_KEY, WRONG_KEY = (rsa.generate_private_key(public_exponent=65537, key_size=2048) for _ in range(2))
+
+
+def confirmed(monkeypatch, rf, *, of_person: str = "7", signature: tuple = (RIGHT_KEY, "RS256"), **change) -> dict:
+    """The claims of an ID token that is right but for `change`. of_person: of the user information."""
+    now = int(time.time())
+    right = {"iss": LAB.issuer, "aud": "hacrl", "sub": "7", "iat": now, "exp": now + 60, "nonce": "n"}
+    token = jwt.encode({k: v for k, v in {**right, **change}.items() if v is not None}, *signature)
+    endpoints = provider_module.Endpoints("", "", "", "https://id.lab.example/keys", "", "RS256", False)
+    backend = provider_module.ProviderBackend(LAB, endpoints)
+    monkeypatch.setattr(backend, "get_token", lambda _: {"id_token": token, "access_token": "x"})
+    monkeypatch.setattr(backend, "retrieve_matching_jwk", lambda _: RIGHT_KEY.public_key())
+    monkeypatch.setattr(backend, "get_userinfo", lambda *_: {"sub": of_person, "groups": ["nlp"]})
+    return backend.verified_claims(rf.get("/login/oidc/callback?code=c&state=s"), "n", "v")
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -161,26 +358,26 @@ def test_denied_forged_and_unreachable_sign_ins_are_refused(visitor, monkeypatch
         {"exp": None},
         {"sub": ""},
         {"nonce": "of another sign-in"},
-        {"exp": 1},
+        {"exp": int(time.time()) - 90},
+        {"iat": int(time.time()) + 3600},
+        {"signature": (WRONG_KEY, "RS256")},
+        {"signature": (RIGHT_KEY, "RS512")},
+        {"signature": (None, "none")},
+        {"of_person": "8"},
     ],
-    ids=["issuer", "audience", "authorized party", "no expiry", "no subject", "nonce", "expired"],
-)
+    ids=["issuer", "audience", "authorized party", "no expiry", "no subject", "nonce", "expired", "of the future",
+         "another key", "another algorithm", "unsigned", "user information of another"],
+)  # fmt: skip
 def test_id_token_of_another_sign_in_is_refused(change, monkeypatch, rf):
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    right = {"iss": LAB.issuer, "aud": "hacrl", "sub": "7", "exp": int(time.time()) + 60, "nonce": "n"}
-
-    def claims_of(payload):
-        token = jwt.encode({k: v for k, v in payload.items() if v is not None}, key, "RS256")
-        endpoints = provider_module.Endpoints("", "", "", "https://id.lab.example/keys", "", "RS256", False)
-        backend = provider_module.ProviderBackend(LAB, endpoints)
-        monkeypatch.setattr(backend, "get_token", lambda _: {"id_token": token, "access_token": "x"})
-        monkeypatch.setattr(backend, "retrieve_matching_jwk", lambda _: key.public_key())
-        monkeypatch.setattr(backend, "get_userinfo", lambda *_: {"sub": "7", "groups": ["nlp"]})
-        return backend.verified_claims(rf.get("/login/oidc/callback?code=c&state=s"), "n", "v")
-
-    assert claims_of(right)["groups"] == ["nlp"]
+    assert confirmed(monkeypatch, rf)["groups"] == ["nlp"]
     with pytest.raises(SignInRefused, match="did not confirm"):
-        claims_of({**right, **change})
+        confirmed(monkeypatch, rf, **change)
+
+
+def test_clocks_may_differ_by_a_minute(monkeypatch, rf):
+    now = int(time.time())
+    assert confirmed(monkeypatch, rf, exp=now - 40)
+    assert confirmed(monkeypatch, rf, iat=now + 50)
 
 
 def test_roles_follow_the_groups_of_each_sign_in(lab, project):
@@ -201,6 +398,29 @@ def test_roles_follow_the_groups_of_each_sign_in(lab, project):
     assert User.objects.filter(username="ada").count() == 1
 
 
+def test_roles_of_groups_end_with_the_days_after_the_last_sign_in_also_for_tokens_and_passwords(
+    client, lab, project, settings
+):
+    settings.OIDC = replace(lab, roles_d=30)
+    ada = user_of_claims(lab, {**ADA, "sub": "7", "groups": ["nlp", "lab-admins"]})
+    own = Project.objects.make("Own", ada)
+    token = make_token(ada, name="script", scopes=["read"], days=90)[1]
+    bearer = {"Authorization": f"Bearer {token}"}
+
+    def seen(days: float) -> tuple[bool, set[int]]:
+        User.objects.filter(pk=ada.pk).update(provider_seen_at=timezone.now() - timedelta(days=days))
+        is_staff = client.get("/api/v1/me", headers=bearer).json()["is_staff"]
+        return is_staff, set(ada.memberships.values_list("project", flat=True))
+
+    assert seen(29.9) == (True, {project.pk, own.pk})
+    assert seen(30.1) == (False, {own.pk})
+    user_of_claims(lab, {**ADA, "sub": "7"})
+    assert seen(0) == (False, {project.pk, own.pk})
+    User.objects.filter(pk=ada.pk).update(provider_seen_at=timezone.now() - timedelta(days=31))
+    client.force_login(ada)  # by a password or a login link
+    assert client.get(f"/projects/{project.pk}").status_code == 404
+
+
 def test_only_admin_of_a_project_stays_until_there_is_another(lab, project):
     Membership.objects.filter(project=project).delete()
     user_of_claims(lab, {**ADA, "sub": "7", "groups": ["nlp-leads"]})
@@ -217,6 +437,8 @@ def test_account_with_the_verified_address_is_the_same_person_but_not_one_of_sta
     assert user_of_claims(lab, {**ADA, "sub": "9", "email": "chief@lab.example", "groups": ["lab-admins"]}) == chief
     with pytest.raises(SignInRefused, match="Another account"):  # a recycled address
         user_of_claims(lab, {**ADA, "sub": "10"})
+    User.objects.filter(pk=bob.pk).update(is_active=False)
+    assert user_of_claims(lab, {**ADA, "sub": "10"}) not in (bob, chief)
 
 
 def test_closed_account_is_refused_and_a_taken_name_gets_a_number(lab):
@@ -228,7 +450,8 @@ def test_closed_account_is_refused_and_a_taken_name_gets_a_number(lab):
         user_of_claims(lab, {**ADA, "sub": "7"})
 
 
-def test_who_comes_by_the_provider_sets_no_password_here(client, lab):
+def test_who_comes_by_the_provider_sets_no_password_here(client, lab, settings):
+    settings.OIDC = lab
     client.force_login(user_of_claims(lab, {**ADA, "sub": "7"}))
     assert b"new_password1" not in client.get("/account").content
     assert client.post("/account", {"new_password1": "x", "new_password2": "x"}).status_code == 403
@@ -250,13 +473,13 @@ def test_settings_come_from_the_environment(monkeypatch, tmp_path):
     (tmp_path / "secret").write_text("s3cret\n")
     values = {
         "ISSUER": "https://id.lab.example/realms/lab/", "CLIENT_ID": "hacrl", "CLIENT_SECRET_FILE": tmp_path / "secret",
-        "NAME": "Lab login", "ROLES": "/staff/hpc=staff, nlp=member@3,*=viewer@4", "SESSION_H": "8",
+        "NAME": "Lab login", "ROLES": "/staff/hpc=staff, nlp=member@3,*=viewer@4", "SESSION_H": "8", "ROLES_D": "7",
     }  # fmt: skip
     for name, value in values.items():
         monkeypatch.setenv(f"HACRL_OIDC_{name}", str(value))
     roles = (GroupRole("/staff/hpc", "staff", None), GroupRole("nlp", "member", 3), GroupRole("*", "viewer", 4))
     assert provider_of_environment() == OidcProvider(
-        "https://id.lab.example/realms/lab", "hacrl", "s3cret", "Lab login", roles=roles, session_h=8
+        "https://id.lab.example/realms/lab", "hacrl", "s3cret", "Lab login", roles=roles, session_h=8, roles_d=7
     )
 
 
@@ -273,6 +496,8 @@ def test_settings_come_from_the_environment(monkeypatch, tmp_path):
         ({"ROLES": "*=staff"}, "staff"),
         ({"SESSION_H": "0"}, "hours"),
         ({"SESSION_H": "nan"}, "hours"),
+        ({"ROLES_D": "0"}, "HACRL_OIDC_ROLES_D"),
+        ({"SESSION_H": "48", "ROLES_D": "1"}, "HACRL_OIDC_ROLES_D"),
     ],
 )
 def test_unusable_settings_are_named_at_the_start(monkeypatch, changes, message):
