@@ -11,6 +11,8 @@ import re
 from datetime import timedelta
 from typing import Any
 
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_email
 from django.db import IntegrityError, transaction
 from django.db.models import Q
 from django.utils import timezone
@@ -22,6 +24,7 @@ from hacrl_web.ops.oidc_settings import EVERYBODY, STAFF, OidcProvider
 from hacrl_web.web.errors import FieldErrors
 
 logger = logging.getLogger(__name__)
+MAX_EMAIL = 254  # characters of User.email
 MAX_USERNAME = 140  # of Django's 150: a number may follow
 
 
@@ -72,10 +75,19 @@ def _account_of(provider: OidcProvider, claims: dict[str, Any]) -> str:
 
 def _require_verified_address(provider: OidcProvider, claims: dict[str, Any]) -> None:
     """Error: SignInRefused."""
-    if not claims.get("email") or claims.get("email_verified") not in (True, "true"):
+    is_verified = claims.get("email_verified") is True or claims.get("email_verified") == "true"
+    if not is_verified or not _is_address(claims.get("email")):
         raise SignInRefused(
             f"{provider.name} has not verified your e-mail address: verify it there, then sign in again."
         )
+
+
+def _is_address(value: Any) -> bool:
+    try:
+        validate_email(value)
+    except ValidationError:
+        return False
+    return isinstance(value, str) and len(value) <= MAX_EMAIL
 
 
 def groups_of(provider: OidcProvider, claims: dict[str, Any]) -> set[str]:
@@ -106,7 +118,7 @@ def _with_roles(provider: OidcProvider, claims: dict[str, Any], groups: set[str]
             raise _no_role(provider)
         user = User(username=_free_username(claims))
         user.set_unusable_password()
-    user.provider_account, user.email = account, str(claims["email"])[:254]
+    user.provider_account, user.email = account, claims["email"]
     user.provider_seen_at = timezone.now()
     _set_staff(provider, user, is_staff=is_staff)
     user.save()

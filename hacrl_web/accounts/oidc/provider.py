@@ -23,6 +23,7 @@ logger = logging.getLogger(__name__)
 TIMEOUT_S = (3, 10)  # to connect, and between two packets
 DISCOVERY_LIFETIME_S = 3600
 FAILURE_LIFETIME_S = 30  # a provider that fails is not asked again by each visitor
+MAX_SUBJECT = 255  # characters: OpenID Connect Core, 2
 LEEWAY_S = 60  # between the clocks of the provider and of this machine
 ALGORITHMS = ("RS256", "ES256", "RS384", "RS512", "ES384", "ES512")  # asymmetric; the first that the provider has
 CALLBACK = "accounts:oidc_callback"
@@ -167,8 +168,12 @@ class ProviderBackend(OIDCAuthenticationBackend):
             raise SuspiciousOperation(f"The token is for another client: {audience!r}")
         if payload.get("azp", self.provider.client_id) != self.provider.client_id:
             raise SuspiciousOperation(f"The token was given to another client: {payload['azp']!r}")
-        if "exp" not in payload or not payload.get("sub"):
-            raise SuspiciousOperation("The token has no expiry or no subject.")
+        if len(audiences) > 1 and "azp" not in payload:
+            raise SuspiciousOperation("The token is for several clients and does not say to which it was given.")
+        subject = payload.get("sub")
+        is_subject = isinstance(subject, str) and 0 < len(subject) <= MAX_SUBJECT and subject.isprintable()
+        if "exp" not in payload or not is_subject:
+            raise SuspiciousOperation("The token has no expiry, or no subject of at most 255 characters.")
 
     def retrieve_matching_jwk(self, token: str) -> jwt.PyJWK:
         """The provider's key that signed the token; a token need not name it if there is one. Errors: of BAD_ANSWER."""

@@ -301,6 +301,8 @@ def test_without_the_provider_its_people_set_a_password_here(client, lab, settin
     [
         ({"email_verified": False}, "has not verified your e-mail address"),
         ({"email": ""}, "has not verified your e-mail address"),
+        ({"email": "ada at the lab"}, "has not verified your e-mail address"),
+        ({"email_verified": 1}, "has not verified your e-mail address"),
         ({"groups": ["cooks"]}, "has no role here"),
     ],
 )
@@ -364,9 +366,12 @@ def confirmed(monkeypatch, rf, *, of_person: str = "7", signature: tuple = (RIGH
         {"signature": (RIGHT_KEY, "RS512")},
         {"signature": (None, "none")},
         {"of_person": "8"},
+        {"aud": ["hacrl", "another"]},
+        {"sub": "7" * 256},
     ],
     ids=["issuer", "audience", "authorized party", "no expiry", "no subject", "nonce", "expired", "of the future",
-         "another key", "another algorithm", "unsigned", "user information of another"],
+         "another key", "another algorithm", "unsigned", "user information of another",
+         "several audiences", "long subject"],
 )  # fmt: skip
 def test_id_token_of_another_sign_in_is_refused(change, monkeypatch, rf):
     assert confirmed(monkeypatch, rf)["groups"] == ["nlp"]
