@@ -93,8 +93,8 @@ def split_sets(*sets: DataSpec, evaluated: Sequence[DataSpec] = ()) -> list[Spli
     splits = [split_questions(one) for one in sets]
     if len(sets) == 1:
         return splits
-    asked = [*(split.held_out for split in splits), *(evaluated_questions(one) for one in evaluated)]
-    held_out = {question_key(question.question) for questions in asked for question in questions}
+    evaluation_sets = [*(split.held_out for split in splits), *(evaluated_questions(one) for one in evaluated)]
+    held_out = {question_key(question.question) for questions in evaluation_sets for question in questions}
     keys, ids = set(held_out), set[str]()
     joint = []
     for one, split in zip(sets, splits, strict=True):

@@ -43,7 +43,7 @@ def user_of_claims(provider: OidcProvider, claims: dict[str, Any]) -> User:
     return user
 
 
-def link(provider: OidcProvider, user: User, claims: dict[str, Any]) -> None:
+def attach_account(provider: OidcProvider, user: User, claims: dict[str, Any]) -> None:
     """Attach the provider's account of verified claims to a user. Error: SignInRefused, and nothing is written.
 
     Roles stay as they are until the next sign-in at the provider.

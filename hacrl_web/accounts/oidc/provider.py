@@ -55,17 +55,17 @@ class Endpoints:
 def endpoints_of(provider: OidcProvider) -> Endpoints:
     """Read once an hour by each web process; a failure counts for FAILURE_LIFETIME_S. Error: SignInRefused (502)."""
     key = f"oidc-{provider.issuer}"
-    found: Endpoints | str | None = cache.get(key)  # a text: why it failed
-    if found is None:
+    answer: Endpoints | str | None = cache.get(key)  # a text: why it failed
+    if answer is None:
         try:
-            found = _discover(provider)
+            answer = _discover(provider)
         except SignInRefused as refusal:
             cache.set(key, str(refusal), FAILURE_LIFETIME_S)
             raise
-        cache.set(key, found, DISCOVERY_LIFETIME_S)
-    if isinstance(found, str):
-        raise SignInRefused(found, 502)
-    return found
+        cache.set(key, answer, DISCOVERY_LIFETIME_S)
+    if isinstance(answer, str):
+        raise SignInRefused(answer, 502)
+    return answer
 
 
 def _discover(provider: OidcProvider) -> Endpoints:

@@ -27,7 +27,7 @@ from mozilla_django_oidc.utils import generate_code_challenge
 from hacrl_web.accounts.login.forms import LoginForm
 from hacrl_web.accounts.login.views import BACKEND, LEAVING, redirect_to
 from hacrl_web.accounts.models import User
-from hacrl_web.accounts.oidc.accounts import link, require_unlinked, user_of_claims
+from hacrl_web.accounts.oidc.accounts import attach_account, require_unlinked, user_of_claims
 from hacrl_web.accounts.oidc.provider import CALLBACK, Endpoints, ProviderBackend, SignInRefused, endpoints_of
 from hacrl_web.accounts.people import people
 from hacrl_web.ops.oidc_settings import OidcProvider
@@ -142,7 +142,7 @@ def finish_sign_in(request: HttpRequest) -> HttpResponse:
         endpoints = endpoints_of(provider)
         claims = ProviderBackend(provider, endpoints).verified_claims(request, values["nonce"], values["verifier"])
         if "link" in values:
-            link(provider, cast(User, request.user), claims)
+            attach_account(provider, cast(User, request.user), claims)
             messages.success(request, f"Your account is linked: from now on you can also log in with {provider.name}.")
         else:
             login(request, user_of_claims(provider, claims), backend=BACKEND)

@@ -57,7 +57,7 @@ def with_training_sets(section: Any, sets: Sequence[ChosenSet] | None, data: Ite
     return {**section, "benchmarks": [{**own, "weight": one.weight} for own, one in zip(data, sets, strict=True)]}
 
 
-def as_requested(stored: Iterable[Mapping[str, Any]], rows: Iterable[Benchmark]) -> list[dict[str, Any]]:
+def as_requested(sets: Iterable[Mapping[str, Any]], rows: Iterable[Benchmark]) -> list[dict[str, Any]]:
     """The further training sets of a run's settings as a request has them.
 
     rows: those that exist. A set without a row has the id None, and its name: a request with it is refused.
@@ -69,7 +69,7 @@ def as_requested(stored: Iterable[Mapping[str, Any]], rows: Iterable[Benchmark])
             **({} if one["train_path"] in pks else {"name": one["benchmark"]}),
             "weight": one.get("weight", 1.0),
         }
-        for one in stored
+        for one in sets
     ]
 
 

@@ -71,7 +71,7 @@ def _benchmarks(entries: Any, path: str, errors: list[FieldError]) -> list[dict[
     if not isinstance(entries, list):
         errors.append(FieldError("invalid", "Must be a list.", path))
         return []
-    chosen: dict[str, dict[str, Any]] = {}
+    benchmarks: dict[str, dict[str, Any]] = {}
     for place, entry in enumerate(entries):
         values = entry if isinstance(entry, dict) else {"benchmark": entry}
         key, weight = values.get("benchmark"), values.get("weight", 1)
@@ -82,11 +82,11 @@ def _benchmarks(entries: Any, path: str, errors: list[FieldError]) -> list[dict[
             errors.append(FieldError("invalid", message, f"{path}.{place}"))
         elif not _is_number(weight):
             errors.append(FieldError("invalid", "Must be a number.", f"{path}.{place}.weight"))
-        elif str(key) in chosen:
+        elif str(key) in benchmarks:
             errors.append(FieldError("repeated", f"“{key}” is listed twice: remove one.", path))
         else:
-            chosen[str(key)] = {"benchmark": key, "weight": weight}
-    return list(chosen.values())
+            benchmarks[str(key)] = {"benchmark": key, "weight": weight}
+    return list(benchmarks.values())
 
 
 def _is_id_or_name(value: Any) -> bool:
