@@ -196,8 +196,8 @@ def test_demo_says_what_it_shows_and_what_not(web, user):
         assert told in html
         assert "prototype of this comparison was a tie with GSPOx2" in html
         for difference in differences:
-            text = difference.lstrip("-").replace("+- ", "± 0")  # -.064 +- .061: behind by 0.064 ± 0.061
-            assert f"by 0{text}" in html
+            numbers = difference.lstrip("-").replace("+- ", "± 0")  # -.064 +- .061: behind by 0.064 ± 0.061
+            assert f"by 0{numbers}" in html
 
 
 def test_list_is_searched_and_leads_to_the_boards(web, user):
