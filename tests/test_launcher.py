@@ -578,7 +578,7 @@ def test_up_serves_restarts_processes_and_leaves_none(up: RunningUp) -> None:
     assert up.run("status").returncode == 1
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_down_stops_up_and_the_next_up_ends_leftovers_of_a_killed_one(up: RunningUp, tmp_path: Path) -> None:
     assert up.first_line().startswith("HACRL Web: "), up.said()
     family = up.family()

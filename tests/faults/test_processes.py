@@ -118,6 +118,7 @@ def test_deaf_trainer_is_killed_after_its_grace_and_only_then_stopped(world: Wor
     report.ends(run_id, recovered_s=gone_s)
 
 
+@pytest.mark.full
 def test_thawed_supervisor_writes_nothing_and_ends_its_trainer(world: World, report: Report) -> None:
     """Fault 4: frozen past its lease while a second worker waits for the run."""
     run_id = world.launch()

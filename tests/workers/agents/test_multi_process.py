@@ -48,8 +48,8 @@ def largest_difference(left: dict[str, torch.Tensor], right: dict[str, torch.Ten
     return max((left[name] - right[name]).abs().max().item() for name in left)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("sharding", "lora_rank"), [pytest.param("none", 0, marks=pytest.mark.full), ("fsdp2", 4)])
+@pytest.mark.full
+@pytest.mark.parametrize(("sharding", "lora_rank"), [("none", 0), ("fsdp2", 4)])
 def test_two_processes_learn_what_one_learns(tmp_path, sharding, lora_rank):
     agents, few = make_pair(tmp_path), {"num_generations": 2}  # so that rescues are frequent
     agents[0] |= {"lora_rank": lora_rank}  # the other trains all its weights

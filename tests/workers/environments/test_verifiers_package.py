@@ -11,7 +11,7 @@ from workers.environments.base import EnvironmentFailed
 from workers.environments.verifiers import VerifiersEnvironment, main
 from workers.questions.dataset import Question
 
-pytest.importorskip("verifiers", reason="the verifiers package is missing: pip install verifiers==0.1.14")
+pytest.importorskip("verifiers", reason="verifiers 0.1.14 is not installed")
 pytestmark = pytest.mark.slow  # loading the package takes seconds
 
 MODULE = '''

@@ -63,15 +63,17 @@ def test_run_page_has_no_chart_of_what_the_run_does_not_measure_or_use(web, user
     changes = changes | {"rollout": {"engine": "transformers"}, "algorithm": {"beta": 0.001, **changes["algorithm"]}}
     run = factories.make_run(user, **changes)
     told = web.get(run.get_absolute_url()).context["page_data"]["unmeasured"]
-    # The trainer itself samples, so there is nothing to compare; no penalty for length, one turn and no tool.
+    # The trainer itself samples, so there is nothing to compare; no resting prompts, no penalty for length, no tool.
     of_turns = ["turns/mean", "tool_calls/mean", "tool_calls/failed_frac"]
-    assert told == [*unmeasured, "engine_logp_difference", "overlong_penalty/mean", *of_turns]
+    of_training = ["curriculum/resting_frac", "overlong_penalty/mean"]
+    assert told == [*unmeasured, "engine_logp_difference", *of_training, *of_turns]
 
 
 def test_run_page_has_the_charts_of_an_engine_that_samples_of_a_penalty_and_of_turns(web, user):
     changes = {
         "rollout": {"engine": "vllm", "environment": "calculator"},
         "algorithm": {"overlong_cache": 2, "beta": 0.001},
+        "training": {"curriculum_rest": 3},
     }
     run = factories.make_run(user, **changes, telemetry={"alignment_interval": 1})
     assert web.get(run.get_absolute_url()).context["page_data"]["unmeasured"] == []
