@@ -8,6 +8,7 @@ Standard library only; every pattern looks at a bounded part of the response's e
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from workers.verifiers.mathematics.extraction import formula_at_end
 from workers.verifiers.mathematics.plain_numbers import number
@@ -122,7 +123,11 @@ def closing_answer(text: str) -> str | None:
     """
     ending = formula_at_end(text)
     if ending is not None:
-        return None if _is_denied(text, ending[1]) else _values(text) or _conclusion(*ending)
+        is_denied = _DENYING.search(ending[1][-40:]) and not _DENIES_OTHERS.search(ending[1][-120:])
+        formulas, before = _formulas(text)
+        if is_denied or (len(formulas) > 1 and _DENYING.search(before[-40:])):
+            return None
+        return _values(formulas, before) or _conclusion(*ending)
     words = _WORDS.search(text[-80:])
     if words is None or (ending := formula_at_end(text[: -len(words[0])])) is None:
         return None
@@ -146,17 +151,8 @@ def denies_list(before: str) -> bool:
     return doubts(before[-_TAIL:][start:]) or _RANGE.search(before[-20:]) is not None
 
 
-def _is_denied(text: str, before: str) -> bool:
-    """Whether the words before the formula at the end deny it, or those before the list that it ends."""
-    if _DENYING.search(before[-40:]) and not _DENIES_OTHERS.search(before[-120:]):
-        return True
-    formulas, before_all = _formulas(text)
-    return len(formulas) > 1 and _DENYING.search(before_all[-40:]) is not None
-
-
-def _values(text: str) -> str | None:
-    """The same if they are values of one name, or numbers without a name: then none of them is the answer alone."""
-    formulas, before = _formulas(text)
+def _values(formulas: Sequence[str], before: str) -> str | None:
+    """The formulas as a list if they are values of one name, or numbers without one: none is then the answer alone."""
     if denies_list(before):
         return None
     names = {match[1] if (match := _NAME.match(formula)) else "" for formula in formulas}
