@@ -1,7 +1,10 @@
 """Memory and time of one micro-batch's log-probabilities and gradients: chunks against all logits at once.
 
-`python -m tests.bench.logits [--vocabulary 152000] [--hidden 256] [--layers 4] [--dtype float32] [--compare trl]`: each
+`python -m tests.bench.logits [--vocabulary 152000] [--hidden 256] [--layers 4] [--dtype float32] [--device cpu]
+[--compare trl]`: each
 measurement is a process of its own, so that its peak is its own; both take turns, and ratios are of medians.
+--device cuda: wall seconds once the GPU has warmed up, and the peak of its tensors; else processor seconds, and the
+peak of the process.
 
 --compare trl: whole GSPO steps of our trainer and of TRL's, sampling included, of 8 rollouts of 256 tokens to one
 prompt, as tests/bench/trainer.py times them. Peaks there are above the imported libraries: weights, gradients and AdamW
@@ -28,6 +31,36 @@ KINDS = ("at once", "by chunks")
 TRAINERS = ("TRL", "ours")
 PROMPT = 16  # tokens
 STEPS = 2  # of a trainer, after one to warm up
+PASSES = 5  # on a GPU, after one to warm up
+
+
+class Meter:
+    """Seconds and peak bytes on a device, from its making on."""
+
+    def __init__(self, device: str) -> None:
+        import torch
+
+        self._cuda = torch.cuda if device == "cuda" else None
+        if self._cuda:
+            self._cuda.synchronize()
+            self._cuda.reset_peak_memory_stats()
+        self._bytes = self._cuda.memory_allocated() if self._cuda else _resident_peak()
+        self._start = self._now()
+
+    def _now(self) -> float:
+        return time.perf_counter() if self._cuda else time.process_time()
+
+    def seconds(self) -> float:
+        if self._cuda:
+            self._cuda.synchronize()
+        return self._now() - self._start
+
+    def bytes(self) -> int:
+        return (int(self._cuda.max_memory_allocated()) if self._cuda else _resident_peak()) - self._bytes
+
+
+def _resident_peak() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def measure(kind: str, rows: int, tokens: int, options: argparse.Namespace) -> dict[str, Any]:
@@ -52,7 +85,7 @@ def measure(kind: str, rows: int, tokens: int, options: argparse.Namespace) -> d
         tie_word_embeddings=True,
     )
     policy = Policy.__new__(Policy)  # its tokenizer and optimizer have no part in this
-    policy.model = Qwen3ForCausalLM(config).to(getattr(torch, options.dtype))
+    policy.model = Qwen3ForCausalLM(config).to(options.device, getattr(torch, options.dtype))
     policy.temperature, policy._has_linear_head = 1.0, head.is_linear_head(policy.model)
     policy._replaces_head = False
     if kind == "at once":
@@ -60,21 +93,23 @@ def measure(kind: str, rows: int, tokens: int, options: argparse.Namespace) -> d
     ids = torch.randint(0, options.vocabulary, (rows, PROMPT + tokens)).tolist()
     prompts, responses = [row[:PROMPT] for row in ids], [row[PROMPT:] for row in ids]
     policy.token_logps([[0, 1]], [[2, 3]])  # libraries load what they need
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    start, cpu = time.perf_counter(), time.process_time()
-    logps, _ = policy.token_logps(prompts, responses)
-    loss = -logps.mean()
-    loss.backward()
-    seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    passes = []
+    for _ in range(1 + (PASSES if options.device == "cuda" else 0)):
+        policy.model.zero_grad()
+        meter = Meter(options.device)
+        logps, _ = policy.token_logps(prompts, responses)
+        loss = -logps.mean()
+        loss.backward()
+        passes.append(meter.seconds())
+    seconds = statistics.median(passes[1:] or passes)
     weights = [one for one in policy.model.parameters() if one.grad is not None]
     norm = sum(one.grad.float().square().sum().item() for one in weights if one.grad is not None) ** 0.5
     probe = [one.grad.flatten()[:3].tolist() for one in weights[:4] if one.grad is not None]
-    return {"seconds": seconds, "cpu": cpu, "bytes": peak - before, "loss": loss.item(), "norm": norm, "probe": probe}
+    return {"seconds": seconds, "bytes": meter.bytes(), "loss": loss.item(), "norm": norm, "probe": probe}
 
 
 def train(name: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Median processor seconds of a trainer's steps, and its peak bytes above the imported libraries."""
+    """Median seconds of a trainer's steps, and its peak bytes above the imported libraries."""
     import torch
     import transformers
 
@@ -89,16 +124,18 @@ def train(name: str, options: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         model, questions = Path(folder) / "model", write_questions(Path(folder) / "questions.jsonl", size)
         _apart(lambda: make_model(model, size, seed=0))
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        meter = Meter(options.device)
         if name == "TRL":
-            steps = run_trl(model, questions, Path(folder) / "run", size, STEPS, lambda: None)
+            steps = run_trl(model, questions, Path(folder) / "run", size, STEPS, lambda: None, options.device)
         else:
-            ours = Steps(make_spec([model], questions, size, 1, name="gspo"), Path(folder) / "run")
+            spec = make_spec([model], questions, size, 1, name="gspo")
+            compute = spec.compute.model_copy(update={"device": options.device})
+            ours = Steps(spec.model_copy(update={"compute": compute}), Path(folder) / "run")
             steps = [ours.step(dense_reward) for _ in range(STEPS + 1)][1:]
             ours.close()
     assert all(step.tokens == rows * tokens for step in steps)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return {"cpu": statistics.median(step.cpu_s for step in steps), "bytes": peak - before}
+    seconds = [step.wall_s if options.device == "cuda" else step.cpu_s for step in steps]
+    return {"seconds": statistics.median(seconds), "bytes": meter.bytes()}
 
 
 def _apart(work: Callable[[], Any]) -> None:
@@ -113,7 +150,7 @@ def _apart(work: Callable[[], Any]) -> None:
 
 def child(kind: str, shape: str, options: argparse.Namespace) -> dict[str, Any]:
     """`measure` in a process of its own."""
-    same = [f"--{name}={getattr(options, name)}" for name in ("vocabulary", "hidden", "layers", "dtype")]
+    same = [f"--{name}={getattr(options, name)}" for name in ("vocabulary", "hidden", "layers", "dtype", "device")]
     same += ["--smoke"] if options.smoke else []
     command = [sys.executable, "-m", "tests.bench.logits", *same, "--kind", kind, "--shape", shape]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -128,12 +165,12 @@ def compare_trainers(options: argparse.Namespace) -> None:
         for name in TRAINERS:
             results[name].append(child(name, "8 rows x 256", options))
     trl, ours = (
-        {name: statistics.median(one[name] for one in results[trainer]) for name in ("cpu", "bytes")}
+        {name: statistics.median(one[name] for one in results[trainer]) for name in ("seconds", "bytes")}
         for trainer in TRAINERS
     )
     print(
-        f"a step, vocabulary {options.vocabulary:,}: ours {ours['cpu']:.2f} s, TRL {trl['cpu']:.2f} s "
-        f"({ours['cpu'] / trl['cpu']:.2f}); ours {ours['bytes'] / 1e9:.2f} GB, TRL {trl['bytes'] / 1e9:.2f} GB "
+        f"a step, vocabulary {options.vocabulary:,}: ours {ours['seconds']:.2f} s, TRL {trl['seconds']:.2f} s "
+        f"({ours['seconds'] / trl['seconds']:.2f}); ours {ours['bytes'] / 1e9:.2f} GB, TRL {trl['bytes'] / 1e9:.2f} GB "
         f"({ours['bytes'] / trl['bytes']:.2f})"
     )
 
@@ -144,6 +181,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--hidden", type=int, default=256)
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--compare", choices=("trl",))
     parser.add_argument("--kind", choices=KINDS + TRAINERS)
@@ -166,13 +204,16 @@ def main(arguments: list[str] | None = None) -> int:
             for kind in KINDS:
                 results[kind].append(child(kind, shape, options))
         whole, chunks = (
-            {name: statistics.median(one[name] for one in results[kind]) for name in ("cpu", "bytes", "loss", "norm")}
+            {
+                name: statistics.median(one[name] for one in results[kind])
+                for name in ("seconds", "bytes", "loss", "norm")
+            }
             for kind in KINDS
         )
         print(
             f"{shape}, vocabulary {options.vocabulary:,}, {options.dtype}: "
             f"{whole['bytes'] / 1e9:.2f} to {chunks['bytes'] / 1e9:.2f} GB ({chunks['bytes'] / whole['bytes']:.2f}), "
-            f"{whole['cpu']:.2f} to {chunks['cpu']:.2f} s ({chunks['cpu'] / whole['cpu']:.2f}); "
+            f"{whole['seconds']:.3f} to {chunks['seconds']:.3f} s ({chunks['seconds'] / whole['seconds']:.2f}); "
             f"difference of the loss {abs(whole['loss'] - chunks['loss']):.1e}, "
             f"of the gradient's norm {abs(whole['norm'] - chunks['norm']) / whole['norm']:.1e}",
             flush=True,

@@ -23,10 +23,12 @@ BENCHES: dict[str, tuple[list[str], str]] = {
     "first_charts": (FEW_RUNS, r"first chart +\d+\.\d\d s"),
     "first_paint": (FEW_RUNS, r"first paint \d+\.\d\d s"),
     "footprint": (SMOKE, r"smoke +[\d,]+ +\d+ MiB +\d+ MiB +\d"),
+    "gpu": (SMOKE, r"smoke: 2 steps"),
     "live_charts": (SMOKE, r'"frames/s": \d+'),
     "logits": (SMOKE, r"difference of the loss \d"),
     "pages": (SMOKE, r"runs list.* \d+ "),
     "placement": (SMOKE, r"processes / local +\d+\.\d+ [\s\S]*ray / local +\d+\.\d+ "),
+    "pretrained": (["OUT", *SMOKE], r"signed - gspo after 2 steps"),
     "real_shapes": (SMOKE, r"smoke: completed in \d+ s"),
     "sampling": (SMOKE, r"sampling: \d+\.\d+ of the forward passes"),
     "scaling": (SMOKE, r" 2 +1 +\d+ +\d+"),
@@ -41,7 +43,7 @@ IN_BROWSER = {"first_charts", "first_paint", "live_charts"}
 # Tests train the same: under Ray, beside TRL, with bad peers, with real tokenizers; the memory estimate, the output
 # layer and the study have tests of their own; and test_measures watches first paint and live charts.
 FULL = {"bad_peers", "first_charts", "first_paint", "footprint", "live_charts", "logits", "pages", "placement"}
-FULL |= {"real_shapes", "staleness", "study", "telemetry", "trainer"}
+FULL |= {"gpu", "pretrained", "real_shapes", "staleness", "study", "telemetry", "trainer"}
 NEEDS = {"trainer": "trl", "placement": "ray"}
 
 

@@ -39,7 +39,7 @@ class Between(TrainerCallback):
 
 
 def run_trl(
-    folder: Path, questions: Path, root: Path, size: Size, repeats: int, others: Callable[[], None]
+    folder: Path, questions: Path, root: Path, size: Size, repeats: int, others: Callable[[], None], device: str = "cpu"
 ) -> list[Timed]:
     """`repeats` steps of TRL after one to warm up, `others` after each of them."""
     between = Between(others)
@@ -50,7 +50,7 @@ def run_trl(
 
     config = GRPOConfig(
         output_dir=str(root),
-        use_cpu=True,
+        use_cpu=device == "cpu",
         bf16=False,
         report_to=[],
         logging_strategy="no",
