@@ -3,7 +3,8 @@
 `python -m tests.bench.gpu [CASE ...] [--device cuda]`: each case trains two steps in a fresh process, with random
 weights, and every response as long as it may be, so that every part of the memory has been there.
 Peaks are of tensors, and of what torch reserved for them; the estimate is without the process's own context. A case
-with `gib` sees a GPU of that size: torch refuses what goes beyond, and the batches are fitted to it.
+with `gib` sees a GPU of that size: torch refuses what goes beyond, and the batches are fitted to it. No checkpoint is
+written.
 """
 
 from __future__ import annotations
@@ -82,6 +83,11 @@ def run_spec(place: Path, models: Sequence[Path], case: Case, device: str) -> An
     return RunSpec.model_validate(sections)
 
 
+def _pass_over_checkpoint(trainer: Any) -> None:
+    """Writing one takes longer than the steps."""
+    trainer.checkpoints.step = trainer.step
+
+
 def train(name: str, root: Path, device: str) -> dict[str, Any]:
     """Train in this process; the numbers in bytes and seconds. Models stay in `root`, for other cases."""
     import torch
@@ -103,13 +109,13 @@ def train(name: str, root: Path, device: str) -> dict[str, Any]:
     spec = run_spec(place, models, case, device)
     shapes = [shape for agent in spec.agents if (shape := model_shape(empty_model(agent.model, None)))]
     has_gpu = device == "cuda"
-    patches: list[Any] = []
+    patches: list[Any] = [mock.patch.object(Trainer, "save", _pass_over_checkpoint)]
     whole = torch.cuda.get_device_properties(0).total_memory if has_gpu else 0
     gpu = min(case.gib * GIB or whole, whole)
     if gpu < whole:
         torch.cuda.set_per_process_memory_fraction((gpu - CUDA_CONTEXT_BYTES) / whole)
         machine = preflight.this_machine(spec).model_copy(update={"gpus": (gpu,)})
-        patches = [
+        patches += [
             mock.patch.object(torch.cuda, "mem_get_info", return_value=(gpu - CUDA_CONTEXT_BYTES, gpu)),
             mock.patch.object(preflight, "this_machine", return_value=machine),
         ]

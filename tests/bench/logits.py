@@ -85,7 +85,8 @@ def measure(kind: str, rows: int, tokens: int, options: argparse.Namespace) -> d
         tie_word_embeddings=True,
     )
     policy = Policy.__new__(Policy)  # its tokenizer and optimizer have no part in this
-    policy.model = Qwen3ForCausalLM(config).to(options.device, getattr(torch, options.dtype))
+    with torch.device(options.device):
+        policy.model = Qwen3ForCausalLM(config).to(getattr(torch, options.dtype))
     policy.temperature, policy._has_linear_head = 1.0, head.is_linear_head(policy.model)
     policy._replaces_head = False
     if kind == "at once":

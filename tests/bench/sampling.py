@@ -60,7 +60,8 @@ def main(arguments: list[str] | None = None) -> int:
         num_key_value_heads=max(1, options.hidden // 448),
         tie_word_embeddings=True,
     )
-    model = Qwen2ForCausalLM(config).to(options.device, getattr(torch, options.dtype)).eval()
+    with torch.device(options.device):
+        model = Qwen2ForCausalLM(config).to(getattr(torch, options.dtype)).eval()
     head = Head.of(model)
     prompts = torch.randint(0, options.vocabulary, (options.rows, PROMPT)).tolist()
     count = range(options.rows)

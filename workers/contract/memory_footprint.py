@@ -22,8 +22,9 @@ VLLM_CPU_CACHE_BYTES = 2**30  # of vllm_engine.py
 VLLM_PROCESS_BYTES = 740 * 2**20  # of an engine in the machine's memory, without weights and cache, measured
 # A piece of a tokenizer's vocabulary. Measured: 470 (whole words), 820 (Qwen3), 1,120 (SmolLM2), 1,850 (Llama 3.1).
 PIECE_BYTES = 700
-# Of model/head.py: one chunk of logits in float32, and the number of logits from which it computes by chunks.
-CHUNK_BYTES, MIN_LOGITS = 2**26, 2**24
+# Of model/head.py: one chunk of logits in float32, and the number of logits from which it computes by chunks. A GPU
+# takes larger ones: with each it adds to the gradient of all of the output's weights.
+CHUNK_BYTES, GPU_CHUNK_BYTES, MIN_LOGITS = 2**26, 2**28, 2**24
 KV_ROOM = 64  # tokens by which a KV cache grows (rollouts/sampler.py)
 CUDA_CONTEXT_BYTES = 600 * 2**20  # of one process on a GPU, with the libraries' workspaces
 BFLOAT16_CPU_BYTES = 120 * 2**20  # of one process on a CPU: oneDNN's compiled products and their room, measured
@@ -143,7 +144,7 @@ def parts_of(spec: RunSpec, agent: AgentSpec, shape: Shape, *, on_gpu: bool, gpu
         Part(name="AdamW", size=trained * 8, is_host=offloads),  # two float32 moments, arXiv 1711.05101
         Part(name="snapshot", size=trained * 12, is_host=on_gpu),  # weights and moments (model/optimizer.py)
     ]
-    return parts + _update_parts(spec, shape, width, is_sharded, rank)
+    return parts + _update_parts(spec, shape, width, is_sharded, rank, GPU_CHUNK_BYTES if on_gpu else CHUNK_BYTES)
 
 
 def _rows(spec: RunSpec) -> int:
@@ -166,7 +167,7 @@ def _tokens(spec: RunSpec) -> int:
     return max(_longest(spec), min(tokens, budget)) if budget else tokens
 
 
-def _update_parts(spec: RunSpec, shape: Shape, width: int, is_sharded: bool, rank: int) -> list[Part]:
+def _update_parts(spec: RunSpec, shape: Shape, width: int, is_sharded: bool, rank: int, chunk_bytes: int) -> list[Part]:
     """One micro-batch: what autograd keeps of its forward pass, and the logits.
 
     In a layer of n tokens autograd keeps 4 feed-forward tensors (gate, its SiLU, up, their product), 6 of the hidden
@@ -184,7 +185,7 @@ def _update_parts(spec: RunSpec, shape: Shape, width: int, is_sharded: bool, ran
         activations = layer + shape.layers * tokens * shape.hidden * width  # arXiv 1604.06174: inputs, and one layer
     parts = [
         Part(name="activations", size=activations, moment="update"),
-        Part(name="logits", size=_logits_bytes(responses, shape, width, rank), moment="update"),
+        Part(name="logits", size=_logits_bytes(responses, shape, width, rank, chunk_bytes), moment="update"),
     ]
     if is_sharded:  # two layers gathered, one float32 gradient of a layer, and the output's weights
         trained = shape.lora_parameters(rank) // shape.layers if rank else shape.layer_parameters
@@ -195,7 +196,7 @@ def _update_parts(spec: RunSpec, shape: Shape, width: int, is_sharded: bool, ran
     return parts
 
 
-def _logits_bytes(tokens: int, shape: Shape, width: int, rank: int) -> int:
+def _logits_bytes(tokens: int, shape: Shape, width: int, rank: int, chunk_bytes: int) -> int:
     """The logits of a micro-batch and what is computed from them.
 
     Many of them are computed by chunks (model/head.py): room for one, a copy in the number type,
@@ -204,7 +205,7 @@ def _logits_bytes(tokens: int, shape: Shape, width: int, rank: int) -> int:
     logits = tokens * shape.vocabulary
     if logits <= MIN_LOGITS:
         return logits * (12 if width == 4 else 14)
-    chunk = max(CHUNK_BYTES, 4 * shape.vocabulary)
+    chunk = min(4 * logits, max(chunk_bytes, 4 * shape.vocabulary))
     return (
         chunk
         + (chunk // 2 if width < 4 else 0)

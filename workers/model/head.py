@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from workers.contract.memory_footprint import CHUNK_BYTES, MIN_LOGITS
+from workers.contract.memory_footprint import CHUNK_BYTES, GPU_CHUNK_BYTES, MIN_LOGITS
 
 Index = tuple[Tensor, Tensor]  # row and place of each token
 FEW = 8  # rows up to which W h takes a CPU less time than h W in float32: .2 to .6 of it from 2 rows on
@@ -215,6 +215,7 @@ def _errors(softmax: Tensor, targets: Tensor, slope: Tensor | None, dtype: torch
 
 def _chunks(hidden: Tensor, head: Head) -> tuple[list[slice], Tensor]:
     """The rows of each chunk, and room for the logits of one."""
-    size = min(len(hidden), max(1, CHUNK_BYTES // (4 * len(head.weight))))
+    chunk_bytes = GPU_CHUNK_BYTES if hidden.is_cuda else CHUNK_BYTES
+    size = min(len(hidden), max(1, chunk_bytes // (4 * len(head.weight))))
     slices = [slice(start, min(start + size, len(hidden))) for start in range(0, len(hidden), size)]
     return slices, hidden.new_empty(size, len(head.weight), dtype=head.dtype)
