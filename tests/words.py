@@ -11,6 +11,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -46,20 +47,26 @@ def sources() -> list[Path]:
     return [path for path in paths if not {"migrations", "commands"} & set(path.parts)]
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def participles(path: Path) -> Iterator[tuple[int, str]]:
     """Line and name of each variable or parameter that is named by a participle."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in PARTICIPLES:
             yield node.lineno, node.id
         elif isinstance(node, ast.arg) and node.arg in PARTICIPLES:
             yield node.lineno, node.arg
 
 
+@cache
 def repeated_names() -> dict[str, list[str]]:
     """Public classes and functions that more than one package defines, with the files."""
     places: dict[str, set[Path]] = defaultdict(set)
     for path in sources():
-        for node in ast.parse(path.read_text()).body:
+        for node in tree_of(path).body:
             if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.name[0] != "_":
                 places[node.name].add(path.relative_to(ROOT))
     return {
