@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.warm_starts import put_demo
 from workers.contract.demo_recipe import AGENTS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -25,8 +26,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 folder, questions = sys.argv[1], json.loads(sys.argv[2])
 model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
 texts = []
-for start in range(0, len(questions), 50):
-    inputs = tokenizer(questions[start : start + 50], padding=True, padding_side="left", return_tensors="pt")
+for start in range(0, len(questions), 200):
+    inputs = tokenizer(questions[start : start + 200], padding=True, padding_side="left", return_tensors="pt")
     ids = model.generate(
         inputs.input_ids, attention_mask=inputs.attention_mask, max_new_tokens=26, do_sample=False
     )[:, inputs.input_ids.shape[1]:]
@@ -48,10 +49,12 @@ def run_demo(data: Path, algorithms: tuple[str, ...]) -> dict[str, Any]:
     return last
 
 
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """Data folder and last line of the demo."""
+@pytest.fixture(scope="module", params=["kept agents", pytest.param("agents made anew", marks=pytest.mark.full)])
+def demo(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """Data folder and last line of the demo. Making its agents takes as long as training both runs."""
     data = tmp_path_factory.mktemp("demo")
+    if request.param == "kept agents":
+        put_demo(data / "models" / "demo")
     return data, run_demo(data, ALGORITHMS)
 
 
@@ -66,6 +69,7 @@ def test_hacpo_beats_gspo_on_the_demo_pair(demo: tuple[Path, dict[str, Any]]) ->
 
 @pytest.mark.full
 def test_gspox2_pays_double(tmp_path: Path) -> None:
+    put_demo(tmp_path / "models" / "demo")
     (run,) = run_demo(tmp_path, ("gspox2",))["runs"]
     assert run["rollouts"] == 2 * 40 * 24 * 8 * 2
 

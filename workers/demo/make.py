@@ -89,7 +89,8 @@ def _train_both(folder: Path, seed: int, steps: int, report: Callable[[float], N
             process.join()
 
 
-def _identity(seed: int, steps: int) -> dict[str, Any]:
+def demo_identity(seed: int, steps: int) -> dict[str, Any]:
+    """What decides the files of the demo's folder."""
     return {"recipe_version": RECIPE_VERSION, "seed": seed, "steps": steps}
 
 
@@ -102,7 +103,7 @@ def make_demo(
         write_questions(content, *make_problems(seed))
         _train_both(content, seed, steps, report)
 
-    return make_once(folder, _identity(seed, steps), make)
+    return make_once(folder, demo_identity(seed, steps), make)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -178,7 +178,6 @@ def train_agent(
     """Train one agent and save it as a Hugging Face folder. report: called with each finished step."""
     import torch
     from torch.nn import functional
-    from transformers.utils import logging
 
     torch.set_num_threads(1)
     torch.manual_seed(seed)
@@ -198,6 +197,13 @@ def train_agent(
         optimizer.step()
         optimizer.zero_grad()
         report(step + 1)
+    save_agent(model, tokenizer, folder)
+
+
+def save_agent(model: Any, tokenizer: Any, folder: Path) -> None:
+    """Save an agent as a Hugging Face folder; its answers end with the tokenizer's EOS."""
+    from transformers.utils import logging
+
     logging.disable_progress_bar()
     model.generation_config.eos_token_id = tokenizer.eos_token_id
     model.generation_config.pad_token_id = tokenizer.pad_token_id
