@@ -6,9 +6,7 @@ The other page comes from another port of the same host, which browsers call the
 from __future__ import annotations
 
 import html
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
@@ -17,6 +15,7 @@ from tests.browser.conftest import Server
 from tests.browser.test_rollouts import run_url as run_url
 from tests.browser.test_rollouts import watched as watched
 from tests.support.browser.hostile_run import MARKUP
+from tests.support.http_server import Handler, http_server
 
 # What a page of the other origin tries; each answers with what came of it.
 FORM = """([action, fields]) => {
@@ -38,21 +37,12 @@ SEND = """(address) => fetch(address, { method: "POST", mode: "no-cors", credent
 def elsewhere() -> Iterator[str]:
     """The address of an empty page on a port of its own."""
 
-    class Empty(BaseHTTPRequestHandler):
+    class Empty(Handler):
         def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Type", "text/html")
-            self.end_headers()
-            self.wfile.write(b"<!doctype html><title>elsewhere</title><body>")
+            self.reply(200, b"<!doctype html><title>elsewhere</title><body>", {"Content-Type": "text/html"})
 
-        def log_message(self, *_: object) -> None:
-            """Nothing to say."""
-
-    served = ThreadingHTTPServer(("127.0.0.1", 0), Empty)
-    threading.Thread(target=served.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{served.server_port}/"
-    served.shutdown()
-    served.server_close()
+    with http_server(Empty) as address:
+        yield f"{address}/"
 
 
 @pytest.fixture

@@ -15,13 +15,12 @@ import signal
 import subprocess
 import sys
 import textwrap
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from tests.support.http_server import Handler, http_server
 from workers.contract.repository import ROOT
 from workers.contract.trainer_process import DEATH_PIPE_VARIABLE, MARK_VARIABLE
 
@@ -140,13 +139,13 @@ def kubernetes_api(state: Path) -> Iterator[tuple[KubernetesStub, str]]:
     """A stub and its address."""
     stub = KubernetesStub(state)
 
-    class Handler(BaseHTTPRequestHandler):
+    class Answers(Handler):
         def answer(self) -> None:
             parts = urlsplit(self.path)
             stub.requests.append((self.command, parts.path, self.headers.get("Authorization")))
             kind = re.fullmatch(r"/(?:api|apis/batch)/v1/namespaces/lab/(\w+)", parts.path)
             label = parse_qs(parts.query).get("labelSelector", ["="])[0].partition("=")[2]
-            body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
+            body = json.loads(self.body() or b"{}")
             status, values = 200, {}
             if stub.refusal or kind is None:
                 status, values = stub.refusal or 404, {"message": "forbidden by the stub"}
@@ -156,24 +155,14 @@ def kubernetes_api(state: Path) -> Iterator[tuple[KubernetesStub, str]]:
                 stub.delete(kind[1], label)
             else:
                 values = {"items": stub.items(kind[1], label)}
-            data = json.dumps(values).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+            self.reply(status, json.dumps(values).encode())
 
         do_GET = do_POST = do_DELETE = answer
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        yield stub, f"http://127.0.0.1:{server.server_port}"
+        with http_server(Answers) as address:
+            yield stub, address
     finally:
-        server.shutdown()
-        server.server_close()
         for process in stub.processes.values():
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)

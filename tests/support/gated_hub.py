@@ -7,9 +7,9 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+
+from tests.support.http_server import Handler, http_server
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 GATED = "meta/gated"
@@ -56,37 +56,22 @@ def gated_hub(folder: Path) -> Iterator[GatedHub]:
     """Serves the files of a model's folder."""
     hub = GatedHub(folder)
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_HEAD(self) -> None:
-            self.do_GET()
-
+    class Answers(Handler):
         def do_GET(self) -> None:
             if hub.hangs.is_set():
                 hub.ends.wait(60)
                 return
-            token = self.headers.get("authorization", "").removeprefix("Bearer ")
-            status, headers, body = hub.answer_to(self.path, token)
-            wanted = self.headers.get("Range", "").removeprefix("bytes=")
-            if wanted and status == 200:
-                first, _, last = wanted.partition("-")
+            status, headers, body = hub.answer_to(self.path, self.bearer())
+            part = self.headers.get("Range", "").removeprefix("bytes=")
+            if part and status == 200:
+                first, _, last = part.partition("-")
                 body, status = body[int(first) : int(last) + 1 if last else None], 206
-            self.send_response(status)
-            for name, value in (headers | {"Content-Length": str(len(body))}).items():
-                self.send_header(name, value)
-            self.end_headers()
-            if self.command == "GET":
-                self.wfile.write(body)
+            self.reply(status, body, headers)
 
-        def log_message(self, *_: Any) -> None:
-            pass
+        do_HEAD = do_GET
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    hub.address = f"http://127.0.0.1:{server.server_address[1]}"
-    try:
-        yield hub
-    finally:
-        hub.ends.set()
-        server.shutdown()
-        server.server_close()
+    with http_server(Answers) as hub.address:
+        try:
+            yield hub
+        finally:
+            hub.ends.set()

@@ -8,8 +8,9 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests.support.http_server import Handler, http_server
 
 WRITER, READER = "hf_writer_0123456789", "hf_reader_0123456789"
 OWNER = "ada"
@@ -87,29 +88,15 @@ class UploadHub:
 def upload_hub() -> Iterator[UploadHub]:
     hub = UploadHub()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Answers(Handler):
         def _answer(self, status: int, body: Any) -> None:
-            content = json.dumps(body).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(content)))
-            self.send_header("Content-Type", "application/json")
+            headers = {"Content-Type": "application/json"}
             if isinstance(body, dict) and body.get("error"):
-                self.send_header("X-Error-Message", body["error"])
-            self.end_headers()
-            self.wfile.write(content)
-
-        def _body(self) -> bytes:
-            if "chunked" not in self.headers.get("Transfer-Encoding", ""):
-                return self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            pieces = []
-            while size := int(self.rfile.readline(), 16):
-                pieces.append(self.rfile.read(size))
-                self.rfile.readline()
-            self.rfile.readline()
-            return b"".join(pieces)
+                headers["X-Error-Message"] = body["error"]
+            self.reply(status, json.dumps(body).encode(), headers)
 
         def _may(self) -> bool:
-            token = self.headers.get("authorization", "").removeprefix("Bearer ")
+            token = self.bearer()
             hub.tokens.add(token)
             if token not in (WRITER, READER):
                 self._answer(401, {"error": "Invalid credentials"})
@@ -126,12 +113,12 @@ def upload_hub() -> Iterator[UploadHub]:
                 self._answer(200 if known else 404, {"id": repo, "private": hub.private.get(repo), "siblings": []})
 
         def do_POST(self) -> None:
-            body = self._body()
+            body = self.body()
             if self._may():
                 self._answer(*hub.post(self.path.partition("?")[0], body))
 
         def do_PUT(self) -> None:
-            body = self._body()
+            body = self.body()
             hub.holds.wait(60)
             if hub.full:
                 self._answer(413, {"error": "no room"})
@@ -141,16 +128,8 @@ def upload_hub() -> Iterator[UploadHub]:
             hub.blobs[digest] = body
             self._answer(200, {})
 
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    hub.address = f"http://127.0.0.1:{server.server_address[1]}"
-    try:
-        yield hub
-    finally:
-        hub.holds.set()
-        server.shutdown()
-        server.server_close()
+    with http_server(Answers) as hub.address:
+        try:
+            yield hub
+        finally:
+            hub.holds.set()

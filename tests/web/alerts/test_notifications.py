@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import http.server
 import json
 import socket
 import threading
@@ -19,6 +18,7 @@ from hacrl_web.alerts.models import Alert, Delivery, DeliveryState, Notification
 from hacrl_web.alerts.notify import MAX_PER_HOUR, Notifier
 from hacrl_web.alerts.send import send_due
 from hacrl_web.runs.models import Run, State
+from tests.support.http_server import Handler, http_server
 from tests.support.web.factories import make_training_run, make_user
 from workers.contract.spec.allowed_address import AddressRefused
 
@@ -26,51 +26,41 @@ pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 
 class Receiver:
-    """A web server on loopback that notes what it is sent and answers as told."""
+    """What a web server on loopback was sent, and what it answers. `pause_s`: between its headers and its body."""
 
     def __init__(self) -> None:
         self.bodies: list[dict] = []
         self.headers: list[dict] = []
         self.status, self.location, self.answer, self.delay_s, self.pause_s = 204, "", b"", 0.0, 0.0
-        receiver = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                receiver.headers.append(dict(self.headers))
-                receiver.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-                ended.wait(receiver.delay_s)
-                self.send_response(receiver.status)
-                if receiver.location:
-                    self.send_header("Location", receiver.location)
-                self.end_headers()
-                ended.wait(receiver.pause_s)
-                with contextlib.suppress(OSError):
-                    self.wfile.write(receiver.answer)
-
-            do_GET = do_POST
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        ended = self.ended = threading.Event()
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        self.port = self.server.server_address[1]
-        threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
-
-    def stop(self) -> None:
-        self.ended.set()
-        self.server.shutdown()
-        self.server.server_close()
+        self.ended = threading.Event()
+        self.port = 0
 
 
 @pytest.fixture
 def receiver(settings) -> Iterator[Receiver]:
     made = Receiver()
-    settings.WEBHOOK_ALLOW = [f"hooks.test:{made.port}", "127.0.0.1"]
+
+    class Answers(Handler):
+        def do_POST(self) -> None:
+            made.headers.append(dict(self.headers))
+            made.bodies.append(json.loads(self.body()))
+            made.ended.wait(made.delay_s)
+            self.send_response(made.status)
+            if made.location:
+                self.send_header("Location", made.location)
+            self.end_headers()
+            made.ended.wait(made.pause_s)
+            with contextlib.suppress(OSError):
+                self.wfile.write(made.answer)
+
+        do_GET = do_POST
+
     settings.PUBLIC_URL = "https://hacrl.test"
-    yield made
-    made.stop()
+    with http_server(Answers) as address:
+        made.port = int(address.rpartition(":")[2])
+        settings.WEBHOOK_ALLOW = [f"hooks.test:{made.port}", "127.0.0.1"]
+        yield made
+        made.ended.set()
 
 
 @pytest.fixture

@@ -7,15 +7,14 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hacrl_web.registry.benchmarks.built_in import BUILT_IN
+from tests.support.http_server import Handler, http_server
 from workers.questions.hub_files import choose_files
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -30,38 +29,7 @@ class Hub:
         self.files = files
         self.fault = ""
         self.asked: list[str] = []
-        hub = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_HEAD(self) -> None:
-                self.answer(with_body=False)
-
-            def do_GET(self) -> None:
-                self.answer(with_body=True)
-
-            def answer(self, *, with_body: bool) -> None:
-                hub.asked.append(self.path)
-                status, kind, body = hub.body_of(self.path)
-                self.send_response(status)
-                self.send_header("Content-Type", kind)
-                self.send_header("Content-Length", str(len(body)))
-                self.send_header("ETag", f'"{hashlib.sha1(body).hexdigest()}"')
-                self.send_header("X-Repo-Commit", COMMIT)
-                if status == 404:
-                    self.send_header("X-Error-Code", "RepoNotFound")
-                self.end_headers()
-                if with_body:
-                    is_cut = hub.fault == "cut" and "/resolve/" in self.path
-                    self.wfile.write(body[: len(body) // 2] if is_cut else body)
-                if hub.fault == "cut":
-                    self.close_connection = True
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.address = f"http://127.0.0.1:{self._server.server_port}"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        self.address = ""
 
     def body_of(self, path: str) -> tuple[int, str, bytes]:
         if self.fault == "missing":
@@ -75,10 +43,6 @@ class Hub:
         found = {"id": "owner/sums", "sha": COMMIT, "siblings": siblings, "private": False, "tags": [], "downloads": 0}
         return 200, "application/json", json.dumps(found).encode()
 
-    def stop(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
 
 @pytest.fixture
 def hub() -> Iterator[Hub]:
@@ -89,8 +53,24 @@ def hub() -> Iterator[Hub]:
         "README.md": b"",
     }
     made = Hub(files)
-    yield made
-    made.stop()
+
+    class Answers(Handler):
+        def do_GET(self) -> None:
+            made.asked.append(self.path)
+            status, kind, body = made.body_of(self.path)
+            headers = {"Content-Type": kind, "Content-Length": str(len(body)), "X-Repo-Commit": COMMIT}
+            headers["ETag"] = f'"{hashlib.sha1(body).hexdigest()}"'
+            if status == 404:
+                headers["X-Error-Code"] = "RepoNotFound"
+            is_cut = made.fault == "cut" and "/resolve/" in self.path
+            self.reply(status, body[: len(body) // 2] if is_cut else body, headers)
+            if made.fault == "cut":
+                self.close_connection = True
+
+        do_HEAD = do_GET
+
+    with http_server(Answers) as made.address:
+        yield made
 
 
 def fetch(folder: Path, endpoint: str = "", **request: Any) -> dict[str, Any]:
