@@ -171,11 +171,17 @@ def registered(context, server: Server, tiny_models: dict[str, Path], questions:
     page.close()
 
 
-@pytest.fixture(scope="module")
-def world() -> Iterator[World]:
-    """A product with fake trainers."""
+@pytest.fixture(scope="session")
+def shared_world() -> Iterator[World]:
     with World() as world:
         yield world
+
+
+@pytest.fixture
+def world(shared_world: World) -> Iterator[World]:
+    """A product with fake trainers, in which no run of an earlier test is left in the queue."""
+    yield shared_world
+    shared_world.end_all()
 
 
 @pytest.fixture

@@ -20,8 +20,9 @@ from tests.support.postgres import GET_IT, binaries
 DATABASES = ["sqlite", pytest.param("postgresql", marks=pytest.mark.full)]
 
 
-@pytest.fixture(scope="session", params=DATABASES)
+@pytest.fixture(scope="package", params=DATABASES)
 def shared_world(request: pytest.FixtureRequest) -> Iterator[World]:
+    """Ends with this folder's tests: an idle product and its monitor take a tenth of a processor."""
     if request.param == "postgresql" and binaries() is None:
         pytest.skip(f"no PostgreSQL here; get it: {GET_IT}")
     if not any(shutil.which(name) for name in ("valkey-server", "redis-server")):

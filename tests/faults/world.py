@@ -438,6 +438,13 @@ class World:
             wait(lambda: self.stop_run(run_id).status == 200, "the stop is taken")
         self.until_state(run_id, *TERMINAL)
 
+    def end_all(self) -> None:
+        """Also those that were queued on a page."""
+        query = "SELECT id FROM runs_run WHERE state NOT IN ('draft', 'completed', 'stopped', 'failed')"
+        for (run_id,) in self.database.rows(query):
+            self.end(UUID(str(run_id)))
+        self.runs.clear()
+
     def violations(self, run_id: UUID, browsers: Browsers | None = None) -> list[Violation | str]:
         """All of a run that has ended, and what the monitor has seen so far of any."""
         last = self.database.places(run_id)[-1:] if browsers else []
