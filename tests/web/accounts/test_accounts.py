@@ -15,7 +15,7 @@ from hacrl_web.accounts.models import LoginLink, LoginTry, User
 from hacrl_web.registry.models import LanguageModel
 from tests.support.web.registry_help import make_model, make_user
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 PASSWORD = "correct horse 42"
 
 
@@ -152,7 +152,6 @@ def test_wrong_password_and_unknown_user_get_the_same_page(client):
     assert len(set(pages.values())) == 1
 
 
-@pytest.mark.once
 def test_unknown_user_takes_as_long_as_a_wrong_password(client, settings, monkeypatch):
     """Counted, not timed: hashing takes more than 100 ms of a login, everything else less than 20 ms."""
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.PBKDF2PasswordHasher"]

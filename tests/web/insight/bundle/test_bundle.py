@@ -222,6 +222,7 @@ def test_run_of_a_foreign_project_gets_another_id_and_says_nothing_of_it(client,
     assert Run.objects.get(pk=answer.json()["id"]).owner == stranger
 
 
+@pytest.mark.once
 def test_imported_run_trains_nothing_by_its_own_settings(client, run):
     """They name files of another machine, which a bundle could choose at will."""
     data = exported(client, run)
@@ -239,6 +240,7 @@ def test_imported_run_trains_nothing_by_its_own_settings(client, run):
     assert run.spec["agents"][0]["model"] not in model.location
 
 
+@pytest.mark.once
 def test_page_imports_and_names_what_is_missing(client, run):
     data = exported(client, run, "")
     empty(run)
@@ -251,6 +253,7 @@ def test_page_imports_and_names_what_is_missing(client, run):
     assert "Choose a file." in client.post("/runs/import").content.decode()
 
 
+@pytest.mark.once
 def test_viewer_may_export_and_not_import(client, run):
     data = exported(client, run)
     client.force_login(make_member(run.project, "viewer"))
@@ -259,6 +262,7 @@ def test_viewer_may_export_and_not_import(client, run):
     assert client.post("/runs/import", {"file": upload(data)}).status_code == 403
 
 
+@pytest.mark.once
 def test_run_that_has_not_ended_is_not_exported(client, run):
     Run.objects.filter(pk=run.pk).update(state=State.RUNNING)
     answer = client.get(f"/api/v1/runs/{run.pk}/bundle.zip")
@@ -365,6 +369,7 @@ def manifest_of(data: bytes, **changes: Any) -> bytes:
     return json.dumps(json.loads(zipfile.ZipFile(io.BytesIO(data)).read(MANIFEST_NAME)) | changes).encode()
 
 
+@pytest.mark.once
 def test_hostile_bundles_are_refused_by_name_and_leave_nothing(client, run, settings):
     data = exported(client, run)
     empty(run)
@@ -418,6 +423,7 @@ def test_numbers_that_were_not_finite_are_imported_as_they_are(client, run):
     assert problem_of(event | {"nonfinite": None}) == "ratios.x.0: Must be a number."
 
 
+@pytest.mark.once
 def test_limits_hold_before_anything_is_unpacked(client, run, monkeypatch):
     data = exported(client, run)
     empty(run)

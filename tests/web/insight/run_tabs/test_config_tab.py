@@ -11,7 +11,7 @@ from hacrl_web.insight.settings_diff import ABSENT, cloned_baseline, diff_lines,
 from hacrl_web.runs.sweeps.sweeps import launch_sweep
 from tests.support.web.factories import launch_request, make_group, make_run, make_user
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 
 def rows(client, run, **query) -> dict[str, list[str]]:

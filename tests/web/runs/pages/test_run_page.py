@@ -16,6 +16,8 @@ from tests.support.web import factories
 from tests.support.web.page_text import add_event, text_of
 from workers.contract.spec.run import RunSpec
 
+pytestmark = pytest.mark.once
+
 
 @pytest.mark.parametrize(
     ("algorithm", "shares", "can_trap"),
