@@ -8,6 +8,7 @@ from typing import Any
 
 from django.db import IntegrityError, transaction
 from django.db.models import Count, Q
+from django.utils import timezone
 from typing_extensions import TypedDict
 
 from hacrl_web.accounts.models import Project, Role
@@ -24,7 +25,11 @@ MAX_MIRRORS = 20  # of a project
 
 
 class MirrorState(TypedDict):
-    """A mirror as its members see it. has_secret: a key is stored; it is never shown.  folder: of its files."""
+    """A mirror as its members see it. has_secret: a key is stored; it is never shown.  folder: of its files.
+
+    num_tries: in which the destination did not answer in time, since a run was sent; nothing is sent before
+    next_try_at, which is null while it is tried.
+    """
 
     id: int
     name: str
@@ -38,10 +43,15 @@ class MirrorState(TypedDict):
     num_sent: int
     num_failing: int
     problem: str
+    num_tries: int
+    next_try_at: datetime | None
 
 
 class RunMirrorState(TypedDict):
-    """A mirror and one run. is_sent: whether the run is sent at all.  step, seq: how far."""
+    """A mirror and one run. is_sent: whether the run is sent at all.  step, seq: how far.
+
+    next_try_at: of the mirror or this run, whichever is later; null without a problem, and while it is tried.
+    """
 
     id: int
     name: str
@@ -55,6 +65,7 @@ class RunMirrorState(TypedDict):
     step: int
     url: str
     problem: str
+    next_try_at: datetime | None
     sent_at: datetime | None
 
 
@@ -109,8 +120,9 @@ def change_mirror(user: Any, mirror: Mirror, fields: Mapping[str, Any]) -> Mirro
         mirror.ciphertext = encrypt(mirror.secret_name, secret)
     if is_enabled is not None:
         mirror.is_enabled = is_enabled
-    mirror.save()
     # A changed setting may be the cure: what failed is tried at once.
+    mirror.problem, mirror.tries, mirror.next_try_at = "", 0, mirror.created_at
+    mirror.save()
     MirrorCursor.objects.filter(mirror=mirror, tries__gt=0).update(tries=0, next_try_at=mirror.created_at)
     return mirror
 
@@ -158,8 +170,15 @@ def _state(row: Any) -> MirrorState:
         "folder": str(mirror_folder(row)) if writes else "",
         "num_sent": row.num_sent,
         "num_failing": row.num_failing,
-        "problem": failures.first() or "",
+        "problem": row.problem or failures.first() or "",
+        "num_tries": row.tries,
+        "next_try_at": _next_try([row] if row.problem else []),
     }
+
+
+def _next_try(waits: list[Mirror | MirrorCursor]) -> datetime | None:
+    """The last of their times, if it is to come."""
+    return max((one.next_try_at for one in waits if one.next_try_at > timezone.now()), default=None)
 
 
 def run_mirror_states(run: Run) -> list[RunMirrorState]:
@@ -173,7 +192,11 @@ def run_mirror_states(run: Run) -> list[RunMirrorState]:
 def _run_state(run: Run, mirror: Mirror, cursor: MirrorCursor) -> RunMirrorState:
     is_usual = mirror.sends == Sends.NEW and run.created_at >= mirror.created_at
     is_sent = cursor.choice == Choice.ON or (is_usual and cursor.choice == Choice.DEFAULT)
-    state: Any = {name: getattr(cursor, name) for name in ("choice", "is_done", "seq", "step", "problem", "sent_at")}
+    state: Any = {name: getattr(cursor, name) for name in ("choice", "is_done", "seq", "step", "sent_at")}
+    is_waiting = mirror.is_enabled and is_sent and not cursor.is_done
+    waits: list[Mirror | MirrorCursor] = [one for one in (mirror, cursor) if is_waiting and one.problem]
+    state["problem"] = waits[0].problem if waits else ""
+    state["next_try_at"] = _next_try(waits)
     url = cursor.url if cursor.url.startswith(("https://", "http://")) else ""
     state |= {"id": mirror.pk, "name": mirror.name, "kind": mirror.kind, "label": KINDS[mirror.kind].label}
     result: RunMirrorState = state | {"is_enabled": mirror.is_enabled, "is_sent": is_sent, "url": url}

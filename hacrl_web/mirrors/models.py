@@ -43,6 +43,9 @@ class Mirror(ProjectRow):
     sends = models.CharField(max_length=8, choices=Sends.choices, default=Sends.NEW)
     is_enabled = models.BooleanField(default=True)
     created_at: models.DateTimeField[datetime, datetime] = models.DateTimeField(default=timezone.now)
+    problem = models.CharField(max_length=400, blank=True)  # why nothing is sent before next_try_at
+    tries = models.PositiveIntegerField(default=0)  # without an answer in time, since a run was sent
+    next_try_at: models.DateTimeField[datetime, datetime] = models.DateTimeField(default=timezone.now)
 
     objects = ProjectRowQuerySet["Mirror"].as_manager()
 

@@ -15,11 +15,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 from django.conf import settings
 
 from hacrl_web.runs.worker.trainer_environment import trainer_environment
 
 ANSWER_S = 60.0
+END_S = 5.0  # for a killed process to be gone
 MAX_ANSWER = 2**20
 _living: set[MirrorProcess] = set()
 
@@ -28,12 +30,15 @@ class MirrorFailed(Exception):
     """Why a mirror could not send, in a sentence."""
 
 
+class MirrorSilent(MirrorFailed):
+    """The destination did not answer in time."""
+
+
 class MirrorProcess:
     """Use it in one thread only."""
 
-    def __init__(self, folder: Path, answer_s: float = ANSWER_S) -> None:
+    def __init__(self, folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._answer_s = answer_s
         environment = trainer_environment() | {"HOME": str(folder), "PYTHONPATH": str(settings.BASE_DIR)}
         with open(folder / "mirror.log", "wb") as log:
             self._child = subprocess.Popen(
@@ -53,8 +58,8 @@ class MirrorProcess:
         return self._child.poll() is None
 
     def ask(self, **request: Any) -> dict[str, Any]:
-        """The answer to a request. Error: MirrorFailed, and the process is gone."""
-        deadline = time.monotonic() + self._answer_s
+        """The answer to a request. Errors: MirrorFailed, MirrorSilent after ANSWER_S; then the process is gone."""
+        deadline = time.monotonic() + ANSWER_S
         try:
             self._write(json.dumps(request).encode() + b"\n", deadline)
             answer = json.loads(self._line(deadline))
@@ -73,7 +78,7 @@ class MirrorProcess:
         with selectors.DefaultSelector() as selector:
             selector.register(place, event)
             if not selector.select(max(0.0, deadline - time.monotonic())):
-                raise MirrorFailed(f"The destination did not answer within {self._answer_s:g} s.")
+                raise MirrorSilent(f"The destination did not answer within {ANSWER_S:g} s.")
 
     def _write(self, data: bytes, deadline: float) -> None:
         while data:
@@ -93,13 +98,20 @@ class MirrorProcess:
     def kill(self) -> None:
         """It and what it started; from any thread."""
         if self._child.returncode is None:
+            family: list[psutil.Process] = []
+            with suppress(psutil.Error):  # a client's helper may have a session of its own
+                family = psutil.Process(self._child.pid).children(recursive=True)
             with suppress(OSError):
                 os.killpg(self._child.pid, signal.SIGKILL)
+            for one in family:
+                with suppress(psutil.Error):
+                    one.kill()
 
     def end(self) -> None:
-        """Kill it, if it still lives, and wait for it."""
+        """Kill it, if it still lives, and wait for it; not for one that a dead file system holds."""
         self.kill()
-        self._child.wait()
+        with suppress(subprocess.TimeoutExpired):
+            self._child.wait(END_S)
         _living.discard(self)
         for stream in (self._child.stdin, self._child.stdout):
             if stream is not None:

@@ -1,38 +1,38 @@
-"""Sends what is due: reads the stored numbers behind each cursor and moves it when the destination has them.
+"""Sends what is due of one mirror: reads the stored numbers behind each cursor, moves it when the destination has them.
 
-It runs in a thread of the watcher, one more for each mirror that is busy, so a destination that hangs delays no other
-mirror; nothing here is on the way of a trainer, its supervisor or a page.
+It runs in a thread of the watcher (rounds.py); nothing here is on the way of a trainer, its supervisor or a page.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db import connection
-from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from django.db.models import Exists, F, OuterRef, Q, QuerySet, Subquery, Value
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from hacrl_web.mirrors.event_rows import read_rows
 from hacrl_web.mirrors.kinds import check_mirror_address
 from hacrl_web.mirrors.models import Choice, Mirror, MirrorCursor, Sends
-from hacrl_web.mirrors.process import MirrorFailed, MirrorProcess, kill_all
+from hacrl_web.mirrors.process import MirrorFailed, MirrorProcess, MirrorSilent
 from hacrl_web.runs.models import TERMINAL, Run
 from hacrl_web.web.stored_secrets import SecretUnreadable, decrypt
 from workers.contract.spec.allowed_address import AddressRefused
 
-BUSY_AT_ONCE = 8  # mirrors
 RUNS_AT_ONCE = 20  # of a mirror in one round
 SESSIONS_KEPT = 4  # processes of a mirror between two rounds
 IDLE_S = 30.0  # after which a process without news ends
-RETRY_AFTER_S = (5, 15, 60, 120, 300)
+ROWS_AT_ONCE = 256
+SILENT_S = 10.0  # a failure after that long counts as no answer
+RETRY_AFTER_S = (5.0, 15.0, 60.0, 120.0, 300.0)
 log = logging.getLogger(__name__)
 
 
@@ -42,7 +42,7 @@ def mirror_folder(mirror: Mirror) -> Path:
 
 
 def due_runs(mirror: Mirror) -> QuerySet[Run]:
-    """Runs with something to send, the oldest first."""
+    """Runs with something to send: the oldest first, those whose last try failed behind them."""
     cursors = MirrorCursor.objects.filter(mirror=mirror, run=OuterRef("pk"))
     is_chosen = Exists(cursors.filter(choice=Choice.ON))
     if mirror.sends == Sends.NEW:
@@ -50,7 +50,8 @@ def due_runs(mirror: Mirror) -> QuerySet[Run]:
     is_settled = cursors.filter(Q(is_done=True) | Q(next_try_at__gt=timezone.now()))
     is_read = cursors.filter(read_seq__gte=OuterRef("last_seq"))
     runs = Run.objects.filter(is_chosen, project=mirror.project_id, last_seq__gt=0).exclude(Exists(is_settled))
-    return runs.filter(Q(state__in=TERMINAL) | ~Exists(is_read)).order_by("created_at", "pk")
+    tries = Coalesce(Subquery(cursors.values("tries")[:1]), Value(0))
+    return runs.filter(Q(state__in=TERMINAL) | ~Exists(is_read)).order_by(tries, "created_at", "pk")
 
 
 @dataclass
@@ -63,18 +64,69 @@ class OpenSession:
     used_at: float = field(default_factory=time.monotonic)
 
 
+class Interrupted(Exception):
+    """The mirror was changed, paused or removed while the destination was asked, or the watcher ends."""
+
+
 class MirrorSender:
-    """Sends the runs of one mirror. Only one thread uses it at a time."""
+    """Sends the runs of one mirror. Only one thread uses it at a time; any may interrupt it."""
 
     def __init__(self, mirror_id: int) -> None:
         self._mirror_id = mirror_id
         self._sessions: dict[UUID, OpenSession] = {}
+        self._settings: tuple[Any, str] | None = None
+        self._process: MirrorProcess | None = None  # that is being asked
+        self._asked_at = 0.0
+        self._is_interrupted = self._is_ended = False
+
+    @property
+    def waiting_s(self) -> float:
+        """Seconds since the destination was asked; 0 while nothing is asked."""
+        return time.monotonic() - self._asked_at if self._process else 0.0
+
+    @property
+    def has_sessions(self) -> bool:
+        return bool(self._sessions)
+
+    def interrupt(self, settings: tuple[Any, str] | None) -> None:
+        """End the round unless it is with these settings: options and ciphertext, None of no mirror to be served."""
+        if settings != self._settings:
+            self._is_interrupted = True
+            self._kill()
+
+    def end(self) -> None:
+        """End the round and every later one, and all processes, at once."""
+        self._is_ended = True
+        self._kill()
+
+    def _kill(self) -> None:
+        if process := self._process:
+            process.kill()
 
     def serve(self) -> int:
-        """Send what is due; returns the number of rows. A run that cannot be sent is tried again later."""
+        """Send what is due; returns the number of rows. A run that cannot be sent is tried again later.
+
+        A destination that does not answer in time is left alone for a while, with all runs.
+        """
+        self._is_interrupted = False
         mirror = Mirror.objects.filter(pk=self._mirror_id, is_enabled=True).select_related("project").first()
-        if mirror is None:
-            self.close()
+        try:
+            return self._serve(mirror)
+        except Interrupted:
+            self.forget_all()
+            return 0
+        except MirrorSilent as silence:
+            self.forget_all()
+            if mirror is not None:
+                _hold(mirror, str(silence))
+            return 0
+
+    def _serve(self, mirror: Mirror | None) -> int:
+        settings = (mirror.options, mirror.ciphertext) if mirror else None
+        if settings != self._settings:
+            self._settings = settings
+            self._close_all()
+        if mirror is None or mirror.next_try_at > timezone.now():
             return 0
         count = 0
         for run in due_runs(mirror).select_related("project", "group", "benchmark")[:RUNS_AT_ONCE]:
@@ -84,30 +136,56 @@ class MirrorSender:
             except MirrorFailed as failure:
                 self._forget(run.pk)
                 _note_failure(cursor, str(failure))
+                if isinstance(failure, MirrorSilent):
+                    raise
+            else:
+                _release(mirror)
         self._end_idle()
         return count
 
+    def _ask(self, process: MirrorProcess, **request: Any) -> dict[str, Any]:
+        """Errors: MirrorFailed, MirrorSilent where that took long, Interrupted."""
+        self._asked_at = started_at = time.monotonic()
+        self._process = process
+        try:
+            if self._is_interrupted or self._is_ended:
+                process.end()
+                raise Interrupted
+            return process.ask(**request)
+        except MirrorFailed as failure:
+            if self._is_interrupted or self._is_ended:
+                raise Interrupted from None
+            if time.monotonic() - started_at >= SILENT_S:
+                raise MirrorSilent(str(failure)) from None
+            raise
+        finally:
+            self._process = None
+
     def _send(self, mirror: Mirror, run: Run, cursor: MirrorCursor) -> int:
         session = self._session(mirror, run, cursor)
-        after, step, count = session.after, cursor.step, 0
+        # A destination that was too slow for many rows at once may be quick enough for some.
+        size, count = max(1, ROWS_AT_ONCE >> 2 * cursor.tries), 0
         while True:
-            reading = read_rows(run, after)
-            if reading.rows:
-                answer = session.process.ask(op="rows", rows=[asdict(row) for row in reading.rows])
-                session.state, step = answer["state"], reading.rows[-1].step
-                count += len(reading.rows)
-            is_new, after = reading.read_seq > after, reading.read_seq
-            session.after, session.used_at = after, time.monotonic()
-            if is_new:
-                _move(cursor, seq=after, step=step, state=session.state, sent_at=timezone.now())
-            if not is_new or reading.is_at_end:
+            start, reading = session.after, read_rows(run, session.after)
+            rows = iter(reading.rows)
+            while some := list(islice(rows, size)):
+                answer = self._ask(session.process, op="rows", rows=[asdict(row) for row in some])
+                session.state, size, count = answer["state"], min(2 * size, ROWS_AT_ONCE), count + len(some)
+                self._note(cursor, session, some[-1].seq, some[-1].step)
+            if reading.read_seq > session.after:
+                self._note(cursor, session, reading.read_seq, cursor.step)
+            if session.after == start or reading.is_at_end:
                 break
         if run.is_terminal:
-            session.state = session.process.ask(op="close", status=run.state)["state"]
+            session.state = self._ask(session.process, op="close", status=run.state)["state"]
             self._forget(run.pk)
         values = {"read_seq": run.last_seq, "is_done": run.is_terminal, "state": session.state}
         _move(cursor, **values, problem="", tries=0)
         return count
+
+    def _note(self, cursor: MirrorCursor, session: OpenSession, seq: int, step: int) -> None:
+        session.after, session.used_at = seq, time.monotonic()
+        _move(cursor, seq=seq, step=step, state=session.state, sent_at=timezone.now())
 
     def _session(self, mirror: Mirror, run: Run, cursor: MirrorCursor) -> OpenSession:
         session = self._sessions.get(run.pk)
@@ -120,7 +198,8 @@ class MirrorSender:
         except (SecretUnreadable, AddressRefused) as error:
             raise MirrorFailed(str(error)) from None
         process = MirrorProcess(mirror_folder(mirror))
-        answer = process.ask(
+        answer = self._ask(
+            process,
             op="open",
             kind=mirror.kind,
             options=mirror.options,
@@ -150,21 +229,28 @@ class MirrorSender:
                 self._close(run_id)
 
     def _close(self, run_id: UUID) -> None:
-        session = self._sessions[run_id]
+        session = self._sessions.pop(run_id)
         cursor = MirrorCursor.objects.filter(mirror_id=self._mirror_id, run_id=run_id).first()
         try:
-            state = session.process.ask(op="close", status="")["state"]
+            state = self._ask(session.process, op="close", status="")["state"]
             if cursor is not None:
                 _move(cursor, state=state)
         except MirrorFailed as failure:
             if cursor is not None:
                 _note_failure(cursor, str(failure))
-        self._forget(run_id)
+            if isinstance(failure, MirrorSilent):
+                raise
+        finally:
+            session.process.end()
 
-    def close(self) -> None:
-        """End all processes."""
+    def _close_all(self) -> None:
         for run_id in list(self._sessions):
             self._close(run_id)
+
+    def forget_all(self) -> None:
+        """End all processes without a word; nothing that was acknowledged is lost."""
+        for run_id in list(self._sessions):
+            self._forget(run_id)
 
 
 def _facts(run: Run) -> dict[str, Any]:
@@ -197,44 +283,24 @@ def _move(cursor: MirrorCursor, **values: Any) -> None:
         setattr(cursor, name, value)
 
 
+def _failure(tries: int, problem: str) -> dict[str, Any]:
+    """The columns of one more try in vain, after `tries`."""
+    wait_s = RETRY_AFTER_S[min(tries, len(RETRY_AFTER_S) - 1)]
+    next_try_at = timezone.now() + timedelta(seconds=wait_s)
+    return {"problem": problem[:400], "tries": F("tries") + 1, "next_try_at": next_try_at}
+
+
 def _note_failure(cursor: MirrorCursor, problem: str) -> None:
-    wait_s = RETRY_AFTER_S[min(cursor.tries, len(RETRY_AFTER_S) - 1)]
     log.warning("mirror %s, run %s: %s", cursor.mirror_id, cursor.run_id, problem)
-    MirrorCursor.objects.filter(pk=cursor.pk).update(
-        problem=problem[:400], tries=F("tries") + 1, next_try_at=timezone.now() + timedelta(seconds=wait_s)
-    )
+    MirrorCursor.objects.filter(pk=cursor.pk).update(**_failure(cursor.tries, problem))
 
 
-class Mirrorer:
-    """The job of the watcher: each tick gives every mirror that is idle to a thread of its own."""
+def _hold(mirror: Mirror, problem: str) -> None:
+    Mirror.objects.filter(pk=mirror.pk).update(**_failure(mirror.tries, problem))
 
-    def __init__(self) -> None:
-        self._senders: dict[int, MirrorSender] = {}
-        self._busy: dict[int, Future[int]] = {}
-        self._pool = ThreadPoolExecutor(BUSY_AT_ONCE, thread_name_prefix="mirror")
-        self._is_stopped = False
 
-    def tick(self) -> None:
-        if self._is_stopped:
-            return
-        mirrors = set(Mirror.objects.values_list("pk", flat=True)) | set(self._senders)
-        self._busy = {pk: task for pk, task in self._busy.items() if not task.done()}
-        for pk in mirrors - set(self._busy):
-            sender = self._senders.setdefault(pk, MirrorSender(pk))
-            self._busy[pk] = self._pool.submit(self._serve, sender)
-
-    def _serve(self, sender: MirrorSender) -> int:
-        try:
-            return sender.serve()
-        except Exception:
-            log.exception("a mirror failed; will try again")
-            return 0
-        finally:
-            connection.close()
-
-    def stop(self) -> None:
-        """End all processes at once. What was not acknowledged is sent after the next start."""
-        self._is_stopped = True
-        kill_all()
-        self._pool.shutdown(wait=True, cancel_futures=True)
-        kill_all()
+def _release(mirror: Mirror) -> None:
+    """A run was sent: the destination answers."""
+    if mirror.tries:
+        mirror.tries = 0
+        Mirror.objects.filter(pk=mirror.pk).update(tries=0, problem="")

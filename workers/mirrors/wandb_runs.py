@@ -61,8 +61,8 @@ class WandbSession:
         self._run.define_metric("*", step_metric="step")
         if self._is_offline:
             self._state = {"open_from": after}
-        elif self._run.step:
-            after = int(self._run.step) - 1
+        else:  # the next step there; rows that only waited in a process that ended never arrived
+            after = max(0, int(self._run.step) - 1)
         return Opened(after, self._state, str(self._run.url or ""))
 
     def _start(self, folder: Path) -> Any:

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from hacrl_web.mirrors import process, sending
@@ -24,8 +25,10 @@ from hacrl_web.mirrors.mirrors import create_mirror
 from hacrl_web.mirrors.models import Mirror, MirrorCursor
 from hacrl_web.mirrors.sending import MirrorSender, mirror_folder
 from hacrl_web.runs.models import Run, State
+from tests.faults.proxy import Proxy
 from tests.support.web.factories import make_user
 from tests.support.web.insight_help import claimed, store
+from tests.support.web.silent_destination import SilentServer
 from tools.generated_runs.runs import Plan, generated_events
 from workers.contract.spec.run import RunSpec
 
@@ -131,6 +134,11 @@ def _wait_for(address: str) -> None:
             time.sleep(0.2)
 
 
+def needs(kind: str, python: str) -> None:
+    if subprocess.run([python, "-c", f"import {kind}"], capture_output=True, check=False).returncode:
+        pytest.skip(f"{kind} is not installed")
+
+
 def stored_run(owner: Any) -> tuple[Run, list[Any]]:
     """A run of four steps in two attempts, of which its mirror has sent half; and the events of the other half."""
     run = claimed(owner, name="Swan ä")
@@ -151,6 +159,14 @@ def read(python: str, kind: str, folder: Path, address: str = "") -> list[tuple[
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return sorted((step, name, value) for step, name, value in json.loads(done.stdout.splitlines()[-1]))
+
+
+def compare(found: list[tuple[int, str, float]], wanted: list[tuple[int, str, float]]) -> None:
+    """Each number once, equal but for the rounding to 32 bits."""
+    assert len(found) == len(wanted) > 50
+    assert [one[:2] for one in found] == [one[:2] for one in wanted]
+    for (_, name, value), (_, _, other) in zip(found, wanted, strict=True):
+        assert value == pytest.approx(other, rel=1e-6), name
 
 
 def send_with_a_crash(mirror: Mirror, run: Run, rest: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,18 +194,76 @@ def send_with_a_crash(mirror: Mirror, run: Run, rest: list[Any], monkeypatch: py
 @pytest.mark.parametrize("kind", list(READERS))
 def test_destination_has_every_number_once_after_a_crash(kind, owner, settings, request, monkeypatch):
     python = settings.MIRRORS_PYTHON
-    if subprocess.run([python, "-c", f"import {kind}"], capture_output=True, check=False).returncode:
-        pytest.skip(f"{kind} is not installed")
+    needs(kind, python)
     address = request.getfixturevalue("server") if kind == "mlflow" else ""
     options = {"url": address} if address else {}
     project = owner.memberships.get().project
     mirror = create_mirror(owner, project, {"kind": kind, "options": options})
     run, rest = stored_run(owner)
     send_with_a_crash(mirror, run, rest, monkeypatch)
-    found, wanted = read(python, kind, mirror_folder(mirror), address), expected(run)
-    assert len(found) == len(wanted) > 50
-    assert [one[:2] for one in found] == [one[:2] for one in wanted]
-    for (_, name, value), (_, _, other) in zip(found, wanted, strict=True):
-        assert value == pytest.approx(other, rel=1e-6), name
+    compare(read(python, kind, mirror_folder(mirror), address), expected(run))
     if kind == "mlflow":
         assert MirrorCursor.objects.get().url.startswith(address)
+
+
+def test_mlflow_server_that_stops_answering_amid_a_run_has_every_number_once_afterwards(
+    owner, settings, request, monkeypatch
+):
+    python = settings.MIRRORS_PYTHON
+    needs("mlflow", python)
+    address = request.getfixturevalue("server")
+    proxy = Proxy(("127.0.0.1", 0), ("127.0.0.1", int(address.rpartition(":")[2])))
+    try:
+        settings.MIRROR_ALLOW = [f"127.0.0.1:{proxy.port}"]
+        options = {"url": f"http://127.0.0.1:{proxy.port}"}
+        mirror = create_mirror(owner, owner.memberships.get().project, {"kind": "mlflow", "options": options})
+        run, rest = stored_run(owner)
+        sender = MirrorSender(mirror.pk)
+        assert sender.serve() > 0
+        half = MirrorCursor.objects.get().seq
+        proxy.pause()  # accepts, and answers nothing
+        store(run, *rest)
+        Run.objects.filter(pk=run.pk).update(state=State.COMPLETED)
+        monkeypatch.setattr(process, "ANSWER_S", 3.0)
+        assert sender.serve() == 0
+        mirror.refresh_from_db()
+        cursor = MirrorCursor.objects.get()
+        assert (mirror.tries, mirror.problem) == (1, "The destination did not answer within 3 s.")
+        assert (cursor.seq, cursor.is_done) == (half, False)
+        assert not process._living
+        monkeypatch.undo()
+        proxy.resume()  # what was sent in vain arrives too
+        MirrorCursor.objects.update(next_try_at=mirror.created_at)
+        Mirror.objects.update(next_try_at=mirror.created_at)
+        sender.serve()
+        assert MirrorCursor.objects.get().is_done
+        compare(read(python, "mlflow", mirror_folder(mirror), address), expected(run))
+    finally:
+        proxy.close()
+
+
+@pytest.mark.parametrize("kind", ["mlflow", "wandb"])
+def test_client_of_a_silent_server_is_ended_with_its_helpers(kind, owner, settings, monkeypatch):
+    needs(kind, settings.MIRRORS_PYTHON)
+    server = SilentServer()
+    settings.MIRROR_ALLOW = [server.host]
+    monkeypatch.setattr(process, "ANSWER_S", 15.0)
+    options = {"url": f"http://{server.host}"} | ({"mode": "online"} if kind == "wandb" else {})
+    secret = "s" * 40
+    mirror = create_mirror(owner, owner.memberships.get().project, {"kind": kind, "options": options, "secret": secret})
+    stored_run(owner)
+    family: list[psutil.Process] = []
+    end = process.MirrorProcess.end
+
+    def noted(self: process.MirrorProcess) -> None:
+        family.extend(psutil.Process(self._child.pid).children(recursive=True))
+        end(self)
+
+    monkeypatch.setattr(process.MirrorProcess, "end", noted)
+    assert MirrorSender(mirror.pk).serve() == 0
+    server.close()
+    assert server.num_accepted > 0
+    assert Mirror.objects.get().problem == "The destination did not answer within 15 s."
+    assert bool(family) == (kind == "wandb")  # it has a process of its own, in a session of its own
+    psutil.wait_procs(family, timeout=1)
+    assert not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in family)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import struct
 import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,10 +16,10 @@ from hacrl_web.mirrors.models import Mirror, MirrorCursor
 from hacrl_web.mirrors.sending import MirrorSender, due_runs, mirror_folder
 from hacrl_web.runs.models import Run, State
 from hacrl_web.web.stored_secrets import SecretUnreadable, decrypt
+from tests.support.web.event_files import event_file_scalars
 from tests.support.web.factories import make_member, make_user, metrics
 from tests.support.web.insight_help import claimed, evaluation, store
 from workers.contract.events import Progress
-from workers.mirrors.tensorboard import masked_crc
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
@@ -70,55 +68,6 @@ def run(owner, mirror) -> Run:
     return run
 
 
-def scalars(folder: Path) -> list[tuple[int, str, float]]:
-    """(step, tag, value) of an event file, read by its format; every checksum is verified."""
-    (path,) = folder.glob("*/events.out.tfevents.*")
-    data, found = path.read_bytes(), []
-    while data:
-        (length,) = struct.unpack_from("<Q", data)
-        event = data[12 : 12 + length]
-        assert struct.unpack_from("<I", data, 8)[0] == masked_crc(data[:8])
-        assert struct.unpack_from("<I", data, 12 + length)[0] == masked_crc(event)
-        found += _values(event)
-        data = data[16 + length :]
-    return found
-
-
-def _fields(data: bytes) -> list[tuple[int, Any]]:
-    """(number, value) of a protocol buffer's fields."""
-    found, place = [], 0
-
-    def varint() -> int:
-        nonlocal place
-        number = shift = 0
-        while True:
-            byte = data[place]
-            place += 1
-            number |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                return number
-
-    while place < len(data):
-        key = varint()
-        size = {0: None, 1: 8, 5: 4}.get(key & 7, 0)
-        if size is None:
-            found.append((key >> 3, varint()))
-            continue
-        size = size or varint()
-        found.append((key >> 3, data[place : place + size]))
-        place += size
-    return found
-
-
-def _values(event: bytes) -> list[tuple[int, str, float]]:
-    fields = dict(_fields(event))
-    if 5 not in fields:
-        return []
-    rows = [dict(_fields(value)) for _, value in _fields(fields[5])]
-    return [(fields[2], row[1].decode(), struct.unpack("<f", row[2])[0]) for row in rows]
-
-
 # The evaluation of step 0, and steps 1 and 2; step 3 has not ended.
 SENT = [
     (0, "A/accuracy", 0.25),
@@ -132,14 +81,14 @@ SENT = [
 def test_complete_steps_are_sent_once_and_the_rest_when_the_run_ends(mirror, run):
     sender = MirrorSender(mirror.pk)
     assert sender.serve() == 3
-    assert scalars(mirror_folder(mirror)) == SENT
+    assert event_file_scalars(mirror_folder(mirror)) == SENT
     assert sender.serve() == 0  # nothing new
     store(run, *step_of(3, 1.0)[1:], metrics(4, "A", **{"reward/mean": 2.0}))
     assert sender.serve() == 1
     Run.objects.filter(pk=run.pk).update(state=State.STOPPED)
     assert sender.serve() == 1
     rest = [(3, "A/reward/mean", 1.0), (3, "A/ess/from B", 0.5), (4, "A/reward/mean", 2.0)]
-    assert scalars(mirror_folder(mirror)) == SENT + rest
+    assert event_file_scalars(mirror_folder(mirror)) == SENT + rest
     cursor = MirrorCursor.objects.get()
     assert (cursor.is_done, cursor.step, cursor.problem) == (True, 4, "")
     assert not due_runs(mirror).exists()
@@ -156,11 +105,11 @@ def test_sender_that_dies_before_it_noted_what_was_sent_sends_nothing_twice(mirr
     sender = MirrorSender(mirror.pk)
     with pytest.raises(KeyboardInterrupt):
         sender.serve()
-    assert len(scalars(mirror_folder(mirror))) == len(SENT)  # it had arrived
+    assert len(event_file_scalars(mirror_folder(mirror))) == len(SENT)  # it had arrived
     process.kill_all()
     monkeypatch.undo()
     assert MirrorSender(mirror.pk).serve() == 3
-    assert scalars(mirror_folder(mirror)) == SENT
+    assert event_file_scalars(mirror_folder(mirror)) == SENT
 
 
 def test_file_that_was_removed_is_written_again(mirror, run):
@@ -169,7 +118,7 @@ def test_file_that_was_removed_is_written_again(mirror, run):
         path.unlink()
     store(run, *step_of(3, 1.0)[1:])
     MirrorSender(mirror.pk).serve()
-    assert scalars(mirror_folder(mirror)) == [*SENT, (3, "A/reward/mean", 1.0), (3, "A/ess/from B", 0.5)]
+    assert event_file_scalars(mirror_folder(mirror)) == [*SENT, (3, "A/reward/mean", 1.0), (3, "A/ess/from B", 0.5)]
 
 
 def test_mirror_that_hangs_is_ended_says_so_and_catches_up(mirror, run, settings, tmp_path, monkeypatch):
@@ -178,8 +127,7 @@ def test_mirror_that_hangs_is_ended_says_so_and_catches_up(mirror, run, settings
     silent.write_text("#!/bin/sh\nexec sleep 600\n")
     silent.chmod(0o755)
     settings.MIRRORS_PYTHON = str(silent)
-    real = process.MirrorProcess
-    monkeypatch.setattr(sending, "MirrorProcess", lambda folder: real(folder, answer_s=0.2))
+    monkeypatch.setattr(process, "ANSWER_S", 0.2)
     sender = MirrorSender(mirror.pk)
     assert sender.serve() == 0
     cursor = MirrorCursor.objects.get()
@@ -190,10 +138,11 @@ def test_mirror_that_hangs_is_ended_says_so_and_catches_up(mirror, run, settings
     settings.MIRRORS_PYTHON = python
     monkeypatch.undo()
     MirrorCursor.objects.update(next_try_at=timezone.now())
+    Mirror.objects.update(next_try_at=timezone.now())
     assert sender.serve() == 3
     cursor.refresh_from_db()
     assert (cursor.tries, cursor.problem) == (0, "")
-    assert scalars(mirror_folder(mirror)) == SENT
+    assert event_file_scalars(mirror_folder(mirror)) == SENT
 
 
 def test_process_gets_no_secret_but_its_own(mirror, run, monkeypatch, settings, tmp_path):

@@ -12,7 +12,7 @@ from django.core.management.base import BaseCommand
 from hacrl_web.alerts.evaluate import Evaluator
 from hacrl_web.alerts.notify import Notifier
 from hacrl_web.alerts.send import send_due
-from hacrl_web.mirrors.sending import Mirrorer
+from hacrl_web.mirrors.rounds import Mirrorer
 from hacrl_web.ops.loop import liveness_file, repeat
 
 

@@ -1,0 +1,58 @@
+"""Reads TensorBoard's event files by their format, every checksum verified."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+from workers.mirrors.tensorboard import masked_crc
+
+
+def event_file_scalars(folder: Path) -> list[tuple[int, str, float]]:
+    """(step, tag, value) of an event file, read by its format; every checksum is verified."""
+    (path,) = folder.glob("*/events.out.tfevents.*")
+    data, found = path.read_bytes(), []
+    while data:
+        (length,) = struct.unpack_from("<Q", data)
+        event = data[12 : 12 + length]
+        assert struct.unpack_from("<I", data, 8)[0] == masked_crc(data[:8])
+        assert struct.unpack_from("<I", data, 12 + length)[0] == masked_crc(event)
+        found += _values(event)
+        data = data[16 + length :]
+    return found
+
+
+def _fields(data: bytes) -> list[tuple[int, Any]]:
+    """(number, value) of a protocol buffer's fields."""
+    found, place = [], 0
+
+    def varint() -> int:
+        nonlocal place
+        number = shift = 0
+        while True:
+            byte = data[place]
+            place += 1
+            number |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return number
+
+    while place < len(data):
+        key = varint()
+        size = {0: None, 1: 8, 5: 4}.get(key & 7, 0)
+        if size is None:
+            found.append((key >> 3, varint()))
+            continue
+        size = size or varint()
+        found.append((key >> 3, data[place : place + size]))
+        place += size
+    return found
+
+
+def _values(event: bytes) -> list[tuple[int, str, float]]:
+    fields = dict(_fields(event))
+    if 5 not in fields:
+        return []
+    rows = [dict(_fields(value)) for _, value in _fields(fields[5])]
+    return [(fields[2], row[1].decode(), struct.unpack("<f", row[2])[0]) for row in rows]

@@ -1,0 +1,194 @@
+"""A destination that accepts and never answers: other mirrors and the run go on, and it catches up later."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from hacrl_web.mirrors import process, rounds, sending
+from hacrl_web.mirrors.mirrors import change_mirror, create_mirror
+from hacrl_web.mirrors.models import Mirror, MirrorCursor
+from hacrl_web.mirrors.rounds import Mirrorer
+from hacrl_web.mirrors.sending import MirrorSender, mirror_folder
+from hacrl_web.runs.models import Run, State
+from tests.support.web.event_files import event_file_scalars
+from tests.support.web.factories import make_user
+from tests.support.web.insight_help import claimed, store
+from tests.support.web.silent_destination import SilentServer, client_without_patience
+from tests.web.mirrors.test_mirrors import SENT, evaluation, metrics, step_of
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.once]
+
+
+@pytest.fixture
+def owner(client, settings, tmp_path):
+    settings.DATA_DIR = tmp_path
+    user = make_user("ada")
+    client.force_login(user)
+    return user
+
+
+@pytest.fixture
+def server(settings, tmp_path) -> Iterator[SilentServer]:
+    one = SilentServer()
+    settings.MIRROR_ALLOW = [one.host]
+    settings.MIRRORS_PYTHON = client_without_patience(tmp_path, settings.MIRRORS_PYTHON)
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def mirrorer() -> Iterator[Mirrorer]:
+    one = Mirrorer()
+    yield one
+    one.stop()
+    assert not process._living
+
+
+def new_mirror(owner: Any, server: SilentServer | None, name: str) -> Mirror:
+    """One that sends to the server, or to files without it."""
+    kind = {"kind": "mlflow", "options": {"url": f"http://{server.host}"}} if server else {"kind": "tensorboard"}
+    return create_mirror(owner, owner.memberships.get().project, kind | {"name": name})
+
+
+def new_run(owner: Any, name: str = "Swan") -> Run:
+    run = claimed(owner, name=name)
+    store(run, evaluation(0, "A", 0.25), *step_of(1, 0.5), *step_of(2, 0.75), metrics(3, "A", **{"reward/mean": 1.0}))
+    return run
+
+
+def tick_until(mirrorer: Mirrorer, is_reached: Callable[[], bool], within_s: float = 20.0) -> None:
+    deadline = time.monotonic() + within_s
+    while not is_reached():
+        assert time.monotonic() < deadline
+        mirrorer.tick()
+        time.sleep(0.05)
+
+
+def is_complete(mirror: Mirror) -> Callable[[], bool]:
+    return lambda: MirrorCursor.objects.filter(mirror=mirror, is_done=True).exists()
+
+
+def end(run: Run) -> None:
+    store(run, *step_of(3, 1.0)[1:])
+    Run.objects.filter(pk=run.pk).update(state=State.COMPLETED)
+
+
+REST = [(3, "A/reward/mean", 1.0), (3, "A/ess/from B", 0.5)]
+
+
+def test_more_hanging_mirrors_than_threads_delay_no_other_mirror_and_no_run(owner, server, mirrorer, monkeypatch):
+    monkeypatch.setattr(rounds, "BUSY_AT_ONCE", 2)
+    monkeypatch.setattr(rounds, "PATIENCE_S", 0.3)
+    for number in range(5):
+        new_mirror(owner, server, f"silent {number}")
+    files = new_mirror(owner, None, "files")  # the last in line
+    run = new_run(owner)
+    tick_until(mirrorer, lambda: server.num_accepted >= 2)
+    end(run)
+    tick_until(mirrorer, is_complete(files))
+    assert event_file_scalars(mirror_folder(files)) == SENT + REST
+    # All of them are still being waited for: nothing was gained by giving one up.
+    assert MirrorCursor.objects.filter(tries=0, sent_at=None).count() == 5
+    began = time.monotonic()
+    mirrorer.stop()
+    assert time.monotonic() - began < 5
+
+
+def test_silent_destination_is_tried_less_and_less_often_and_then_gets_everything_once(
+    owner, server, mirrorer, monkeypatch
+):
+    monkeypatch.setattr(process, "ANSWER_S", 0.4)
+    monkeypatch.setattr(sending, "RETRY_AFTER_S", (0.2, 0.4))
+    mirror, run = new_mirror(owner, server, "silent"), new_run(owner)
+    tick_until(mirrorer, lambda: Mirror.objects.get().tries == 2)
+    assert Mirror.objects.get().problem == "The destination did not answer within 0.4 s."
+    end(run)
+    monkeypatch.setattr(process, "ANSWER_S", 20.0)
+    server.answers.set()
+    tick_until(mirrorer, is_complete(mirror))
+    tick_until(mirrorer, lambda: not mirrorer._busy or all(one.task.done() for one in mirrorer._busy.values()))
+    assert event_file_scalars(mirror_folder(mirror)) == SENT + REST
+    mirror.refresh_from_db()
+    cursor = MirrorCursor.objects.get()
+    assert (mirror.tries, mirror.problem, cursor.tries, cursor.problem) == (0, "", 0, "")
+
+
+def test_silence_about_one_run_holds_the_mirror_back_with_all_runs_and_says_so(client, owner, server, monkeypatch):
+    monkeypatch.setattr(process, "ANSWER_S", 0.3)
+    mirror = new_mirror(owner, server, "silent")
+    first, second = new_run(owner), new_run(owner, "Goose")
+    sender = MirrorSender(mirror.pk)
+    assert sender.serve() == 0
+    assert server.num_accepted == 1
+    assert sender.serve() == 0
+    assert server.num_accepted == 1  # not before its next try
+    mirror.refresh_from_db()
+    assert timedelta(seconds=3) < mirror.next_try_at - timezone.now() <= timedelta(seconds=5)
+    path = f"/projects/{mirror.project_id}/mirrors"
+    (state,) = client.get(f"/api/v1{path}").json()["items"]
+    assert (state["num_tries"], state["problem"]) == (1, "The destination did not answer within 0.3 s.")
+    assert state["next_try_at"]
+    page = client.get(path).content.decode()
+    assert "sends nothing: The destination did not answer within 0.3 s." in page
+    assert "1 try without an answer; the next " in page
+    for run in (first, second):
+        (state,) = client.get(f"/api/v1/runs/{run.pk}/mirrors").json()["items"]
+        assert state["problem"] == "The destination did not answer within 0.3 s."
+        assert "next try" in client.get(f"/runs/{run.pk}/mirrors").content.decode()
+    # The run that nobody has tried comes first; the other one does not keep it from its turn.
+    Mirror.objects.update(next_try_at=timezone.now())
+    MirrorCursor.objects.update(next_try_at=timezone.now())
+    assert [run.name for run in sending.due_runs(mirror)] == ["Goose", "Swan"]
+    change_mirror(owner, mirror, {"sends": "new"})
+    assert Mirror.objects.get().tries == 0
+
+
+def test_paused_mirror_gives_up_at_once(owner, server, mirrorer):
+    mirror = new_mirror(owner, server, "silent")
+    new_run(owner)
+    tick_until(mirrorer, lambda: server.num_accepted == 1)
+    change_mirror(owner, mirror, {"is_enabled": False})
+    tick_until(mirrorer, lambda: not process._living, within_s=5)
+    assert (Mirror.objects.get().tries, MirrorCursor.objects.get().tries) == (0, 0)
+    tick_until(mirrorer, lambda: not mirrorer._senders, within_s=5)
+
+
+def test_mirrors_that_were_silent_before_share_few_threads(owner, server, mirrorer, monkeypatch):
+    monkeypatch.setattr(rounds, "SILENT_AT_ONCE", 1)
+    for number in range(3):
+        new_mirror(owner, server, f"silent {number}")
+    Mirror.objects.update(tries=1)
+    files, _ = new_mirror(owner, None, "files"), new_run(owner)
+    tick_until(mirrorer, lambda: MirrorCursor.objects.filter(mirror=files, seq__gt=0).exists())
+    tick_until(mirrorer, lambda: server.num_accepted == 1)
+    assert sum(one.was_silent for one in mirrorer._busy.values()) == 1
+
+
+def test_after_a_silence_rows_go_in_small_parts_that_grow(owner, monkeypatch):
+    sizes = []
+    ask = process.MirrorProcess.ask
+
+    def noted(self: Any, **request: Any) -> Any:
+        sizes.append(len(request.get("rows", ())))
+        return ask(self, **request)
+
+    monkeypatch.setattr(process.MirrorProcess, "ask", noted)
+    monkeypatch.setattr(sending, "ROWS_AT_ONCE", 4)
+    mirror, run = new_mirror(owner, None, "files"), claimed(owner)
+    store(run, *(event for step in range(1, 9) for event in step_of(step, step / 8)))
+    MirrorCursor.objects.create(mirror=mirror, run=run, tries=1)
+    sender = MirrorSender(mirror.pk)
+    assert sender.serve() == 8
+    sender.end()
+    process.kill_all()
+    assert sizes == [0, 1, 2, 4, 1]  # the opening; 4 / 4, twice as many each time, at most 4, and the last one
+    rows = event_file_scalars(mirror_folder(mirror))
+    assert [row for row in rows if row[1] == "A/reward/mean"] == [
+        (step, "A/reward/mean", step / 8) for step in range(1, 9)
+    ]
