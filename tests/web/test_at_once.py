@@ -14,13 +14,14 @@ from hacrl_web.accounts.models import User
 from hacrl_web.accounts.people import people
 from hacrl_web.registry.language_models import groups
 from hacrl_web.registry.models import AgentGroup, Benchmark
+from hacrl_web.runs.archive.archive import delete_benchmark
 from hacrl_web.runs.launch import launch as launching
 from hacrl_web.runs.launch.launch import launch
 from hacrl_web.runs.launch.plan import LaunchError
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.sweeps import sweeps
 from hacrl_web.web.errors import FieldErrors
-from tests.support.web.factories import launch_request, make_run, make_user
+from tests.support.web.factories import launch_request, make_benchmark, make_run, make_user
 from tests.support.web.racing import racing
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -117,3 +118,48 @@ def test_launch_whose_benchmark_was_deleted_meanwhile_is_refused(monkeypatch, sw
     with pytest.raises(LaunchError, match="benchmark was deleted"):
         (sweeps.launch_sweep if sweep else launch)(user, request)
     assert not Run.objects.exists()
+
+
+@pytest.mark.parametrize("section", ["training", "evaluation"])
+@pytest.mark.parametrize("add_seeds", [False, True])
+def test_benchmark_is_not_deleted_under_a_run_that_is_launched_again(monkeypatch, section, add_seeds):
+    user = make_user()
+    further = make_benchmark(user)
+    Benchmark.objects.filter(pk=further.pk).update(name="words", train_path="/data/words.jsonl")
+    request = launch_request(user)
+    request[section] = {**request.get(section, {}), "benchmarks": [further.pk]}
+    if add_seeds:
+        request |= {"algorithms": ["hacpo"], "seeds": [1]}
+        del request["algorithm"], request["seed"]
+        sweep = sweeps.launch_sweep(user, request)
+    else:
+        run = launch(user, request)
+    Run.objects.update(state="failed")
+    module = sweeps if add_seeds else launching
+    create_run, refused = module.create_run, []
+
+    def late() -> None:
+        try:
+            delete_benchmark(further)
+        except FieldErrors as error:
+            refused.append(error.status)
+        finally:
+            connection.close()
+
+    thread = threading.Thread(target=late)
+
+    def creating(*arguments, **further_columns):
+        thread.start()
+        thread.join(0.5)  # longer than it takes, were it not held up
+        return create_run(*arguments, **further_columns)
+
+    monkeypatch.setattr(module, "create_run", creating)
+    if add_seeds:
+        sweeps.add_seeds(user, sweep, [2])
+    else:
+        run.refresh_from_db()
+        launching.retry(user, run)
+    thread.join()
+    assert refused == [409]
+    assert Benchmark.objects.filter(pk=further.pk).exists()
+    assert Run.objects.filter(state="queued").count() == 1

@@ -1,8 +1,8 @@
-"""The further training sets of a launch request: benchmarks with weights, and the settings that they become.
+"""The further benchmarks of a launch request, to train and to evaluate on, and the settings that they become.
 
-A request lists them in `training.benchmarks`: ids, or `{"benchmark": id, "weight": 2}`. A run's settings hold each
-benchmark in full; its `train_path` leads back to the row. Where the row is deleted, the request of a run has
-`{"benchmark": null, "name": "words", "weight": 2}`, which is refused.
+A request lists training sets in `training.benchmarks`: ids, or `{"benchmark": id, "weight": 2}`; and ids in
+`evaluation.benchmarks`. A run's settings hold each benchmark in full; its `train_path` leads back to the row. Where the
+row is deleted, the request of a run has `{"benchmark": null, "name": "words"}`, which is refused.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from hacrl_web.web.errors import FieldError
 from workers.contract.spec.run import RunSpec
 
 FIELD = "training.benchmarks"
+EVALUATIONS = "evaluation.benchmarks"
 MAX_SETS = 20
 _KEYS = {"benchmark", "weight"}
 
@@ -39,15 +40,35 @@ def listed_sets(request: Mapping[str, Any], errors: list[FieldError]) -> list[tu
     sets: list[tuple[Any, Any]] = []
     for entry in entries[:MAX_SETS]:
         values = dict(entry) if isinstance(entry, Mapping) else {"benchmark": entry}
-        if values.get("benchmark") is None and isinstance(name := values.pop("name", None), str):
-            message = f"The training set “{name[:120]}” was deleted: choose another benchmark, or remove the entry."
-            errors.append(FieldError("benchmark_deleted", message, FIELD))
+        if is_deleted_entry(values):
+            errors.append(_deleted_entry("training set", values, FIELD))
             continue
         if unknown := [key for key in values if key not in _KEYS]:
             message = f"A training set has a benchmark and a weight, no {str(unknown[0])[:80]!r}."
             errors.append(FieldError("unknown_key", message, FIELD))
         sets.append((values.get("benchmark"), values.get("weight", 1)))
     return sets
+
+
+def listed_evaluations(request: Mapping[str, Any], errors: list[FieldError]) -> list[Any] | None:
+    """The ids of the benchmarks to evaluate on; None without such a list. Deleted ones are errors in `errors`."""
+    evaluation = request.get("evaluation")
+    entries = evaluation.get("benchmarks") if isinstance(evaluation, Mapping) else None
+    if not isinstance(entries, list | tuple):  # RunSpec refuses anything else
+        return None
+    deleted = [entry for entry in entries if is_deleted_entry(entry)]
+    errors += [_deleted_entry("evaluation benchmark", entry, EVALUATIONS) for entry in deleted[:MAX_SETS]]
+    return [entry for entry in entries if not is_deleted_entry(entry)]
+
+
+def is_deleted_entry(entry: Any) -> bool:
+    """Whether an entry of a request is a benchmark without an id: it was deleted."""
+    return isinstance(entry, Mapping) and entry.get("benchmark") is None and isinstance(entry.get("name"), str)
+
+
+def _deleted_entry(kind: str, entry: Mapping[str, Any], field: str) -> FieldError:
+    message = f"The {kind} “{entry['name'][:120]}” was deleted: choose another benchmark, or remove the entry."
+    return FieldError("benchmark_deleted", message, field)
 
 
 def with_training_sets(section: Any, sets: Sequence[ChosenSet] | None, data: Iterable[Mapping[str, Any]]) -> Any:
@@ -73,13 +94,32 @@ def as_requested(sets: Iterable[Mapping[str, Any]], rows: Iterable[Benchmark]) -
     ]
 
 
+def evaluations_as_requested(data: Iterable[Mapping[str, Any]], rows: Iterable[Benchmark]) -> list[Any]:
+    """The evaluation benchmarks of a run's settings as a request has them: ids.
+
+    rows: those that exist. One without a row is an object with its name: a request with it is refused.
+    """
+    pks = {row.train_path: row.pk for row in rows}
+    return [pks.get(one["train_path"]) or {"benchmark": None, "name": one["benchmark"]} for one in data]
+
+
 def paths_of(spec: RunSpec) -> list[str]:
-    return [one.train_path for one in spec.training.benchmarks]
+    """train_path of every benchmark but the run's own."""
+    return [one.train_path for one in (*spec.training.benchmarks, *spec.evaluation.benchmarks)]
 
 
-def deleted_sets(spec: Mapping[str, Any]) -> list[str]:
-    """Names of the further training sets of a stored run whose benchmark is gone."""
-    names = {one["train_path"]: one["benchmark"] for one in spec.get("training", {}).get("benchmarks") or ()}
+def deleted_benchmarks(spec: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """(field, kind, name) of each further benchmark of a stored run that is gone; kind as in a sentence."""
+    sections = (("training", FIELD, "training set"), ("evaluation", EVALUATIONS, "evaluation benchmark"))
+    return [
+        (field, kind, name)
+        for section, field, kind in sections
+        for name in _without_row(spec.get(section, {}).get("benchmarks") or ())
+    ]
+
+
+def _without_row(data: Iterable[Mapping[str, Any]]) -> list[str]:
+    names = {one["train_path"]: one["benchmark"] for one in data}
     rows = Benchmark.objects.filter(train_path__in=names) if names else Benchmark.objects.none()
     there = set(rows.values_list("train_path", flat=True))
     return [name for path, name in names.items() if path not in there]

@@ -15,8 +15,7 @@ from django.db import transaction
 from hacrl_web.accounts.audit_log import note_change
 from hacrl_web.accounts.models import Role
 from hacrl_web.accounts.projects import require
-from hacrl_web.registry.benchmarks.training_sets import FIELD as TRAINING_SETS
-from hacrl_web.registry.benchmarks.training_sets import deleted_sets
+from hacrl_web.registry.benchmarks.training_sets import deleted_benchmarks
 from hacrl_web.runs import worker_queue
 from hacrl_web.runs.launch.hub_access import require_hub_access_to_group
 from hacrl_web.runs.launch.launch import columns_of, hold, origin_of
@@ -100,9 +99,9 @@ def _deleted_rows(draft: Run) -> list[FieldError]:
         for field, pk, name in parts
         if pk is None
     ]
-    for name in deleted_sets(draft.spec):
-        message = f"Its training set “{name}” was deleted: edit the draft and choose another."
-        errors.append(FieldError("benchmark_deleted", message, TRAINING_SETS))
+    for field, kind, name in deleted_benchmarks(draft.spec):
+        message = f"Its {kind} “{name}” was deleted: edit the draft and choose another."
+        errors.append(FieldError("benchmark_deleted", message, field))
     return errors
 
 

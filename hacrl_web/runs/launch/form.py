@@ -325,7 +325,7 @@ def values_of_sweep(request: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(terms := values.get(TERMS), list | tuple):
         values[TERMS] = text_of_terms(terms)
     if "evaluation.benchmarks" in values:
-        values["evaluation.benchmarks"] = [str(pk) for pk in values["evaluation.benchmarks"]]
+        values["evaluation.benchmarks"] = [{"benchmark": pk} for pk in values["evaluation.benchmarks"]]
     return values
 
 

@@ -11,8 +11,8 @@ from django.db.models import Q
 
 from hacrl_web.accounts.models import Role
 from hacrl_web.accounts.projects import require
+from hacrl_web.registry.benchmarks.training_sets import EVALUATIONS, deleted_benchmarks, paths_of
 from hacrl_web.registry.benchmarks.training_sets import FIELD as TRAINING_SETS
-from hacrl_web.registry.benchmarks.training_sets import deleted_sets, paths_of
 from hacrl_web.registry.models import AgentGroup, Benchmark
 from hacrl_web.runs import worker_queue
 from hacrl_web.runs.launch.hub_access import require_hub_access
@@ -58,7 +58,7 @@ def hold(rows: RequestRows) -> None:
     """Lock group and benchmarks until the end of the transaction, so that none is deleted. Error: LaunchError."""
     _lock(rows.group, "group", "This group")
     benchmarks = [("benchmark", rows.benchmark)] if rows.benchmark else []
-    benchmarks += [("evaluation.benchmarks", row) for row in rows.further or ()]
+    benchmarks += [(EVALUATIONS, row) for row in rows.further or ()]
     hold_benchmarks([*benchmarks, *((TRAINING_SETS, one.benchmark) for one in rows.training_sets or ())])
 
 
@@ -80,8 +80,8 @@ def hold_rows_of(run: Run) -> None:
     locked = list(rows.values_list("pk", flat=True))
     if run.benchmark_id not in locked:
         raise LaunchError.single("benchmark_deleted", f"The benchmark of {run.name} was deleted just now.")
-    if missing := deleted_sets(run.spec):
-        message = f"A training set of {run.name} was deleted just now ({missing[0]})."
+    for _, kind, name in deleted_benchmarks(run.spec):
+        message = f"The {kind} {name} of {run.name} was deleted just now."
         raise LaunchError.single("benchmark_deleted", message)
 
 

@@ -14,17 +14,20 @@ from pydantic import ValidationError
 
 from hacrl_web.accounts.models import Project
 from hacrl_web.registry.benchmarks.training_sets import (
-    FIELD as TRAINING_SETS,
-)
-from hacrl_web.registry.benchmarks.training_sets import (
+    EVALUATIONS,
     ChosenSet,
     as_requested,
-    deleted_sets,
+    deleted_benchmarks,
+    evaluations_as_requested,
+    listed_evaluations,
     listed_sets,
     paths_of,
     same_questions,
     too_few_questions,
     with_training_sets,
+)
+from hacrl_web.registry.benchmarks.training_sets import (
+    FIELD as TRAINING_SETS,
 )
 from hacrl_web.registry.judges import write_file as write_judge
 from hacrl_web.registry.language_models.agent_changes import KEY, Changes, with_changes
@@ -124,13 +127,10 @@ def find_rows(
         errors.append(FieldError("empty_group", "This group has no agents: add one first.", "group"))
     errors += changed_models(group) if group else []
     agents, changes = with_changes(agents, request.get(KEY), errors)
-    evaluation = request.get("evaluation")
-    ids = evaluation.get("benchmarks") if isinstance(evaluation, Mapping) else None
-    field, further = "evaluation.benchmarks", None
-    if isinstance(ids, list | tuple):  # RunSpec refuses anything else
-        further = find_benchmarks(user, ids, field, errors)
+    ids = listed_evaluations(request, errors)
+    further = None if ids is None else find_benchmarks(user, ids, EVALUATIONS, errors)
     sets = _training_sets(user, request, errors)
-    named = [(field, row) for row in further or ()] + [(TRAINING_SETS, one.benchmark) for one in sets or ()]
+    named = [(EVALUATIONS, row) for row in further or ()] + [(TRAINING_SETS, one.benchmark) for one in sets or ()]
     check_one_project([("group", group), ("benchmark", benchmark), *named], errors)
     return RequestRows(group, benchmark, agents, further, list(confirmed), changes, sets)
 
@@ -187,7 +187,7 @@ def changed_models(group: AgentGroup) -> list[FieldError]:
 
 
 def cannot_repeat(run: Run) -> list[FieldError]:
-    """Why the settings of a run cannot be launched again: its benchmark was deleted, or a model has changed.
+    """Why the settings of a run cannot be launched again: a benchmark was deleted, or a model has changed.
 
     Those of an imported run name files of another machine, which nobody has checked here.
     """
@@ -198,9 +198,11 @@ def cannot_repeat(run: Run) -> list[FieldError]:
     if run.benchmark_id is None:
         message = f"The benchmark of {run.name} was deleted: clone the run and choose another."
         errors.append(FieldError("benchmark_deleted", message, None))
-    elif missing := deleted_sets(run.spec):
-        message = f"A training set of {run.name} was deleted ({missing[0]}): clone the run and choose others."
-        errors.append(FieldError("benchmark_deleted", message, None))
+    else:
+        for _, kind, name in deleted_benchmarks(run.spec)[:1]:
+            article = "An" if kind[0] in "aeiou" else "A"
+            message = f"{article} {kind} of {run.name} was deleted ({name}): clone the run and choose others."
+            errors.append(FieldError("benchmark_deleted", message, None))
     return errors
 
 
@@ -306,10 +308,8 @@ def request_of(user: Any, run: Run) -> dict[str, Any]:
     spec = stored_spec(run)
     values = spec.model_dump(mode="json")
     sections = {name: values[name] for name in SECTIONS}
-    paths = [data["train_path"] for data in sections["evaluation"].get("benchmarks", ())]
-    benchmarks = Benchmark.objects.visible_to(user).filter(train_path__in=[*paths, *paths_of(spec)])
-    ids = dict(benchmarks.values_list("train_path", "pk"))
-    sections["evaluation"]["benchmarks"] = [ids[path] for path in paths if path in ids]
+    benchmarks = Benchmark.objects.visible_to(user).filter(train_path__in=paths_of(spec))
+    sections["evaluation"]["benchmarks"] = evaluations_as_requested(sections["evaluation"]["benchmarks"], benchmarks)
     sections["training"]["benchmarks"] = as_requested(sections["training"]["benchmarks"], benchmarks)
     sections["rewards"] = with_reward_names(sections["rewards"])
     return {

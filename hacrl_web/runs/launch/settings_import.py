@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from hacrl_web.registry.benchmarks.training_sets import FIELD as TRAINING_SETS
+from hacrl_web.registry.benchmarks.training_sets import is_deleted_entry
 from hacrl_web.registry.language_models.agent_changes import KEY, text_of_changes
 from hacrl_web.runs.launch.form import SECTIONS, TERMS
 from hacrl_web.runs.launch.presets import with_preset
@@ -75,7 +76,10 @@ def _benchmarks(entries: Any, path: str, errors: list[FieldError]) -> list[dict[
     for place, entry in enumerate(entries):
         values = entry if isinstance(entry, dict) else {"benchmark": entry}
         key, weight = values.get("benchmark"), values.get("weight", 1)
-        if not _is_id_or_name(key):
+        if is_deleted_entry(values):
+            message = f"The benchmark “{values['name'][:120]}” was deleted: choose another, or remove the entry."
+            errors.append(FieldError("benchmark_deleted", message, f"{path}.{place}"))
+        elif not _is_id_or_name(key):
             message = "Must be a benchmark, by its name or id."
             if path == TRAINING_SETS:
                 message = "Must be a benchmark, by its name or id, or an object with benchmark and weight."

@@ -12,8 +12,8 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import render
 
+from hacrl_web.registry.benchmarks.training_sets import EVALUATIONS, as_requested, evaluations_as_requested
 from hacrl_web.registry.benchmarks.training_sets import FIELD as TRAINING_SETS
-from hacrl_web.registry.benchmarks.training_sets import as_requested
 from hacrl_web.registry.language_models.agent_changes import changes_of_text, text_of_changes
 from hacrl_web.registry.models import AgentGroup, Benchmark
 from hacrl_web.runs.launch.cost import Cost
@@ -94,9 +94,10 @@ def first_values(request: HttpRequest) -> dict[str, Any]:
 def _values_of(run: Run) -> dict[str, Any]:
     rows = {"name": run.name, "group": run.group_id, "benchmark": run.benchmark_id}
     values = values_of(run.spec) | rows | {"agents": text_of_changes(run.agent_changes)}
-    if (sets := values.get(TRAINING_SETS)) and not run.is_imported:  # an imported run's files are elsewhere: by name
-        there = Benchmark.objects.filter(train_path__in=[one["train_path"] for one in sets])
-        values[TRAINING_SETS] = as_requested(sets, there)
+    for field, request_form in ((TRAINING_SETS, as_requested), (EVALUATIONS, evaluations_as_requested)):
+        if (data := values.get(field)) and not run.is_imported:  # an imported run's files are elsewhere: by name
+            there = Benchmark.objects.filter(train_path__in=[one["train_path"] for one in data])
+            values[field] = request_form(data, there)
     return values
 
 
@@ -137,8 +138,9 @@ def render_form(
 ) -> HttpResponse:
     """The form with these values, each error beside its field."""
     groups, benchmarks = _choices(request.user, values.get("group"))
-    weights, missing = _weights(values, benchmarks)
-    errors = [*errors, *missing]
+    weights, missing_sets = _weights(values, benchmarks)
+    further, missing = _further(values.get(EVALUATIONS) or (), benchmarks)
+    errors = [*errors, *missing_sets, *missing]
     fields, common, sections, unplaced_errors = draw(values, errors)
     for key, rows in (("group", groups), ("benchmark", benchmarks)):
         if fields[key].value is None and len(rows) == 1:
@@ -154,7 +156,7 @@ def render_form(
         "num_errors": len(errors),
         "groups": groups,
         "benchmarks": benchmarks,
-        "further": _further(values.get("evaluation.benchmarks") or (), benchmarks),
+        "further": further,
         "training_sets": weights,
         "has_training_sets": any(weight not in (None, "") for _, weight in weights),
         "compare": values["compare"],
@@ -199,10 +201,25 @@ def _choices(user: Any, group: Any) -> tuple[QuerySet[AgentGroup], QuerySet[Benc
     return groups.prefetch_related("agents__model"), benchmarks
 
 
-def _further(ticked: Sequence[Any], benchmarks: QuerySet[Benchmark]) -> list[dict[str, Any]]:
-    """The boxes of further benchmarks. ticked: ids as the form sends them, or entries of a spec, which have names."""
+def _further(ticked: Sequence[Any], benchmarks: QuerySet[Benchmark]) -> tuple[list[dict[str, Any]], list[FieldError]]:
+    """The boxes of further benchmarks, and an error for each entry whose benchmark is not here.
+
+    ticked: ids as the form sends them, or entries of a request or a spec, which have ids or names.
+    """
     keys = {str(entry["benchmark"]) if isinstance(entry, dict) else str(entry) for entry in ticked}
-    return [{"benchmark": row, "is_ticked": not keys.isdisjoint((str(row.pk), row.name))} for row in benchmarks]
+    rows = [{"benchmark": row, "is_ticked": not keys.isdisjoint((str(row.pk), row.name))} for row in benchmarks]
+    # Ids that the form sends are refused where they are read.
+    missing = _not_here([entry for entry in ticked if isinstance(entry, dict)], benchmarks)
+    told = "The evaluation benchmark “{}” is not among these benchmarks (deleted, renamed or of another project): "
+    told += "without it the run is not evaluated on it."
+    return rows, [FieldError("benchmark_deleted", told.format(name), EVALUATIONS) for name in missing]
+
+
+def _not_here(entries: Sequence[dict[str, Any]], benchmarks: QuerySet[Benchmark]) -> list[str]:
+    """The names, or ids, of entries whose benchmark is not among these."""
+    here = {str(row.pk) for row in benchmarks} | {row.name for row in benchmarks}
+    names = (one.get("name", one["benchmark"]) for one in entries if str(one["benchmark"]) not in here or "name" in one)
+    return [str(name)[:120] for name in names]
 
 
 def _weights(
@@ -217,16 +234,14 @@ def _weights(
     weights = {str(one["benchmark"]): one.get("weight", 1) for one in every if one["benchmark"] is not None}
     typed = {row.pk: values.get(f"{SET_PREFIX}{row.pk}") for row in benchmarks}
     rows = [(row, typed[row.pk] or weights.get(str(row.pk), weights.get(row.name))) for row in benchmarks]
-    here = {str(row.pk) for row in benchmarks} | {row.name for row in benchmarks}
-    missing = [one.get("name", one["benchmark"]) for one in every if str(one["benchmark"]) not in here or "name" in one]
     return rows, [
         FieldError(
             "benchmark_deleted",
-            f"The training set “{str(name)[:120]}” is not among these benchmarks (deleted, renamed or of another "
+            f"The training set “{name}” is not among these benchmarks (deleted, renamed or of another "
             "project): without it the run trains on other data.",
             TRAINING_SETS,
         )
-        for name in missing
+        for name in _not_here(every, benchmarks)
     ]
 
 

@@ -151,7 +151,7 @@ def test_set_that_is_deleted_while_a_draft_is_queued_or_a_run_retried_leaves_no_
             queue_draft(user, draft)
     assert Benchmark.objects.filter(pk=words.pk).exists()  # refused with its whole transaction, the deletion too
     monkeypatch.setattr(launch_module, "cannot_repeat", deleting(words, cannot_repeat))
-    with pytest.raises(LaunchError, match="A training set of complete was deleted just now"):
+    with pytest.raises(LaunchError, match="The training set words of complete was deleted just now"):
         retry(user, run)
     assert not Run.objects.filter(state=State.QUEUED).exists()
 
