@@ -778,6 +778,7 @@ declare namespace Api {
     id: number;
     name: string;
     is_staff: boolean;
+    is_linked: boolean;
     token: TokenAnswer | null;
   }
   interface MemberAnswer {
@@ -1071,6 +1072,7 @@ declare namespace Api {
     name: string;
     is_active: boolean;
     is_staff: boolean;
+    is_linked: boolean;
   }
   interface Place {
     place?: number | null;

@@ -23,6 +23,7 @@ from ninja.operation import Operation
 from ninja.security import HttpBearer, SessionAuth
 from ninja.throttling import BaseThrottle
 
+from hacrl_web.accounts.oidc.api import router as oidc_router
 from hacrl_web.accounts.people.project_api import router as projects_router
 from hacrl_web.accounts.tokens.api import router as tokens_router
 from hacrl_web.accounts.tokens.tokens import READING
@@ -149,6 +150,7 @@ api = NinjaAPI(
 )
 api.add_decorator(_strict, mode="view")
 api.add_router("", tokens_router)
+api.add_router("", oidc_router)
 api.add_router("", hub_tokens_router)
 api.add_router("", projects_router)
 api.add_router("", registry_router)

@@ -42,7 +42,7 @@ OWN |= {"account/tokens", "account/tokens/<int:pk>/revoke", "account/hub-token"}
 OWN |= {"account/link", "account/unlink"}
 # What is one person's and nobody else's, whatever the project.
 PRIVATE = ("account/tokens/", "api/v1/tokens/")
-OWN_OF_API = ("api/v1/tokens", "api/v1/hub-token", "api/v1/alert", "api/v1/notifications")
+OWN_OF_API = ("api/v1/tokens", "api/v1/me/", "api/v1/hub-token", "api/v1/alert", "api/v1/notifications")
 HUB_TOKEN = "api/v1/projects/<int:project_id>/hub-token"  # which a viewer does not see
 OVERLAP = "api/v1/benchmarks/<int:pk>/overlap"
 PROMPTS = "api/v1/groups/<int:pk>/prompts"

@@ -21,6 +21,7 @@ from hacrl_web.accounts.people.views import (
     withdraw_invitation,
 )
 from hacrl_web.accounts.projects import project_for, role_in
+from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.pagination import ListQuery, listing
 from hacrl_web.web.schemas import PageOf, StrictBody
 
@@ -30,10 +31,13 @@ Text = Annotated[str, Query("", max_length=MAX_TEXT)]
 
 
 class PersonAnswer(TypedDict):
+    """is_linked: to an account at the sign-in provider."""
+
     id: int
     name: str
     is_active: bool
     is_staff: bool
+    is_linked: bool
 
 
 class MemberName(TypedDict):
@@ -209,7 +213,8 @@ def withdraw(request: HttpRequest, project_id: int, invitation_id: int) -> Any:
 
 
 def _person(row: User) -> dict[str, Any]:
-    return {"id": row.pk, "name": row.get_username(), "is_active": row.is_active, "is_staff": row.is_staff}
+    person = {"id": row.pk, "name": row.get_username(), "is_active": row.is_active, "is_staff": row.is_staff}
+    return person | {"is_linked": bool(row.provider_account)}
 
 
 def _staff(request: HttpRequest) -> User:
@@ -234,6 +239,21 @@ def close_account(request: HttpRequest, user_id: int) -> Any:
 @router.post("/people/{int:user_id}/open", response=PersonAnswer, summary="Open a closed account again (staff)")
 def open_account(request: HttpRequest, user_id: int) -> Any:
     return _set_active(request, user_id, is_active=True)
+
+
+@router.post(
+    "/people/{int:user_id}/unlink",
+    response=PersonAnswer,
+    summary="Unlink an account from the sign-in provider's (staff)",
+)
+def unlink_person(request: HttpRequest, user_id: int) -> Any:
+    """Its sessions end; the next sign-in there finds it by its verified address. One's own: `/me/unlink`."""
+    by = _staff(request)
+    person = get_object_or_404(User, pk=user_id)
+    if person.pk == by.pk:
+        raise FieldErrors.single("self", "This is your own account: unlink it on the page Account.", None, 409)
+    people.unlink(by, person)
+    return _person(person)
 
 
 def _set_active(request: HttpRequest, user_id: int, *, is_active: bool) -> dict[str, Any]:

@@ -36,9 +36,12 @@ class NewTokenAnswer(TokenAnswer):
 
 
 class MeAnswer(TypedDict):
+    """is_linked: to an account at the sign-in provider."""
+
     id: int
     name: str
     is_staff: bool
+    is_linked: bool
     token: TokenAnswer | None
 
 
@@ -58,12 +61,18 @@ def token_summary(token: ApiToken) -> dict[str, Any]:
 @router.get("/me", response=MeAnswer, summary="The caller, and the token of this request")
 def get_me(request: HttpRequest) -> Any:
     """`token` is null for a browser's session."""
+    return me(request)
+
+
+def me(request: HttpRequest) -> dict[str, Any]:
+    """The values of MeAnswer."""
     user: Any = request.user
     token = getattr(request, "api_token", None)
     return {
         "id": user.pk,
         "name": user.get_username(),
         "is_staff": user.is_staff,
+        "is_linked": bool(user.provider_account),
         "token": token_summary(token) if token else None,
     }
 

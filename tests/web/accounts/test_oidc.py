@@ -258,6 +258,38 @@ def test_staff_unlink_people_whose_provider_has_got_another_issuer(client, lab):
     assert root.provider_account
 
 
+def test_api_unlinks_the_own_account_by_a_session_alone_and_that_of_others_for_staff(client, lab):
+    bob = make_user("bob", password="correct horse 42", email="ada@lab.example")
+    assert user_of_claims(lab, {**ADA, "sub": "7"}) == bob
+    _, text = make_token(bob, name="script", scopes=["read", "write"], days=1)
+    script = {"headers": {"Authorization": f"Bearer {text}"}}
+    assert client.get("/api/v1/me", **script).json()["is_linked"] is True
+    answer = client.post("/api/v1/me/unlink", **script)
+    assert (answer.status_code, "A token cannot change how" in answer.content.decode()) == (403, True)
+    other = Client()
+    for one in (client, other):
+        one.force_login(bob)
+    assert client.post("/api/v1/me/unlink").json()["is_linked"] is False
+    assert (client.get("/account").status_code, other.get("/account").status_code) == (200, 302)
+    again = client.post("/api/v1/me/unlink")
+    assert (again.status_code, again.json()["error"]["code"]) == (409, "not_linked")
+
+    ada = user_of_claims(lab, {**ADA, "sub": "8"})  # made by the provider: without a password
+    path = f"/api/v1/people/{ada.pk}/unlink"
+    assert client.post(path).status_code == 404  # for others than staff nobody is there
+    client.force_login(ada)
+    assert client.post("/api/v1/me/unlink").json()["error"]["code"] == "no_password"
+    chief = make_user("chief", is_staff=True, provider_account="https://id.lab.example 3")
+    client.force_login(chief)
+    assert [one["is_linked"] for one in client.get("/api/v1/people").json()["items"]] == [True, False, True]
+    assert client.post(path).json()["is_linked"] is False
+    assert client.post(path).status_code == 409
+    own = client.post(f"/api/v1/people/{chief.pk}/unlink")
+    assert (own.status_code, own.json()["error"]["code"]) == (409, "self")
+    root = make_user("root", is_superuser=True, provider_account="https://id.lab.example 1")
+    assert client.post(f"/api/v1/people/{root.pk}/unlink").status_code == 403
+
+
 def test_address_is_compared_letter_by_letter_and_never_finds_a_superuser(lab):
     make_user("mike", email="mike@lab.example")
     for address in ("m\u0131ke@lab.example", "mi\u212ae@lab.example", "mike@\uff4cab.example"):  # dotless i, Kelvin
