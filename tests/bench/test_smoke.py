@@ -20,6 +20,7 @@ FEW_RUNS = ["--data", "RUNS", "--loads", "1"]
 # By module: its arguments, and the figures that it must print. OUT: an empty folder. RUNS: one with generated runs.
 BENCHES: dict[str, tuple[list[str], str]] = {
     "bad_peers": (["OUT", *SMOKE], r"\| alone \| 1 \|"),
+    "curriculum": (["OUT", *SMOKE], r"\| curriculum_rest 3 \| \.\d{3} \|"),
     "first_charts": (FEW_RUNS, r"first chart +\d+\.\d\d s"),
     "first_paint": (FEW_RUNS, r"first paint \d+\.\d\d s"),
     "footprint": (SMOKE, r"smoke +[\d,]+ +\d+ MiB +\d+ MiB +\d"),
@@ -43,7 +44,7 @@ IN_BROWSER = {"first_charts", "first_paint", "live_charts"}
 # Tests train the same: under Ray, beside TRL, with bad peers, with real tokenizers; the memory estimate, the output
 # layer and the study have tests of their own; and test_measures watches first paint and live charts.
 FULL = {"bad_peers", "first_charts", "first_paint", "footprint", "live_charts", "logits", "pages", "placement"}
-FULL |= {"gpu", "pretrained", "real_shapes", "staleness", "study", "telemetry", "trainer"}
+FULL |= {"curriculum", "gpu", "pretrained", "real_shapes", "staleness", "study", "telemetry", "trainer"}
 NEEDS = {"trainer": "trl", "placement": "ray"}
 
 
