@@ -397,23 +397,24 @@ def test_run_with_a_curriculum_resumes_bit_for_bit_and_asks_easy_and_hard_prompt
 @pytest.mark.parametrize("is_real", [False, pytest.param(True, marks=pytest.mark.full)])
 def test_two_weighted_sets_with_a_curriculum_in_processes_end_as_in_one_bit_for_bit(tmp_path, monkeypatch, is_real):
     spec = two_sets(tmp_path, training={"curriculum_rest": 1, "steps": 6})
-    few = tmp_path / "more.jsonl"  # three questions, one asked a step, of which random models solve none
-    few.write_text("\n".join(few.read_text().splitlines()[:3]))
-    plain = spec.model_copy(update={"training": spec.training.model_copy(update={"curriculum_rest": 0})})
-    apart = spec.model_copy(update={"compute": spec.compute.model_copy(update={"placement": "processes"})})
-    train(plain, tmp_path / "plain", verifier=OftenWrong()).close()
+    write_questions(tmp_path / "questions.jsonl", 12)  # nine to train on, three asked a step: two passes
     train(spec, tmp_path / "local", verifier=OftenWrong()).close()
     if not is_real:
         put_ranks_into_threads(monkeypatch)
+    apart = spec.model_copy(update={"compute": spec.compute.model_copy(update={"placement": "processes"})})
     train(apart, tmp_path / "apart", verifier=OftenWrong()).close()
     assert_same_end(tmp_path / "local", tmp_path / "apart")
-    asked = {
-        name: [(one["step"], one["benchmark"], one["prompt_id"]) for one in last_records(tmp_path / name, "rollout")]
-        for name in ("plain", "local", "apart")
-    }
-    assert asked["apart"] == asked["local"] != asked["plain"]  # the curriculum decided what was asked
-    counts = Counter(benchmark for _, benchmark, _ in asked["apart"])
+    rollouts = last_records(tmp_path / "apart", "rollout")
+    counts = Counter(one["benchmark"] for one in rollouts)
     assert counts == {"questions": 6 * 3 * 8, "more": 6 * 8}  # steps x prompts x rollouts of both agents
+    # The curriculum decided what was asked.
+    plain = spec.model_copy(update={"training": spec.training.model_copy(update={"curriculum_rest": 0})})
+    draw = PromptDraw(plain, [one.train for one in split_sets(*plain.training_data)])
+    usual = {(step, question.id) for step in range(6) for question in draw.batch(step)}
+    asked = {(one["step"] - 1, one["prompt_id"]) for one in rollouts}
+    assert len(asked) == len(usual) == 6 * 4
+    assert asked != usual
+    assert {one for one in asked if one[0] == 0} == {one for one in usual if one[0] == 0}
 
 
 def test_without_a_curriculum_and_further_sets_nothing_is_recorded_of_them(tmp_path):
