@@ -139,7 +139,7 @@ def test_further_benchmark_that_is_gone_keeps_it_a_draft(user):
     Benchmark.objects.filter(pk=further.pk).delete()
     with pytest.raises(LaunchError) as caught:
         queue_draft(user, run)
-    assert codes(caught.value) == {"evaluation.benchmarks": "changed_since"}
+    assert codes(caught.value) == {"evaluation.benchmarks": "benchmark_deleted"}
 
 
 def test_draft_does_not_keep_a_benchmark_from_being_deleted(web, draft):
