@@ -210,9 +210,9 @@ def _further(ticked: Sequence[Any], benchmarks: QuerySet[Benchmark]) -> tuple[li
     rows = [{"benchmark": row, "is_ticked": not keys.isdisjoint((str(row.pk), row.name))} for row in benchmarks]
     # Ids that the form sends are refused where they are read.
     missing = _not_here([entry for entry in ticked if isinstance(entry, dict)], benchmarks)
-    told = "The evaluation benchmark “{}” is not among these benchmarks (deleted, renamed or of another project): "
-    told += "without it the run is not evaluated on it."
-    return rows, [FieldError("benchmark_deleted", told.format(name), EVALUATIONS) for name in missing]
+    message = "The evaluation benchmark “{}” is not among these benchmarks (deleted, renamed or of another project): "
+    message += "without it the run is not evaluated on it."
+    return rows, [FieldError("benchmark_deleted", message.format(name), EVALUATIONS) for name in missing]
 
 
 def _not_here(entries: Sequence[dict[str, Any]], benchmarks: QuerySet[Benchmark]) -> list[str]:
