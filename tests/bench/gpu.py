@@ -105,6 +105,8 @@ def train(name: str, root: Path, device: str) -> dict[str, Any]:
     for number, (folder, size) in enumerate(zip(models, case.sizes, strict=True)):
         if not folder.exists():
             make_model(folder, size, seed=number)
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()  # the models were made there
     write_questions(place / "questions.jsonl", case.sizes[0])
     spec = run_spec(place, models, case, device)
     shapes = [shape for agent in spec.agents if (shape := model_shape(empty_model(agent.model, None)))]

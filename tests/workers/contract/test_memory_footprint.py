@@ -49,13 +49,19 @@ def test_parts_of_a_float32_agent_by_hand():
 
 def test_many_logits_are_one_chunk_and_with_lora_no_gradient_of_the_output():
     spec = spec_of(**SMALL | {"rollout": {"max_prompt_length": 96, "max_completion_length": 4000}})
-    whole, by_lora = (
-        {part.name: part.size for part in parts_of(spec, agent, QWEN, on_gpu=True)}["logits"]
-        for agent in (spec.agents[0], spec.agents[0].model_copy(update={"lora_rank": 16}))
-    )
-    # A chunk of 64 MiB, its copy in bfloat16, and hidden states with their gradient of 2 rows x 4,001 tokens.
-    assert by_lora == 2**26 + 2**25 + 2 * 8002 * 2048 * 2
+    agents = spec.agents[0], spec.agents[0].model_copy(update={"lora_rank": 16})
+
+    def logits(*, on_gpu: bool) -> list[int]:
+        return [
+            {part.name: part.size for part in parts_of(spec, agent, QWEN, on_gpu=on_gpu)}["logits"] for agent in agents
+        ]
+
+    whole, by_lora = logits(on_gpu=True)
+    # A chunk of 256 MiB, its copy in bfloat16, and hidden states with their gradient of 2 rows x 4,001 tokens.
+    assert by_lora == 2**28 + 2**27 + 2 * 8002 * 2048 * 2
     assert whole - by_lora == 4 * 151_936 * 2048
+    _, by_lora = logits(on_gpu=False)  # one of 64 MiB in float32
+    assert by_lora == 2**26 + 2 * 8002 * 2048 * 4
 
 
 def test_sampler_of_one_step_off_has_weights_and_cache_while_the_agent_learns():
