@@ -37,6 +37,10 @@ JUDGES_DIR = DATA_DIR / "judges"
 REWARD_AUTHORS = os.environ.get("HACRL_REWARD_AUTHORS") or "staff"
 # Folders that may contain local models.
 MODEL_ROOTS = [MODELS_DIR, *(Path(p) for p in os.environ.get("HACRL_MODEL_ROOTS", "").split(os.pathsep) if p)]
+# The Python that has lm-evaluation-harness, the operator's folder of its tasks, and the names of all tasks.
+LM_EVAL_PYTHON = os.environ.get("HACRL_LM_EVAL") or str(DATA_DIR / "lm_eval" / "bin" / "python")
+LM_EVAL_TASKS = os.environ.get("HACRL_LM_EVAL_TASKS") or ""
+LM_EVAL_CATALOGUE = DATA_DIR / "lm_eval_tasks.json"
 # Replaces the trainer's command, `python -m workers`: a job of a scheduler, or the fake trainer of the tests.
 TRAINER_COMMAND = trainer_command()
 

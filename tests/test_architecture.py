@@ -27,6 +27,7 @@ WORKERS_ROOMS = (
     "rollouts",
     "agents",
     "trainer",
+    "harness",
     "inspection",
     "demo",
 )

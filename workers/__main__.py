@@ -22,6 +22,8 @@ from workers.contract.spec.reward_function import FunctionFileError
 from workers.contract.spec.run import InvalidSettings, RunSpec
 from workers.contract.spool import SPOOL_NAME, SpoolWriter, read_spool
 from workers.environments.base import EnvironmentFailed
+from workers.harness.evaluation import HarnessEvaluation
+from workers.harness.process import HarnessFailed
 from workers.trainer.stop_signals import Paused, StopFlag, StopNow, Stopped
 
 
@@ -90,6 +92,8 @@ def run(spec: RunSpec, run_dir: Path, attempt: int) -> int:
     try:
         spool = SpoolWriter(run_dir, attempt, quota_bytes)
         heartbeat.start(run_dir)
+        if spec.harness:
+            return evaluate_by_harness(spec, run_dir, spool, stop)
         # torch takes seconds: it is imported only after the spec is valid.
         from workers.model.loading import quiet_transformers
         from workers.trainer.rewards import open_verifier
@@ -130,6 +134,26 @@ def run(spec: RunSpec, run_dir: Path, attempt: int) -> int:
     spool.emit(events.Finished(step=step, outcome=outcome, reason=reason))
     spool.close()
     return 1 if outcome in ("interrupted", "failed") else 0
+
+
+def evaluate_by_harness(spec: RunSpec, run_dir: Path, spool: SpoolWriter, stop: StopFlag) -> int:
+    """Let lm-evaluation-harness evaluate the agents, and emit how it ended. Error: StopNow."""
+    outcome: Literal["completed", "stopped", "paused", "failed"]
+    try:
+        HarnessEvaluation(spec, run_dir, spool, stop).run()
+        outcome, reason = "completed", ""
+    except Stopped:
+        outcome, reason = "stopped", "stop was requested"
+    except Paused as paused:
+        outcome, reason = "paused", str(paused)
+    except HarnessFailed as failure:
+        outcome, reason = "failed", str(failure)
+    except Exception as error:
+        traceback.print_exc()
+        outcome, reason = "failed", f"{type(error).__name__}: {error}"
+    spool.emit(events.Finished(step=0, outcome=outcome, reason=reason))
+    spool.close()
+    return 1 if outcome == "failed" else 0
 
 
 if __name__ == "__main__":

@@ -198,6 +198,38 @@ class Answers(Body):
     responses: list[str]
 
 
+class HarnessScore(BaseModel):
+    """One metric of one task. filter: how the harness reads an answer; `none`: the response as it is."""
+
+    metric: str
+    filter: str
+    value: float | None
+    stderr: float | None = None
+    higher_is_better: bool | None = None
+
+
+class HarnessResult(Body):
+    """One agent on one task or group of lm-evaluation-harness; its metrics are the harness's own.
+
+    `num_questions`: really asked, of `num_available`. `benchmark`: of ours, which the task was made from.
+    """
+
+    type: Literal["harness"] = "harness"
+    step: int = 0
+    agent: str
+    harness: str
+    version: str
+    task: str
+    task_version: str = ""
+    is_group: bool = False
+    benchmark: str = ""
+    num_fewshot: int | None = None
+    num_questions: int | None = None
+    num_available: int | None = None
+    has_chat_template: bool = False
+    scores: list[HarnessScore]
+
+
 class Checkpoint(Body):
     """A complete, verified checkpoint of all agents; `path` is relative to the run directory."""
 

@@ -20,6 +20,7 @@ _KINDS: tuple[type[events.Body], ...] = (
     events.Progress,
     events.Metrics,
     events.Evaluation,
+    events.HarnessResult,
     events.Checkpoint,
     events.Log,
     events.LeftOut,

@@ -12,6 +12,8 @@ from typing_extensions import TypedDict
 
 from hacrl_web.accounts.idempotency import idempotent
 from hacrl_web.insight.evaluations.evaluations import EvaluationPoint, evaluation_summary
+from hacrl_web.insight.evaluations.harness_launch import launch_harness_evaluation
+from hacrl_web.insight.evaluations.harness_results import HarnessLine, lines_of_run
 from hacrl_web.insight.evaluations.new_evaluation import launch_evaluation
 from hacrl_web.runs.api.runs import detail
 from hacrl_web.runs.api.schemas import RunAnswer
@@ -33,7 +35,10 @@ class EvaluatedBenchmark(TypedDict):
 
 
 class EvaluationsAnswer(TypedDict):
+    """harness: what lm-evaluation-harness measured; of a run that trained, on its checkpoints."""
+
     benchmarks: list[EvaluatedBenchmark]
+    harness: list[HarnessLine]
 
 
 @router.post("/evaluations", response={201: RunAnswer}, summary="Evaluate models: a run of no training step")
@@ -45,6 +50,16 @@ def create_evaluation(request: HttpRequest, payload: Annotated[dict[str, Any], B
     return Status(201, detail(launch_evaluation(request.user, payload)))
 
 
+@router.post("/harness-evaluations", response={201: RunAnswer}, summary="Let lm-evaluation-harness evaluate models")
+@idempotent
+def create_harness_evaluation(request: HttpRequest, payload: Annotated[dict[str, Any], Body()]) -> Any:
+    """`models`, `group`, or `run` and `step`, as in POST /evaluations; `tasks` (names of the harness's tasks),
+    `benchmarks` (ids of ours, asked as tasks); `num_fewshot` (left out: as each task says), `limit` (questions of each
+    task, 0: all), `batch_size`, `prompt_format` (`agent`, `chat`, `plain`), `time_limit_s` of each model,
+    `max_completion_length`, `max_questions`, `seed`, `name`."""
+    return Status(201, detail(launch_harness_evaluation(request.user, payload)))
+
+
 @router.get("/runs/{run_id}/evaluations", response=EvaluationsAnswer, summary="What a run's evaluations found")
 def get_evaluations(request: HttpRequest, run_id: UUID) -> Any:
     """By benchmark, the run's own first: each agent's evaluations by step, with estimates and slices.
@@ -52,6 +67,7 @@ def get_evaluations(request: HttpRequest, run_id: UUID) -> Any:
     `score_word`: what `value` is called, accuracy or, with partial credit, mean reward."""
     run = get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
     return {
+        "harness": lines_of_run(run, request.user),
         "benchmarks": [
             {
                 "name": one.name,
@@ -60,5 +76,5 @@ def get_evaluations(request: HttpRequest, run_id: UUID) -> Any:
                 "agents": [{"name": agent.name, "points": agent.points} for agent in one.agents],
             }
             for one in evaluation_summary(run)
-        ]
+        ],
     }

@@ -62,6 +62,7 @@ class SelectedAgents:
     contexts: list[int] = field(default_factory=list)  # tokens, of the models with a limit
     group: AgentGroup | None = None
     manifest: Manifest | None = None
+    trained: Run | None = None  # whose checkpoint that is
     trained_length: int | None = None  # the most tokens of a response in the training of the checkpoint
     stop: Sequence[str] = ()  # its stop strings
     sources: list[tuple[str, Any]] = field(default_factory=list)  # (field, row) that the agents come from
@@ -82,17 +83,36 @@ def launch_evaluation(user: Any, request: Any) -> Run:
         if key not in KEYS
     ]
     run_id = uuid.uuid4()
-    folder = Path(settings.RUNS_DIR).resolve() / str(run_id) / "models"
-    selection = _choose_agents(user, request, folder, errors)
+    selection = choose_agents(user, request, run_id, errors)
     spec, benchmarks = _spec(user, request, selection, errors)
-    check_one_project([*(("benchmarks", one) for one in benchmarks), *selection.sources], errors)
+    return queue_evaluation(user, run_id, spec, selection, benchmarks, errors)
+
+
+def models_folder(run_id: uuid.UUID) -> Path:
+    """Where the agents of a checkpoint lie that a run evaluates."""
+    return Path(settings.RUNS_DIR).resolve() / str(run_id) / "models"
+
+
+def queue_evaluation(
+    user: Any,
+    run_id: uuid.UUID,
+    spec: RunSpec | None,
+    selection: SelectedAgents,
+    benchmarks: Sequence[Any],
+    errors: list[FieldError],
+) -> Run:
+    """Copy the agents of the checkpoint and write the run. Error: FieldErrors, and nothing is written."""
+    sources = [*(("benchmarks", one) for one in benchmarks), *selection.sources]
+    check_one_project(sources, errors)
     if errors or spec is None:
         raise LaunchError(errors)
-    require(user, benchmarks[0].project, Role.MEMBER)  # before a checkpoint is copied
-    require_hub_access(user, benchmarks[0].project, spec)
-    further: dict[str, Any] = {"id": run_id}
+    project, benchmark = sources[0][1].project, benchmarks[0] if benchmarks else None
+    require(user, project, Role.MEMBER)  # before a checkpoint is copied
+    require_hub_access(user, project, spec)
+    further: dict[str, Any] = {"id": run_id, "project": project}
     if selection.manifest is not None:
         further["data_folder"] = data_folder_id()  # its files are on this host only
+    folder = models_folder(run_id)
     with removed_on_error(folder.parent):
         if selection.manifest is not None:
             folder.parent.mkdir(mode=0o700, parents=True)
@@ -100,10 +120,10 @@ def launch_evaluation(user: Any, request: Any) -> Run:
                 copy_agent(selection.manifest, name, folder / str(place))
         with transaction.atomic():
             hold_benchmarks([("benchmarks", row) for row in benchmarks])
-            return create_run(user, spec, selection.group, benchmarks[0], project=benchmarks[0].project, **further)
+            return create_run(user, spec, selection.group, benchmark, **further)
 
 
-def _listed(request: Mapping[str, Any], key: str, errors: list[FieldError]) -> list[Any]:
+def listed_ids(request: Mapping[str, Any], key: str, errors: list[FieldError]) -> list[Any]:
     """A list of ids without repetitions, empty if there is none."""
     values = request.get(key) or []
     if not isinstance(values, list | tuple):
@@ -112,9 +132,10 @@ def _listed(request: Mapping[str, Any], key: str, errors: list[FieldError]) -> l
     return list({str(value): value for value in values}.values())
 
 
-def _choose_agents(user: Any, request: Mapping[str, Any], folder: Path, errors: list[FieldError]) -> SelectedAgents:
+def choose_agents(user: Any, request: Mapping[str, Any], run_id: uuid.UUID, errors: list[FieldError]) -> SelectedAgents:
+    """The agents of a request's models, group and checkpoint. run_id: of the run that evaluates them."""
     selection = SelectedAgents()
-    for key in _listed(request, "models", errors)[: 2 * MAX_AGENTS]:
+    for key in listed_ids(request, "models", errors)[: 2 * MAX_AGENTS]:
         model = visible_row(LanguageModel, user, key)
         if model is None:
             errors.append(FieldError("not_found", "There is no such model.", "models"))
@@ -136,7 +157,7 @@ def _choose_agents(user: Any, request: Mapping[str, Any], folder: Path, errors: 
             for agent in selection.group.agents.select_related("model"):
                 selection.add(agent_values(agent), agent.model)
     if request.get("run") not in (None, ""):
-        _add_checkpoint(user, request, folder, selection, errors)
+        _add_checkpoint(user, request, models_folder(run_id), selection, errors)
     if not 1 <= len(selection.agents) <= MAX_AGENTS and not errors:
         message = f"Choose 1 to {MAX_AGENTS} models; you chose {len(selection.agents)}."
         errors.append(FieldError("missing", message, "models"))
@@ -172,6 +193,7 @@ def _add_checkpoint(
         return
     names = ("prompt_format", "prompt_template", "chat_template_kwargs", "thinking")
     specs = {agent["name"]: agent for agent in run.spec["agents"]}
+    selection.trained = run
     selection.trained_length = run.spec.get("rollout", {}).get("max_completion_length")
     selection.stop = run.spec.get("rollout", {}).get("stop", ())
     # A trained agent has the context of the model that it began with.
@@ -198,13 +220,13 @@ def _spec(
     user: Any, request: Mapping[str, Any], selection: SelectedAgents, errors: list[FieldError]
 ) -> tuple[RunSpec | None, Sequence[Any]]:
     """The checked spec and its benchmarks; problems are added to `errors`."""
-    ids = _listed(request, "benchmarks", errors)
+    ids = listed_ids(request, "benchmarks", errors)
     benchmarks = find_benchmarks(user, ids, "benchmarks", errors)
     if not request.get("benchmarks"):
         errors.append(FieldError("missing", "Choose a benchmark, at least one.", "benchmarks"))
     data = [data_values(one) for one in benchmarks]
     limit = request.get("max_completion_length")
-    rollout = {"max_completion_length": _usual_length(selection) if limit in (None, "") else limit}
+    rollout = {"max_completion_length": usual_length(selection) if limit in (None, "") else limit}
     own = ("num_samples", "temperature", "max_questions")
     evaluation = {key: request[key] for key in own if request.get(key) not in (None, "")}
     names = ", ".join(agent["name"] for agent in selection.agents)
@@ -225,10 +247,10 @@ def _spec(
     except ValidationError as error:
         errors += [FieldError(one.code, one.message, _field(one.field)) for one in plain_errors(error)]
         return None, benchmarks
-    return _within_contexts(spec, selection.contexts, errors), benchmarks
+    return within_contexts(spec, selection.contexts, errors), benchmarks
 
 
-def _usual_length(selection: SelectedAgents) -> int:
+def usual_length(selection: SelectedAgents) -> int:
     """The most tokens of a response where none are named: as in training, or what the shortest context allows.
 
     A prompt keeps its usual length, but at most half of a context.
@@ -247,7 +269,7 @@ def _field(path: str | None) -> str | None:
     return _FIELDS.get(parts[0], parts[-1])
 
 
-def _within_contexts(spec: RunSpec, contexts: Sequence[int], errors: list[FieldError]) -> RunSpec:
+def within_contexts(spec: RunSpec, contexts: Sequence[int], errors: list[FieldError]) -> RunSpec:
     """The spec with the longest prompts that fit into the shortest context."""
     limit = spec.rollout.max_completion_length
     room = min(contexts, default=limit + MAX_PROMPT) - limit

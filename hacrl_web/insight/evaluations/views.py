@@ -20,6 +20,7 @@ from pydantic import Field
 from hacrl_web.accounts.projects import for_members
 from hacrl_web.insight.evaluations import answer_sheets as sheets
 from hacrl_web.insight.evaluations.evaluations import BenchmarkEvaluations, curve, evaluation_summary
+from hacrl_web.insight.evaluations.harness_results import lines_of_run
 from hacrl_web.insight.evaluations.new_evaluation import (
     KEYS,
     LISTS,
@@ -112,6 +113,7 @@ def run_evaluations(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     run = run_or_404(request, run_id)
     benchmarks = evaluation_summary(run)
     context = header(run) | {"tab": "evaluations", "benchmarks": benchmarks}
+    context["harness_lines"] = lines_of_run(run, request.user)
     if not benchmarks:
         return render(request, "insight/evaluations/evaluations.html", context)
     page_query = EvaluationsQuery.read(request.GET)
@@ -312,7 +314,7 @@ def _show(
         by_field.setdefault(error.field or "", []).append(error.message)
     group = visible_row(AgentGroup, request.user, values.get("group"))
     run = find_run(request.user, values.get("run"))
-    models, benchmarks = _choices(request.user, values, group or run)
+    models, benchmarks = choices_of(request.user, values, group or run)
     names = {*(name for name, *_ in NUMBERS), *LISTS, "name"}
     context = {
         "values": values,
@@ -329,11 +331,12 @@ def _show(
         "other_errors": [message for name, messages in by_field.items() if name not in names for message in messages],
         "num_errors": len(errors),
         "most": MAX_AGENTS,
+        "query": request.GET.urlencode(),
     }
     return render(request, "insight/evaluations/new_evaluation.html", context, status=status)
 
 
-def _choices(user: Any, values: dict[str, Any], origin: Any) -> tuple[Any, Any]:
+def choices_of(user: Any, values: dict[str, Any], origin: Any) -> tuple[Any, Any]:
     """Models and benchmarks of one project: of the object that the form was opened with, else the current one."""
     for kind, key in ((LanguageModel, "models"), (Benchmark, "benchmarks")):
         origin = origin or visible_row(kind, user, next(iter(values[key]), None))

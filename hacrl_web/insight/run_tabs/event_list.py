@@ -84,7 +84,7 @@ def _sources(run: Run, kind: str) -> list[tuple[Any, str, Callable[[Any], Timeli
     if kind == "incident":
         incidents = Q(type="log", payload__incident__isnull=False) & ~Q(payload__incident=None)
         return [(run.events.filter(incidents), "time", _of_event)]
-    types = ("started", "finished") if kind == "trainer" else (kind,)
+    types = {"trainer": ("started", "finished"), "evaluation": ("evaluation", "harness")}.get(kind, (kind,))
     return [(run.events.filter(type__in=types), "time", _of_event)]
 
 
@@ -137,6 +137,10 @@ def _of_event(event: Any) -> TimelineEntry:
     elif kind == "evaluation":
         share = f"({count(body.get('correct'))} of {count(body.get('asked'))}, {body.get('benchmark', '')})"
         what, detail, agent = "evaluation", f"{plain_score(body.get('value'))} {share}", event.agent
+    elif kind == "harness":
+        scores = [f"{one.get('metric')} {plain_score(one.get('value'))}" for one in body.get("scores") or ()]
+        what, agent = f"{body.get('harness')} {body.get('version')}", event.agent
+        detail = f"{body.get('task')}: {', '.join(scores)}"
     elif kind == "checkpoint":
         what, detail = "checkpoint", f"{body.get('path', '')}, {size(body.get('size_bytes'))}"
     elif kind == "left_out":
@@ -145,5 +149,5 @@ def _of_event(event: Any) -> TimelineEntry:
     else:
         what, detail = str(body.get("incident")), str(body.get("message") or "")
         level = str(body.get("level") or "warning")
-    kind = {"started": "trainer", "finished": "trainer", "log": "incident"}.get(kind, kind)
+    kind = {"started": "trainer", "finished": "trainer", "log": "incident", "harness": "evaluation"}.get(kind, kind)
     return TimelineEntry(event.time, event.seq, kind, what, detail, event.attempt, event.step, agent=agent, level=level)

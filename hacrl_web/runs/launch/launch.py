@@ -16,7 +16,14 @@ from hacrl_web.registry.benchmarks.training_sets import FIELD as TRAINING_SETS
 from hacrl_web.registry.models import AgentGroup, Benchmark
 from hacrl_web.runs import worker_queue
 from hacrl_web.runs.launch.hub_access import require_hub_access
-from hacrl_web.runs.launch.plan import LaunchError, RequestRows, cannot_repeat, is_draft, plan_run
+from hacrl_web.runs.launch.plan import (
+    LaunchError,
+    RequestRows,
+    asks_none_of_ours,
+    cannot_repeat,
+    is_draft,
+    plan_run,
+)
 from hacrl_web.runs.models import Run, State, StatusChange, Sweep, Trial
 from hacrl_web.runs.quotas import check_launch
 from hacrl_web.runs.stored_spec import stored_spec
@@ -75,6 +82,8 @@ def _lock(row: AgentGroup | Benchmark | None, field: str, name: str) -> None:
 
 def hold_rows_of(run: Run) -> None:
     """The same for a run whose settings are launched again. Error: LaunchError."""
+    if asks_none_of_ours(run):
+        return
     used = Q(pk=run.benchmark_id) | Q(train_path__in=paths_of(stored_spec(run)))
     rows = Benchmark.objects.select_for_update(of=("self",)).filter(used).order_by("pk")
     locked = list(rows.values_list("pk", flat=True))

@@ -195,6 +195,8 @@ def cannot_repeat(run: Run) -> list[FieldError]:
         message = f"{run.name} was imported: its settings name files of another machine. Clone it to train here."
         return [FieldError("imported", message, None)]
     errors = changed_models(run.group) if run.group else []
+    if run.benchmark_id is None and asks_none_of_ours(run):
+        return errors
     if run.benchmark_id is None:
         message = f"The benchmark of {run.name} was deleted: clone the run and choose another."
         errors.append(FieldError("benchmark_deleted", message, None))
@@ -204,6 +206,12 @@ def cannot_repeat(run: Run) -> list[FieldError]:
             message = f"{article} {kind} of {run.name} was deleted ({name}): clone the run and choose others."
             errors.append(FieldError("benchmark_deleted", message, None))
     return errors
+
+
+def asks_none_of_ours(run: Run) -> bool:
+    """Whether lm-evaluation-harness evaluates on its own tasks alone."""
+    harness = run.spec.get("harness")
+    return bool(harness) and not harness.get("has_benchmarks")
 
 
 def check_spec(request: Mapping[str, Any], rows: RequestRows, errors: list[FieldError]) -> RunSpec | None:

@@ -27,7 +27,7 @@ from hacrl_web.runs.pubsub import publish_update
 from hacrl_web.runs.telemetry.shipper import LeaseLost, Shipper
 from hacrl_web.runs.worker.hosts import drain_of
 from hacrl_web.runs.worker.model_download import DownloadFailed, ModelDownload, hub_models
-from hacrl_web.runs.worker.trainer_environment import trainer_environment
+from hacrl_web.runs.worker.trainer_environment import harness_environment, trainer_environment
 from hacrl_web.runs.worker.usage import UsageMeter
 from hacrl_web.runs.worker.watchdog import Watchdog
 from hacrl_web.web.errors import FieldErrors
@@ -181,8 +181,10 @@ class RunSupervisor:
         self.shipper = self._retry_on_db_error(lambda: Shipper(self.run.pk, run_dir, self.attempt))
         self.watchdog = Watchdog(run_dir, spec.compute.stall_timeout_s)
         self.usage = UsageMeter(self.run)
-        environment = trainer_environment()
-        if self.reads_cache_alone and spec.compute.placement != "ray":  # whose other machines have caches of their own
+        environment = trainer_environment() | (harness_environment() if spec.harness else {})
+        # Ray's other machines have caches of their own; the data sets of the harness's tasks come from the hub.
+        needs_hub = spec.compute.placement == "ray" or (spec.harness and spec.harness.tasks)
+        if self.reads_cache_alone and not needs_hub:
             environment["HF_HUB_OFFLINE"] = "1"
         keys = self._retry_on_db_error(lambda: judge_keys(self.run.project, spec.judge_paths))
         return start_trainer(

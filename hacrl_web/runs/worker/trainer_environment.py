@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 
+from django.conf import settings
+
 # Everything else (database, Redis, secrets, hub tokens) stays in the worker.
 _ALLOWED = re.compile(
     r"PATH|HOME|USER|LOGNAME|SHELL|TERM|LANG|LC_\w+|TZ|TMPDIR|VIRTUAL_ENV|PYTHON\w*|LD_LIBRARY_PATH|DYLD_\w+|XDG_\w+"
@@ -25,3 +27,8 @@ def trainer_environment() -> dict[str, str]:
             variables[name] = _PROXY_LOGIN.sub(r"\1", variables[name])
     # The trainer also ignores a hub token in a file of HF_HOME.
     return variables | {"HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"}
+
+
+def harness_environment() -> dict[str, str]:
+    """Where a trainer finds lm-evaluation-harness (workers/harness/process.py)."""
+    return {"HACRL_LM_EVAL": str(settings.LM_EVAL_PYTHON), "HACRL_LM_EVAL_TASKS": str(settings.LM_EVAL_TASKS)}

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from workers.algorithms.base.sharing import SharingSpec
 from workers.algorithms.base.spec import AlgorithmSpec
@@ -24,7 +24,7 @@ from workers.contract.spec.agent import AgentSpec
 from workers.contract.spec.algorithm import AnyAlgorithm, field_path, upgraded
 from workers.contract.spec.checkpoint import CheckpointSpec
 from workers.contract.spec.compute import ComputeSpec
-from workers.contract.spec.data import DataSpec, EvaluationSpec
+from workers.contract.spec.data import HARNESS_KINDS, DataSpec, EvaluationSpec, HarnessSpec
 from workers.contract.spec.environments import PAYING
 from workers.contract.spec.rewards import RewardsSpec
 from workers.contract.spec.rollout import VLLM_LORA_RANKS, RolloutSpec
@@ -75,6 +75,8 @@ class RunSpec(SettingsSection):
     checkpoint: CheckpointSpec = CheckpointSpec()
     compute: ComputeSpec = ComputeSpec()
     telemetry: TelemetrySpec = TelemetrySpec()
+    # Only in the settings of an evaluation by it.
+    harness: HarnessSpec | None = Field(None, exclude_if=lambda harness: harness is None)
 
     @model_validator(mode="before")
     @classmethod
@@ -192,6 +194,24 @@ class RunSpec(SettingsSection):
                 "max_prompt_length + max_completion_length): raise it, or set it to 0"
             )
         return training
+
+    @field_validator("harness")
+    @classmethod
+    def _harness_only_evaluates(cls, harness: HarnessSpec | None, info: ValidationInfo) -> HarnessSpec | None:
+        training = info.data.get("training")
+        if harness and training and training.steps:
+            raise ValueError("the harness evaluates agents and trains none: set training.steps to 0")
+        data, evaluation = info.data.get("data"), info.data.get("evaluation")
+        benchmarks = (
+            (data, *evaluation.benchmarks) if data and evaluation and harness and harness.has_benchmarks else ()
+        )
+        for one in benchmarks:
+            if one.verifier not in HARNESS_KINDS:
+                raise ValueError(
+                    f"{one.benchmark!r} has verifier {one.verifier}, and the harness only compares texts: leave "
+                    f"it out, or choose benchmarks of verifier {', '.join(sorted(HARNESS_KINDS))}"
+                )
+        return harness
 
     @model_validator(mode="after")
     def _lora_of_the_run(self) -> Self:

@@ -1,0 +1,162 @@
+"""Start of an evaluation by lm-evaluation-harness: a run without training steps whose settings name tasks of it.
+
+Names of tasks are checked against the list that the installation of the harness wrote; without one, by their form
+alone, and by the harness itself when the run begins.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from pydantic import ValidationError
+
+from hacrl_web.insight.evaluations.new_evaluation import (
+    SelectedAgents,
+    choose_agents,
+    listed_ids,
+    queue_evaluation,
+    usual_length,
+    within_contexts,
+)
+from hacrl_web.runs.launch.plan import LaunchError, data_values, find_benchmarks
+from hacrl_web.runs.models import Run
+from hacrl_web.web.errors import FieldError, plain_errors
+from workers.contract.spec.algorithm import BASELINE
+from workers.contract.spec.data import HARNESS
+from workers.contract.spec.run import RunSpec
+
+LISTS = ("models", "benchmarks", "tasks")
+SETTINGS = ("num_fewshot", "limit", "batch_size", "prompt_format", "time_limit_s")
+KEYS = ("name", "seed", *LISTS, "group", "run", "step", "max_completion_length", "max_questions", *SETTINGS)
+INSTALLATION = "python -m workers.harness.install"
+MAX_CATALOGUE_BYTES = 16 * 2**20
+_FIELDS = {"agents": "models", "data": "benchmarks", "evaluation": "benchmarks"}
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """The tasks of the installed harness. version: empty where it is not installed on this host."""
+
+    version: str
+    tasks: frozenset[str]
+
+    def problem_of(self, name: str) -> str:
+        """Why there is no such task; empty if there is one, or nobody can tell."""
+        if not self.version or name in self.tasks:
+            return ""
+        similar = difflib.get_close_matches(name, sorted(self.tasks), 3)
+        hint = f": did you mean {' or '.join(similar)}?" if similar else "."
+        return f"{HARNESS} {self.version} has no task {name!r}{hint}"
+
+
+def installed_catalogue() -> Catalogue:
+    """Of this host. An installation that has another Python since is none."""
+    path = Path(settings.LM_EVAL_CATALOGUE)
+    try:
+        stamp = path.stat()
+    except OSError:
+        return Catalogue("", frozenset())
+    return _read_catalogue(path, stamp.st_mtime_ns, stamp.st_size, str(settings.LM_EVAL_PYTHON))
+
+
+@lru_cache(maxsize=2)
+def _read_catalogue(path: Path, changed_ns: int, size: int, python: str) -> Catalogue:
+    none = Catalogue("", frozenset())
+    if size > MAX_CATALOGUE_BYTES or not os.access(python, os.X_OK):
+        return none
+    try:
+        content = json.loads(path.read_bytes())
+        if content["python"] != python:
+            return none
+        return Catalogue(str(content["version"]), frozenset(map(str, content["tasks"])))
+    except (OSError, ValueError, KeyError, TypeError):
+        return none
+
+
+def launch_harness_evaluation(user: Any, request: Any) -> Run:
+    """Queue an evaluation by the harness. Error: FieldErrors, and nothing is written."""
+    if not isinstance(request, Mapping):
+        raise LaunchError.single("invalid", "Must be an object with settings.")
+    errors = [
+        FieldError("unknown_key", f"There is no setting named {str(key)[:80]!r}.", str(key)[:80])
+        for key in request
+        if key not in KEYS
+    ]
+    run_id = uuid.uuid4()
+    selection = choose_agents(user, request, run_id, errors)
+    spec, benchmarks = _spec(user, request, selection, errors)
+    return queue_evaluation(user, run_id, spec, selection, benchmarks, errors)
+
+
+def tasks_of(request: Mapping[str, Any], errors: list[FieldError]) -> list[Any]:
+    """The names of a list, or of a text with commas, spaces or line ends between them."""
+    tasks = request.get("tasks") or []
+    if isinstance(tasks, str):
+        tasks = re.split(r"[\s,;]+", tasks.strip())
+    if not isinstance(tasks, list | tuple):
+        errors.append(FieldError("invalid", "Give a list of tasks.", "tasks"))
+        return []
+    names = list({str(task): task for task in tasks if task != ""}.values())
+    catalogue = installed_catalogue()
+    for name in names[:100]:
+        if isinstance(name, str) and (problem := catalogue.problem_of(name[:200])):
+            errors.append(FieldError("unknown_task", problem, "tasks"))
+    return names
+
+
+def _spec(
+    user: Any, request: Mapping[str, Any], selection: SelectedAgents, errors: list[FieldError]
+) -> tuple[RunSpec | None, Sequence[Any]]:
+    """The checked spec and its benchmarks; problems are added to `errors`."""
+    tasks = tasks_of(request, errors)
+    benchmarks = find_benchmarks(user, listed_ids(request, "benchmarks", errors), "benchmarks", errors)
+    if not tasks and not request.get("benchmarks"):
+        errors.append(FieldError("missing", "Name a task of the harness, or choose a benchmark.", "tasks"))
+        return None, benchmarks
+    data = [data_values(one) for one in benchmarks]
+    length = request.get("max_completion_length")
+    rollout = {"max_completion_length": usual_length(selection) if length in (None, "") else length}
+    most = request.get("max_questions")
+    harness = {key: request[key] for key in SETTINGS if request.get(key) not in (None, "")}
+    harness |= {"tasks": tasks, "has_benchmarks": bool(data)}
+    if selection.trained is not None and selection.manifest is not None:
+        harness |= {"source_run": str(selection.trained.pk), "source_step": selection.manifest.step}
+    names = ", ".join(agent["name"] for agent in selection.agents)
+    draft = {
+        "name": request["name"] if request.get("name") not in (None, "") else f"{HARNESS}: {names}"[:120],
+        "agents": selection.agents[:8] or [{"name": "-", "model": "-"}],
+        "data": data[0] if data else {"benchmark": HARNESS, "train_path": "-"},
+        "algorithm": {"name": BASELINE, "beta": 0.0},  # not used
+        "rollout": {**rollout, "stop": selection.stop},
+        "training": {"steps": 0},
+        "evaluation": {"max_questions": 0 if most in (None, "") else most, "benchmarks": data[1:]},
+        "harness": harness,
+    }
+    if request.get("seed") not in (None, ""):
+        draft["seed"] = request["seed"]
+    try:
+        spec = RunSpec.model_validate(draft)
+    except ValidationError as error:
+        errors += [FieldError(one.code, one.message, _field(one.field)) for one in plain_errors(error)]
+        return None, benchmarks
+    return (within_contexts(spec, selection.contexts, errors) if data else spec), benchmarks
+
+
+def _field(path: str | None) -> str | None:
+    """The field of the request that an error of the spec belongs to."""
+    if not path:
+        return None
+    section, _, rest = path.partition(".")
+    if section == "harness":
+        return rest.partition(".")[0] or "benchmarks"
+    return _FIELDS.get(section, path.rpartition(".")[2])

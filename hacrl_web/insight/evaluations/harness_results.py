@@ -1,0 +1,114 @@
+"""What lm-evaluation-harness measured: of a run's own evaluation, and of the checkpoints of runs that it evaluated.
+
+These numbers have other prompts, other ways to read an answer and other metrics than ours. They are shown beside ours
+under the name of the harness, and no rank, mean or difference mixes the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.urls import reverse
+
+from hacrl_web.runs.models import Run, TelemetryEvent
+
+MAX_EVALUATIONS = 200  # the newest of a page
+PERCENT = ("acc", "exact_match", "em", "pass", "mc", "contains")  # metrics that are shares
+
+
+@dataclass(frozen=True)
+class HarnessLine:
+    """One metric of one agent on one task. run: the evaluation.  step: of the checkpoint, of `source_run`."""
+
+    run: str
+    run_name: str
+    source_run: str
+    step: int | None
+    agent: str
+    position: int
+    harness: str
+    version: str
+    task: str
+    task_version: str
+    is_group: bool
+    benchmark: str
+    num_fewshot: int | None
+    num_questions: int | None
+    num_available: int | None
+    has_chat_template: bool
+    metric: str
+    filter: str
+    value: float | None
+    stderr: float | None
+    higher_is_better: bool | None
+
+    @property
+    def address(self) -> str:
+        return reverse("insight:run_evaluations", args=[self.run])
+
+    @property
+    def is_share(self) -> bool:
+        """Whether the value is a share of the questions, as accuracies of the harness are."""
+        return self.value is not None and 0 <= self.value <= 1 and self.metric.startswith(PERCENT)
+
+
+COLUMNS = tuple(HarnessLine.__dataclass_fields__)
+
+
+def lines_of_run(run: Run, user: Any) -> list[HarnessLine]:
+    """Of the run's own evaluation by the harness, or of those of its checkpoints that the user may see."""
+    return list(_lines([run])) if run.spec.get("harness") else lines_of_checkpoints([run.pk], user)
+
+
+def lines_of_checkpoints(runs: Iterable[UUID], user: Any) -> list[HarnessLine]:
+    """Of the evaluations of these runs' checkpoints, the newest evaluations first."""
+    ids = [str(pk) for pk in runs]
+    evaluations: Any = Run.objects.visible_to(user).filter(total_steps=0, spec__harness__source_run__in=ids)
+    return list(_lines(evaluations.order_by("-created_at", "-pk")[:MAX_EVALUATIONS])) if ids else []
+
+
+def _lines(runs: Iterable[Run]) -> Iterator[HarnessLine]:
+    by_id = {run.pk: run for run in runs}
+    events = TelemetryEvent.objects.filter(run__in=list(by_id), type="harness").order_by("attempt", "seq")
+    latest: dict[tuple[UUID, str, str], dict[str, Any]] = {}
+    for pk, agent, payload in events.values_list("run", "agent", "payload"):
+        latest[pk, agent, str(payload.get("task"))] = payload
+    for pk, run in by_id.items():
+        for (of_run, agent, _), payload in latest.items():
+            if of_run == pk:
+                yield from _of_event(run, agent, payload)
+
+
+def _of_event(run: Run, agent: str, payload: dict[str, Any]) -> Iterator[HarnessLine]:
+    settings = run.spec.get("harness") or {}
+    names = run.agent_names
+    texts = ("harness", "version", "task", "task_version", "benchmark")
+    numbers = ("num_fewshot", "num_questions", "num_available")
+    for score in payload.get("scores") or ():
+        yield HarnessLine(
+            run=str(run.pk),
+            run_name=run.name,
+            source_run=str(settings.get("source_run") or ""),
+            step=settings.get("source_step"),
+            agent=agent,
+            position=names.index(agent) if agent in names else 0,
+            is_group=bool(payload.get("is_group")),
+            has_chat_template=bool(payload.get("has_chat_template")),
+            metric=str(score.get("metric") or ""),
+            filter=str(score.get("filter") or ""),
+            value=score.get("value"),
+            stderr=score.get("stderr"),
+            higher_is_better=score.get("higher_is_better"),
+            **{name: str(payload.get(name) or "") for name in texts},
+            **{name: payload.get(name) for name in numbers},
+        )
+
+
+def rows_for_csv(lines: Sequence[HarnessLine]) -> Iterator[list[Any]]:
+    """The head and a row for each metric."""
+    yield list(COLUMNS)
+    for line in lines:
+        yield [getattr(line, name) for name in COLUMNS]

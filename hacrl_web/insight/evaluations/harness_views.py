@@ -1,0 +1,126 @@
+"""The form of a new evaluation by lm-evaluation-harness, and the CSV of what it measured."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods, require_safe
+
+from hacrl_web.accounts.projects import for_members
+from hacrl_web.insight.evaluations.harness_launch import (
+    INSTALLATION,
+    KEYS,
+    LISTS,
+    installed_catalogue,
+    launch_harness_evaluation,
+)
+from hacrl_web.insight.evaluations.harness_results import lines_of_run, rows_for_csv
+from hacrl_web.insight.evaluations.new_evaluation import find_run, visible_row
+from hacrl_web.insight.evaluations.views import NewEvaluationQuery, choices_of
+from hacrl_web.registry.models import MAX_AGENTS, AgentGroup
+from hacrl_web.runs.pages.run_header import run_or_404
+from hacrl_web.web.errors import FieldError, FieldErrors
+from hacrl_web.web.page_query import Text
+from hacrl_web.web.streaming import download_csv
+from workers.contract.spec.data import HARNESS_KINDS, HarnessSpec
+
+NUMBERS = ("num_fewshot", "limit", "batch_size", "time_limit_s")
+FORMATS = {"agent": "as the agent's", "chat": "chat template", "plain": "bare prompt"}
+OTHER = (
+    (
+        "max_completion_length",
+        "Response tokens at most",
+        "For the benchmarks; tasks have limits of their own.",
+        "tokens",
+    ),
+    ("max_questions", "Questions of each benchmark at most", "0: all that are held out.", "questions"),
+    ("seed", "Seed", "Of the choice of examples.", ""),
+)
+
+
+class NewHarnessQuery(NewEvaluationQuery):
+    """What the form opens with."""
+
+    tasks: Text = ""
+
+
+@for_members
+@require_http_methods(["GET", "HEAD", "POST"])
+def evaluate_by_harness(request: HttpRequest) -> HttpResponse:
+    """The form, filled in from the address; or queue what it sends."""
+    if request.method != "POST":
+        return _show(request, NewHarnessQuery.read(request.GET).model_dump())
+    fields: dict[str, Any] = {
+        key: request.POST[key].strip() for key in KEYS if key in request.POST and key not in LISTS
+    }
+    fields |= {"tasks": request.POST.get("tasks", ""), "models": request.POST.getlist("models")}
+    fields["benchmarks"] = request.POST.getlist("benchmarks")
+    try:
+        if any("\x00" in value for value in fields.values() if isinstance(value, str)):
+            raise FieldErrors.single("invalid_text", "A text holds a NUL character.")
+        run = launch_harness_evaluation(request.user, fields)
+    except FieldErrors as error:
+        return _show(request, fields, error.errors, error.status)
+    messages.success(request, f"{run.name} queued.")
+    return redirect(run)
+
+
+def _numbers(values: dict[str, Any], by_field: dict[str, list[str]]) -> list[dict[str, Any]]:
+    """The fields of numbers, those of HarnessSpec with its words and defaults."""
+    rows = []
+    for name in NUMBERS:
+        field = HarnessSpec.model_fields[name]
+        extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
+        label = str(extra.get("label") or name.replace("_", " ").capitalize())
+        default = "" if field.default is None else field.default
+        rows.append((name, label, field.description or "", str(extra.get("unit") or ""), default))
+    rows += [(name, label, help_text, unit, "") for name, label, help_text, unit in OTHER]
+    return [
+        {"name": name, "label": label, "help": help_text, "unit": unit, "errors": by_field.get(name, [])}
+        | {"value": default if values.get(name) is None else values[name]}
+        for name, label, help_text, unit, default in rows
+    ]
+
+
+def _show(
+    request: HttpRequest, values: dict[str, Any], errors: list[FieldError] | None = None, status: int = 200
+) -> HttpResponse:
+    errors = errors or []
+    by_field: dict[str, list[str]] = {}
+    for error in errors:
+        by_field.setdefault(error.field or "", []).append(error.message)
+    group = visible_row(AgentGroup, request.user, values.get("group"))
+    run = find_run(request.user, values.get("run"))
+    models, benchmarks = choices_of(request.user, values, group or run)
+    comparable = [one for one in benchmarks if one.verifier in HARNESS_KINDS]
+    numbers = _numbers(values, by_field)
+    names = {*(one["name"] for one in numbers), *LISTS, "name", "prompt_format"}
+    context = {
+        "values": values,
+        "models": [{"model": one, "is_checked": str(one.pk) in values["models"]} for one in models],
+        "benchmarks": [{"benchmark": one, "is_checked": str(one.pk) in values["benchmarks"]} for one in comparable],
+        "group": group,
+        "run": run,
+        "numbers": numbers,
+        "formats": FORMATS,
+        "format": values.get("prompt_format") or "agent",
+        "errors_of": {name: by_field.get(name, []) for name in (*LISTS, "name", "prompt_format")},
+        "other_errors": [message for name, texts in by_field.items() if name not in names for message in texts],
+        "num_errors": len(errors),
+        "most": MAX_AGENTS,
+        "catalogue": installed_catalogue(),
+        "installation": INSTALLATION,
+        "query": request.GET.urlencode(),
+    }
+    return render(request, "insight/evaluations/new_harness_evaluation.html", context, status=status)
+
+
+@require_safe
+def harness_csv(request: HttpRequest, run_id: uuid.UUID) -> StreamingHttpResponse:
+    """A row for each metric of the harness on the run's Evaluations tab."""
+    run = run_or_404(request, run_id)
+    return download_csv(request, rows_for_csv(lines_of_run(run, request.user)), f"lm-eval-{run.pk}.csv")

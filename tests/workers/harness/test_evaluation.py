@@ -1,0 +1,193 @@
+"""An evaluation by a stand-in of lm-evaluation-harness: its numbers as events, and every way in which it can fail."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.fake_harness import VERSION, put_harness
+from tests.support.workers.tiny import records
+from workers.contract.spec.run import RunSpec
+from workers.contract.spool import SpoolWriter
+from workers.contract.trainer_process import start_trainer
+from workers.harness import process
+from workers.harness.evaluation import HarnessEvaluation
+from workers.harness.process import HarnessFailed
+from workers.harness.results import harness_results
+from workers.trainer.stop_signals import Paused, StopFlag, Stopped
+
+
+@pytest.fixture
+def harness(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setenv("HACRL_LM_EVAL", str(put_harness(tmp_path)))
+    return tmp_path
+
+
+def spec_of(*tasks: str, **settings: Any) -> RunSpec:
+    values = {
+        "agents": [{"name": name, "model": f"/models/{name}"} for name in "AB"],
+        "data": {"train_path": "-"},
+        "training": {"steps": 0},
+        "compute": {"device": "cpu"},
+        "harness": {"tasks": list(tasks), **settings},
+    }
+    return RunSpec.model_validate(values)
+
+
+def evaluate(spec: RunSpec, run_dir: Path, stop: StopFlag | None = None, attempt: int = 1) -> None:
+    run_dir.mkdir(exist_ok=True)
+    spool = SpoolWriter(run_dir, attempt)
+    try:
+        HarnessEvaluation(spec, run_dir, spool, stop or StopFlag()).run()
+    finally:
+        spool.close()
+
+
+def test_every_metric_is_recorded_with_filter_error_and_versions(harness):
+    evaluate(spec_of("gsm8k", limit=4), harness / "run")
+    first, second = records(harness / "run", "harness")
+    assert (first["agent"], second["agent"]) == ("A", "B")
+    assert (first["harness"], first["version"], first["task"]) == ("lm-evaluation-harness", VERSION, "gsm8k")
+    assert (first["task_version"], first["num_fewshot"], first["has_chat_template"]) == ("3.0", 5, True)
+    assert (first["num_questions"], first["num_available"], first["is_group"]) == (4, 1319, False)
+    assert [(one["metric"], one["filter"], one["value"], one["stderr"]) for one in first["scores"]] == [
+        ("exact_match", "strict", 0.25, 0.25),
+        ("exact_match", "flexible", 0.75, 0.25),
+        ("bleu", "none", 12.5, None),
+    ]
+    (started,) = records(harness / "run", "started")
+    assert started["versions"] == {"lm_eval": VERSION, "torch": "2.13.0"}
+    assert [one["eta_s"] for one in records(harness / "run", "progress")][-1] == 0
+
+
+def test_missing_harness_names_the_command_that_installs_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("HACRL_LM_EVAL", str(tmp_path / "none"))
+    with pytest.raises(HarnessFailed, match=r"none is not there.*python -m workers\.harness\.install"):
+        evaluate(spec_of("gsm8k"), tmp_path / "run")
+    monkeypatch.delenv("HACRL_LM_EVAL")
+    with pytest.raises(HarnessFailed, match="HACRL_LM_EVAL names no Python"):
+        evaluate(spec_of("gsm8k"), tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("task", "reason"),
+    [
+        ("fails", "ValueError: the data set is not there"),
+        ("malformed", "are not JSON"),
+        ("silent", "ended with status 3 and wrote no results"),
+        ("killed", "was killed by SIGKILL and wrote no results"),
+    ],
+)
+def test_failure_says_what_happened_and_stores_nothing(harness, task, reason):
+    with pytest.raises(HarnessFailed, match=reason):
+        evaluate(spec_of(task), harness / "run")
+    assert records(harness / "run", "harness") == []
+
+
+def test_hanging_harness_is_killed_with_its_children_at_the_time_limit(harness):
+    with pytest.raises(HarnessFailed, match="did not end within 1 s and was killed"):
+        evaluate(spec_of("hangs", time_limit_s=1), harness / "run")
+    assert_dead(int((harness / "run" / "harness" / "0" / "child").read_text()))
+
+
+def assert_dead(pid: int) -> None:
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return
+        except FileNotFoundError:
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"process {pid} lives")
+
+
+def test_stop_ends_the_harness_at_once(harness):
+    stop = StopFlag()
+    threading.Timer(0.7, lambda: setattr(stop, "is_set", True)).start()
+    begin = time.monotonic()
+    with pytest.raises(Stopped):
+        evaluate(spec_of("hangs"), harness / "run", stop)
+    assert time.monotonic() - begin < 4
+    child = harness / "run" / "harness" / "0" / "child"
+    if child.exists():
+        assert_dead(int(child.read_text()))
+
+
+def test_paused_evaluation_continues_with_the_model_under_way(harness):
+    stop, run_dir = StopFlag(), harness / "run"
+    evaluate(spec_of("gsm8k"), run_dir)
+    (run_dir / "harness" / "1" / "stored").unlink()  # as if B had been under way
+    stop.is_pause_requested = True
+    with pytest.raises(Paused, match="pause was requested"):
+        evaluate(spec_of("gsm8k"), run_dir, stop, attempt=2)
+    evaluate(spec_of("gsm8k"), run_dir, attempt=3)
+    assert [(one["agent"], one["attempt"]) for one in records(run_dir, "harness")] == [("A", 1), ("B", 1), ("B", 3)]
+
+
+def test_results_that_are_too_large_are_refused(harness, monkeypatch):
+    monkeypatch.setattr(process, "MAX_RESULT_BYTES", 100)
+    with pytest.raises(HarnessFailed, match="of results"):
+        evaluate(spec_of("gsm8k"), harness / "run")
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ({}, "have no 'results'"),
+        ({"results": []}, "have no 'results'"),
+        ({"results": {"a": 3}}, "on a are no object"),
+        ({"results": {"a": {"acc,none": "N/A"}}}, "gave no score"),
+        ({"results": {"a": {"acc,none": True}}}, "gave no score"),
+    ],
+)
+def test_results_of_another_form_are_refused(content, reason):
+    with pytest.raises(HarnessFailed, match=reason):
+        harness_results(content, "A", {})
+
+
+def test_results_beyond_what_is_expected_are_left_out_or_cut():
+    odd = {
+        "version": 4,
+        "results": {
+            "t" * 300: {"acc,none": float("inf"), "acc_stderr,none": [], "f1,none": 10**400},
+            "group": {"acc,none": 0.5},
+        },
+        "groups": {"group": {"acc,none": 0.5}},
+        "n-samples": {"group": "many"},
+        "versions": 7,
+        "n-shot": {"group": -1},
+        "higher_is_better": {"group": {"acc": None}},
+    }
+    task, group = harness_results(odd, "A", {"group": "sums"})
+    assert len(task.task) == 200
+    assert [(one.value, one.stderr) for one in task.scores] == [(None, None), (None, None)]
+    assert (group.is_group, group.benchmark, group.num_questions, group.num_fewshot) == (True, "sums", None, None)
+
+
+def test_run_of_a_harness_is_a_process_whose_log_is_limited(harness):
+    run_dir = harness / "run"
+    run_dir.mkdir()
+    spec = spec_of("floods")
+    (run_dir / "spec.json").write_text(spec.to_json())
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    trainer = start_trainer(run_dir, 1, environment=environment)
+    deadline = time.monotonic() + 60
+    while trainer.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert trainer.kill() == 0
+    (finished,) = records(run_dir, "finished")
+    assert (finished["outcome"], len(records(run_dir, "harness"))) == ("completed", 2)
+    log = run_dir / "trainer.log"
+    assert log.stat().st_size < 48 * 2**20  # the two models wrote 128 MiB
+    assert "the harness's own output" in log.read_text(errors="replace")[:10_000]
+
+
+def test_harness_trains_nothing():
+    with pytest.raises(ValueError, match=r"set training\.steps to 0"):
+        RunSpec.model_validate(spec_of("gsm8k").model_dump(mode="json") | {"training": {"steps": 3}})
