@@ -520,6 +520,7 @@ declare namespace Api {
   }
   interface EvaluationsAnswer {
     benchmarks: EvaluatedBenchmark[];
+    harness: HarnessLine[];
   }
   interface EventAnswer {
     seq: number;
@@ -619,6 +620,29 @@ declare namespace Api {
     name: string;
     agents: AgentOut[];
     created_at: string;
+  }
+  interface HarnessLine {
+    run: string;
+    run_name: string;
+    source_run: string;
+    step: number | null;
+    agent: string;
+    position: number;
+    harness: string;
+    version: string;
+    task: string;
+    task_version: string;
+    is_group: boolean;
+    benchmark: string;
+    num_fewshot: number | null;
+    num_questions: number | null;
+    num_available: number | null;
+    has_chat_template: boolean;
+    metric: string;
+    filter: string;
+    value: number | null;
+    stderr: number | null;
+    higher_is_better: boolean | null;
   }
   interface HistoryAnswer {
     run: string;

@@ -156,7 +156,8 @@ def whoami(json: AsJson = False) -> None:
 for act in (
     *(runs.runs, launch.launch, launch.presets, runs.stop, runs.pause, runs.resume, runs.retry, runs.queue),
     *(watch.watch, watch.logs, runs.show, runs.tag, runs.archive, runs.delete),
-    *(results.checkpoints, results.promote, results.extend, results.evaluate, results.scores, results.alerts),
+    *(results.checkpoints, results.promote, results.extend, results.evaluate, results.evaluate_harness),
+    *(results.scores, results.alerts),
     *(compare.compare, compare.leaderboard, compare.export),
 ):
     app.command()(act)

@@ -7,6 +7,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET
 
+from hacrl_web.insight.evaluations.harness_results import HarnessLine, lines_of_checkpoints, rows_for_csv
 from hacrl_web.leaderboard.board import paper
 from hacrl_web.leaderboard.board.boards import MAX_SWEEPS, alone_board, boards, sources, sweep_board
 from hacrl_web.leaderboard.board.cells import BoardTable
@@ -67,6 +68,12 @@ def _section(table: BoardTable) -> paper.PaperSection | None:
     return paper.paper_section(names, table.selection.reported)
 
 
+def _harness_lines(request: HttpRequest, table: BoardTable) -> list[HarnessLine]:
+    """What lm-evaluation-harness measured of checkpoints of the runs on the board."""
+    runs = [result.run.pk for group in table.groups for result in group.row.results.values()]
+    return lines_of_checkpoints(runs, request.user)
+
+
 def _address(request: HttpRequest, table: BoardTable) -> str:
     return request.build_absolute_uri(f"{reverse('leaderboard:board')}?{table.selection.query(table.board)}")
 
@@ -95,6 +102,7 @@ def board(request: HttpRequest) -> HttpResponse:
         "extra_columns": EXTRA,
         "costs": COSTS,
         "grid": make_grid(table),
+        "harness_lines": _harness_lines(request, table),
     }
     return render(request, "leaderboard/board.html", context)
 
@@ -126,6 +134,12 @@ def board_csv(request: HttpRequest) -> StreamingHttpResponse:
     """The table, a line for each agent of each row."""
     table = _table(request)
     return download_csv(request, exports.csv_rows(table, _section(table)), "leaderboard.csv")
+
+
+@require_GET
+def board_harness_csv(request: HttpRequest) -> StreamingHttpResponse:
+    """The lines of lm-evaluation-harness below the table."""
+    return download_csv(request, rows_for_csv(_harness_lines(request, _table(request))), "leaderboard-lm-eval.csv")
 
 
 @require_GET

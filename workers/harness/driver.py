@@ -30,7 +30,7 @@ def end_with_starter() -> None:
     """When standard input closes, kill this process group."""
 
     def wait() -> None:
-        sys.stdin.buffer.read()
+        os.read(0, 1)  # no buffer, whose lock the end of the interpreter would find taken
         os.killpg(os.getpgrp(), signal.SIGKILL)
 
     threading.Thread(target=wait, name="starter", daemon=True).start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any
 from uuid import uuid4
 
@@ -144,6 +145,60 @@ def evaluate(
 
 
 @client_command
+def evaluate_harness(
+    task: Annotated[list[str] | None, typer.Option(help="Of lm-evaluation-harness. Repeat it.")] = None,
+    benchmark: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Of ours, asked as a task: by id or name. Repeat it.", autocompletion=completer("/benchmarks")
+        ),
+    ] = None,
+    model: Annotated[
+        list[str] | None, typer.Option(help="A model, by id or name. Repeat it.", autocompletion=completer("/models"))
+    ] = None,
+    group: Annotated[
+        str | None, typer.Option(help="All agents of a group, by id or name.", autocompletion=completer("/groups"))
+    ] = None,
+    run: Annotated[
+        str | None, typer.Option(help="The agents of a checkpoint of this run.", autocompletion=complete_run)
+    ] = None,
+    step: Annotated[int | None, typer.Option(help="The checkpoint's; the newest if it is left out.")] = None,
+    num_fewshot: Annotated[
+        int | None, typer.Option(help="Examples before each question; else each task's own.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(help="Questions of each task at most.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Requests in one batch.")] = None,
+    prompt_format: Annotated[str | None, typer.Option(help="agent, chat or plain.")] = None,
+    name: Annotated[str | None, typer.Option(help="Of the evaluation.")] = None,
+    json: AsJson = False,
+) -> None:
+    """Let lm-evaluation-harness evaluate models, as a run without training. hacrl scores shows what it measured.
+
+    Example: hacrl evaluate-harness --run swan --task gsm8k --limit 100
+    """
+    with connect() as client:
+        body = {
+            "tasks": task or None,
+            "benchmarks": [object_id(client, "/benchmarks", "benchmark", one) for one in benchmark or []] or None,
+            "models": [object_id(client, "/models", "model", one) for one in model or []] or None,
+            "group": object_id(client, "/groups", "group", group) if group else None,
+            "run": run_id(client, run) if run else None,
+        }
+        body |= {"step": step, "num_fewshot": num_fewshot, "limit": limit, "batch_size": batch_size, "name": name}
+        body["prompt_format"] = prompt_format
+        settings = {key: value for key, value in body.items() if value is not None}
+        answer = client.post("/harness-evaluations", settings, key=uuid4().hex)
+    print_json(answer) if json else line(f"Run {answer['id']}: {answer['name']}, {client.url}{answer['url']}")
+
+
+def _harness_rows(lines: list[dict[str, Any]]) -> Iterator[list[Any]]:
+    for one in lines:
+        metric = one["metric"] if one["filter"] in ("", "none") else f"{one['metric']} ({one['filter']})"
+        value, error = (format_number(one[key], "accuracy") for key in ("value", "stderr"))
+        yield [one["task"], one["agent"], metric, value, error, one["num_questions"], one["version"]]
+
+
+@client_command
 def scores(run: RunName, json: AsJson = False) -> None:
     """The newest scores of each agent.
 
@@ -168,7 +223,12 @@ def scores(run: RunName, json: AsJson = False) -> None:
     )
     words = {benchmark["score_word"] for benchmark in answer["benchmarks"]}
     heads = ["benchmark", "agent", "step", words.pop() if len(words) == 1 else "score", "answers", "unscorable"]
-    table(heads, rows, empty="It was not evaluated yet.", folded=frozenset({"benchmark", "agent"}))
+    if answer["benchmarks"] or not answer["harness"]:
+        table(heads, rows, empty="It was not evaluated yet.", folded=frozenset({"benchmark", "agent"}))
+    if answer["harness"]:
+        line("By lm-evaluation-harness, not to be ranked with ours:")
+        heads = ["task", "agent", "metric", "score", "error", "questions", "version"]
+        table(heads, _harness_rows(answer["harness"]), empty="", folded=frozenset({"task", "agent"}))
     return None
 
 

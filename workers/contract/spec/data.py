@@ -201,7 +201,7 @@ class EvaluationSpec(SettingsSection):
 
 HARNESS = "lm-evaluation-harness"
 # No path, no pattern: a name that the harness looks up in its own list.
-TaskName = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+\-]*$")]
+TaskName = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+()\-]*$")]
 DAY_S = 86_400
 # Kinds of verifier whose answers the harness can compare as texts (workers/harness/tasks.py).
 HARNESS_KINDS: frozenset[VerifierKind] = frozenset({"math", "numeric", "choice"})

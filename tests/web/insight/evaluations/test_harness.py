@@ -1,0 +1,267 @@
+"""Evaluations by lm-evaluation-harness: the form, the API and the command queue a run that calls it; its scores are shown
+beside ours and ranked with none of them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from hacrl_web.insight.evaluations.harness_launch import installed_catalogue
+from hacrl_web.leaderboard.board.newest import newest_board_of
+from hacrl_web.registry.models import Benchmark
+from hacrl_web.runs.launch.launch import retry
+from hacrl_web.runs.models import Run
+from hacrl_web.runs.worker.hosts import data_folder_id
+from hacrl_web.runs.worker.tasks import supervise
+from tests.support.fake_harness import VERSION, put_harness
+from tests.support.web.factories import make_benchmark, make_group, make_model, make_user
+from tests.support.web.insight_help import add_checkpoint, claimed, evaluation, store, stored
+from workers.contract.events import HarnessResult, HarnessScore
+from workers.contract.spec.run import RunSpec
+
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
+PATH = "/evaluate/harness"
+
+
+@pytest.fixture
+def installed(settings, tmp_path) -> Path:
+    """The stand-in of the harness, and its list of tasks."""
+    python = put_harness(tmp_path)
+    settings.LM_EVAL_PYTHON = str(python)
+    settings.LM_EVAL_CATALOGUE = tmp_path / "tasks.json"
+    names = ["gsm8k", "arc_easy", "hangs", "fails"]
+    content = {"python": str(python), "version": VERSION, "tasks": names}
+    settings.LM_EVAL_CATALOGUE.write_text(json.dumps(content))
+    return tmp_path
+
+
+def post(client: Any, **body: Any) -> Any:
+    return client.post("/api/v1/harness-evaluations", json.dumps(body), content_type="application/json")
+
+
+def wrong(client: Any, **body: Any) -> dict[str, str]:
+    """field -> message of a refused request, of which nothing is written."""
+    answer = post(client, **body)
+    assert answer.status_code == 422, answer.content
+    assert not Run.objects.filter(total_steps=0).exists()
+    return {error["field"]: error["message"] for error in answer.json()["errors"]}
+
+
+def result(agent: str, task: str, value: float, *, filter: str = "none", **further: Any) -> HarnessResult:
+    scores = [HarnessScore(metric="acc", filter=filter, value=value, stderr=0.0125, higher_is_better=True)]
+    head = {"agent": agent, "harness": "lm-evaluation-harness", "version": "0.4.13", "task": task}
+    return HarnessResult(**head, **{"scores": scores, **further})
+
+
+def make_evaluation(owner: Any, source: Run, *results: HarnessResult) -> Run:
+    """A finished evaluation of the checkpoint of step 3 of `source`."""
+    run = stored(owner, *results)
+    spec = RunSpec.model_validate(
+        run.spec
+        | {
+            "agents": [{"name": name, "model": "/m"} for name in ("A step 3", "B step 3")],
+            "training": {"steps": 0},
+            "harness": {"tasks": ["arc_easy"], "source_run": str(source.pk), "source_step": 3},
+        }
+    )
+    Run.objects.filter(pk=run.pk).update(
+        spec=spec.model_dump(mode="json"), total_steps=0, state="completed", algorithm="evaluation only", name="by them"
+    )
+    run.refresh_from_db()
+    return run
+
+
+def test_checkpoint_is_queued_for_the_harness_from_a_copy(client, owner, installed):
+    trained = claimed(owner)
+    add_checkpoint(trained, 3)
+    answer = post(client, run=str(trained.pk), tasks=["gsm8k", "arc_easy"], num_fewshot=5, limit=10, batch_size=4)
+    assert answer.status_code == 201, answer.content
+    run = Run.objects.exclude(pk=trained.pk).get()
+    assert (run.state, run.total_steps, run.benchmark, run.project) == ("queued", 0, None, trained.project)
+    assert (run.data_folder, run.agent_names) == (data_folder_id(), ["A step 3", "B step 3"])
+    harness = RunSpec.model_validate(run.spec).harness
+    assert harness is not None
+    assert (harness.tasks, harness.num_fewshot, harness.limit) == (("gsm8k", "arc_easy"), 5, 10)
+    assert (harness.batch_size, harness.prompt_format, harness.has_benchmarks) == (4, "agent", False)
+    assert (harness.source_run, harness.source_step) == (str(trained.pk), 3)
+    assert "harness" not in trained.spec  # settings of other runs are as they were
+
+
+def test_form_queues_tasks_and_benchmarks(client, owner, installed):
+    model, benchmark = make_model(owner), make_benchmark(owner)
+    fields = {"models": [model.pk], "benchmarks": [benchmark.pk], "tasks": "gsm8k, arc_easy\ngsm8k", "limit": "0"}
+    answer = client.post(PATH, {**fields, "num_fewshot": "", "prompt_format": "plain", "seed": "4"})
+    assert answer.status_code == 302, answer.content.decode()
+    run = Run.objects.get()
+    harness = RunSpec.model_validate(run.spec).harness
+    assert harness is not None
+    assert (harness.tasks, harness.has_benchmarks, harness.num_fewshot) == (("gsm8k", "arc_easy"), True, None)
+    assert (run.benchmark, run.seed, harness.prompt_format) == (benchmark, 4, "plain")
+
+
+def test_form_leads_to_the_other_evaluator_and_says_what_is_installed(client, owner, installed, settings):
+    model = make_model(owner)
+    text = client.get(PATH, {"models": model.pk}).content.decode()
+    assert f"lm-evaluation-harness {VERSION}, 4 tasks" in text
+    assert f'href="/evaluate?models={model.pk}"' in text
+    assert f'href="{PATH}?models={model.pk}"' in client.get("/evaluate", {"models": model.pk}).content.decode()
+    settings.LM_EVAL_PYTHON = "/none"
+    assert "To install it: <code>python -m workers.harness.install" in client.get(PATH).content.decode()
+
+
+def test_unknown_task_is_refused_where_the_harness_is_installed(client, owner, installed, settings):
+    model = make_model(owner)
+    message = wrong(client, models=[model.pk], tasks=["gsm8kk"])["tasks"]
+    assert message == f"lm-evaluation-harness {VERSION} has no task 'gsm8kk': did you mean gsm8k?"
+    settings.LM_EVAL_PYTHON = "/none"  # a worker checks it
+    assert post(client, models=[model.pk], tasks=["gsm8kk"]).status_code == 201
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"python": 3}', '{"python": "PYTHON", "version": "1", "tasks": 3}'])
+def test_damaged_list_of_tasks_counts_as_none(installed, settings, content):
+    settings.LM_EVAL_CATALOGUE.write_text(content.replace("PYTHON", str(settings.LM_EVAL_PYTHON)))
+    assert installed_catalogue().version == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "message"),
+    [
+        ({"tasks": []}, "tasks", "Name a task of the harness, or choose a benchmark."),
+        ({"tasks": ["../etc/passwd"]}, "tasks", "has no task"),
+        ({"tasks": {"a": 1}}, "tasks", "Give a list of tasks."),
+        ({"tasks": [3]}, "tasks", "Must be text."),
+        ({"models": []}, "models", "Choose 1 to 8 models; you chose 0."),
+        ({"num_fewshot": -1}, "num_fewshot", "Must be at least 0."),
+        ({"batch_size": 0}, "batch_size", "Must be at least 1."),
+        ({"limit": "x"}, "limit", "Must be a whole number."),
+        ({"prompt_format": "haiku"}, "prompt_format", "agent"),
+        ({"time_limit_s": 10**9}, "time_limit_s", "Must be at most"),
+        ({"temperature": 1}, "temperature", "There is no setting named 'temperature'."),
+    ],
+)
+def test_wrong_settings_are_refused_at_their_field(client, owner, installed, changes, field, message):
+    body = {"models": [make_model(owner).pk], "tasks": ["gsm8k"], **changes}
+    assert message in wrong(client, **body)[field]
+
+
+def test_paths_are_no_tasks_where_nobody_knows_the_list(client, owner):
+    for name in ("../a", "/etc/a.yaml", "a b", "a,b=c", "*"):
+        assert "tasks" in wrong(client, models=[make_model(owner).pk], tasks=[name])
+
+
+def test_benchmark_whose_answers_are_no_texts_to_compare_is_refused(client, owner, installed):
+    benchmark = make_benchmark(owner)
+    Benchmark.objects.filter(pk=benchmark.pk).update(verifier="words")
+    message = wrong(client, models=[make_model(owner).pk], benchmarks=[benchmark.pk])["benchmarks"]
+    assert "has verifier words, and the harness only compares texts" in message
+    assert f'value="{benchmark.pk}"' not in client.get(PATH).content.decode()
+
+
+def test_objects_of_another_user_cannot_be_evaluated(client, owner, installed):
+    stranger = make_user()
+    trained = claimed(stranger)
+    add_checkpoint(trained, 3)
+    bodies = [{"models": [make_model(stranger).pk]}, {"group": make_group(stranger).pk}, {"run": str(trained.pk)}]
+    for body in bodies:
+        assert post(client, **body, tasks=["gsm8k"]).status_code in (404, 422)
+    assert not Run.objects.filter(total_steps=0).exists()
+
+
+def test_scores_are_on_the_tab_with_harness_version_and_error(client, owner):
+    trained = stored(owner, evaluation(0, "A", 0.5), evaluation(0, "B", 0.5))
+    first = result("A step 3", "arc_easy", 0.4375, num_fewshot=0, num_questions=16, task_version="1.0")
+    run = make_evaluation(owner, trained, first, result("B step 3", "arc_easy", 0.25))
+    for page in (run, trained):
+        text = client.get(f"/runs/{page.pk}/evaluations").content.decode()
+        assert "these numbers are in no rank, mean or difference with ours" in text
+        assert "lm-evaluation-harness 0.4.13; task 1.0" in text
+        assert "arc_easy" in text
+        rows = list(csv.DictReader(io.StringIO(client.get(f"/runs/{page.pk}/lm-eval.csv").getvalue().decode())))
+        assert [(row["agent"], row["value"], row["stderr"]) for row in rows] == [
+            ("A step 3", "0.4375", "0.0125"),
+            ("B step 3", "0.25", "0.0125"),
+        ]
+        assert {(row["version"], row["source_run"], row["step"]) for row in rows} == {("0.4.13", str(trained.pk), "3")}
+        lines = client.get(f"/api/v1/runs/{page.pk}/evaluations").json()["harness"]
+        assert [(line["task"], line["value"]) for line in lines] == [("arc_easy", 0.4375), ("arc_easy", 0.25)]
+    assert "arc_easy: acc 0.4375" in client.get(f"/runs/{run.pk}/events").content.decode().replace("0.438", "0.4375")
+
+
+def test_repeated_model_counts_once_with_its_newest_numbers(client, owner):
+    trained = claimed(owner)
+    run = make_evaluation(owner, trained, result("A step 3", "arc_easy", 0.1))
+    store(run, result("A step 3", "arc_easy", 0.9), attempt=2)
+    (line,) = client.get(f"/api/v1/runs/{run.pk}/evaluations").json()["harness"]
+    assert line["value"] == 0.9
+
+
+def test_scores_of_the_harness_are_no_score_of_the_run(client, owner):
+    trained = claimed(owner)
+    run = make_evaluation(owner, trained, result("A step 3", "arc_easy", 0.9), result("B step 3", "arc_easy", 0.9))
+    assert run.score is None
+    assert newest_board_of(owner) is None
+
+
+def test_other_projects_evaluations_of_a_run_are_not_shown(client, owner):
+    trained = stored(owner, evaluation(0, "A", 0.5))
+    make_evaluation(make_user(), trained, result("A step 3", "secret_task", 0.9))
+    assert "secret_task" not in client.get(f"/runs/{trained.pk}/evaluations").content.decode()
+    assert client.get(f"/api/v1/runs/{trained.pk}/evaluations").json()["harness"] == []
+
+
+def test_evaluation_by_tasks_alone_can_be_retried(client, owner, installed):
+    post(client, models=[make_model(owner).pk], tasks=["gsm8k"])
+    run = Run.objects.get()
+    run.request_stop()
+    again = retry(owner, run)
+    assert (again.state, again.spec["harness"]["tasks"], again.benchmark) == ("queued", ["gsm8k"], None)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    ("task", "state", "reason"),
+    [("gsm8k", "completed", ""), ("fails", "failed", "ValueError: the data set is not there")],
+)
+def test_worker_carries_it_out_like_every_run(client, owner, installed, task, state, reason):
+    post(client, models=[make_model(owner, "M").pk], tasks=[task])
+    run = Run.objects.get()
+    assert supervise(run.pk)
+    run.refresh_from_db()
+    assert (run.state, reason in run.reason) == (state, True), run.reason
+    lines = client.get(f"/api/v1/runs/{run.pk}/evaluations").json()["harness"]
+    assert [(line["agent"], line["filter"], line["value"]) for line in lines if line["metric"] == "exact_match"] == (
+        [("M", "strict", 0.25), ("M", "flexible", 0.75)] if state == "completed" else []
+    )
+    assert "own output" in client.get(f"/api/v1/runs/{run.pk}/log").content.decode()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_stop_ends_a_hanging_harness(client, owner, installed):
+    post(client, models=[make_model(owner).pk], tasks=["hangs"])
+    run = Run.objects.get()
+
+    def stop() -> None:
+        while not list(run.run_dir.glob("harness/0/child")):
+            time.sleep(0.05)
+        Run.objects.get(pk=run.pk).request_stop()
+        connection.close()
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    assert supervise(run.pk)
+    thread.join()
+    run.refresh_from_db()
+    assert run.state == "stopped", run.reason
+    pid = int((run.run_dir / "harness" / "0" / "child").read_text())
+    deadline = time.monotonic() + 5
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text()
