@@ -1,5 +1,4 @@
-"""Evaluations by lm-evaluation-harness: the form, the API and the command queue a run that calls it; its scores are shown
-beside ours and ranked with none of them."""
+"""Evaluations by lm-evaluation-harness: form and API queue a run that calls it; its scores are beside ours, unranked."""
 
 from __future__ import annotations
 
