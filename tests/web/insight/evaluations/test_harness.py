@@ -1,4 +1,4 @@
-"""Evaluations by lm-evaluation-harness: form and API queue a run that calls it; its scores are beside ours, unranked."""
+"""Evaluations by lm-evaluation-harness: a run of no step calls it; its scores are shown beside ours, unranked."""
 
 from __future__ import annotations
 
