@@ -93,7 +93,7 @@ def run(spec: RunSpec, run_dir: Path, attempt: int) -> int:
         spool = SpoolWriter(run_dir, attempt, quota_bytes)
         heartbeat.start(run_dir)
         if spec.harness:
-            return evaluate_by_harness(spec, run_dir, spool, stop)
+            return run_harness(spec, run_dir, spool, stop)
         # torch takes seconds: it is imported only after the spec is valid.
         from workers.model.loading import quiet_transformers
         from workers.trainer.rewards import open_verifier
@@ -136,7 +136,7 @@ def run(spec: RunSpec, run_dir: Path, attempt: int) -> int:
     return 1 if outcome in ("interrupted", "failed") else 0
 
 
-def evaluate_by_harness(spec: RunSpec, run_dir: Path, spool: SpoolWriter, stop: StopFlag) -> int:
+def run_harness(spec: RunSpec, run_dir: Path, spool: SpoolWriter, stop: StopFlag) -> int:
     """Let lm-evaluation-harness evaluate the agents, and emit how it ended. Error: StopNow."""
     outcome: Literal["completed", "stopped", "paused", "failed"]
     try:

@@ -54,7 +54,7 @@ def list_tasks(folders: list[str]) -> dict[str, Any]:
     return describe() | {"tasks": TaskManager(include_path=folders or None).all_tasks}
 
 
-def choose_device(device: str, dtype: str) -> tuple[str, str]:
+def device_and_dtype(device: str, dtype: str) -> tuple[str, str]:
     """The device and the type of the weights, as the trainer chooses them. Error: Refused."""
     import torch
 
@@ -65,7 +65,7 @@ def choose_device(device: str, dtype: str) -> tuple[str, str]:
     return ("cuda:0" if is_on_gpu else "cpu"), (dtype if dtype != "auto" else "bfloat16" if is_on_gpu else "float32")
 
 
-def uses_chat(location: str, prompt_format: str) -> bool:
+def has_chat_prompts(location: str, prompt_format: str) -> bool:
     """Whether prompts go through the chat template. Error: Refused."""
     from transformers import AutoTokenizer
 
@@ -75,16 +75,16 @@ def uses_chat(location: str, prompt_format: str) -> bool:
     return has_template and prompt_format != "plain"
 
 
-def check_names(names: list[str], known: list[str]) -> None:
+def check_names(names: list[str], all_names: list[str]) -> None:
     """Error: Refused."""
     for name in names:
-        if name not in known:
-            similar = difflib.get_close_matches(name, known, 3)
+        if name not in all_names:
+            similar = difflib.get_close_matches(name, all_names, 3)
             hint = f"did you mean {' or '.join(similar)}?" if similar else "see the list of its tasks"
             raise Refused(f"lm-evaluation-harness {metadata.version('lm_eval')} has no task {name!r}: {hint}")
 
 
-def evaluate(request: dict[str, Any]) -> dict[str, Any]:
+def evaluate_model(request: dict[str, Any]) -> dict[str, Any]:
     """The results of one model as the harness gives them, without texts. Error: Refused."""
     from lm_eval import simple_evaluate
     from lm_eval.models.huggingface import HFLM
@@ -92,8 +92,8 @@ def evaluate(request: dict[str, Any]) -> dict[str, Any]:
 
     manager = TaskManager(include_path=request["folders"] or None, include_defaults=request["has_built_in"])
     check_names(request["tasks"], manager.all_tasks)
-    device, dtype = choose_device(request["device"], request["dtype"])
-    is_chat = uses_chat(request["model"], request["prompt_format"])
+    device, dtype = device_and_dtype(request["device"], request["dtype"])
+    is_chat = has_chat_prompts(request["model"], request["prompt_format"])
     model = HFLM(
         pretrained=request["model"],
         device=device,
@@ -127,7 +127,7 @@ def main(arguments: list[str]) -> int:
     status = 0
     try:
         if verb == "evaluate":
-            answer = evaluate(json.loads(Path(rest[0]).read_text(encoding="utf-8")))
+            answer = evaluate_model(json.loads(Path(rest[0]).read_text(encoding="utf-8")))
         else:
             answer = list_tasks(rest) if verb == "tasks" else describe()
     except Refused as refusal:

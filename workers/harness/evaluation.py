@@ -63,11 +63,17 @@ class HarnessEvaluation:
             step=0,
             total_steps=0,
             agents=[agent.name for agent in self.spec.agents],
-            device="lm-evaluation-harness",
+            device=self._device,
             versions={str(k): str(v) for k, v in versions.items()} if isinstance(versions, dict) else {},
             pid=os.getpid(),
-            gpus=0 if self.spec.compute.device == CPU or not _has_gpu() else 1,
+            gpus=0 if self._device == CPU else 1,
         )
+
+    @property
+    def _device(self) -> str:
+        """As driver.py will choose it, unless its torch sees no GPU."""
+        device = self.spec.compute.device
+        return device if device != "auto" else "cuda" if _has_gpu() else CPU
 
     def _progress(self, done: int, total: int) -> events.Progress:
         elapsed_s = time.monotonic() - self.started_at

@@ -25,12 +25,12 @@ ENVIRONMENT, CATALOGUE = "lm_eval", "lm_eval_tasks.json"  # in the data folder
 LISTING_S = 900.0  # thousands of files, perhaps from a network disk
 
 
-def data_folder() -> Path:
+def folder_of_data() -> Path:
     """As the product finds it."""
     return Path(os.environ.get("HACRL_DATA") or ROOT / "var").expanduser().resolve()
 
 
-def install(folder: Path) -> Path:
+def make_environment(folder: Path) -> Path:
     """The environment's Python. Errors: CalledProcessError, OSError."""
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
     python = folder / "bin" / "python"
@@ -64,11 +64,11 @@ def write_catalogue(path: Path, python: Path) -> dict[str, Any]:
 
 
 def main() -> int:
-    data = data_folder()
+    data = folder_of_data()
     try:
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
         named = os.environ.get(PYTHON_VARIABLE)
-        python = Path(named) if named else install(data / ENVIRONMENT)
+        python = Path(named) if named else make_environment(data / ENVIRONMENT)
         catalogue = write_catalogue(data / CATALOGUE, python)
     except subprocess.CalledProcessError as error:
         print(f"lm-evaluation-harness could not be installed (exit status {error.returncode}); see above.")

@@ -16,7 +16,6 @@ from django.urls import reverse
 from hacrl_web.runs.models import Run, TelemetryEvent
 
 MAX_EVALUATIONS = 200  # the newest of a page
-PERCENT = ("acc", "exact_match", "em", "pass", "mc", "contains")  # metrics that are shares
 
 
 @dataclass(frozen=True)
@@ -48,11 +47,6 @@ class HarnessLine:
     @property
     def address(self) -> str:
         return reverse("insight:run_evaluations", args=[self.run])
-
-    @property
-    def is_share(self) -> bool:
-        """Whether the value is a share of the questions, as accuracies of the harness are."""
-        return self.value is not None and 0 <= self.value <= 1 and self.metric.startswith(PERCENT)
 
 
 COLUMNS = tuple(HarnessLine.__dataclass_fields__)

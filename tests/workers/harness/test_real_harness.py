@@ -18,9 +18,9 @@ from workers.contract.spec.run import RunSpec
 from workers.demo.make import WARM_STARTS
 from workers.demo.task import make_problems, write_questions
 from workers.demo.warm_start import train_agent
-from workers.harness.install import ENVIRONMENT, data_folder, write_catalogue
+from workers.harness.install import ENVIRONMENT, folder_of_data, write_catalogue
 
-PYTHON = os.environ.get("HACRL_LM_EVAL") or str(data_folder() / ENVIRONMENT / "bin" / "python")
+PYTHON = os.environ.get("HACRL_LM_EVAL") or str(folder_of_data() / ENVIRONMENT / "bin" / "python")
 pytestmark = [
     pytest.mark.full,
     pytest.mark.timeout(900),
