@@ -95,7 +95,9 @@ class HarnessEvaluation:
         benchmarks = self._write_tasks(folder, agent, location)
         request = folder / "request.json"
         request.write_text(json.dumps(self._request(agent, location, folder, list(benchmarks))), encoding="utf-8")
-        self.spool.emit(events.Log(message=f"{agent.name}: lm-evaluation-harness begins; its output is below"))
+        self.spool.emit(
+            events.Log(message=f"{agent.name}: lm-evaluation-harness begins; its output is among that of the trainer")
+        )
         limit_s = float(self.harness.time_limit_s)
         answer = call("evaluate", folder, str(request), time_limit_s=limit_s, check=self._check)
         self.spool.emit(*harness_results(answer, agent.name, benchmarks))

@@ -120,8 +120,9 @@ def _spec(
     """The checked spec and its benchmarks; problems are added to `errors`."""
     tasks = tasks_of(request, errors)
     benchmarks = find_benchmarks(user, listed_ids(request, "benchmarks", errors), "benchmarks", errors)
-    if not tasks and not request.get("benchmarks"):
-        errors.append(FieldError("missing", "Name a task of the harness, or choose a benchmark.", "tasks"))
+    if not tasks and not benchmarks:
+        if not {"tasks", "benchmarks"} & {error.field for error in errors}:
+            errors.append(FieldError("missing", "Name a task of the harness, or choose a benchmark.", "tasks"))
         return None, benchmarks
     data = [data_values(one) for one in benchmarks]
     length = request.get("max_completion_length")
