@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 
 from tests.support.workers.tiny import records
-from workers.contract.demo_recipe import HELD_OUT_FILE, TRAIN_FILE
+from workers.contract.demo_recipe import HELD_OUT_FILE, SKILLS, TRAIN_FILE
 from workers.contract.repository import ROOT
 from workers.contract.spec.run import RunSpec
-from workers.demo.make import WARM_STARTS
 from workers.demo.task import make_problems, write_questions
-from workers.demo.warm_start import train_agent
+from workers.demo.warm_start import WarmStart, train_agent
 from workers.harness.install import ENVIRONMENT, folder_of_data, write_catalogue
 
 PYTHON = os.environ.get("HACRL_LM_EVAL") or str(folder_of_data() / ENVIRONMENT / "bin" / "python")
@@ -35,7 +34,7 @@ TEMPLATE = "{% for m in messages %}{{ m['content'] }}{% if m['role'] == 'system'
 def folder(tmp_path_factory) -> Path:
     """A model that has half learned the demo's problems, its twin with a chat template, and the questions."""
     root = tmp_path_factory.mktemp("trained")
-    train_agent(WARM_STARTS["qwen3"], root / "bare", seed=1, steps=350)
+    train_agent(WarmStart("qwen3", correct_share=dict.fromkeys(SKILLS, 0.6)), root / "bare", seed=1, steps=1000)
     subprocess.run(["cp", "-r", str(root / "bare"), str(root / "chat")], check=True)
     (root / "chat" / "chat_template.jinja").write_text(TEMPLATE)
     write_questions(root, *make_problems(1))
