@@ -81,6 +81,8 @@ def _of_event(run: Run, agent: str, payload: dict[str, Any]) -> Iterator[Harness
     names = run.agent_names
     texts = ("harness", "version", "task", "task_version", "benchmark")
     numbers = ("num_fewshot", "num_questions", "num_available")
+    of_task: dict[str, Any] = {name: str(payload.get(name) or "") for name in texts}
+    of_task |= {name: payload.get(name) for name in numbers}
     for score in payload.get("scores") or ():
         yield HarnessLine(
             run=str(run.pk),
@@ -96,8 +98,7 @@ def _of_event(run: Run, agent: str, payload: dict[str, Any]) -> Iterator[Harness
             value=score.get("value"),
             stderr=score.get("stderr"),
             higher_is_better=score.get("higher_is_better"),
-            **{name: str(payload.get(name) or "") for name in texts},
-            **{name: payload.get(name) for name in numbers},
+            **of_task,
         )
 
 
