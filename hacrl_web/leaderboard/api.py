@@ -147,6 +147,10 @@ def get_board(request: HttpRequest, query: Query[BoardQuery]) -> Any:
     return views.board_json(request)
 
 
-@router.get("/boards/file/{kind}", response={200: None}, summary="One board as a file: csv, tex, html")
-def get_board_file(request: HttpRequest, kind: Literal["csv", "tex", "html"], query: Query[BoardQuery]) -> Any:
-    return {"csv": views.board_csv, "tex": views.board_tex, "html": views.report}[kind](request)
+@router.get("/boards/file/{kind}", response={200: None}, summary="One board as a file: csv, tex, html, lm-eval.csv")
+def get_board_file(
+    request: HttpRequest, kind: Literal["csv", "tex", "html", "lm-eval.csv"], query: Query[BoardQuery]
+) -> Any:
+    """`lm-eval.csv`: what lm-evaluation-harness measured of checkpoints of its runs."""
+    files: dict[str, Any] = {"csv": views.board_csv, "tex": views.board_tex, "html": views.report}
+    return (files | {"lm-eval.csv": views.board_harness_csv})[kind](request)
