@@ -15,7 +15,10 @@ import pytest
 from django.db import connection
 
 from hacrl_web.insight.evaluations.harness_launch import installed_catalogue
+from hacrl_web.leaderboard.board.boards import sweep_board
 from hacrl_web.leaderboard.board.newest import newest_board_of
+from hacrl_web.leaderboard.board.selection import BoardSelection
+from hacrl_web.leaderboard.board.table import make_table
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.runs.launch.launch import retry
 from hacrl_web.runs.models import Run
@@ -24,6 +27,7 @@ from hacrl_web.runs.worker.tasks import supervise
 from tests.support.fake_harness import VERSION, put_harness
 from tests.support.web.factories import make_benchmark, make_group, make_model, make_user
 from tests.support.web.insight_help import add_checkpoint, claimed, evaluation, store, stored
+from tests.support.web.leaderboard_help import by_name, finished_sweep
 from workers.contract.events import HarnessResult, HarnessScore
 from workers.contract.spec.run import RunSpec
 
@@ -210,6 +214,26 @@ def test_scores_of_the_harness_are_no_score_of_the_run(client, owner):
     run = make_evaluation(owner, trained, result("A step 3", "arc_easy", 0.9), result("B step 3", "arc_easy", 0.9))
     assert run.score is None
     assert newest_board_of(owner) is None
+
+
+def test_board_shows_the_harness_below_its_table_and_in_no_rank(client, owner):
+    sweep = finished_sweep(owner, {"gspo": (0.4, 0.5), "hacpo": (0.6, 0.75)})
+    before = make_table(sweep_board(sweep), BoardSelection())
+    address = {"sweep": sweep.pk}
+    assert "By lm-evaluation-harness" not in client.get("/leaderboard/board", address).content.decode()
+    make_evaluation(owner, by_name(sweep)["gspo", 0], result("A step 3", "arc_easy", 0.99))
+    text = client.get("/leaderboard/board", address).content.decode()
+    measured, _, theirs = text.partition('id="harness"')
+    assert ("arc_easy" in measured, "0.990" in measured) == (False, False)
+    assert "arc_easy" in theirs
+    assert "lm-evaluation-harness 0.4.13" in theirs
+    after = make_table(sweep_board(sweep), BoardSelection())
+    assert [group.row.label for group in after.groups] == [group.row.label for group in before.groups]
+    assert [column.key for column in after.columns] == [column.key for column in before.columns]
+    for path in ("/leaderboard/board-lm-eval.csv", "/api/v1/boards/file/lm-eval.csv"):
+        (row,) = csv.DictReader(io.StringIO(client.get(path, address).getvalue().decode()))
+        assert (row["task"], row["value"], row["version"]) == ("arc_easy", "0.99", "0.4.13")
+    assert "arc_easy" not in client.get("/leaderboard/board.csv", address).getvalue().decode()
 
 
 def test_other_projects_evaluations_of_a_run_are_not_shown(client, owner):
