@@ -221,7 +221,7 @@ def test_board_shows_the_harness_below_its_table_and_in_no_rank(client, owner):
     before = make_table(sweep_board(sweep), BoardSelection())
     address = {"sweep": sweep.pk}
     assert "By lm-evaluation-harness" not in client.get("/leaderboard/board", address).content.decode()
-    make_evaluation(owner, by_name(sweep)["gspo", 0], result("A step 3", "arc_easy", 0.99))
+    make_evaluation(owner, by_name(sweep)["gspo", 1], result("A step 3", "arc_easy", 0.99))
     text = client.get("/leaderboard/board", address).content.decode()
     measured, _, theirs = text.partition('id="harness"')
     assert ("arc_easy" in measured, "0.990" in measured) == (False, False)
