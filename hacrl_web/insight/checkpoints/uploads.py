@@ -6,32 +6,22 @@ so it is in no argument, environment, file or log.
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import secrets
-import subprocess
-import sys
-import threading
-import time
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Any, Literal
 
 from hacrl_web.accounts.audit_log import note_change
 from hacrl_web.accounts.models import Role
 from hacrl_web.accounts.projects import require
+from hacrl_web.insight.checkpoints.background import BackgroundJob, jobs_in, start_job
 from hacrl_web.insight.checkpoints.model_card import FILE_NAME, SUMS_NAME, model_card, sums_of, texts_without_paths
 from hacrl_web.registry.hub_tokens import usable_hub_token
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.worker.hosts import process_start
-from hacrl_web.runs.worker.trainer_environment import trainer_environment
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.schemas import EVERY_FIELD
 from workers.contract.checkpoint_manifest import Manifest
-from workers.contract.repository import ROOT
 
 FOLDER = "uploads"  # in the run's folder
 ADAPTER = "adapter/"  # in an agent's folder
@@ -116,44 +106,18 @@ def _files(manifest: Manifest, agent: str, content: str) -> dict[str, dict[str, 
 
 def _start(run: Run, facts: Mapping[str, Any], request: dict[str, Any]) -> str:
     """Start the process; returns the upload's key."""
-    folder = run.run_dir / FOLDER
-    folder.mkdir(mode=0o700, exist_ok=True)
-    key = f"{time.time_ns():020d}-{secrets.token_hex(4)}"
-    process = subprocess.Popen(
-        [sys.executable, "-m", "workers.hub.upload"],
-        cwd=folder,
-        env=trainer_environment() | {"PYTHONPATH": str(ROOT), "PYTHONSAFEPATH": "1"},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    facts = {**facts, "pid": process.pid, "started": process_start(process.pid) or 0.0}
-    (folder / f"{key}.json").write_text(json.dumps(facts))
-    assert process.stdin
-    with suppress(BrokenPipeError):  # it ended at once, which the list says
-        process.stdin.write(json.dumps(request | {"status": str(folder / f"{key}.state")}).encode())
-        process.stdin.close()
-    threading.Thread(target=process.wait, daemon=True).start()  # no zombie stays
-    return key
+    return start_job(run.run_dir / FOLDER, "workers.hub.upload", facts, request)
 
 
 def uploads_of(run: Run) -> list[Upload]:
     """The newest uploads of a run from this host, the newest first."""
-    folder = run.run_dir / FOLDER
-    paths = sorted(folder.glob("*.json"), reverse=True)[:MAX_LISTED] if folder.is_dir() else []
-    return [one for path in paths if (one := _read(path))]
+    return [_upload(job) for job in jobs_in(run.run_dir / FOLDER, MAX_LISTED)]
 
 
-def _read(path: Path) -> Upload | None:
-    facts = _object(path)
-    if not facts:
-        return None
-    is_alive = process_start(int(facts["pid"])) == facts["started"] and _is_running(int(facts["pid"]))
-    state = _object(path.with_suffix(".state"))  # after the look at the process, which writes it last
-    has_ended = bool(state.get("ended"))
+def _upload(job: BackgroundJob) -> Upload:
+    facts, state = job.facts, job.state
     return Upload(
-        key=path.stem,
+        key=job.key,
         step=int(facts["step"]),
         agent=str(facts["agent"]),
         repo=str(state.get("repo") or facts["repo"]),
@@ -162,29 +126,10 @@ def _read(path: Path) -> Upload | None:
         phase=str(state.get("phase", "starting")),
         done=int(state.get("done", 0)),
         total=int(state.get("total", 0)),
-        error=str(state.get("error", "")) or ("" if has_ended or is_alive else _STOPPED),
+        error=str(state.get("error", "")) or ("" if state.get("ended") or job.is_alive else _STOPPED),
         url=str(state.get("url", "")),
-        is_running=is_alive and not has_ended,
+        is_running=job.is_running,
     )
-
-
-def _is_running(pid: int) -> bool:
-    """False for a process that has ended and was not waited for yet."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        with suppress(OSError):
-            os.kill(pid, 0)
-            return not Path("/proc").is_dir()
-        return False
-
-
-def _object(path: Path) -> dict[str, Any]:
-    try:
-        values = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return values if isinstance(values, dict) else {}
 
 
 def proposed_repo(run: Run, agent: str) -> str:

@@ -1,0 +1,83 @@
+"""Runs llama.cpp's converter on one model folder: a process of its own, which outlives the request that asked for it.
+
+`python -m workers.hub.convert_gguf` reads one JSON object from stdin: {command, output, time_limit_s, status}. It
+writes its state to the file `status`: {phase}, then {size_bytes} or {error} with `ended`. The file `output` appears
+only once the converter has ended well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+LAST_BYTES = 2000  # of the converter's output, for a failure
+
+
+class ConversionFailed(Exception):
+    """There is no file; the text says why."""
+
+
+def convert(request: dict[str, Any]) -> int:
+    """The size of the file in bytes. Errors: ConversionFailed, OSError."""
+    output = Path(request["output"])
+    part = output.with_suffix(".part")
+    # A model's files may name code on the hub, and the converter may trust them: nothing is fetched.
+    variables = os.environ | {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
+    with tempfile.TemporaryFile() as log:
+        try:
+            ended = subprocess.run(
+                [*request["command"], "--outfile", str(part)],
+                cwd=output.parent,
+                env=variables,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                timeout=request["time_limit_s"],
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise ConversionFailed(f"The converter did not end within {request['time_limit_s']:.0f} s.") from None
+        finally:
+            size = log.seek(0, os.SEEK_END)
+            log.seek(max(0, size - LAST_BYTES))
+            lines = log.read().decode(errors="replace").strip().splitlines()
+        if ended.returncode:
+            last = lines[-1][:500] if lines else "it wrote nothing"
+            raise ConversionFailed(f"The converter ended with status {ended.returncode}: {last}")
+    if not part.is_file() or part.is_symlink():
+        raise ConversionFailed("The converter ended without a file.")
+    with open(part, "rb") as file:
+        if file.read(4) != b"GGUF":
+            raise ConversionFailed("What the converter wrote is no GGUF file.")
+    part.rename(output)
+    return output.stat().st_size
+
+
+def main() -> int:
+    request = json.loads(sys.stdin.buffer.read())
+    status = Path(request["status"])
+
+    def say(**values: Any) -> None:
+        part = status.with_suffix(".new")
+        part.write_text(json.dumps(values))
+        part.replace(status)
+
+    try:
+        say(phase="converting")
+        say(phase="converted", ended=True, size_bytes=convert(request))
+    except (ConversionFailed, OSError) as error:
+        with contextlib.suppress(OSError):
+            Path(request["output"]).with_suffix(".part").unlink(missing_ok=True)
+        say(phase="failed", ended=True, error=str(error))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
