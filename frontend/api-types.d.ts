@@ -457,6 +457,25 @@ declare namespace Api {
     run: string;
     step: number;
   }
+  interface Conversion {
+    key: string;
+    step: number;
+    agent: string;
+    number_type: string;
+    name: string;
+    phase: string;
+    size_bytes: number;
+    error: string;
+    is_running: boolean;
+  }
+  interface ConversionBody {
+    step: number;
+    agent: number;
+    number_type?: "auto" | "f32" | "f16" | "bf16" | "q8_0";
+  }
+  interface ConversionsAnswer {
+    items: Conversion[];
+  }
   interface Cost {
     runs: number;
     rollouts: number;

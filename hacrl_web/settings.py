@@ -174,6 +174,7 @@ WEBHOOK_ALLOW = [entry.strip() for entry in os.environ.get("HACRL_WEBHOOK_ALLOW"
 _mirror_hosts = os.environ.get("HACRL_MIRROR_ALLOW", "api.wandb.ai")
 MIRROR_ALLOW = [entry.strip() for entry in _mirror_hosts.split(",") if entry.strip()]
 GGUF_CONVERTER = os.environ.get("HACRL_GGUF_CONVERTER", "")  # llama.cpp's convert_hf_to_gguf.py; empty: on PATH
+GGUF_PYTHON = os.environ.get("HACRL_GGUF_PYTHON") or sys.executable  # that has its packages
 MIRRORS_PYTHON = os.environ.get("HACRL_MIRRORS_PYTHON") or sys.executable
 _mail = urlsplit(secret("HACRL_EMAIL_URL"))
 HAS_MAIL = bool(_mail.hostname)

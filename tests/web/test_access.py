@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,7 +28,18 @@ from hacrl_web.registry.children import HUB_ACCOUNT, IMPORTER, JUDGE, PREVIEWER,
 from hacrl_web.registry.language_models.model_pairs import SAME_MODEL
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.models import Run, RunView, Sweep
-from tests.support.web.addresses import BODIES, PUBLIC, VERBS, WRITING, address, of_objects, query_of, routes, send
+from tests.support.web.addresses import (
+    BODIES,
+    PUBLIC,
+    VERBS,
+    WRITING,
+    add_gguf_file,
+    address,
+    of_objects,
+    query_of,
+    routes,
+    send,
+)
 from tests.support.web.addresses import mine as mine
 from tests.support.web.factories import make_member, make_run, make_user
 from tests.support.web.live import Browser, Server
@@ -127,6 +139,8 @@ def children(monkeypatch) -> None:
     monkeypatch.setattr(PREVIEWER, "run", lambda *_: ChildResult(b'{"agents": [{}, {}]}', 0, False))
     monkeypatch.setattr("hacrl_web.insight.checkpoints.uploads.usable_hub_token", lambda *_: "hf_0123456789")
     monkeypatch.setattr("hacrl_web.insight.checkpoints.uploads._start", sent)
+    monkeypatch.setattr("hacrl_web.insight.checkpoints.conversions.gguf_converter", lambda: "/converter.py")
+    monkeypatch.setattr("hacrl_web.insight.checkpoints.conversions.start_job", converted)
     copy = "hacrl_web.registry.api.benchmarks._create_from"  # a child reads the staged questions
     monkeypatch.setattr(copy, lambda *_: Status(201, Benchmark.objects.latest("pk")))
     answer_inspections(monkeypatch, *[PASSED] * 9)
@@ -137,6 +151,12 @@ def sent(run: Any, facts: dict[str, Any], _: Any) -> str:
     (run.run_dir / "uploads").mkdir(exist_ok=True)
     (run.run_dir / "uploads/1.json").write_text(json.dumps({**facts, "pid": 1, "started": -1.0}))
     return "1"
+
+
+def converted(folder: Path, _: str, facts: dict[str, Any], __: Any, key: str) -> str:
+    """A conversion whose process has ended."""
+    (folder / f"{key}.json").write_text(json.dumps({**facts, "pid": 1, "started": -1.0}))
+    return key
 
 
 POSTED = (
@@ -164,7 +184,11 @@ def use(client: Any, route: str, mine: SimpleNamespace) -> Any:
     if route.endswith("/seeds"):
         kind = "application/json" if route.startswith("api/") else MULTIPART_CONTENT
         return client.post(address(route, mine), {"seeds": [2]}, content_type=kind)
-    if route.startswith("api/") and route.endswith(("/promote", "/ask", "/extend", "/push")):
+    if route.endswith(("gguf/<slug:key>/remove", "gguf/<key>")):
+        answer = send(client, "DELETE" if route.startswith("api/") else "POST", address(route, mine))
+        add_gguf_file(mine.run)
+        return answer
+    if route.startswith("api/") and route.endswith(("/promote", "/ask", "/extend", "/push", "/checkpoints/gguf")):
         name = {"name": f"script of {client.session['_auth_user_id']}"} if route.endswith("/promote") else {}
         return client.post(address(route, mine), BODIES[route] | name, content_type="application/json")
     if route == f"api/v1/{MIRRORS}":
@@ -184,7 +208,7 @@ def use(client: Any, route: str, mine: SimpleNamespace) -> Any:
         return send(client, "POST", address(route, mine), route)
     if route == "api/v1/boards/file/<kind>":
         return client.get(address(route, mine), {"sweep": mine.sweep.pk})
-    if route.endswith(("/promote", "/ask", "/extend", "/push")):
+    if route.endswith(("/promote", "/ask", "/extend", "/push", "/checkpoints/gguf")):
         asked = {
             "step": 1,
             "steps": 1,

@@ -43,12 +43,17 @@ def serve_command(folder: str, agent: str) -> str:
     return shlex.join(["vllm", "serve", folder, "--served-model-name", file_slug(agent) or "agent"])
 
 
-def gguf_command(folder: str, agent: str) -> str:
-    """The command that makes a GGUF file of an agent's folder; empty where llama.cpp's converter is not installed."""
+def gguf_converter() -> str:
+    """llama.cpp's converter on this host; empty where it is not installed."""
     place = Path(settings.GGUF_CONVERTER) if settings.GGUF_CONVERTER else None
     if place is not None and place.is_dir():
         place /= GGUF_CONVERTER
-    converter = shutil.which(GGUF_CONVERTER) if place is None else str(place) if place.is_file() else None
+    return (shutil.which(GGUF_CONVERTER) or "") if place is None else str(place) if place.is_file() else ""
+
+
+def gguf_command(folder: str, agent: str) -> str:
+    """The command that makes a GGUF file of an agent's folder; empty without the converter."""
+    converter = gguf_converter()
     name = f"{file_slug(agent) or 'agent'}.gguf"
     return shlex.join(["python", converter, folder, "--outfile", name]) if converter else ""
 

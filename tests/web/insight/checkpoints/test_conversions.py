@@ -1,0 +1,157 @@
+"""GGUF files of agents: made in the background by a stand-in of llama.cpp's converter, downloaded, stopped, removed."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from django.urls import reverse
+
+from hacrl_web.insight.checkpoints import conversions
+from tests.support.web.factories import make_member, make_user
+from tests.support.web.insight_help import add_checkpoint, claimed
+
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
+CONVERTER = """import pathlib, sys, time
+folder, kind = sys.argv[1], sys.argv[3]
+assert sys.argv[2] == "--outtype" and sys.argv[4] == "--outfile"
+out = pathlib.Path(sys.argv[5])
+if kind == "f16":
+    print("reading"); print("KeyError: no such tensor", file=sys.stderr); sys.exit(3)
+if kind == "bf16":
+    time.sleep(3600)
+if kind == "q8_0":
+    out.write_bytes(b"no model"); sys.exit(0)
+if kind == "f32":
+    sys.exit(0)
+weights = (pathlib.Path(folder) / "weights.bin").read_bytes()
+out.write_bytes(b"GGUF" + weights)
+"""
+
+
+@pytest.fixture
+def owner(client):
+    user = make_user()
+    client.force_login(user)
+    return user
+
+
+@pytest.fixture
+def run(owner, settings, tmp_path):
+    run = claimed(owner)
+    add_checkpoint(run, 5)
+    settings.GGUF_CONVERTER = str(tmp_path)
+    (tmp_path / "convert_hf_to_gguf.py").write_text(CONVERTER)
+    return run
+
+
+def convert(client, run, number_type="auto", **body):
+    body = {"step": 5, "agent": 1, "number_type": number_type, **body}
+    path = f"/api/v1/runs/{run.pk}/checkpoints/gguf"
+    return client.post(path, json.dumps(body), content_type="application/json")
+
+
+def ended(client, run):
+    """The newest conversion once it has ended."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        (newest, *_) = client.get(f"/api/v1/runs/{run.pk}/gguf").json()["items"]
+        if not newest["is_running"]:
+            return newest
+        time.sleep(0.05)
+    raise AssertionError("it still runs")
+
+
+def test_file_is_made_in_the_background_and_saved_under_its_name(client, run):
+    assert convert(client, run).status_code == 202
+    one = ended(client, run)
+    (weights,) = (run.run_dir / "checkpoints" / "step-000005" / "agents").glob("1-*/weights.bin")
+    content = b"GGUF" + weights.read_bytes()
+    assert (one["error"], one["size_bytes"], one["agent"], one["step"]) == ("", len(content), "B", 5)
+    for path in (f"/runs/{run.pk}/gguf/{one['key']}.gguf", f"/api/v1/runs/{run.pk}/gguf/{one['key']}/file"):
+        answer = client.get(path)
+        assert answer.getvalue() == content
+        assert answer["Content-Disposition"] == f'attachment; filename="{one["name"]}"'
+        assert answer["Content-Length"] == str(len(content))
+    text = client.get(f"/runs/{run.pk}/checkpoints").content.decode()
+    assert "Convert to GGUF" in text
+    assert one["name"] in text
+
+
+@pytest.mark.parametrize(
+    ("number_type", "message"),
+    [
+        ("f16", "The converter ended with status 3: KeyError: no such tensor"),
+        ("q8_0", "What the converter wrote is no GGUF file."),
+        ("f32", "The converter ended without a file."),
+    ],
+)
+def test_failure_says_what_the_converter_said_and_leaves_no_file(client, run, number_type, message):
+    convert(client, run, number_type)
+    one = ended(client, run)
+    assert (one["error"], one["size_bytes"]) == (message, 0)
+    assert client.get(f"/runs/{run.pk}/gguf/{one['key']}.gguf").status_code == 404
+    assert sorted(path.suffix for path in (run.run_dir / "gguf").iterdir()) == [".json", ".state"]
+
+
+def test_converter_that_does_not_end_is_killed_at_the_limit(client, run, monkeypatch):
+    monkeypatch.setattr(conversions, "TIME_LIMIT_S", 0.5)
+    convert(client, run, "bf16")
+    assert ended(client, run)["error"].startswith("The converter did not end within")
+
+
+def test_one_at_a_time_and_removing_ends_it_with_the_converter(client, run):
+    key = convert(client, run, "bf16").json()["key"]
+    busy = convert(client, run)
+    assert (busy.status_code, "under way" in busy.json()["error"]["message"]) == (409, True)
+    assert 'hx-trigger="every 2s"' in client.get(f"/runs/{run.pk}/gguf").content.decode()
+    assert client.post(f"/runs/{run.pk}/gguf/{key}/remove").status_code == 302
+    assert client.get(f"/api/v1/runs/{run.pk}/gguf").json()["items"] == []
+    deadline = time.monotonic() + 5
+    while any(key in text for text in _commands()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(key in text for text in _commands())
+    assert client.delete(f"/api/v1/runs/{run.pk}/gguf/{key}").status_code == 404
+
+
+def _commands():
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            yield path.read_text(errors="replace")
+        except OSError:
+            continue
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [({"number_type": "f8"}, 422), ({"agent": 7}, 404), ({"step": 9}, 404), ({"agent": -1}, 422), ({"x": 1}, 422)],
+)
+def test_wrong_requests_are_refused_and_start_nothing(client, run, body, status):
+    assert convert(client, run, **body).status_code == status
+    assert not (run.run_dir / "gguf").exists()
+
+
+def test_without_the_converter_and_without_disk_nothing_starts(client, run, settings, monkeypatch):
+    monkeypatch.setattr(conversions, "SPARE_BYTES", 10**18)
+    full = convert(client, run)
+    assert (full.status_code, "of the disk are free" in full.json()["error"]["message"]) == (507, True)
+    settings.GGUF_CONVERTER = "/none"
+    answer = convert(client, run)
+    assert (answer.status_code, "HACRL_GGUF_CONVERTER" in answer.json()["error"]["message"]) == (409, True)
+
+
+def test_viewers_download_and_convert_nothing(client, run):
+    convert(client, run)
+    one = ended(client, run)
+    client.force_login(make_member(run.project, "viewer"))
+    assert client.get(f"/runs/{run.pk}/gguf/{one['key']}.gguf").status_code == 200
+    assert convert(client, run).status_code == 403
+    assert client.post(f"/runs/{run.pk}/gguf/{one['key']}/remove").status_code == 403
+    assert "Convert to GGUF" not in client.get(reverse("insight:run_checkpoints", args=[run.pk])).content.decode()
+
+
+@pytest.mark.parametrize("key", ["x", "00000000000000000001-00000000", "a" * 300])
+def test_unknown_keys_are_not_found(client, run, key):
+    assert client.get(f"/runs/{run.pk}/gguf/{key}.gguf").status_code == 404
+    assert client.get(f"/api/v1/runs/{run.pk}/gguf/{key}/file").status_code == 404
+    assert client.post(f"/runs/{run.pk}/gguf/{key}/remove").status_code == 404
