@@ -23,7 +23,7 @@ class ConversionFailed(Exception):
     """There is no file; the text says why."""
 
 
-def convert(request: dict[str, Any]) -> int:
+def make_gguf_file(request: dict[str, Any]) -> int:
     """The size of the file in bytes. Errors: ConversionFailed, OSError."""
     output = Path(request["output"])
     part = output.with_suffix(".part")
@@ -70,7 +70,7 @@ def main() -> int:
 
     try:
         say(phase="converting")
-        say(phase="converted", ended=True, size_bytes=convert(request))
+        say(phase="converted", ended=True, size_bytes=make_gguf_file(request))
     except (ConversionFailed, OSError) as error:
         with contextlib.suppress(OSError):
             Path(request["output"]).with_suffix(".part").unlink(missing_ok=True)

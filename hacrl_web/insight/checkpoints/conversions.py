@@ -97,7 +97,7 @@ def conversion_of(run: Run, key: str) -> Conversion:
     raise FieldErrors.single("not_found", "There is no such GGUF file on this host.", status=404)
 
 
-def file_of(run: Run, key: str) -> tuple[Path, str]:
+def finished_file(run: Run, key: str) -> tuple[Path, str]:
     """A finished file, and the name to save it under. Error: FieldErrors (404)."""
     one = conversion_of(run, key)
     path = run.run_dir / FOLDER / f"{key}.gguf"

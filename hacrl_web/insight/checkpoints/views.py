@@ -191,7 +191,7 @@ def conversion_file(request: HttpRequest, run_id: uuid.UUID, key: str) -> HttpRe
 
 def gguf_file(request: HttpRequest, run: Run, key: str) -> StreamingHttpResponse:
     """Error: FieldErrors."""
-    path, name = conversions.file_of(run, key)
+    path, name = conversions.finished_file(run, key)
     response = download_pieces(request, _pieces(path), name, "application/octet-stream")
     response["Content-Length"] = str(path.stat().st_size)
     return response
