@@ -26,6 +26,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test asks the hub
 
 TRAINING = {"trainer", "demo", "tools", "model", "rollouts"}  # folders of tests
+WITH_A_PRODUCT = ("tests/browser/", "tests/faults/")  # started once for all of them, which takes 20 s of a processor
 MISSING_PART = re.compile(r"\b(apt-get|pip|npm) (install|ci)\b")
 AnyReport = TypeVar("AnyReport", pytest.TestReport, pytest.CollectReport)
 
@@ -66,13 +67,27 @@ def _may_be_repeated(item: pytest.Item) -> bool:
 
 
 def _turn(item: pytest.Item) -> int:
-    """The longest first, so that two processes end together; browser tests last.
+    """The longest first, so that two processes end together."""
+    if item.path.name == "test_postgresql.py":
+        return 0
+    return 1 if item.get_closest_marker("browser") else 2
 
-    Playwright leaves an event loop running in its thread: an ORM call or an asyncio test after it would be refused.
-    """
-    if item.get_closest_marker("browser"):
-        return 2
-    return 0 if item.path.name == "test_postgresql.py" else 1
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """One process runs all tests that share a product of their folder; of the others those of a file."""
+    from xdist.scheduler import LoadFileScheduling
+
+    if config.getoption("dist") != "loadfile":
+        return None
+
+    class ByProduct(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return next((folder for folder in WITH_A_PRODUCT if nodeid.startswith(folder)), None) or str(
+                super()._split_scope(nodeid)
+            )
+
+    return ByProduct(config, log)
 
 
 @pytest.hookimpl(trylast=True)

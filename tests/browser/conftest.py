@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -11,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
@@ -41,6 +43,20 @@ class Server:
     login_path: str
     data: Path
 
+    def python(self, *words: str) -> str:
+        """What a Python process over the product's data folder prints."""
+        environment = {k: v for k, v in os.environ.items() if k not in ("DATABASE_URL", "REDIS_URL")}
+        environment |= {"HACRL_DATA": str(self.data), "DJANGO_SETTINGS_MODULE": "hacrl_web.settings"}
+        command = [sys.executable, *words]
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr[-2000:]
+        return done.stdout
+
+    def generated_run(self, *options: str) -> str:
+        """The path of the last run that `tools.generated_runs` makes."""
+        text = self.python("-m", "tools.generated_runs", *options)
+        return re.findall(r"/runs/[0-9a-f-]{36}", text)[-1]
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
@@ -48,7 +64,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.browser)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """`up` on a free port; ended with TERM."""
     data = tmp_path_factory.mktemp("data")
@@ -82,8 +98,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         errors.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
+    """Closed before other tests run: with Playwright's event loop in their thread, Django would refuse each query."""
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if chromium is None:
         message = "no Chromium: apt-get install chromium"
@@ -96,7 +113,7 @@ def browser() -> Iterator[Browser]:
         launched.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def context(browser: Browser, server: Server) -> Iterator[BrowserContext]:
     """A logged-in browser that fails the test as soon as a page asks another host for anything."""
     opened = browser.new_context(base_url=server.url, viewport={"width": 1440, "height": 900})
@@ -143,7 +160,7 @@ def clock_page(browser: Browser, context: BrowserContext, server: Server) -> Ite
     opened.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def tiny_models(server: Server) -> dict[str, Path]:
     """Two random models of different family, size and tokenizer below the server's model folder."""
     from tests.support.workers.tiny import make_pair
@@ -153,7 +170,7 @@ def tiny_models(server: Server) -> dict[str, Path]:
     return {agent["name"]: Path(agent["model"]) for agent in make_pair(root)}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def questions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A JSONL file of questions that the tiny models can tokenize."""
     from tests.support.workers.tiny import write_questions
@@ -161,7 +178,7 @@ def questions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_questions(tmp_path_factory.mktemp("questions") / "sums.jsonl", count=60)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def registered(context, server: Server, tiny_models: dict[str, Path], questions: Path) -> None:
     page = context.new_page()
     for name, folder in tiny_models.items():
@@ -171,7 +188,19 @@ def registered(context, server: Server, tiny_models: dict[str, Path], questions:
     page.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
+def runs(context: BrowserContext, server: Server) -> dict[str, Any]:
+    """Ids of completed runs with numbers of a known shape: tests.support.browser.made_runs."""
+    return dict(json.loads(server.python("-m", "tests.support.browser.made_runs").splitlines()[-1]))
+
+
+@pytest.fixture(scope="package")
+def hostile_run(context: BrowserContext, server: Server) -> str:
+    """The path of a run whose texts are markup and scripts."""
+    return f"/runs/{server.python('-m', 'tests.support.browser.hostile_run').strip()}"
+
+
+@pytest.fixture(scope="package")
 def shared_world() -> Iterator[World]:
     with World() as world:
         yield world

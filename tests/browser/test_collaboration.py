@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import ROOT, Server
+from tests.browser.conftest import Server
 from tests.support.browser.axe import findings, source
 
 STEPS = 6
@@ -28,13 +25,8 @@ PICTURES = {
 @pytest.fixture(scope="module")
 def run_path(context, server: Server) -> str:
     """A generated run of three agents, six recorded steps."""
-    environment = {**os.environ, "HACRL_DATA": str(server.data), "DJANGO_SETTINGS_MODULE": "hacrl_web.settings"}
     options = ["--runs=1", f"--steps={STEPS}", "--agents=3", "--algorithms=hacpo", "--deltas=0.2"]
-    command = [sys.executable, "-m", "tools.generated_runs", *options]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
-    found = re.search(r"/runs/[0-9a-f-]{36}", done.stdout)
-    assert found, done.stderr[-2000:]
-    return f"{found[0]}/collaboration"
+    return f"{server.generated_run(*options)}/collaboration"
 
 
 def drawn(page: Page, step: int) -> dict[str, str]:

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import ROOT, Server
+from tests.browser.conftest import Server
 from tests.support.browser.axe import findings, source
 from tests.support.browser.board_files import check_files, saved, score_columns
+from tests.support.browser.steps import visit
 
 
 @pytest.fixture(scope="module")
 def made(context: Any, server: Server) -> dict[str, str]:
-    environment = {**os.environ, "HACRL_DATA": str(server.data), "DJANGO_SETTINGS_MODULE": "hacrl_web.settings"}
-    command = [sys.executable, "manage.py", "shell", "-c", "from tests.support.browser.made_sweeps import main; main()"]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return dict(json.loads(done.stdout.splitlines()[-1]))
+    code = "from tests.support.browser.made_sweeps import main; main()"
+    return dict(json.loads(server.python("manage.py", "shell", "-c", code).splitlines()[-1]))
 
 
 def test_files_hold_the_numbers_of_the_page(page: Page, made: dict[str, str]) -> None:
@@ -76,8 +71,6 @@ def test_axe_finds_nothing_serious_and_no_board_scrolls_sideways(page: Page, mad
     page.goto(made["several"])
     row = page.locator(".score").first.get_attribute("href")
     found = []
-    for address in [*made.values(), "/leaderboard/", row]:
-        page.goto(str(address))
-        page.wait_for_load_state("networkidle")
-        found += findings(page, axe, str(address))
+    for address in visit(page, [*made.values(), "/leaderboard/", str(row)]):
+        found += findings(page, axe, address)
     assert found == []

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import ROOT, Server
+from tests.browser.conftest import Server
 from tests.browser.test_new_run import to
 from tests.browser.test_overview import SHIFT
 from tests.support.browser.axe import findings, source
@@ -29,13 +25,7 @@ TABS = (
 @pytest.fixture(scope="module")
 def run_path(context, server: Server) -> str:
     """A generated run of two agents, forty recorded steps."""
-    environment = {**os.environ, "HACRL_DATA": str(server.data), "DJANGO_SETTINGS_MODULE": "hacrl_web.settings"}
-    options = ["--runs=1", "--steps=40", "--agents=2", "--algorithms=hacpo", "--deltas=0.8"]
-    command = [sys.executable, "-m", "tools.generated_runs", *options]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
-    found = re.search(r"/runs/[0-9a-f-]{36}", done.stdout)
-    assert found, done.stderr[-2000:]
-    return found[0]
+    return server.generated_run("--runs=1", "--steps=40", "--agents=2", "--algorithms=hacpo", "--deltas=0.8")
 
 
 def settled(page: Page) -> None:

@@ -100,8 +100,10 @@ def test_proposed_change_is_taken_by_one_press(page: Page, registered) -> None:
     expect(page.locator("#id-agents")).to_have_value(expected)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1440, 390])
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    [(1440, "light"), (1440, "dark"), (390, "light"), pytest.param(390, "dark", marks=pytest.mark.full)],
+)
 def test_form_has_no_violation_of_accessibility(page: Page, registered, width: int, scheme: str) -> None:
     page.set_viewport_size({"width": width, "height": 900})
     page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]

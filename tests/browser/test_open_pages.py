@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.support.browser.axe import findings, source
-from tests.support.browser.steps import fill_run, queue
+from tests.support.browser.steps import fill_run, queue, visit
 
 DEMO_PRESET = "The demo's settings (small models on a CPU)"
 
@@ -143,9 +143,7 @@ LISTS_OF_RUN = ("/events", "/evaluations", "/system", "/collaboration", "/checkp
 def test_no_list_scrolls_sideways_on_a_phone(page: Page, run_url: str) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
     scrolling = {}
-    for path in (*LISTS, *(f"{run_url}{end}" for end in LISTS_OF_RUN)):
-        page.goto(path)
-        page.wait_for_load_state("networkidle")
+    for path in visit(page, [*LISTS, *(f"{run_url}{end}" for end in LISTS_OF_RUN)]):
         wide = (
             "tables => tables.filter(one => one.scrollWidth > one.clientWidth + 1).map(one => one.textContent.trim())"
         )
@@ -186,8 +184,6 @@ def test_axe_finds_nothing_serious_and_no_page_scrolls_sideways(
     names += [f"{run_url}/export", "/models/1", "/groups/1/delete", "/models/1/delete"]
     names += ["/docs/", "/docs/mathematics", "/docs/settings", "/docs/tutorial", "/docs/search?q=delta"]
     found = []
-    for name in names:
-        page.goto(name)
-        page.wait_for_load_state("networkidle")
+    for name in visit(page, names):
         found += findings(page, axe, name)
     assert found == []

@@ -12,7 +12,6 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from tests.browser.conftest import Server
-from tests.browser.test_rollouts import run_url as run_url
 from tests.browser.test_rollouts import watched as watched
 from tests.support.browser.hostile_run import MARKUP
 from tests.support.http_server import Handler, http_server
@@ -55,27 +54,29 @@ def stranger(context: BrowserContext, server: Server, elsewhere: str) -> Iterato
     alone.close()
 
 
-def test_form_of_another_origin_changes_nothing(stranger: Page, server: Server, run_url: str, elsewhere: str) -> None:
-    asked = {"/projects/switch": {"project": "1"}, f"{run_url}/labels": {"notes": "owned"}, "/logout": {}}
+def test_form_of_another_origin_changes_nothing(
+    stranger: Page, server: Server, hostile_run: str, elsewhere: str
+) -> None:
+    asked = {"/projects/switch": {"project": "1"}, f"{hostile_run}/labels": {"notes": "owned"}, "/logout": {}}
     for path, fields in asked.items():
         stranger.goto(elsewhere)
         with stranger.expect_navigation() as answer:
             stranger.evaluate(FORM, [server.url + path, fields])
         assert (answer.value.url, answer.value.status) == (server.url + path, 403)
         expect(stranger.get_by_role("heading", level=1)).to_have_text("This form has expired")
-    labels = stranger.request.get(f"{server.url}/api/v1{run_url}/labels")
+    labels = stranger.request.get(f"{server.url}/api/v1{hostile_run}/labels")
     assert labels.status == 200  # still logged in
     assert labels.json()["notes"] == MARKUP
 
 
 def test_script_of_another_origin_reads_nothing_and_opens_no_socket(
-    stranger: Page, server: Server, run_url: str
+    stranger: Page, server: Server, hostile_run: str
 ) -> None:
     api = f"{server.url}/api/v1"
     before = stranger.request.get(f"{api}/tokens").json()
     assert stranger.evaluate(READ, f"{api}/me") == "not read"
-    assert stranger.evaluate(READ, server.url + run_url) == "not read"
-    for path in ("tokens", "projects", f"{run_url.removeprefix('/')}/stop"):
+    assert stranger.evaluate(READ, server.url + hostile_run) == "not read"
+    for path in ("tokens", "projects", f"{hostile_run.removeprefix('/')}/stop"):
         with stranger.expect_response(f"{api}/{path}") as answer:
             stranger.evaluate(SEND, f"{api}/{path}")
         assert answer.value.status == 403
@@ -88,9 +89,17 @@ def test_script_of_another_origin_reads_nothing_and_opens_no_socket(
 
 
 @pytest.mark.full
-def test_hostile_names_notes_and_logs_stay_text_on_every_page(watched: Page, run_url: str) -> None:
-    page, number = watched, run_url.rpartition("/")[2]
-    paths = ["/", "/runs/", run_url, f"{run_url}?tab=logs", f"{run_url}/events", f"{run_url}/config", "/groups/"]
+def test_hostile_names_notes_and_logs_stay_text_on_every_page(watched: Page, hostile_run: str) -> None:
+    page, number = watched, hostile_run.rpartition("/")[2]
+    paths = [
+        "/",
+        "/runs/",
+        hostile_run,
+        f"{hostile_run}?tab=logs",
+        f"{hostile_run}/events",
+        f"{hostile_run}/config",
+        "/groups/",
+    ]
     paths += ["/benchmarks/", "/benchmarks/1", f"/compare?runs={number}", f"/runs/new?clone={number}", "/audit"]
     seen = 0
     for path in paths:
@@ -100,5 +109,5 @@ def test_hostile_names_notes_and_logs_stay_text_on_every_page(watched: Page, run
         assert page.evaluate("window.violations ?? []") == [], path
         seen += MARKUP in html.unescape(page.content())
     assert seen >= 8, "or the walk proves nothing"
-    page.goto(f"{run_url}?tab=logs")
+    page.goto(f"{hostile_run}?tab=logs")
     expect(page.get_by_text(MARKUP).first).to_be_visible()

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import csv
-import json
-import os
 import re
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import ROOT, Server
 from tests.support.browser.made_runs import LONG, SPIKE, SPIKE_STEP, STEPS
 from tests.support.browser.steps import first_glance
 
@@ -40,15 +35,6 @@ SEEN = """async ([key, step, value]) => {
 }"""
 
 
-@pytest.fixture(scope="module")
-def made(context: Any, server: Server) -> dict[str, Any]:
-    environment = {**os.environ, "HACRL_DATA": str(server.data), "DJANGO_SETTINGS_MODULE": "hacrl_web.settings"}
-    command = [sys.executable, "-m", "tests.support.browser.made_runs"]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return dict(json.loads(done.stdout.splitlines()[-1]))
-
-
 def show(page: Page, run: str, query: str = "", key: str = "reward") -> dict[str, Any]:
     """Open a run's page and return what one of its charts draws."""
     page.goto(f"/runs/{run}{query}")
@@ -68,8 +54,8 @@ def column(chart: dict[str, Any], name: str) -> list[float | None]:
     return list(chart["values"][chart["columns"].index(name)])
 
 
-def test_spike_of_one_point_in_100_000_is_seen_and_two_loads_draw_the_same(page: Page, made) -> None:
-    first = show(page, made["spike"], key="grad-norm")
+def test_spike_of_one_point_in_100_000_is_seen_and_two_loads_draw_the_same(page: Page, runs) -> None:
+    first = show(page, runs["spike"], key="grad-norm")
     assert len(first["x"]) <= 1500
     assert first["x"][-1] == LONG
     assert column(first, "high0").count(SPIKE) == 1
@@ -78,11 +64,11 @@ def test_spike_of_one_point_in_100_000_is_seen_and_two_loads_draw_the_same(page:
     # Half way up to the spike there is colour where it stands, and none a little beside it.
     assert page.evaluate(SEEN, ["grad-norm", SPIKE_STEP, SPIKE / 2])
     assert not page.evaluate(SEEN, ["grad-norm", SPIKE_STEP - 9000, SPIKE / 2])
-    assert show(page, made["spike"], key="grad-norm") == first
+    assert show(page, runs["spike"], key="grad-norm") == first
 
 
-def test_zoom_asks_for_the_steps_themselves_and_a_double_click_takes_it_back(page: Page, made) -> None:
-    whole = show(page, made["spike"], key="grad-norm")
+def test_zoom_asks_for_the_steps_themselves_and_a_double_click_takes_it_back(page: Page, runs) -> None:
+    whole = show(page, runs["spike"], key="grad-norm")
     page.get_by_label("First step shown").fill(str(SPIKE_STEP - 100))
     page.get_by_label("Last step shown").fill(str(SPIKE_STEP + 100))
     page.get_by_label("Last step shown").press("Enter")
@@ -97,8 +83,8 @@ def test_zoom_asks_for_the_steps_themselves_and_a_double_click_takes_it_back(pag
     assert drawn(page, "grad-norm")["values"] == whole["values"]
 
 
-def test_drag_zooms_all_charts_alike(page: Page, made) -> None:
-    show(page, made["seeds"][0])
+def test_drag_zooms_all_charts_alike(page: Page, runs) -> None:
+    show(page, runs["seeds"][0])
     box = page.locator("[data-chart='reward'] .u-over").bounding_box()
     assert box is not None
     middle = box["y"] + box["height"] / 2
@@ -116,8 +102,8 @@ def test_drag_zooms_all_charts_alike(page: Page, made) -> None:
 
 
 @pytest.mark.parametrize("query", ["", "?smooth=0.6&x=rollouts&band=range&first=7&last=52", "?log=grad-norm&band=ci"])
-def test_csv_is_what_is_drawn(page: Page, made, query: str) -> None:
-    chart = show(page, made["seeds"][0], query, key="grad-norm")
+def test_csv_is_what_is_drawn(page: Page, runs, query: str) -> None:
+    chart = show(page, runs["seeds"][0], query, key="grad-norm")
     with page.expect_download() as started:
         page.get_by_role("button", name="CSV, Gradient norm: ").click()
     with open(started.value.path(), newline="") as file:
@@ -133,8 +119,8 @@ def test_csv_is_what_is_drawn(page: Page, made, query: str) -> None:
     assert ("log" in query) == (None in chart["values"][-1])  # of 60 cosines some are below 0
 
 
-def test_evaluations_are_not_smoothed_and_the_legend_shows_raw_values(page: Page, made) -> None:
-    run = made["seeds"][0]  # its last values at step 60 of 60: reward 0.7, accuracy 0.7 / 1.2, capability 0.7 / 1.1
+def test_evaluations_are_not_smoothed_and_the_legend_shows_raw_values(page: Page, runs) -> None:
+    run = runs["seeds"][0]  # its last values at step 60 of 60: reward 0.7, accuracy 0.7 / 1.2, capability 0.7 / 1.1
     assert show(page, run, "?smooth=0.9", key="accuracy")["columns"] == ["raw0", "raw1"]
     assert drawn(page, "capability")["columns"] == ["raw0", "raw1"]
     assert len(drawn(page, "reward")["columns"]) == 4
@@ -144,18 +130,18 @@ def test_evaluations_are_not_smoothed_and_the_legend_shows_raw_values(page: Page
         expect(entry.locator(".chart-smooth")).to_have_text("" if key != "reward" else re.compile(r"0\.\d{3}"))
 
 
-def test_ended_run_is_not_live(page: Page, made) -> None:
+def test_ended_run_is_not_live(page: Page, runs) -> None:
     for tab in ("", "?tab=logs"):
-        page.goto(f"/runs/{made['seeds'][0]}{tab}")
+        page.goto(f"/runs/{runs['seeds'][0]}{tab}")
         page.wait_for_selector("#charts[data-synced]", state="attached")
         expect(page.locator("[data-link]")).to_have_count(1)
         expect(page.locator("[data-link]")).to_be_hidden()
 
 
 @pytest.mark.parametrize("size", [(1440, 900), (2560, 1440), (390, 844)])
-def test_overview_answers_without_scrolling(page: Page, made, size: tuple[int, int]) -> None:
+def test_overview_answers_without_scrolling(page: Page, runs, size: tuple[int, int]) -> None:
     page.set_viewport_size({"width": size[0], "height": size[1]})
-    page.goto(f"/runs/{made['seeds'][0]}")
+    page.goto(f"/runs/{runs['seeds'][0]}")
     glance = first_glance(page)
     assert glance["strip"] < glance["top"]
     assert glance["margin"] <= 0.1
@@ -171,11 +157,11 @@ def test_overview_answers_without_scrolling(page: Page, made, size: tuple[int, i
     assert page.evaluate(SHIFT) < 0.02
 
 
-def test_alert_is_one_line_of_reserved_height_with_its_fix(page: Page, made) -> None:
-    page.goto(f"/runs/{made['seeds'][1]}")
+def test_alert_is_one_line_of_reserved_height_with_its_fix(page: Page, runs) -> None:
+    page.goto(f"/runs/{runs['seeds'][1]}")
     expect(page.locator("#run-alerts")).to_have_text("No alerts.")
     empty = page.locator("#run-alerts").bounding_box()
-    page.goto(f"/runs/{made['seeds'][0]}")
+    page.goto(f"/runs/{runs['seeds'][0]}")
     line = page.locator("#run-alerts")
     expect(line).to_contain_text("Delta trap since step 12: A learns nothing from B.")
     assert line.bounding_box() == empty
@@ -185,8 +171,8 @@ def test_alert_is_one_line_of_reserved_height_with_its_fix(page: Page, made) -> 
     expect(line.get_by_text("Clone the run with the recommended rule")).to_be_visible()
 
 
-def test_charts_below_the_fold_are_drawn_without_scrolling(page: Page, made) -> None:
-    page.goto(f"/runs/{made['seeds'][0]}")
+def test_charts_below_the_fold_are_drawn_without_scrolling(page: Page, runs) -> None:
+    page.goto(f"/runs/{runs['seeds'][0]}")
     numbers = ["capability", "omega", "used", "length", "grad-norm", "entropy"]  # what these runs have recorded
     for key in numbers:
         expect(page.locator(f"#chart-{key} canvas")).to_have_count(1)
@@ -194,15 +180,15 @@ def test_charts_below_the_fold_are_drawn_without_scrolling(page: Page, made) -> 
     assert page.evaluate("scrollY") == 0
 
 
-def test_legend_of_six_pairs_is_not_cut(page: Page, made) -> None:
-    show(page, made["three"], key="omega")
+def test_legend_of_six_pairs_is_not_cut(page: Page, runs) -> None:
+    show(page, runs["three"], key="omega")
     legend = page.locator("[data-chart='omega'] .chart-legend")
     expect(legend.locator("li")).to_have_count(6)
     assert legend.evaluate("one => one.scrollHeight - one.clientHeight") <= 0
 
 
-def test_clipping_of_all_pairs_is_one_heat_map_with_a_switch_of_the_sign(page: Page, made) -> None:
-    chart = show(page, made["three"], key="clipping")
+def test_clipping_of_all_pairs_is_one_heat_map_with_a_switch_of_the_sign(page: Page, runs) -> None:
+    chart = show(page, runs["three"], key="clipping")
     assert len(chart["columns"]) == 12  # six pairs, each above and below the band
     assert [column(chart, f"raw{line}")[0] for line in range(4)] == [None, 0.75, None, 0.75]
     panel = page.locator("#chart-clipping")
@@ -216,8 +202,8 @@ def test_clipping_of_all_pairs_is_one_heat_map_with_a_switch_of_the_sign(page: P
     expect(page.locator("[data-chart^='lower'], [data-chart^='upper']")).to_have_count(0)
 
 
-def test_checkpoints_are_marked_on_the_axis_of_the_large_picture(page: Page, made) -> None:
-    show(page, made["seeds"][0])
+def test_checkpoints_are_marked_on_the_axis_of_the_large_picture(page: Page, runs) -> None:
+    show(page, runs["seeds"][0])
     page.wait_for_selector("#charts[data-synced]", state="attached")
     inked = """async (step) => {
         const { charts } = await import(document.querySelector("script[src*='js/run/run.js']").src);
@@ -236,13 +222,13 @@ GHOST = """async (metric) => {
 }"""
 
 
-def test_another_run_is_drawn_behind_and_is_in_the_address_and_the_csv(page: Page, made) -> None:
-    show(page, made["seeds"][0])
+def test_another_run_is_drawn_behind_and_is_in_the_address_and_the_csv(page: Page, runs) -> None:
+    show(page, runs["seeds"][0])
     page.locator("#overlay-add summary").click()
     page.get_by_label("Name of a run to overlay").fill("Seed 1")
     page.locator("#overlay-found").get_by_role("button", name="Seed 1", exact=True).click()
     expect(page.get_by_role("button", name="Remove the overlay Seed 1")).to_be_visible()
-    expect(page).to_have_url(re.compile(f"overlay={made['seeds'][1]}"))
+    expect(page).to_have_url(re.compile(f"overlay={runs['seeds'][1]}"))
     page.reload()
     expect(page.locator("[data-chart='reward'] .chart-note")).to_have_text("Faint: Seed 1.")
     assert page.evaluate(GHOST, "reward/mean") == [pytest.approx(0.7 + 1 / 70)]
@@ -255,7 +241,7 @@ def test_another_run_is_drawn_behind_and_is_in_the_address_and_the_csv(page: Pag
     page.get_by_role("button", name="Remove the overlay Seed 1").click()
     expect(page).not_to_have_url(re.compile("overlay="))
     expect(page.locator("[data-chart='reward'] .chart-note")).to_have_text("")
-    page.goto(f"/runs/{made['seeds'][0]}?overlay=00000000-0000-0000-0000-000000000000")
+    page.goto(f"/runs/{runs['seeds'][0]}?overlay=00000000-0000-0000-0000-000000000000")
     expect(page.locator("#overlay-state")).to_contain_text("does not exist")
 
 
@@ -270,8 +256,8 @@ def choose(page: Page, panel: str, item: str) -> None:
     page.locator(f".panel-menu[open] .menu-list button:text-is('{item}')").click()
 
 
-def test_panels_are_found_added_sized_pinned_moved_and_hidden_in_the_address_and_for_the_project(page, made) -> None:
-    page.goto(f"/runs/{made['seeds'][1]}")
+def test_panels_are_found_added_sized_pinned_moved_and_hidden_in_the_address_and_for_the_project(page, runs) -> None:
+    page.goto(f"/runs/{runs['seeds'][1]}")
     expect(page.locator("#chart-entropy")).to_be_visible()
     before = titles(page)
     page.keyboard.press("/")
@@ -298,22 +284,22 @@ def test_panels_are_found_added_sized_pinned_moved_and_hidden_in_the_address_and
     assert titles(page) == after
     page.get_by_role("button", name="Save for the project").click()
     expect(page).not_to_have_url(re.compile("panels="))
-    page.goto(f"/runs/{made['seeds'][2]}")
+    page.goto(f"/runs/{runs['seeds'][2]}")
     expect(page.locator("#chart-entropy")).to_be_visible()
     assert titles(page) == after
     choose(page, "loss", "Remove")
     assert "loss" not in titles(page)
     page.get_by_role("button", name="Reset layout").click()
     assert titles(page) == after
-    page.goto(f"/runs/{made['seeds'][2]}?panels=")  # the layout that every project begins with
+    page.goto(f"/runs/{runs['seeds'][2]}?panels=")  # the layout that every project begins with
     expect(page.locator("#chart-capability")).to_be_visible()
     assert titles(page) == before
     page.get_by_role("button", name="Save for the project").click()
     expect(page).not_to_have_url(re.compile("panels="))
 
 
-def test_header_is_one_line_that_stays_in_view(page: Page, made) -> None:
-    show(page, made["seeds"][0], key="entropy")  # below the first screen
+def test_header_is_one_line_that_stays_in_view(page: Page, runs) -> None:
+    show(page, runs["seeds"][0], key="entropy")  # below the first screen
     box = page.locator(".run-header").bounding_box()
     assert box is not None
     assert (box["y"], box["height"]) == (0, 56)
@@ -323,8 +309,8 @@ def test_header_is_one_line_that_stays_in_view(page: Page, made) -> None:
     expect(page.locator(".run-facts .facts")).to_contain_text("Attempt")
 
 
-def test_address_brings_the_view_back(page: Page, made) -> None:
-    show(page, made["seeds"][1])
+def test_address_brings_the_view_back(page: Page, runs) -> None:
+    show(page, runs["seeds"][1])
     page.get_by_label("Smoothing").fill("0.8")
     page.get_by_label("X axis").select_option("tokens")
     page.get_by_label("Over 3 seeds").select_option("ci")
@@ -350,8 +336,8 @@ def test_address_brings_the_view_back(page: Page, made) -> None:
     assert page.get_by_label("First step shown").input_value() == "10"
 
 
-def test_line_is_switched_off_by_keyboard_and_missing_from_the_files(page: Page, made) -> None:
-    show(page, made["seeds"][0])
+def test_line_is_switched_off_by_keyboard_and_missing_from_the_files(page: Page, runs) -> None:
+    show(page, runs["seeds"][0])
     line = page.locator("[data-chart='reward'] .chart-legend button").first
     line.focus()
     page.keyboard.press("Space")
@@ -365,7 +351,7 @@ def test_line_is_switched_off_by_keyboard_and_missing_from_the_files(page: Page,
     assert started.value.path().read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
 
 
-def test_phone_width_needs_no_sideways_scroll(page: Page, made) -> None:
+def test_phone_width_needs_no_sideways_scroll(page: Page, runs) -> None:
     page.set_viewport_size({"width": 390, "height": 800})
-    show(page, made["seeds"][0], "?smooth=0.5&x=elapsed&band=ci")
+    show(page, runs["seeds"][0], "?smooth=0.5&x=elapsed&band=ci")
     assert page.evaluate("document.documentElement.scrollWidth") == 390

@@ -10,7 +10,6 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.conftest import Server
 from tests.browser.test_overview import drawn, show
-from tests.browser.test_overview import made as made  # its fixture
 from tests.support.browser.axe import findings, source
 from tests.support.browser.made_runs import STEPS
 
@@ -19,8 +18,8 @@ def at(page: Page) -> int:
     return int(page.locator("#replay").get_attribute("data-step") or 0)
 
 
-def test_replay_plays_the_run_from_its_first_step_to_the_lines_of_its_end(page: Page, made: dict[str, Any]) -> None:
-    run = made["seeds"][0]
+def test_replay_plays_the_run_from_its_first_step_to_the_lines_of_its_end(page: Page, runs: dict[str, Any]) -> None:
+    run = runs["seeds"][0]
     whole = {key: show(page, run, key=key)["values"] for key in ("reward", "accuracy", "omega")}
     results = page.locator("#results").inner_text()
     page.get_by_role("link", name="Replay", exact=True).click()
@@ -41,8 +40,8 @@ def test_replay_plays_the_run_from_its_first_step_to_the_lines_of_its_end(page: 
     assert page.locator("#results").inner_text() == results
 
 
-def test_address_begins_at_its_step_and_zoom_shows_nothing_of_what_comes(page: Page, made: dict[str, Any]) -> None:
-    page.goto(f"/runs/{made['seeds'][0]}?replay=1&at=30")
+def test_address_begins_at_its_step_and_zoom_shows_nothing_of_what_comes(page: Page, runs: dict[str, Any]) -> None:
+    page.goto(f"/runs/{runs['seeds'][0]}?replay=1&at=30")
     page.wait_for_function("() => document.querySelector('#replay').dataset.step == 30")
     page.get_by_role("button", name="Pause").click()
     page.locator("#replay-step").evaluate("range => { range.value = 41; range.dispatchEvent(new Event('change')); }")
@@ -59,10 +58,10 @@ def test_address_begins_at_its_step_and_zoom_shows_nothing_of_what_comes(page: P
     assert len(drawn(page, "reward")["x"]) == STEPS
 
 
-def test_who_wants_less_motion_plays_it_step_by_step(browser: Browser, context, server: Server, made) -> None:
+def test_who_wants_less_motion_plays_it_step_by_step(browser: Browser, context, server: Server, runs) -> None:
     calm = browser.new_context(base_url=server.url, reduced_motion="reduce", storage_state=context.storage_state())
     page = calm.new_page()
-    page.goto(f"/runs/{made['seeds'][0]}?replay=500")
+    page.goto(f"/runs/{runs['seeds'][0]}?replay=500")
     expect(page.locator("#replay-play")).to_have_text("Play")
     for step in (1, 2, 3):
         page.get_by_role("button", name="Next step").click()
@@ -73,8 +72,8 @@ def test_who_wants_less_motion_plays_it_step_by_step(browser: Browser, context, 
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_replay_is_operable_and_labelled(page: Page, made: dict[str, Any], scheme: str) -> None:
+def test_replay_is_operable_and_labelled(page: Page, runs: dict[str, Any], scheme: str) -> None:
     page.emulate_media(color_scheme=scheme)
-    page.goto(f"/runs/{made['seeds'][0]}?replay=1&at=30")
+    page.goto(f"/runs/{runs['seeds'][0]}?replay=1&at=30")
     page.wait_for_function("() => document.querySelector('#replay').dataset.step == 30")
     assert findings(page, source(), scheme) == []

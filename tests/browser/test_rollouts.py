@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import ROOT, Server
 from tests.support.browser.hostile_run import HOSTILE
 
 VIOLATIONS = "addEventListener('securitypolicyviolation', (e) => (window.violations ??= []).push(e.violatedDirective));"
-
-
-@pytest.fixture(scope="module")
-def run_url(context: BrowserContext, server: Server) -> str:
-    environment = {k: v for k, v in os.environ.items() if k not in ("DATABASE_URL", "REDIS_URL")}
-    environment |= {"HACRL_DATA": str(server.data), "DJANGO_SETTINGS_MODULE": "hacrl_web.settings"}
-    command = [sys.executable, "-m", "tests.support.browser.hostile_run"]
-    made = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
-    assert made.returncode == 0, made.stderr[-2000:]
-    return f"/runs/{made.stdout.strip()}"
 
 
 @pytest.fixture
@@ -38,9 +24,9 @@ def watched(page: Page) -> Iterator[Page]:
     assert (dialogs, elsewhere, page.evaluate("window.violations ?? []")) == ([], [], [])
 
 
-def test_hostile_texts_are_shown_as_text_and_drawn_without_harm(watched: Page, run_url: str) -> None:
+def test_hostile_texts_are_shown_as_text_and_drawn_without_harm(watched: Page, hostile_run: str) -> None:
     page = watched
-    page.goto(f"{run_url}/rollouts?step=1&maths=1")
+    page.goto(f"{hostile_run}/rollouts?step=1&maths=1")
     expect(page.locator(".rollout .maths")).to_have_count(len(HOSTILE))
     shown = page.locator(".agent-column pre").all_text_contents()
     assert shown == [_written(text)[:4000] for text in HOSTILE]
@@ -59,9 +45,9 @@ def _written(text: str) -> str:
     return text.replace("\x00", "\ufffd").translate({code: 0x2400 + code for code in range(32)})
 
 
-def test_keys_and_the_switch_of_the_mathematics(watched: Page, run_url: str) -> None:
+def test_keys_and_the_switch_of_the_mathematics(watched: Page, hostile_run: str) -> None:
     page = watched
-    page.goto(f"{run_url}/rollouts?list=rollouts&step=2&agent=A")
+    page.goto(f"{hostile_run}/rollouts?list=rollouts&step=2&agent=A")
     chosen = page.locator("#selected pre")
     expect(chosen).to_contain_text("first 0 of A")
     expect(page.locator(".katex")).to_have_count(0)
@@ -84,9 +70,9 @@ def test_keys_and_the_switch_of_the_mathematics(watched: Page, run_url: str) -> 
     expect(chosen).to_contain_text("first 0 of A")
 
 
-def test_keyboard_alone_filters_sorts_and_opens_an_answer(watched: Page, run_url: str) -> None:
+def test_keyboard_alone_filters_sorts_and_opens_an_answer(watched: Page, hostile_run: str) -> None:
     page = watched
-    page.goto(f"{run_url}/rollouts")
+    page.goto(f"{hostile_run}/rollouts")
     bar = page.get_by_label("Filter", exact=True)
     page.keyboard.press("/")
     expect(bar).to_be_focused()
@@ -112,10 +98,10 @@ def test_keyboard_alone_filters_sorts_and_opens_an_answer(watched: Page, run_url
     expect(prompt).to_have_attribute("aria-current", "true")  # the next answer to the same prompt
 
 
-def test_most_influential_rollout_is_one_click_from_overview_and_collaboration(watched: Page, run_url: str) -> None:
+def test_most_influential_rollout_is_one_click_from_overview_and_collaboration(watched: Page, hostile_run: str) -> None:
     page = watched
     for tab in ("", "/collaboration?step=2"):
-        page.goto(f"{run_url}{tab}")
+        page.goto(f"{hostile_run}{tab}")
         strongest = page.locator("#influential [data-strongest]")
         expect(page.locator("#influential [data-influential-step]")).to_have_text("2")
         expect(strongest).to_contain_text("weight +1.91")
@@ -138,9 +124,9 @@ def test_most_influential_rollout_is_one_click_from_overview_and_collaboration(w
     expect(page.get_by_role("tab", name="How it got its weight")).to_have_attribute("aria-selected", "true")
 
 
-def test_slider_recomputes_and_the_clone_takes_its_values(watched: Page, run_url: str) -> None:
+def test_slider_recomputes_and_the_clone_takes_its_values(watched: Page, hostile_run: str) -> None:
     page = watched
-    page.goto(f"{run_url}/what-if")
+    page.goto(f"{hostile_run}/what-if")
     # Learner B from A: .875 lies inside [.8, 1]; four rollouts of 1.9140625.
     pair = page.locator(".pair", has_text="learns from").filter(has=page.locator("h3 [data-agent='1']:first-child"))
     weight = pair.locator("tr", has_text="mean |weight|").locator("td")

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import ROOT, Server
+from tests.browser.conftest import Server
 
 PHONE = {"width": 390, "height": 844}
 SIDEWAYS = """() => [document.documentElement, ...document.querySelectorAll(".table-scroll:has(.table-cards)")]
@@ -19,12 +16,8 @@ SIDEWAYS = """() => [document.documentElement, ...document.querySelectorAll(".ta
 
 @pytest.fixture(scope="module")
 def made(context: Any, server: Server) -> None:
-    environment = {**os.environ, "HACRL_DATA": str(server.data), "DJANGO_SETTINGS_MODULE": "hacrl_web.settings"}
-    command = [sys.executable, "-m", "tools.generated_runs"]
     for options in ("--runs=2 --steps=20", "--runs=1 --steps=2 --agents=8"):  # the newest has the most agents
-        made = [*command, *options.split()]
-        done = subprocess.run(made, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
-        assert done.returncode == 0, done.stderr[-2000:]
+        server.generated_run(*options.split())
 
 
 @pytest.mark.parametrize("path", ["/runs/", "/models/", "/groups/", "/benchmarks/"])

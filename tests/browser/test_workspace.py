@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import ROOT, Server
+from tests.browser.conftest import Server
 from tests.support.browser.axe import findings, source
+from tests.support.browser.steps import visit
 
 pytestmark = pytest.mark.slow
 LINES = "data-lines"  # of the first panel
@@ -27,10 +25,7 @@ SHIFT = """() => new Promise((done) => {
 @pytest.fixture(scope="module")
 def made(context: Any, server: Server) -> None:
     """Three generated runs, one of each algorithm."""
-    environment = {**os.environ, "HACRL_DATA": str(server.data), "DJANGO_SETTINGS_MODULE": "hacrl_web.settings"}
-    command = [sys.executable, "-m", "tools.generated_runs", "--runs", "3", "--steps", "6", "--questions", "0"]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr[-2000:]
+    server.generated_run("--runs", "3", "--steps", "6", "--questions", "0")
 
 
 def test_eyes_groups_and_columns_are_in_the_address_and_in_a_saved_view(page: Page, made: None) -> None:
@@ -71,14 +66,16 @@ def test_eyes_groups_and_columns_are_in_the_address_and_in_a_saved_view(page: Pa
 
 
 @pytest.mark.parametrize("path", ["/runs/", "/runs/?tab=compare", "/runs/?by=seed&layout=panels"])
-@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (1440, "dark"), (390, "light"), (390, "dark")])
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    [(1440, "light"), (1440, "dark"), (390, "light"), pytest.param(390, "dark", marks=pytest.mark.full)],
+)
 def test_workspace_has_no_violation_and_is_no_wider_than_the_screen(
     page: Page, made: None, path: str, width: int, scheme: Any
 ) -> None:
     page.emulate_media(color_scheme=scheme)
     page.set_viewport_size({"width": width, "height": 900})
-    page.goto(path)
-    page.wait_for_load_state("networkidle")
+    [_] = visit(page, [path])
     assert findings(page, source(), path) == []
 
 

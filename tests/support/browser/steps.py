@@ -3,11 +3,44 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from playwright.sync_api import Page, expect
 
 STEPS = 100
+# Counts what a page's scripts ask for; the load of the page waits for all else.
+COUNT_REQUESTS = """
+    window.openRequests = 0;
+    const { fetch: ask } = window;
+    window.fetch = (...request) => {
+        window.openRequests += 1;
+        return ask(...request).finally(() => { window.openRequests -= 1; });
+    };
+    const { send } = XMLHttpRequest.prototype;
+    XMLHttpRequest.prototype.send = function (...body) {
+        window.openRequests += 1;
+        this.addEventListener("loadend", () => { window.openRequests -= 1; });
+        return send.apply(this, body);
+    };
+"""
+NOTHING_IS_OPEN = """() => new Promise((resolve) => {
+    let looks = 0;
+    const look = () => {
+        looks = window.openRequests ? 0 : looks + 1;
+        if (looks > 3) resolve(); else setTimeout(look, 30);
+    };
+    look();
+})"""
+
+
+def visit(page: Page, paths: Iterable[str]) -> Iterator[str]:
+    """Open one path after the other, each until its scripts ask for nothing more: `networkidle` takes .5 s longer."""
+    page.add_init_script(COUNT_REQUESTS)
+    for path in paths:
+        page.goto(path)
+        page.evaluate(NOTHING_IS_OPEN)
+        yield path
 
 
 def register_model(page: Page, name: str, folder: Path) -> None:
