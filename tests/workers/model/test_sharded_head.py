@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as multiprocessing
 
+from tests.support.workers.processes import PROCESSES
 from tests.support.workers.tiny import make_agent, make_spec
 from workers.model import head
 from workers.model.policy import Policy
@@ -76,4 +76,11 @@ def test_chunks_find_what_all_logits_say_where_weights_are_split(tmp_path, kind,
     make_agent(tmp_path / "model", kind, **changes)
     for rank in (0, 1):
         (tmp_path / f"of {rank}").mkdir()
-    multiprocessing.spawn(compare, (tmp_path, lora_rank, changes), nprocs=2)
+    ranks = [PROCESSES.Process(target=compare, args=(rank, tmp_path, lora_rank, changes)) for rank in (0, 1)]
+    for process in ranks:
+        process.start()
+    for process in ranks:
+        process.join(120)
+        process.kill()  # nothing, where it has ended
+        process.join()
+    assert [process.exitcode for process in ranks] == [0, 0], "the process that failed has written its reason"

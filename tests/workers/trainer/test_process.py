@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.workers.processes import run_trainer
 from tests.support.workers.tiny import make_pair, make_spec, records
 from workers.contract.spec.run import RunSpec
 from workers.contract.trainer_process import lock_run_dir, start_trainer
@@ -59,8 +60,7 @@ def test_run_completes_and_a_second_call_resumes_it(tmp_path, spec):
         records(tmp_path / "run", "finished")[0] | {"step": 2, "outcome": "completed"}
         == records(tmp_path / "run", "finished")[0]
     )
-    again = run(spec, tmp_path / "run")  # the second attempt finds nothing left to do
-    assert again.returncode == 0
+    assert run_trainer(spec, tmp_path / "run")[0] == 0  # the second attempt finds nothing left to do
     started = records(tmp_path / "run", "started")
     assert [(record["attempt"], record["step"]) for record in started] == [(1, 0), (2, 2)]
     seqs = [json.loads(line)["seq"] for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
@@ -71,9 +71,9 @@ def test_run_completes_and_a_second_call_resumes_it(tmp_path, spec):
 def test_failure_is_the_last_event_with_its_reason(tmp_path, spec):
     broken = spec.model_dump(mode="json")
     broken["agents"][0]["model"] = str(tmp_path / "missing")
-    done = run(RunSpec.model_validate(broken), tmp_path / "run")
-    assert done.returncode == 1
-    assert "Traceback" in done.stderr
+    status, errors = run_trainer(RunSpec.model_validate(broken), tmp_path / "run")
+    assert status == 1
+    assert "Traceback" in errors
     (finished,) = records(tmp_path / "run", "finished")
     assert finished["outcome"] == "failed"
     assert "missing" in finished["reason"]

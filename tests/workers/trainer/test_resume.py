@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 from pathlib import Path
@@ -10,14 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.support.workers.endings import assert_same_end
+from tests.support.workers.processes import PROCESSES
 from tests.support.workers.tiny import make_pair, make_spec, records, train
 from workers.agents.local import LocalAgent
 from workers.contract.spec.run import RunSpec
 from workers.trainer.checkpoints import newest_checkpoint
-
-# Each process is forked from one that has the libraries loaded: loading them nine times takes longer than the training.
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["tests.support.workers.tiny"])
 
 
 def train_until(spec_path: Path, run_dir: Path, attempt: int, dies: str) -> None:

@@ -9,8 +9,8 @@ import pytest
 from pydantic import ValidationError
 
 from tests.support.workers.endings import assert_same_end
+from tests.support.workers.processes import run_trainer
 from tests.support.workers.tiny import make_pair, make_spec, records, train
-from tests.workers.trainer.test_process import run
 from workers.contract.spec.reward_function import FunctionFile
 from workers.contract.spec.rewards import RewardsSpec, text_of_terms
 from workers.trainer.rewards import function_file, open_verifier
@@ -127,16 +127,16 @@ def test_run_pauses_at_a_failing_function_and_continues_as_if_it_had_never_faile
     fails = f"def reward(id, **fields):\n    assert id != '{prompt}'\n    return partial(**fields)\n"
     path.write_text(PARTIAL.replace("def reward", "def partial") + fails)
     version, labels = FunctionFile.read(path).version, {}
-    assert run(spec, tmp_path / "run").returncode == 0
+    assert run_trainer(spec, tmp_path / "run")[0] == 0
     [end] = records(tmp_path / "run", "finished")
     assert (end["outcome"], end["step"]) == ("paused", 2)
     assert end["reason"].startswith(f"the reward function 'steps', version {version}, fails: AssertionError")
     assert f"(question '{prompt}')" in end["reason"]
     path.write_text("def reward(:")
-    assert run(spec, tmp_path / "run").returncode == 0
+    assert run_trainer(spec, tmp_path / "run")[0] == 0
     assert records(tmp_path / "run", "finished")[-1]["outcome"] == "paused"
     path.write_text(PARTIAL)
-    assert run(spec, tmp_path / "run").returncode == 0
+    assert run_trainer(spec, tmp_path / "run")[0] == 0
     assert records(tmp_path / "run", "finished")[-1]["outcome"] == "completed"
     for one in ("run", "whole"):  # the first evaluation was by another version
         labels[one] = [record["verifier"] for record in records(tmp_path / one, "evaluation")]
@@ -165,7 +165,7 @@ def test_run_whose_further_reward_fails_in_any_way_pauses_with_its_name_and_lose
     rewards = {"terms": [{"name": "steps", "function": str(path)}], "time_limit_s": 1}
     changes = {"training": {"steps": 3}, "evaluation": {"eval_interval": 0, "max_questions": 2}}
     spec = make_spec(tmp_path, make_pair(tmp_path), rewards=rewards, **changes)
-    assert run(spec, tmp_path / "whole").returncode == 0
+    assert run_trainer(spec, tmp_path / "whole")[0] == 0
     rollouts = records(tmp_path / "whole", "rollout")
     prompts = [{one["prompt_id"] for one in rollouts if one["step"] == step} for step in (1, 2)]
     prompt = sorted(prompts[1] - prompts[0])[0]
@@ -177,13 +177,13 @@ def test_run_whose_further_reward_fails_in_any_way_pauses_with_its_name_and_lose
     )
     path.write_text("\n".join(("", *lines, PARTIAL.replace("def reward", "def partial"))))
     version = FunctionFile.read(path).version
-    assert run(spec, tmp_path / "run").returncode == 0
+    assert run_trainer(spec, tmp_path / "run")[0] == 0
     [end] = records(tmp_path / "run", "finished")
     assert (end["outcome"], end["step"]) == ("paused", 1), end["reason"]
     assert end["reason"].startswith(f"the reward function 'steps', version {version}, fails: {reason}")
     assert f"(question '{prompt}')" in end["reason"]
     path.write_text(PARTIAL)
-    assert run(spec, tmp_path / "run").returncode == 0
+    assert run_trainer(spec, tmp_path / "run")[0] == 0
     assert records(tmp_path / "run", "finished")[-1]["outcome"] == "completed"
     assert_same_end(tmp_path / "run", tmp_path / "whole", ("metrics", "rollout", "contribution"))
 
