@@ -16,8 +16,8 @@ SIDEWAYS = """() => [document.documentElement, ...document.querySelectorAll(".ta
 
 @pytest.fixture(scope="module")
 def made(context: Any, server: Server) -> None:
-    for options in ("--runs=2 --steps=20", "--runs=1 --steps=2 --agents=8"):  # the newest has the most agents
-        server.generated_run(*options.split())
+    """A run of as many agents as there may be, which is the newest."""
+    server.generated_run("--runs=1", "--steps=2", "--agents=8")
 
 
 @pytest.mark.parametrize("path", ["/runs/", "/models/", "/groups/", "/benchmarks/"])

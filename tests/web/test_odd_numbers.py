@@ -23,7 +23,7 @@ pytestmark = pytest.mark.once
 def test_number_beyond_every_column_is_not_found(client, mine):
     client.force_login(mine.owner)
     tried = 0
-    for number in (2**31, 2**63, 10**22, 10**30):
+    for number in (2**31, 2**63, 10**30):
         for route in of_objects():
             kinds = {name: kind for kind, name in PARAMETER.findall(route)}
             if "int" not in kinds.values():
@@ -63,7 +63,8 @@ def test_number_in_a_query_is_never_a_server_error(client, mine, number):
     names = ("page", "step", "sweep", "limit", "offset", "group", "benchmark", "clone", "state", "agent")
     for route in set(routes()) - {"readyz"}:  # which is a 503 without Redis
         # The API refuses at the first odd parameter, so there each that it knows alone; pages take what they can use.
-        together = [[name] for name in (*declared(route), "unknown")] if route.startswith("api/") else [names]
+        alone = (*declared(route), "unknown") if number == "%00" else declared(route)
+        together = [[name] for name in alone] if route.startswith("api/") else [names]
         for asked in together:
             answer = client.get(f"{address(route, mine)}?{'&'.join(f'{name}={number}' for name in asked)}")
             assert answer.status_code < 500, (route, asked)

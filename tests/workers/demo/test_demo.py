@@ -189,9 +189,17 @@ def test_differently_made_folder_is_not_valid(made, tmp_path):
 
 
 @pytest.mark.slow
-def test_damaged_folder_is_made_again_the_same_wherever_it_lies(made, tmp_path):
-    from workers.demo.make import make_demo
+def test_damaged_folder_is_made_again_the_same_wherever_it_lies_and_whichever_process_makes_it(
+    made, tmp_path, monkeypatch
+):
+    from workers.demo import make
+    from workers.demo.warm_start import train_agent
 
+    def train_both(folder, seed, steps, report):
+        for agent, start in make.WARM_STARTS.items():
+            train_agent(start, folder / agent, seed, steps)
+
+    monkeypatch.setattr(make, "_train_both", train_both)  # loading torch takes two processes longer than that
     elsewhere = tmp_path / "elsewhere"
     shutil.copytree(made, elsewhere)
     (elsewhere / RECIPE_FILE).write_text("{}")
@@ -200,7 +208,7 @@ def test_damaged_folder_is_made_again_the_same_wherever_it_lies(made, tmp_path):
     weights = elsewhere / "llama" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1])
     assert not is_valid(elsewhere, {"seed": 5})
-    assert make_demo(elsewhere, seed=5, steps=3) is True
+    assert make.make_demo(elsewhere, seed=5, steps=3) is True
     for file in (RECIPE_FILE, "llama/model.safetensors", "qwen3/model.safetensors"):
         assert (elsewhere / file).read_bytes() == (made / file).read_bytes()
 
