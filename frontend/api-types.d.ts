@@ -213,6 +213,7 @@ declare namespace Api {
     verifier: string;
     tolerance: number | null;
     extraction: string;
+    audit: string;
     reward_function_id: number | null;
     judge_id: number | null;
     held_out_fraction: number;

@@ -15,7 +15,7 @@ from hacrl_web.accounts.audit_log import AuditedQuerySet, audited
 from hacrl_web.accounts.visibility import ProjectRow, ProjectRowQuerySet
 from workers.contract.spec.agent import AgentSpec
 from workers.contract.spec.reward_function import VERSION_DIGITS
-from workers.contract.verifier_kinds import FLEXIBLE_KINDS, RESPONSE_EXTRACTIONS, RULES
+from workers.contract.verifier_kinds import AUDIT_METHODS, FLEXIBLE_KINDS, RESPONSE_EXTRACTIONS, RULES
 
 MAX_AGENTS = 8
 # The kinds of verifiers, each with its rule in one line.
@@ -226,6 +226,12 @@ class Benchmark(RegistryRow):
         if self.judge is not None:
             rule = f"judge: {self.judge.name}, version {self.judge.version}: a model's opinion, not verified"
         return rule if self.extraction == "strict" else f"{rule}; reads {RESPONSE_EXTRACTIONS['flexible']}"
+
+    @property
+    def audit(self) -> str:
+        """What the reward audit compares its rewards with; empty for a verifier that this version does not know."""
+        method = AUDIT_METHODS.get(self.verifier)  # type: ignore[call-overload]
+        return method.text if method else ""
 
     @property
     def compares_numbers(self) -> bool:

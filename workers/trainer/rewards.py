@@ -21,6 +21,14 @@ from workers.verifiers.formats import boxed_reward, length_reward, tags_reward
 from workers.verifiers.functions.function_verifier import Case, FunctionVerifier
 from workers.verifiers.judges.judge_verifier import JudgeVerifier
 from workers.verifiers.judges.keys import judge_key
+from workers.verifiers.second_opinions.opinions import (
+    OTHER_HASH_SEED,
+    OtherCode,
+    RepeatedCalls,
+    RepeatedQuestions,
+    RepeatedTests,
+    SecondOpinion,
+)
 from workers.verifiers.service import Verifier
 from workers.verifiers.verdicts import Verdict
 
@@ -116,6 +124,34 @@ def open_function(path: str, rewards: RewardsSpec) -> FunctionVerifier:
     """Errors: FunctionFileError."""
     processes = min(4, os.cpu_count() or 1)
     return FunctionVerifier(function_file(path), processes, rewards.time_limit_s, rewards.memory_mib)
+
+
+def open_second_opinion(data: DataSpec, rewards: RewardsSpec, judges: Judges) -> SecondOpinion:
+    """What the audit compares the rewards of a benchmark with. Errors: FunctionFileError, JudgeFileError."""
+    if data.verifier == "function":
+        return repeated_calls(data.reward_function, rewards)
+    if data.verifier == JUDGED:
+        return RepeatedQuestions(judges.open(data.judge))
+    if data.verifier == "python":
+        return RepeatedTests(data.verifier)
+    return OtherCode(data.verifier, data.tolerance, data.extraction)
+
+
+def open_term_opinions(rewards: RewardsSpec, judges: Judges) -> dict[str, SecondOpinion]:
+    """By name of the further rewards that functions and judges give. Errors: FunctionFileError, JudgeFileError."""
+    opinions: dict[str, SecondOpinion] = {}
+    for term in rewards.terms:
+        if term.kind == "function":
+            opinions[term.name] = repeated_calls(term.function, rewards)
+        elif term.kind == "judge":
+            opinions[term.name] = RepeatedQuestions(judges.open(term.judge))
+    return opinions
+
+
+def repeated_calls(path: str, rewards: RewardsSpec) -> RepeatedCalls:
+    """Errors: FunctionFileError."""
+    limits = rewards.time_limit_s, rewards.memory_mib
+    return RepeatedCalls(FunctionVerifier(function_file(path), 1, *limits, hash_seed=OTHER_HASH_SEED))
 
 
 def verifier_label(data: DataSpec) -> str:

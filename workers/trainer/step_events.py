@@ -149,6 +149,7 @@ def agent_metrics(record: StepRecord, agent: int) -> events.Metrics:
     if record.audit_tallies:
         tally = record.audit_tallies[agent]
         ratios["audit/disagreement"] = (float(tally.disagreed), float(tally.decided))
+        ratios["audit/difference"] = (tally.difference, float(tally.decided))
         ratios["audit/decided"] = (float(tally.decided), float(tally.checked))
     return events.Metrics(step=record.step, agent=record.names[agent], values=values, ratios=ratios)
 

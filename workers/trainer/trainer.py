@@ -78,7 +78,7 @@ class Trainer:
         self.checkpoints = CheckpointWriter(run_dir, spec.checkpoint, self.log)
         self.tracker = hacpo.CapabilityTracker.of(len(spec.agents), spec.algorithm.capability_options)
         self.trust = Trust([agent.name for agent in spec.agents], spec.sharing)
-        self.audit = RewardAudit(spec)
+        self.audit = RewardAudit(spec, self.judges)
         self.replay = Replay(spec)
         self.prompts = PromptDraw(spec, [[] for _ in spec.training_data])  # with questions once they are read
         self.prompts_state: dict[str, Any] = {}  # of the checkpoint, until the questions are read
@@ -145,6 +145,8 @@ class Trainer:
         questions, generated, scores = step.questions, step.generated, step.scores
         with self.phase("verify"):
             tallies = self.audit.check(self.step, questions, generated, scores) if self.trust.audits else []
+            for finding in self.audit.findings:
+                self.log("warning", f"audit: {finding}")
         # 3. Barrier: capabilities, ratios and every learner's advantages, of policies frozen at the start of the step.
         self.stop.check()
         self.is_mid_step = True

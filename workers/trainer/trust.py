@@ -2,27 +2,30 @@
 
 Two smoothed signals decide, each with a gap between the bound that excludes a source and the one that readmits it: the
 alignment of its gradient with the learner's own (peer_quarantine, by pair), and the share of its rewards that a second
-verifier contradicts (audit, for all learners).
+opinion contradicts (audit, for all learners).
 
-The audited rollouts are drawn from run seed, agent, step, prompt and sample, so a resumed run repeats them. The second
-verifier (workers.verifiers.cross_check) runs in a child process with the limits of the first.
+The audited rollouts are drawn from run seed, agent, step, prompt and sample, so a resumed run repeats them. Their
+second opinions (workers.verifiers.second_opinions) are those of other code where there is one, else the same judgement
+once more.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from workers import heartbeat
-from workers.agents.messages import GeneratedRollouts
+from workers.agents.messages import GeneratedRollouts, Response
 from workers.algorithms.base.sharing import SharingSpec
-from workers.contract.advantages import REWARD_MAX
+from workers.contract.spec.rewards import VERIFIER
 from workers.contract.spec.run import RunSpec
 from workers.questions.dataset import Question
 from workers.randomness import derived_key
+from workers.trainer.rewards import Judges, case_of, open_second_opinion, open_term_opinions, verifier_settings
 from workers.trainer.scoring import Scores, VerifierFails
-from workers.verifiers.children.child_client import VerifierError, VerifierProcess
+from workers.verifiers.children.child_client import VerifierError
+from workers.verifiers.second_opinions.opinions import SecondOpinion
 
 # Fewer answers than this, smoothed, are no evidence against a verifier.
 MIN_AUDITED = 10.0
@@ -39,11 +42,15 @@ class TrustChange:
 
 @dataclass(frozen=True)
 class AuditTally:
-    """Numbers of one agent's rollouts: checked by the second verifier, decided by it, and decided otherwise."""
+    """Numbers of one agent's rollouts: checked, with a second opinion, and with one that contradicts the reward.
+
+    difference: the sum of |first - second| over those with a second opinion, of several rewards the largest.
+    """
 
     checked: int = 0
     decided: int = 0
     disagreed: int = 0
+    difference: float = 0.0
 
 
 @dataclass
@@ -137,11 +144,11 @@ class Trust:
             if not evidence.decide(is_contradicted, share < options.audit_threshold / 2):
                 continue
             if evidence.is_out:
-                reason = f"a second verifier contradicts the rewards of {name}: {counts}"
+                reason = f"the audit contradicts the rewards of {name}: {counts}"
                 message = f"{reason}; no other agent learns from its rollouts until that ends"
                 changes.append(TrustChange("warning", message))
             else:
-                message = f"the second verifier agrees on the rewards of {name} again: {counts}"
+                message = f"the audit agrees on the rewards of {name} again: {counts}"
                 changes.append(TrustChange("info", message, readmitted=agent))
         return changes
 
@@ -158,19 +165,23 @@ class Trust:
 
 
 class RewardAudit:
-    """Compares verdicts with those of the second verifier, whose process starts with the first question."""
+    """Compares rewards with second opinions, whose processes start with the first question."""
 
-    def __init__(self, spec: RunSpec) -> None:
-        self.spec = spec
+    def __init__(self, spec: RunSpec, judges: Judges | None = None) -> None:
+        """judges: of the attempt. Errors: FunctionFileError, JudgeFileError."""
+        self.spec, judges = spec, judges or Judges()
         self.share = spec.sharing.audit_share if spec.sharing else 0.0
-        by_settings: dict[tuple[str, ...], VerifierProcess] = {}
-        self.second_verifiers: dict[str, VerifierProcess] = {}  # by training set; of the run's own also without a name
+        self.findings: list[str] = []  # of the last check: what judged one response in two ways, each of them once
+        self._known: set[str] = set()  # such findings of this attempt
+        by_settings: dict[str, SecondOpinion] = {}
+        self.second_verifiers: dict[str, SecondOpinion] = {}  # by training set; of the run's own also without a name
         for data in spec.training_data:
-            arguments = (data.verifier, repr(data.tolerance), data.extraction)
-            if arguments not in by_settings:
-                by_settings[arguments] = VerifierProcess("workers.verifiers.cross_check", *arguments)
-            self.second_verifiers.setdefault("", by_settings[arguments])
-            self.second_verifiers[data.benchmark] = by_settings[arguments]
+            key = repr(verifier_settings(data))
+            if key not in by_settings:
+                by_settings[key] = open_second_opinion(data, spec.rewards, judges)
+            self.second_verifiers.setdefault("", by_settings[key])
+            self.second_verifiers[data.benchmark] = by_settings[key]
+        self.term_opinions = open_term_opinions(spec.rewards, judges)
 
     def check(
         self, step: int, questions: Sequence[Question], generated: Sequence[GeneratedRollouts], scores: Scores
@@ -179,32 +190,75 @@ class RewardAudit:
 
         Rollouts without a reward are not checked, nor those whose reward an environment gave: it judges more than the
         last turn.
-        Error: VerifierFails if the second verifier cannot run.
+        Error: VerifierFails if a second opinion cannot be had.
         """
-        tallies = []
-        has_environment = self.spec.rollout.environment != "none"
-        for agent, spec in enumerate(self.spec.agents):
-            num_checked, verdicts = 0, []
-            for prompt, (question, group) in enumerate(zip(questions, generated[agent].responses, strict=True)):
-                for number, response in enumerate(group):
-                    key = derived_key("audit", self.spec.seed, spec.stable_seed, step, question.id, number)
-                    is_drawn = key < self.share * 2**64
-                    is_paid = has_environment and response.reward is not None
-                    if not is_drawn or is_paid or not scores.valid[agent, prompt, number]:
-                        continue
-                    num_checked += 1
-                    heartbeat.send_heartbeat()
-                    try:
-                        verifier = self.second_verifiers[question.benchmark]
-                        second = verifier.ask(response.text, question.answer).reward
-                    except VerifierError as error:
-                        raise VerifierFails(f"the second verifier fails: {error}") from error
-                    if second is not None:
-                        verdicts.append((scores.of_verifier[agent, prompt, number].item(), second))
-            num_disagreed = sum((first >= REWARD_MAX) != (second >= REWARD_MAX) for first, second in verdicts)
-            tallies.append(AuditTally(num_checked, len(verdicts), num_disagreed))
-        return tallies
+        self.findings = []
+        try:
+            return [
+                self._tally(agent, self._drawn(agent, step, questions, group, scores), scores)
+                for agent, group in enumerate(generated)
+            ]
+        except VerifierError as error:
+            raise VerifierFails(f"the second verifier fails: {error}") from error
+
+    def _drawn(
+        self, agent: int, step: int, questions: Sequence[Question], rollouts: GeneratedRollouts, scores: Scores
+    ) -> list[_Drawn]:
+        has_environment, spec = self.spec.rollout.environment != "none", self.spec.agents[agent]
+        drawn = []
+        for prompt, (question, group) in enumerate(zip(questions, rollouts.responses, strict=True)):
+            for number, response in enumerate(group):
+                key = derived_key("audit", self.spec.seed, spec.stable_seed, step, question.id, number)
+                is_paid = has_environment and response.reward is not None
+                if key < self.share * 2**64 and not is_paid and scores.valid[agent, prompt, number]:
+                    drawn.append(_Drawn(prompt, number, question, response))
+        return drawn
+
+    def _tally(self, agent: int, drawn: Sequence[_Drawn], scores: Scores) -> AuditTally:
+        """Error: VerifierError."""
+        differences: dict[int, float] = {}  # by place in `drawn`, of those with a second opinion
+        contradicted: set[int] = set()
+        by_opinion: dict[tuple[int, str], list[int]] = {}
+        opinions = {id(one): one for one in (*self.second_verifiers.values(), *self.term_opinions.values())}
+        for place, one in enumerate(drawn):
+            of_set = self.second_verifiers.get(one.question.benchmark) or self.second_verifiers[""]
+            for name, opinion in {VERIFIER: of_set, **self.term_opinions}.items():
+                by_opinion.setdefault((id(opinion), name), []).append(place)
+        for (number, name), places in by_opinion.items():
+            opinion = opinions[number]
+            rewards = scores.of_verifier if name == VERIFIER else scores.parts[name]
+            cases = [case_of(drawn[place].response.text, drawn[place].question) for place in places]
+            for place, second in zip(places, opinion.ask(cases), strict=True):
+                if second is None:
+                    continue
+                first = rewards[agent, drawn[place].prompt, drawn[place].number].item()
+                differences[place] = max(differences.get(place, 0.0), abs(first - second))
+                if abs(first - second) > opinion.tolerance:
+                    contradicted.add(place)
+                    self._note(opinion, drawn[place].question, first, second)
+        return AuditTally(len(drawn), len(differences), len(contradicted), math.fsum(differences.values()))
+
+    def _note(self, opinion: SecondOpinion, question: Question, first: float, second: float) -> None:
+        """The first time that one judges a response in two ways."""
+        if opinion.subject and opinion.subject not in self._known:
+            self._known.add(opinion.subject)
+            self.findings.append(
+                f"{opinion.subject}, gave a response to question {question.id!r} the reward {first:.3g}, and "
+                f"{second:.3g} when it judged it again: its rewards depend on more than the response"
+            )
 
     def close(self) -> None:
-        for verifier in {id(one): one for one in self.second_verifiers.values()}.values():  # sets may share one
-            verifier.close()
+        """End the processes of second opinions; judges are the attempt's."""
+        opinions = (*self.second_verifiers.values(), *self.term_opinions.values())
+        for opinion in {id(one): one for one in opinions}.values():  # sets may share one
+            opinion.close()
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """A rollout to check: its place in the step, its question and its text."""
+
+    prompt: int
+    number: int
+    question: Question
+    response: Response

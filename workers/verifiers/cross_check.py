@@ -1,19 +1,25 @@
 r"""The second verifier of the audit, a child process that checks the first one's verdicts on the same responses.
 
 It decides only clear cases: the same text, plain numbers, a letter in a box, no answer at all; of flexible extraction
-a plain number among words. It runs no code and matches no expressions. It follows the rules of the first verifier but
-shares no line of code with it, so that one mistake does not affect both. Run as `python -m
-workers.verifiers.cross_check MEMORY_BYTES SECONDS KIND TOLERANCE EXTRACTION`.
+a plain number among words; the kinds in `second_opinions` beside it where the answer and its characters are plain. It
+matches no expressions. It follows the rules of the first verifier but shares no line of code with it, so that one
+mistake does not affect both. Kinds that other code cannot judge are judged twice (`second_opinions.opinions`). Run as
+`python -m workers.verifiers.cross_check MEMORY_BYTES SECONDS KIND TOLERANCE EXTRACTION`.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
 
 from workers.verifiers.children.child_server import serve_verifier
+from workers.verifiers.second_opinions.expressions import countdown_opinion
+from workers.verifiers.second_opinions.followed import instructions_opinion
+from workers.verifiers.second_opinions.objects import json_opinion
+from workers.verifiers.second_opinions.overlap import rouge_opinion, words_opinion
 
 BOX = "\\boxed"
 # Signs of an answer without a box, which only the first verifier reads.
@@ -26,18 +32,26 @@ LETTERS = "ABCDEFGHIJ"
 # Words after a number that change it.
 CHANGING = {"hundred", "thousand", "million", "billion", "trillion", "percent", "per", "x", "pi"}
 SIGNS_OF_EXPRESSIONS = set(".^$*+?{}[]\\|()")
+_OPINIONS: dict[str, Callable[[str, str], bool | float | None]] = {
+    "countdown": countdown_opinion,
+    "words": words_opinion,
+    "rouge": rouge_opinion,
+    "json": json_opinion,
+    "instructions": instructions_opinion,
+}
 
 
 def cross_check(
     gold: str, response: str, *, kind: str, tolerance: float = 0.0, extraction: str = "strict"
-) -> bool | None:
-    """Whether a response answers `gold`; None if that is unclear. kind, extraction: of the first verifier."""
+) -> bool | float | None:
+    """Whether a response answers `gold`, or its partial credit; None if that is unclear.
+
+    kind, extraction: of the first verifier.
+    """
     if len(response) > MAX_CHARACTERS or "\\fbox" in response:
         return None
-    if kind in ("countdown", "words", "rouge", "json", "instructions", "function", "judge"):
-        return None
-    if kind == "python":
-        return None if "`" in response or "~~~" in response else False
+    if kind in _OPINIONS:
+        return _OPINIONS[kind](gold, response)
     if kind == "regex" and (SIGNS_OF_EXPRESSIONS & set(gold) or gold != gold.strip()):
         return None
     gold, start = gold.strip(), response.rfind(BOX)

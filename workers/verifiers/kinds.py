@@ -55,7 +55,7 @@ def kind_of(name: VerifierKind, tolerance: float, extraction: ResponseExtraction
         "rouge": Kind(rouge_verdict, unclear_text),
         "json": Kind(json_verdict, unclear_object),
         "instructions": Kind(instructions_verdict, unclear_instructions),
-        "python": Kind(python_verdict, unclear_tests, "workers.verifiers.python.python_tests"),
+        "python": Kind(python_verdict, unclear_tests, "workers.verifiers.python.python_tests", ("python", "0")),
     }
     if name not in kinds:
         raise KeyError(f"the verifier {name} has no rules of its own")

@@ -61,6 +61,8 @@ class BuiltInIn(StrictBody):
 
 
 class BenchmarkOut(Schema):
+    """audit: what the reward audit compares its rewards with."""
+
     id: int
     name: str
     question_field: str
@@ -70,6 +72,7 @@ class BenchmarkOut(Schema):
     verifier: str
     tolerance: float | None
     extraction: str
+    audit: str
     reward_function_id: int | None
     judge_id: int | None
     held_out_fraction: float

@@ -19,6 +19,7 @@ from workers.questions.dataset import Question
 from workers.trainer.scoring import Scorer, Scores
 from workers.trainer.stop_signals import StopFlag
 from workers.trainer.trainer import Trainer
+from workers.verifiers.functions.function_verifier import Case
 from workers.verifiers.verdicts import Verdict
 
 
@@ -48,8 +49,10 @@ class StartVerifier(HashVerifier):
 class StartChild:
     """The second verifier of that rule."""
 
-    def ask(self, response: str, gold: str) -> Verdict:
-        return Verdict(float(response[:1] < "4" and response[:1].isdigit()), "second start")
+    tolerance, subject = 1e-4, ""
+
+    def ask(self, cases: Sequence[Case]) -> list[float | None]:
+        return [float(one.response[:1] < "4" and one.response[:1].isdigit()) for one in cases]
 
     def close(self) -> None: ...
 
@@ -91,7 +94,7 @@ def train_with_liar(spec: RunSpec, run_dir: Path, liar: int | None, verifier: An
         trainer.scorer = InvertedVerdicts(plain.verifier, plain.stop, plain.warn, plain.max_unscorable, liar=liar)
     if isinstance(verifier, StartVerifier):
         assert trainer.audit.second_verifiers.keys() >= {""}
-        trainer.audit.second_verifiers = {"": StartChild()}  # type: ignore[dict-item]
+        trainer.audit.second_verifiers = {"": StartChild()}
     try:
         trainer.train()
     finally:

@@ -256,9 +256,9 @@ def test_every_change_is_logged_once_with_its_reason(lied_to):
                 expected += was_out != is_out
     assert expected
     assert len(messages) == expected
-    audits = [r for r in records(root / "run", "log") if "second verifier" in r["message"]]
+    audits = [r for r in records(root / "run", "log") if "the audit contradicts" in r["message"]]
     assert [(r["step"], r["level"]) for r in audits] == [(0, "warning")]  # all along: 16 or so of 32 answers a step
-    assert "contradicts the rewards of Llama" in audits[0]["message"]
+    assert "the rewards of Llama" in audits[0]["message"]
     told = [
         r["ratios"]["audit/disagreement"]
         for r in records(root / "run", "metrics")

@@ -131,12 +131,12 @@ def test_second_opinion_reads_the_answer_that_the_first_one_read(tmp_path, pair)
     assert flexible == [AuditTally(99, 99, 0), AuditTally(100, 100, 0)]
     # Strictly, nothing is stated: the second verifier contradicts every reward.
     strict = audited(tmp_path, pair, 1.0, words="so it is ", verifier="math")
-    assert strict == [AuditTally(99, 99, 49), AuditTally(100, 100, 100)]
+    assert strict == [AuditTally(99, 99, 49, 49.0), AuditTally(100, 100, 100, 100.0)]
 
 
 def test_all_rewards_are_checked_at_share_one(tmp_path, pair):
     assert audited(tmp_path, pair, 1.0) == [AuditTally(99, 99, 0), AuditTally(100, 100, 0)]
-    assert audited(tmp_path, pair, 1.0, lies=True) == [AuditTally(99, 99, 0), AuditTally(100, 100, 100)]
+    assert audited(tmp_path, pair, 1.0, lies=True) == [AuditTally(99, 99, 0), AuditTally(100, 100, 100, 100.0)]
 
 
 def test_rewards_of_an_environment_are_not_audited(tmp_path, pair):
@@ -154,9 +154,9 @@ def test_rewards_of_an_environment_are_not_audited(tmp_path, pair):
             found[name] = audit.check(0, questions, generated, scores)
         finally:
             audit.close()
-    assert found["paying"] == [AuditTally(0, 0, 0), AuditTally(1, 1, 1)]
+    assert found["paying"] == [AuditTally(0, 0, 0), AuditTally(1, 1, 1, 1.0)]
     # Without an environment no agent has a say in its reward.
-    assert found["none"] == [AuditTally(2, 2, 2), AuditTally(2, 2, 2)]
+    assert found["none"] == [AuditTally(2, 2, 2, 2.0), AuditTally(2, 2, 2, 2.0)]
 
 
 def test_every_question_to_the_second_verifier_is_a_sign_of_work(tmp_path, pair, monkeypatch):
@@ -175,6 +175,9 @@ def test_share_is_drawn_by_agent_and_step_whatever_their_order(tmp_path, pair):
 
 
 def test_second_verifier_that_cannot_run_pauses_the_run_as_the_first_does(tmp_path, pair, monkeypatch):
-    monkeypatch.setattr("workers.trainer.trust.VerifierProcess", lambda *_: VerifierProcess("workers.no_such_module"))
+    monkeypatch.setattr(
+        "workers.verifiers.second_opinions.opinions.VerifierProcess",
+        lambda *_: VerifierProcess("workers.no_such_module"),
+    )
     with pytest.raises(VerifierFails, match="the second verifier fails: The verifier process did not start"):
         audited(tmp_path, pair, 1.0)

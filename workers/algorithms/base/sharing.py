@@ -86,13 +86,14 @@ class SharingSpec(AlgorithmSpec):
     )
     audit_share: Share = setting(
         0.0,
-        help="Share of each agent's rollouts whose rewards a second, independent verifier checks; 0: none. It decides "
-        "clear cases only.",
+        help="Share of each agent's rollouts whose rewards get a second opinion; 0: none. Other code decides clear "
+        "cases; functions, judges and Python tests judge once more, which finds rewards that depend on chance "
+        "(docs/verifiers.md).",
         source="ours",
     )
     audit_threshold: Number = setting(
         0.2,
-        help="Others stop learning from an agent when the second verifier contradicts more than this share of its "
+        help="Others stop learning from an agent when second opinions contradict more than this share of its "
         "rewards (smoothed), until the share has halved.",
         source="ours",
         needs=[If("audit_share")],

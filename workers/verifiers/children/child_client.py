@@ -51,6 +51,8 @@ class VerifierProcess:
             return Verdict(None, f"unscorable: no verdict in {TIME_LIMIT_S:g} s", True) if reply is None else DIED
         if reply["is_correct"] is None:
             return Verdict(None, f"unscorable: {reply['reason']}", bool(reply.get("is_timeout")))
+        if "reward" in reply and not reply["is_correct"]:
+            return Verdict(float(reply["reward"]), reply["reason"])
         return CORRECT if reply["is_correct"] else Verdict(0.0, reply.get("reason", INCORRECT.reason))
 
     def _start(self) -> subprocess.Popen[bytes]:

@@ -1,6 +1,7 @@
 """A verifier's child process: it loads the libraries once and answers in a fork, which can be killed.
 
-It reads `{"answer", "gold"}` lines from stdin and writes `{"is_correct"}` lines to stdout until stdin ends. A fork that
+It reads `{"answer", "gold"}` lines from stdin and writes `{"is_correct"}` lines to stdout until stdin ends; partial
+credit comes with a `reward`. A fork that
 takes too long is killed, and the next question gets a new one, in milliseconds; loading an algebra system again takes
 seconds. An alarm would not do: code that never returns to Python does not receive it.
 """
@@ -20,7 +21,8 @@ from typing import Any
 
 from workers.verifiers.children.resource_limits import lower, lower_for_now
 
-IsCorrect = Callable[[str, str], bool | None]
+# (gold, answer) -> whether it is correct, or its partial credit, alone or with the reason; None: it cannot tell.
+IsCorrect = Callable[[str, str], "bool | float | tuple[float, str] | None"]
 _PR_SET_PDEATHSIG = 1
 
 
@@ -37,7 +39,8 @@ class Incorrect(Exception):
 
 
 def serve_verifier(is_correct: IsCorrect, memory_bytes: int, seconds: int, grace_s: float = 0.0) -> None:
-    """Reply with is_correct(gold, answer) until stdin ends. It returns None or raises Unscorable if it cannot tell.
+    """Reply with is_correct(gold, answer) until stdin ends. It returns None or raises Unscorable if it cannot tell;
+    a number from 0 to 1, also with a reason, is partial credit.
 
     grace_s: time on top for an is_correct that keeps the time limit itself and reports it.
     """
@@ -126,7 +129,12 @@ def _reply(is_correct: IsCorrect, request: dict[str, str]) -> dict[str, Any]:
         return {"is_correct": None, "reason": str(verdict), "is_timeout": verdict.is_timeout}
     except (MemoryError, RecursionError) as error:
         return {"is_correct": None, "reason": type(error).__name__}
-    return {"is_correct": result, "reason": "cannot tell"} if result is None else {"is_correct": result}
+    if result is None:
+        return {"is_correct": None, "reason": "cannot tell"}
+    if isinstance(result, bool):
+        return {"is_correct": result}
+    reward, reason = result if isinstance(result, tuple) else (result, f"{result:.3f} of 1")
+    return {"is_correct": reward >= 1, "reward": reward, "reason": reason}
 
 
 def _print(line: dict[str, Any]) -> None:

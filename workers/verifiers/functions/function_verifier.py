@@ -62,8 +62,9 @@ class _ProcessLost(Exception):
 class _FunctionProcess:
     """One process of a function. Used by one thread at a time."""
 
-    def __init__(self, file: FunctionFile, time_limit_s: float, memory_mib: int) -> None:
+    def __init__(self, file: FunctionFile, time_limit_s: float, memory_mib: int, hash_seed: int) -> None:
         self._file, self._time_limit_s, self._memory_mib = file, time_limit_s, memory_mib
+        self._hash_seed = hash_seed
         self._process: subprocess.Popen[bytes] | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._buffer = b""
@@ -83,7 +84,7 @@ class _FunctionProcess:
             "LANG": "C.UTF-8",
             "HOME": folder,
             "TMPDIR": folder,
-            "PYTHONHASHSEED": "0",  # the same reward every time
+            "PYTHONHASHSEED": str(self._hash_seed),  # the same reward every time
             "OMP_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1",
         }
@@ -189,9 +190,11 @@ class FunctionVerifier(AbstractContextManager["FunctionVerifier"]):
         processes: int = 1,
         time_limit_s: float = TIME_LIMIT_S,
         memory_mib: int = MEMORY_MIB,
+        hash_seed: int = 0,
     ) -> None:
+        """hash_seed: of Python's hashes, which order sets of texts."""
         self.file = file
-        self._children = [_FunctionProcess(file, time_limit_s, memory_mib) for _ in range(processes)]
+        self._children = [_FunctionProcess(file, time_limit_s, memory_mib, hash_seed) for _ in range(processes)]
         self._free: queue.SimpleQueue[_FunctionProcess] = queue.SimpleQueue()
         for child in self._children:
             self._free.put(child)
@@ -221,6 +224,11 @@ class FunctionVerifier(AbstractContextManager["FunctionVerifier"]):
             raise self._error(str(lost), None) from None
         finally:
             self._free.put(child)
+
+    def restart(self) -> None:
+        """End the processes, so that the next call begins in a new one."""
+        for child in self._children:
+            child.close()
 
     def doubts(self, answers: Sequence[str]) -> list[str]:
         """A function may find any reference answer useful."""
@@ -268,5 +276,4 @@ class FunctionVerifier(AbstractContextManager["FunctionVerifier"]):
     def close(self) -> None:
         """End the processes; the verifier cannot be used afterwards."""
         self._pool.shutdown(cancel_futures=True)
-        for child in self._children:
-            child.close()
+        self.restart()

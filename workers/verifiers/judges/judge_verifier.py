@@ -66,6 +66,11 @@ class JudgeVerifier(AbstractContextManager["JudgeVerifier"]):
         verdicts = {key: self._cache[key] for key in keys if key in self._cache}
         new_keys = list(dict.fromkeys(key for key in keys if key not in verdicts))
         verdicts |= self._ask(new_keys)
+        for key in new_keys:
+            if verdicts[key].reward is not None:
+                self._cache[key] = verdicts[key]
+        while len(self._cache) > CACHE_SIZE:
+            self._cache.popitem(last=False)
         result, has_call = [], set()
         for key in keys:
             verdict = verdicts[key]
@@ -91,12 +96,16 @@ class JudgeVerifier(AbstractContextManager["JudgeVerifier"]):
             by_key[key].append(reply)
         verdicts = {key: self._verdict(own, key[2]) for key, own in by_key.items()}
         self._check(verdicts, replies)
-        for key, verdict in verdicts.items():
-            if verdict.reward is not None:
-                self._cache[key] = verdict
-        while len(self._cache) > CACHE_SIZE:
-            self._cache.popitem(last=False)
         return verdicts
+
+    def score_again(self, cases: Sequence[Case]) -> list[Verdict]:
+        """One verdict per case, in order, by asking anew in the reverse order, whatever is known already.
+
+        Errors: JudgeError, JudgeUnusable. What it costs counts in `spent`.
+        """
+        keys = [(case.question, case.answer, case.response) for case in cases]
+        verdicts = self._ask([*dict.fromkeys(reversed(keys))])
+        return [verdicts[key] for key in keys]
 
     def _questions(self, keys: Sequence[_Key]) -> tuple[list[Any], list[_Key]]:
         """What the model is asked, and which response each question is about."""

@@ -1,8 +1,8 @@
 """The python verifier: the solution in a response must pass the tests in the reference answer.
 
-The child process, `python -m workers.verifiers.python.python_tests MEMORY_BYTES SECONDS`, starts a further program for
-every answer, `workers.verifiers.python.python_runner`, in a sandbox. There the tests run in one process and the code in
-another: what the code does to its own process changes no verdict.
+The child process, `python -m workers.verifiers.python.python_tests MEMORY_BYTES SECONDS KIND HASH_SEED`, starts a
+further program for every answer, `workers.verifiers.python.python_runner`, in a sandbox. There the tests run in one
+process and the code in another: what the code does to its own process changes no verdict.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ def unclear_tests(gold: str) -> str:
     return "" if any(asserts) else "its tests assert nothing"
 
 
-def passes(tests: str, code: str, *, seconds: int) -> bool:
+def passes(tests: str, code: str, *, seconds: int, hash_seed: str = "0") -> bool:
     """True if the code passes the tests, a reference answer.
 
     Errors: Incorrect, Unscorable (time ran out, or nothing can run).
     """
     prefix, tests = split_reference(tests)
-    ending = _run({"prefix": prefix, "code": code, "tests": tests}, seconds)
+    ending = _run({"prefix": prefix, "code": code, "tests": tests}, seconds, hash_seed)
     report = ending.report
     if report.get("passed") is True and ending.status == 0:
         return True
@@ -97,7 +97,7 @@ class _Ending:
     processor_s: float
 
 
-def _run(request: dict[str, str], seconds: int) -> _Ending:
+def _run(request: dict[str, str], seconds: int, hash_seed: str) -> _Ending:
     """Run one answer in a new process and a temporary folder, which stays empty: see `sandbox.has_own_folder`."""
     with tempfile.TemporaryDirectory(prefix="hacrl-tests-", ignore_cleanup_errors=True) as folder:
         environment = {
@@ -105,7 +105,7 @@ def _run(request: dict[str, str], seconds: int) -> _Ending:
             "LANG": "C.UTF-8",
             "HOME": folder,
             "TMPDIR": folder,
-            "PYTHONHASHSEED": "0",  # the same verdict every time
+            "PYTHONHASHSEED": hash_seed,  # the same verdict every time
             "OMP_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1",
         }
@@ -149,7 +149,7 @@ def _processor_s() -> float:
 
 def main() -> None:
     """Serve until stdin ends, if this machine supports the sandbox."""
-    memory_bytes, seconds = int(sys.argv[1]), int(sys.argv[2])
+    memory_bytes, seconds, hash_seed = int(sys.argv[1]), int(sys.argv[2]), sys.argv[4]
     if sys.platform != "linux":
         write_refusal("running code of responses needs Linux")
         return
@@ -158,7 +158,7 @@ def main() -> None:
     except (Unscorable, Incorrect) as error:
         write_refusal(str(error))
     else:
-        serve_verifier(partial(passes, seconds=seconds), memory_bytes, seconds, GRACE_S)
+        serve_verifier(partial(passes, seconds=seconds, hash_seed=hash_seed), memory_bytes, seconds, GRACE_S)
 
 
 if __name__ == "__main__":

@@ -32,6 +32,8 @@ export const CHART_GROUPS = [
       { key: "capability", title: "Capability", help: "Reward averaged over the last K steps, Eq. (9).", metric: "capability", kind: "agent", range: SHARE, raw: true },
       { key: "accuracy", title: "Held-out accuracy", help: "Greedy answers to held-out questions; each dot is an evaluation. Squares on the axis are checkpoints, a dashed line is a restart.", metric: "accuracy", kind: "agent", range: SHARE, points: true, raw: true, hero: true },
       { key: "zero-variance", title: "Prompts with no learning signal", help: "Share of prompts where all of the agent's own answers scored the same.", metric: "frac_reward_zero_std", kind: "agent", range: SHARE },
+      { key: "audit", title: "Rewards that the audit contradicts", help: "Of the own rollouts with a second opinion, the share whose reward it contradicts, with algorithm.audit_share.", metric: "audit/disagreement", kind: "agent", range: SHARE },
+      { key: "audit-difference", title: "Difference of second opinions", help: "Mean of |reward − second opinion| over the audited rollouts that have one.", metric: "audit/difference", kind: "agent", range: SHARE },
       { key: "resting", title: "Prompts that rest", help: "Share of the training prompts that the curriculum does not ask in their next turn, because they gave no learning signal.", metric: "curriculum/resting_frac", kind: "agent", range: SHARE },
     ],
   },
