@@ -17,6 +17,7 @@ VerifierKind = Literal[
     "numeric",
     "regex",
     "python",
+    "python_partial",
     "countdown",
     "words",
     "rouge",
@@ -33,7 +34,8 @@ RESPONSE_EXTRACTIONS: dict[ResponseExtraction, str] = {
 }
 FLEXIBLE_KINDS: tuple[VerifierKind, ...] = ("math", "numeric")  # those that compare numbers
 # Their rewards may lie between 0 and 1.
-GRADED_KINDS: tuple[VerifierKind, ...] = ("words", "rouge", "json", "function", "judge")
+GRADED_KINDS: tuple[VerifierKind, ...] = ("python_partial", "words", "rouge", "json", "function", "judge")
+CODE_KINDS: tuple[VerifierKind, ...] = ("python", "python_partial")  # they run the code of responses
 FILE_KINDS: tuple[VerifierKind, ...] = ("function", "judge")  # a file has their rules
 
 
@@ -52,6 +54,7 @@ RULES: dict[VerifierKind, Rules] = {
     "numeric": Rules(4, "the same number within a relative tolerance"),
     "regex": Rules(3, "the reference answer is a regular expression for the whole answer"),
     "python": Rules(2, "the reference answer is Python tests for the code in the response"),
+    "python_partial": Rules(1, "partial credit: the share of the assertions in the reference answer's tests that hold"),
     "countdown": Rules(1, "an expression that uses each given number once and reaches the target"),
     "words": Rules(1, "partial credit: F1 of the words of answer and reference answer"),
     "rouge": Rules(1, "partial credit: ROUGE-L of answer and reference answer"),
@@ -87,6 +90,7 @@ AUDIT_METHODS: dict[VerifierKind, AuditMethod] = {
     "numeric": AuditMethod(True, _OTHER_CODE + "plain decimals and fractions in a box"),
     "regex": AuditMethod(True, _OTHER_CODE + "expressions without special signs; it matches no others"),
     "python": AuditMethod(False, "the same tests run again in new processes with another hash seed"),
+    "python_partial": AuditMethod(False, "the same tests run again in new processes with another hash seed"),
     "countdown": AuditMethod(
         True, "another parser, with whole numbers in place of fractions, computes plain expressions"
     ),

@@ -30,6 +30,7 @@ from workers.contract.spec.data import (
     held_out_limit,
     split_position,
 )
+from workers.contract.verifier_kinds import CODE_KINDS
 from workers.hub.client import use_token
 from workers.questions.canonical import CanonicalSet, canonical_texts, write_canonical
 from workers.questions.columns import QuestionMapping, guess, texts_read
@@ -120,7 +121,7 @@ def make_canonical(request: dict[str, Any]) -> dict[str, Any]:
     if not main.num_questions:
         both = f"{train[0].name}: every question is also in {held_out[0].name}"
         raise BenchmarkError(f"{both}: nothing left to train on")
-    trials = _tried_references(folder, mapping.answer, progress) if request.get("verifier") == "python" else None
+    trials = _tried_references(folder, mapping.answer, progress) if request.get("verifier") in CODE_KINDS else None
     limit = -1.0 if held_out else held_out_limit(main.positions, request["held_out_fraction"])
     num_held_out = rest.num_questions + sum(position <= limit for position in main.positions)
     main.keys.clear()

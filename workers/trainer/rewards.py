@@ -15,7 +15,7 @@ from workers.contract.spec.judge import JudgeFile
 from workers.contract.spec.reward_function import FunctionFile
 from workers.contract.spec.rewards import RewardsSpec, RewardTerm
 from workers.contract.spec.run import RunSpec
-from workers.contract.verifier_kinds import JUDGED, kind_label
+from workers.contract.verifier_kinds import CODE_KINDS, JUDGED, kind_label
 from workers.questions.dataset import Question
 from workers.verifiers.formats import boxed_reward, length_reward, tags_reward
 from workers.verifiers.functions.function_verifier import Case, FunctionVerifier
@@ -132,7 +132,7 @@ def open_second_opinion(data: DataSpec, rewards: RewardsSpec, judges: Judges) ->
         return repeated_calls(data.reward_function, rewards)
     if data.verifier == JUDGED:
         return RepeatedQuestions(judges.open(data.judge))
-    if data.verifier == "python":
+    if data.verifier in CODE_KINDS:
         return RepeatedTests(data.verifier)
     return OtherCode(data.verifier, data.tolerance, data.extraction)
 

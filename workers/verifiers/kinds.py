@@ -24,6 +24,7 @@ from workers.verifiers.python.python_tests import python_verdict, unclear_tests
 from workers.verifiers.regex import regex_verdict
 from workers.verifiers.verdicts import CORRECT, INCORRECT, NO_ANSWER, NO_NUMBER, NO_REFERENCE, TOO_LONG, Query, Verdict
 
+PYTHON_TESTS = "workers.verifiers.python.python_tests"
 # A gold with more words than this is prose, which no algebra compares.
 MAX_ANSWER_WORDS = 8
 _WORD = re.compile(r"(?<![\\a-zA-Z])[a-zA-Z]{2,}")
@@ -55,7 +56,8 @@ def kind_of(name: VerifierKind, tolerance: float, extraction: ResponseExtraction
         "rouge": Kind(rouge_verdict, unclear_text),
         "json": Kind(json_verdict, unclear_object),
         "instructions": Kind(instructions_verdict, unclear_instructions),
-        "python": Kind(python_verdict, unclear_tests, "workers.verifiers.python.python_tests", ("python", "0")),
+        "python": Kind(python_verdict, unclear_tests, PYTHON_TESTS, ("python", "0")),
+        "python_partial": Kind(python_verdict, unclear_tests, PYTHON_TESTS, ("python_partial", "0")),
     }
     if name not in kinds:
         raise KeyError(f"the verifier {name} has no rules of its own")

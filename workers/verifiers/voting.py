@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from workers.contract.advantages import REWARD_MAX
 from workers.contract.sample_estimators import Vote
-from workers.contract.verifier_kinds import FLEXIBLE_KINDS, ResponseExtraction
+from workers.contract.verifier_kinds import CODE_KINDS, FLEXIBLE_KINDS, ResponseExtraction
 from workers.verifiers.choice import letter
 from workers.verifiers.mathematics.answers import clean
 from workers.verifiers.mathematics.extraction import final_answer
@@ -25,7 +25,7 @@ _WHOLE = ("exact", "regex", "choice")
 
 def stated_answer(verifier: str, text: str, extraction: ResponseExtraction = "strict") -> str:
     """The answer in a response, empty if there is none; of multiple choice its letter, if there is one."""
-    if verifier in ("python", "words", "rouge", "json", "instructions", "function", "judge"):
+    if verifier in (*CODE_KINDS, "words", "rouge", "json", "instructions", "function", "judge"):
         return ""  # programs are not compared, nor responses of unknown form
     answer = answer_in(text, extraction) if verifier in FLEXIBLE_KINDS else final_answer(text)
     if answer is None and verifier in _WHOLE and "\\boxed" not in text:

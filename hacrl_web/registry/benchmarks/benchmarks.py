@@ -28,7 +28,7 @@ from hacrl_web.registry.models import VERIFIERS, Benchmark, Judge, RewardFunctio
 from hacrl_web.registry.reward_functions import chosen_function
 from hacrl_web.web.errors import FieldError, FieldErrors
 from workers.contract.spec.data import CANONICAL_HELD_OUT_FILE, CANONICAL_TRAIN_FILE, MAX_COLUMN_NAME
-from workers.contract.verifier_kinds import RESPONSE_EXTRACTIONS, ResponseExtraction, not_flexible
+from workers.contract.verifier_kinds import CODE_KINDS, RESPONSE_EXTRACTIONS, ResponseExtraction, not_flexible
 from workers.settings import MAX_TEMPLATE
 
 MAX_HELD_OUT_FRACTION = 0.9
@@ -231,9 +231,10 @@ def checked_options(owner: Any, fields: Mapping[str, Any], has_held_out_file: bo
     )
     verifier = checker.take("verifier", values.choice, fields.get("verifier", "math"), VERIFIERS)
     tolerance = None
-    if extraction in FORMATS and verifier and verifier != FORMATS[extraction][0]:
+    readers = CODE_KINDS if extraction == "tests" else FORMATS.get(extraction or "", ("",))[:1]
+    if extraction in FORMATS and verifier and verifier not in readers:
         named_format = "Tests are" if extraction == "tests" else f"The answer format {extraction} is"
-        message = f"{named_format} for the verifier {FORMATS[extraction][0]}: choose both or neither."
+        message = f"{named_format} for the verifier {' or '.join(readers)}: choose both or neither."
         checker.add("answer_extraction", "not_a_choice", message)
     if verifier == "numeric" and fields.get("tolerance") not in (None, ""):
         tolerance = checker.take("tolerance", values.bounded_number, fields["tolerance"], least=0, most=1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from workers.contract.verifier_kinds import VerifierKind
+from workers.contract.verifier_kinds import CODE_KINDS, VerifierKind
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ READY_PROMPTS = (
         name="A Python function in a block of code",
         prompt_template="Write a Python function that solves this problem. Put all of its code into one block that "
         "begins with ```python.\n\n{question}",
-        verifiers=("python",),
+        verifiers=CODE_KINDS,
     ),
     ReadyPrompt(
         key="countdown",

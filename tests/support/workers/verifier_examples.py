@@ -10,12 +10,13 @@ from workers.contract.verifier_kinds import FLEXIBLE_KINDS
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "verifiers.md"
 PYTHON_TESTS = "assert add(2, 3) == 5"
+PARTIAL_TESTS = "assert add(2, 3) == 5\nassert add(0, 0) == 0\nassert 2 + 2 == 4"
 
 _SECTION = re.compile(r"^## (\w+) \(version (\d+)\)\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 _EXAMPLE = re.compile(
     r"(response\s+)?`([^`\n]+)`\s+is\s+(correct|incorrect|unscorable|worth\s+0\.\d+)\s+for\s+`([^`\n]+)`", re.IGNORECASE
 )
-_CODE = re.compile(r"^```python (correct|incorrect)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_CODE = re.compile(r"^```python (correct|incorrect|worth 0\.\d+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FLEXIBLE = re.compile(r"^## Flexible extraction\n(.*?)(?=^## )", re.MULTILINE | re.DOTALL)
 REWARDS = {"correct": 1.0, "incorrect": 0.0, "unscorable": None}
 
@@ -45,7 +46,8 @@ def examples() -> list[Example]:
             response = shown if whole else f"\\boxed{{{shown}}}"
             found.append(Example(kind, gold, response, _reward(verdict)))
         for verdict, code in _CODE.findall(text):
-            found.append(Example(kind, PYTHON_TESTS, f"```python\n{code}```", REWARDS[verdict]))
+            tests = PARTIAL_TESTS if kind == "python_partial" else PYTHON_TESTS
+            found.append(Example(kind, tests, f"```python\n{code}```", _reward(verdict)))
     return found
 
 

@@ -55,5 +55,5 @@ def test_tests_that_reward_an_empty_solution_are_refused_beside_their_column(cli
     message = html.unescape(field_error(response, "answer_field"))
     assert "'test_list' of question '1' cannot be verified: an empty solution passes its tests." in message
     response = client.post(address, MAPPED | {"verifier": "math"})
-    assert "Tests are for the verifier python" in field_error(response, "answer_extraction")
+    assert "Tests are for the verifier python or python_partial" in field_error(response, "answer_extraction")
     assert not Benchmark.objects.exists()

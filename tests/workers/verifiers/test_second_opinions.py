@@ -160,7 +160,7 @@ def test_opinions_by_hand(kind, gold, response, second):
 def test_every_kind_says_what_the_audit_compares_it_with():
     assert AUDIT_METHODS.keys() == RULES.keys()
     repeated = {kind for kind, method in AUDIT_METHODS.items() if not method.is_independent}
-    assert repeated == {"python", "function", "judge"}
+    assert repeated == {"python", "python_partial", "function", "judge"}
 
 
 def opinion_of_function(body: str) -> RepeatedCalls:

@@ -1,10 +1,10 @@
 """Runs the code of one response and its tests, in two processes; `workers.verifiers.python.python_tests` starts it.
 
 `python -m workers.verifiers.python.python_runner FOLDER DEADLINE outer|alone` forks: the child enters the sandbox and
-serves the code (`workers.verifiers.python.solution_process`); this process enters it too, reads `{prefix, code,
-tests}` from stdin, runs the tests and writes one JSON object: `{"passed": true}`, `{"failed": reason}`, `{"unscorable":
-reason}` or `{"late": processor seconds}`. The child was forked before the tests were read, and has no descriptor of
-this report.
+serves the code (`workers.verifiers.python.solution_process`); this process enters it too, reads `{prefix, code, tests,
+credit}` from stdin, runs the tests and writes one JSON object: `{"passed": true}`, `{"failed": reason}`, with the
+credit "partial" and "held": [assertions that hold, all assertions], `{"unscorable": reason}` or `{"late": processor
+seconds}`. The child was forked before the tests were read, and has no descriptor of this report.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import os
 import signal
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from workers.verifiers.python.sandbox import CPU_SECONDS, SandboxUnavailable, co
 from workers.verifiers.python.solution_process import serve_solution
 from workers.verifiers.python.test_forms import NOT_USED, NotRun, run_helpers, run_tests
 from workers.verifiers.python.test_process import Tests
+from workers.verifiers.python.test_units import num_units_held
 
 SPARE_S = 0.1  # for the report, within the time limit
 
@@ -40,7 +42,7 @@ def reason(error: BaseException) -> str:
 
 def verdict(tests_end: Tests, request: dict[str, str], solution: int) -> dict[str, Any]:
     """Run the code, then the tests."""
-    failed = ""
+    failed, space = "", None
     try:
         for part, name in _parts(request["prefix"], request["code"]):
             tests_end.ask("run", part, name)
@@ -57,6 +59,8 @@ def verdict(tests_end: Tests, request: dict[str, str], solution: int) -> dict[st
         failed = reason(error)
     if tests_end.breach:  # also where a test caught the error
         return _ending(tests_end.breach, solution)
+    if failed and request["credit"] == "partial" and space is not None:
+        return {"failed": failed} | _partial(tests_end, request["tests"], space)
     if failed:
         return {"failed": failed}
     if not num_assertions:
@@ -64,6 +68,15 @@ def verdict(tests_end: Tests, request: dict[str, str], solution: int) -> dict[st
     if not tests_end.num_calls:
         return {"unscorable": NOT_USED}
     return {"passed": True}
+
+
+def _partial(tests_end: Tests, tests: str, space: dict[str, Any]) -> dict[str, Any]:
+    """Which assertions hold; nothing of it if the code breaks the connection or takes too long."""
+    with suppress(BaseException):
+        held = num_units_held(ast.parse(tests, "tests"), space)
+        if not tests_end.breach and tests_end.num_calls:
+            return {"held": held}
+    return {}
 
 
 def _parts(prefix: str, code: str) -> list[tuple[str, str]]:

@@ -64,13 +64,20 @@ def unclear_tests(gold: str) -> str:
     return "" if any(asserts) else "its tests assert nothing"
 
 
-def passes(tests: str, code: str, *, seconds: int, hash_seed: str = "0") -> bool:
-    """True if the code passes the tests, a reference answer.
+PARTIAL = "python_partial"  # the kind that rewards the share of assertions that hold
+
+
+def passes(
+    tests: str, code: str, *, seconds: int, hash_seed: str = "0", kind: str = "python"
+) -> bool | tuple[float, str]:
+    """True if the code passes the tests, a reference answer; of kind python_partial else the share of its assertions
+    that hold, below 1, with the reason.
 
     Errors: Incorrect, Unscorable (time ran out, or nothing can run).
     """
     prefix, tests = split_reference(tests)
-    ending = _run({"prefix": prefix, "code": code, "tests": tests}, seconds, hash_seed)
+    credit = "partial" if kind == PARTIAL else "all"
+    ending = _run({"prefix": prefix, "code": code, "tests": tests, "credit": credit}, seconds, hash_seed)
     report = ending.report
     if report.get("passed") is True and ending.status == 0:
         return True
@@ -84,7 +91,13 @@ def passes(tests: str, code: str, *, seconds: int, hash_seed: str = "0") -> bool
         raise Unscorable(f"its tests did not end in {seconds} s", is_timeout=True)
     if ending.status == -signal.SIGKILL or "killed" in report:  # from outside: the sandbox allows no signals
         raise Unscorable("its process was killed")
-    raise Incorrect(str(report.get("failed", "the tests ended before their end"))[:300])
+    failed = str(report.get("failed", "the tests ended before their end"))[:300]
+    if credit == "partial" and ending.status == 0 and "held" in report:
+        num_held, num_units = report["held"]
+        if 0 < num_held <= num_units and num_units > 1:  # all may hold where the tests fail between them
+            share = round(min(num_held, num_units - 1) / num_units, 6)
+            return share, f"{num_held} of {num_units} assertions; {failed}"[:300]
+    raise Incorrect(failed)
 
 
 @dataclass(frozen=True)
@@ -149,7 +162,7 @@ def _processor_s() -> float:
 
 def main() -> None:
     """Serve until stdin ends, if this machine supports the sandbox."""
-    memory_bytes, seconds, hash_seed = int(sys.argv[1]), int(sys.argv[2]), sys.argv[4]
+    memory_bytes, seconds, kind, hash_seed = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
     if sys.platform != "linux":
         write_refusal("running code of responses needs Linux")
         return
@@ -158,7 +171,7 @@ def main() -> None:
     except (Unscorable, Incorrect) as error:
         write_refusal(str(error))
     else:
-        serve_verifier(partial(passes, seconds=seconds, hash_seed=hash_seed), memory_bytes, seconds, GRACE_S)
+        serve_verifier(partial(passes, seconds=seconds, hash_seed=hash_seed, kind=kind), memory_bytes, seconds, GRACE_S)
 
 
 if __name__ == "__main__":

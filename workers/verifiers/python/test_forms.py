@@ -78,14 +78,14 @@ def run_tests(tree: ast.Module, space: dict[str, Any]) -> int:
     own = {**space, "__name__": "tests", COUNTER: count}
     sys.modules.setdefault("tests", type(sys)("tests"))
     exec(compile(Assertions().visit(tree), "tests", "exec", dont_inherit=True), own)
-    for thing, name in _tests_in(own):
-        _run(thing, name)
+    for thing, name in tests_in(own):
+        run_test(thing, name)
     if not number[0] and inspect.isfunction(own.get("check")):
         raise NotRun("check(candidate) is never called: call it with the function's name")
     return number[0]
 
 
-def _tests_in(own: dict[str, Any]) -> Iterator[tuple[Any, str]]:
+def tests_in(own: dict[str, Any]) -> Iterator[tuple[Any, str]]:
     """What is defined there and still has to be run."""
     for name, thing in [*own.items()]:
         if isinstance(thing, RemoteObject) or getattr(thing, "__module__", "") != "tests":
@@ -100,7 +100,8 @@ def _is_unittest(thing: type) -> bool:
     return unittest is not None and issubclass(thing, unittest.TestCase)
 
 
-def _run(thing: Any, name: str) -> None:
+def run_test(thing: Any, name: str) -> None:
+    """A function, or the tests of a class. Errors: any that a test raises; NotRun."""
     if not isinstance(thing, type):
         _run_function(thing, name, thing)
     elif _is_unittest(thing):

@@ -58,7 +58,7 @@ class OtherCode:
 class RepeatedTests:
     """The same tests of the same code, in new processes with another hash seed."""
 
-    tolerance, subject = SMALL, "the tests of kind python"
+    tolerance, subject = SMALL, "the tests of the benchmark"
 
     def __init__(self, kind: VerifierKind) -> None:
         self._child = VerifierProcess("workers.verifiers.python.python_tests", kind, str(OTHER_HASH_SEED))
