@@ -17,8 +17,10 @@ from workers.contract.spec.rewards import RewardsSpec, RewardTerm
 from workers.contract.spec.run import RunSpec
 from workers.contract.verifier_kinds import CODE_KINDS, JUDGED, kind_label
 from workers.questions.dataset import Question
-from workers.verifiers.formats import boxed_reward, length_reward, tags_reward
+from workers.verifiers.children.child_client import VerifierError
+from workers.verifiers.formats import boxed_reward, language_reward, length_reward, tags_reward
 from workers.verifiers.functions.function_verifier import Case, FunctionVerifier
+from workers.verifiers.instructions.language import LIBRARY, is_available
 from workers.verifiers.judges.judge_verifier import JudgeVerifier
 from workers.verifiers.judges.keys import judge_key
 from workers.verifiers.second_opinions.opinions import (
@@ -205,11 +207,17 @@ class RewardTerms(AbstractContextManager["RewardTerms"]):
             return scorer.score_cases([case_of(one.text, question) for one, question in pairs])
         limit = self.spec.rollout.max_completion_length
         rewards = {
-            "boxed": lambda response: boxed_reward(response.text),
-            "tags": lambda response: tags_reward(response.text, term.tags),
-            "length": lambda response: length_reward(response.num_tokens, term.length, limit),
+            "boxed": lambda response, question: boxed_reward(response.text),
+            "tags": lambda response, question: tags_reward(response.text, term.tags),
+            "length": lambda response, question: length_reward(response.num_tokens, term.length, limit),
+            "language": lambda response, question: language_reward(response.text, term.language, question.question),
         }
-        return [Verdict(rewards[term.kind](response), term.kind) for response in responses]
+        if term.kind == "language" and not is_available():
+            raise VerifierError(
+                f"the reward {term.name!r} needs {LIBRARY}, which is not installed: pip install {LIBRARY}"
+            )
+        reward = rewards[term.kind]
+        return [Verdict(reward(*pair), term.kind) for pair in zip(responses, questions, strict=True)]
 
     def close(self) -> None:
         """End the processes of functions; judges are the attempt's."""

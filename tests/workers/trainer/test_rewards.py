@@ -189,16 +189,28 @@ def test_run_whose_further_reward_fails_in_any_way_pauses_with_its_name_and_lose
 
 
 def test_terms_can_be_written_as_text_and_come_back():
-    text = "function steps = 0.5; short: length 400 = 0.1; tags think answer = 1; boxed = 2"
+    text = (
+        "function steps = 0.5; short: length 400 = 0.1; tags think answer = 1; boxed = 2; language = 0.2; "
+        "german: language de = 0.1"
+    )
     spec = RewardsSpec.model_validate({"terms": text})
-    assert [term.name for term in spec.terms] == ["steps", "short", "tags", "boxed"]
+    assert [term.name for term in spec.terms] == ["steps", "short", "tags", "boxed", "language", "german"]
     assert text_of_terms(spec.model_dump()["terms"]) == text
     assert RewardsSpec.model_validate({"terms": "boxed\n\n tags a b;"}).weights == {
         "verifier": 1,
         "boxed": 1,
         "tags": 1,
     }
-    for odd in ("nothing = 1", "boxed x", "function a b", "x = y", "length a = 1", "boxed = -1", "boxed; boxed"):
+    for odd in (
+        "nothing = 1",
+        "boxed x",
+        "function a b",
+        "x = y",
+        "length a = 1",
+        "boxed = -1",
+        "boxed; boxed",
+        "language xx",
+    ):
         with pytest.raises(ValidationError):
             RewardsSpec.model_validate({"terms": odd})
 

@@ -20,11 +20,24 @@ REWARD_KINDS = {
     "boxed": "1 if the response has a closed, non-empty box, else 0",
     "tags": "1 if the response consists of these tags, each once and in this order, else 0",
     "length": "1 up to this many tokens; then falls linearly to 0 at max_completion_length",
+    "language": "the share of the response that is in the question's language, or in a named one such as de",
 }
-RewardKind = Literal["function", "judge", "boxed", "tags", "length"]
+RewardKind = Literal["function", "judge", "boxed", "tags", "length", "language"]
 Tag = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,39}$")]
 _FILES = ("function", "judge")  # kinds that a file defines, after which their term is named
-_MOST_OPTIONS = {"function": 1, "judge": 1, "boxed": 0, "tags": 10, "length": 1}
+_MOST_OPTIONS = {"function": 1, "judge": 1, "boxed": 0, "tags": 10, "length": 1, "language": 1}
+OF_QUESTION = "question"  # the language that is not named
+# ISO 639 codes that py3langid 0.4.0 tells apart.
+LANGUAGES = frozenset(
+    re.findall(
+        r"\w+",
+        "ace af am an ar ary arz as az ba bcl be bg bn br bs ca crh cs cy da de dz el en eo es et eu ext fa fi fo fr "
+        "fuv fy ga gcf gcr gd gl gom grc gu gug guw ha hbo he hi hr ht hu hy id ig is it ja jv ka kab kik kk km kn ko "
+        "ku ky la lb lg lij ln lo lt ltg lv mg mk ml mn mr ms mt my ne nl nn no nso oc om or pa pcm pl ps pt qu ro ru "
+        "rw sa sdh se si sk sl sn so sq sr st sv sw ta te tg th tk tl tr tt ug uk ur uz uzs vec vi vo wa wuu xh yo "
+        "yue zh zu ",
+    )
+)
 _DIGITS = 6  # of a total: 0.1 + 0.2 is 0.3, so that equal rewards are equal
 
 
@@ -62,6 +75,7 @@ def text_of_terms(terms: Iterable[Mapping[str, Any]]) -> str:
             "judge": [file],
             "tags": term.get("tags", ()),
             "length": [str(term.get("length", 0))],
+            "language": [] if term.get("language", OF_QUESTION) == OF_QUESTION else [term["language"]],
         }
         words = [kind, *options.get(kind, ())]
         name = "" if term["name"] == (file or kind) else f"{term['name']}: "
@@ -102,6 +116,12 @@ class RewardTerm(SettingsSection):
     length: Count = setting(
         0, help="length: tokens of a response with the full reward.", source="ours", unit="tokens", ge=0, le=10_000_000
     )
+    language: str = setting(
+        OF_QUESTION,
+        help="language: the code of the language (ISO 639, such as de), or question for that of each question.",
+        source="arXiv 2501.12948",
+        max_length=20,
+    )
 
     @model_validator(mode="after")
     def _is_complete(self) -> Self:
@@ -111,6 +131,11 @@ class RewardTerm(SettingsSection):
             raise ValueError(f"{self.name}: name the file of its function")
         if self.kind == "judge" and not self.judge:
             raise ValueError(f"{self.name}: name the file of its judge")
+        if self.language != OF_QUESTION and self.language not in LANGUAGES:
+            raise ValueError(
+                f"{self.name}: {self.language!r} is no language that can be told: give a code such as en, de or zh, or "
+                f"{OF_QUESTION!r} for the language of each question"
+            )
         return self
 
 
@@ -128,7 +153,7 @@ class RewardsSpec(SettingsSection):
         (),
         label="Further rewards",
         help="Added to the verifier's by weight: function NAME = 0.5; judge NAME = 0.5; tags think answer = 0.2; "
-        "length 400 = 0.1; boxed = 0.1. Empty: the verifier's is the reward.",
+        "length 400 = 0.1; language de = 0.1; boxed = 0.1. Empty: the verifier's is the reward.",
         source="ours",
     )
     time_limit_s: Number = setting(
