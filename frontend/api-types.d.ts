@@ -615,6 +615,7 @@ declare namespace Api {
     version: string;
     sha256: string;
     text: string;
+    uses_network: boolean;
     created_at: string;
   }
   interface FunctionTryIn {
@@ -1426,6 +1427,7 @@ declare namespace Api {
     place_in_queue: number | null;
     notes: string;
     origin: Record<string, unknown>;
+    network_functions: string[];
     spec: Record<string, unknown>;
     last_seq: number;
     status_changes: StatusChangeAnswer[];

@@ -24,6 +24,7 @@ from pythonjsonlogger.core import RESERVED_ATTRS
 from hacrl_web.ops.oidc_settings import provider_of_environment
 from hacrl_web.ops.secret_files import secret, with_password
 from hacrl_web.ops.trainer_place import trainer_command
+from workers.contract.spec.reward_function import network_is_allowed
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 DATA_DIR = Path(os.environ.get("HACRL_DATA") or BASE_DIR / "var").expanduser().resolve()
@@ -35,6 +36,8 @@ REWARD_FUNCTIONS_DIR = DATA_DIR / "reward_functions"
 JUDGES_DIR = DATA_DIR / "judges"
 # Who may register reward functions, which are code: staff, admins (of a project) or members.
 REWARD_AUTHORS = os.environ.get("HACRL_REWARD_AUTHORS") or "staff"
+# Whether reward functions that ask for it may use the network.
+REWARD_NETWORK = network_is_allowed(os.environ)
 # Folders that may contain local models.
 MODEL_ROOTS = [MODELS_DIR, *(Path(p) for p in os.environ.get("HACRL_MODEL_ROOTS", "").split(os.pathsep) if p)]
 # The Python that has lm-evaluation-harness, the operator's folder of its tasks, and the names of all tasks.

@@ -35,6 +35,7 @@ PASSED_ON = (
     "SSL_CERT_DIR",
     "HACRL_BUBBLEWRAP",
     "HACRL_JUDGE_ALLOW",
+    "HACRL_REWARD_NETWORK",
 )
 PASSED_ON_PREFIXES = ("HF_", "TRANSFORMERS_")
 PASSED_ON_PROXIES = ("http_proxy", "https_proxy", "no_proxy")

@@ -14,7 +14,7 @@ from django.utils import timezone
 from hacrl_web.accounts.audit_log import AuditedQuerySet, audited
 from hacrl_web.accounts.visibility import ProjectRow, ProjectRowQuerySet
 from workers.contract.spec.agent import AgentSpec
-from workers.contract.spec.reward_function import VERSION_DIGITS
+from workers.contract.spec.reward_function import VERSION_DIGITS, FunctionFile
 from workers.contract.verifier_kinds import AUDIT_METHODS, FLEXIBLE_KINDS, RESPONSE_EXTRACTIONS, RULES
 
 MAX_AGENTS = 8
@@ -258,6 +258,11 @@ class RewardFunction(RegistryRow):
 
     class Meta(RegistryRow.Meta):
         constraints = [models.UniqueConstraint(fields=["project", "name"], name="reward_function_name_per_project")]
+
+    @property
+    def uses_network(self) -> bool:
+        """Whether its newest version asks for the network: what it rewards cannot be repeated exactly."""
+        return FunctionFile(self.name, self.text).uses_network
 
     @property
     def version(self) -> str:

@@ -22,7 +22,7 @@ from hacrl_web.registry.children import REWARD_FUNCTION
 from hacrl_web.registry.models import Benchmark, RewardFunction, RewardFunctionVersion
 from hacrl_web.registry.trainer_files import named_rows, write_at_once
 from hacrl_web.web.errors import FieldErrors
-from workers.contract.spec.reward_function import FunctionFile, FunctionFileError, check_source
+from workers.contract.spec.reward_function import NETWORK_VARIABLE, FunctionFile, FunctionFileError, check_source
 from workers.contract.spec.rewards import REWARD_NAME
 
 MAX_RESPONSE = 100_000
@@ -130,6 +130,9 @@ def _source(value: object) -> str:
     except FunctionFileError as error:
         message = str(error)
         raise values.ValueProblem("bad_function", f"{message[0].upper()}{message[1:]}.") from None
+    if FunctionFile("", text).uses_network and not settings.REWARD_NETWORK:
+        message = f"It asks for the network (NETWORK = True), which is allowed only where {NETWORK_VARIABLE} is 1."
+        raise values.ValueProblem("network_not_allowed", message)
     return text
 
 

@@ -18,6 +18,7 @@ from workers.agents.messages import GeneratedRollouts
 from workers.contract import events
 from workers.contract.machine import Settled
 from workers.contract.repository import ROOT
+from workers.contract.spec.reward_function import NETWORK_KEY
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
 from workers.model.memory import used_bytes
@@ -51,10 +52,19 @@ class ProgressReporter:
         return self.elapsed_before_s + time.monotonic() - self.started_at
 
     def record_started(
-        self, step: int, agents: list[str], placement: Placement, verifier: str, settled: Settled
+        self,
+        step: int,
+        agents: list[str],
+        placement: Placement,
+        verifier: str,
+        settled: Settled,
+        network_labels: Sequence[str],
     ) -> None:
-        """The agents are loaded. settled: what the run's settings leave to the machine."""
+        """The agents are loaded. settled: what the run's settings leave to the machine; network_labels: of reward
+        functions that may use the network."""
         details = code_versions() | {"verifier": verifier}
+        if network_labels:
+            details[NETWORK_KEY] = ", ".join(network_labels)
         self.spool.emit(
             events.Started(
                 step=step,

@@ -156,6 +156,11 @@ def repeated_calls(path: str, rewards: RewardsSpec) -> RepeatedCalls:
     return RepeatedCalls(FunctionVerifier(function_file(path), 1, *limits, hash_seed=OTHER_HASH_SEED))
 
 
+def network_labels(spec: RunSpec) -> list[str]:
+    """The functions of a run that may use the network, with their versions. Errors: FunctionFileError."""
+    return sorted({file.label for file in map(function_file, spec.function_paths) if file.uses_network})
+
+
 def verifier_label(data: DataSpec) -> str:
     """As evaluations record it: `math/3`, `function/NAME@VERSION` or `judge/NAME@VERSION`."""
     if data.verifier == "function":

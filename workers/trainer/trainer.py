@@ -43,7 +43,7 @@ from workers.trainer.preflight import (
 from workers.trainer.progress import ProgressReporter
 from workers.trainer.replay import Replay
 from workers.trainer.resampling import DynamicSampling, SampledStep, has_no_signal
-from workers.trainer.rewards import AnyVerifier, Judges, open_set_verifiers, verifier_label
+from workers.trainer.rewards import AnyVerifier, Judges, network_labels, open_set_verifiers, verifier_label
 from workers.trainer.scoring import Scores
 from workers.trainer.step import StepPlan, learning_rate, plan_step
 from workers.trainer.step_events import StepRecord, step_events
@@ -331,7 +331,10 @@ class Trainer:
                 wait()
             self.load_state_dict(resumable.step, resumable.trainer)
         verifier = verifier_label(self.spec.data)
-        self.progress.record_started(self.step, names, self.placement, verifier, self.settled)
+        labels = network_labels(self.spec)
+        self.progress.record_started(self.step, names, self.placement, verifier, self.settled, labels)
+        for label in labels:
+            self.log("warning", f"{label} may use the network: its rewards cannot be repeated exactly")
         for label in self.evaluations.terms.labels:
             self.log("info", f"reward {label}")
         if self.spool.damage:

@@ -24,8 +24,8 @@ def list_functions(context: typer.Context, json: AsJson = False) -> None:
             print_rows(
                 list(client.pages(PATH)),
                 json,
-                ["id", "name", "version"],
-                lambda row: [row["id"], row["name"], row["version"]],
+                ["id", "name", "version", "network"],
+                lambda row: [row["id"], row["name"], row["version"], "yes" if row["uses_network"] else ""],
                 empty=f"No reward function yet: {HACRL} rewards add FILE.",
             )
 

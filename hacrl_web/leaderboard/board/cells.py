@@ -147,6 +147,11 @@ class BoardTable:
         return any(group.row.judged for group in self.groups)
 
     @property
+    def has_network(self) -> bool:
+        """Whether a reward function of any of its rows could use the network."""
+        return any(group.row.network for group in self.groups)
+
+    @property
     def has_intervals(self) -> bool:
         return any(
             cell.score is not None and cell.score.half_width is not None

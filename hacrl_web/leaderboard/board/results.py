@@ -11,6 +11,7 @@ from uuid import UUID
 from django.db.models import Max
 
 from hacrl_web.runs.models import Run, State, TelemetryEvent
+from workers.contract.spec.reward_function import NETWORK_KEY
 
 ACCURACY = "accuracy"  # the metric of evaluation events; all estimates below are of it
 MEAN_OF_SAMPLES = "avg@k"  # avg at each benchmark's own k; every other estimate is named with its number
@@ -140,4 +141,8 @@ def _score(payload: Mapping[str, Any]) -> Score:
 def _versions(ids: Sequence[UUID]) -> dict[UUID, dict[str, str]]:
     """Versions of packages by run, as its last attempt recorded them."""
     events = TelemetryEvent.objects.filter(run__in=ids, type="started").order_by("attempt", "seq")
-    return {run: dict(payload.get("versions") or {}) for run, payload in events.values_list("run_id", "payload")}
+    versions: dict[UUID, dict[str, str]] = {}
+    for run, payload in events.values_list("run_id", "payload"):
+        used = versions.get(run, {}).get(NETWORK_KEY)  # also if only an earlier attempt could use the network
+        versions[run] = ({NETWORK_KEY: used} if used else {}) | dict(payload.get("versions") or {})
+    return versions

@@ -20,6 +20,7 @@ from hacrl_web.leaderboard.board.row_settings import acts_on_start, algorithm_of
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.runs.models import Run, State
 from hacrl_web.web.short_names import distinct_names
+from workers.contract.spec.reward_function import NETWORK_KEY
 from workers.contract.verifier_kinds import JUDGED
 
 NOT_RECORDED = "not recorded"
@@ -89,6 +90,12 @@ class BoardRow:
         trained = sorted({PurePath(term["judge"]).stem for term in terms if term.get("judge")})
         parts = [f"scored by {', '.join(self.score_judges)}, not verified"] if self.score_judges else []
         return "; ".join([*parts, *([f"trained with {', '.join(trained)}"] if trained else [])])
+
+    @property
+    def network(self) -> list[str]:
+        """The reward functions that could use the network in its runs, which cannot be repeated exactly."""
+        recorded = (result.versions.get(NETWORK_KEY, "") for result in self.results.values())
+        return sorted({label for labels in recorded for label in labels.split(", ") if label})
 
     @property
     def label(self) -> str:

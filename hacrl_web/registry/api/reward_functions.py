@@ -30,13 +30,14 @@ class SourceIn(StrictBody):
 
 
 class FunctionOut(Schema):
-    """version: the beginning of the SHA-256 of its newest text."""
+    """version: the beginning of the SHA-256 of its newest text.  uses_network: whether that asks for the network."""
 
     id: int
     name: str
     version: str
     sha256: str
     text: str
+    uses_network: bool
     created_at: datetime
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.conf import settings
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -36,7 +37,7 @@ def function_list(request: HttpRequest) -> HttpResponse:
 @require_page
 def function_create(request: HttpRequest) -> HttpResponse:
     values = {"name": request.POST.get("name", ""), "source": request.POST.get("source", EXAMPLE)}
-    context: dict[str, Any] = {"values": values}
+    context: dict[str, Any] = {"values": values, "network_is_allowed": settings.REWARD_NETWORK}
     context["may_author"] = functions.may_author(request.user, project_of_new(request.user))
     status = 200
     if request.method == "POST":

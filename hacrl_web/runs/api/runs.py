@@ -57,6 +57,7 @@ def detail(run: Run) -> dict[str, Any]:
         "place_in_queue": place_in_queue(run),
         "notes": run.notes,
         "origin": run.origin,
+        "network_functions": run.network_functions,
         "spec": run.spec,
         "last_seq": run.last_seq,
         "status_changes": list(changes),

@@ -60,10 +60,14 @@ class StatusChangeAnswer(TypedDict):
 
 
 class RunAnswer(PlacedRun):
-    """spec: the settings, as in docs/settings.md.  origin: of an imported run, who imported it when; else empty."""
+    """spec: the settings, as in docs/settings.md.  origin: of an imported run, who imported it when; else empty.
+
+    network_functions: reward functions that could use the network, so that the run cannot be repeated exactly.
+    """
 
     notes: str
     origin: dict[str, Any]
+    network_functions: list[str]
     spec: dict[str, Any]
     last_seq: int
     status_changes: list[StatusChangeAnswer]

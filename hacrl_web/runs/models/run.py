@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -230,6 +231,14 @@ class Run(RunStateMachine, ProjectRow):
         return self.worker_host if self.state in (State.QUEUED, State.LOST) and self.data_folder else ""
 
     @property
+    def network_functions(self) -> list[str]:
+        """The reward functions that could use the network in any attempt, so that it cannot be repeated exactly."""
+        if not _names_function(self.spec):
+            return []
+        recorded = self.events.filter(type="started").values_list("payload__versions__network", flat=True)
+        return sorted({label for labels in recorded if labels for label in str(labels).split(", ")})
+
+    @property
     def tag_list(self) -> list[str]:
         return [tag for tag in self.tags.split(",") if tag]
 
@@ -274,3 +283,11 @@ class StatusChange(models.Model):
 
     class Meta:
         ordering = ["pk"]
+
+
+def _names_function(spec: Mapping[str, Any]) -> bool:
+    """Whether the settings of a run name a reward function; those of old versions may lack any of them."""
+    further = [*spec.get("training", {}).get("benchmarks", ()), *spec.get("evaluation", {}).get("benchmarks", ())]
+    terms = spec.get("rewards", {}).get("terms", ())
+    benchmarks = [spec.get("data", {}), *further]
+    return any(one.get("reward_function") for one in benchmarks) or any(term.get("function") for term in terms)

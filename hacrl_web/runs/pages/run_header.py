@@ -39,6 +39,7 @@ def header(run: Run) -> dict[str, Any]:
     context = {"run": run, "agents": agents, "last_checkpoint": last_checkpoint, "place": place_in_queue(run)}
     context["hindrance"] = hindrance(run)
     context["can_ablate"] = can_ablate(run)
+    context["network_functions"] = run.network_functions
     if run.state == State.DRAFT:
         context["cautions"] = open_cautions(run)
     return context | {"resumption": under_way(run)}

@@ -15,6 +15,7 @@ from hacrl_web.runs.launch.plan import data_values
 from hacrl_web.runs.models import Run
 from hacrl_web.web.errors import FieldErrors
 from tests.support.web import factories
+from tests.support.web.leaderboard_help import finish, sweep_of, table_of
 from tests.support.web.page_text import text_of
 from workers.contract.spec.data import DataSpec
 
@@ -113,6 +114,51 @@ def test_only_those_may_register_code_whom_the_operator_lets(settings, client, u
         if role != "viewer":  # who may be an admin elsewhere
             assert client.get(path).status_code == 200
         assert answer.status_code in ((201, 403) if role in may else (403,))
+
+
+NETWORK = "NETWORK = True\n" + STEPS
+
+
+def test_function_may_ask_for_the_network_only_where_the_operator_allows_it(web, user, settings, monkeypatch):
+    body = {"name": "remote", "source": NETWORK}
+    refused = web.post("/api/v1/reward-functions", body, content_type="application/json")
+    assert refused.status_code == 400
+    assert "HACRL_REWARD_NETWORK" in refused.content.decode()
+    settings.REWARD_NETWORK = True
+    monkeypatch.setenv("HACRL_REWARD_NETWORK", "1")
+    made = web.post("/api/v1/reward-functions", body, content_type="application/json").json()
+    assert made["uses_network"] is True
+    row = RewardFunction.objects.get()
+    assert "runs that use it cannot be repeated exactly" in text_of(web.get(row.get_absolute_url()))
+    assert ">network<" in text_of(web.get(reverse("registry:function_list")))
+    update_function(user, row, STEPS)
+    assert web.get(f"/api/v1/reward-functions/{row.pk}").json()["uses_network"] is False
+    monkeypatch.delenv("HACRL_REWARD_NETWORK")  # another host, or a change of mind: a call is refused as well
+    settings.REWARD_NETWORK = True
+    with pytest.raises(FieldErrors, match="which is allowed only where the operator sets HACRL_REWARD_NETWORK=1"):
+        update_function(user, row, NETWORK)
+
+
+def test_run_and_board_say_that_a_function_could_use_the_network(web, user, function):
+    sweep = sweep_of(user, ["gspo", "hacpo"], [1])
+    for run in sweep.runs.all():
+        if run.algorithm == "hacpo":
+            run.spec["data"]["reward_function"] = "/functions/1/remote.py"
+            run.save()
+            payload = {"versions": {"hacrl": "1", "network": "function/remote@0123456789ab"}}
+            run.events.create(type="started", payload=payload, seq=1, attempt=1, time=1.0)
+            run.events.create(type="started", payload={"versions": {"hacrl": "1"}}, seq=2, attempt=2, time=2.0)
+        finish(run, {"A": 0.9, "B": 0.2})
+    used, plain = sweep.runs.get(algorithm="hacpo"), sweep.runs.get(algorithm="gspo")
+    assert "used the network" in text_of(web.get(used.get_absolute_url()))
+    assert "used the network" not in text_of(web.get(plain.get_absolute_url()))
+    named = [web.get(f"/api/v1/runs/{run.pk}").json()["network_functions"] for run in (used, plain)]
+    assert named == [["function/remote@0123456789ab"], []]
+    table = table_of(sweep)
+    rows = {group.row.algorithm: group.row.network for group in table.groups}
+    assert rows == {"gspo": [], "hacpo": ["function/remote@0123456789ab"]}
+    html = text_of(web.get(sweep.get_absolute_url()))
+    assert "network: not repeatable exactly" in html
 
 
 def test_staff_may_always(settings):

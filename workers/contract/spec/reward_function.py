@@ -2,12 +2,14 @@
 
 A function in the form of TRL, `def NAME(completions, **kwargs) -> list[float]`, is accepted as well.
 Its version is the beginning of the SHA-256 of its text. Nothing of it runs in this process: the file is only parsed.
+One that needs the network says so, `NETWORK = True` at the top level; only some installations allow it.
 """
 
 from __future__ import annotations
 
 import ast
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +19,9 @@ FUNCTION_NAME = "reward"
 REQUIRED = ("question", "answer", "response")
 COMPLETIONS = "completions"  # a function with it has TRL's form
 LIST_ARGUMENTS = ("prompts", COMPLETIONS, "id", "subject", "difficulty")
+NETWORK = "NETWORK"  # a name of the file: True asks for the network
+NETWORK_KEY = "network"  # among the versions that a trainer records: the functions that may use it
+NETWORK_VARIABLE = "HACRL_REWARD_NETWORK"  # of the environment: 1 where the operator allows it
 # What data sets of TRL's users call the reference answer.
 ANSWER_NAMES = ("answer", "answers", "ground_truth", "solution", "target", "label", "gold", "reference", "references")
 
@@ -39,6 +44,11 @@ class FunctionFile:
     @property
     def version(self) -> str:
         return self.sha256[:VERSION_DIGITS]
+
+    @property
+    def uses_network(self) -> bool:
+        """Whether it asks for the network, by `NETWORK = True` at its top level."""
+        return NETWORK in self.text and _network_request(ast.parse(self.text))
 
     @property
     def label(self) -> str:
@@ -68,6 +78,7 @@ def check_source(text: str) -> None:
         raise FunctionFileError(f"no Python: {error.msg} (line {error.lineno})") from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise FunctionFileError(f"no Python: {error or type(error).__name__}") from None
+    _network_request(tree)
     convention = _convention(tree)
     arguments = convention.node.args
     if convention.takes_lists:
@@ -81,6 +92,27 @@ def check_source(text: str) -> None:
         )
     if not arguments.kwarg:
         raise FunctionFileError("reward takes no **fields: it is called with id, subject and difficulty too")
+
+
+def network_is_allowed(environment: Mapping[str, str]) -> bool:
+    """Whether the operator lets reward functions that ask for it use the network."""
+    return environment.get(NETWORK_VARIABLE, "").strip() == "1"
+
+
+def _network_request(tree: ast.Module) -> bool:
+    """The last value of NETWORK at the top level. Error: FunctionFileError, if it is anything but True or False."""
+    request = False
+    for node in tree.body:
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        )
+        if not any(isinstance(target, ast.Name) and target.id == NETWORK for target in targets):
+            continue
+        value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
+        if not isinstance(value, ast.Constant) or not isinstance(value.value, bool):
+            raise FunctionFileError(f"{NETWORK} must be True or False (line {node.lineno})")
+        request = value.value
+    return request
 
 
 @dataclass(frozen=True)

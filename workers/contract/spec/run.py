@@ -300,6 +300,13 @@ class RunSpec(SettingsSection):
         return [path for path in dict.fromkeys(paths) if path]
 
     @property
+    def function_paths(self) -> list[str]:
+        """The files of all reward functions that the run calls."""
+        benchmarks = (*self.training_data, *self.evaluation.benchmarks)
+        paths = [*(one.reward_function for one in benchmarks), *(term.function for term in self.rewards.terms)]
+        return [path for path in dict.fromkeys(paths) if path]
+
+    @property
     def overlong(self) -> OverlongPenalty:
         """What training adds to the rewards of long answers."""
         algorithm = self.algorithm

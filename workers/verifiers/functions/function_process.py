@@ -1,9 +1,9 @@
 """The process that runs a reward function; `workers.verifiers.functions.function_verifier` starts it.
 
-It reads `{source, folder, memory_bytes}` from the first line of stdin, enters the sandbox of responses' code
-(workers.verifiers.python.sandbox), loads the source, and writes `{"ready"}`. Then it replies to each line of keyword
-arguments with `{"result"}` or `{"failed"}`, until stdin ends. It lives for many calls, so that libraries are loaded
-once; its parent keeps the time limit of each call and kills it.
+It reads `{source, folder, memory_bytes, has_network}` from the first line of stdin, enters the sandbox of responses'
+code (workers.verifiers.python.sandbox), loads the source, and writes `{"ready"}`. Then it replies to each line of
+keyword arguments with `{"result"}` or `{"failed"}`, until stdin ends. It lives for many calls, so that libraries are
+loaded once; its parent keeps the time limit of each call and kills it.
 """
 
 from __future__ import annotations
@@ -128,10 +128,10 @@ def main() -> None:
     folder = Path(first["folder"])
     sys.path.pop(0)  # the project's own folder
     use_pipes()
-    has_quota = has_own_folder(folder)
+    has_quota = has_own_folder(folder, has_network=first["has_network"])
     os.chdir(folder)
     try:
-        confine(folder, has_quota, first["memory_bytes"], cpu_seconds=None)
+        confine(folder, has_quota, first["memory_bytes"], cpu_seconds=None, has_network=first["has_network"])
     except (SandboxUnavailable, OSError, ValueError) as error:
         reply({"refused": str(error)})
         return

@@ -25,7 +25,7 @@ from typing import Any, NoReturn
 
 from workers import heartbeat
 from workers.contract.repository import ROOT
-from workers.contract.spec.reward_function import FunctionFile
+from workers.contract.spec.reward_function import NETWORK_VARIABLE, FunctionFile, network_is_allowed
 from workers.verifiers.children.child_client import VerifierError
 from workers.verifiers.functions.function_process import MAX_PARTS
 from workers.verifiers.verdicts import Verdict
@@ -77,6 +77,12 @@ class _FunctionProcess:
 
     def start(self) -> subprocess.Popen[bytes]:
         """A new process that has loaded the file. Errors: _ProcessLost, RewardFunctionError, VerifierError."""
+        has_network = self._file.uses_network
+        if has_network and not network_is_allowed(os.environ):
+            raise RewardFunctionError(
+                "it asks for the network (NETWORK = True), which is allowed only where the operator sets "
+                f"{NETWORK_VARIABLE}=1"
+            )
         self._folder = tempfile.TemporaryDirectory(prefix="hacrl-reward-", ignore_cleanup_errors=True)
         folder = self._folder.name
         environment = {
@@ -98,7 +104,12 @@ class _FunctionProcess:
             start_new_session=True,
         )
         self._buffer = b""
-        first = {"source": self._file.text, "folder": folder, "memory_bytes": self._memory_mib * 2**20}
+        first = {
+            "source": self._file.text,
+            "folder": folder,
+            "memory_bytes": self._memory_mib * 2**20,
+            "has_network": has_network,
+        }
         self._send(process, json.dumps(first))
         greeting = self._read(process, START_LIMIT_S, f"its file did not load in {START_LIMIT_S:g} s")
         if "refused" in greeting:

@@ -5,8 +5,9 @@ Three restrictions, from Linux by ctypes, without privileges:
 
 - Landlock: the process reads files only below the Python installation and the system's libraries, and writes only in
   one temporary folder;
-- a seccomp filter (x86_64 and aarch64): no sockets, further processes, signals or tracing; no shared memory or queue
-  that outlives the process; no changes to times, attributes or priorities, which Landlock does not cover;
+- a seccomp filter (x86_64 and aarch64): no sockets (with `has_network` those of the internet), further processes,
+  signals or tracing; no shared memory or queue that outlives the process; no changes to times, attributes or
+  priorities, which Landlock does not cover;
 - own namespaces for users and network, without a network device. Many containers refuse this; the filter remains.
 
 Without Landlock or the filter no code runs at all. docs/verifiers.md has the details.
@@ -20,6 +21,7 @@ import platform
 import resource
 import struct
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from workers.verifiers.children.resource_limits import lower
@@ -29,6 +31,11 @@ CPU_SECONDS = 2
 FILE_BYTES = 16 * 2**20
 FOLDER_BYTES, FOLDER_FILES = 64 * 2**20, 4096
 OPEN_FILES = 64
+# With the network: names of hosts and certificates, no keys.
+READABLE_NETWORK = (
+    *("/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/gai.conf", "/etc/services", "/etc/protocols"),
+    *("/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/pki/tls/certs", "/etc/pki/ca-trust/extracted/pem"),
+)
 READABLE = ("/usr", "/lib", "/lib64", "/etc/ld.so.cache")  # libraries that a solution may import
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _FILTER = 1, 4, 38, 22, 2
@@ -40,6 +47,8 @@ _CAPABILITY_VERSION = 0x20080522
 _READ, _READ_WRITE_V1 = 0b1101, (1 << 13) - 1  # Landlock's rights: execute, read file, read folder; all of version 1
 _REFER, _TRUNCATE = 1 << 13, 1 << 14  # versions 2 and 3
 
+_FAMILIES = (2, 10)  # AF_INET, AF_INET6: of sockets that `has_network` allows
+_NETWORK_CALLS = ("socket", "connect", "sendto", "sendmsg", "sendmmsg")
 # By machine: seccomp's name of it, and the numbers of the system calls that are refused. `clone` may make threads.
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _CLONE, _CLONE3 = {"x86_64": 56, "aarch64": 220}, 435
@@ -58,7 +67,7 @@ _REFUSED_ARGUMENTS = {
 _REFUSED = {
     "x86_64": {
         "socket": 41, "socketpair": 53, "connect": 42, "bind": 49, "sendto": 44, "sendmsg": 46, "sendmmsg": 307,
-        "memfd_create": 319, "memfd_secret": 447, "userfaultfd": 323, "fanotify_init": 300, "setsid": 112,
+        "listen": 50, "memfd_create": 319, "memfd_secret": 447, "userfaultfd": 323, "fanotify_init": 300, "setsid": 112,
         "setpgid": 109, "umount2": 166, "pivot_root": 155, "chroot": 161, "open_tree": 428, "move_mount": 429,
         "fsopen": 430, "fsconfig": 431, "fsmount": 432, "fspick": 433, "mount_setattr": 442, "mknod": 133,
         "mknodat": 259, "open_by_handle_at": 304, "quotactl": 179, "sync": 162, "syncfs": 306, "personality": 135,
@@ -75,7 +84,8 @@ _REFUSED = {
     },
     "aarch64": {
         "socket": 198, "socketpair": 199, "connect": 203, "bind": 200, "sendto": 206, "sendmsg": 211, "sendmmsg": 269,
-        "memfd_create": 279, "memfd_secret": 447, "userfaultfd": 282, "fanotify_init": 262, "setsid": 157,
+        "listen": 201, "memfd_create": 279, "memfd_secret": 447, "userfaultfd": 282, "fanotify_init": 262,
+        "setsid": 157,
         "setpgid": 154, "umount2": 39, "pivot_root": 41, "chroot": 51, "open_tree": 428, "move_mount": 429,
         "fsopen": 430, "fsconfig": 431, "fsmount": 432, "fspick": 433, "mount_setattr": 442,
         "mknodat": 33, "open_by_handle_at": 265, "quotactl": 60, "sync": 81, "syncfs": 267, "personality": 92,
@@ -97,14 +107,16 @@ class SandboxUnavailable(RuntimeError):
     """This kernel lacks a restriction that the sandbox needs; the text names it."""
 
 
-def has_own_folder(folder: Path) -> bool:
+def has_own_folder(folder: Path, *, has_network: bool = False) -> bool:
     """Put a small file system in memory on `folder`, which goes with this process; False if the kernel refuses it.
 
-    It needs namespaces of our own for users and mounts, which many containers refuse. The network gets one too.
+    It needs namespaces of our own for users and mounts, which many containers refuse. The network gets one too, without
+    `has_network`.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     user, group = os.getuid(), os.getgid()
-    if libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS | _CLONE_NEWNET | _CLONE_NEWIPC) != 0:
+    own_network = 0 if has_network else _CLONE_NEWNET
+    if libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS | _CLONE_NEWIPC | own_network) != 0:
         return False
     try:
         Path("/proc/self/setgroups").write_text("deny")
@@ -125,11 +137,13 @@ def confine(
     cpu_seconds: int | None = CPU_SECONDS,
     *,
     is_inner: bool = False,
+    has_network: bool = False,
 ) -> None:
     """Restrict this process, which may write to `folder` only, and only with a quota.
 
     cpu_seconds: None for a process of many calls, whose parent keeps the time. is_inner: Bubblewrap is around it, so
-    that Landlock may be missing. Error: SandboxUnavailable.
+    that Landlock may be missing. has_network: it may connect to addresses of the internet, and serve none. Error:
+    SandboxUnavailable.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
@@ -150,14 +164,14 @@ def confine(
     libc.capset(struct.pack("Ii", _CAPABILITY_VERSION, 0), bytes(24))  # none, also within our own namespaces
     libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # its memory cannot be opened by the other process
     try:
-        _guard_files(libc, folder if has_quota else None)
+        _guard_files(libc, folder if has_quota else None, READABLE_NETWORK if has_network else ())
     except SandboxUnavailable:
         if not is_inner:
             raise
-    _filter_calls(libc)
+    _filter_calls(libc, has_network)
 
 
-def _guard_files(libc: ctypes.CDLL, folder: Path | None) -> None:
+def _guard_files(libc: ctypes.CDLL, folder: Path | None, more: Sequence[str]) -> None:
     """Set up Landlock; its system calls are 444 to 446 on all machines."""
     version = libc.syscall(444, None, ctypes.c_size_t(0), ctypes.c_uint(1))
     if version < 1:
@@ -167,7 +181,7 @@ def _guard_files(libc: ctypes.CDLL, folder: Path | None) -> None:
     rules = libc.syscall(444, attributes, ctypes.c_size_t(len(attributes)), ctypes.c_uint(0))
     if rules < 0:
         raise SandboxUnavailable(f"Landlock: {os.strerror(ctypes.get_errno())}")
-    folders = {Path(place).resolve() for place in (sys.prefix, sys.base_prefix, *READABLE)}
+    folders = {Path(place).resolve() for place in (sys.prefix, sys.base_prefix, *READABLE, *more)}
     allowed = dict.fromkeys(filter(Path.exists, folders), _READ)
     allowed |= {Path("/dev/null"): 0b110} | ({folder: handled & ~_REFER} if folder else {})
     for place, rights in allowed.items():
@@ -183,7 +197,7 @@ def _guard_files(libc: ctypes.CDLL, folder: Path | None) -> None:
     os.close(rules)
 
 
-def _filter_calls(libc: ctypes.CDLL) -> None:
+def _filter_calls(libc: ctypes.CDLL, has_network: bool) -> None:
     """Set up the seccomp filter: a BPF program with 8 bytes an instruction."""
     machine = platform.machine()
     if machine not in _AUDIT_ARCH:
@@ -200,8 +214,13 @@ def _filter_calls(libc: ctypes.CDLL) -> None:
         (equal, 0, 1, _CLONE3),
         (end, 0, 0, missing),  # glibc then asks for clone, whose flags a filter can read
     ]
-    for number in _REFUSED[machine].values():
-        program += [(equal, 0, 1, number), (end, 0, 0, refuse)]
+    for name, number in _REFUSED[machine].items():
+        if not (has_network and name in _NETWORK_CALLS):
+            program += [(equal, 0, 1, number), (end, 0, 0, refuse)]
+    if has_network:
+        family = [(equal, 0, 1, value) for value in _FAMILIES]
+        program += [(equal, 0, 6, _REFUSED[machine]["socket"]), (load, 0, 0, 16)]  # seccomp_data.args[0]: the family
+        program += [part for line in family for part in (line, (end, 0, 0, allow))] + [(end, 0, 0, refuse)]
     # Calls that are refused with some arguments only: (number of the argument, its values).
     for name, (argument, values) in _REFUSED_ARGUMENTS.items():
         program += [(equal, 0, len(values) * 2 + 2, _NUMBER[name][machine]), (load, 0, 0, 16 + 8 * argument)]
