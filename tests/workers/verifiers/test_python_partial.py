@@ -61,9 +61,11 @@ def reward(code: str, tests: str) -> float | str:
         ("def f(x): raise ValueError", PLAIN, 0.0),
         # What holds without the code counts for nothing: 1 of 2, not 2 of 3.
         (DOUBLE, "assert 1 + 1 == 2\nassert f(2) == 4\nassert f(3) == 9", 0.5),
+        # What the prompt's own helper decides is not the code's: 1 of 2, not 2 of 3.
+        (DOUBLE, f"def half(x): return x / 2\n# --- tests ---\nassert half(4) == 2\n{PLAIN[:35]}", 0.5),
         # An error between two assertions ends the test; one at the top ends everything.
         (DOUBLE, "def test_a():\n    assert f(2) == 4\n    f(1)[0]\n    assert f(0) == 0\n" + LAST, 0.333333),
-        (DOUBLE, "assert f(2) == 4\ny = f(1)[0]\nassert f(0) == 0\nassert f(3) == 9", 0.25),
+        (DOUBLE, "assert f(2) == 4\ny = f(1)[0]\nassert f(0) == 0\nassert f(3) == 9", 0.333333),
         # All assertions hold, and the tests fail: not everything.
         (DOUBLE, "assert f(2) == 4\nassert f(0) == 0\nf(1)[0]", 0.5),
         (DOUBLE, "if f(2) != 4: raise ValueError\nif f(3) != 9: raise ValueError", 0.5),
@@ -86,10 +88,8 @@ def test_share_of_assertions_is_the_reward(code, tests, expected):
         "        except OSError: pass\n    return x * x",
     ],
 )  # fmt: skip
-def test_code_that_breaks_off_or_pretends_earns_no_more_than_what_it_computed(code):
-    # sys.exit is an error of the code like any other: its first assertion holds, and the file ends at the third.
-    expected = 0.25 if "sys.exit" in code else 0.0
-    assert reward(code, PLAIN) == expected
+def test_code_that_breaks_off_or_pretends_earns_nothing(code):
+    assert reward(code, PLAIN) == 0.0
 
 
 @pytest.mark.slow

@@ -42,7 +42,8 @@ def reason(error: BaseException) -> str:
 
 def verdict(tests_end: Tests, request: dict[str, str], solution: int) -> dict[str, Any]:
     """Run the code, then the tests."""
-    failed, space = "", None
+    failed = ""
+    space: dict[str, Any] | None = None
     try:
         for part, name in _parts(request["prefix"], request["code"]):
             tests_end.ask("run", part, name)
@@ -59,8 +60,8 @@ def verdict(tests_end: Tests, request: dict[str, str], solution: int) -> dict[st
         failed = reason(error)
     if tests_end.breach:  # also where a test caught the error
         return _ending(tests_end.breach, solution)
-    if failed and request["credit"] == "partial" and space is not None:
-        return {"failed": failed} | _partial(tests_end, request["tests"], space)
+    if failed and request.get("credit") == "partial" and space is not None:
+        return {"failed": failed} | _partial(tests_end, request, space)
     if failed:
         return {"failed": failed}
     if not num_assertions:
@@ -70,10 +71,10 @@ def verdict(tests_end: Tests, request: dict[str, str], solution: int) -> dict[st
     return {"passed": True}
 
 
-def _partial(tests_end: Tests, tests: str, space: dict[str, Any]) -> dict[str, Any]:
+def _partial(tests_end: Tests, request: dict[str, Any], space: dict[str, Any]) -> dict[str, Any]:
     """Which assertions hold; nothing of it if the code breaks the connection or takes too long."""
     with suppress(BaseException):
-        held = num_units_held(ast.parse(tests, "tests"), space)
+        held = num_units_held(ast.parse(request["tests"], "tests"), space, run_helpers(request["prefix"]))
         if not tests_end.breach and tests_end.num_calls:
             return {"held": held}
     return {}

@@ -197,7 +197,7 @@ def _guard_files(libc: ctypes.CDLL, folder: Path | None, more: Sequence[str]) ->
     os.close(rules)
 
 
-def _filter_calls(libc: ctypes.CDLL, has_network: bool) -> None:
+def _filter_calls(libc: ctypes.CDLL, has_network: bool = False) -> None:
     """Set up the seccomp filter: a BPF program with 8 bytes an instruction."""
     machine = platform.machine()
     if machine not in _AUDIT_ARCH:

@@ -74,14 +74,15 @@ class _Unit:
         return isinstance(error, Exception)
 
 
-def num_units_held(tree: ast.Module, space: dict[str, Any]) -> tuple[int, int]:
+def num_units_held(tree: ast.Module, space: dict[str, Any], helpers: dict[str, Any]) -> tuple[int, int]:
     """How many assertions hold, and how many there are, without those that hold without the code.
 
-    tree: of the tests, which is changed.  space: what they use of the code. Errors: BaseException, of the connection.
+    tree: of the tests, which is changed.  space: what they use of the code and the prompt.  helpers: of the prompt
+    alone.  Errors: BaseException, of the connection.
     """
     guards = _Guards()
     code = compile(ast.fix_missing_locations(guards.visit(tree)), "tests", "exec", dont_inherit=True)
-    free = _held(code, {})
+    free = _held(code, helpers)
     held = _held(code, space)
     return len(held - free), guards.num_units - len(free)
 
