@@ -32,6 +32,7 @@ LETTERS = "ABCDEFGHIJ"
 # Words after a number that change it.
 CHANGING = {"hundred", "thousand", "million", "billion", "trillion", "percent", "per", "x", "pi"}
 SIGNS_OF_EXPRESSIONS = set(".^$*+?{}[]\\|()")
+_JUDGED_TWICE = ("python", "python_partial", "function", "judge")
 _OPINIONS: dict[str, Callable[[str, str], bool | float | None]] = {
     "countdown": countdown_opinion,
     "words": words_opinion,
@@ -49,6 +50,8 @@ def cross_check(
     kind, extraction: of the first verifier.
     """
     if len(response) > MAX_CHARACTERS or "\\fbox" in response:
+        return None
+    if kind in _JUDGED_TWICE:
         return None
     if kind in _OPINIONS:
         return _OPINIONS[kind](gold, response)

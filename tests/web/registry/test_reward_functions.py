@@ -122,7 +122,7 @@ NETWORK = "NETWORK = True\n" + STEPS
 def test_function_may_ask_for_the_network_only_where_the_operator_allows_it(web, user, settings, monkeypatch):
     body = {"name": "remote", "source": NETWORK}
     refused = web.post("/api/v1/reward-functions", body, content_type="application/json")
-    assert refused.status_code == 400
+    assert refused.status_code == 422
     assert "HACRL_REWARD_NETWORK" in refused.content.decode()
     settings.REWARD_NETWORK = True
     monkeypatch.setenv("HACRL_REWARD_NETWORK", "1")

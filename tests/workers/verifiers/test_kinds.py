@@ -39,6 +39,7 @@ DIGESTS = {
     "numeric/4": "78b615f1035a6c38",
     "regex/3": "f395e3cd7d9c7c5a",
     "python/2": "d45ad9e76bbb13b1",
+    "python_partial/1": "6b9fd830365d8c1b",
     "countdown/1": "921d09082977048c",
     "words/1": "89c16fe83cabd2d6",
     "rouge/1": "83409d20ae5ad17b",
@@ -257,7 +258,7 @@ def test_second_verifier_contradicts_no_documented_example(kind):
         )
         if second is not None:
             decided += 1
-            assert float(second) == example.reward, example
+            assert float(second) == pytest.approx(example.reward, abs=1e-6), example
     assert decided >= {"math": 6, "exact": 4, "choice": 6, "numeric": 3}.get(kind, 0)
 
 
@@ -275,7 +276,7 @@ def test_second_verifier_contradicts_no_documented_example(kind):
         ("regex", "yes", "\\boxed{yes}", True),
         ("regex", "yes", "\\boxed{no}", False),
         ("regex", "ye.", "\\boxed{yes}", None),
-        ("python", "assert f(1)", "no code at all", False),
+        ("python", "assert f(1)", "no code at all", None),  # runs again instead
         ("python", "assert f(1)", "```python\ndef f(x): return x\n```", None),
     ],
 )
