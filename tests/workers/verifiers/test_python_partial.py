@@ -92,7 +92,7 @@ def test_code_that_breaks_off_or_pretends_earns_nothing(code):
     assert reward(code, PLAIN) == 0.0
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_no_cheat_earns_a_part():
     def outcome(attempt: Attempt) -> float | str:
         return reward(attempt.code, attempt.tests)
