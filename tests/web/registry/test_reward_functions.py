@@ -143,7 +143,7 @@ def test_run_and_board_say_that_a_function_could_use_the_network(web, user, func
     sweep = sweep_of(user, ["gspo", "hacpo"], [1])
     for run in sweep.runs.all():
         if run.algorithm == "hacpo":
-            run.spec["data"]["reward_function"] = "/functions/1/remote.py"
+            run.spec["data"] |= {"verifier": "function", "reward_function": "/functions/1/remote.py"}
             run.save()
             payload = {"versions": {"hacrl": "1", "network": "function/remote@0123456789ab"}}
             run.events.create(type="started", payload=payload, seq=1, attempt=1, time=1.0)
