@@ -53,14 +53,14 @@ def language_reward(response: str, language: str, question: str) -> float:
     language: a code of ISO 639, or `question` for that of the question; 1 for every response if that cannot be told.
     Code, formulas, tags and addresses are no prose; thoughts are.
     """
-    wanted = _language_of_question(question) if language == "question" else language
-    if not wanted:
+    target = _language_of_question(question) if language == "question" else language
+    if not target:
         return 1.0
     pieces = list(_pieces(_prose(response[:MAX_SEARCHED])))
     letters = [_num_letters(piece) for piece in pieces]
     if sum(letters) < MIN_LETTERS:
         return 0.0
-    right = sum(number for piece, number in zip(pieces, letters, strict=True) if language_of(piece) == wanted)
+    right = sum(number for piece, number in zip(pieces, letters, strict=True) if language_of(piece) == target)
     return round(right / sum(letters), 6)
 
 

@@ -19,10 +19,10 @@ class _NoExpression(ValueError):
 
 def countdown_opinion(gold: str, response: str) -> bool | None:
     """Whether the expression uses each number of `NUMBERS = TARGET` once and reaches the target; None if unclear."""
-    left, equals, right = gold.partition("=")
-    given, target = left.replace(",", " ").split(), right.strip()
-    texts = [*given, target.removeprefix("-")]
-    if not equals or not given or not all(one.isascii() and one.isdigit() for one in texts):
+    task, equals, goal = gold.partition("=")
+    operands, target = task.replace(",", " ").split(), goal.strip()
+    texts = [*operands, target.removeprefix("-")]
+    if not equals or not operands or not all(one.isascii() and one.isdigit() for one in texts):
         return None
     answer = plain_answer(response, has_thoughts=False)
     if answer is None:
@@ -44,7 +44,7 @@ def countdown_opinion(gold: str, response: str) -> bool | None:
         top, bottom = _value(parts)
     except _NoExpression:
         return False
-    return sorted(map(int, numbers)) == sorted(map(int, given)) and top == int(target) * bottom
+    return sorted(map(int, numbers)) == sorted(map(int, operands)) and top == int(target) * bottom
 
 
 def _parts(text: str) -> Iterator[str]:

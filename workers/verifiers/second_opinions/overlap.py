@@ -53,16 +53,16 @@ def _runs(text: str) -> list[str]:
 
 def _num_common(words: list[str], reference: list[str]) -> int:
     """Of two sorted lists, which are walked through together."""
-    left, right, count = sorted(words), sorted(reference), 0
-    while left and right:
-        if left[-1] == right[-1]:
+    own, others, count = sorted(words), sorted(reference), 0
+    while own and others:
+        if own[-1] == others[-1]:
             count += 1
-            left.pop()
-            right.pop()
-        elif left[-1] > right[-1]:
-            left.pop()
+            own.pop()
+            others.pop()
+        elif own[-1] > others[-1]:
+            own.pop()
         else:
-            right.pop()
+            others.pop()
     return count
 
 
