@@ -230,7 +230,7 @@ class Benchmark(RegistryRow):
     @property
     def audit(self) -> str:
         """What the reward audit compares its rewards with; empty for a verifier that this version does not know."""
-        method = AUDIT_METHODS.get(self.verifier)  # type: ignore[call-overload]
+        method = AUDIT_METHODS.get(self.verifier)
         return method.text if method else ""
 
     @property
