@@ -115,7 +115,7 @@ def table(out: Path, seeds: Sequence[int]) -> list[str]:
             _with_interval(shown(fmean(final)), final),
             "" if case == "neither" else _with_interval(signed(fmean(differences)), differences),
             f"{rollouts:,.0f}",
-            f"{1000 * gain / rollouts:.4f}",
+            f"{1000 * gain / rollouts:.4f}".removeprefix("0"),
             f"{100 * fmean(one['no_signal'] for one in own):.1f} %",
             f"{fmean(one['cpu_s'] for one in own):.0f}",
         ]
