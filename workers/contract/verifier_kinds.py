@@ -48,14 +48,14 @@ class Rules:
 
 
 RULES: dict[VerifierKind, Rules] = {
-    "math": Rules(6, "mathematically equal to the answer in the last box, or else to the one that the text states"),
-    "exact": Rules(2, "the same text"),
-    "choice": Rules(2, "multiple choice: the same letter, A to J"),
-    "numeric": Rules(4, "the same number within a relative tolerance"),
-    "regex": Rules(3, "the reference answer is a regular expression for the whole answer"),
+    "math": Rules(7, "mathematically equal to the answer in the last box, or else to the one that the text states"),
+    "exact": Rules(3, "the same text"),
+    "choice": Rules(3, "multiple choice: the same letter, A to J"),
+    "numeric": Rules(5, "the same number within a relative tolerance"),
+    "regex": Rules(4, "the reference answer is a regular expression for the whole answer"),
     "python": Rules(2, "the reference answer is Python tests for the code in the response"),
     "python_partial": Rules(1, "partial credit: the share of the assertions in the reference answer's tests that hold"),
-    "countdown": Rules(1, "an expression that uses each given number once and reaches the target"),
+    "countdown": Rules(2, "an expression that uses each given number once and reaches the target"),
     "words": Rules(1, "partial credit: F1 of the words of answer and reference answer"),
     "rouge": Rules(1, "partial credit: ROUGE-L of answer and reference answer"),
     "json": Rules(1, "partial credit: the share of a JSON object's fields that are as the reference answer says"),

@@ -24,7 +24,7 @@ from workers.verifiers.instructions.reference import (
     instructions_of_row,
 )
 from workers.verifiers.mathematics.extraction import final_answer
-from workers.verifiers.mathematics.last_number import answer_in
+from workers.verifiers.mathematics.reading import answer_in
 from workers.verifiers.python.reference import TEST_COLUMNS, code_question
 
 Extraction = Literal["as_is", "hashes", "boxed", "tests", "options", "countdown", "instructions"]

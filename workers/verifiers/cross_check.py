@@ -31,6 +31,43 @@ ROUNDED_DIGITS = 6  # from here on, for the first verifier, a decimal may be a r
 LETTERS = "ABCDEFGHIJ"
 # Words after a number that change it.
 CHANGING = {"hundred", "thousand", "million", "billion", "trillion", "percent", "per", "x", "pi"}
+# Behind a box, these words may take its answer back, which only the first verifier reads.
+DOUBTING = {
+    *(
+        "no",
+        "nope",
+        "not",
+        "wait",
+        "hmm",
+        "hold",
+        "hang",
+        "wrong",
+        "incorrect",
+        "false",
+        "mistake",
+        "mistaken",
+        "error",
+    ),
+    *("sorry", "oops", "apologies", "apologize", "correction", "correct", "scratch", "strike", "actually", "rather"),
+    *("should", "maybe", "perhaps", "possibly", "kidding", "mind", "thought", "thoughts", "ignore", "reconsider"),
+    *(
+        "is",
+        "was",
+        "isn't",
+        "wasn't",
+        "it's",
+        "that's",
+        "right",
+        "true",
+        "i",
+        "let",
+        "there",
+        "there's",
+        "bad",
+        "fails",
+    ),
+    *("doesn't", "cannot", "can't", "don't", "mistakes", "errors", "slip", "oversight"),
+}
 SIGNS_OF_EXPRESSIONS = set(".^$*+?{}[]\\|()")
 _JUDGED_TWICE = ("python", "python_partial", "function", "judge")
 _OPINIONS: dict[str, Callable[[str, str], bool | float | None]] = {
@@ -57,6 +94,9 @@ def cross_check(
         return _OPINIONS[kind](gold, response)
     if kind == "regex" and (SIGNS_OF_EXPRESSIONS & set(gold) or gold != gold.strip()):
         return None
+    response = response[response.rfind("</think>") + len("</think>") :] if "</think>" in response else response
+    if "<think>" in response:
+        return None
     gold, start = gold.strip(), response.rfind(BOX)
     if start < 0:
         if kind == "exact":
@@ -71,6 +111,9 @@ def cross_check(
     answer = _group(rest)
     if answer is None:  # cut off inside its last box
         return False
+    behind = {word.strip('*("$.,;:!?…)-–—').lower() for word in rest.split()}
+    if kind in ("math", "numeric") and behind & DOUBTING:
+        return None
     return _compare(gold, answer, kind, tolerance)
 
 

@@ -17,8 +17,8 @@ from workers.verifiers.graded.fields import json_verdict, unclear_object
 from workers.verifiers.graded.words import rouge_verdict, unclear_text, words_verdict
 from workers.verifiers.instructions.verdict import instructions_verdict, unclear_instructions
 from workers.verifiers.mathematics.answers import clean, decide, is_other_unit, read_answer
-from workers.verifiers.mathematics.extraction import MAX_ANSWER_CHARACTERS, final_answer, joined_boxes
-from workers.verifiers.mathematics.last_number import answer_in, answer_list
+from workers.verifiers.mathematics.extraction import MAX_ANSWER_CHARACTERS, after_thoughts, final_answer
+from workers.verifiers.mathematics.reading import answer_in
 from workers.verifiers.numeric import numeric_verdict
 from workers.verifiers.python.python_tests import python_verdict, unclear_tests
 from workers.verifiers.regex import regex_verdict
@@ -47,11 +47,11 @@ def kind_of(name: VerifierKind, tolerance: float, extraction: ResponseExtraction
     math = partial(math_verdict, extraction=extraction)
     kinds = {
         "math": Kind(math, unclear_math, "workers.verifiers.mathematics.math_equal"),
-        "exact": Kind(exact_verdict, unclear_braces),
-        "choice": Kind(choice_verdict, unclear_choice),
+        "exact": Kind(_behind_thoughts(exact_verdict), unclear_braces),
+        "choice": Kind(_behind_thoughts(choice_verdict), unclear_choice),
         "numeric": Kind(numeric, unclear_length, "workers.verifiers.numeric", (repr(tolerance),)),
-        "regex": Kind(regex_verdict, lambda gold: "", "workers.verifiers.regex"),
-        "countdown": Kind(countdown_verdict, unclear_task),
+        "regex": Kind(_behind_thoughts(regex_verdict), lambda gold: "", "workers.verifiers.regex"),
+        "countdown": Kind(_behind_thoughts(countdown_verdict), unclear_task),
         "words": Kind(words_verdict, unclear_text),
         "rouge": Kind(rouge_verdict, unclear_text),
         "json": Kind(json_verdict, unclear_object),
@@ -62,6 +62,11 @@ def kind_of(name: VerifierKind, tolerance: float, extraction: ResponseExtraction
     if name not in kinds:
         raise KeyError(f"the verifier {name} has no rules of its own")
     return kinds[name]
+
+
+def _behind_thoughts(verdict: Callable[[str, str], Verdict | Query]) -> Callable[[str, str], Verdict | Query]:
+    """Of a response with thoughts in `<think>`, only what follows them; nothing if they are not closed."""
+    return lambda completion, gold: verdict(after_thoughts(completion), gold)
 
 
 def exact_verdict(completion: str, gold: str) -> Verdict:
@@ -75,11 +80,9 @@ def exact_verdict(completion: str, gold: str) -> Verdict:
 def math_verdict(completion: str, gold: str, extraction: ResponseExtraction = "strict") -> Verdict | Query:
     """The verdict if text alone decides, else the cleaned answer and gold."""
     is_list = "," in gold or "\\pm" in gold
-    final = (answer_list(completion, extraction) if is_list else None) or answer_in(completion, extraction)
+    final = answer_in(completion, extraction, is_list=is_list)
     if final is None or not final.strip():
         return NO_ANSWER if extraction == "strict" else NO_NUMBER
-    if is_list:
-        final = joined_boxes(completion) or final
     if final.strip() == gold.strip():
         return CORRECT
     if not gold.strip():

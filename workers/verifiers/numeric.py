@@ -14,10 +14,10 @@ from functools import partial
 from workers.contract.verifier_kinds import ResponseExtraction
 from workers.verifiers.children.child_server import Unscorable, serve_verifier
 from workers.verifiers.mathematics.answers import clean
-from workers.verifiers.mathematics.closing import doubts
-from workers.verifiers.mathematics.extraction import MAX_ANSWER_CHARACTERS
-from workers.verifiers.mathematics.last_number import answer_in
+from workers.verifiers.mathematics.endings.wording import doubts
+from workers.verifiers.mathematics.extraction import MAX_ANSWER_CHARACTERS, after_thoughts
 from workers.verifiers.mathematics.plain_numbers import number, readings
+from workers.verifiers.mathematics.reading import answer_in
 from workers.verifiers.verdicts import CORRECT, INCORRECT, NO_ANSWER, NO_NUMBER, NO_REFERENCE, TOO_LONG, Query, Verdict
 
 _EQUALS = re.compile(r"=|\\approx(?![a-zA-Z])|\\simeq(?![a-zA-Z])|≈|\\sim(?![a-zA-Z])")
@@ -49,6 +49,7 @@ def is_close(value: Fraction, gold: Fraction, tolerance: float) -> bool:
 
 def numeric_answer(completion: str, extraction: ResponseExtraction) -> str | None:
     """The stated answer, or a response that is only a number; flexible: or its last number."""
+    completion = after_thoughts(completion)
     stated = answer_in(completion, "strict")
     if stated is None and "\\boxed" not in completion:
         text = completion[:MAX_ANSWER_CHARACTERS]

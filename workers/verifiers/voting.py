@@ -14,9 +14,9 @@ from workers.contract.sample_estimators import Vote
 from workers.contract.verifier_kinds import CODE_KINDS, FLEXIBLE_KINDS, ResponseExtraction
 from workers.verifiers.choice import letter
 from workers.verifiers.mathematics.answers import clean
-from workers.verifiers.mathematics.extraction import final_answer
-from workers.verifiers.mathematics.last_number import answer_in
+from workers.verifiers.mathematics.extraction import after_thoughts, final_answer
 from workers.verifiers.mathematics.plain_numbers import number
+from workers.verifiers.mathematics.reading import answer_in
 
 MAX_ANSWER = 200  # characters of an answer
 # Kinds of verifier that may read the whole response as the answer.
@@ -27,6 +27,7 @@ def stated_answer(verifier: str, text: str, extraction: ResponseExtraction = "st
     """The answer in a response, empty if there is none; of multiple choice its letter, if there is one."""
     if verifier in (*CODE_KINDS, "words", "rouge", "json", "instructions", "function", "judge"):
         return ""  # programs are not compared, nor responses of unknown form
+    text = after_thoughts(text)
     answer = answer_in(text, extraction) if verifier in FLEXIBLE_KINDS else final_answer(text)
     if answer is None and verifier in _WHOLE and "\\boxed" not in text:
         answer = text

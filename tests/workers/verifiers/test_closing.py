@@ -7,8 +7,10 @@ import time
 import pytest
 
 from workers.verifiers.kinds import kind_of
-from workers.verifiers.mathematics.closing import closing_answer, closing_list, without_remarks
-from workers.verifiers.mathematics.last_number import answer_in, answer_list, last_number
+from workers.verifiers.mathematics.endings.closing import closing_answer, closing_list
+from workers.verifiers.mathematics.endings.remarks import without_remarks
+from workers.verifiers.mathematics.last_number import last_number
+from workers.verifiers.mathematics.reading import answer_in
 from workers.verifiers.service import Verifier
 
 
@@ -148,9 +150,9 @@ def test_number_in_bold_is_the_answer_unless_another_follows_it(text, number):
 def test_statement_comes_before_formulas_and_a_box_before_everything():
     text = "The answer is 7. (We can check that $x=5$ or $x=6$.)"
     assert answer_in(text, "strict") == "7"
-    assert answer_list(text, "flexible") is None
-    assert answer_in(r"\boxed{7} so $x=5$, as desired.", "strict") == "7"
-    assert answer_list(r"\boxed{7} so $x=5$ or $x=6$.", "flexible") is None
+    assert answer_in(text, "flexible", is_list=True) == "7"
+    text = r"\boxed{7} so $x=5$ or $x=6$, as desired."
+    assert [answer_in(text, "strict"), answer_in(text, "flexible", is_list=True)] == ["7", "7"]
 
 
 LISTS = [

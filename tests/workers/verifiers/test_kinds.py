@@ -33,14 +33,14 @@ CASES = Path(__file__).resolve().parents[2] / "data" / "verifier_cases.jsonl"
 KINDS: tuple[VerifierKind, ...] = tuple(kind for kind in get_args(VerifierKind) if kind not in FILE_KINDS)
 # By kind and version: what its rules say about the examples of docs/verifiers.md, and math about the copied cases.
 DIGESTS = {
-    "math/6": "888f3d0a2a89cc42",
-    "exact/2": "350f59d11c76e1dc",
-    "choice/2": "a5ada767ba3f7943",
-    "numeric/4": "78b615f1035a6c38",
-    "regex/3": "f395e3cd7d9c7c5a",
+    "math/7": "d5bd3f037e14e977",
+    "exact/3": "350f59d11c76e1dc",
+    "choice/3": "a5ada767ba3f7943",
+    "numeric/5": "78b615f1035a6c38",
+    "regex/4": "f395e3cd7d9c7c5a",
     "python/2": "d45ad9e76bbb13b1",
     "python_partial/1": "6b9fd830365d8c1b",
-    "countdown/1": "921d09082977048c",
+    "countdown/2": "921d09082977048c",
     "words/1": "89c16fe83cabd2d6",
     "rouge/1": "83409d20ae5ad17b",
     "json/1": "5e2a32226725ad0d",
@@ -75,6 +75,25 @@ def test_every_kind_is_documented_with_its_version_and_has_many_examples():
     assert counts["math"] >= 80
     assert all(counts[kind] >= 3 for kind in KINDS)
     assert kind_label("math") == f"math/{RULES['math'].version}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "gold", "right", "wrong"),
+    [
+        ("math", "7", r"\boxed{7}", r"\boxed{8}"),
+        ("numeric", "7", "The answer is 7.0", "The answer is 8"),
+        ("exact", "a b", "a b", "a c"),
+        ("choice", "B", "(B)", "(C)"),
+        ("regex", "1[0-9]", "17", "27"),
+        ("countdown", "3 5 7 = 36", "(7+5)*3", "7*5+3"),
+        ("words", "yes", "yes", "no"),
+    ],
+)
+def test_thoughts_do_not_count_and_open_ones_leave_no_answer(kind, gold, right, wrong):
+    with Verifier(kind) as verifier:
+        texts = [f"<think>{wrong}</think>{right}", f"{wrong}</think>\n{right}", f"<think>{right}</think> {wrong}",
+                 f"<think>{right}", f"{right} <think>{right}", f"<think>{right}</think><think>{right}"]  # fmt: skip
+        assert [one.reward for one in verifier.score(texts, [gold] * 6)] == [1.0, 1.0, 0.0, 0.0, 0.0, 0.0]
 
 
 @pytest.mark.parametrize("kind", KINDS)

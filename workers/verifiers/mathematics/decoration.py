@@ -70,6 +70,11 @@ _SHORT_FRACTION = re.compile(r"\\frac\s*(\d)\s+(\d)")
 _MATH_FONT = re.compile(
     r"\\(?:mathbf|mathit|mathsf|mathtt|mathnormal|boldsymbol|bm|pmb|underline|uline)\s*\{([^{}]*)\}"
 )
+# With braces in it: \mathbf{\frac{1}{2}}.
+_NESTED_FONT = re.compile(
+    r"\\(?:mathbf|mathit|mathsf|boldsymbol|bm|pmb|underline|uline|textbf|mathrm|emph)\s*"
+    r"\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}"
+)
 _TEXT_FONT = re.compile(r"\\(?:text(?:bf|rm|it|sf|tt|sl|sc|normal|up|md)?|mathrm|mbox|hbox|emph)\s*\{([^{}]*)\}")
 _WORD = re.compile(r"[a-zA-Z][.\s/·*-]{0,3}[a-zA-Z]")
 # After a number these letters in a text font are units, not symbols: 5\mathrm{m}.
@@ -108,6 +113,8 @@ def undecorated(text: str) -> str:
     text = _SPACES.sub(" ", text).strip()
     for _ in range(_PASSES if "\\" in text else 0):
         changed = _TEXT_FONT.sub(_text_font, _MATH_FONT.sub(_math_font, _DOUBLE.sub(r"{\1}", text)))
+        if changed == text:
+            changed = _NESTED_FONT.sub(r" \1 ", text)
         if changed == text:
             break
         text = changed

@@ -6,35 +6,73 @@ Standard library only; every step is linear in the text.
 from __future__ import annotations
 
 import re
+from functools import partial
+from typing import NamedTuple
+
+from workers.verifiers.mathematics.endings.wording import doubts, is_unstated
 
 MAX_ANSWER_CHARACTERS = 1000
 _MAX_SEARCHED = 20_000  # of the response's end, for a stated answer
 
 _BOX = re.compile(r"\\(?:boxed|fbox|bbox\s*(?:\[[^\[\]{}]{0,80}\])?)(?![a-zA-Z])")
-_LINE = r"[ \t]*([^\n]{1,1000})"
-# What follows a label: its own line, or, where that is empty, the next line with text.
-_LINE_OR_NEXT = r"[ \t]*(?:\r?\n\s{0,20})?([^\n]{1,1000})"
 _LABEL = r"(?:the[ \t]+)?(?:(?:final|correct)[ \t]+)?answer"
-_SUBJECT = r"(?:(?:the|my|our)[ \t]+(?:(?:final|correct)[ \t]+)?|final[ \t]+)answer"
-_ADVERB = r"(?:,?[ \t]+(?:therefore|thus|then|hence|simply|just|indeed|now)\b,?)?"
-_STATED = (
-    re.compile(r"<answer>(.{1,1000}?)</answer>", re.DOTALL | re.IGNORECASE),
-    re.compile(rf"####(?!#)(?![ \t]*{_LABEL}\b){_LINE}", re.IGNORECASE),
-    re.compile(rf"\*\*{_LABEL}:?\*\*:?{_LINE_OR_NEXT}", re.IGNORECASE),
-    re.compile(
-        rf"^[ \t]*#{{1,6}}[ \t]*{_LABEL}:?[ \t]*(?:\r?\n\s{{0,20}})([^\n]{{1,1000}})", re.IGNORECASE | re.MULTILINE
-    ),
-    # Looked ahead, because a line may state several: "The answer is 7. No, the answer is 8."
-    re.compile(
-        rf"\b(?:{_SUBJECT}[ \t]+is\b{_ADVERB}|{_LABEL}:)[ \t]*:?[ \t]*(?:\r?\n\s{{0,20}})?(?=([^\n]{{1,1000}}))",
-        re.IGNORECASE,
-    ),
+_SUBJECT = r"(?:(?:the|my|our)[ \t]+(?:(?:final|correct|required|desired|right)[ \t]+)?|final[ \t]+)answers?"
+_TO_WHAT = r"(?:[ \t]+to[ \t]+(?:the|this|our)[ \t]+(?:[a-z]+[ \t]+){0,2}(?:problem|question|exercise|task))?"
+_VERB = r"(?:is|are|equals|must[ \t]+be|comes[ \t]+out[ \t]+to(?:[ \t]+be)?)"
+_ADVERB = (
+    r"(?:,?[ \t]+(?:therefore|thus|then|hence|simply|just|indeed|now|clearly|exactly|probably|about|approximately"
+    r"|roughly|given[ \t]+by|equal[ \t]+to)\b,?){0,2}"
 )
+_TAG = re.compile(r"<answer>(.{1,1000}?)</answer>", re.DOTALL | re.IGNORECASE)
+# What is behind them on the line, or on the next line with text, is an answer.
+_LABELS = (
+    re.compile(rf"####(?!#)(?![ \t]*\**{_LABEL}\b)(?=[^\n]*[^\s])", re.IGNORECASE),
+    re.compile(rf"\*\*{_LABEL}:?\*\*:?", re.IGNORECASE),
+    re.compile(rf"^[ \t]*#{{1,6}}[^\w\n#]{{0,6}}{_LABEL}:?[*_]{{0,3}}:?[ \t]*(?=\r?\n)", re.IGNORECASE | re.MULTILINE),
+)
+# A line may state several: "The answer is 7. No, the answer is 8."
+_SENTENCE = re.compile(
+    rf"\b(?:{_SUBJECT}{_TO_WHAT}[ \t]+{_VERB}\b{_ADVERB}|{_LABEL}[ \t]*[:=])[ \t]*:?(?=\s{{0,20}}\S)", re.IGNORECASE
+)
+_TO_CONTENT = re.compile(r"[ \t*:]*(?:\r?\n\s{0,20}(?:>[ \t]*|[-•][ \t]+(?=[$\\]))?\**)?")
+# `#### 3. The sum` is a heading, and so is one of words with text below it.
+_HEADING = re.compile(r"\s*\**(?:\d+[.)]\s+[A-Za-z]|[A-Za-z]{2}[^\n]*\n\s*\S)")
+_VALUED = re.compile(r"[\d$\\]")
+_FENCE = re.compile(r"```[a-z]*[ \t]*\r?\n([^`]{1,1000}?)\s*```")
 # "The answer is 42. I hope it is correct.", "The answer is 42, which is even.", "The answer is 42 because it is."
-_SENTENCE_END = re.compile(r"\.\s|\.$|[,;]\s+(?!(?:and|or)\b)[a-z]{2,}|\s+(?:because|since|which|as)\b")
+_SENTENCE_END = re.compile(
+    r"\.\s|\.$|[,;]\s+(?!(?:and|or)\b)[a-z]{2,}|\s+(?:because|since|which|as)\b|\s+[—–]\s+(?=[A-Za-z]{2})"
+    r"|\s+\((?=(?:by|see|since|as|because|in(?!\s+(?:base|hundreds|thousands|millions|billions|percent)))\s)"
+)
+_AFTER_FORMULA = re.compile(r"[*\s.!]*(?:$|[\r\n]|</?answer>)|\**[.!]+\**\s")
+_AFTER_DISPLAY = re.compile(r"[*\s.!]*(?:$|[\r\n]|</?answer>|[A-Z])")
 _FORMULA_ENDS = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"))
+_NOT_BUT = re.compile(r"\*{0,2}not\s+\S{1,40}\s+but\s+(?:rather\s+)?", re.IGNORECASE)
+_NEXT_SENTENCE = re.compile(r"[.!?]\s+[A-Z]|\n\s*\n")
+# Behind a label: "The number of ways is $42$".
+_CLAUSE = re.compile(
+    r"(?:(?:so|thus|therefore|hence),?\s+)?(?:the|there|it|we|she|he|they|this)(?:\s.*?)??\s(?:is|are|equals|has|have|pays?|needs?)"
+    r"\s+(?:exactly\s+|equal\s+to\s+)?(?=\S)",
+    re.IGNORECASE,
+)
+_SECOND_CLAUSE = re.compile(r"\b(?:is|are|equals|has|have|if|when|otherwise|rather)\b", re.IGNORECASE)
 # Between boxes that are one answer: `x=\boxed{3} or x=\boxed{5}`.
 _JOINT = re.compile(r"\$*\s*(?:,|;|,?\s*(?:\\text\s*\{)?\s*(?:and|or)\b\s*\}?)\s*\$*\s*(?:[a-zA-Z]\s*=\s*)?\$*")
+
+
+class Statement(NamedTuple):
+    """An answer, and where the text behind it begins."""
+
+    answer: str
+    end: int
+
+
+def after_thoughts(completion: str) -> str:
+    """What follows the thoughts in `<think>`: all without them, and nothing if they are not closed."""
+    if "think>" not in completion:
+        return completion
+    text = completion.rpartition("</think>")[2]
+    return "" if "<think>" in text else text
 
 
 def final_answer(completion: str) -> str | None:
@@ -42,21 +80,23 @@ def final_answer(completion: str) -> str | None:
 
     Where the last box is not closed, the response was cut off: None.
     """
-    boxes = list(_BOX.finditer(completion))
-    if boxes:
-        return braced(completion, boxes[-1].end())
+    if has_box(completion):
+        boxed = last_box(completion)
+        return boxed.answer if boxed else None
     stated = declared_answer(completion)
     return _closing_formula(completion) if stated is None else stated
 
 
-def declared_answer(completion: str) -> str | None:
-    """What a response without a box states as its answer; None if nothing is called so."""
-    for pattern in _STATED:
-        matches = pattern.findall(completion[-_MAX_SEARCHED:])
-        if matches:
-            line = matches[-1].strip()
-            return _closing_formula(completion) if line in ("$$", "\\[") else _stated(line)
-    return None
+def last_box(text: str) -> Statement | None:
+    """The content of the last box; None if it is not closed, or if there is none."""
+    boxes = list(_BOX.finditer(text))
+    content = braced(text, boxes[-1].end()) if boxes else None
+    return None if content is None else Statement(content, _end_of_box(text, boxes[-1].end(), content))
+
+
+def _end_of_box(text: str, start: int, content: str) -> int:
+    end = text.find(content, start) + len(content)
+    return end + text.startswith("}", end)
 
 
 def has_box(completion: str) -> bool:
@@ -79,16 +119,76 @@ def joined_boxes(completion: str) -> str | None:
     return ", ".join(contents) if len(contents) > 1 else None
 
 
-def _stated(line: str) -> str:
-    """The answer at the beginning of a line: without the rest of the sentence, emphasis and its full stop."""
-    text = line.strip()
-    for begin, end in _FORMULA_ENDS:  # "is $42$, as the sum shows": the formula
-        if text.startswith(begin) and (close := text.find(end, len(begin))) > 0:
-            rest = text[close + len(end) :].lstrip("*")
-            if not rest or _SENTENCE_END.match(rest) or rest in ("!", "."):
-                return text[len(begin) : close].strip()
-    text = _SENTENCE_END.split(text, maxsplit=1)[0].strip("* \t")
-    return text.rstrip("!").strip("* \t")
+def declared_answer(completion: str) -> str | None:
+    """What a response without a box states as its answer; None if nothing is called so."""
+    statement = last_statement(completion)
+    return statement.answer if statement else None
+
+
+def last_statement(text: str) -> Statement | None:
+    """The last answer that a text without a box calls so, in a tag, behind a label or in a sentence."""
+    offset = max(0, len(text) - _MAX_SEARCHED)
+    text = text[offset:]
+    labels = [place for place in map(partial(_last_label, text), _LABELS) if place is not None]
+    labels += [match.start(1) for match in _TAG.finditer(text)] if ">" in text else []
+    found = list(_SENTENCE.finditer(text))
+    sentences = [match.end() for match in found if not is_unstated(text[max(0, match.start() - 60) : match.start()])]
+    if not labels and not sentences:
+        is_doubted = bool(found) and not _NEXT_SENTENCE.search(text, found[-1].end())
+        return Statement("", len(text) + offset) if is_doubted else None
+    answer, end = _content(text, max(labels + sentences[-1:]))
+    if labels and sentences and sentences[-1] > max(labels) and not _VALUED.search(text, sentences[-1], end):
+        answer, end = _content(text, max(labels))  # "#### 42\nThe answer is positive."
+    return Statement(answer, offset + end)
+
+
+def _last_label(text: str, pattern: re.Pattern[str]) -> int | None:
+    """Where the content of the last label begins."""
+    if "#" not in text and "**" not in text:
+        return None
+    places = [match.end() for match in pattern.finditer(text)]
+    if pattern is _LABELS[0]:
+        places = [place for place in places if not _HEADING.match(text, place)]
+    return places[-1] if places else None
+
+
+def _content(text: str, place: int) -> tuple[str, int]:
+    """The answer behind a label: a formula, a block, or the beginning of a line; and where it ends."""
+    if match := _TO_CONTENT.match(text, place):
+        place = match.end()
+    if match := _FENCE.match(text, place):
+        return match[1].strip(), match.end()
+    if formula := _formula_at(text, place):
+        return formula
+    line = re.split(r"\n|</answer>", text[place : place + MAX_ANSWER_CHARACTERS], maxsplit=1)[0]
+    if match := _NOT_BUT.match(line):
+        place, line = place + match.end(), line[match.end() :]
+    answer = _SENTENCE_END.split(line, maxsplit=1)[0]
+    if (match := _CLAUSE.match(answer)) and _is_value(answer[match.end() :]) and not doubts(answer):
+        place, answer = place + match.end(), answer[match.end() :]
+    return answer.strip("* \t\r").rstrip("!").strip("*` \t\r"), place + len(answer)
+
+
+def _is_value(text: str) -> bool:
+    """Whether the end of a sentence is a value, without a further clause."""
+    return _VALUED.search(text) is not None and _SECOND_CLAUSE.search(text) is None
+
+
+def _formula_at(text: str, place: int) -> tuple[str, int] | None:
+    """The formula that begins at a place, if the sentence may end behind it: "is $42$, as the sum shows"."""
+    for begin, end in _FORMULA_ENDS:
+        if text.startswith(begin, place):
+            start = place + len(begin)
+            close = text.find(end, start, start + MAX_ANSWER_CHARACTERS)
+            while end == "$" and close > 0 and text[close - 1] == "\\":
+                close = text.find(end, close + 1, start + MAX_ANSWER_CHARACTERS)
+            rest = text[close + len(end) : close + 80]
+            is_end = (_AFTER_DISPLAY if begin in ("$$", "\\[") else _AFTER_FORMULA).match(rest)
+            formula = text[start:close].strip() if close > 0 else ""
+            if formula and (is_end or _SENTENCE_END.match(rest.lstrip("*"))):
+                return formula.rstrip(".").strip(), close + len(end)
+            return None
+    return None
 
 
 def _closing_formula(completion: str) -> str | None:
@@ -100,8 +200,10 @@ def _closing_formula(completion: str) -> str | None:
 def formula_at_end(text: str) -> tuple[str, str] | None:
     """The formula that a text ends with, and the 2,000 characters before it; None if it ends otherwise."""
     for begin, end in _FORMULA_ENDS:
-        if text.endswith(end):
+        if text.endswith(end) and not text.endswith("\\$"):
             start = text.rfind(begin, max(0, len(text) - 2 * MAX_ANSWER_CHARACTERS), -len(end))
+            while begin == "$" and start > 0 and text[start - 1] == "\\":  # a sign of dollars
+                start = text.rfind(begin, max(0, len(text) - 2 * MAX_ANSWER_CHARACTERS), start)
             formula = text[start + len(begin) : -len(end)].strip() if start >= 0 else ""
             return (formula, text[max(0, start - 2 * MAX_ANSWER_CHARACTERS) : start]) if formula else None
     return None

@@ -11,10 +11,9 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from workers.contract.verifier_kinds import ResponseExtraction
-from workers.verifiers.mathematics.closing import closing_answer, closing_list, denies_list, without_remarks
 from workers.verifiers.mathematics.decoration import plain_letters
-from workers.verifiers.mathematics.extraction import declared_answer, final_answer, has_box
+from workers.verifiers.mathematics.endings.closing import denies_list
+from workers.verifiers.mathematics.extraction import after_thoughts
 
 MAX_CHARACTERS = 20_000  # of the response's end
 _BESIDE = 24  # characters before and after the digits that are looked at
@@ -69,33 +68,6 @@ _RELATION_OR_WORDS = re.compile(
 _ZEROS = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
 
 
-def answer_in(completion: str, extraction: ResponseExtraction) -> str | None:
-    """The answer in a box, or the stated one, or the closing formula; flexible, without any of them: the last number,
-    or what is set in bold in the last sentence; or None."""
-    if has_box(completion):
-        return final_answer(completion)
-    text = without_remarks(completion)
-    answer = declared_answer(text)
-    answer = closing_answer(text) if answer is None else answer
-    if extraction == "strict" or (answer or "").strip():
-        return answer
-    return last_number(text)
-
-
-def answer_list(completion: str, extraction: ResponseExtraction) -> str | None:
-    """The list that a response without a box and a stated answer ends with: formulas, or, flexible, numbers; or None.
-    For questions whose reference answer is a list."""
-    if has_box(completion):
-        return None
-    text = without_remarks(completion)
-    if declared_answer(text) is not None:
-        return None
-    formulas = closing_list(text)
-    if formulas or extraction == "strict" or closing_answer(text):
-        return formulas
-    return _numbers_at_end(text)
-
-
 def last_number(completion: str) -> str | None:
     r"""The last number, written as `-1234.5`, `\frac{1}{2}`, `50\%` or `2\times10^{3}`; None if there is none.
 
@@ -103,9 +75,7 @@ def last_number(completion: str) -> str | None:
     one; if the last number is a part of a formula in dollars that has no value without its letters, it is the formula.
     Of a response with thoughts in `<think>`, only what follows them counts.
     """
-    text = completion.rpartition("</think>")[2]
-    if "<think>" in text:
-        return None
+    text = after_thoughts(completion)
     text = "\n" + plain_letters(_ENCLOSED.sub(" ", text[-MAX_CHARACTERS:]))
     text = _ONE_FONT.sub(lambda match: match[1].replace(" ", ""), text)
     if bold := _bold_number(text):
@@ -146,10 +116,9 @@ def _formula_around(text: str, match: re.Match[str]) -> str | None:
     return formula if has_letters and not _RELATION_OR_WORDS.search(formula) else None
 
 
-def _numbers_at_end(text: str) -> str | None:
+def numbers_at_end(text: str) -> str | None:
     """Two numbers or more with only commas, `and` or `or` between them, if they are the last of a text."""
-    text = text.rpartition("</think>")[2]
-    text = "" if "<think>" in text else re.sub(r"\\?\$|\*\*", "", plain_letters(text[-_MAX_LINE:]))
+    text = re.sub(r"\\?\$|\*\*", "", plain_letters(after_thoughts(text)[-_MAX_LINE:]))
     lists = list(_LISTED.finditer(text))
     if not lists or re.search(r"\d", text[lists[-1].end() :]) or denies_list(text[: lists[-1].start()]):
         return None

@@ -1,0 +1,93 @@
+"""Whole responses with a label: what is stated counts, what is taken back, doubted or only supposed does not."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from workers.verifiers.cross_check import cross_check
+from workers.verifiers.kinds import kind_of
+from workers.verifiers.mathematics.endings.retractions import taken_back
+from workers.verifiers.mathematics.reading import answer_in
+from workers.verifiers.service import Verifier
+
+CASES = Path(__file__).resolve().parents[2] / "data" / "verifier_responses.jsonl"
+
+
+def test_labelled_responses_are_judged_as_labelled():
+    """Written against the rules and mended by rule: at first 22 of 166 wrong ones counted, 19 of 82 right ones not."""
+    pytest.importorskip("math_verify", reason="math-verify is missing: pip install -c constraints.txt -e '.[train]'")
+    cases = [json.loads(line) for line in CASES.read_text().splitlines()]
+    assert len(cases) > 240
+    with Verifier("math") as verifier:
+        found = verifier.score([case["response"] for case in cases], [case["gold"] for case in cases])
+    pairs = zip(cases, found, strict=True)
+    assert [case for case, verdict in pairs if verdict.reward != float(case["expected"])] == []
+
+
+def test_second_verifier_contradicts_no_label():
+    cases = [json.loads(line) for line in CASES.read_text().splitlines()]
+    second = [cross_check(case["gold"], case["response"], kind="math") for case in cases]
+    pairs = zip(cases, second, strict=True)
+    assert [case for case, said in pairs if said not in (None, case["expected"])] == []
+    assert sum(said is not None for said in second) >= 10
+
+
+@pytest.mark.parametrize(
+    ("answer", "rest", "begins"),
+    [
+        ("42", ". Wait, it is 43.", "Wait"),
+        ("42", " is wrong", " is wrong"),
+        ("42", ", no wait, 43", "no wait"),
+        ("42", "$. I made a mistake.", "I made"),
+        ("42", ". Wait, 6 times 7 is 42.", None),
+        ("42", ". Wait, let me check. Yes.", None),
+        ("42", ". Wait.", "Wait"),
+        ("42", ". The correct answer is 42.", None),
+        ("42", ". The correct answer is 43.", "correct answer"),
+        ("no", ". No, it is not possible.", None),
+        ("42", ". No other works.", None),
+        ("42", "", None),
+        ("", ". Wait, it is 43.", "Wait"),
+    ],
+)
+def test_text_behind_an_answer_takes_it_back_or_not(answer, rest, begins):
+    place = taken_back(answer, rest)
+    assert (place is None) == (begins is None)
+    assert begins is None or rest[place:].strip().startswith(begins.strip())
+
+
+def test_what_is_stated_behind_a_retraction_is_the_answer():
+    assert answer_in(r"\boxed{42}. Wait, that is wrong: $43$.", "strict") == "43"
+    assert answer_in(r"\boxed{42}. Wait, it is 43.", "strict") is None
+    assert answer_in(r"\boxed{42}. Wait, it is 43.", "flexible") == "43"
+    text = "The answer is 1. " + "".join(f"No, the answer is {n}. " for n in range(2, 30))
+    assert answer_in(text, "strict") == "29"
+    assert answer_in("The answer is 41. Oops, 1. " * 30, "strict") is None
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        *(
+            "Wait, ",
+            "No, ",
+            "The answer is 5. ",
+            "<answer>5</answer> no ",
+            "it is 5, ",
+            "\\boxed{5} is wrong ",
+            "sorry ",
+        ),
+        *("5 is right ", "<think>", "</think>", "#### 5\n", "**Answer:** ", "Answer:\n", "```\n", "The is ", "$\\$"),
+        *("(by ", "- ", "not 5 but "),
+    ],
+)
+def test_hostile_response_is_read_in_no_time(piece):
+    begin = time.process_time()
+    for head in ("", "The answer is 5. ", r"\boxed{5} "):
+        for extraction in ("strict", "flexible"):
+            kind_of("math", 1e-4, extraction).quick_verdict(head + piece * (30_000 // len(piece)), "5,6")
+    assert time.process_time() - begin < 2  # in the trainer's own process, where nothing could end it

@@ -1,0 +1,127 @@
+r"""Whether a response takes its answer back: `The answer is 42. Wait, it is 43.`, `\boxed{42} is wrong`.
+
+A denial takes it back. A second thought, such as `wait`, does where another value follows it, and not where it ends in
+the same one. Standard library only; every pattern is linear in the text, of which a bounded part is looked at.
+"""
+
+from __future__ import annotations
+
+import re
+
+_MOST = 20_000  # characters behind an answer
+_NEAR = 300  # here, `this` and `it` are the answer
+
+_START = r"(?:^|(?<=[.!?;:,\n(>$*)}\]—–-]))[\s*\"']{0,9}(?:(?:oh|well|but|and|so|ah|um+)\b[,.!…]*\s{1,3})?"
+_VALUE = r"(?:\\?\$\s?[^$\n]{1,80}\$|\\\([^\n]{1,80}?\\\)|\*{0,2}\\?\$?-?\.?\d[\d,./]{0,30}%?)"
+_MADE_AN_ERROR = r"(?:a|an|some)\s+(?:\w+\s+){0,2}(?:mistakes?|errors?|slip|oversight)"
+_SORRY = re.compile(
+    rf"{_START}(?:oops|(?:I'm\s+|I\s+am\s+)?sorry(?!\s+(?:for|about)\b)|(?:my\s+)?apologies|my\s+(?:mistake|bad)|correction\b|scratch\s+that|strike\s+that|just\s+kidding"
+    r"|never\s?mind|on\s+second\s+thoughts?|I\s+(?:was|am|stand)\s+(?:wrong|mistaken|corrected)|I\s+apologi[sz]e"
+    r"|I\s+take\s+(?:that|it)\s+back|ignore\s+(?:that|this|the\s+above)|let\s+me\s+(?:correct|revise|fix|redo|reconsider|rethink))\b"
+    rf"|~~|\b(?:I|we)(?:'ve|\s+have)?\s+(?:made|overlooked|missed)\s+{_MADE_AN_ERROR}\b"
+    rf"|\bthere(?:'s|\s+is|\s+was|\s+must\s+be)\s+{_MADE_AN_ERROR}\b",
+    re.IGNORECASE,
+)
+_NEGATIVE = re.compile(r"\b(?:no|not|none|never|false|impossible|incorrect|wrong|invalid|cannot)\b", re.IGNORECASE)
+_NO = re.compile(rf"{_START}(?:no(?=\s*[,.:;!—–-]|\s+(?:wait|it|that|this|the|I)\b)|nope)\b", re.IGNORECASE)
+_ADVERB = r"(?:(?:\w+ly|just|simply|also|indeed|quite|still|so)\s+){0,2}"
+_WRONG = (
+    r"(?:wrong|incorrect|false|mistaken|invalid|impossible|extraneous|nonsense|rejected|a\s+(?:mistake|trap|guess)|an\s+error"
+    r"|too\s+(?:large|small|big|high|low|much|many|few)"
+    r"|not\s+(?:\w+ly\s+)?(?:right|correct|possible|valid|true|it|so|what\s+(?:we|was|is)|accurate|(?:the|my|an?|our)\s+(?:\w+\s+){0,2}(?:answer|solution|result|value)))\b"
+)
+_IS_WRONG = (
+    rf"(?:(?:\s+(?:is|was|are|were|seems|looks|must\s+be)|'s)\s+{_ADVERB}{_WRONG}"
+    r"|(?:\s+(?:is|was|are)n't|\s+can't\s+be|\s+cannot\s+be)\s+(?:\w+ly\s+)?(?:right|correct|true|valid|possible|it|so|the\s+(?:\w+\s+)?answer)\b"
+    r"|\s+(?:does\s+not|doesn't|do\s+not|don't|cannot|can't|fails\s+to)\s+(?:\w+ly\s+)?(?:work|make\s+sense|satisfy|hold|fit)\b"
+    r"|\s+(?:contradicts|violates|fails)\b)"
+)
+# What stands right behind an answer, or behind `this` near it.
+_AT_ONCE = re.compile(
+    rf"^[\s$*.)\]}}>'\",;!?\\`]{{0,12}}(?:</answer>\s*)?(?:(?:but\s+)?(?:which|that|this|it|though)\b)?"
+    rf"{_IS_WRONG}",
+    re.IGNORECASE,
+)
+_NEAR_DENIAL = re.compile(rf"\b(?:this|that|it|which)(?=\s|'){_IS_WRONG}", re.IGNORECASE)
+_FAR_DENIAL = re.compile(
+    r"\b(?:the|my|our|this|that)\s+(?:(?:above|previous|first|final|stated|boxed|last)\s+)?(?:answer|result)"
+    rf"(?:\s+above)?{_IS_WRONG}",
+    re.IGNORECASE,
+)
+_SECOND_THOUGHT = re.compile(rf"{_START}(?:wait|hmm+|hold\s+on|hang\s+on)\b", re.IGNORECASE)
+_ANOTHER = re.compile(
+    rf"{_START}(?:actually|rather|I\s+mean|(?:or\s+)?(?:maybe|perhaps|possibly)|or\s+rather)\b", re.IGNORECASE
+)
+# Another value, said of the same thing.
+_RIVAL = re.compile(
+    r"\b(?:(?:it|that|this)(?:\s+(?:should|must|ought\s+to|would|will)\s+(?:be|have\s+been|read)|\s+is\s+(?:actually|really|rather|in\s+fact))"
+    r"|(?:true|correct|right|real|actual)\s+(?:final\s+)?(?:answer|value|result|solution|number|one)\s*(?:is|was|should\s+be|must\s+be|:)"
+    r"|re-?(?:check|calculat|comput|count)ing\s+(?:it\s+)?(?:gives|yields|shows)"
+    rf"|should\s+(?:be|have\s+been|read))\s*:?\s*(?P<value>{_VALUE})",
+    re.IGNORECASE,
+)
+_IT_IS = re.compile(
+    rf"^[\s\W]{{0,9}}(?:</answer>)?\s*(?:no\W+)?(?:it|that)(?:\s+is|'s|\s+was|\s+equals)\s+"
+    rf"(?P<value>{_VALUE})\s*(?:[.!,;]|$)",
+    re.IGNORECASE,
+)
+_IS_RIGHT = re.compile(
+    rf"(?P<value>{_VALUE})\s+(?:is|was)\s+(?:(?:the|actually|indeed)\s+)*(?:right|correct|true)\b", re.IGNORECASE
+)
+# "Actually it is m": a value in a letter or a word.
+_IT_IS_ANOTHER = re.compile(
+    r"^,?\s*(?:it|that)(?:\s+is|'s|\s+was)\s(?!(?:an?|the|well|also|easy|clear|clearly|correct|right|true|fine)\b)",
+    re.IGNORECASE,
+)
+_AFFIRMATION = re.compile(
+    r"(?<![\\\w])(?<!\bnot\s)(?<!n't\s)(?:yes|yep|correct|right|confirm(?:s|ed)|verified|checks?\s+out"
+    r"|holds?|stands|matches|consistent|good|fine|works)\b|[✓✔✅]",
+    re.IGNORECASE,
+)
+# Not a number within a formula: `it is (2,3)` ends in no value.
+_ANY_VALUE = re.compile(rf"(?<![\w{{}}(\[,^/\\.+-]){_VALUE}(?![\w{{}})\]^/\\+])")
+_CLOSING_SIGNS = " \t\r\n$.!*)}]\\"
+_NOISE = re.compile(r"\\(?:text|mathrm|mathbf|left|right|boxed|[,;!()\[\]])|[\s$*{}\\,]|\.$")
+
+
+def taken_back(answer: str, rest: str) -> int | None:
+    """Where the text behind an answer begins to take it back; None if the answer stands.
+
+    rest: what follows the answer, up to the end of the response.
+    """
+    rest = rest[:_MOST]
+    if not rest.strip(_CLOSING_SIGNS):
+        return None
+    own = _bare(answer)
+    # "The answer is no. It is not possible." confirms itself.
+    far, near = ((_SORRY,), ()) if _NEGATIVE.search(answer) else ((_AT_ONCE, _SORRY, _FAR_DENIAL), (_NO, _NEAR_DENIAL))
+    places = [match.start() for pattern in far if (match := pattern.search(rest))]
+    places += [match.start() for pattern in near if (match := pattern.search(rest[:_NEAR]))]
+    for pattern in (_RIVAL, _IT_IS, _IS_RIGHT):
+        places += [match.start() for match in pattern.finditer(rest[:_NEAR]) if not _is_same(match["value"], own)]
+    second = _SECOND_THOUGHT.search(rest) or _ANOTHER.search(rest[:_NEAR])
+    if second is not None and not _is_confirmed(rest[second.end() :], own, is_doubt=second.re is _SECOND_THOUGHT):
+        places.append(second.start())
+    return min(places, default=None)
+
+
+def _is_confirmed(thought: str, own: str, *, is_doubt: bool) -> bool:
+    """Whether a second thought ends in the same answer. Without any value, a doubt needs an affirmation."""
+    values = [match[0] for match in _ANY_VALUE.finditer(thought)]
+    if not values:
+        if not is_doubt:
+            return not _IT_IS_ANOTHER.match(thought)
+        return _AFFIRMATION.search(thought) is not None and not _IT_IS_ANOTHER.match(thought)
+    if _is_same(values[-1], own):
+        return True
+    return any(_is_same(value, own) for value in values) and _AFFIRMATION.search(thought) is not None
+
+
+def _is_same(value: str, own: str) -> bool:
+    """Whether a value is written as the answer is, perhaps with a name before it."""
+    bare = _bare(value)
+    return bool(bare) and (bare == own or bare.rpartition("=")[2] == own.rpartition("=")[2])
+
+
+def _bare(text: str) -> str:
+    return _NOISE.sub("", _NOISE.sub("", text).rstrip("."))

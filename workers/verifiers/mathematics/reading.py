@@ -1,0 +1,59 @@
+r"""The answer of a whole response: its last box, else what it states, else its closing formula, else its last number.
+
+What a response takes back is no answer: what it states behind the retraction counts. Standard library only.
+"""
+
+from __future__ import annotations
+
+from workers.contract.verifier_kinds import ResponseExtraction
+from workers.verifiers.mathematics.endings.closing import closing_answer, closing_list
+from workers.verifiers.mathematics.endings.remarks import without_remarks
+from workers.verifiers.mathematics.endings.retractions import taken_back
+from workers.verifiers.mathematics.extraction import (
+    Statement,
+    after_thoughts,
+    has_box,
+    joined_boxes,
+    last_box,
+    last_statement,
+)
+from workers.verifiers.mathematics.last_number import last_number, numbers_at_end
+
+_MOST_RETRACTIONS = 8
+
+
+def answer_in(completion: str, extraction: ResponseExtraction, *, is_list: bool = False) -> str | None:
+    """The answer of a response, or None.
+
+    extraction: flexible reads the last number where nothing is stated; is_list: whether the reference is a list, so
+    that several boxes, formulas or numbers with only `,`, `and` or `or` between them are one answer.
+    """
+    text = after_thoughts(completion)
+    for _ in range(_MOST_RETRACTIONS):
+        if has_box(text):
+            statement = last_box(text)
+            if statement is None:
+                return None
+            if is_list and (listed := joined_boxes(text)):
+                statement = Statement(listed, statement.end)
+        else:
+            text = without_remarks(text)
+            statement = last_statement(text)
+            if statement is None:
+                return _unstated(text, extraction, is_list=is_list)
+        place = taken_back(statement.answer, text[statement.end :])
+        if place is None:
+            is_empty = not statement.answer.strip() and not has_box(text)
+            return last_number(text) if is_empty and extraction == "flexible" else statement.answer
+        text = text[statement.end + place :]
+    return None
+
+
+def _unstated(text: str, extraction: ResponseExtraction, *, is_list: bool) -> str | None:
+    """The closing formula, or a list of them; flexible, without any: the last number, or the last numbers."""
+    if is_list and (listed := closing_list(text)):
+        return listed
+    answer = closing_answer(text)
+    if extraction == "strict" or (answer or "").strip():
+        return answer
+    return (numbers_at_end(text) if is_list else None) or last_number(text)
