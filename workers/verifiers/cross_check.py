@@ -32,42 +32,13 @@ LETTERS = "ABCDEFGHIJ"
 # Words after a number that change it.
 CHANGING = {"hundred", "thousand", "million", "billion", "trillion", "percent", "per", "x", "pi"}
 # Behind a box, these words may take its answer back, which only the first verifier reads.
-DOUBTING = {
-    *(
-        "no",
-        "nope",
-        "not",
-        "wait",
-        "hmm",
-        "hold",
-        "hang",
-        "wrong",
-        "incorrect",
-        "false",
-        "mistake",
-        "mistaken",
-        "error",
-    ),
-    *("sorry", "oops", "apologies", "apologize", "correction", "correct", "scratch", "strike", "actually", "rather"),
-    *("should", "maybe", "perhaps", "possibly", "kidding", "mind", "thought", "thoughts", "ignore", "reconsider"),
-    *(
-        "is",
-        "was",
-        "isn't",
-        "wasn't",
-        "it's",
-        "that's",
-        "right",
-        "true",
-        "i",
-        "let",
-        "there",
-        "there's",
-        "bad",
-        "fails",
-    ),
-    *("doesn't", "cannot", "can't", "don't", "mistakes", "errors", "slip", "oversight"),
-}
+_DOUBTING_TEXT = """
+actually apologies apologize bad can't cannot correct correction doesn't don't error errors fails false hang hmm
+hold i ignore incorrect is isn't it's kidding let maybe mind mistake mistaken mistakes no nope not oops
+oversight perhaps possibly rather reconsider right scratch should slip sorry strike that's there there's thought
+thoughts true wait was wasn't wrong
+"""
+DOUBTING = set(_DOUBTING_TEXT.split())
 SIGNS_OF_EXPRESSIONS = set(".^$*+?{}[]\\|()")
 _JUDGED_TWICE = ("python", "python_partial", "function", "judge")
 _OPINIONS: dict[str, Callable[[str, str], bool | float | None]] = {

@@ -24,7 +24,7 @@ def countdown_opinion(gold: str, response: str) -> bool | None:
     texts = [*operands, target.removeprefix("-")]
     if not equals or not operands or not all(one.isascii() and one.isdigit() for one in texts):
         return None
-    answer = plain_answer(response, has_thoughts=False)
+    answer = plain_answer(response)
     if answer is None:
         return None
     if "<answer>" not in response and "\\boxed" not in response:

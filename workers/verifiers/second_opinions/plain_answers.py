@@ -9,13 +9,13 @@ _THOUGHT, _END_OF_THOUGHT, _OPEN, _CLOSE = "<think>", "</think>", "<answer>", "<
 _BOXES = ("\\boxed", "\\fbox", "\\bbox")
 
 
-def plain_answer(response: str, *, has_thoughts: bool = True) -> str | None:
+def plain_answer(response: str) -> str | None:
     """The content of the one `<answer>` or the one plain box, or a response without either; None if that is unclear.
 
-    has_thoughts: whether what is in `<think>` does not count.
+    What is in `<think>` does not count.
     """
     text = response
-    if has_thoughts and (_THOUGHT in text or _END_OF_THOUGHT in text):
+    if _THOUGHT in text or _END_OF_THOUGHT in text:
         before, mark, text = text.partition(_END_OF_THOUGHT)
         if not mark or before.count(_THOUGHT) != 1 or _THOUGHT in text or _END_OF_THOUGHT in text:
             return None
