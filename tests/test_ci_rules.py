@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -49,32 +50,34 @@ def test_what_cannot_be_installed_is_skipped_in_ci_too(monkeypatch: pytest.Monke
     assert strict(skipped("needs a CUDA device, and there is none")).skipped
 
 
+MARKS = {"browser": "@pytest.mark.browser", "workers": "@pytest.mark.slow", "faults": "@pytest.mark.slow", "web": ""}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("ci", "folder", "mark", "is_repeated"),
-    [
-        ("true", "browser", "@pytest.mark.browser", True),
-        ("true", "workers", "@pytest.mark.slow", True),
-        ("true", "faults", "@pytest.mark.slow", False),
-        ("true", "web", "", False),
-        ("", "browser", "@pytest.mark.browser", False),
-    ],
-)
-def test_second_try(tmp_path: Path, ci: str, folder: str, mark: str, is_repeated: bool) -> None:
-    (tmp_path / folder).mkdir()
-    (tmp_path / folder / "test_once.py").write_text(ONCE.format(mark=mark))
+@pytest.mark.parametrize(("ci", "repeated"), [("true", {"browser", "workers"}), ("", set())])
+def test_second_try_in_ci_is_for_browsers_and_slow_tests_but_for_faults(
+    tmp_path: Path, ci: str, repeated: set[str]
+) -> None:
+    for folder, mark in MARKS.items():
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / f"test_{folder}.py").write_text(ONCE.format(mark=mark))
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    slow\n    browser\n    gpu\n")
     root = Path(__file__).parent.parent
     ended = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", "-p", "no:django", folder],
+        [sys.executable, "-m", "pytest", "-q", "-rpfR", "-p", "tests.conftest", "-p", "no:django", *MARKS],
         cwd=tmp_path,
         env={**os.environ, "CI": ci, "PYTHONPATH": str(root)},
         capture_output=True,
         text=True,
         timeout=120,
     )
-    closing = ended.stdout.splitlines()[-1]
     assert ended.returncode == 1, ended.stdout + ended.stderr
-    assert ("1 failed, 1 passed, 2 rerun" if is_repeated else "2 failed") in closing
-    assert ("failed at the first try" in ended.stdout) == is_repeated
+    for folder in MARKS:
+        results = set(re.findall(rf"^([A-Z]+) {folder}/test_{folder}.py::(\w+)", ended.stdout, re.MULTILINE))
+        names = ("test_passes_at_its_second_try", "test_never_passes")
+        if folder in repeated:
+            assert results == {("PASSED", names[0]), ("FAILED", names[1]), *(("RERUN", name) for name in names)}
+        else:
+            assert results == {("FAILED", name) for name in names}
+    assert ("failed at the first try" in ended.stdout) == bool(repeated)
     assert "AssertionError: of the load" in ended.stdout
