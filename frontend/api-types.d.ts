@@ -646,6 +646,7 @@ declare namespace Api {
     run: string;
     run_name: string;
     source_run: string;
+    source_name: string;
     step: number | null;
     agent: string;
     position: number;

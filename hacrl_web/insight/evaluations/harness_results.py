@@ -6,7 +6,7 @@ under the name of the harness, and no rank, mean or difference mixes the two.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -20,11 +20,15 @@ MAX_EVALUATIONS = 200  # the newest of a page
 
 @dataclass(frozen=True)
 class HarnessLine:
-    """One metric of one agent on one task. run: the evaluation.  step: of the checkpoint, of `source_run`."""
+    """One metric of one agent on one task. run: the evaluation.  step: of the checkpoint, of `source_run`.
+
+    source_name: of that run; empty if it was deleted, or the models are registered ones.
+    """
 
     run: str
     run_name: str
     source_run: str
+    source_name: str
     step: int | None
     agent: str
     position: int
@@ -66,6 +70,11 @@ def lines_of_checkpoints(runs: Iterable[UUID], user: Any) -> list[HarnessLine]:
 
 def _lines(runs: Iterable[Run]) -> Iterator[HarnessLine]:
     by_id = {run.pk: run for run in runs}
+    # The name was checked when the evaluation was queued: whoever sees the one sees the other, of one project.
+    sources = {source for run in by_id.values() if (source := (run.spec.get("harness") or {}).get("source_run"))}
+    projects = {run.project_id for run in by_id.values()}
+    named = Run.objects.filter(pk__in=sources, project__in=projects).values_list("pk", "name")
+    names = {str(pk): name for pk, name in named}
     events = TelemetryEvent.objects.filter(run__in=list(by_id), type="harness").order_by("attempt", "seq")
     latest: dict[tuple[UUID, str, str], dict[str, Any]] = {}
     for pk, agent, payload in events.values_list("run", "agent", "payload"):
@@ -73,12 +82,12 @@ def _lines(runs: Iterable[Run]) -> Iterator[HarnessLine]:
     for pk, run in by_id.items():
         for (of_run, agent, _), payload in latest.items():
             if of_run == pk:
-                yield from _of_event(run, agent, payload)
+                yield from _of_event(run, agent, payload, names)
 
 
-def _of_event(run: Run, agent: str, payload: dict[str, Any]) -> Iterator[HarnessLine]:
+def _of_event(run: Run, agent: str, payload: dict[str, Any], run_names: Mapping[str, str]) -> Iterator[HarnessLine]:
     settings = run.spec.get("harness") or {}
-    names = run.agent_names
+    source, names = str(settings.get("source_run") or ""), run.agent_names
     texts = ("harness", "version", "task", "task_version", "benchmark")
     numbers = ("num_fewshot", "num_questions", "num_available")
     of_task: dict[str, Any] = {name: str(payload.get(name) or "") for name in texts}
@@ -87,7 +96,8 @@ def _of_event(run: Run, agent: str, payload: dict[str, Any]) -> Iterator[Harness
         yield HarnessLine(
             run=str(run.pk),
             run_name=run.name,
-            source_run=str(settings.get("source_run") or ""),
+            source_run=source,
+            source_name=run_names.get(source, ""),
             step=settings.get("source_step"),
             agent=agent,
             position=names.index(agent) if agent in names else 0,

@@ -233,6 +233,8 @@ def test_board_shows_the_harness_below_its_table_and_in_no_rank(client, owner):
     for path in ("/leaderboard/board-lm-eval.csv", "/api/v1/boards/file/lm-eval.csv"):
         (row,) = csv.DictReader(io.StringIO(client.get(path, address).getvalue().decode()))
         assert (row["task"], row["value"], row["version"]) == ("arc_easy", "0.99", "0.4.13")
+        assert row["source_name"] == by_name(sweep)["gspo", 1].name
+    assert f"step 3 of {by_name(sweep)['gspo', 1].name}" in theirs
     assert "arc_easy" not in client.get("/leaderboard/board.csv", address).getvalue().decode()
 
 
