@@ -71,7 +71,7 @@ def lines_of_checkpoints(runs: Iterable[UUID], user: Any) -> list[HarnessLine]:
 def _lines(runs: Iterable[Run]) -> Iterator[HarnessLine]:
     by_id = {run.pk: run for run in runs}
     # The name was checked when the evaluation was queued: whoever sees the one sees the other, of one project.
-    sources = {source for run in by_id.values() if (source := (run.spec.get("harness") or {}).get("source_run"))}
+    sources = {pk for run in by_id.values() if (pk := _source_of(run))}
     projects = {run.project_id for run in by_id.values()}
     named = Run.objects.filter(pk__in=sources, project__in=projects).values_list("pk", "name")
     names = {str(pk): name for pk, name in named}
@@ -83,6 +83,14 @@ def _lines(runs: Iterable[Run]) -> Iterator[HarnessLine]:
         for (of_run, agent, _), payload in latest.items():
             if of_run == pk:
                 yield from _of_event(run, agent, payload, names)
+
+
+def _source_of(run: Run) -> UUID | None:
+    """The run whose checkpoint an evaluation is of; None if it names none."""
+    try:
+        return UUID((run.spec.get("harness") or {}).get("source_run") or "")
+    except ValueError:  # of an imported run, whatever it holds
+        return None
 
 
 def _of_event(run: Run, agent: str, payload: dict[str, Any], run_names: Mapping[str, str]) -> Iterator[HarnessLine]:
