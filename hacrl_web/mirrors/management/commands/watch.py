@@ -17,7 +17,7 @@ from hacrl_web.ops.loop import liveness_file, repeat
 
 
 class Command(BaseCommand):
-    requires_system_checks = []  # prepare_database has made them
+    requires_system_checks: list[str] = []  # prepare_database has made them
     help = "Evaluate the alert rules of all runs, send notifications and serve mirrors, until ended."
 
     def add_arguments(self, parser: Any) -> None:

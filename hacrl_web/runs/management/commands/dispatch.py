@@ -16,7 +16,7 @@ from hacrl_web.runs.worker.usage import UnmeasuredFiles
 
 
 class Command(BaseCommand):
-    requires_system_checks = []  # prepare_database has made them
+    requires_system_checks: list[str] = []  # prepare_database has made them
     help = "Notify workers of queued runs, requeue lost ones, advance searches and clear old texts, until ended."
 
     def add_arguments(self, parser: Any) -> None:
