@@ -91,7 +91,7 @@ def _training_set(client: Client, entry: Any) -> Any:
 def _further_benchmark(client: Client, entry: Any) -> Any:
     """The id of a benchmark of `evaluation`, by its settings or its name; an id or a deleted one stays as it is."""
     if isinstance(entry, dict) and entry.get("benchmark") is None and "name" in entry:
-        return entry  # the service says so
+        return entry  # the service refuses it with its name
     if isinstance(entry, dict):
         return _benchmark_of(client, entry, "evaluation.benchmarks")
     return object_id(client, "/benchmarks", "benchmark", entry) if isinstance(entry, str) else entry

@@ -108,7 +108,7 @@ class MirrorProcess:
                     one.kill()
 
     def end(self) -> None:
-        """Kill it, if it still lives, and wait for it; not for one that a dead file system holds."""
+        """Kill it, if it still lives, and wait for it, END_S at most: a dead file system may hold it."""
         self.kill()
         with suppress(subprocess.TimeoutExpired):
             self._child.wait(END_S)

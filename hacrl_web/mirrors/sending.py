@@ -89,7 +89,7 @@ class MirrorSender:
         return bool(self._sessions)
 
     def interrupt(self, settings: tuple[Any, str] | None) -> None:
-        """End the round unless it is with these settings: options and ciphertext, None of no mirror to be served."""
+        """End the round unless it uses these settings (options, ciphertext). None: the mirror is paused or removed."""
         if settings != self._settings:
             self._is_interrupted = True
             self._kill()
@@ -248,7 +248,7 @@ class MirrorSender:
             self._close(run_id)
 
     def forget_all(self) -> None:
-        """End all processes without a word; nothing that was acknowledged is lost."""
+        """End all processes without closing their sessions; nothing that was acknowledged is lost."""
         for run_id in list(self._sessions):
             self._forget(run_id)
 

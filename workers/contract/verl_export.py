@@ -248,7 +248,7 @@ def not_carried(spec: RunSpec) -> list[str]:
         (rule.on_missing_source == "degrade", "algorithm.on_missing_source degrade: a missing agent ends the run."),
         (rule.replay_steps > 0, f"algorithm.replay_steps {rule.replay_steps}: no rollout is replayed."),
         (rule.peer_quarantine, "algorithm.peer_quarantine: no source is excluded."),
-        (rule.audit_share > 0, f"algorithm.audit_share {rule.audit_share:g}: no second verifier checks rewards."),
+        (rule.audit_share > 0, f"algorithm.audit_share {rule.audit_share:g}: no audit checks rewards."),
         (bool(spec.rollout.stop), "rollout.stop: answers end with an EOS alone."),
         (correction != "none", f"rollout.importance_correction {correction}: every own rollout weighs the same."),
         (spec.rollout.environment != "none", f"rollout.environment {spec.rollout.environment}: answers are one turn."),

@@ -17,16 +17,16 @@ from typing import Any
 
 from workers import heartbeat
 from workers.contract.repository import ROOT
+from workers.contract.spec.data import INSTALL_HARNESS
 
 PYTHON_VARIABLE = "HACRL_LM_EVAL"
 TASKS_VARIABLE = "HACRL_LM_EVAL_TASKS"
 DRIVER = ROOT / "workers" / "harness" / "driver.py"
-INSTALLATION = "python -m workers.harness.install"
 MAX_RESULT_BYTES = 64 * 2**20
 DESCRIPTION_S = 120.0  # for its version, from a slow disk
 GRACE_S = 5.0  # between TERM and KILL
 POLL_S = 0.1
-# Of this project's own processes: the harness shall import its own packages alone.
+# Variables of this project's own processes, without which the harness imports only its own packages.
 _HIDDEN = ("PYTHONPATH", "PYTHONHOME", "PYTHONSAFEPATH", "HACRL_DEATH_PIPE", "HACRL_KEYS_PIPE")
 
 
@@ -40,8 +40,8 @@ def python_of_harness() -> str:
     if not python or not os.access(python, os.X_OK):
         where = f"{python} is not there" if python else f"{PYTHON_VARIABLE} names no Python"
         raise HarnessFailed(
-            f"lm-evaluation-harness is not installed on this host ({where}): run `{INSTALLATION}` there, or name the "
-            f"Python that has it by {PYTHON_VARIABLE}"
+            f"lm-evaluation-harness is not installed on this host ({where}): run `{INSTALL_HARNESS}` there, or "
+            f"set {PYTHON_VARIABLE} to the Python that has it"
         )
     return python
 
@@ -70,7 +70,7 @@ def call(
 
 
 def _wait(process: subprocess.Popen[bytes], time_limit_s: float, check: Callable[[], None]) -> int:
-    """The exit status. While the process uses no processor there is no heartbeat.
+    """The exit status. A heartbeat is sent only while the process uses a processor, so that one that hangs is noticed.
 
     Errors: HarnessFailed, and those of `check`.
     """

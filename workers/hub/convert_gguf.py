@@ -54,7 +54,7 @@ def make_gguf_file(request: dict[str, Any]) -> int:
         raise ConversionFailed("The converter ended without a file.")
     with open(part, "rb") as file:
         if file.read(4) != b"GGUF":
-            raise ConversionFailed("What the converter wrote is no GGUF file.")
+            raise ConversionFailed("The converter's output is not a GGUF file.")
     part.rename(output)
     return output.stat().st_size
 
@@ -63,18 +63,18 @@ def main() -> int:
     request = json.loads(sys.stdin.buffer.read())
     status = Path(request["status"])
 
-    def say(**values: Any) -> None:
+    def write_state(**values: Any) -> None:
         part = status.with_suffix(".new")
         part.write_text(json.dumps(values))
         part.replace(status)
 
     try:
-        say(phase="converting")
-        say(phase="converted", ended=True, size_bytes=make_gguf_file(request))
+        write_state(phase="converting")
+        write_state(phase="converted", ended=True, size_bytes=make_gguf_file(request))
     except (ConversionFailed, OSError) as error:
         with contextlib.suppress(OSError):
             Path(request["output"]).with_suffix(".part").unlink(missing_ok=True)
-        say(phase="failed", ended=True, error=str(error))
+        write_state(phase="failed", ended=True, error=str(error))
         return 1
     return 0
 

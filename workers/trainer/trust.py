@@ -199,7 +199,7 @@ class RewardAudit:
                 for agent, group in enumerate(generated)
             ]
         except VerifierError as error:
-            raise VerifierFails(f"the second verifier fails: {error}") from error
+            raise VerifierFails(f"the reward audit fails: {error}") from error
 
     def _drawn(
         self, agent: int, step: int, questions: Sequence[Question], rollouts: GeneratedRollouts, scores: Scores
@@ -243,8 +243,8 @@ class RewardAudit:
         if opinion.subject and opinion.subject not in self._known:
             self._known.add(opinion.subject)
             self.findings.append(
-                f"{opinion.subject}, gave a response to question {question.id!r} the reward {first:.3g}, and "
-                f"{second:.3g} when it judged it again: its rewards depend on more than the response"
+                f"{opinion.subject} gave a response to question {question.id!r} the reward {first:.3g} at first and "
+                f"{second:.3g} when it was repeated: its rewards depend on more than the response"
             )
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from workers.verifiers.instructions.language import language_of
 from workers.verifiers.mathematics.extraction import final_answer, has_box
 
-MIN_LETTERS = 12  # a text with fewer has no language that can be told
+MIN_LETTERS = 12  # in a text with fewer no language is recognized
 PIECE_LETTERS = 60  # of a response, classified on its own, so that a mixture is seen
 MAX_SEARCHED = 20_000  # characters of a response; what follows is not read
 DENSE = 3  # a letter of a script without spaces says as much as so many others
@@ -50,8 +50,8 @@ def length_reward(num_tokens: int, full_length: int, limit: int) -> float:
 def language_reward(response: str, language: str, question: str) -> float:
     """The share of the response's prose that is in a language, by letters; 0 without any prose.
 
-    language: a code of ISO 639, or `question` for that of the question; 1 for every response if that cannot be told.
-    Code, formulas, tags and addresses are no prose; thoughts are.
+    language: a code of ISO 639, or `question` for the question's own; 1 for every response if that has too few letters.
+    Code, formulas, tags and addresses do not count as prose; thoughts do.
     """
     target = _language_of_question(question) if language == "question" else language
     if not target:

@@ -47,11 +47,11 @@ def kind_of(name: VerifierKind, tolerance: float, extraction: ResponseExtraction
     math = partial(math_verdict, extraction=extraction)
     kinds = {
         "math": Kind(math, unclear_math, "workers.verifiers.mathematics.math_equal"),
-        "exact": Kind(_behind_thoughts(exact_verdict), unclear_braces),
-        "choice": Kind(_behind_thoughts(choice_verdict), unclear_choice),
+        "exact": Kind(_without_thoughts(exact_verdict), unclear_braces),
+        "choice": Kind(_without_thoughts(choice_verdict), unclear_choice),
         "numeric": Kind(numeric, unclear_length, "workers.verifiers.numeric", (repr(tolerance),)),
-        "regex": Kind(_behind_thoughts(regex_verdict), lambda gold: "", "workers.verifiers.regex"),
-        "countdown": Kind(_behind_thoughts(countdown_verdict), unclear_task),
+        "regex": Kind(_without_thoughts(regex_verdict), lambda gold: "", "workers.verifiers.regex"),
+        "countdown": Kind(_without_thoughts(countdown_verdict), unclear_task),
         "words": Kind(words_verdict, unclear_text),
         "rouge": Kind(rouge_verdict, unclear_text),
         "json": Kind(json_verdict, unclear_object),
@@ -64,8 +64,8 @@ def kind_of(name: VerifierKind, tolerance: float, extraction: ResponseExtraction
     return kinds[name]
 
 
-def _behind_thoughts(verdict: Callable[[str, str], Verdict | Query]) -> Callable[[str, str], Verdict | Query]:
-    """Of a response with thoughts in `<think>`, only what follows them; nothing if they are not closed."""
+def _without_thoughts(verdict: Callable[[str, str], Verdict | Query]) -> Callable[[str, str], Verdict | Query]:
+    """The rule of a kind that reads what follows the thoughts in `<think>`; nothing if they are not closed."""
     return lambda completion, gold: verdict(after_thoughts(completion), gold)
 
 

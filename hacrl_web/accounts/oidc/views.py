@@ -93,7 +93,7 @@ def unlink_account(request: HttpRequest) -> HttpResponse:
 
 
 def unlink_own(request: HttpRequest) -> None:
-    """Unlink the user of this session, which goes on. Error: FieldErrors (409)."""
+    """Unlink the user of this session, which continues. Error: FieldErrors (409)."""
     user = cast(User, request.user)
     people.unlink(user, user, but=request.session.session_key)
     request.session.pop(LEAVING, None)

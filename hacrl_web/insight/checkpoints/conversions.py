@@ -102,7 +102,8 @@ def finished_file(run: Run, key: str) -> tuple[Path, str]:
     one = conversion_of(run, key)
     path = run.run_dir / FOLDER / f"{key}.gguf"
     if not one.is_there or not path.is_file():
-        raise FieldErrors.single("not_found", "This GGUF file is not there.", status=404)
+        message = "This GGUF file is not finished, or its conversion failed: see the list on the Checkpoints tab."
+        raise FieldErrors.single("not_found", message, status=404)
     return path, one.name
 
 

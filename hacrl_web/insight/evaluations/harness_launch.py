@@ -38,7 +38,6 @@ from workers.contract.spec.run import RunSpec
 LISTS = ("models", "benchmarks", "tasks")
 SETTINGS = ("num_fewshot", "limit", "batch_size", "prompt_format", "time_limit_s")
 KEYS = ("name", "seed", *LISTS, "group", "run", "step", "max_completion_length", "max_questions", *SETTINGS)
-INSTALLATION = "python -m workers.harness.install"
 MAX_CATALOGUE_BYTES = 16 * 2**20
 _FIELDS = {"agents": "models", "data": "benchmarks", "evaluation": "benchmarks"}
 
@@ -51,7 +50,7 @@ class Catalogue:
     tasks: frozenset[str]
 
     def problem_of(self, name: str) -> str:
-        """Why there is no such task; empty if there is one, or nobody can tell."""
+        """Why there is no such task; empty if there is one, or without a catalogue."""
         if not self.version or name in self.tasks:
             return ""
         similar = difflib.get_close_matches(name, sorted(self.tasks), 3)
@@ -60,7 +59,7 @@ class Catalogue:
 
 
 def installed_catalogue() -> Catalogue:
-    """Of this host. An installation that has another Python since is none."""
+    """That of this host; an empty one if it was written for another Python than the present one."""
     path = Path(settings.LM_EVAL_CATALOGUE)
     try:
         stamp = path.stat()

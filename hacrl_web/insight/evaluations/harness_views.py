@@ -12,7 +12,6 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from hacrl_web.accounts.projects import for_members
 from hacrl_web.insight.evaluations.harness_launch import (
-    INSTALLATION,
     KEYS,
     LISTS,
     installed_catalogue,
@@ -26,7 +25,7 @@ from hacrl_web.runs.pages.run_header import run_or_404
 from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.page_query import Text
 from hacrl_web.web.streaming import download_csv
-from workers.contract.spec.data import HARNESS_KINDS, HarnessSpec
+from workers.contract.spec.data import HARNESS_KINDS, INSTALL_HARNESS, HarnessSpec
 
 NUMBERS = ("num_fewshot", "limit", "batch_size", "time_limit_s")
 FORMATS = {"agent": "as the agent's", "chat": "chat template", "plain": "bare prompt"}
@@ -38,7 +37,7 @@ OTHER = (
         "tokens",
     ),
     ("max_questions", "Questions of each benchmark at most", "0: all that are held out.", "questions"),
-    ("seed", "Seed", "Of the choice of examples.", ""),
+    ("seed", "Seed", "Of the random choice of examples.", ""),
 )
 
 
@@ -113,7 +112,7 @@ def _show(
         "num_errors": len(errors),
         "most": MAX_AGENTS,
         "catalogue": installed_catalogue(),
-        "installation": INSTALLATION,
+        "installation": INSTALL_HARNESS,
         "query": request.GET.urlencode(),
     }
     return render(request, "insight/evaluations/new_harness_evaluation.html", context, status=status)

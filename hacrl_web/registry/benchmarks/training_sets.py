@@ -15,7 +15,7 @@ from hacrl_web.registry.models import Benchmark
 from hacrl_web.web.errors import FieldError
 from workers.contract.spec.run import RunSpec
 
-FIELD = "training.benchmarks"
+TRAINING_SETS = "training.benchmarks"
 EVALUATIONS = "evaluation.benchmarks"
 MAX_SETS = 20
 _KEYS = {"benchmark", "weight"}
@@ -36,16 +36,16 @@ def listed_sets(request: Mapping[str, Any], errors: list[FieldError]) -> list[tu
     if not isinstance(entries, list | tuple):  # RunSpec refuses anything else
         return None
     if len(entries) > MAX_SETS:
-        errors.append(FieldError("too_long", f"At most {MAX_SETS} further training sets.", FIELD))
+        errors.append(FieldError("too_long", f"At most {MAX_SETS} further training sets.", TRAINING_SETS))
     sets: list[tuple[Any, Any]] = []
     for entry in entries[:MAX_SETS]:
         values = dict(entry) if isinstance(entry, Mapping) else {"benchmark": entry}
         if is_deleted_entry(values):
-            errors.append(_deleted_entry("training set", values, FIELD))
+            errors.append(_deleted_entry("training set", values, TRAINING_SETS))
             continue
         if unknown := [key for key in values if key not in _KEYS]:
             message = f"A training set has a benchmark and a weight, no {str(unknown[0])[:80]!r}."
-            errors.append(FieldError("unknown_key", message, FIELD))
+            errors.append(FieldError("unknown_key", message, TRAINING_SETS))
         sets.append((values.get("benchmark"), values.get("weight", 1)))
     return sets
 
@@ -110,7 +110,7 @@ def paths_of(spec: RunSpec) -> list[str]:
 
 def deleted_benchmarks(spec: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """(field, kind, name) of each further benchmark of a stored run that is gone; kind as in a sentence."""
-    sections = (("training", FIELD, "training set"), ("evaluation", EVALUATIONS, "evaluation benchmark"))
+    sections = (("training", TRAINING_SETS, "training set"), ("evaluation", EVALUATIONS, "evaluation benchmark"))
     return [
         (field, kind, name)
         for section, field, kind in sections
@@ -136,7 +136,7 @@ def same_questions(spec: RunSpec, benchmarks: Sequence[Benchmark]) -> list[Field
         other = first.setdefault(row.questions_sha or row.train_path, row)
         if row.questions_sha and other is not row:
             message = f"“{row.name}” has the same questions as “{other.name}”, and each is trained on once: remove one."
-            errors.append(FieldError("same_questions", message, FIELD))
+            errors.append(FieldError("same_questions", message, TRAINING_SETS))
     return errors
 
 
@@ -155,5 +155,5 @@ def too_few_questions(spec: RunSpec, benchmarks: Sequence[Benchmark]) -> list[Fi
             f"{benchmark.name} has {benchmark.num_train} training questions, and by its weight a batch of {batch_size} "
             f"takes {needed} of them: lower its weight or train_batch_size."
         )
-        errors.append(FieldError("too_few_questions", message, FIELD if place else "training.benchmark_weight"))
+        errors.append(FieldError("too_few_questions", message, TRAINING_SETS if place else "training.benchmark_weight"))
     return errors

@@ -11,8 +11,7 @@ from django.db.models import Q
 
 from hacrl_web.accounts.models import Role
 from hacrl_web.accounts.projects import require
-from hacrl_web.registry.benchmarks.training_sets import EVALUATIONS, deleted_benchmarks, paths_of
-from hacrl_web.registry.benchmarks.training_sets import FIELD as TRAINING_SETS
+from hacrl_web.registry.benchmarks.training_sets import EVALUATIONS, TRAINING_SETS, deleted_benchmarks, paths_of
 from hacrl_web.registry.models import AgentGroup, Benchmark
 from hacrl_web.runs import worker_queue
 from hacrl_web.runs.launch.hub_access import require_hub_access
@@ -89,7 +88,8 @@ def hold_rows_of(run: Run) -> None:
     locked = list(rows.values_list("pk", flat=True))
     if run.benchmark_id not in locked:
         raise LaunchError.single("benchmark_deleted", f"The benchmark of {run.name} was deleted just now.")
-    for _, kind, name in deleted_benchmarks(run.spec):
+    if deleted := deleted_benchmarks(run.spec):
+        _, kind, name = deleted[0]
         message = f"The {kind} {name} of {run.name} was deleted just now."
         raise LaunchError.single("benchmark_deleted", message)
 

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from hacrl_web.accounts.models import Project
 from hacrl_web.registry.benchmarks.training_sets import (
     EVALUATIONS,
+    TRAINING_SETS,
     ChosenSet,
     as_requested,
     deleted_benchmarks,
@@ -25,9 +26,6 @@ from hacrl_web.registry.benchmarks.training_sets import (
     same_questions,
     too_few_questions,
     with_training_sets,
-)
-from hacrl_web.registry.benchmarks.training_sets import (
-    FIELD as TRAINING_SETS,
 )
 from hacrl_web.registry.judges import write_file as write_judge
 from hacrl_web.registry.language_models.agent_changes import KEY, Changes, with_changes
@@ -200,11 +198,11 @@ def cannot_repeat(run: Run) -> list[FieldError]:
     if run.benchmark_id is None:
         message = f"The benchmark of {run.name} was deleted: clone the run and choose another."
         errors.append(FieldError("benchmark_deleted", message, None))
-    else:
-        for _, kind, name in deleted_benchmarks(run.spec)[:1]:
-            article = "An" if kind[0] in "aeiou" else "A"
-            message = f"{article} {kind} of {run.name} was deleted ({name}): clone the run and choose others."
-            errors.append(FieldError("benchmark_deleted", message, None))
+    elif deleted := deleted_benchmarks(run.spec):
+        _, kind, name = deleted[0]
+        article = "An" if kind[0] in "aeiou" else "A"
+        message = f"{article} {kind} of {run.name} was deleted ({name}): clone the run and choose others."
+        errors.append(FieldError("benchmark_deleted", message, None))
     return errors
 
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from hacrl_web.registry.benchmarks.training_sets import FIELD as TRAINING_SETS
-from hacrl_web.registry.benchmarks.training_sets import is_deleted_entry
+from hacrl_web.registry.benchmarks.training_sets import TRAINING_SETS, is_deleted_entry
 from hacrl_web.registry.language_models.agent_changes import KEY, text_of_changes
 from hacrl_web.runs.launch.form import SECTIONS, TERMS
 from hacrl_web.runs.launch.presets import with_preset

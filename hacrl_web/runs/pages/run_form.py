@@ -12,8 +12,12 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import render
 
-from hacrl_web.registry.benchmarks.training_sets import EVALUATIONS, as_requested, evaluations_as_requested
-from hacrl_web.registry.benchmarks.training_sets import FIELD as TRAINING_SETS
+from hacrl_web.registry.benchmarks.training_sets import (
+    EVALUATIONS,
+    TRAINING_SETS,
+    as_requested,
+    evaluations_as_requested,
+)
 from hacrl_web.registry.language_models.agent_changes import changes_of_text, text_of_changes
 from hacrl_web.registry.models import AgentGroup, Benchmark
 from hacrl_web.runs.launch.cost import Cost
@@ -211,7 +215,7 @@ def _further(ticked: Sequence[Any], benchmarks: QuerySet[Benchmark]) -> tuple[li
     # Ids that the form sends are refused where they are read.
     missing = _not_here([entry for entry in ticked if isinstance(entry, dict)], benchmarks)
     message = "The evaluation benchmark “{}” is not among these benchmarks (deleted, renamed or of another project): "
-    message += "without it the run is not evaluated on it."
+    message += "the run will not be evaluated on it."
     return rows, [FieldError("benchmark_deleted", message.format(name), EVALUATIONS) for name in missing]
 
 

@@ -150,8 +150,8 @@ def test_run_and_board_say_that_a_function_could_use_the_network(web, user, func
             run.events.create(type="started", payload={"versions": {"hacrl": "1"}}, seq=2, attempt=2, time=2.0)
         finish(run, {"A": 0.9, "B": 0.2})
     used, plain = sweep.runs.get(algorithm="hacpo"), sweep.runs.get(algorithm="gspo")
-    assert "used the network" in text_of(web.get(used.get_absolute_url()))
-    assert "used the network" not in text_of(web.get(plain.get_absolute_url()))
+    assert "could use the network" in text_of(web.get(used.get_absolute_url()))
+    assert "could use the network" not in text_of(web.get(plain.get_absolute_url()))
     named = [web.get(f"/api/v1/runs/{run.pk}").json()["network_functions"] for run in (used, plain)]
     assert named == [["function/remote@0123456789ab"], []]
     table = table_of(sweep)

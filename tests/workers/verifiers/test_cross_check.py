@@ -179,5 +179,5 @@ def test_second_verifier_that_cannot_run_pauses_the_run_as_the_first_does(tmp_pa
         "workers.verifiers.second_opinions.opinions.VerifierProcess",
         lambda *_: VerifierProcess("workers.no_such_module"),
     )
-    with pytest.raises(VerifierFails, match="the second verifier fails: The verifier process did not start"):
+    with pytest.raises(VerifierFails, match="the reward audit fails: The verifier process did not start"):
         audited(tmp_path, pair, 1.0)

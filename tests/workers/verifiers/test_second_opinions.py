@@ -271,8 +271,8 @@ def test_audit_counts_differences_of_a_function_and_names_it_once(tmp_path, pair
     # |0.5 - 0.5| and |0.5 - 0.75| of each agent
     tallies, [finding] = audited_function(tmp_path, pair, "return 0.5 if response == 'one' else 0.75")
     assert tallies == [AuditTally(2, 2, 1, 0.25)] * 2
-    assert "the reward function 'steps', version" in finding
-    assert "question 'q7' the reward 0.5, and 0.75 when it judged it again" in finding
+    assert "the reward function 'steps' (version" in finding
+    assert "question 'q7' the reward 0.5 at first and 0.75 when it was repeated" in finding
     assert audited_function(tmp_path, pair, "return 0.5") == ([AuditTally(2, 2, 0, 0.0)] * 2, [])
 
 
@@ -286,5 +286,5 @@ def test_further_rewards_are_audited_too(tmp_path, pair):
 
 
 def test_function_that_fails_when_it_is_called_again_pauses_the_run(tmp_path, pair):
-    with pytest.raises(VerifierFails, match=r"the second verifier fails: the reward function 'steps'.*question 'q7'"):
+    with pytest.raises(VerifierFails, match=r"the reward audit fails: the reward function 'steps'.*question 'q7'"):
         audited_function(tmp_path, pair, "return 1 / 0")

@@ -200,6 +200,7 @@ class EvaluationSpec(SettingsSection):
 
 
 HARNESS = "lm-evaluation-harness"
+INSTALL_HARNESS = ".venv/bin/python -m workers.harness.install"
 # No path, no pattern: a name that the harness looks up in its own list.
 TaskName = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+()\-]*$")]
 DAY_S = 86_400
@@ -227,7 +228,7 @@ class HarnessSpec(SettingsSection):
     limit: Count = setting(
         0,
         label="Questions of each task at most",
-        help="The first ones, for a trial; 0: all.",
+        help="The first questions of each task, for a trial; 0: all.",
         source="lm-evaluation-harness",
         unit="questions",
         ge=0,
@@ -243,7 +244,7 @@ class HarnessSpec(SettingsSection):
         source="product",
     )
     time_limit_s: Count = setting(
-        DAY_S, label="Time limit", help="Of each agent.", source="ours", unit="s", ge=1, le=30 * DAY_S
+        DAY_S, label="Time limit", help="Of the evaluation of one agent.", source="ours", unit="s", ge=1, le=30 * DAY_S
     )
     source_run: str = setting(
         "", help="The run whose checkpoint is evaluated.", source="product", pattern=r"^([0-9a-f-]{36})?$"

@@ -27,7 +27,7 @@ Tag = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,39}$")
 _FILES = ("function", "judge")  # kinds that a file defines, after which their term is named
 _MOST_OPTIONS = {"function": 1, "judge": 1, "boxed": 0, "tags": 10, "length": 1, "language": 1}
 OF_QUESTION = "question"  # the language that is not named
-# ISO 639 codes that py3langid 0.4.0 tells apart.
+# ISO 639 codes of the languages that py3langid 0.4.0 knows.
 LANGUAGES = frozenset(
     re.findall(
         r"\w+",
@@ -133,7 +133,7 @@ class RewardTerm(SettingsSection):
             raise ValueError(f"{self.name}: name the file of its judge")
         if self.language != OF_QUESTION and self.language not in LANGUAGES:
             raise ValueError(
-                f"{self.name}: {self.language!r} is no language that can be told: give a code such as en, de or zh, or "
+                f"{self.name}: {self.language!r} is not a known language: give a code such as en, de or zh, or "
                 f"{OF_QUESTION!r} for the language of each question"
             )
         return self

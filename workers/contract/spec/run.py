@@ -33,7 +33,7 @@ from workers.contract.spec.training import TrainingSpec
 from workers.contract.verifier_kinds import GRADED_KINDS, VerifierKind
 from workers.settings import UNPRINTABLE, Count, SettingsSection, setting, void_because
 
-# Kinds of verifier whose rewards the second verifier (workers.verifiers.cross_check) hardly checks, and why.
+# Kinds of verifier on whose rewards the audit has hardly any second opinion, and why.
 BARELY_AUDITED: dict[VerifierKind, str] = {"regex": "matches no expressions"}
 YAML_SUFFIXES = (".yaml", ".yml")
 # Learning rates of LoRA that teach: below, nothing moves; above, runs diverge.
@@ -359,7 +359,7 @@ class RunSpec(SettingsSection):
         if kinds <= BARELY_AUDITED.keys():
             verifier = self.data.verifier
             reason = BARELY_AUDITED[verifier]
-            return f"The second verifier {reason}: with verifier {verifier} it decides almost nothing."
+            return f"The audit {reason}: with verifier {verifier} it decides almost nothing."
         return ""
 
     def _lora_cautions(self) -> list[Caution]:

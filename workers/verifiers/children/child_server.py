@@ -1,9 +1,9 @@
 """A verifier's child process: it loads the libraries once and answers in a fork, which can be killed.
 
 It reads `{"answer", "gold"}` lines from stdin and writes `{"is_correct"}` lines to stdout until stdin ends; partial
-credit comes with a `reward`. A fork that
-takes too long is killed, and the next question gets a new one, in milliseconds; loading an algebra system again takes
-seconds. An alarm would not do: code that never returns to Python does not receive it.
+credit comes with a `reward`. A fork that takes too long is killed, and the next question gets a new one, in
+milliseconds; loading an algebra system again takes seconds. An alarm would not do: code that never returns to Python
+does not receive it.
 """
 
 from __future__ import annotations

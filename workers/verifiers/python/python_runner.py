@@ -72,7 +72,7 @@ def verdict(tests_end: Tests, request: dict[str, str], solution: int) -> dict[st
 
 
 def _partial(tests_end: Tests, request: dict[str, Any], space: dict[str, Any]) -> dict[str, Any]:
-    """Which assertions hold; nothing of it if the code breaks the connection or takes too long."""
+    """How many assertions hold, of how many; empty if the code breaks the connection or takes too long."""
     with suppress(BaseException):
         held = num_units_held(ast.parse(request["tests"], "tests"), space, run_helpers(request["prefix"]))
         if not tests_end.breach and tests_end.num_calls:

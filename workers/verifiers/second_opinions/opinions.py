@@ -58,7 +58,7 @@ class OtherCode:
 class RepeatedTests:
     """The same tests of the same code, in new processes with another hash seed."""
 
-    tolerance, subject = SMALL, "the tests of the benchmark"
+    tolerance, subject = SMALL, "the benchmark's Python tests"
 
     def __init__(self, kind: VerifierKind) -> None:
         self._child = VerifierProcess("workers.verifiers.python.python_tests", kind, str(OTHER_HASH_SEED))
@@ -84,7 +84,7 @@ class RepeatedCalls:
 
     def __init__(self, function: FunctionVerifier) -> None:
         self._function = function
-        self.subject = f"the reward function {function.file.name!r}, version {function.file.version}"
+        self.subject = f"the reward function {function.file.name!r} (version {function.file.version})"
 
     def ask(self, cases: Sequence[Case]) -> list[float | None]:
         """Errors: RewardFunctionError, VerifierError."""
@@ -105,7 +105,7 @@ class RepeatedQuestions:
 
     def __init__(self, judge: JudgeVerifier) -> None:
         self._judge = judge
-        self.subject = f"the judge {judge.file.name!r}, version {judge.file.version}"
+        self.subject = f"the judge {judge.file.name!r} (version {judge.file.version})"
 
     def ask(self, cases: Sequence[Case]) -> list[float | None]:
         """No opinions if it does not answer now. Error: JudgeUnusable."""

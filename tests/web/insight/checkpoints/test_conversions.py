@@ -82,7 +82,7 @@ def test_file_is_made_in_the_background_and_saved_under_its_name(client, run):
     ("number_type", "message"),
     [
         ("f16", "The converter ended with status 3: KeyError: no such tensor"),
-        ("q8_0", "What the converter wrote is no GGUF file."),
+        ("q8_0", "The converter's output is not a GGUF file."),
         ("f32", "The converter ended without a file."),
     ],
 )

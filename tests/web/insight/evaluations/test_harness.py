@@ -120,7 +120,7 @@ def test_form_leads_to_the_other_evaluator_and_says_what_is_installed(client, ow
     assert f'href="/evaluate?models={model.pk}"' in text
     assert f'href="{PATH}?models={model.pk}"' in client.get("/evaluate", {"models": model.pk}).content.decode()
     settings.LM_EVAL_PYTHON = "/none"
-    assert "To install it: <code>python -m workers.harness.install" in client.get(PATH).content.decode()
+    assert "To install it: <code>.venv/bin/python -m workers.harness.install" in client.get(PATH).content.decode()
 
 
 def test_unknown_task_is_refused_where_the_harness_is_installed(client, owner, installed, settings):
@@ -187,7 +187,7 @@ def test_scores_are_on_the_tab_with_harness_version_and_error(client, owner):
     run = make_evaluation(owner, trained, first, result("B step 3", "arc_easy", 0.25))
     for page in (run, trained):
         text = client.get(f"/runs/{page.pk}/evaluations").content.decode()
-        assert "these numbers are in no rank, mean or difference with ours" in text
+        assert "these numbers are not ranked, averaged or compared with ours" in text
         assert "lm-evaluation-harness 0.4.13; task 1.0" in text
         assert "arc_easy" in text
         rows = list(csv.DictReader(io.StringIO(client.get(f"/runs/{page.pk}/lm-eval.csv").getvalue().decode())))
