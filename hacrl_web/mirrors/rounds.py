@@ -46,21 +46,23 @@ class Mirrorer:
         if self._is_stopped:
             return
         columns = ("pk", "options", "ciphertext", "tries", "next_try_at")
-        rows = {row[0]: row for row in Mirror.objects.filter(is_enabled=True).order_by("pk").values_list(*columns)}
+        enabled = Mirror.objects.filter(is_enabled=True).order_by("pk")
+        rows = {row.pk: row for row in enabled.values_list(*columns, named=True)}
         self._busy = {pk: one for pk, one in self._busy.items() if not one.task.done()}
         for pk in self._busy:
-            self._senders[pk].interrupt((rows[pk][1], rows[pk][2]) if pk in rows else None)
+            self._senders[pk].interrupt((rows[pk].options, rows[pk].ciphertext) if pk in rows else None)
         for pk in rows:
             self._senders.setdefault(pk, MirrorSender(pk))
         for pk in [pk for pk in self._senders if pk not in self._busy]:
             self._give_turn(pk, rows.get(pk))
 
-    def _give_turn(self, pk: int, row: tuple[Any, ...] | None) -> None:
+    def _give_turn(self, pk: int, row: Any) -> None:
+        """row: its columns; None if it is paused or removed."""
         sender = self._senders[pk]
         if row is None and not sender.has_sessions:
-            del self._senders[pk]  # paused or removed
-        elif row is None or row[4] <= timezone.now():
-            was_silent = row is not None and row[3] > 0
+            del self._senders[pk]
+        elif row is None or row.next_try_at <= timezone.now():
+            was_silent = row is not None and row.tries > 0
             if self._has_thread(was_silent):
                 self._senders[pk] = self._senders.pop(pk)
                 self._busy[pk] = _Round(self._pool.submit(self._serve, sender), was_silent)

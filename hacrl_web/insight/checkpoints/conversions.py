@@ -28,7 +28,7 @@ from hacrl_web.web.streaming import file_slug
 from workers.contract.checkpoint_manifest import Manifest
 
 FOLDER = "gguf"  # in the run's folder
-MAX_LISTED = 20
+MAX_KEPT = 20  # of a run
 TIME_LIMIT_S = 3 * 3600.0
 SPARE_BYTES = 256 * 2**20
 NumberType = Literal["auto", "f32", "f16", "bf16", "q8_0"]
@@ -66,8 +66,12 @@ def start_conversion(user: Any, run: Run, manifest: Manifest, agent: str, number
     if not converter:
         message = "llama.cpp's converter is not on this host: the operator names it by HACRL_GGUF_CONVERTER."
         raise FieldErrors.single("no_converter", message, status=409)
-    if any(one.is_running for one in conversions_of(run)):
+    kept = conversions_of(run)
+    if any(one.is_running for one in kept):
         raise FieldErrors.single("busy", "A conversion of this run is under way: wait for its end.", status=409)
+    if len(kept) >= MAX_KEPT:
+        message = f"This run has {len(kept)} conversions, and at most {MAX_KEPT} are kept: remove one first."
+        raise FieldErrors.single("too_many", message, status=409)
     source = manifest.path / manifest.folders[agent]
     size = sum(int(entry["size"]) for entry in manifest.files_of(agent).values())
     needed = 2 * size + SPARE_BYTES  # f32 of 16-bit weights
@@ -85,8 +89,8 @@ def start_conversion(user: Any, run: Run, manifest: Manifest, agent: str, number
 
 
 def conversions_of(run: Run) -> list[Conversion]:
-    """The newest conversions of a run on this host, the newest first."""
-    return [_conversion(job) for job in jobs_in(run.run_dir / FOLDER, MAX_LISTED)]
+    """The conversions of a run on this host, the newest first."""
+    return [_conversion(job) for job in jobs_in(run.run_dir / FOLDER, MAX_KEPT)]
 
 
 def conversion_of(run: Run, key: str) -> Conversion:
@@ -114,7 +118,7 @@ def remove_conversion(user: Any, run: Run, key: str) -> None:
         raise FieldErrors.single("not_found", "There is no such GGUF file on this host.", status=404)
     conversion_of(run, key)
     folder = run.run_dir / FOLDER
-    for job in jobs_in(folder, MAX_LISTED):
+    for job in jobs_in(folder, MAX_KEPT):
         if job.key == key and job.is_alive:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(int(job.facts["pid"]), signal.SIGKILL)  # with the converter; it leads its own session

@@ -76,13 +76,12 @@ def _lines(runs: Iterable[Run]) -> Iterator[HarnessLine]:
     named = Run.objects.filter(pk__in=sources, project__in=projects).values_list("pk", "name")
     names = {str(pk): name for pk, name in named}
     events = TelemetryEvent.objects.filter(run__in=list(by_id), type="harness").order_by("attempt", "seq")
-    latest: dict[tuple[UUID, str, str], dict[str, Any]] = {}
+    latest: dict[UUID, dict[tuple[str, str], dict[str, Any]]] = {pk: {} for pk in by_id}
     for pk, agent, payload in events.values_list("run", "agent", "payload"):
-        latest[pk, agent, str(payload.get("task"))] = payload
+        latest[pk][agent, str(payload.get("task"))] = payload
     for pk, run in by_id.items():
-        for (of_run, agent, _), payload in latest.items():
-            if of_run == pk:
-                yield from _of_event(run, agent, payload, names)
+        for (agent, _), payload in latest[pk].items():
+            yield from _of_event(run, agent, payload, names)
 
 
 def _source_of(run: Run) -> UUID | None:

@@ -155,3 +155,15 @@ def test_unknown_keys_are_not_found(client, run, key):
     assert client.get(f"/runs/{run.pk}/gguf/{key}.gguf").status_code == 404
     assert client.get(f"/api/v1/runs/{run.pk}/gguf/{key}/file").status_code == 404
     assert client.post(f"/runs/{run.pk}/gguf/{key}/remove").status_code == 404
+
+
+def test_run_keeps_so_many_files_and_one_removed_makes_room(client, run, monkeypatch):
+    monkeypatch.setattr(conversions, "MAX_KEPT", 1)
+    assert convert(client, run).status_code == 202
+    one = ended(client, run)
+    answer = convert(client, run)
+    assert answer.status_code == 409
+    assert "This run has 1 conversions, and at most 1 are kept: remove one first." in answer.content.decode()
+    assert client.delete(f"/api/v1/runs/{run.pk}/gguf/{one['key']}").status_code == 204
+    assert convert(client, run).status_code == 202
+    ended(client, run)

@@ -198,7 +198,7 @@ def test_scores_are_on_the_tab_with_harness_version_and_error(client, owner):
         assert {(row["version"], row["source_run"], row["step"]) for row in rows} == {("0.4.13", str(trained.pk), "3")}
         lines = client.get(f"/api/v1/runs/{page.pk}/evaluations").json()["harness"]
         assert [(line["task"], line["value"]) for line in lines] == [("arc_easy", 0.4375), ("arc_easy", 0.25)]
-    assert "arc_easy: acc 0.4375" in client.get(f"/runs/{run.pk}/events").content.decode().replace("0.438", "0.4375")
+    assert "arc_easy: acc 0.438" in client.get(f"/runs/{run.pk}/events").content.decode()
 
 
 def test_repeated_model_counts_once_with_its_newest_numbers(client, owner):
