@@ -48,14 +48,16 @@ def write_task(
     with open(file, "w", encoding="utf-8") as lines:
         for question in questions:
             text = agent.prompt_template.replace("{question}", question.prompt)
-            lines.write(json.dumps({"prompt": joined + text, "target": question.answer.strip()}) + "\n")
+            row = {"prompt": joined + text, "target": question.answer.strip()}
+            lines.write(json.dumps(row | ({"system": data.system_prompt} if has_system else {})) + "\n")
     config: dict[str, Any] = {
         "task": name,
         "dataset_path": "json",
         "dataset_kwargs": {"data_files": {"test": str(file)}},
         "test_split": "test",
         "output_type": "generate_until",
-        "description": data.system_prompt if has_system else "",
+        # A template, which the harness evaluates without a sandbox: a text of a user is a value in it, no part of it.
+        "description": "{{system}}" if has_system else "",
         "doc_to_text": "prompt",
         "doc_to_target": "target",
         "generation_kwargs": {
