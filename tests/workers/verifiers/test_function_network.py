@@ -110,3 +110,9 @@ def test_request_is_part_of_the_version():
     asks = FunctionFile("f", ASKS + plain.text)
     assert (plain.uses_network, asks.uses_network) == (False, True)
     assert plain.version != asks.version
+
+
+@pytest.mark.parametrize("line", ["NETWORK = 'mlp'", "NETWORK = bool(1)", "NETWORK: bool"])
+def test_function_of_an_earlier_version_with_another_use_of_the_name_does_not_ask(line):
+    stored = FunctionFile("f", f"{line}\ndef reward(question, answer, response, **fields): return 1\n")
+    assert not stored.uses_network

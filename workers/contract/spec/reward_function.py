@@ -47,8 +47,14 @@ class FunctionFile:
 
     @property
     def uses_network(self) -> bool:
-        """Whether it asks for the network, by `NETWORK = True` at its top level."""
-        return NETWORK in self.text and _network_request(ast.parse(self.text))
+        """Whether it asks for the network, by `NETWORK = True` at its top level.
+
+        A text that was registered before the name had this meaning may hold anything there: it does not ask.
+        """
+        try:
+            return NETWORK in self.text and _network_request(ast.parse(self.text))
+        except FunctionFileError:
+            return False
 
     @property
     def label(self) -> str:
