@@ -61,7 +61,8 @@ def verdict(tests_end: Tests, request: dict[str, str], solution: int) -> dict[st
     if tests_end.breach:  # also where a test caught the error
         return _ending(tests_end.breach, solution)
     if failed and request.get("credit") == "partial" and space is not None:
-        return {"failed": failed} | _partial(tests_end, request, space)
+        held = _partial(tests_end, request, space)
+        return _ending(tests_end.breach, solution) if tests_end.breach else {"failed": failed} | held
     if failed:
         return {"failed": failed}
     if not num_assertions:

@@ -74,6 +74,13 @@ class _Unit:
         return isinstance(error, Exception)
 
 
+class _Absent:
+    """Stands for what the code defines where there is no code, so that `check(f)` runs and each of its calls fails."""
+
+    def __call__(self, *_: object, **__: object) -> None:
+        raise NameError("there is no code")
+
+
 def num_units_held(tree: ast.Module, space: dict[str, Any], helpers: dict[str, Any]) -> tuple[int, int]:
     """How many assertions hold, and how many there are, without those that hold without the code.
 
@@ -82,7 +89,8 @@ def num_units_held(tree: ast.Module, space: dict[str, Any], helpers: dict[str, A
     """
     guards = _Guards()
     code = compile(ast.fix_missing_locations(guards.visit(tree)), "tests", "exec", dont_inherit=True)
-    free = _held(code, helpers)
+    absent: dict[str, Any] = dict.fromkeys(space, _Absent())
+    free = _held(code, absent | helpers)
     held = _held(code, space)
     return len(held - free), guards.num_units - len(free)
 
