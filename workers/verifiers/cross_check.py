@@ -33,10 +33,11 @@ LETTERS = "ABCDEFGHIJ"
 CHANGING = {"hundred", "thousand", "million", "billion", "trillion", "percent", "per", "x", "pi"}
 # Behind a box, these words may take its answer back, which only the first verifier reads.
 _DOUBTING_TEXT = """
-actually apologies apologize bad can't cannot correct correction doesn't don't error errors fails false hang hmm
-hold i ignore incorrect is isn't it's kidding let maybe mind mistake mistaken mistakes no nope not oops
-oversight perhaps possibly rather reconsider right scratch should slip sorry strike that's there there's thought
-thoughts true wait was wasn't wrong
+actually apologies apologize bad can't cannot contradicts correct correction doesn't don't equals error errors fails
+false hang hmm hmmm hold i ignore incorrect is isn't it's kidding let maybe mind mistake mistaken mistakes must no
+nope not oops ought oversight perhaps possibly rather re-calculating re-checking re-computing re-counting real
+recalculating rechecking recomputing reconsider recounting right scratch should slip sorry strike that's there there's
+thought thoughts true violates wait was wasn't will would wrong
 """
 DOUBTING = set(_DOUBTING_TEXT.split())
 SIGNS_OF_EXPRESSIONS = set(".^$*+?{}[]\\|()")
@@ -83,7 +84,7 @@ def cross_check(
     if answer is None:  # cut off inside its last box
         return False
     behind = {word.strip('*("$.,;:!?…)-–—').lower() for word in rest.split()}
-    if kind in ("math", "numeric") and behind & DOUBTING:
+    if kind in ("math", "numeric") and (behind & DOUBTING or "~~" in rest):
         return None
     return _compare(gold, answer, kind, tolerance)
 

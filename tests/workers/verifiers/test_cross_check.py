@@ -181,3 +181,22 @@ def test_second_verifier_that_cannot_run_pauses_the_run_as_the_first_does(tmp_pa
     )
     with pytest.raises(VerifierFails, match="the reward audit fails: The verifier process did not start"):
         audited(tmp_path, pair, 1.0)
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        ". Hmmm.",
+        ", which violates the bound.",
+        ", which contradicts parity.",
+        ". It must be $43$.",
+        ". It will be 43.",
+        ". Rechecking gives 43.",
+        ". Re-checking gives 43.",
+        ". That equals 43.",
+        ". ~~43~~",
+        ". The real value: 43.",
+    ],
+)
+def test_what_the_first_verifier_reads_as_taken_back_is_left_to_it(rest):
+    assert cross_check("42", rf"\boxed{{42}}{rest}", kind="math") is None
