@@ -197,7 +197,10 @@ class MirrorSender:
                 check_mirror_address(mirror.options["url"])  # the list may have changed
         except (SecretUnreadable, AddressRefused) as error:
             raise MirrorFailed(str(error)) from None
-        process = MirrorProcess(mirror_folder(mirror))
+        try:
+            process = MirrorProcess(mirror_folder(mirror))
+        except OSError as error:  # no disk, no memory, no such Python: tried again later, not every second
+            raise MirrorFailed(f"The process that sends cannot be started ({error.strerror}).") from None
         answer = self._ask(
             process,
             op="open",

@@ -265,3 +265,11 @@ def test_repeated_steps_are_rows_of_their_attempt(owner):
     rows = read_rows(run, 0).rows
     assert [(row.attempt, row.step) for row in rows] == [(1, 1), (1, 2), (2, 2)]
     assert json.dumps(rows[2].values) == '{"A/reward/mean": 0.7, "A/ess/from B": 0.35}'
+
+
+def test_process_that_cannot_be_started_is_a_failure_of_the_run_and_tried_again_later(mirror, run, settings):
+    settings.MIRRORS_PYTHON = "/none/python"
+    assert MirrorSender(mirror.pk).serve() == 0
+    cursor = MirrorCursor.objects.get(mirror=mirror, run=run)
+    assert (cursor.tries, cursor.next_try_at > timezone.now()) == (1, True)
+    assert cursor.problem == "The process that sends cannot be started (No such file or directory)."
