@@ -38,6 +38,7 @@ from workers.contract.spec.run import RunSpec
 LISTS = ("models", "benchmarks", "tasks")
 SETTINGS = ("num_fewshot", "limit", "batch_size", "prompt_format", "time_limit_s")
 KEYS = ("name", "seed", *LISTS, "group", "run", "step", "max_completion_length", "max_questions", *SETTINGS)
+MAX_HINTS = 3  # of a request: each compares a name with thousands, in tenths of a second
 MAX_CATALOGUE_BYTES = 16 * 2**20
 _FIELDS = {"agents": "models", "data": "benchmarks", "evaluation": "benchmarks"}
 
@@ -49,11 +50,11 @@ class Catalogue:
     version: str
     tasks: frozenset[str]
 
-    def problem_of(self, name: str) -> str:
-        """Why there is no such task; empty if there is one, or without a catalogue."""
+    def problem_of(self, name: str, *, has_hint: bool = True) -> str:
+        """Why there is no such task; empty if there is one, or without a catalogue. has_hint: with similar names."""
         if not self.version or name in self.tasks:
             return ""
-        similar = difflib.get_close_matches(name, sorted(self.tasks), 3)
+        similar = difflib.get_close_matches(name, sorted(self.tasks), 3) if has_hint else []
         hint = f": did you mean {' or '.join(similar)}?" if similar else "."
         return f"{HARNESS} {self.version} has no task {name!r}{hint}"
 
@@ -107,8 +108,11 @@ def tasks_of(request: Mapping[str, Any], errors: list[FieldError]) -> list[Any]:
         return []
     names = list({str(task): task for task in tasks if task != ""}.values())
     catalogue = installed_catalogue()
+    num_unknown = 0
     for name in names[:100]:
-        if isinstance(name, str) and (problem := catalogue.problem_of(name[:200])):
+        has_hint = num_unknown < MAX_HINTS
+        if isinstance(name, str) and (problem := catalogue.problem_of(name[:200], has_hint=has_hint)):
+            num_unknown += 1
             errors.append(FieldError("unknown_task", problem, "tasks"))
     return names
 

@@ -62,10 +62,15 @@ def lines_of_run(run: Run, user: Any) -> list[HarnessLine]:
 
 
 def lines_of_checkpoints(runs: Iterable[UUID], user: Any) -> list[HarnessLine]:
-    """Of the evaluations of these runs' checkpoints, the newest evaluations first."""
+    """Of the evaluations of these runs' checkpoints, the newest evaluations first.
+
+    Those of their own projects alone: an imported run may name any other as its source.
+    """
     ids = [str(pk) for pk in runs]
+    projects = Run.objects.filter(pk__in=ids).values("project")
     evaluations: Any = Run.objects.visible_to(user).filter(total_steps=0, spec__harness__source_run__in=ids)
-    return list(_lines(evaluations.order_by("-created_at", "-pk")[:MAX_EVALUATIONS])) if ids else []
+    evaluations = evaluations.filter(project__in=projects).order_by("-created_at", "-pk")
+    return list(_lines(evaluations[:MAX_EVALUATIONS])) if ids else []
 
 
 def _lines(runs: Iterable[Run]) -> Iterator[HarnessLine]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import difflib
 import io
 import json
 import threading
@@ -131,6 +132,19 @@ def test_unknown_task_is_refused_where_the_harness_is_installed(client, owner, i
     assert post(client, models=[model.pk], tasks=["gsm8kk"]).status_code == 201
 
 
+def test_many_unknown_tasks_cost_no_search_each(client, owner, installed, monkeypatch):
+    searched: list[str] = []
+
+    def search(name: str, *_: Any) -> list[str]:
+        searched.append(name)
+        return []
+
+    monkeypatch.setattr(difflib, "get_close_matches", search)
+    answer = post(client, models=[make_model(owner).pk], tasks=[f"unknown_{number}" for number in range(40)])
+    assert [one["code"] for one in answer.json()["errors"]] == ["unknown_task"] * 40
+    assert len(searched) == 3
+
+
 @pytest.mark.parametrize("content", ["", "[]", '{"python": 3}', '{"python": "PYTHON", "version": "1", "tasks": 3}'])
 def test_damaged_list_of_tasks_counts_as_none(installed, settings, content):
     settings.LM_EVAL_CATALOGUE.write_text(content.replace("PYTHON", str(settings.LM_EVAL_PYTHON)))
@@ -243,6 +257,15 @@ def test_other_projects_evaluations_of_a_run_are_not_shown(client, owner):
     make_evaluation(make_user(), trained, result("A step 3", "secret_task", 0.9))
     assert "secret_task" not in client.get(f"/runs/{trained.pk}/evaluations").content.decode()
     assert client.get(f"/api/v1/runs/{trained.pk}/evaluations").json()["harness"] == []
+
+
+def test_evaluation_of_another_project_that_claims_a_run_as_its_source_is_not_shown(client, owner):
+    """A bundle may name any run; staff, and members of both projects, see the two."""
+    trained = stored(owner, evaluation(0, "A", 0.5))
+    make_evaluation(make_user(), trained, result("A step 3", "forged_task", 0.99))
+    client.force_login(make_user(is_staff=True))
+    assert client.get(f"/api/v1/runs/{trained.pk}/evaluations").json()["harness"] == []
+    assert "forged_task" not in client.get(f"/runs/{trained.pk}/evaluations").content.decode()
 
 
 def test_evaluation_by_tasks_alone_can_be_retried(client, owner, installed):
