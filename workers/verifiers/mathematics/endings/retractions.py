@@ -135,6 +135,9 @@ def _denial(pattern: re.Pattern[str], rest: str, own: str) -> re.Match[str] | No
             continue  # "The answer is 0: it is impossible."
         if pattern is _NEAR_DENIAL and _is_of_another(rest[: match.start()], own):
             continue
+        is_again = pattern is _SORRY and "let me" in match[0].lower()
+        if is_again and _is_confirmed(rest[match.end() :], own, is_doubt=True):
+            continue  # "Let me redo the sum: it is 42."
         if pattern is _NO and _QUESTION.search(rest[: match.start()]):
             continue
         return match
