@@ -31,6 +31,7 @@ RUNS_AT_ONCE = 20  # of a mirror in one round
 SESSIONS_KEPT = 4  # processes of a mirror between two rounds
 IDLE_S = 30.0  # after which a process without news ends
 ROWS_AT_ONCE = 256
+ROUND_S = 120.0  # after which a mirror gives its thread to another and waits for its next turn
 SILENT_S = 10.0  # a failure after that long counts as no answer
 RETRY_AFTER_S = (5.0, 15.0, 60.0, 120.0, 300.0)
 log = logging.getLogger(__name__)
@@ -77,6 +78,7 @@ class MirrorSender:
         self._settings: tuple[Any, str] | None = None
         self._process: MirrorProcess | None = None  # that is being asked
         self._asked_at = 0.0
+        self._round_ends_at = 0.0
         self._is_interrupted = self._is_ended = False
 
     @property
@@ -128,7 +130,7 @@ class MirrorSender:
             self._close_all()
         if mirror is None or mirror.next_try_at > timezone.now():
             return 0
-        count = 0
+        count, self._round_ends_at = 0, time.monotonic() + ROUND_S
         for run in due_runs(mirror).select_related("project", "group", "benchmark")[:RUNS_AT_ONCE]:
             cursor, _ = MirrorCursor.objects.get_or_create(mirror=mirror, run=run)
             try:
@@ -140,6 +142,8 @@ class MirrorSender:
                     raise
             else:
                 _release(mirror)
+            if time.monotonic() > self._round_ends_at:
+                break
         self._end_idle()
         return count
 
@@ -172,6 +176,8 @@ class MirrorSender:
                 answer = self._ask(session.process, op="rows", rows=[asdict(row) for row in some])
                 session.state, size, count = answer["state"], min(2 * size, ROWS_AT_ONCE), count + len(some)
                 self._note(cursor, session, some[-1].seq, some[-1].step)
+                if time.monotonic() > self._round_ends_at:
+                    return count
             if reading.read_seq > session.after:
                 self._note(cursor, session, reading.read_seq, cursor.step)
             if session.after == start or reading.is_at_end:

@@ -273,3 +273,15 @@ def test_process_that_cannot_be_started_is_a_failure_of_the_run_and_tried_again_
     cursor = MirrorCursor.objects.get(mirror=mirror, run=run)
     assert (cursor.tries, cursor.next_try_at > timezone.now()) == (1, True)
     assert cursor.problem == "The process that sends cannot be started (No such file or directory)."
+
+
+def test_mirror_with_much_to_send_gives_its_thread_to_others_and_goes_on_in_its_next_turn(mirror, run, monkeypatch):
+    monkeypatch.setattr(sending, "ROUND_S", -1.0)
+    monkeypatch.setattr(sending, "ROWS_AT_ONCE", 1)
+    sender = MirrorSender(mirror.pk)
+    assert [sender.serve() for _ in range(4)] == [1, 1, 1, 0]
+    assert event_file_scalars(mirror_folder(mirror)) == SENT
+    Run.objects.filter(pk=run.pk).update(state=State.STOPPED)
+    while due_runs(mirror).exists():
+        sender.serve()
+    assert event_file_scalars(mirror_folder(mirror)) == [*SENT, (3, "A/reward/mean", 1.0)]
