@@ -66,11 +66,11 @@ def start_conversion(user: Any, run: Run, manifest: Manifest, agent: str, number
     if not converter:
         message = "llama.cpp's converter is not on this host: the operator names it by HACRL_GGUF_CONVERTER."
         raise FieldErrors.single("no_converter", message, status=409)
-    kept = conversions_of(run)
-    if any(one.is_running for one in kept):
+    present = conversions_of(run)
+    if any(one.is_running for one in present):
         raise FieldErrors.single("busy", "A conversion of this run is under way: wait for its end.", status=409)
-    if len(kept) >= MAX_KEPT:
-        message = f"This run has {len(kept)} conversions, and at most {MAX_KEPT} are kept: remove one first."
+    if len(present) >= MAX_KEPT:
+        message = f"This run has {len(present)} conversions, and at most {MAX_KEPT} are kept: remove one first."
         raise FieldErrors.single("too_many", message, status=409)
     source = manifest.path / manifest.folders[agent]
     size = sum(int(entry["size"]) for entry in manifest.files_of(agent).values())

@@ -21,7 +21,7 @@ from hacrl_web.runs.models import Run, State
 from hacrl_web.web.errors import FieldErrors
 from tests.support.web.factories import launch_request, make_member, make_run
 from tests.support.web.registry_help import field_error, jsonl, make_user
-from tests.workers.questions.test_hub_files import COMMIT, Hub
+from tests.workers.questions.test_hub_files import COMMIT, served_hub
 from workers.questions import canonical, files
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
@@ -302,17 +302,14 @@ def test_built_in_benchmark_is_fetched_at_a_commit_that_is_kept(client, ada, mon
         side: jsonl([{"question": f"{side} {n}", "answer": f"so #### {n}"} for n in range(count)]).read()
         for side, count in (("train", 6), ("test", 3))
     }
-    hub = Hub({f"main/{side}-0.jsonl": content for side, content in lines.items()})
-    monkeypatch.setenv("HF_ENDPOINT", hub.address)
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
     monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
-    try:
+    with served_hub({f"main/{side}-0.jsonl": content for side, content in lines.items()}) as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.address)
         address = client.post("/benchmarks/new/fetch", {"built_in": "gsm8k"}, **JSON).json()["location"]
         page = client.get(address).content.decode()
         monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # nobody answers there
         refused = client.post("/benchmarks/new/fetch", {"built_in": "math-500"}, **JSON)
-    finally:
-        hub.stop()
     assert '<option value="hashes" selected>' in page
     assert 'value="GSM8K"' in page
     columns = {"question_field": "question", "answer_field": "answer", "difficulty_field": ""}

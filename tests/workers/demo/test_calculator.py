@@ -44,6 +44,7 @@ def accuracies(run_dir) -> dict[str, list[float]]:
 
 
 @pytest.mark.full
+@pytest.mark.timeout(1200)
 def test_pair_learns_in_two_turns_and_from_transcripts_of_the_other_tokenizer(tmp_path):
     make_calculator_pair(tmp_path / "pair", steps=1000)
     spec = calculator_spec(tmp_path / "pair", training={"steps": 20}, telemetry={"rollout_interval": 5})

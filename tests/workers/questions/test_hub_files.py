@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,13 @@ def hub() -> Iterator[Hub]:
         "socratic/train-0.jsonl": b"{",
         "README.md": b"",
     }
+    with served_hub(files) as made:
+        yield made
+
+
+@contextmanager
+def served_hub(files: dict[str, bytes]) -> Iterator[Hub]:
+    """A hub with these files, while it answers at its address."""
     made = Hub(files)
 
     class Answers(Handler):

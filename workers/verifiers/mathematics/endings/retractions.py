@@ -153,9 +153,9 @@ def _is_of_another(before: str, own: str) -> bool:
 
 def _is_confirmed(thought: str, own: str, *, is_doubt: bool) -> bool:
     """Whether a second thought ends in the same answer. Without any value, a doubt needs an affirmation."""
-    found = list(_ANY_VALUE.finditer(thought))
-    values = [match[0] for match in found]
-    end = thought[found[-1].end() :] if found else ""
+    matches = list(_ANY_VALUE.finditer(thought))
+    values = [match[0] for match in matches]
+    end = thought[matches[-1].end() :] if matches else ""
     if is_doubt and _CHECK.match(thought) and _AFFIRMATION.search(end) and not (is_negated(end) or doubts(end)):
         return True  # "Wait, let me check: both sides are 10. Yes, it works."
     if not values:
