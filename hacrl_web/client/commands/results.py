@@ -102,6 +102,18 @@ def _place(checkpoints_of_run: list[dict[str, Any]], step: int, agent: str) -> i
     raise ClientProblem(f"The run has no agent {agent!r} in a checkpoint of step {step}; {hint}.")
 
 
+def _of_evaluation(
+    client: Any, benchmark: list[str] | None, model: list[str] | None, group: str | None, run: str | None
+) -> dict[str, Any]:
+    """What an evaluation is of, by ids; None for what is not named."""
+    return {
+        "benchmarks": [object_id(client, "/benchmarks", "benchmark", one) for one in benchmark or []] or None,
+        "models": [object_id(client, "/models", "model", one) for one in model or []] or None,
+        "group": object_id(client, "/groups", "group", group) if group else None,
+        "run": run_id(client, run) if run else None,
+    }
+
+
 @client_command
 def evaluate(
     benchmark: Annotated[
@@ -131,13 +143,12 @@ def evaluate(
     Example: hacrl evaluate --run swan --step 40 --benchmark gsm8k --model 1
     """
     with connect() as client:
-        body = {
-            "benchmarks": [object_id(client, "/benchmarks", "benchmark", one) for one in benchmark],
-            "models": [object_id(client, "/models", "model", one) for one in model or []] or None,
-            "group": object_id(client, "/groups", "group", group) if group else None,
-            "run": run_id(client, run) if run else None,
+        body = _of_evaluation(client, benchmark, model, group, run) | {
+            "step": step,
+            "num_samples": num_samples,
+            "max_questions": max_questions,
+            "name": name,
         }
-        body |= {"step": step, "num_samples": num_samples, "max_questions": max_questions, "name": name}
         body["max_completion_length"] = max_tokens
         settings = {key: value for key, value in body.items() if value is not None}
         answer = client.post("/evaluations", settings, key=uuid4().hex)
@@ -177,14 +188,14 @@ def evaluate_harness(
     Example: hacrl evaluate-harness --run swan --task gsm8k --limit 100
     """
     with connect() as client:
-        body = {
+        body = _of_evaluation(client, benchmark, model, group, run) | {
             "tasks": task or None,
-            "benchmarks": [object_id(client, "/benchmarks", "benchmark", one) for one in benchmark or []] or None,
-            "models": [object_id(client, "/models", "model", one) for one in model or []] or None,
-            "group": object_id(client, "/groups", "group", group) if group else None,
-            "run": run_id(client, run) if run else None,
+            "step": step,
+            "num_fewshot": num_fewshot,
+            "limit": limit,
+            "batch_size": batch_size,
+            "name": name,
         }
-        body |= {"step": step, "num_fewshot": num_fewshot, "limit": limit, "batch_size": batch_size, "name": name}
         body["prompt_format"] = prompt_format
         settings = {key: value for key, value in body.items() if value is not None}
         answer = client.post("/harness-evaluations", settings, key=uuid4().hex)

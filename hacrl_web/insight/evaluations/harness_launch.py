@@ -10,7 +10,6 @@ import difflib
 import json
 import os
 import re
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,13 +21,12 @@ from pydantic import ValidationError
 
 from hacrl_web.insight.evaluations.new_evaluation import (
     SelectedAgents,
-    choose_agents,
     listed_ids,
-    queue_evaluation,
+    queue_request,
     usual_length,
     within_contexts,
 )
-from hacrl_web.runs.launch.plan import LaunchError, data_values, find_benchmarks
+from hacrl_web.runs.launch.plan import data_values, find_benchmarks
 from hacrl_web.runs.models import Run
 from hacrl_web.web.errors import FieldError, plain_errors
 from workers.contract.spec.algorithm import BASELINE
@@ -85,17 +83,7 @@ def _read_catalogue(path: Path, changed_ns: int, size: int, python: str) -> Cata
 
 def launch_harness_evaluation(user: Any, request: Any) -> Run:
     """Queue an evaluation by the harness. Error: FieldErrors, and nothing is written."""
-    if not isinstance(request, Mapping):
-        raise LaunchError.single("invalid", "Must be an object with settings.")
-    errors = [
-        FieldError("unknown_key", f"There is no setting named {str(key)[:80]!r}.", str(key)[:80])
-        for key in request
-        if key not in KEYS
-    ]
-    run_id = uuid.uuid4()
-    selection = choose_agents(user, request, run_id, errors)
-    spec, benchmarks = _spec(user, request, selection, errors)
-    return queue_evaluation(user, run_id, spec, selection, benchmarks, errors)
+    return queue_request(user, request, KEYS, _spec)
 
 
 def tasks_of(request: Mapping[str, Any], errors: list[FieldError]) -> list[Any]:

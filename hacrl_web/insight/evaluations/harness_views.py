@@ -18,9 +18,7 @@ from hacrl_web.insight.evaluations.harness_launch import (
     launch_harness_evaluation,
 )
 from hacrl_web.insight.evaluations.harness_results import lines_of_run, rows_for_csv
-from hacrl_web.insight.evaluations.new_evaluation import find_run, visible_row
-from hacrl_web.insight.evaluations.views import NewEvaluationQuery, choices_of
-from hacrl_web.registry.models import MAX_AGENTS, AgentGroup
+from hacrl_web.insight.evaluations.views import NewEvaluationQuery, form_context, texts_by_field
 from hacrl_web.runs.pages.run_header import run_or_404
 from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.page_query import Text
@@ -88,32 +86,15 @@ def _numbers(values: dict[str, Any], by_field: dict[str, list[str]]) -> list[dic
 def _show(
     request: HttpRequest, values: dict[str, Any], errors: list[FieldError] | None = None, status: int = 200
 ) -> HttpResponse:
-    errors = errors or []
-    by_field: dict[str, list[str]] = {}
-    for error in errors:
-        by_field.setdefault(error.field or "", []).append(error.message)
-    group = visible_row(AgentGroup, request.user, values.get("group"))
-    run = find_run(request.user, values.get("run"))
-    models, benchmarks = choices_of(request.user, values, group or run)
-    comparable = [one for one in benchmarks if one.verifier in HARNESS_KINDS]
-    numbers = _numbers(values, by_field)
-    names = {*(one["name"] for one in numbers), *LISTS, "name", "prompt_format"}
-    context = {
-        "values": values,
-        "models": [{"model": one, "is_checked": str(one.pk) in values["models"]} for one in models],
-        "benchmarks": [{"benchmark": one, "is_checked": str(one.pk) in values["benchmarks"]} for one in comparable],
-        "group": group,
-        "run": run,
-        "numbers": numbers,
+    by_field = texts_by_field(errors or [])
+    fields = (*LISTS, "name", "prompt_format")
+    context = form_context(request, values, by_field, _numbers(values, by_field), fields)
+    context |= {
+        "benchmarks": [one for one in context["benchmarks"] if one["benchmark"].verifier in HARNESS_KINDS],
         "formats": FORMATS,
         "format": values.get("prompt_format") or "agent",
-        "errors_of": {name: by_field.get(name, []) for name in (*LISTS, "name", "prompt_format")},
-        "other_errors": [message for name, texts in by_field.items() if name not in names for message in texts],
-        "num_errors": len(errors),
-        "most": MAX_AGENTS,
         "catalogue": installed_catalogue(),
         "installation": INSTALL_HARNESS,
-        "query": request.GET.urlencode(),
     }
     return render(request, "insight/evaluations/new_harness_evaluation.html", context, status=status)
 

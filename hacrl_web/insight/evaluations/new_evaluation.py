@@ -8,7 +8,7 @@ written.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -75,16 +75,24 @@ class SelectedAgents:
 
 def launch_evaluation(user: Any, request: Any) -> Run:
     """Queue an evaluation. Error: FieldErrors, and nothing is written."""
+    return queue_request(user, request, KEYS, _spec)
+
+
+def queue_request(user: Any, request: Any, keys: Sequence[str], spec_of: Callable[..., Any]) -> Run:
+    """Queue an evaluation by a request with these keys. Error: FieldErrors, and nothing is written.
+
+    spec_of: spec and benchmarks from user, request, selection and a list that takes errors.
+    """
     if not isinstance(request, Mapping):
         raise LaunchError.single("invalid", "Must be an object with settings.")
     errors = [
         FieldError("unknown_key", f"There is no setting named {str(key)[:80]!r}.", str(key)[:80])
         for key in request
-        if key not in KEYS
+        if key not in keys
     ]
     run_id = uuid.uuid4()
     selection = choose_agents(user, request, run_id, errors)
-    spec, benchmarks = _spec(user, request, selection, errors)
+    spec, benchmarks = spec_of(user, request, selection, errors)
     return queue_evaluation(user, run_id, spec, selection, benchmarks, errors)
 
 

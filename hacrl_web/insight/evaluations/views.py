@@ -7,7 +7,7 @@ leaves out values of its address that do not exist, so that old addresses still 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -308,32 +308,48 @@ def _first_values(request: HttpRequest) -> dict[str, Any]:
 def _show(
     request: HttpRequest, values: dict[str, Any], errors: list[FieldError] | None = None, status: int = 200
 ) -> HttpResponse:
-    errors = errors or []
+    by_field = texts_by_field(errors or [])
+    numbers = [
+        {"name": name, "label": label, "help": help_text, "unit": unit, "errors": by_field.get(name, [])}
+        | {"value": "" if values.get(name) is None else values[name]}
+        for name, label, help_text, unit in NUMBERS
+    ]
+    context = form_context(request, values, by_field, numbers, (*LISTS, "name"))
+    return render(request, "insight/evaluations/new_evaluation.html", context, status=status)
+
+
+def texts_by_field(errors: Sequence[FieldError]) -> dict[str, list[str]]:
     by_field: dict[str, list[str]] = {}
     for error in errors:
         by_field.setdefault(error.field or "", []).append(error.message)
+    return by_field
+
+
+def form_context(
+    request: HttpRequest,
+    values: dict[str, Any],
+    by_field: dict[str, list[str]],
+    numbers: list[dict[str, Any]],
+    fields: Sequence[str],
+) -> dict[str, Any]:
+    """What both forms of an evaluation show. fields: that have a place for their errors, beside the numbers."""
     group = visible_row(AgentGroup, request.user, values.get("group"))
     run = find_run(request.user, values.get("run"))
     models, benchmarks = choices_of(request.user, values, group or run)
-    names = {*(name for name, *_ in NUMBERS), *LISTS, "name"}
-    context = {
+    places = {*fields, *(one["name"] for one in numbers)}
+    return {
         "values": values,
         "models": [{"model": one, "is_checked": str(one.pk) in values["models"]} for one in models],
         "benchmarks": [{"benchmark": one, "is_checked": str(one.pk) in values["benchmarks"]} for one in benchmarks],
         "group": group,
         "run": run,
-        "numbers": [
-            {"name": name, "label": label, "help": help_text, "unit": unit, "errors": by_field.get(name, [])}
-            | {"value": "" if values.get(name) is None else values[name]}
-            for name, label, help_text, unit in NUMBERS
-        ],
-        "errors_of": {name: by_field.get(name, []) for name in (*LISTS, "name")},
-        "other_errors": [message for name, messages in by_field.items() if name not in names for message in messages],
-        "num_errors": len(errors),
+        "numbers": numbers,
+        "errors_of": {name: by_field.get(name, []) for name in fields},
+        "other_errors": [text for name, texts in by_field.items() if name not in places for text in texts],
+        "num_errors": sum(map(len, by_field.values())),
         "most": MAX_AGENTS,
         "query": request.GET.urlencode(),
     }
-    return render(request, "insight/evaluations/new_evaluation.html", context, status=status)
 
 
 def choices_of(user: Any, values: dict[str, Any], origin: Any) -> tuple[Any, Any]:
