@@ -135,7 +135,7 @@ def answers(client, run: Run) -> dict[str, Any]:
             continue
         query = "?step=1&learner=0&metric=reward/mean" if not route.startswith("api/") or "series" in route else ""
         path = "/" + re.sub(r"<(?:\w+:)?(\w+)>", lambda match: str(values[match[1]]), route) + query
-        answer = client.get(path)
+        answer = complete_answer(client, path)
         text = b"".join(answer.streaming_content) if answer.streaming else answer.content
         if route.endswith(".zip"):  # the times of its members are those of the request
             archive = zipfile.ZipFile(io.BytesIO(text))
@@ -149,6 +149,16 @@ def answers(client, run: Run) -> dict[str, Any]:
             content = mark.sub(replacement, content)
         found[route] = (answer.status_code, content)
     return found
+
+
+def complete_answer(client, path: str) -> Any:
+    """The answer to a GET; one that sums a part of the steps each time (`done` of `of`) is asked until it has all."""
+    for _ in range(100):
+        answer = client.get(path)
+        values = {} if answer.streaming or not answer.content.startswith(b"{") else json.loads(answer.content)
+        if values.get("done") == values.get("of"):
+            return answer
+    raise AssertionError(f"{path} is not complete after 100 requests")
 
 
 def without_own_keys(value: Any) -> Any:
