@@ -15,6 +15,7 @@ from hacrl_web.client.command import AsJson, ClientProblem, client_command, conn
 from hacrl_web.client.commands import (
     api,
     compare,
+    evaluations,
     judges,
     launch,
     mirrors,
@@ -156,8 +157,8 @@ def whoami(json: AsJson = False) -> None:
 for act in (
     *(runs.runs, launch.launch, launch.presets, runs.stop, runs.pause, runs.resume, runs.retry, runs.queue),
     *(watch.watch, watch.logs, runs.show, runs.tag, runs.archive, runs.delete),
-    *(results.checkpoints, results.promote, results.extend, results.evaluate, results.evaluate_harness),
-    *(results.scores, results.alerts),
+    *(results.checkpoints, results.promote, results.extend, results.alerts),
+    *(evaluations.evaluate, evaluations.evaluate_harness, evaluations.scores),
     *(compare.compare, compare.leaderboard, compare.export),
 ):
     app.command()(act)

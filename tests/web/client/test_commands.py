@@ -8,13 +8,15 @@ from unittest import mock
 
 import httpx2
 import pytest
+import typer.main
 from django.utils import timezone
 
 from hacrl_web.accounts.models import Membership, Project, User
 from hacrl_web.alerts.models import Alert
 from hacrl_web.client import command
 from hacrl_web.client.api import Client
-from hacrl_web.client.main import FORMER
+from hacrl_web.client.main import FORMER, app
+from hacrl_web.insight.evaluations import harness_launch, new_evaluation
 from hacrl_web.runs.models import Host, Run
 from tests.support.web.factories import launch_request, make_run, metrics
 from tests.web.client.test_client import HOSTILE, said_json, stored
@@ -219,12 +221,14 @@ def test_queue_checkpoints_scores_and_alerts(hacrl, user):
         "7",
         "--max-tokens",
         "33",
+        *("--num-samples", "2", "--temperature", "0.5", "--seed", "6"),
         "--name",
         "asked",
     ]
     made = Run.objects.get(pk=said_json(hacrl("evaluate", *words, "--json"))["id"])
     assert (made.name, made.benchmark, made.group) == ("asked", first.benchmark, first.group)
     assert made.spec["evaluation"]["max_questions"] == 7
+    assert (made.spec["evaluation"]["num_samples"], made.spec["evaluation"]["temperature"], made.seed) == (2, 0.5, 6)
     assert made.spec["rollout"]["max_completion_length"] == 33
     assert "missing" in hacrl("evaluate", "--benchmark", str(first.benchmark_id), status=1)
     assert "No alert is open" in hacrl("alerts", "first")
@@ -242,3 +246,39 @@ def test_tab_offers_runs_and_nothing_that_a_shell_would_evaluate(hacrl, user, mo
     assert command.complete_run(str(run.pk)[:4]) == [str(run.pk)[:8]]
     monkeypatch.setenv("HACRL_TOKEN", "hacrl_wrong")
     assert command.complete_run("") == []
+
+
+def test_command_takes_every_setting_of_an_evaluation_by_the_harness(hacrl, user):
+    run = make_run(user)
+    words = {
+        "--task": "gsm8k",
+        "--benchmark": run.benchmark.name,
+        "--group": run.group.name,
+        "--num-fewshot": "5",
+        "--limit": "10",
+        "--batch-size": "4",
+        "--prompt-format": "plain",
+        "--time-limit": "600",
+        "--seed": "6",
+        "--max-tokens": "33",
+        "--max-questions": "7",
+        "--name": "measured",
+    }
+    answer = said_json(hacrl("evaluate-harness", *(word for pair in words.items() for word in pair), "--json"))
+    queued = Run.objects.get(pk=answer["id"])
+    harness = queued.spec["harness"]
+    assert (queued.name, queued.benchmark, queued.group, queued.seed) == ("measured", run.benchmark, run.group, 6)
+    assert (harness["tasks"], harness["num_fewshot"], harness["limit"], harness["batch_size"]) == (["gsm8k"], 5, 10, 4)
+    assert (harness["prompt_format"], harness["time_limit_s"]) == ("plain", 600)
+    assert queued.spec["rollout"]["max_completion_length"] == 33
+    assert queued.spec["evaluation"]["max_questions"] == 7
+
+
+@pytest.mark.parametrize(
+    ("name", "keys"), [("evaluate", new_evaluation.KEYS), ("evaluate-harness", harness_launch.KEYS)]
+)
+def test_commands_that_evaluate_have_an_option_for_each_key_of_the_request(name, keys):
+    spelling = {"models": "model", "benchmarks": "benchmark", "tasks": "task"}
+    spelling |= {"max_completion_length": "max_tokens", "time_limit_s": "time_limit"}
+    options = {option.name for option in typer.main.get_command(app).commands[name].params}
+    assert options == {spelling.get(key, key) for key in keys} | {"json"}
