@@ -110,7 +110,14 @@ def check_launch(project: Project) -> None:
         raise _refusal(text + f"wait until some have started, {MORE}.")
     if message := spent(quota):
         raise _refusal(message)
-    if quota.disk_gib is not None and (used := disk_gib_of(project.pk)) >= quota.disk_gib:
+    check_disk(project, quota)
+
+
+def check_disk(project: Project, quota: Quota | None) -> None:
+    """Error: QuotaReached (409), if the files of the project's runs take what they may."""
+    if quota is None or quota.disk_gib is None:
+        return
+    if (used := disk_gib_of(project.pk)) >= quota.disk_gib:
         text = f"The runs of project “{project}” take {used:,.1f} of {quota.disk_gib:,.1f} GiB: delete some, {MORE}."
         raise _refusal(text)
 

@@ -2,21 +2,27 @@
 
 `python -m workers.hub.convert_gguf` reads one JSON object from stdin: {command, output, time_limit_s, status}. It
 writes its state to the file `status`: {phase}, then {size_bytes} or {error} with `ended`. The file `output` appears
-only once the converter has ended well.
+only once the converter has ended well. What the converter has started ends with it: all are one process group, which
+this process leads.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 LAST_BYTES = 2000  # of the converter's output, for a failure
+_PR_SET_PDEATHSIG = 1
 
 
 class ConversionFailed(Exception):
@@ -40,6 +46,7 @@ def make_gguf_file(request: dict[str, Any]) -> int:
                 stderr=log,
                 timeout=request["time_limit_s"],
                 check=False,
+                preexec_fn=_end_with_this_process(),
             )
         except subprocess.TimeoutExpired:
             raise ConversionFailed(f"The converter did not end within {request['time_limit_s']:.0f} s.") from None
@@ -57,6 +64,13 @@ def make_gguf_file(request: dict[str, Any]) -> int:
             raise ConversionFailed("The converter's output is not a GGUF file.")
     part.rename(output)
     return output.stat().st_size
+
+
+def _end_with_this_process() -> Callable[[], object] | None:
+    """For the converter, if this process is killed alone."""
+    if sys.platform != "linux":
+        return None
+    return partial(ctypes.CDLL(None).prctl, _PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
 
 
 def main() -> int:
@@ -80,4 +94,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_status = main()
+    if os.getsid(0) == os.getpid():  # as the web starts it: nobody else is in the group
+        os.killpg(0, signal.SIGKILL)
+    sys.exit(exit_status)

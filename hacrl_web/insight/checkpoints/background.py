@@ -37,8 +37,13 @@ class BackgroundJob:
         return self.is_alive and not self.state.get("ended")
 
 
-def start_job(folder: Path, module: str, facts: Mapping[str, Any], request: dict[str, Any], key: str = "") -> str:
-    """Start `python -m module`, which reads the request with `status` from stdin; returns the job's key."""
+def start_job(
+    folder: Path, module: str, facts: Mapping[str, Any], request: dict[str, Any], key: str = "", lock: int | None = None
+) -> str:
+    """Start `python -m module`, which reads the request with `status` from stdin; returns the job's key.
+
+    lock: a descriptor of a locked file, which the process keeps open to its end.
+    """
     folder.mkdir(mode=0o700, exist_ok=True)
     key = key or new_key()
     process = subprocess.Popen(
@@ -49,6 +54,7 @@ def start_job(folder: Path, module: str, facts: Mapping[str, Any], request: dict
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
+        pass_fds=() if lock is None else (lock,),
     )
     facts = {**facts, "pid": process.pid, "started": process_start(process.pid) or 0.0}
     (folder / f"{key}.json").write_text(json.dumps(facts))

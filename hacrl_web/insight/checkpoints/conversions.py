@@ -9,19 +9,24 @@ import os
 import re
 import shutil
 import signal
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from django.conf import settings
+from django.utils import timezone
 
 from hacrl_web.accounts.audit_log import note_change
 from hacrl_web.accounts.models import Role
 from hacrl_web.accounts.projects import require
 from hacrl_web.insight.checkpoints.background import BackgroundJob, jobs_in, new_key, start_job
 from hacrl_web.insight.checkpoints.model_card import gguf_converter
-from hacrl_web.runs.models import Run
+from hacrl_web.runs.models import Quota, Run
+from hacrl_web.runs.quotas import check_disk
+from hacrl_web.runs.run_files import is_converting, lock_conversion
+from hacrl_web.runs.worker.usage import measure_files
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.schemas import EVERY_FIELD
 from hacrl_web.web.streaming import file_slug
@@ -31,6 +36,7 @@ FOLDER = "gguf"  # in the run's folder
 MAX_KEPT = 20  # of a run
 TIME_LIMIT_S = 3 * 3600.0
 SPARE_BYTES = 256 * 2**20
+END_S = 5.0  # for the processes of a conversion that has ended or was killed
 NumberType = Literal["auto", "f32", "f16", "bf16", "q8_0"]
 NUMBER_TYPES = ("auto", "f32", "f16", "bf16", "q8_0")
 _KEY = re.compile(r"\d{20}-[0-9a-f]{8}", re.ASCII)
@@ -66,11 +72,34 @@ def start_conversion(user: Any, run: Run, manifest: Manifest, agent: str, number
     if not converter:
         message = "llama.cpp's converter is not on this host: the operator names it by HACRL_GGUF_CONVERTER."
         raise FieldErrors.single("no_converter", message, status=409)
-    present = conversions_of(run)
-    if any(one.is_running for one in present):
-        raise FieldErrors.single("busy", "A conversion of this run is under way: wait for its end.", status=409)
-    if len(present) >= MAX_KEPT:
-        message = f"This run has {len(present)} conversions, and at most {MAX_KEPT} are kept: remove one first."
+    check_disk(run.project, Quota.objects.filter(project=run.project).first())
+    try:
+        lock = _lock(run)
+        try:
+            return _start(run, manifest, agent, number_type, converter, lock)
+        finally:
+            os.close(lock)  # the process has its own descriptor of the lock
+    except FileNotFoundError:
+        raise FieldErrors.single("not_found", "The files of this run have been deleted.", status=404) from None
+
+
+def _lock(run: Run) -> int:
+    """The lock of the run's only conversion. Error: FieldErrors (409) while one is under way."""
+    deadline = time.monotonic() + END_S
+    while True:
+        try:
+            return lock_conversion(run.run_dir)
+        except BlockingIOError:
+            if any(one.is_running for one in conversions_of(run)) or time.monotonic() > deadline:
+                message = "A conversion of this run is under way: wait for its end."
+                raise FieldErrors.single("busy", message, status=409) from None
+        time.sleep(0.05)
+
+
+def _start(run: Run, manifest: Manifest, agent: str, number_type: str, converter: str, lock: int) -> Conversion:
+    """Error: FieldErrors."""
+    if (count := len(conversions_of(run))) >= MAX_KEPT:
+        message = f"This run has {count} conversions, and at most {MAX_KEPT} are kept: remove one first."
         raise FieldErrors.single("too_many", message, status=409)
     source = manifest.path / manifest.folders[agent]
     size = sum(int(entry["size"]) for entry in manifest.files_of(agent).values())
@@ -83,7 +112,8 @@ def start_conversion(user: Any, run: Run, manifest: Manifest, agent: str, number
     facts = {"step": manifest.step, "agent": agent, "number_type": number_type, "name": name}
     command = [settings.GGUF_PYTHON, converter, str(source), "--outtype", number_type]
     request = {"command": command, "output": str(folder / f"{key}.gguf"), "time_limit_s": TIME_LIMIT_S}
-    start_job(folder, "workers.hub.convert_gguf", facts, request, key)
+    Run.objects.filter(pk=run.pk).update(files_changed_at=timezone.now())
+    start_job(folder, "workers.hub.convert_gguf", facts, request, key, lock)
     note_change("convert", run, step=manifest.step, agent=agent, number_type=number_type)
     return conversion_of(run, key)
 
@@ -122,9 +152,18 @@ def remove_conversion(user: Any, run: Run, key: str) -> None:
         if job.key == key and job.is_alive:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(int(job.facts["pid"]), signal.SIGKILL)  # with the converter; it leads its own session
+            _await_end(run)
     for ending in ("json", "state", "new", "part", "gguf"):
         (folder / f"{key}.{ending}").unlink(missing_ok=True)
+    measure_files(run)
     note_change("remove_gguf", run, key=key)
+
+
+def _await_end(run: Run) -> None:
+    """Wait until the processes that were killed have ended, for at most END_S."""
+    deadline = time.monotonic() + END_S
+    while is_converting(run.run_dir) and time.monotonic() < deadline:
+        time.sleep(0.05)
 
 
 def _conversion(job: BackgroundJob) -> Conversion:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,7 @@ from hacrl_web.accounts.projects import require, require_delete
 from hacrl_web.registry.benchmarks.benchmarks import remove_files
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.runs.models import TERMINAL, Run, State, Sweep
+from hacrl_web.runs.run_files import lock_conversion
 from hacrl_web.web.errors import FieldErrors, listed
 from workers.contract.trainer_process import RunDirBusy, lock_run_dir
 
@@ -47,7 +48,8 @@ def unarchive(user: Any, run: Run) -> None:
 def delete_run(user: Any, run: Run) -> None:
     """The row with all it has recorded, then its run directory, if that is on this host.
 
-    Error: FieldErrors (403; 409 before its end, while its trainer still lives, or while another run reads its files).
+    Error: FieldErrors (403; 409 before its end, while its trainer still lives, while another run reads its files, or
+    while a GGUF file is made of them).
     """
     _delete(user, [run])
 
@@ -66,7 +68,7 @@ def _delete(user: Any, runs: Sequence[Run]) -> None:
     _require_free(user, runs)
     with ExitStack() as locks:
         for run in runs:
-            if (lock := _locked(run)) is not None:
+            for lock in _locks(run):
                 locks.callback(os.close, lock)
         with transaction.atomic():
             # Again, with the rows locked: a retry may have begun since.
@@ -114,14 +116,18 @@ def _require_unused(run: Run) -> None:
         raise _in_use(f"{names} read{'s' if len(readers) == 1 else ''} the files of {run.name}: wait for the end.")
 
 
-def _locked(run: Run) -> int | None:
-    """The lock of its run directory, None where there is no such directory here. Error: FieldErrors (409)."""
+def _locks(run: Run) -> Iterator[int]:
+    """The locks of its run directory, none where there is no such directory here. Error: FieldErrors (409)."""
     if not Path(run.run_dir).is_dir():
-        return None
+        return
     try:
-        return lock_run_dir(run.run_dir)
+        yield lock_run_dir(run.run_dir)
+        yield lock_conversion(run.run_dir)
     except RunDirBusy:
         raise _in_use(f"The trainer of {run.name} still ends: try again in a minute.") from None
+    except BlockingIOError:
+        text = f"A GGUF file of {run.name} is being made: wait for its end, or remove it on the Checkpoints tab."
+        raise _in_use(text) from None
     except OSError as error:
         message = f"The files of {run.name} cannot be reached ({error.strerror}): nothing was deleted."
         raise _in_use(message) from None

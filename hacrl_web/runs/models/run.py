@@ -185,6 +185,7 @@ class Run(RunStateMachine, ProjectRow):
     step = models.PositiveIntegerField(default=0)
     total_steps = models.PositiveIntegerField(default=0)
     files_bytes = models.BigIntegerField(null=True, blank=True)  # of its folder, as last measured (worker/usage.py)
+    files_changed_at = models.DateTimeField(null=True, blank=True)  # by a conversion, and not measured since its end
     # The newest held-out accuracy of all its agents, their mean (telemetry/scores.py); lists are sorted by it.
     score = models.FloatField(null=True, blank=True)
 

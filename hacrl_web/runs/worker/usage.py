@@ -7,7 +7,7 @@ import time
 from django.utils import timezone
 
 from hacrl_web.runs.models import HELD, GpuUse, Run
-from hacrl_web.runs.run_files import folder_bytes
+from hacrl_web.runs.run_files import folder_bytes, is_converting
 from hacrl_web.runs.worker.hosts import data_folder_id
 
 GPUS_EVERY_S = 30.0  # of a supervisor that is killed, no more than this is not counted
@@ -39,12 +39,15 @@ class UsageMeter:
             )
             self._next_gpus = now + GPUS_EVERY_S
         if is_last or now >= self._next_files:
-            _measure(self.run)
+            measure_files(self.run)
             self._next_files = now + FILES_EVERY_S
 
 
 class UnmeasuredFiles:
-    """For the dispatcher: the folders of runs of older versions, and of runs whose supervisor was killed."""
+    """For the dispatcher: folders of runs of older versions, of runs whose supervisor was killed, and of conversions.
+
+    While a conversion is under way its run is measured again and again, and once more after it.
+    """
 
     def __init__(self) -> None:
         self._next = 0.0
@@ -52,13 +55,19 @@ class UnmeasuredFiles:
     def tick(self) -> None:
         if time.monotonic() < self._next:
             return
-        runs = Run.objects.filter(files_bytes=None, attempt__gt=0, data_folder=data_folder_id())
-        unmeasured = list(runs.exclude(state__in=HELD)[:AT_ONCE])
+        here = Run.objects.filter(attempt__gt=0, data_folder=data_folder_id())
+        unmeasured = list(here.filter(files_bytes=None).exclude(state__in=HELD)[:AT_ONCE])
         for run in unmeasured:
-            _measure(run)
+            measure_files(run)
+        for run in here.exclude(files_changed_at=None):
+            is_over = not is_converting(run.run_dir)  # before the measurement
+            measure_files(run)
+            if is_over:  # and no other conversion has begun since
+                Run.objects.filter(pk=run.pk, files_changed_at=run.files_changed_at).update(files_changed_at=None)
         if len(unmeasured) < AT_ONCE:
             self._next = time.monotonic() + UNKNOWN_EVERY_S
 
 
-def _measure(run: Run) -> None:
+def measure_files(run: Run) -> None:
+    """Store what the files of a run take, in bytes; its folder is on this host."""
     Run.objects.filter(pk=run.pk).update(files_bytes=folder_bytes(str(run.run_dir)) or 0)

@@ -1,6 +1,8 @@
 """GGUF files of agents: made in the background by a stand-in of llama.cpp's converter, downloaded, stopped, removed."""
 
 import json
+import os
+import signal
 import time
 from pathlib import Path
 
@@ -8,18 +10,24 @@ import pytest
 from django.urls import reverse
 
 from hacrl_web.insight.checkpoints import conversions
+from hacrl_web.insight.checkpoints.background import start_job
+from hacrl_web.runs.archive.archive import delete_run
+from hacrl_web.runs.models import Quota, Run, State
+from hacrl_web.runs.worker.usage import UnmeasuredFiles
+from hacrl_web.web.errors import FieldErrors
+from tests.support.waiting import wait_until
 from tests.support.web.factories import make_member, make_user
 from tests.support.web.insight_help import add_checkpoint, claimed
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
-CONVERTER = """import pathlib, sys, time
+CONVERTER = """import pathlib, subprocess, sys, time
 folder, kind = sys.argv[1], sys.argv[3]
 assert sys.argv[2] == "--outtype" and sys.argv[4] == "--outfile"
 out = pathlib.Path(sys.argv[5])
 if kind == "f16":
     print("reading"); print("KeyError: no such tensor", file=sys.stderr); sys.exit(3)
 if kind == "bf16":
-    time.sleep(3600)
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)", str(out)]).wait()
 if kind == "q8_0":
     out.write_bytes(b"no model"); sys.exit(0)
 if kind == "f32":
@@ -96,8 +104,9 @@ def test_failure_says_what_the_converter_said_and_leaves_no_file(client, run, nu
 
 def test_converter_that_does_not_end_is_killed_at_the_limit(client, run, monkeypatch):
     monkeypatch.setattr(conversions, "TIME_LIMIT_S", 0.5)
-    convert(client, run, "bf16")
+    key = convert(client, run, "bf16").json()["key"]
     assert ended(client, run)["error"].startswith("The converter did not end within")
+    assert nothing_runs_of(key)  # nor what the converter had started
 
 
 def test_one_at_a_time_and_removing_ends_it_with_the_converter(client, run):
@@ -107,11 +116,78 @@ def test_one_at_a_time_and_removing_ends_it_with_the_converter(client, run):
     assert 'hx-trigger="every 2s"' in client.get(f"/runs/{run.pk}/gguf").content.decode()
     assert client.post(f"/runs/{run.pk}/gguf/{key}/remove").status_code == 302
     assert client.get(f"/api/v1/runs/{run.pk}/gguf").json()["items"] == []
-    deadline = time.monotonic() + 5
-    while any(key in text for text in _commands()) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not any(key in text for text in _commands())
+    assert nothing_runs_of(key)
     assert client.delete(f"/api/v1/runs/{run.pk}/gguf/{key}").status_code == 404
+
+
+def test_converter_ends_with_its_process_and_frees_the_lock(client, run):
+    key = convert(client, run, "bf16").json()["key"]
+    assert wait_until(lambda: sum(key in text for text in _commands()) == 2, 20)
+    pid = json.loads((run.run_dir / "gguf" / f"{key}.json").read_text())["pid"]
+    os.kill(pid, signal.SIGKILL)  # that process alone
+    assert "ended without an answer" in ended(client, run)["error"]
+    assert wait_until(lambda: sum(key in text for text in _commands()) == 1, 5)
+    os.killpg(pid, signal.SIGKILL)  # what the converter had started outlives it in this case
+    assert convert(client, run).status_code == 202
+    assert ended(client, run)["size_bytes"]
+
+
+def test_two_requests_at_once_start_one_conversion(client, run, monkeypatch):
+    """The second asks before the first has started its process, as another web process may."""
+    answers = []
+
+    def start_slowly(*arguments):
+        if not answers:
+            answers.append(None)
+            answers[0] = convert(client, run).status_code
+        return start_job(*arguments)
+
+    monkeypatch.setattr(conversions, "END_S", 0.2)
+    monkeypatch.setattr(conversions, "start_job", start_slowly)
+    assert (convert(client, run).status_code, answers) == (202, [409])
+    assert len(client.get(f"/api/v1/runs/{run.pk}/gguf").json()["items"]) == 1
+    ended(client, run)
+
+
+def test_file_counts_towards_the_quota_and_a_full_project_converts_nothing(client, run):
+    def measured():
+        UnmeasuredFiles().tick()
+        run.refresh_from_db()
+        return run.files_bytes
+
+    before = measured()
+    convert(client, run)
+    size = ended(client, run)["size_bytes"]
+    assert wait_until(lambda: measured() and run.files_changed_at is None, 5)
+    with_file = run.files_bytes
+    assert with_file >= (before or 0) + size
+    key = convert(client, run, "bf16").json()["key"]
+    measured()
+    assert run.files_changed_at is not None  # measured again after its end
+    Quota.objects.create(project=run.project, disk_gib=0)
+    full = convert(client, run)
+    assert (full.status_code, "delete some" in full.json()["error"]["message"]) == (409, True)
+    for one in client.get(f"/api/v1/runs/{run.pk}/gguf").json()["items"]:
+        assert client.delete(f"/api/v1/runs/{run.pk}/gguf/{one['key']}").status_code == 204
+    run.refresh_from_db()
+    assert run.files_bytes <= with_file - size
+    assert nothing_runs_of(key)
+
+
+def test_run_is_not_deleted_while_a_file_is_made_of_it(client, owner, run):
+    Run.objects.filter(pk=run.pk).update(state=State.COMPLETED)
+    run.refresh_from_db()
+    key = convert(client, run, "bf16").json()["key"]
+    with pytest.raises(FieldErrors, match=r"A GGUF file of .* is being made: wait for its end, or remove it"):
+        delete_run(owner, run)
+    assert run.run_dir.is_dir()
+    client.delete(f"/api/v1/runs/{run.pk}/gguf/{key}")
+    delete_run(owner, run)
+    assert not run.run_dir.exists()
+
+
+def nothing_runs_of(key):
+    return wait_until(lambda: not any(key in text for text in _commands()), 5)
 
 
 def _commands():
