@@ -666,6 +666,15 @@ declare namespace Api {
     stderr: number | null;
     higher_is_better: boolean | null;
   }
+  interface HarnessTasksAnswer {
+    version: string;
+    count: number;
+    items: string[];
+  }
+  interface HarnessTasksQuery {
+    q?: string;
+    limit?: number;
+  }
   interface HistoryAnswer {
     run: string;
     seq: number;

@@ -150,7 +150,7 @@ PAGES = {
     "insight:evaluations_csv": ("GET /runs/{run_id}/evaluations",),
     "insight:benchmark_extraction": ("GET /benchmarks/{pk}/extraction",),
     "insight:evaluate": ("POST /evaluations",),
-    "insight:evaluate_by_harness": ("POST /harness-evaluations",),
+    "insight:evaluate_by_harness": ("POST /harness-evaluations", "GET /harness-tasks"),
     "insight:harness_csv": ("GET /runs/{run_id}/evaluations",),
     "insight:run_checkpoints": ("GET /runs/{run_id}/checkpoints",),
     "insight:agent_archive": ("GET /runs/{run_id}/checkpoints/{step}/{agent}.zip",),

@@ -20,6 +20,7 @@ from typing import Any
 
 PACKAGES = ("lm_eval", "torch", "transformers", "datasets")
 KEYS = ("results", "groups", "versions", "n-shot", "higher_is_better", "n-samples")
+MOST_NAMED, MOST_HINTS = 5, 3  # unknown tasks; a hint compares a name with thousands
 
 
 class Refused(Exception):
@@ -76,12 +77,19 @@ def has_chat_prompts(location: str, prompt_format: str) -> bool:
 
 
 def check_names(names: list[str], all_names: list[str]) -> None:
-    """Error: Refused."""
-    for name in names:
-        if name not in all_names:
-            similar = difflib.get_close_matches(name, all_names, 3)
-            hint = f"did you mean {' or '.join(similar)}?" if similar else "see the list of its tasks"
-            raise Refused(f"lm-evaluation-harness {metadata.version('lm_eval')} has no task {name!r}: {hint}")
+    """Error: Refused, with each unknown name, names similar to the first ones, and how to list all."""
+    unknown = sorted(set(names) - set(all_names))
+    if not unknown:
+        return
+    problems = []
+    for place, name in enumerate(unknown[:MOST_NAMED]):
+        similar = difflib.get_close_matches(name, all_names, 3) if place < MOST_HINTS else []
+        problems.append(repr(name) + (f" (did you mean {' or '.join(similar)}?)" if similar else ""))
+    further = f" and {len(unknown) - MOST_NAMED} others" if len(unknown) > MOST_NAMED else ""
+    raise Refused(
+        f"lm-evaluation-harness {metadata.version('lm_eval')} has no task {', '.join(problems)}{further}: "
+        f"`{sys.executable} -m lm_eval ls tasks` lists all, on the host of the worker"
+    )
 
 
 def evaluate_model(request: dict[str, Any]) -> dict[str, Any]:

@@ -7,11 +7,12 @@ from uuid import UUID
 
 from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
-from ninja import Body, Router, Status
+from ninja import Body, Query, Router, Schema, Status
 from typing_extensions import TypedDict
 
 from hacrl_web.accounts.idempotency import idempotent
 from hacrl_web.insight.evaluations.evaluations import EvaluationPoint, evaluation_summary
+from hacrl_web.insight.evaluations.harness_catalogue import installed_catalogue
 from hacrl_web.insight.evaluations.harness_launch import launch_harness_evaluation
 from hacrl_web.insight.evaluations.harness_results import HarnessLine, lines_of_run
 from hacrl_web.insight.evaluations.new_evaluation import launch_evaluation
@@ -41,6 +42,19 @@ class EvaluationsAnswer(TypedDict):
     harness: list[HarnessLine]
 
 
+class HarnessTasksAnswer(TypedDict):
+    """version: of the harness; empty where this host has none, and so no names.  count: of all that match."""
+
+    version: str
+    count: int
+    items: list[str]
+
+
+class HarnessTasksQuery(Schema):
+    q: str = Query("", max_length=200)
+    limit: int = Query(200, ge=1, le=100_000)
+
+
 @router.post("/evaluations", response={201: RunAnswer}, summary="Evaluate models: a run of no training step")
 @idempotent
 def create_evaluation(request: HttpRequest, payload: Annotated[dict[str, Any], Body()]) -> Any:
@@ -58,6 +72,15 @@ def create_harness_evaluation(request: HttpRequest, payload: Annotated[dict[str,
     task, 0: all), `batch_size`, `prompt_format` (`agent`, `chat`, `plain`), `time_limit_s` of each model,
     `max_completion_length`, `max_questions`, `seed`, `name`."""
     return Status(201, detail(launch_harness_evaluation(request.user, payload)))
+
+
+@router.get("/harness-tasks", response=HarnessTasksAnswer, summary="Names of the harness's tasks")
+def list_harness_tasks(request: HttpRequest, query: Query[HarnessTasksQuery]) -> Any:
+    """Tasks, groups and tags of lm-evaluation-harness on the web server's host whose name contains `q`: those that
+    begin with it first, at most `limit` of them."""
+    catalogue = installed_catalogue()
+    names = catalogue.search(query.q)
+    return {"version": catalogue.version, "count": len(names), "items": names[: query.limit]}
 
 
 @router.get("/runs/{run_id}/evaluations", response=EvaluationsAnswer, summary="What a run's evaluations found")

@@ -11,12 +11,8 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
 from hacrl_web.accounts.projects import for_members
-from hacrl_web.insight.evaluations.harness_launch import (
-    KEYS,
-    LISTS,
-    installed_catalogue,
-    launch_harness_evaluation,
-)
+from hacrl_web.insight.evaluations.harness_catalogue import installed_catalogue
+from hacrl_web.insight.evaluations.harness_launch import KEYS, LISTS, launch_harness_evaluation
 from hacrl_web.insight.evaluations.harness_results import lines_of_run, rows_for_csv
 from hacrl_web.insight.evaluations.views import NewEvaluationQuery, form_context, texts_by_field
 from hacrl_web.runs.pages.run_header import run_or_404

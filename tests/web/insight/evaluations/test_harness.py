@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from hacrl_web.insight.evaluations.harness_launch import installed_catalogue
+from hacrl_web.insight.evaluations.harness_catalogue import installed_catalogue
 from hacrl_web.leaderboard.board.boards import sweep_board
 from hacrl_web.leaderboard.board.newest import newest_board_of
 from hacrl_web.leaderboard.board.selection import BoardSelection
@@ -130,6 +130,21 @@ def test_unknown_task_is_refused_where_the_harness_is_installed(client, owner, i
     assert message == f"lm-evaluation-harness {VERSION} has no task 'gsm8kk': did you mean gsm8k?"
     settings.LM_EVAL_PYTHON = "/none"  # a worker checks it
     assert post(client, models=[model.pk], tasks=["gsm8kk"]).status_code == 201
+
+
+def test_names_of_tasks_are_searched_and_the_form_offers_them(client, owner, installed, settings):
+    content = json.loads(settings.LM_EVAL_CATALOGUE.read_text())
+    names = ["arc_easy", "mmlu_arc", "arc", "gsm8k", "ARC_challenge"]
+    settings.LM_EVAL_CATALOGUE.write_text(json.dumps(content | {"tasks": names}))
+    found = client.get("/api/v1/harness-tasks?q=Arc&limit=3").json()
+    assert found == {"version": VERSION, "count": 4, "items": ["arc", "arc_easy", "ARC_challenge"]}
+    assert client.get("/api/v1/harness-tasks").json()["count"] == 5
+    assert client.get("/api/v1/harness-tasks?limit=0").status_code == 422
+    offer = 'list="task-names" maxlength="200" autocomplete="off" spellcheck="false" data-url="/api/v1/harness-tasks"'
+    assert offer in client.get(PATH).content.decode()
+    settings.LM_EVAL_PYTHON = "/none"
+    assert client.get("/api/v1/harness-tasks").json() == {"version": "", "count": 0, "items": []}
+    assert "task-names" not in client.get(PATH).content.decode()
 
 
 def test_many_unknown_tasks_cost_no_search_each(client, owner, installed, monkeypatch):

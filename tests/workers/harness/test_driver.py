@@ -1,0 +1,42 @@
+"""The part of the driver that needs no harness."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from workers.harness import driver
+
+NAMES = ["gsm8k", "gsm8k_cot", "arc_easy", "mmlu"]
+
+
+@pytest.fixture(autouse=True)
+def version(monkeypatch) -> None:
+    monkeypatch.setattr(driver.metadata, "version", lambda name: "0.4.99")
+
+
+def test_known_tasks_pass():
+    driver.check_names(["mmlu", "gsm8k"], NAMES)
+
+
+def test_each_unknown_task_is_named_with_similar_ones_and_how_to_list_all():
+    with pytest.raises(driver.Refused) as refusal:
+        driver.check_names(["gsm8k", "gsm8kk", "zzzzzz"], NAMES)
+    assert str(refusal.value) == (
+        "lm-evaluation-harness 0.4.99 has no task 'gsm8kk' (did you mean gsm8k or gsm8k_cot?), 'zzzzzz': "
+        f"`{sys.executable} -m lm_eval ls tasks` lists all, on the host of the worker"
+    )
+
+
+def test_many_unknown_tasks_are_counted_and_few_are_searched(monkeypatch):
+    searched: list[str] = []
+
+    def search(name: str, *_: object) -> list[str]:
+        searched.append(name)
+        return []
+
+    monkeypatch.setattr(driver.difflib, "get_close_matches", search)
+    with pytest.raises(driver.Refused, match="'n0', 'n1', 'n10', 'n11', 'n2' and 7 others: "):
+        driver.check_names([f"n{number}" for number in range(12)], NAMES)
+    assert searched == ["n0", "n1", "n10"]
