@@ -106,23 +106,25 @@ def change_mirror(user: Any, mirror: Mirror, fields: Mapping[str, Any]) -> Mirro
     require(user, mirror.project, Role.ADMIN)
     checker = values.Checker()
     current = {"options": mirror.options, "sends": mirror.sends}
-    columns = _checked(checker, mirror.kind, current | {k: fields[k] for k in current if fields.get(k) is not None})
+    given = {name: fields[name] for name in current if fields.get(name) is not None}
+    columns = {k: v for k, v in _checked(checker, mirror.kind, current | given).items() if k in given}
     secret = checked_secret(checker, mirror.kind, fields.get("secret"))
     is_enabled = fields.get("is_enabled")
     if is_enabled is not None and not isinstance(is_enabled, bool):
         checker.add("is_enabled", "invalid", "Must be true or false.")
     checker.finish()
-    if columns["options"].get("url") != mirror.options.get("url"):  # a key goes only where its owner sent it
-        mirror.ciphertext = ""
-    for name, value in columns.items():
-        setattr(mirror, name, value)
+    # A key goes only where its owner sent it.
+    if "options" in columns and columns["options"].get("url") != mirror.options.get("url"):
+        columns["ciphertext"] = ""
     if secret:
-        mirror.ciphertext = encrypt(mirror.secret_name, secret)
+        columns["ciphertext"] = encrypt(mirror.secret_name, secret)
     if is_enabled is not None:
-        mirror.is_enabled = is_enabled
-    # A changed setting may be the cure: what failed is tried at once.
-    mirror.problem, mirror.tries, mirror.next_try_at = "", 0, mirror.created_at
-    mirror.save()
+        columns["is_enabled"] = is_enabled
+    # A changed setting may be the cure: what failed is tried at once. The time tells a sender of the change.
+    columns |= {"problem": "", "tries": 0, "next_try_at": timezone.now()}
+    if not Mirror.objects.filter(pk=mirror.pk).update(**columns):  # the rest stays as somebody else may have set it
+        raise FieldErrors.single("not_found", "This mirror has been removed.", status=404)
+    mirror.refresh_from_db()
     MirrorCursor.objects.filter(mirror=mirror, tries__gt=0).update(tries=0, next_try_at=mirror.created_at)
     return mirror
 

@@ -78,7 +78,7 @@ class Mirrorer:
         try:
             return sender.serve()
         except Exception:
-            log.exception("a mirror failed; will try again")
+            log.exception("%s failed; will try again", sender.subject)
             return 0
         finally:
             connection.close()

@@ -21,6 +21,7 @@ from django.utils import timezone
 
 from hacrl_web.mirrors.event_rows import read_rows
 from hacrl_web.mirrors.kinds import check_mirror_address
+from hacrl_web.mirrors.mirrored_run import facts_of
 from hacrl_web.mirrors.models import Choice, Mirror, MirrorCursor, Sends
 from hacrl_web.mirrors.process import MirrorFailed, MirrorProcess, MirrorSilent
 from hacrl_web.runs.models import TERMINAL, Run
@@ -79,6 +80,7 @@ class MirrorSender:
         self._process: MirrorProcess | None = None  # that is being asked
         self._asked_at = 0.0
         self._round_ends_at = 0.0
+        self.subject = f"mirror {mirror_id}"  # what is sent where, for the log
         self._is_interrupted = self._is_ended = False
 
     @property
@@ -125,6 +127,7 @@ class MirrorSender:
 
     def _serve(self, mirror: Mirror | None) -> int:
         settings = (mirror.options, mirror.ciphertext) if mirror else None
+        self.subject = f"mirror {self._mirror_id} ({mirror.kind}, {mirror.name})" if mirror else self.subject
         if settings != self._settings:
             self._settings = settings
             self._close_all()
@@ -132,19 +135,20 @@ class MirrorSender:
             return 0
         count, self._round_ends_at = 0, time.monotonic() + ROUND_S
         for run in due_runs(mirror).select_related("project", "group", "benchmark")[:RUNS_AT_ONCE]:
+            self.subject = f"mirror {mirror.pk} ({mirror.kind}, {mirror.name}), run {run.pk} ({run.name})"
             cursor, _ = MirrorCursor.objects.get_or_create(mirror=mirror, run=run)
             try:
                 count += self._send(mirror, run, cursor)
             except MirrorFailed as failure:
                 self._forget(run.pk)
-                _note_failure(cursor, str(failure))
+                _note_failure(mirror, cursor, str(failure))
                 if isinstance(failure, MirrorSilent):
                     raise
             else:
                 _release(mirror)
             if time.monotonic() > self._round_ends_at:
                 break
-        self._end_idle()
+        self._end_idle(mirror)
         return count
 
     def _ask(self, process: MirrorProcess, **request: Any) -> dict[str, Any]:
@@ -214,7 +218,7 @@ class MirrorSender:
             options=mirror.options,
             secret=secret,
             folder=str(mirror_folder(mirror)),
-            run=_facts(run),
+            run=facts_of(run),
             after=cursor.seq,
             state=cursor.state,
         )
@@ -228,62 +232,51 @@ class MirrorSender:
         if session is not None:
             session.process.end()
 
-    def _end_idle(self) -> None:
+    def _end_idle(self, mirror: Mirror) -> None:
         """Close the sessions that were idle for long, and those beyond SESSIONS_KEPT."""
         by_use = sorted(self._sessions, key=lambda run_id: self._sessions[run_id].used_at)
         limit = time.monotonic() - IDLE_S
         surplus = set(by_use[: max(0, len(by_use) - SESSIONS_KEPT)])
         for run_id in by_use:
-            if run_id in surplus or self._sessions[run_id].used_at < limit:
-                self._close(run_id)
+            if run_id not in surplus and self._sessions[run_id].used_at >= limit:
+                continue
+            cursor = self._cursor(run_id)
+            try:
+                self._close(run_id, cursor)
+            except MirrorFailed as failure:
+                if cursor is not None:
+                    _note_failure(mirror, cursor, str(failure))
+                if isinstance(failure, MirrorSilent):
+                    raise
 
-    def _close(self, run_id: UUID) -> None:
+    def _cursor(self, run_id: UUID) -> MirrorCursor | None:
+        return MirrorCursor.objects.filter(mirror_id=self._mirror_id, run_id=run_id).first()
+
+    def _close(self, run_id: UUID, cursor: MirrorCursor | None) -> None:
+        """Errors: as _ask."""
         session = self._sessions.pop(run_id)
-        cursor = MirrorCursor.objects.filter(mirror_id=self._mirror_id, run_id=run_id).first()
         try:
             state = self._ask(session.process, op="close", status="")["state"]
             if cursor is not None:
                 _move(cursor, state=state)
-        except MirrorFailed as failure:
-            if cursor is not None:
-                _note_failure(cursor, str(failure))
-            if isinstance(failure, MirrorSilent):
-                raise
         finally:
             session.process.end()
 
     def _close_all(self) -> None:
+        """Close the sessions of earlier settings. Where that fails, the new settings are not to blame for it."""
         for run_id in list(self._sessions):
-            self._close(run_id)
+            try:
+                self._close(run_id, self._cursor(run_id))
+            except MirrorFailed as failure:
+                log.warning("%s: the session of its earlier settings did not close: %s", self.subject, failure)
+                if isinstance(failure, MirrorSilent):
+                    self.forget_all()
+                    return
 
     def forget_all(self) -> None:
         """End all processes without closing their sessions; nothing that was acknowledged is lost."""
         for run_id in list(self._sessions):
             self._forget(run_id)
-
-
-def _facts(run: Run) -> dict[str, Any]:
-    """As workers.mirrors.messages.MirroredRun."""
-    return {
-        "id": str(run.pk),
-        "name": run.name,
-        "project": str(run.project),
-        "url": f"{settings.PUBLIC_URL}{run.get_absolute_url()}" if settings.PUBLIC_URL else "",
-        "tags": run.tag_list,
-        "created": run.created_at.timestamp(),
-        "settings": _flat(run.spec),
-    }
-
-
-def _flat(value: Any, path: str = "") -> dict[str, Any]:
-    """Settings by dotted path; lists of plain values as text."""
-    if isinstance(value, dict):
-        parts = (_flat(item, f"{path}.{key}" if path else str(key)) for key, item in value.items())
-    elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
-        parts = (_flat(item, f"{path}.{place}") for place, item in enumerate(value))
-    else:
-        return {path: value if isinstance(value, bool | int | float | str) else str(value)}
-    return {name: item for part in parts for name, item in part.items()}
 
 
 def _move(cursor: MirrorCursor, **values: Any) -> None:
@@ -299,17 +292,26 @@ def _failure(tries: int, problem: str) -> dict[str, Any]:
     return {"problem": problem[:400], "tries": F("tries") + 1, "next_try_at": next_try_at}
 
 
-def _note_failure(cursor: MirrorCursor, problem: str) -> None:
+def _note_failure(mirror: Mirror, cursor: MirrorCursor, problem: str) -> None:
     log.warning("mirror %s, run %s: %s", cursor.mirror_id, cursor.run_id, problem)
-    MirrorCursor.objects.filter(pk=cursor.pk).update(**_failure(cursor.tries, problem))
+    if _unchanged(mirror).exists():
+        MirrorCursor.objects.filter(pk=cursor.pk).update(**_failure(cursor.tries, problem))
+
+
+def _unchanged(mirror: Mirror) -> QuerySet[Mirror]:
+    """Its row, unless somebody has changed the mirror since it was read: then it is tried at once, whatever happened.
+
+    A change sets next_try_at to its own time (mirrors.change_mirror).
+    """
+    return Mirror.objects.filter(pk=mirror.pk, next_try_at=mirror.next_try_at)
 
 
 def _hold(mirror: Mirror, problem: str) -> None:
-    Mirror.objects.filter(pk=mirror.pk).update(**_failure(mirror.tries, problem))
+    _unchanged(mirror).update(**_failure(mirror.tries, problem))
 
 
 def _release(mirror: Mirror) -> None:
     """A run was sent: the destination answers."""
     if mirror.tries:
         mirror.tries = 0
-        Mirror.objects.filter(pk=mirror.pk).update(tries=0, problem="")
+        _unchanged(mirror).update(tries=0, problem="")

@@ -11,10 +11,11 @@ from django.utils import timezone
 
 from hacrl_web.mirrors import process, sending
 from hacrl_web.mirrors.event_rows import read_rows, series_key
-from hacrl_web.mirrors.mirrors import create_mirror
+from hacrl_web.mirrors.mirrors import change_mirror, create_mirror
 from hacrl_web.mirrors.models import Mirror, MirrorCursor
 from hacrl_web.mirrors.sending import MirrorSender, due_runs, mirror_folder
 from hacrl_web.runs.models import Run, State
+from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.stored_secrets import SecretUnreadable, decrypt
 from tests.support.web.event_files import event_file_scalars
 from tests.support.web.factories import make_member, make_user, metrics
@@ -285,3 +286,16 @@ def test_mirror_with_much_to_send_gives_its_thread_to_others_and_goes_on_in_its_
     while due_runs(mirror).exists():
         sender.serve()
     assert event_file_scalars(mirror_folder(mirror)) == [*SENT, (3, "A/reward/mean", 1.0)]
+
+
+def test_two_changes_at_once_keep_both(owner, mirror):
+    """The second request has read the mirror before the first one pauses it."""
+    stale = Mirror.objects.get(pk=mirror.pk)
+    change_mirror(owner, mirror, {"is_enabled": False})
+    change_mirror(owner, stale, {"sends": "chosen"})
+    row = Mirror.objects.get(pk=mirror.pk)
+    assert (row.is_enabled, row.sends) == (False, "chosen")
+    row.delete()
+    with pytest.raises(FieldErrors, match="has been removed"):
+        change_mirror(owner, stale, {"sends": "new"})
+    assert not Mirror.objects.exists()

@@ -16,6 +16,7 @@ from hacrl_web.mirrors.models import Mirror, MirrorCursor
 from hacrl_web.mirrors.rounds import Mirrorer
 from hacrl_web.mirrors.sending import MirrorSender, mirror_folder
 from hacrl_web.runs.models import Run, State
+from tests.support.waiting import wait_until
 from tests.support.web.event_files import event_file_scalars
 from tests.support.web.factories import make_user
 from tests.support.web.insight_help import claimed, store
@@ -159,6 +160,42 @@ def test_paused_mirror_gives_up_at_once(owner, server, mirrorer):
     tick_until(mirrorer, lambda: not mirrorer._senders, within_s=5)
 
 
+def test_change_during_a_silence_is_tried_at_once(owner, server, monkeypatch):
+    """The change falls between the last answer of the watcher's rounds and the note of the silence."""
+    mirror, run = new_mirror(owner, server, "silent"), new_run(owner)
+
+    def ask_while_it_is_changed(self: Any, **request: Any) -> Any:
+        change_mirror(owner, Mirror.objects.get(), {"options": {"url": f"http://{server.host}/other"}})
+        self.end()
+        raise process.MirrorSilent("The destination did not answer.")
+
+    monkeypatch.setattr(process.MirrorProcess, "ask", ask_while_it_is_changed)
+    assert MirrorSender(mirror.pk).serve() == 0
+    row, cursor = Mirror.objects.get(), MirrorCursor.objects.get(run=run)
+    assert (row.tries, row.problem, row.next_try_at <= timezone.now()) == (0, "", True)
+    assert (cursor.tries, cursor.problem) == (0, "")
+
+
+def test_silence_of_the_earlier_destination_does_not_hold_back_the_new_one(owner, server, monkeypatch):
+    mirror, _ = new_mirror(owner, None, "files"), new_run(owner)
+    sender = MirrorSender(mirror.pk)
+    assert sender.serve() > 0
+    Mirror.objects.update(options={"url": f"http://{server.host}"}, kind="mlflow")
+    ask = process.MirrorProcess.ask
+
+    def ask_silent_one(self: Any, **request: Any) -> Any:
+        if request["op"] == "close" and not request["status"]:
+            self.end()
+            raise process.MirrorSilent("The destination did not answer.")
+        return ask(self, **request)
+
+    monkeypatch.setattr(process.MirrorProcess, "ask", ask_silent_one)
+    monkeypatch.setattr(sending, "due_runs", lambda mirror: Run.objects.none())
+    sender.serve()
+    assert not process._living
+    assert (Mirror.objects.get().tries, MirrorCursor.objects.get().tries) == (0, 0)
+
+
 def test_mirrors_that_were_silent_before_share_few_threads(owner, server, mirrorer, monkeypatch):
     monkeypatch.setattr(rounds, "SILENT_AT_ONCE", 1)
     for number in range(3):
@@ -185,10 +222,24 @@ def test_after_a_silence_rows_go_in_small_parts_that_grow(owner, monkeypatch):
     MirrorCursor.objects.create(mirror=mirror, run=run, tries=1)
     sender = MirrorSender(mirror.pk)
     assert sender.serve() == 8
-    sender.end()
-    process.kill_all()
+    sender.forget_all()
     assert sizes == [0, 1, 2, 4, 1]  # the opening; 4 / 4, twice as many each time, at most 4, and the last one
     rows = event_file_scalars(mirror_folder(mirror))
     assert [row for row in rows if row[1] == "A/reward/mean"] == [
         (step, "A/reward/mean", step / 8) for step in range(1, 9)
     ]
+
+
+def test_failure_that_was_not_expected_names_the_mirror_its_kind_and_the_run(owner, mirrorer, monkeypatch, caplog):
+    mirror, run = new_mirror(owner, None, "files"), new_run(owner)
+
+    def fail(*_: object) -> None:
+        raise ValueError("no such column")
+
+    monkeypatch.setattr(sending, "read_rows", fail)
+    mirrorer.tick()
+    wait_until(lambda: all(one.task.done() for one in mirrorer._busy.values()))
+    (record,) = [record for record in caplog.records if record.exc_info]
+    assert record.getMessage() == (
+        f"mirror {mirror.pk} (tensorboard, files), run {run.pk} (Swan) failed; will try again"
+    )
