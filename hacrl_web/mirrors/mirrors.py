@@ -106,8 +106,8 @@ def change_mirror(user: Any, mirror: Mirror, fields: Mapping[str, Any]) -> Mirro
     require(user, mirror.project, Role.ADMIN)
     checker = values.Checker()
     current = {"options": mirror.options, "sends": mirror.sends}
-    given = {name: fields[name] for name in current if fields.get(name) is not None}
-    columns = {k: v for k, v in _checked(checker, mirror.kind, current | given).items() if k in given}
+    changes = {name: fields[name] for name in current if fields.get(name) is not None}
+    columns = {k: v for k, v in _checked(checker, mirror.kind, current | changes).items() if k in changes}
     secret = checked_secret(checker, mirror.kind, fields.get("secret"))
     is_enabled = fields.get("is_enabled")
     if is_enabled is not None and not isinstance(is_enabled, bool):
