@@ -118,6 +118,30 @@ def test_everybody_waits_for_the_web_which_waits_for_database_and_redis() -> Non
     assert {condition["condition"] for condition in conditions} == {"service_healthy"}
 
 
+def documented() -> dict[str, str]:
+    """The variables of docs/environment.md with their rows."""
+    rows = re.findall(r"^\| (`[^|]*)\|(.*)$", (ROOT / "docs" / "environment.md").read_text(), re.MULTILINE)
+    return {name: row for names, row in rows for name in re.findall(r"`([A-Z_0-9]+)`", names)}
+
+
+def test_settings_that_every_training_host_needs_reach_the_containers_there() -> None:
+    needed = {name for name, row in documented().items() if "on every host" in row}
+    assert {"HACRL_REWARD_NETWORK", "HACRL_LM_EVAL", "HACRL_JUDGE_ALLOW", "HACRL_ALGORITHMS"} <= needed
+    of_web = {"HACRL_GGUF_CONVERTER", "HACRL_GGUF_PYTHON"}
+    for names, environment in (
+        (needed | of_web, BASE["x-environment"]),
+        (needed, WORKER["services"]["worker"]["environment"]),
+    ):
+        assert {name: environment.get(name) for name in names} == {name: f"${{{name}:-}}" for name in names}
+
+
+def test_compose_sets_no_variable_that_is_not_documented() -> None:
+    known = {*documented(), "HACRL_PULSE"}  # the latter is for the health checks of the images
+    for _, one in SERVICES:
+        if one["image"].startswith("hacrl-"):
+            assert {name.removesuffix("_FILE") for name in one["environment"]} <= known
+
+
 def test_gpu_file_adds_devices_to_the_worker_and_loosens_nothing() -> None:
     assert set(GPU["services"]) == {"worker"}
     worker = GPU["services"]["worker"]
