@@ -22,7 +22,7 @@ from hacrl_web.registry.children import REWARD_FUNCTION
 from hacrl_web.registry.models import Benchmark, RewardFunction, RewardFunctionVersion
 from hacrl_web.registry.trainer_files import named_rows, write_at_once
 from hacrl_web.web.errors import FieldErrors
-from workers.contract.spec.reward_function import NETWORK_VARIABLE, FunctionFile, FunctionFileError, check_source
+from workers.contract.spec.reward_function import NETWORK_VARIABLE, FunctionFile, FunctionFileError, check_new_source
 from workers.contract.spec.rewards import REWARD_NAME
 
 MAX_RESPONSE = 100_000
@@ -126,7 +126,7 @@ def _source(value: object) -> str:
     if "\x00" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
         raise values.ValueProblem("bad_character", "NUL and unpaired surrogates are not allowed.")
     try:
-        check_source(text)
+        check_new_source(text)
     except FunctionFileError as error:
         message = str(error)
         raise values.ValueProblem("bad_function", f"{message[0].upper()}{message[1:]}.") from None

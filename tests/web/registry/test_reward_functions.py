@@ -85,6 +85,7 @@ def test_api_registers_changes_tries_and_deletes(web, user):
         ("steps", "x = 1", "It defines no function"),
         ("steps", "def reward(:", "No Python"),
         ("steps", "import nowhere_to_be_found\n" + STEPS, "ModuleNotFoundError in line 1"),
+        ("steps", "NETWORK = 'mlp'\n" + STEPS, "NETWORK must be True or False (line 1)"),
         ("steps", "", "Write the function."),
     ],
 )

@@ -7,7 +7,13 @@ import socket
 import pytest
 
 from tests.support.judge_server import judge_server
-from workers.contract.spec.reward_function import NETWORK_VARIABLE, FunctionFile, FunctionFileError, check_source
+from workers.contract.spec.reward_function import (
+    NETWORK_VARIABLE,
+    FunctionFile,
+    FunctionFileError,
+    check_new_source,
+    check_source,
+)
 from workers.verifiers.functions.function_verifier import Case, FunctionVerifier, RewardFunctionError
 
 ASKS = "NETWORK = True\n"
@@ -102,7 +108,7 @@ def test_both_families_of_addresses_can_be_used(allowed):
 @pytest.mark.parametrize("line", ["NETWORK = 1", "NETWORK = bool(1)", "NETWORK: bool", "NETWORK = None"])
 def test_request_for_the_network_is_a_plain_word(line):
     with pytest.raises(FunctionFileError, match=r"NETWORK must be True or False \(line 1\)"):
-        check_source(f"{line}\ndef reward(question, answer, response, **fields): return 1")
+        check_new_source(f"{line}\ndef reward(question, answer, response, **fields): return 1")
 
 
 def test_request_is_part_of_the_version():
@@ -113,6 +119,10 @@ def test_request_is_part_of_the_version():
 
 
 @pytest.mark.parametrize("line", ["NETWORK = 'mlp'", "NETWORK = bool(1)", "NETWORK: bool"])
-def test_function_of_an_earlier_version_with_another_use_of_the_name_does_not_ask(line):
-    stored = FunctionFile("f", f"{line}\ndef reward(question, answer, response, **fields): return 1\n")
+def test_run_with_a_function_of_an_earlier_version_goes_on_and_has_no_network(line, tmp_path, allowed):
+    """The name may have had another use before it had a meaning."""
+    path = tmp_path / "f.py"
+    path.write_text(f"{line}\n" + DEED.replace("DEED", "socket.socket()"))
+    stored = FunctionFile.read(path)
     assert not stored.uses_network
+    assert rewarded(stored.text) == (0, "PermissionError")

@@ -84,7 +84,6 @@ def check_source(text: str) -> None:
         raise FunctionFileError(f"no Python: {error.msg} (line {error.lineno})") from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise FunctionFileError(f"no Python: {error or type(error).__name__}") from None
-    _network_request(tree)
     convention = _convention(tree)
     arguments = convention.node.args
     if convention.takes_lists:
@@ -98,6 +97,15 @@ def check_source(text: str) -> None:
         )
     if not arguments.kwarg:
         raise FunctionFileError("reward takes no **fields: it is called with id, subject and difficulty too")
+
+
+def check_new_source(text: str) -> None:
+    """As check_source, for a text that is about to be registered: what it says of the network is clear as well.
+
+    Runs may name a text that was registered before NETWORK had a meaning, and go on. Errors: FunctionFileError.
+    """
+    check_source(text)
+    _network_request(ast.parse(text))
 
 
 def network_is_allowed(environment: Mapping[str, str]) -> bool:
@@ -116,7 +124,8 @@ def _network_request(tree: ast.Module) -> bool:
             continue
         value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
         if not isinstance(value, ast.Constant) or not isinstance(value.value, bool):
-            raise FunctionFileError(f"{NETWORK} must be True or False (line {node.lineno})")
+            text = f"{NETWORK} must be True or False (line {node.lineno}): it says whether the function asks for"
+            raise FunctionFileError(f"{text} the network; use another name for anything else")
         request = value.value
     return request
 
