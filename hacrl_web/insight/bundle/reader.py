@@ -30,7 +30,7 @@ from hacrl_web.insight.bundle.layout import (
     BundleManifest,
     RunFile,
 )
-from hacrl_web.runs.telemetry.shipper import clean_texts
+from hacrl_web.runs.telemetry.tables import clean_texts
 from hacrl_web.web.errors import FieldErrors, plain_errors
 
 MAX_BUNDLE_BYTES = 4 * 2**30

@@ -190,7 +190,7 @@ def history(run: Run, up_to: int) -> list[dict[str, Any]]:
     At most MAX_LINES lines of the log, and MAX_REPORTS reports and incidents.
     """
     events = run.events.filter(seq__lte=up_to).order_by("-seq")
-    incidents = events.filter(type="log", payload__incident__isnull=False).exclude(payload__incident=None)
+    incidents = events.incidents()
     newest = (
         _newest([events.filter(type=kind) for kind in LINES], MAX_LINES),
         _newest([*(events.filter(type=kind) for kind in REPORTS), incidents], MAX_REPORTS),

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from django.db.models import Q
-
 from hacrl_web.alerts.models import Alert
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.telemetry.resumption import resumption_of
@@ -82,8 +80,7 @@ def _sources(run: Run, kind: str) -> list[tuple[Any, str, Callable[[Any], Timeli
         alerts = Alert.objects.filter(run=run)
         return [(alerts, "raised_at", _raised), (alerts.filter(cleared_at__isnull=False), "cleared_at", _cleared)]
     if kind == "incident":
-        incidents = Q(type="log", payload__incident__isnull=False) & ~Q(payload__incident=None)
-        return [(run.events.filter(incidents), "time", _of_event)]
+        return [(run.events.incidents(), "time", _of_event)]
     types = {"trainer": ("started", "finished"), "evaluation": ("evaluation", "harness")}.get(kind, (kind,))
     return [(run.events.filter(type__in=types), "time", _of_event)]
 

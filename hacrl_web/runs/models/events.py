@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from django.db import models
+from django.db.models.fields.json import KeyTextTransform
+from django.db.models.functions import Cast
 
 from hacrl_web.accounts.visibility import ProjectRowQuerySet
 
@@ -16,6 +18,42 @@ class RunRowQuerySet(ProjectRowQuerySet[Any]):
     """Rows of runs, visible to the users who may see the run."""
 
     project_path = "run__project"
+
+
+def _text(name: str) -> Cast:
+    """A text of the payload. The cast takes it out of JSON's lookups, which compare with jsonb."""
+    return Cast(KeyTextTransform(name, "payload"), models.TextField())
+
+
+class EventQuerySet(RunRowQuerySet):
+    def with_text(self, **texts: str) -> EventQuerySet:
+        """Events whose payload has these texts by name.
+
+        The database compares them as texts: PostgreSQL knows no equality of json, which the payload is there.
+        """
+        found = self
+        for name, text in texts.items():
+            found = found.annotate(**{f"{name}_text": _text(name)}).filter(**{f"{name}_text": text})
+        return found
+
+    def incidents(self) -> EventQuerySet:
+        """Log lines that name an incident. A null is no text on PostgreSQL, and the text null on SQLite."""
+        named = self.filter(type="log").annotate(incident_text=_text("incident"))
+        return named.filter(incident_text__isnull=False).exclude(incident_text="null")
+
+
+class PayloadField(models.JSONField):
+    """JSON that is stored as it came. On PostgreSQL it is json: writing jsonb costs the server as much as all the rest.
+
+    Its keys can be read in queries; `EventQuerySet.with_text` compares them.
+    """
+
+    def db_type(self, connection: Any) -> str | None:
+        return "json" if connection.vendor == "postgresql" else super().db_type(connection)
+
+    def from_db_value(self, value: Any, expression: Any, connection: Any) -> Any:
+        # The driver parses json itself; only jsonb comes as text.
+        return value if connection.vendor == "postgresql" else super().from_db_value(value, expression, connection)
 
 
 class SpoolRow(models.Model):
@@ -32,15 +70,22 @@ class SpoolRow(models.Model):
 
 
 class TelemetryEvent(SpoolRow):
-    """An event of any type that has no table below."""
+    """An event of any type that has no table below.
 
-    run = models.ForeignKey("runs.Run", on_delete=models.CASCADE, related_name="events", db_index=False)
+    PostgreSQL does not check each row's run: the shipper holds the run's row while it writes, as a deletion does.
+    """
+
+    run = models.ForeignKey(
+        "runs.Run", on_delete=models.CASCADE, related_name="events", db_index=False, db_constraint=False
+    )
     type = models.CharField(max_length=16)
     step = models.PositiveIntegerField(null=True)
     agent = models.CharField(max_length=80, blank=True)
     source = models.CharField(max_length=80, blank=True)
-    payload = models.JSONField()  # the event's other fields
+    payload = PayloadField()  # the event's other fields
     time = models.FloatField()  # seconds since 1970
+
+    objects = EventQuerySet.as_manager()
 
     class Meta(SpoolRow.Meta):
         constraints = [models.UniqueConstraint(fields=["run", "seq"], name="event_once")]

@@ -74,7 +74,7 @@ def matching(run: Run, search: str, level: str) -> Any:
     if search:
         events = events.filter(payload__message__icontains=search)
     if level in LEVELS:
-        events = events.filter(payload__level=level)
+        events = events.with_text(level=level)
     return events
 
 

@@ -1,6 +1,6 @@
 """Spool records as rows of the telemetry tables, and the one fast way to insert them.
 
-Rows are plain tuples: model objects would cost more than the database does.
+Rows are plain lists: model objects would cost more than the database does.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hacrl_web.runs.models import AnswerChunk, Contribution, QuestionChunk, Roll
 
 log = logging.getLogger(__name__)
 Record = dict[str, Any]
-Row = tuple[Any, ...]
+Row = list[Any]
 PAYLOAD_TEXT = "payload text"  # key of a payload that was not parsed: the text of its spool line
 _HEAD = ("seq", "attempt", "time", "type", "step", "agent", "source")
 _ONCE = 'ON CONFLICT ("run_id", "seq") DO NOTHING'
@@ -28,6 +28,8 @@ _YEAR_10000 = 253_402_300_800  # beyond Python's dates: a page that shows such a
 
 def integer(value: Any) -> int:
     """A whole number that every integer column can hold. Errors: ValueError, TypeError."""
+    if type(value) is int and 0 <= value <= _LARGEST:  # nearly always; int() and the limits take three times as long
+        return value
     return max(0, min(int(value or 0), _LARGEST))
 
 
@@ -63,12 +65,18 @@ def _json_turns(value: Any) -> str | None:
 
 def _converter(column: models.Field) -> Callable[[Any], Any]:
     """Converts an event's value to the column's kind, within its limits. Errors: ValueError, TypeError."""
-    convert: Callable[[Any], Any] = lambda value: str("" if value is None else value)[: column.max_length]  # noqa: E731
+    limit = column.max_length
+    convert: Callable[[Any], Any] = lambda value: str("" if value is None else value)[:limit]  # noqa: E731
     if isinstance(column, models.FloatField):
         convert = float
     elif isinstance(column, models.IntegerField):
         convert = integer
     return (lambda value: None if value is None else convert(value)) if column.null else convert
+
+
+def _payload(record: Record) -> str:
+    """The fields that have no column, as JSON. Error: ValueError."""
+    return json.dumps({key: value for key, value in record.items() if key not in _HEAD}, allow_nan=False)
 
 
 class TelemetryTable:
@@ -85,12 +93,12 @@ class TelemetryTable:
         self._target = f'"{self.name}" ({self._names})'
 
     def row(self, run_id: UUID, record: Record) -> Row:
-        values = tuple(convert(record.get(name)) for name, convert in self.converters.items())
-        if not self.has_payload:
-            return (run_id, record["seq"], *values)
-        rest = {key: value for key, value in record.items() if key not in _HEAD}
-        payload = record[PAYLOAD_TEXT] if PAYLOAD_TEXT in record else json.dumps(rest, allow_nan=False)
-        return (run_id, record["seq"], *values, payload)
+        # 32 hexadecimal digits: how SQLite stores a run's id, and how PostgreSQL reads one.
+        row = [run_id.hex, record["seq"]]
+        row += [convert(record.get(name)) for name, convert in self.converters.items()]
+        if self.has_payload:
+            row.append(record.get(PAYLOAD_TEXT) or _payload(record))
+        return row
 
     def insert(self, rows: Sequence[Row]) -> None:
         """Store rows; a row whose (run, seq) is already stored stays as it is."""
@@ -98,7 +106,7 @@ class TelemetryTable:
             marks = ", ".join(["%s"] * len(self.columns))
             statement = f"INSERT INTO {self._target} VALUES ({marks}) {_ONCE}"
             with connection.cursor() as cursor:
-                cursor.executemany(statement, [(row[0].hex, *row[1:]) for row in rows])
+                cursor.executemany(statement, rows)
             return
         try:
             with transaction.atomic():
@@ -156,6 +164,16 @@ def insert(run_id: UUID, records: Sequence[Record]) -> None:
             insert(run_id, records[middle:])
         else:
             EVENTS.insert([EVENTS.row(run_id, refusal_record(run_id, records[0], str(error)))])
+
+
+def clean_texts(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.replace("\x00", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        return {clean_texts(key): clean_texts(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [clean_texts(item) for item in value]
+    return value
 
 
 def refusal_record(run_id: UUID, record: Record, reason: str) -> Record:

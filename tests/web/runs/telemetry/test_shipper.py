@@ -9,8 +9,10 @@ from django.db import OperationalError
 
 from hacrl_web.runs.models import Contribution, RolloutSample, Run, State, TelemetryEvent, Worker
 from hacrl_web.runs.telemetry import shipper as telemetry
+from hacrl_web.runs.telemetry import spool_reader
 from hacrl_web.runs.telemetry.metric_series import metric_rows, read_series
 from hacrl_web.runs.telemetry.shipper import LeaseLost, Shipper
+from hacrl_web.runs.telemetry.spool_reader import SpoolReader
 from tests.support.fake_trainer import rollouts
 from tests.support.web.factories import make_run, metrics, write_spool
 from workers.contract import spool
@@ -70,7 +72,7 @@ def test_shipping_goes_on_where_it_was_and_replay_is_a_no_op(run):
     assert [r["seq"] for r in first.ship().records] == [4, 5]
     assert first.ship().records == []
     fresh = shipper(run)  # a supervisor that starts anew
-    assert fresh.offset == (run.run_dir / SPOOL_NAME).stat().st_size
+    assert fresh.reader.offset == (run.run_dir / SPOOL_NAME).stat().st_size
     assert fresh.ship().records == []
     Run.objects.filter(pk=run.pk).update(spool_offset=0)  # the offset is lost
     assert shipper(run).ship().records == []
@@ -137,11 +139,87 @@ def test_line_being_written_is_left_for_later(run):
 
 
 def test_batches_are_bounded_and_complete(run, monkeypatch):
-    monkeypatch.setattr(telemetry, "MAX_LINES", 10)
+    monkeypatch.setattr(spool_reader, "MAX_LINES", 10)
     write_spool(run.run_dir, 1, *(metrics(step) for step in range(1, 26)))
     one = shipper(run)
     assert [len(one.ship().records) for _ in range(4)] == [10, 10, 5, 0]
     assert seqs(run) == list(range(1, 26))
+
+
+class TestReadingAhead:
+    """On PostgreSQL, a full batch is stored while the next one is read; the order of both must not show."""
+
+    @pytest.fixture(autouse=True)
+    def server(self, monkeypatch):
+        """Any database is taken for a server here."""
+        monkeypatch.setattr(spool_reader, "MAX_LINES", 10)
+        monkeypatch.setattr(telemetry, "reads_ahead", lambda: True)
+
+    def test_backlog_is_stored_once_in_order(self, run):
+        write_spool(run.run_dir, 1, *(metrics(step) for step in range(1, 36)))
+        one = shipper(run)
+        assert [len(one.ship().records) for _ in range(5)] == [10, 10, 10, 5, 0]
+        assert seqs(run) == list(range(1, 36))
+
+    def test_read_events_wait_for_those_before_them(self, run, monkeypatch):
+        """The second batch is read while the first is refused: it comes after it, and only what is stored counts."""
+        write_spool(run.run_dir, 1, *(metrics(step, x=float(step)) for step in range(1, 26)))
+        one, offset = shipper(run), run.spool_offset
+        with monkeypatch.context() as patch:
+            patch.setattr(telemetry, "insert", lambda *_: (_ for _ in ()).throw(OperationalError("gone")))
+            for _ in range(3):
+                with pytest.raises(OperationalError):
+                    one.ship()
+        run.refresh_from_db()
+        assert (one.last_seq, run.last_seq, run.spool_offset, seqs(run)) == (0, 0, offset, [])
+        while one.has_more:
+            one.ship()
+            assert seqs(run) == list(range(1, one.last_seq + 1))
+        assert list(run.events.values_list("type", "step")) == [("metrics", step) for step in range(1, 26)]
+
+    def test_events_after_an_empty_reading_are_found(self, run, monkeypatch):
+        """What is emitted after the reading ahead, before the end of the trainer, is there for the last call."""
+        write_spool(run.run_dir, 1, *(metrics(step) for step in range(1, 11)))
+        one = shipper(run)
+        one.ship()
+        write_spool(run.run_dir, 1, metrics(11))
+        while one.has_more:
+            one.ship()
+        assert seqs(run) == list(range(1, 12))
+
+    def test_reading_that_fails_loses_nothing(self, run, monkeypatch):
+        write_spool(run.run_dir, 1, *(metrics(step) for step in range(1, 26)))
+        one = shipper(run)
+        real, calls = one.reader.read, []
+
+        def read():
+            calls.append(1)
+            if len(calls) == 2:
+                raise OSError("the disk does not answer")
+            return real()
+
+        monkeypatch.setattr(one.reader, "read", read)
+        with pytest.raises(OSError, match="does not answer"):
+            one.ship()
+        while one.has_more:
+            one.ship()
+        assert seqs(run) == list(range(1, 26))
+
+    def test_full_files_stay_until_they_are_stored(self, run, monkeypatch):
+        monkeypatch.setattr(spool, "SEGMENT_BYTES", 600)
+        run.run_dir.mkdir(parents=True, exist_ok=True)
+        writer = SpoolWriter(run.run_dir, 1)
+        for step in range(1, 61):
+            writer.emit(metrics(step, x=1.0))
+        writer.close()
+        monkeypatch.setattr(spool_reader, "MAX_LINES", 1)
+        one = shipper(run)
+        while one.has_more:
+            one.ship()
+            kept = [last for last, _ in rotated(run.run_dir)]
+            assert all(last > one.last_seq for last in kept[:-1])
+            assert seqs(run) == list(range(1, one.last_seq + 1))
+        assert seqs(run) == list(range(1, 61))
 
 
 def test_text_that_databases_refuse_is_mended(run):
@@ -218,12 +296,13 @@ def test_damaged_line_is_told_in_its_place(run):
 
 def test_lines_that_are_gone_are_told_once_over_batches(run, monkeypatch):
     """Of 1 to 6, lines 2 to 4 are cut out after the first batch of one line."""
-    monkeypatch.setattr(telemetry, "MAX_LINES", 1)
+    monkeypatch.setattr(spool_reader, "MAX_LINES", 1)
     write_spool(run.run_dir, 1, *(metrics(step) for step in range(1, 7)))
-    one = shipper(run)
-    one.ship()
     path = run.run_dir / SPOOL_NAME
     lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(lines[0])
+    one = shipper(run)
+    one.ship()
     path.write_bytes(b"".join([lines[0], *lines[4:]]))
     for _ in range(3):
         one.ship()
@@ -279,7 +358,7 @@ class TestAdmission:
         assert warnings(run)[0].endswith("it is of attempt 1, after attempt 2")
 
     def test_line_that_is_too_long_is_refused_with_its_number(self, run, monkeypatch):
-        monkeypatch.setattr(telemetry, "MAX_LINE_BYTES", 1000)
+        monkeypatch.setattr(spool_reader, "MAX_LINE_BYTES", 1000)
         write_spool(run.run_dir, 1, metrics(1))
         write_line(run, seq=2, attempt=1, time=7.5, type="rollout", completion="x" * 5000)
         write_line(run, seq=3, attempt=1, time=8.0, type="log", level="info", message="after it")
@@ -290,7 +369,7 @@ class TestAdmission:
         assert warnings(run)[0].startswith("An event of 5,")
         assert run.events.get(seq=2).time == 7.5
         assert shipper(run).ship().records == []  # its offset is where it should be
-        assert shipper(run).offset == (run.run_dir / SPOOL_NAME).stat().st_size
+        assert shipper(run).reader.offset == (run.run_dir / SPOOL_NAME).stat().st_size
 
 
 class TestFullFiles:
@@ -331,7 +410,7 @@ class TestFullFiles:
 
     @pytest.mark.parametrize("batch", [1, 3, 7, 2000])
     def test_file_set_aside_while_it_is_read_costs_and_doubles_nothing(self, run, monkeypatch, batch):
-        monkeypatch.setattr(telemetry, "MAX_LINES", batch)
+        monkeypatch.setattr(spool_reader, "MAX_LINES", batch)
         run.run_dir.mkdir(parents=True)
         writer = SpoolWriter(run.run_dir, 1)
         one, stored = shipper(run), []
@@ -351,7 +430,7 @@ class TestFullFiles:
         run.run_dir.mkdir(parents=True)
         writer = SpoolWriter(run.run_dir, 1)
         writer.emit(*(metrics(step, x=1.0) for step in range(1, 11)))  # more than 700 bytes
-        one, choose = shipper(run), Shipper._file
+        one, choose = shipper(run), SpoolReader._file
 
         def chosen_too_early(self):
             found = choose(self)
@@ -359,7 +438,7 @@ class TestFullFiles:
                 writer.emit(metrics(11, x=1.0))
             return found
 
-        monkeypatch.setattr(Shipper, "_file", chosen_too_early)
+        monkeypatch.setattr(SpoolReader, "_file", chosen_too_early)
         for _ in range(4):
             one.ship()
         writer.close()

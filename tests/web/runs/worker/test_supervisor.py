@@ -389,9 +389,9 @@ def test_database_that_fails_after_a_batch_is_stored_costs_no_word_of_the_traine
     real_ship, real_transition, failed = shipper.Shipper.ship, Run.transition_to, []
 
     def ship(self):
-        path = self.run_dir / SPOOL_NAME
+        path = self.reader.run_dir / SPOOL_NAME
         finished = path.exists() and any(r["type"] == "finished" for _, r in read_records(path))
-        return real_ship(self) if finished else shipper.SpoolBatch(offset=self.offset)
+        return real_ship(self) if finished else shipper.SpoolBatch(offset=self.reader.offset)
 
     def transition_to(self, new, **columns):
         if new == State.RUNNING and len(failed) < 2:
