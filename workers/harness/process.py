@@ -15,6 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from workers import heartbeat
 from workers.contract.repository import ROOT
 from workers.contract.spec.data import INSTALL_HARNESS
@@ -26,6 +28,7 @@ MAX_RESULT_BYTES = 64 * 2**20
 DESCRIPTION_S = 120.0  # for its version, from a slow disk
 GRACE_S = 5.0  # between TERM and KILL
 POLL_S = 0.1
+LOOK_S = 1.0  # between looks at its processor time, which reads all processes of the host
 # Variables of this project's own processes, without which the harness imports only its own packages.
 _HIDDEN = ("PYTHONPATH", "PYTHONHOME", "PYTHONSAFEPATH", "HACRL_DEATH_PIPE", "HACRL_KEYS_PIPE")
 
@@ -70,29 +73,34 @@ def call(
 
 
 def _wait(process: subprocess.Popen[bytes], time_limit_s: float, check: Callable[[], None]) -> int:
-    """The exit status. A heartbeat is sent only while the process uses a processor, so that one that hangs is noticed.
+    """The exit status. A heartbeat is sent only while it or a child uses a processor, so that a hang is noticed.
 
     Errors: HarnessFailed, and those of `check`.
     """
-    deadline, work = time.monotonic() + time_limit_s, -1
+    deadline, work, next_look = time.monotonic() + time_limit_s, -1.0, 0.0
     while process.poll() is None:
         check()
-        if time.monotonic() > deadline:
+        now = time.monotonic()
+        if now > deadline:
             raise HarnessFailed(f"lm-evaluation-harness did not end within {time_limit_s:.0f} s and was killed")
-        if (now := _processor_time(process.pid)) != work:
-            work = now
-            heartbeat.send_heartbeat()
+        if now >= next_look:
+            next_look = now + LOOK_S
+            if (used := processor_time(process.pid)) != work:
+                work = used
+                heartbeat.send_heartbeat()
         time.sleep(POLL_S)
     return process.returncode
 
 
-def _processor_time(pid: int) -> int:
-    """Clock ticks that the process has used; where there is no /proc, a number that changes."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return time.monotonic_ns()
-    return int(fields[11]) + int(fields[12])
+def processor_time(pid: int) -> float:
+    """Seconds of processors that the process and all its descendants have used, with those that it has waited for."""
+    total = 0.0
+    with contextlib.suppress(psutil.Error):  # it has ended
+        process = psutil.Process(pid)
+        for one in (process, *process.children(recursive=True)):
+            with contextlib.suppress(psutil.Error):
+                total += sum(one.cpu_times()[:4])  # user and system, its own and of children it has waited for
+    return total
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

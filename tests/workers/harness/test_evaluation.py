@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -106,6 +109,21 @@ def assert_dead(pid: int) -> None:
             return
         time.sleep(0.02)
     raise AssertionError(f"process {pid} lives")
+
+
+def test_processor_time_of_children_counts_as_work():
+    """The parent only waits."""
+    code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'while True: pass'])"
+    parent = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+    try:
+        deadline = time.monotonic() + 20
+        while process.processor_time(parent.pid) < 1.0 and time.monotonic() < deadline:  # to start takes 0.1 s
+            time.sleep(0.05)
+        assert process.processor_time(parent.pid) >= 1.0
+    finally:
+        os.killpg(parent.pid, signal.SIGKILL)
+        parent.wait()
+    assert process.processor_time(parent.pid) == 0
 
 
 def test_stop_ends_the_harness_at_once(harness):
