@@ -40,9 +40,11 @@ REWARD_AUTHORS = os.environ.get("HACRL_REWARD_AUTHORS") or "staff"
 REWARD_NETWORK = network_is_allowed(os.environ)
 # Folders that may contain local models.
 MODEL_ROOTS = [MODELS_DIR, *(Path(p) for p in os.environ.get("HACRL_MODEL_ROOTS", "").split(os.pathsep) if p)]
-# The Python that has lm-evaluation-harness, the operator's folder of its tasks, and the names of all tasks.
+# The Python that has lm-evaluation-harness, the operator's folder of its tasks, the names of all tasks, and whether
+# tasks may fetch code of metrics.
 LM_EVAL_PYTHON = os.environ.get("HACRL_LM_EVAL") or str(DATA_DIR / "lm_eval" / "bin" / "python")
 LM_EVAL_TASKS = os.environ.get("HACRL_LM_EVAL_TASKS") or ""
+LM_EVAL_METRIC_CODE = os.environ.get("HACRL_LM_EVAL_METRIC_CODE") or ""
 LM_EVAL_CATALOGUE = DATA_DIR / "lm_eval_tasks.json"
 # Replaces the trainer's command, `python -m workers`: a job of a scheduler, or the fake trainer of the tests.
 TRAINER_COMMAND = trainer_command()

@@ -20,11 +20,15 @@ from typing import Any
 
 PACKAGES = ("lm_eval", "torch", "transformers", "datasets")
 KEYS = ("results", "groups", "versions", "n-shot", "higher_is_better", "n-samples")
+METRIC_CODE_VARIABLE = "HACRL_LM_EVAL_METRIC_CODE"  # as in process.py, which this file cannot import
 MOST_NAMED, MOST_HINTS = 5, 3  # unknown tasks; a hint compares a name with thousands
 
 
-class Refused(Exception):
-    """The request cannot be carried out; the text says why and what to do."""
+class Refused(BaseException):
+    """The request cannot be carried out; the text says why and what to do.
+
+    No Exception: the harness catches those where it loads a metric, and continues without it.
+    """
 
 
 def end_with_starter() -> None:
@@ -92,12 +96,27 @@ def check_names(names: list[str], all_names: list[str]) -> None:
     )
 
 
+def refuse_metric_code() -> None:
+    """Let no task load a metric of the library `evaluate`, which fetches code from the hub and runs it."""
+    import evaluate
+
+    def load(path: str, *_: Any, **__: Any) -> None:
+        raise Refused(
+            f"metric {path!r} is code that the task fetches from the hub and runs: choose another task, or let the "
+            f"operator allow it with {METRIC_CODE_VARIABLE}=1 on every host that trains"
+        )
+
+    evaluate.load = evaluate.loading.load = load
+
+
 def evaluate_model(request: dict[str, Any]) -> dict[str, Any]:
     """The results of one model as the harness gives them, without texts. Error: Refused."""
     from lm_eval import simple_evaluate
     from lm_eval.models.huggingface import HFLM
     from lm_eval.tasks import TaskManager
 
+    if not request["has_metric_code"]:
+        refuse_metric_code()
     manager = TaskManager(include_path=request["folders"] or None, include_defaults=request["has_built_in"])
     check_names(request["tasks"], manager.all_tasks)
     device, dtype = device_and_dtype(request["device"], request["dtype"])

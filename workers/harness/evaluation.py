@@ -20,7 +20,7 @@ from workers.contract.spec.agent import AgentSpec
 from workers.contract.spec.data import DataSpec, HarnessSpec
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
-from workers.harness.process import DESCRIPTION_S, TASKS_VARIABLE, call
+from workers.harness.process import DESCRIPTION_S, METRIC_CODE_VARIABLE, TASKS_VARIABLE, call
 from workers.harness.results import harness_results
 from workers.trainer.stop_signals import Paused, StopFlag
 
@@ -120,6 +120,7 @@ class HarnessEvaluation:
             "prompt_format": agent.prompt_format if harness.prompt_format == "agent" else harness.prompt_format,
             "template_arguments": dict(agent.template_arguments),
             "seed": self.spec.seed,
+            "has_metric_code": os.environ.get(METRIC_CODE_VARIABLE) == "1",
         }
 
     def _write_tasks(self, folder: Path, agent: AgentSpec, location: str) -> dict[str, str]:

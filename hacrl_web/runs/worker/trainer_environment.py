@@ -30,5 +30,9 @@ def trainer_environment() -> dict[str, str]:
 
 
 def harness_environment() -> dict[str, str]:
-    """Where a trainer finds lm-evaluation-harness (workers/harness/process.py)."""
-    return {"HACRL_LM_EVAL": str(settings.LM_EVAL_PYTHON), "HACRL_LM_EVAL_TASKS": str(settings.LM_EVAL_TASKS)}
+    """Where a trainer finds lm-evaluation-harness, and what its tasks may do (workers/harness/process.py)."""
+    return {
+        "HACRL_LM_EVAL": str(settings.LM_EVAL_PYTHON),
+        "HACRL_LM_EVAL_TASKS": str(settings.LM_EVAL_TASKS),
+        "HACRL_LM_EVAL_METRIC_CODE": str(settings.LM_EVAL_METRIC_CODE),
+    }

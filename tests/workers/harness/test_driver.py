@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sys
+import types
+from typing import Any
 
 import pytest
 
 from workers.harness import driver
+from workers.harness.process import METRIC_CODE_VARIABLE
 
 NAMES = ["gsm8k", "gsm8k_cot", "arc_easy", "mmlu"]
 
@@ -40,3 +43,18 @@ def test_many_unknown_tasks_are_counted_and_few_are_searched(monkeypatch):
     with pytest.raises(driver.Refused, match="'n0', 'n1', 'n10', 'n11', 'n2' and 7 others: "):
         driver.check_names([f"n{number}" for number in range(12)], NAMES)
     assert searched == ["n0", "n1", "n10"]
+
+
+def test_metric_that_is_code_of_the_hub_is_refused_even_where_exceptions_are_caught(monkeypatch):
+    library: Any = types.ModuleType("evaluate")
+    library.loading = types.ModuleType("evaluate.loading")
+    monkeypatch.setitem(sys.modules, "evaluate", library)
+    driver.refuse_metric_code()
+    for load in (library.load, library.loading.load):
+        with pytest.raises(driver.Refused, match=r"metric 'rouge' is code .* with HACRL_LM_EVAL_METRIC_CODE=1"):
+            load("rouge", module_type="metric")
+    assert not issubclass(driver.Refused, Exception)  # which the harness catches, to continue without the metric
+
+
+def test_driver_and_trainer_name_the_same_variable():
+    assert driver.METRIC_CODE_VARIABLE == METRIC_CODE_VARIABLE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -67,6 +68,16 @@ def test_every_metric_is_recorded_with_filter_error_and_versions(harness):
     (started,) = records(harness / "run", "started")
     assert started["versions"] == {"lm_eval": VERSION, "torch": "2.13.0"}
     assert [one["eta_s"] for one in records(harness / "run", "progress")][-1] == 0
+
+
+@pytest.mark.parametrize(("value", "is_allowed"), [(None, False), ("", False), ("0", False), ("1", True)])
+def test_metrics_of_the_hub_are_allowed_by_the_operator_alone(harness, monkeypatch, value, is_allowed):
+    monkeypatch.delenv("HACRL_LM_EVAL_METRIC_CODE", raising=False)
+    if value is not None:
+        monkeypatch.setenv("HACRL_LM_EVAL_METRIC_CODE", value)
+    evaluate(spec_of("gsm8k"), harness / "run")
+    request = json.loads((harness / "run" / "harness" / "0" / "request.json").read_text())
+    assert request["has_metric_code"] is is_allowed
 
 
 def test_missing_harness_names_the_command_that_installs_it(tmp_path, monkeypatch):

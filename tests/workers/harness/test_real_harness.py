@@ -123,6 +123,32 @@ metadata: {{version: 2}}
     assert (score["value"], score["filter"]) == (0.5, "none")
 
 
+@pytest.mark.parametrize("is_named", [True, False], ids=["by the YAML file", "by code"])
+def test_task_whose_metric_is_code_of_the_hub_is_refused(tmp_path, folder, is_named):
+    tasks = tmp_path / "tasks"
+    tasks.mkdir()
+    (tasks / "data.jsonl").write_text(json.dumps({"text": "1+1=", "target": "2"}))
+    (tasks / "code.py").write_text("import evaluate\ncompute = evaluate.load('rouge').compute\n")
+    metric = "rouge" if is_named else "!function code.compute"
+    (tasks / "own.yaml").write_text(
+        f"""task: own_text
+dataset_path: json
+dataset_kwargs:
+  data_files: {{test: {tasks / "data.jsonl"}}}
+test_split: test
+output_type: generate_until
+doc_to_text: text
+doc_to_target: target
+metric_list:
+  - {{metric: {metric}, aggregation: mean, higher_is_better: true}}
+metadata: {{version: 1}}
+"""
+    )
+    spec = spec_of(folder, "bare", harness={"tasks": ["own_text"]})
+    with pytest.raises(AssertionError, match=r"metric 'rouge' is code that the task fetches from the hub"):
+        run(spec, tmp_path / "run")
+
+
 def test_unknown_task_is_refused_with_similar_names(tmp_path, folder):
     spec = spec_of(folder, "bare", harness={"tasks": ["gsm8kk"]})
     with pytest.raises(AssertionError, match=r"has no task 'gsm8kk' \(did you mean gsm8k.* -m lm_eval ls tasks` lists"):
