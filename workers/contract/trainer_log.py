@@ -111,7 +111,9 @@ class OutputLimiter:
         self._thread.start()
 
     def _watch(self) -> None:
-        while not self._is_stopped.wait(CHECK_S):
+        is_last = False
+        while not is_last:
+            is_last = self._is_stopped.wait(CHECK_S)  # what was written just before the end is limited too
             try:
                 limit_output(self._run_dir)
             except OSError as error:  # tried again by the next check

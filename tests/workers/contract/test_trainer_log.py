@@ -126,6 +126,14 @@ def test_trainer_that_floods_stays_in_bounds_and_loses_no_line_unsaid(tmp_path, 
     assert (tmp_path / LOG_NAME).stat().st_size == 600_000
 
 
+def test_flood_just_before_the_end_is_cut_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(trainer_log, "CHECK_S", 60.0)  # no check before the end
+    limiter = trainer_log.OutputLimiter(tmp_path)
+    (tmp_path / LOG_NAME).write_bytes(b"a line of the trainer\n" * 500_000)  # 11 MB
+    limiter.stop()
+    assert allocated_bytes((tmp_path / LOG_NAME).stat()) <= trainer_log.LIMIT_BYTES
+
+
 def test_flood_without_holes_keeps_its_order_and_says_that_lines_may_be_missing(tmp_path, monkeypatch, without_holes):
     shown, largest = flood(tmp_path, monkeypatch)
     assert largest < 600_000 / 2
