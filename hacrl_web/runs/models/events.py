@@ -31,10 +31,8 @@ class EventQuerySet(RunRowQuerySet):
 
         The database compares them as texts: PostgreSQL knows no equality of json, which the payload is there.
         """
-        found = self
-        for name, text in texts.items():
-            found = found.annotate(**{f"{name}_text": _text(name)}).filter(**{f"{name}_text": text})
-        return found
+        columns = {f"{name}_text": _text(name) for name in texts}
+        return self.annotate(**columns).filter(**{f"{name}_text": text for name, text in texts.items()})
 
     def incidents(self) -> EventQuerySet:
         """Log lines that name an incident. A null is no text on PostgreSQL, and the text null on SQLite."""

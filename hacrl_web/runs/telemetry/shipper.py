@@ -61,14 +61,14 @@ class Shipper:
         if self._unstored is None:
             self._unstored, self._ahead = self._ahead or self.reader.read(), None
         batch = self._unstored
-        self.has_more = bool(batch.lines) or batch.ended is not None
+        self.has_more = bool(batch.lines) or batch.full_file is not None
         if batch.lines:
             self._store(batch)
         self._unstored = None
         if batch.records:
             self.last_seq = batch.records[-1]["seq"]
             publish_update(self.run_id)
-        self.reader.remove_files(max(self.last_seq, batch.ended[0] if batch.ended else 0))
+        self.reader.remove_files(max(self.last_seq, batch.full_file[0] if batch.full_file else 0))
         return batch
 
     def _store(self, batch: SpoolBatch) -> None:

@@ -36,7 +36,7 @@ class SpoolBatch:
     offset: int = 0
     lines: int = 0
     size: int = 0  # bytes
-    ended: tuple[int, Path] | None = None  # a full file, read to its end: its last seq, and its path
+    full_file: tuple[int, Path] | None = None  # the one that ends here: its last seq, and its path
 
     @property
     def is_full(self) -> bool:
@@ -101,17 +101,17 @@ class SpoolReader:
             spool.seek(self.offset)
             last = self._fill(batch, spool)
             if is_full_file and not batch.is_full:
-                self._done, _ = batch.ended = next(file for file in self._files if file[1] == path)
+                self._done, _ = batch.full_file = next(file for file in self._files if file[1] == path)
         self.offset, self.last_seq = batch.offset, last
         return batch
 
-    def remove_files(self, stored: int) -> None:
-        """Remove full files whose events are stored up to seq `stored`.
+    def remove_files(self, last_stored: int) -> None:
+        """Remove full files whose events are all stored: those up to seq `last_stored` are.
 
         The newest stays: SpoolWriter reads the last number from it.
         """
         for last, path in self._files[:-1]:
-            if last <= stored:
+            if last <= last_stored:
                 path.unlink(missing_ok=True)
 
     def _fill(self, batch: SpoolBatch, spool: BinaryIO) -> int:

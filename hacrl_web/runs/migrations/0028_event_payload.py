@@ -31,7 +31,7 @@ def backwards(apps: Any, schema_editor: Any) -> None:
 
 
 class Migration(migrations.Migration):
-    dependencies = [("runs", "0026_quotas")]
+    dependencies = [("runs", "0027_files_changed_at")]
 
     operations = [
         migrations.SeparateDatabaseAndState(
