@@ -24,6 +24,14 @@ from pythonjsonlogger.core import RESERVED_ATTRS
 from hacrl_web.ops.oidc_settings import provider_of_environment
 from hacrl_web.ops.secret_files import secret, with_password
 from hacrl_web.ops.trainer_place import trainer_command
+from workers.contract.spec.harness import (
+    HARNESS_CATALOGUE,
+    HARNESS_ENVIRONMENT,
+    METRIC_CODE_VARIABLE,
+    PYTHON_VARIABLE,
+    TASKS_VARIABLE,
+    python_of_environment,
+)
 from workers.contract.spec.reward_function import network_is_allowed
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -42,10 +50,10 @@ REWARD_NETWORK = network_is_allowed(os.environ)
 MODEL_ROOTS = [MODELS_DIR, *(Path(p) for p in os.environ.get("HACRL_MODEL_ROOTS", "").split(os.pathsep) if p)]
 # The Python that has lm-evaluation-harness, the operator's folder of its tasks, the names of all tasks, and whether
 # tasks may fetch code of metrics.
-LM_EVAL_PYTHON = os.environ.get("HACRL_LM_EVAL") or str(DATA_DIR / "lm_eval" / "bin" / "python")
-LM_EVAL_TASKS = os.environ.get("HACRL_LM_EVAL_TASKS") or ""
-LM_EVAL_METRIC_CODE = os.environ.get("HACRL_LM_EVAL_METRIC_CODE") or ""
-LM_EVAL_CATALOGUE = DATA_DIR / "lm_eval_tasks.json"
+LM_EVAL_PYTHON = os.environ.get(PYTHON_VARIABLE) or str(python_of_environment(DATA_DIR / HARNESS_ENVIRONMENT))
+LM_EVAL_TASKS = os.environ.get(TASKS_VARIABLE) or ""
+LM_EVAL_METRIC_CODE = os.environ.get(METRIC_CODE_VARIABLE) or ""
+LM_EVAL_CATALOGUE = DATA_DIR / HARNESS_CATALOGUE
 # Replaces the trainer's command, `python -m workers`: a job of a scheduler, or the fake trainer of the tests.
 TRAINER_COMMAND = trainer_command()
 

@@ -32,7 +32,13 @@ WORKERS_ROOMS = (
     "demo",
 )
 # What the web imports of them, and the modules beside the rooms that these need. They load no torch.
-READ_BY_WEB = ("workers.algorithms.", "workers.contract.", "workers.settings", "workers.number_format")
+READ_BY_WEB = (
+    "workers.algorithms.",
+    "workers.contract.",
+    "workers.settings",
+    "workers.number_format",
+    "workers.allowed_address",
+)
 ML = {
     "torch", "transformers", "tokenizers", "safetensors", "accelerate", "peft", "vllm", "ray", "trl", "numpy", "scipy",
     "sympy", "math_verify", "latex2sympy2_extended", "huggingface_hub", "datasets", "pandas", "pyarrow", "sklearn",

@@ -10,7 +10,7 @@ from typing import Any
 from django.conf import settings
 
 from hacrl_web.registry.values import Checker, ValueProblem, choice, text
-from workers.contract.spec.allowed_address import AddressRefused, AllowList
+from workers.allowed_address import AddressRefused, AllowList
 
 MAX_OPTION = 200
 WANDB_ADDRESS = "https://api.wandb.ai"

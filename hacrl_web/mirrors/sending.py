@@ -26,7 +26,7 @@ from hacrl_web.mirrors.models import Choice, Mirror, MirrorCursor, Sends
 from hacrl_web.mirrors.process import MirrorFailed, MirrorProcess, MirrorSilent
 from hacrl_web.runs.models import TERMINAL, Run
 from hacrl_web.web.stored_secrets import SecretUnreadable, decrypt
-from workers.contract.spec.allowed_address import AddressRefused
+from workers.allowed_address import AddressRefused
 
 RUNS_AT_ONCE = 20  # of a mirror in one round
 SESSIONS_KEPT = 4  # processes of a mirror between two rounds

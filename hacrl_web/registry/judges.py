@@ -27,7 +27,7 @@ from hacrl_web.registry.reward_functions import checked_text, function_name, tri
 from hacrl_web.registry.trainer_files import named_rows, write_at_once
 from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.stored_secrets import SecretUnreadable, decrypt, encrypt
-from workers.contract.spec.allowed_address import AddressRefused, AllowList
+from workers.allowed_address import AddressRefused, AllowList
 from workers.contract.spec.judge import ALLOW_VARIABLE, JudgeFile, JudgeSettings
 
 _PLAUSIBLE = re.compile(r"[!-~]{1,400}")

@@ -20,7 +20,7 @@ from typing import Any
 
 PACKAGES = ("lm_eval", "torch", "transformers", "datasets")
 KEYS = ("results", "groups", "versions", "n-shot", "higher_is_better", "n-samples")
-METRIC_CODE_VARIABLE = "HACRL_LM_EVAL_METRIC_CODE"  # as in process.py, which this file cannot import
+METRIC_CODE_VARIABLE = "HACRL_LM_EVAL_METRIC_CODE"  # as in workers/contract/spec/harness.py
 MOST_NAMED, MOST_HINTS = 5, 3  # unknown tasks; a hint compares a name with thousands
 
 

@@ -17,10 +17,11 @@ from typing import Any
 
 from workers.contract import events
 from workers.contract.spec.agent import AgentSpec
-from workers.contract.spec.data import DataSpec, HarnessSpec
+from workers.contract.spec.data import DataSpec
+from workers.contract.spec.harness import METRIC_CODE_VARIABLE, TASKS_VARIABLE, HarnessSpec
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
-from workers.harness.process import DESCRIPTION_S, METRIC_CODE_VARIABLE, TASKS_VARIABLE, call
+from workers.harness.process import DESCRIPTION_S, call
 from workers.harness.results import harness_results
 from workers.trainer.stop_signals import Paused, StopFlag
 

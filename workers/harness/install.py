@@ -18,10 +18,16 @@ from pathlib import Path
 from typing import Any
 
 from workers.contract.repository import ROOT
-from workers.harness.process import PYTHON_VARIABLE, TASKS_VARIABLE, HarnessFailed, call
+from workers.contract.spec.harness import (
+    HARNESS_CATALOGUE,
+    HARNESS_ENVIRONMENT,
+    PYTHON_VARIABLE,
+    TASKS_VARIABLE,
+    python_of_environment,
+)
+from workers.harness.process import HarnessFailed, call
 
 REQUIREMENTS = Path(__file__).parent / "requirements.txt"
-ENVIRONMENT, CATALOGUE = "lm_eval", "lm_eval_tasks.json"  # in the data folder
 LISTING_S = 900.0  # thousands of files, perhaps from a network disk
 
 
@@ -33,7 +39,7 @@ def folder_of_data() -> Path:
 def make_environment(folder: Path) -> Path:
     """The environment's Python. Errors: CalledProcessError, OSError."""
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-    python = folder / "bin" / "python"
+    python = python_of_environment(folder)
     purelib = subprocess.run(
         [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
         check=True,
@@ -68,8 +74,8 @@ def main() -> int:
     try:
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
         named = os.environ.get(PYTHON_VARIABLE)
-        python = Path(named) if named else make_environment(data / ENVIRONMENT)
-        catalogue = write_catalogue(data / CATALOGUE, python)
+        python = Path(named) if named else make_environment(data / HARNESS_ENVIRONMENT)
+        catalogue = write_catalogue(data / HARNESS_CATALOGUE, python)
     except subprocess.CalledProcessError as error:
         print(f"lm-evaluation-harness could not be installed (exit status {error.returncode}); see above.")
         return 1

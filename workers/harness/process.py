@@ -19,11 +19,8 @@ import psutil
 
 from workers import heartbeat
 from workers.contract.repository import ROOT
-from workers.contract.spec.data import INSTALL_HARNESS
+from workers.contract.spec.harness import INSTALL_HARNESS, PYTHON_VARIABLE
 
-PYTHON_VARIABLE = "HACRL_LM_EVAL"
-TASKS_VARIABLE = "HACRL_LM_EVAL_TASKS"
-METRIC_CODE_VARIABLE = "HACRL_LM_EVAL_METRIC_CODE"  # 1: tasks may fetch code of metrics from the hub and run it
 DRIVER = ROOT / "workers" / "harness" / "driver.py"
 MAX_RESULT_BYTES = 64 * 2**20
 DESCRIPTION_S = 120.0  # for its version, from a slow disk

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from workers.contract.events import HarnessResult, HarnessScore
-from workers.contract.spec.data import HARNESS
+from workers.contract.spec.harness import HARNESS
 from workers.harness.process import HarnessFailed
 
 MAX_TASKS = 10_000

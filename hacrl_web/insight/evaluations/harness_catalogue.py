@@ -11,7 +11,7 @@ from pathlib import Path
 
 from django.conf import settings
 
-from workers.contract.spec.data import HARNESS
+from workers.contract.spec.harness import HARNESS
 
 MAX_CATALOGUE_BYTES = 16 * 2**20
 

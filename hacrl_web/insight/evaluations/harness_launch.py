@@ -24,7 +24,7 @@ from hacrl_web.runs.launch.plan import data_values, find_benchmarks
 from hacrl_web.runs.models import Run
 from hacrl_web.web.errors import FieldError, plain_errors
 from workers.contract.spec.algorithm import BASELINE
-from workers.contract.spec.data import HARNESS
+from workers.contract.spec.harness import HARNESS
 from workers.contract.spec.run import RunSpec
 
 LISTS = ("models", "benchmarks", "tasks")

@@ -19,7 +19,7 @@ from hacrl_web.runs.pages.run_header import run_or_404
 from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.page_query import Text
 from hacrl_web.web.streaming import download_csv
-from workers.contract.spec.data import HARNESS_KINDS, INSTALL_HARNESS, HarnessSpec
+from workers.contract.spec.harness import HARNESS_KINDS, INSTALL_HARNESS, HarnessSpec
 
 NUMBERS = ("num_fewshot", "limit", "batch_size", "time_limit_s")
 FORMATS = {"agent": "as the agent's", "chat": "chat template", "plain": "bare prompt"}

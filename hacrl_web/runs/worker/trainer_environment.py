@@ -7,6 +7,8 @@ import re
 
 from django.conf import settings
 
+from workers.contract.spec.harness import METRIC_CODE_VARIABLE, PYTHON_VARIABLE, TASKS_VARIABLE
+
 # Everything else (database, Redis, secrets, hub tokens) stays in the worker.
 _ALLOWED = re.compile(
     r"PATH|HOME|USER|LOGNAME|SHELL|TERM|LANG|LC_\w+|TZ|TMPDIR|VIRTUAL_ENV|PYTHON\w*|LD_LIBRARY_PATH|DYLD_\w+|XDG_\w+"
@@ -32,7 +34,7 @@ def trainer_environment() -> dict[str, str]:
 def harness_environment() -> dict[str, str]:
     """Where a trainer finds lm-evaluation-harness, and what its tasks may do (workers/harness/process.py)."""
     return {
-        "HACRL_LM_EVAL": str(settings.LM_EVAL_PYTHON),
-        "HACRL_LM_EVAL_TASKS": str(settings.LM_EVAL_TASKS),
-        "HACRL_LM_EVAL_METRIC_CODE": str(settings.LM_EVAL_METRIC_CODE),
+        PYTHON_VARIABLE: str(settings.LM_EVAL_PYTHON),
+        TASKS_VARIABLE: str(settings.LM_EVAL_TASKS),
+        METRIC_CODE_VARIABLE: str(settings.LM_EVAL_METRIC_CODE),
     }

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from workers.contract.spec.harness import METRIC_CODE_VARIABLE
 from workers.harness import driver
-from workers.harness.process import METRIC_CODE_VARIABLE
 
 NAMES = ["gsm8k", "gsm8k_cot", "arc_easy", "mmlu"]
 

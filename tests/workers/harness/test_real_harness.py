@@ -14,12 +14,13 @@ import pytest
 from tests.support.workers.tiny import records
 from workers.contract.demo_recipe import HELD_OUT_FILE, SKILLS, TRAIN_FILE
 from workers.contract.repository import ROOT
+from workers.contract.spec.harness import HARNESS_ENVIRONMENT, python_of_environment
 from workers.contract.spec.run import RunSpec
 from workers.demo.task import make_problems, write_questions
 from workers.demo.warm_start import WarmStart, train_agent
-from workers.harness.install import ENVIRONMENT, folder_of_data, write_catalogue
+from workers.harness.install import folder_of_data, write_catalogue
 
-PYTHON = os.environ.get("HACRL_LM_EVAL") or str(folder_of_data() / ENVIRONMENT / "bin" / "python")
+PYTHON = os.environ.get("HACRL_LM_EVAL") or str(python_of_environment(folder_of_data() / HARNESS_ENVIRONMENT))
 pytestmark = [
     pytest.mark.full,
     pytest.mark.timeout(900),

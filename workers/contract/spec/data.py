@@ -16,7 +16,7 @@ from workers.contract.verifier_kinds import (
     VerifierKind,
     not_flexible,
 )
-from workers.settings import MAX_TEMPLATE, Count, If, Number, OwnCount, PromptTemplate, SettingsSection, setting
+from workers.settings import MAX_TEMPLATE, Count, If, Number, PromptTemplate, SettingsSection, setting
 
 # Names of a benchmark's files after its import.
 CANONICAL_TRAIN_FILE, CANONICAL_HELD_OUT_FILE = "questions.jsonl", "held_out.jsonl"
@@ -197,72 +197,6 @@ class EvaluationSpec(SettingsSection):
             if (one.num_samples or 1) > 1 and info.data.get("temperature") == 0:
                 raise ValueError(f"{one.benchmark!r}: " + _GREEDY_TWICE.format(count=one.num_samples))
         return benchmarks
-
-
-HARNESS = "lm-evaluation-harness"
-INSTALL_HARNESS = ".venv/bin/python -m workers.harness.install"
-# No path, no pattern: a name that the harness looks up in its own list.
-TaskName = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+()\-]*$")]
-DAY_S = 86_400
-# Kinds of verifier whose answers the harness can compare as texts (workers/harness/tasks.py).
-HARNESS_KINDS: frozenset[VerifierKind] = frozenset({"math", "numeric", "choice"})
-
-
-class HarnessSpec(SettingsSection):
-    """An evaluation by EleutherAI's lm-evaluation-harness, in a process and an environment of its own."""
-
-    tasks: tuple[TaskName, ...] = setting(
-        (), help="Names of tasks, groups or tags of the harness.", source="lm-evaluation-harness", max_length=100
-    )
-    has_benchmarks: bool = setting(
-        False, help="Also the run's benchmarks, as tasks of the harness with the same questions.", source="product"
-    )
-    num_fewshot: OwnCount = setting(
-        None,
-        label="Examples before each question",
-        help="Solved examples (few-shot); empty: as each task says.",
-        source="lm-evaluation-harness",
-        ge=0,
-        le=100,
-    )
-    limit: Count = setting(
-        0,
-        label="Questions of each task at most",
-        help="The first questions of each task, for a trial; 0: all.",
-        source="lm-evaluation-harness",
-        unit="questions",
-        ge=0,
-        le=10_000_000,
-    )
-    batch_size: Count = setting(
-        8, help="Requests in one batch.", source="ours", unit="requests", changes_results=False, ge=1, le=4096
-    )
-    prompt_format: Literal["agent", "chat", "plain"] = setting(
-        "agent",
-        help="agent: as each agent's prompt_format says, so chat where the tokenizer has a template; chat: through the "
-        "chat template; plain: the bare prompt.",
-        source="product",
-    )
-    time_limit_s: Count = setting(
-        DAY_S, label="Time limit", help="Of the evaluation of one agent.", source="ours", unit="s", ge=1, le=30 * DAY_S
-    )
-    source_run: str = setting(
-        "", help="The run whose checkpoint is evaluated.", source="product", pattern=r"^([0-9a-f-]{36})?$"
-    )
-    source_step: OwnCount = setting(None, help="The step of that checkpoint.", source="product", ge=0)
-
-    @field_validator("tasks")
-    @classmethod
-    def _tasks_differ(cls, tasks: tuple[str, ...]) -> tuple[str, ...]:
-        if twice := next((task for task in tasks if tasks.count(task) > 1), ""):
-            raise ValueError(f"{twice!r} is listed twice: remove one of the two")
-        return tasks
-
-    @model_validator(mode="after")
-    def _asks_something(self) -> Self:
-        if not self.tasks and not self.has_benchmarks:
-            raise ValueError("name a task of the harness, or set has_benchmarks")
-        return self
 
 
 def question_key(question: str) -> str:

@@ -24,8 +24,9 @@ from workers.contract.spec.agent import AgentSpec
 from workers.contract.spec.algorithm import AnyAlgorithm, field_path, upgraded
 from workers.contract.spec.checkpoint import CheckpointSpec
 from workers.contract.spec.compute import ComputeSpec
-from workers.contract.spec.data import HARNESS_KINDS, DataSpec, EvaluationSpec, HarnessSpec
+from workers.contract.spec.data import DataSpec, EvaluationSpec
 from workers.contract.spec.environments import PAYING
+from workers.contract.spec.harness import HARNESS_KINDS, HarnessSpec
 from workers.contract.spec.rewards import RewardsSpec
 from workers.contract.spec.rollout import VLLM_LORA_RANKS, RolloutSpec
 from workers.contract.spec.telemetry import TelemetrySpec
