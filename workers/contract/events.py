@@ -22,6 +22,8 @@ from workers.contract.spec.environments import Turn
 PAUSE_REQUESTED = "pause was requested"
 ANSWERS_AT_ONCE = 100  # questions in one event of an evaluation
 TEXT_CHARACTERS = 1000
+_CHECKSUM = b',"crc":"%08x"}\n'  # the end of a spool line
+_CHECKSUM_BYTES = len(_CHECKSUM % 0)
 CORRECT, INCORRECT, UNSCORABLE, PARTIAL = "1", "0", "-", "~"  # of one sample; PARTIAL: a reward between 0 and 1
 Level = Literal["info", "warning", "error"]
 # Trouble that a run met and dealt with; shown in the list of events as well as in the log.
@@ -296,7 +298,7 @@ def encode(seq: int, attempt: int, when: float, body: Body) -> bytes:
         if kinds:
             record["nonfinite"] = kinds
         text = json.dumps(record, separators=(",", ":"), allow_nan=False).encode()
-    return b'%b,"crc":"%08x"}\n' % (text[:-1], zlib.crc32(text))
+    return text[:-1] + _CHECKSUM % zlib.crc32(text)
 
 
 class DamagedLine(ValueError):
@@ -305,9 +307,8 @@ class DamagedLine(ValueError):
 
 def verified(line: bytes) -> bytes:
     """The JSON text of a spool line, its checksum verified and removed. Error: DamagedLine."""
-    text, mark, tail = line.rstrip(b"\n").rpartition(b',"crc":"')
-    text += b"}"
-    if not mark or tail != b'%08x"}' % zlib.crc32(text):
+    text = line[:-_CHECKSUM_BYTES] + b"}"
+    if line[-_CHECKSUM_BYTES:] != _CHECKSUM % zlib.crc32(text):
         raise DamagedLine(f"checksum does not match: {line[:80]!r}")
     return text
 

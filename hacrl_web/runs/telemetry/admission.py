@@ -12,6 +12,8 @@ from typing import Any
 Record = dict[str, Any]
 NAME_CHARACTERS = 200
 NAMES_PER_RUN = 2000
+MAX_PATTERNS = 50
+MAX_NAMES_OF_PATTERN = 200
 _FIELDS = ("values", "ratios", "nonfinite")
 _STRING = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"')
 
@@ -28,6 +30,7 @@ class Admission:
         self._last_step: dict[tuple[Any, ...], int] = {}
         self._names: set[str] = set(_FIELDS)
         self._shapes: set[tuple[str, ...]] = set()  # of events whose names are all known
+        self._patterns: dict[int, re.Pattern[str]] = {}  # of shapes that came again, by their number of quotes
 
     def check(self, record: Record, payload_text: str | None) -> None:
         """payload_text: of a metrics event that was not parsed. Error: EventRefused."""
@@ -54,9 +57,16 @@ class Admission:
     def _check_names(self, record: Record, payload_text: str | None) -> None:
         if payload_text is None:
             payload_text = json.dumps([record.get("values"), record.get("ratios")])
+        num_quotes = payload_text.count('"')
+        pattern = self._patterns.get(num_quotes)
+        if pattern is not None and pattern.fullmatch(payload_text):
+            return
         # Values are numbers, so quoted texts are names; splitting is ten times as fast as the pattern.
-        shape = tuple(_STRING.findall(payload_text) if "\\" in payload_text else payload_text.split('"')[1::2])
+        is_plain = "\\" not in payload_text
+        shape = tuple(payload_text.split('"')[1::2] if is_plain else _STRING.findall(payload_text))
         if shape in self._shapes:
+            if is_plain and len(shape) <= MAX_NAMES_OF_PATTERN and len(self._patterns) < MAX_PATTERNS:
+                self._patterns.setdefault(num_quotes, _pattern(shape))
             return
         longest = max(map(len, shape), default=0)
         if longest > NAME_CHARACTERS:
@@ -66,3 +76,8 @@ class Admission:
         self._names.update(shape)
         if len(self._shapes) < NAMES_PER_RUN:
             self._shapes.add(shape)
+
+
+def _pattern(shape: tuple[str, ...]) -> re.Pattern[str]:
+    """What every text matches that has exactly these names, in this order: less than half the time of splitting it."""
+    return re.compile('[^"]*"' + '"[^"]*"'.join(map(re.escape, shape)) + '"[^"]*')
