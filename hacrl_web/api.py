@@ -38,6 +38,7 @@ from hacrl_web.registry.api.judges import router as judges_router
 from hacrl_web.registry.api.models_and_groups import router as registry_router
 from hacrl_web.registry.api.prompts import router as prompts_router
 from hacrl_web.registry.api.reward_functions import router as reward_functions_router
+from hacrl_web.reports.api import router as reports_router
 from hacrl_web.runs.api.controls import router as controls_router
 from hacrl_web.runs.api.events_and_log import router as events_router
 from hacrl_web.runs.api.numbers import router as numbers_router
@@ -170,6 +171,7 @@ api.add_router("", alerts_router)
 api.add_router("", mirrors_router)
 api.add_router("", insight_router)
 api.add_router("", leaderboard_router)
+api.add_router("", reports_router)
 api.add_router("", demo_router)
 
 

@@ -93,6 +93,7 @@ INSTALLED_APPS = [
     "hacrl_web.mirrors",
     "hacrl_web.insight",
     "hacrl_web.leaderboard",
+    "hacrl_web.reports",
     "hacrl_web.demo",
 ]
 MIDDLEWARE = [

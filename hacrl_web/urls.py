@@ -19,6 +19,7 @@ urlpatterns = [
     path("", include("hacrl_web.demo.urls")),
     path("docs/", include("hacrl_web.docs.urls")),
     path("leaderboard/", include("hacrl_web.leaderboard.urls")),
+    path("", include("hacrl_web.reports.urls")),
     path("api/docs", docs, name="api_docs"),
     path("api/v1/", api.urls),
 ]

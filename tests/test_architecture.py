@@ -46,7 +46,7 @@ ML = {
 }  # fmt: skip
 WEB = {"django", "celery", "kombu", "channels", "channels_redis", "redis", "valkey", "ninja", "uvicorn", "hacrl_web"}
 # An app may import itself and what stands left of it; web, ops and the settings import no app.
-APPS = ("docs", "accounts", "registry", "runs", "alerts", "mirrors", "insight", "leaderboard", "demo")
+APPS = ("docs", "accounts", "registry", "runs", "alerts", "mirrors", "insight", "leaderboard", "reports", "demo")
 SHARED = ("web", "ops", "settings", "celery")
 # Put the apps together: only Django and the servers import them.
 ASSEMBLY = ("urls", "api", "asgi", "body_limit", "container")

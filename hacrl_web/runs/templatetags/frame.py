@@ -21,6 +21,7 @@ RAIL = {
         ("Runs", "runs:run_list", "runs"),
         ("Sweeps", "runs:sweep_list", "sweeps"),
         ("Leaderboard", "leaderboard:index", "leaderboard"),
+        ("Reports", "reports:report_list", "draft"),
     ),
     "Library": (
         ("Models", "registry:model_list", "models"),

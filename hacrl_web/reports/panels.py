@@ -1,0 +1,173 @@
+"""Panels of a report: an address of a run, of a comparison, of a sweep or of a board becomes what it shows now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import plotly.graph_objects as go
+from django.http import QueryDict
+from django.template.loader import render_to_string
+from django.urls import Resolver404, ResolverMatch, resolve
+from django.utils import timezone
+from django.utils.safestring import SafeString
+
+from hacrl_web.insight.compare.comparison import ACCURACY
+from hacrl_web.insight.compare.content import comparison_content
+from hacrl_web.insight.compare.lines import overlaid_lines
+from hacrl_web.insight.overview.results import results
+from hacrl_web.insight.plotly_figures import as_json, plain_text
+from hacrl_web.leaderboard.board.boards import MAX_SWEEPS, Board, alone_board, sweep_board
+from hacrl_web.leaderboard.board.selection import read_selection
+from hacrl_web.leaderboard.board.table import make_table
+from hacrl_web.leaderboard.render.context import board_context
+from hacrl_web.reports.models import Report
+from hacrl_web.runs.models import Run, Sweep
+from hacrl_web.runs.telemetry.scores import score_word
+from hacrl_web.runs.workspace import columns, rows
+from hacrl_web.runs.workspace.query import WorkspaceQuery, in_state, narrowed
+from hacrl_web.runs.workspace.results import with_results
+from hacrl_web.web.page_query import whole_number
+
+MAX_PANELS = 20  # of a report
+MAX_LISTED = 50  # runs of a list, of which the visible ones are compared
+FIGURE_HEIGHT = 280
+
+
+@dataclass(frozen=True)
+class Panel:
+    """html: its content, empty with a problem.  title: as the writer calls it, else the name of what it shows."""
+
+    address: str
+    title: str
+    html: SafeString | str = ""
+    problem: str = ""
+
+
+def panel_of(report: Report, user: Any, address: str, title: str, key: str) -> Panel | None:
+    """The panel of an address of the product, without its host; None if its page has no panel.
+
+    key: makes the ids on the page unique. What the reader may not see is a panel with a problem.
+    """
+    parts = urlsplit(address)
+    match = _match(parts.path)
+    make = _PANELS.get(match.view_name) if match else None
+    if match is None or make is None:
+        return None
+    found = make(report, user, match, QueryDict(parts.query), key)
+    if found is None:
+        return Panel(address, title or address, problem="It shows something that was deleted, or that you may not see.")
+    name, template, context = found
+    return Panel(address, title or name, render_to_string(template, context))
+
+
+def _match(path: str) -> ResolverMatch | None:
+    """The page of a path, with or without the slash at its end."""
+    for one in (path, path.rstrip("/") if path.endswith("/") else f"{path}/"):
+        with suppress(Resolver404):
+            return resolve(one)
+    return None
+
+
+Content = tuple[str, str, dict[str, Any]]  # name, template, its context
+# Label, x, y, and what its colour follows: the place of an agent, or the number of a run.
+DrawnLine = tuple[str, Sequence[float | None], Sequence[float], dict[str, int]]
+
+
+def _run(_: Report, user: Any, match: ResolverMatch, query: QueryDict, key: str) -> Content | None:
+    """A run's result, and one metric of its agents: of the chart that the address shows in full, else its score."""
+    run = Run.objects.visible_to(user).filter(pk=match.kwargs["run_id"]).first()
+    if run is None:
+        return None
+    metric = query.get("full", "").replace("\x00", "")[:200] or ACCURACY
+    lines = overlaid_lines([run], {metric}, agents="each")
+    if not lines and metric != ACCURACY:
+        metric, lines = ACCURACY, overlaid_lines([run], {ACCURACY}, agents="each")
+    places = {name: place for place, name in enumerate(run.agent_names)}
+    drawn = [
+        (line["agent"] or "mean of the pairs", line["x"], line["y"], {"place": places.get(line["agent"], 0)})
+        for line in lines
+    ]
+    context = {"run": run, "results": results(run), **_figure(drawn, _metric_name(metric, [run]), key)}
+    return run.name, "reports/_run.html", context
+
+
+def _comparison(report: Report, user: Any, _: ResolverMatch, query: QueryDict, key: str) -> Content | None:
+    """The visible runs of the workspace at this address, of the report's project unless the address names runs."""
+    workspace = WorkspaceQuery.read(query)
+    visible = Run.objects.visible_to(user)
+    every = visible if workspace.runs else visible.filter(project=report.project_id)
+    matches = in_state(narrowed(every, workspace).select_related("benchmark", "group", "sweep"), workspace.state)
+    keys = rows.readable_keys(workspace)
+    listed = columns.sorted_runs(matches, workspace.sort)[: rows.MAX_GROUPED if keys else MAX_LISTED]
+    found = list(with_results(list(listed), timezone.now()))
+    groups = rows.grouped(found, keys, workspace.sort) if keys else rows.single_rows(found)
+    rows.coloured(groups, workspace)
+    comparison = comparison_content(groups, workspace)
+    if comparison is None:
+        return None
+    runs = [one["run"] for one in comparison["runs"]]
+    metric = comparison["choice"].metric
+    lines = overlaid_lines(runs, {metric})
+    drawn = [
+        (one["short_name"], line["x"], line["y"], {"run": one["colour"]})
+        for line in lines
+        for one in [comparison["runs"][line["group"]]]
+    ]
+    means = [row for row in comparison["rows"] if row[2].is_mean or len(row[2].run.agent_names) == 1]
+    context = {"comparison": comparison | {"rows": means}, **_figure(drawn, _metric_name(metric, runs), key)}
+    return f"{len(runs)} runs" if len(runs) > 1 else runs[0].name, "reports/_comparison.html", context
+
+
+def _sweep(_: Report, user: Any, match: ResolverMatch, query: QueryDict, key: str) -> Content | None:
+    sweep = Sweep.objects.visible_to(user).filter(pk=match.kwargs["sweep_id"]).first()
+    return None if sweep is None else _board_content(sweep_board(sweep), query, key)
+
+
+def _board(_: Report, user: Any, __: ResolverMatch, query: QueryDict, key: str) -> Content | None:
+    ids = [whole_number(text, 2**63 - 1) for text in query.getlist("sweep")]
+    if ids and None not in ids and len(ids) <= MAX_SWEEPS:
+        sweeps = list(Sweep.objects.visible_to(user).filter(pk__in=ids))
+        return _board_content(sweep_board(*sweeps), query, key) if len(sweeps) == len(set(ids)) else None
+    group, benchmark = (whole_number(query.get(name, ""), 2**63 - 1) for name in ("group", "benchmark"))
+    board = alone_board(user, group, benchmark) if group is not None and benchmark is not None else None
+    return None if board is None else _board_content(board, query, key)
+
+
+def _board_content(board: Board, query: QueryDict, key: str) -> Content:
+    """The board with its first picture."""
+    context = board_context(make_table(board, read_selection(query, board)), key)
+    return board.name, "leaderboard/_board.html", context | {"pictures": context["pictures"][:1]}
+
+
+_PANELS = {
+    "runs:run_detail": _run,
+    "runs:run_list": _comparison,
+    "runs:sweep_detail": _sweep,
+    "leaderboard:board": _board,
+}
+
+
+def _metric_name(metric: str, runs: Sequence[Run]) -> str:
+    return f"held-out {score_word(runs)}" if metric == ACCURACY else metric
+
+
+def _figure(lines: Sequence[DrawnLine], metric: str, key: str) -> dict[str, Any]:
+    """The lines over steps; `figure` is None without any."""
+    figure = go.Figure()
+    for label, x, y, colour in lines:
+        figure.add_scatter(x=list(x), y=list(y), mode="lines", name=plain_text(label, 40), meta=colour)
+    axis = {"automargin": True, "fixedrange": True}
+    drawn = as_json(
+        figure,
+        height=FIGURE_HEIGHT,
+        margin={"l": 8, "r": 8, "t": 8, "b": 8},
+        showlegend=len(lines) > 1,
+        legend={"orientation": "h", "y": 1, "yanchor": "bottom"},
+        xaxis=axis | {"title": {"text": "step"}},
+        yaxis=axis | {"title": {"text": plain_text(metric, 60)}},
+    )
+    return {"figure": drawn if lines else None, "figure_id": f"figure-{key}", "metric": metric}
