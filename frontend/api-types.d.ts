@@ -1298,6 +1298,37 @@ declare namespace Api {
     text: string;
     is_failed: boolean;
   }
+  interface ReportChange {
+    title: string;
+    text?: string;
+    version: number;
+  }
+  interface ReportIn {
+    title: string;
+    text?: string;
+  }
+  interface ReportList {
+    items: ReportSummary[];
+  }
+  interface ReportState {
+    id: number;
+    project: number;
+    title: string;
+    version: number;
+    created_at: string;
+    changed_at: string;
+    changed_by: string;
+    text: string;
+  }
+  interface ReportSummary {
+    id: number;
+    project: number;
+    title: string;
+    version: number;
+    created_at: string;
+    changed_at: string;
+    changed_by: string;
+  }
   interface RequestAnswer {
     name?: string;
     group?: number | null;

@@ -22,26 +22,26 @@ MAX_NESTING = 20  # of quotes and lists, which the parser follows by recursion
 
 
 @dataclass(frozen=True)
-class Part:
+class ReportPart:
     """A passage of the text, or a panel."""
 
     html: SafeString | None = None
     panel: Panel | None = None
 
 
-def parts_of(report: Report, user: Any, hosts: Collection[str]) -> list[Part]:
+def report_parts(report: Report, user: Any, hosts: Collection[str]) -> list[ReportPart]:
     """The report as `user` sees it now. hosts: names under which browsers reach the product, for whole addresses."""
     parser = MarkdownIt("commonmark", {"html": False, "maxNesting": MAX_NESTING}).enable(["table", "strikethrough"])
     parser.add_render_rule("table_open", lambda *_: '<div class="table-scroll" tabindex="0"><table class="table">\n')
     parser.add_render_rule("table_close", lambda *_: "</table></div>\n")
-    parts: list[Part] = []
+    parts: list[ReportPart] = []
     passage: list[Token] = []
     num_panels = 0
 
     def end_passage() -> None:
         if passage:
             html = parser.renderer.render(passage, parser.options, {})
-            parts.append(Part(html=mark_safe(html)))  # noqa: S308 - the renderer escapes the text's HTML
+            parts.append(ReportPart(html=mark_safe(html)))  # noqa: S308 - the renderer escapes the text's HTML
             passage.clear()
 
     tokens = parser.parse(report.text)
@@ -50,7 +50,7 @@ def parts_of(report: Report, user: Any, hosts: Collection[str]) -> list[Part]:
             token.children = _without_pictures(token.children or [], hosts)
     place = 0
     while place < len(tokens):
-        address, title = _address_alone(tokens[place : place + 3], hosts)
+        address, title = _sole_address(tokens[place : place + 3], hosts)
         panel = None
         if address and num_panels < MAX_PANELS:
             panel = panel_of(report, user, address, title, f"panel-{num_panels + 1}")
@@ -60,13 +60,13 @@ def parts_of(report: Report, user: Any, hosts: Collection[str]) -> list[Part]:
             continue
         num_panels += 1
         end_passage()
-        parts.append(Part(panel=panel))
+        parts.append(ReportPart(panel=panel))
         place += 3
     end_passage()
     return parts
 
 
-def _address_alone(tokens: list[Token], hosts: Collection[str]) -> tuple[str, str]:
+def _sole_address(tokens: list[Token], hosts: Collection[str]) -> tuple[str, str]:
     """(address without its host, title) of a paragraph at the top that is one address or one link; else empty."""
     if [token.type for token in tokens] != ["paragraph_open", "inline", "paragraph_close"] or tokens[0].level:
         return "", ""
@@ -94,14 +94,14 @@ def _own_path(address: str, hosts: Collection[str]) -> str:
 
 def _without_pictures(children: list[Token], hosts: Collection[str]) -> list[Token]:
     """Pictures as links, and links to other hosts without a referrer."""
-    kept: list[Token] = []
+    without: list[Token] = []
     for child in children:
         if child.type == "image":
             href = str(child.attrGet("src"))
             begin = Token("link_open", "a", 1, attrs={"href": href, "rel": "noopener noreferrer"})
-            kept += [begin, Token("text", "", 0, content=child.content or href), Token("link_close", "a", -1)]
+            without += [begin, Token("text", "", 0, content=child.content or href), Token("link_close", "a", -1)]
             continue
         if child.type == "link_open" and not _own_path(str(child.attrGet("href")), hosts):
             child.attrSet("rel", "noopener noreferrer")
-        kept.append(child)
-    return kept
+        without.append(child)
+    return without

@@ -57,10 +57,10 @@ def panel_of(report: Report, user: Any, address: str, title: str, key: str) -> P
     make = _PANELS.get(match.view_name) if match else None
     if match is None or make is None:
         return None
-    found = make(report, user, match, QueryDict(parts.query), key)
-    if found is None:
+    content = make(report, user, match, QueryDict(parts.query), key)
+    if content is None:
         return Panel(address, title or address, problem="It shows something that was deleted, or that you may not see.")
-    name, template, context = found
+    name, template, context = content
     return Panel(address, title or name, render_to_string(template, context))
 
 
@@ -103,8 +103,8 @@ def _comparison(report: Report, user: Any, _: ResolverMatch, query: QueryDict, k
     matches = in_state(narrowed(every, workspace).select_related("benchmark", "group", "sweep"), workspace.state)
     keys = rows.readable_keys(workspace)
     listed = columns.sorted_runs(matches, workspace.sort)[: rows.MAX_GROUPED if keys else MAX_LISTED]
-    found = list(with_results(list(listed), timezone.now()))
-    groups = rows.grouped(found, keys, workspace.sort) if keys else rows.single_rows(found)
+    runs_of_list = list(with_results(list(listed), timezone.now()))
+    groups = rows.grouped(runs_of_list, keys, workspace.sort) if keys else rows.single_rows(runs_of_list)
     rows.coloured(groups, workspace)
     comparison = comparison_content(groups, workspace)
     if comparison is None:

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from hacrl_web.accounts.models import Role
 from hacrl_web.accounts.projects import for_members, project_of_new, require, require_delete, role_in
-from hacrl_web.reports.content import parts_of
+from hacrl_web.reports.content import report_parts
 from hacrl_web.reports.models import Report
 from hacrl_web.reports.reports import MAX_TEXT, MAX_TITLE, change_report, create_report, delete_report
 from hacrl_web.web.errors import FieldErrors
@@ -63,11 +63,11 @@ def report_list(request: HttpRequest) -> HttpResponse:
 
 
 @require_GET
-def report(request: HttpRequest, report_id: int) -> HttpResponse:
+def report_page(request: HttpRequest, report_id: int) -> HttpResponse:
     row = visible_report(request, report_id)
     context = {
         "report": row,
-        "parts": parts_of(row, request.user, _hosts(request)),
+        "parts": report_parts(row, request.user, _hosts(request)),
         "can_delete": row.owner_id == request.user.pk or role_in(request.user, row.project) == Role.ADMIN,
     }
     return render(request, "reports/report.html", context)
@@ -131,13 +131,14 @@ def _editor(
         "report": typed,
         "is_new": typed.pk is None,
         "is_preview": is_preview,
-        "parts": parts_of(typed, request.user, _hosts(request)) if is_preview else [],
+        "parts": report_parts(typed, request.user, _hosts(request)) if is_preview else [],
         "max_title": MAX_TITLE,
         "max_text": MAX_TEXT,
     }
     return render(request, "reports/report_form.html", context | more, status=status)
 
 
+@for_members
 @require_http_methods(["GET", "HEAD", "POST"])
 def report_delete(request: HttpRequest, report_id: int) -> HttpResponse:
     """A GET asks for confirmation."""

@@ -153,7 +153,7 @@ def sent(run: Any, facts: dict[str, Any], _: Any) -> str:
     return "1"
 
 
-def converted(folder: Path, _: str, facts: dict[str, Any], __: Any, key: str) -> str:
+def converted(folder: Path, _: str, facts: dict[str, Any], __: Any, key: str, *___: Any) -> str:
     """A conversion whose process has ended."""
     (folder / f"{key}.json").write_text(json.dumps({**facts, "pid": 1, "started": -1.0}))
     return key
@@ -256,7 +256,10 @@ RUN_DELETING = "api/v1/runs/<run_id>/delete"
 SWEEP_QUEUEING = "api/v1/sweeps/<int:sweep_id>/queue-draft"
 SWEEP_DELETING = "api/v1/sweeps/<int:sweep_id>/delete"
 DELETING = ("api/v1/benchmarks/<int:pk>/delete", RUN_DELETING, SWEEP_DELETING)
-ASKING_TO_DELETE = tuple(f"{section}/<int:pk>/delete" for section in ("benchmarks", "models", "groups"))
+ASKING_TO_DELETE = (
+    *(f"{section}/<int:pk>/delete" for section in ("benchmarks", "models", "groups")),
+    "reports/<int:report_id>/delete",
+)
 MANAGING = "projects/<int:project_id>/"
 MANAGING_API = "api/v1/projects/<int:project_id>/"
 MIRRORS = "projects/<int:project_id>/mirrors"  # members look at them, admins change them

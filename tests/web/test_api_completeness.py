@@ -35,6 +35,12 @@ PAGES = {
     "accounts:oidc_unlink": ("POST /me/unlink",),
     "accounts:audit_list": ("GET /audit",),
     "accounts:audit_csv": ("GET /audit",),
+    "reports:report_list": ("GET /reports",),
+    "reports:report_create": ("POST /reports",),
+    "reports:report": ("GET /reports/{report_id}",),
+    "reports:report_edit": ("PUT /reports/{report_id}",),
+    "reports:report_delete": ("DELETE /reports/{report_id}",),
+    "reports:report_text": ("GET /reports/{report_id}",),
     "registry:own_hub_token": ("POST /hub-token", "POST /hub-token/check", "DELETE /hub-token"),
     "registry:project_hub_token": (
         "POST /projects/{project_id}/hub-token",

@@ -23,6 +23,7 @@ from hacrl_web.api import api
 from hacrl_web.mirrors.models import Mirror
 from hacrl_web.registry.benchmarks.uploads import stage
 from hacrl_web.registry.models import Judge, RewardFunction
+from hacrl_web.reports.models import Report
 from hacrl_web.runs.models import Contribution, RunView
 from hacrl_web.runs.sweeps.sweeps import launch_sweep
 from tests.support.web.factories import launch_request, make_user
@@ -82,6 +83,7 @@ def mine(db, tmp_path) -> SimpleNamespace:
     judge = Judge.objects.create(owner=owner, name="swan", settings=settings, sha256="0" * 64)
     project = run.project
     view = RunView.objects.create(owner=owner, name="swan", query="q=swan")
+    report = Report.objects.create(owner=owner, project=run.project, title="swan", text=run.get_absolute_url())
     mirror = Mirror.objects.create(owner=owner, project=run.project, name="swan", kind="tensorboard", sends="chosen")
     invitation, _ = Invitation.objects.make(project, "viewer", owner, "swan")
     return SimpleNamespace(
@@ -98,6 +100,7 @@ def mine(db, tmp_path) -> SimpleNamespace:
         view=view,
         judge=judge,
         mirror=mirror,
+        report=report,
         staged=staged,
         token=make_token(owner, name="swan", scopes=["read"], days=1)[0],
     )
@@ -148,7 +151,7 @@ def address(route: str, mine: SimpleNamespace) -> str:
     values |= {"step": 1, "agent": 0, "staged": mine.staged.token, "project_id": mine.project.pk}
     values |= {"member_id": mine.member.pk, "invitation_id": mine.invitation.pk, "user_id": mine.owner.pk}
     values |= {"slug": "metrics", "kind": "csv", "table": "metrics", "ending": "jsonl"}
-    values |= {"mirror_id": mine.mirror.pk, "key": GGUF_KEY}
+    values |= {"mirror_id": mine.mirror.pk, "report_id": mine.report.pk, "key": GGUF_KEY}
     if section in own:
         values["pk"] = own[section].pk
     return "/" + PARAMETER.sub(lambda found: str(values[found[2]]), route)
@@ -163,6 +166,8 @@ BODIES = {
     "api/v1/runs/<run_id>/checkpoints/extend": {"step": 1, "steps": 1},
     "api/v1/runs/<run_id>/labels": {"tags": [], "notes": ""},
     "api/v1/runs/<run_id>/panels": {"panels": ""},
+    "api/v1/reports": {"title": "swan"},
+    "api/v1/reports/<int:report_id>": {"title": "swan", "version": 1},
     "api/v1/run-views": {"name": "swan", "query": ""},
     "api/v1/projects": {"name": "swan"},
     "api/v1/projects/<int:project_id>/rename": {"name": "swan"},

@@ -9,7 +9,7 @@ import pytest
 from django.urls import reverse
 
 from hacrl_web.accounts.audit_log import AuditEntry
-from hacrl_web.reports.content import Part, parts_of
+from hacrl_web.reports.content import ReportPart, report_parts
 from hacrl_web.reports.models import Report
 from hacrl_web.reports.panels import MAX_PANELS
 from hacrl_web.reports.reports import MAX_TEXT, change_report, create_report, delete_report
@@ -33,12 +33,12 @@ def project(owner):
     return owner.memberships.get().project
 
 
-def parts(user: Any, text: str, reader: Any = None) -> list[Part]:
+def parts(user: Any, text: str, reader: Any = None) -> list[ReportPart]:
     report = create_report(user, user.memberships.get().project, "Title", text)
-    return parts_of(report, reader or user, HOSTS)
+    return report_parts(report, reader or user, HOSTS)
 
 
-def html(found: list[Part]) -> str:
+def html(found: list[ReportPart]) -> str:
     return "".join(part.html or part.panel.html for part in found)
 
 
@@ -159,7 +159,7 @@ class TestPanels:
             assert foreign.name not in part.panel.title
         report = create_report(owner, project, "Shared", foreign.get_absolute_url())
         boss = make_user("root", is_staff=True)
-        assert parts_of(report, boss, HOSTS)[0].panel.html
+        assert report_parts(report, boss, HOSTS)[0].panel.html
 
     def test_hostile_addresses(self, owner):
         for query in (
