@@ -1,0 +1,60 @@
+"""Reports in a browser: written, previewed, saved, with panels that are drawn; axe on a phone."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import Server
+from tests.support.browser.axe import findings, source
+from tests.support.browser.steps import visit
+
+
+@pytest.fixture(scope="module")
+def board(context: Any, server: Server) -> str:
+    code = "from tests.support.browser.made_sweeps import main; main()"
+    made: dict[str, str] = json.loads(server.python("manage.py", "shell", "-c", code).splitlines()[-1])
+    return made["several"]
+
+
+def test_report_is_written_with_panels_that_are_drawn(page: Page, board: str, server: Server) -> None:
+    page.goto(board)
+    sweep = str(page.locator("h1 + p a").first.get_attribute("href"))
+    page.goto(sweep)
+    run = str(page.locator("main a[href^='/runs/']:not([href*='?'])").first.get_attribute("href"))
+    page.goto("/reports/")
+    page.get_by_role("link", name="New report").first.click()
+    page.get_by_label("Title").fill("What sharing brings")
+    text = f"## First\n\nSharing **helps**.\n\n{board}\n\n[One run]({run})\n\nEnd."
+    page.get_by_label("Text").fill(text)
+    page.get_by_role("button", name="Preview").click()
+    expect(page.get_by_role("heading", name="Preview, not saved")).to_be_visible()
+    expect(page.get_by_label("Text")).to_have_value(
+        f"## First\n\nSharing **helps**.\n\n{board}\n\n[One run]({run})\n\nEnd."
+    )
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("heading", name="What sharing brings", level=1)).to_be_visible()
+    expect(page.locator(".report strong").first).to_have_text("helps")
+    expect(page.get_by_role("heading", name="One run")).to_be_visible()
+    figures = page.locator(".report [data-figure]")
+    assert figures.count() >= 2
+    for place in range(figures.count()):
+        figures.nth(place).scroll_into_view_if_needed()
+        expect(figures.nth(place)).to_have_attribute("data-drawn", "true")
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Markdown").click()
+    assert "Sharing **helps**." in download.value.path().read_text()
+
+
+def test_axe_finds_nothing_serious_and_no_report_scrolls_sideways(page: Page, board: str) -> None:
+    axe = source()
+    page.set_viewport_size({"width": 390, "height": 900})
+    page.goto("/reports/")
+    report = str(page.locator("tbody a").first.get_attribute("href"))
+    found = []
+    for address in visit(page, ["/reports/", "/reports/new", report, f"{report}/edit", f"{report}/delete"]):
+        found += findings(page, axe, address)
+    assert found == []
