@@ -34,7 +34,6 @@ from hacrl_web.web.page_query import whole_number
 
 MAX_PANELS = 20  # of a report
 MAX_LISTED = 50  # runs of a list, of which the visible ones are compared
-FIGURE_HEIGHT = 280
 
 
 @dataclass(frozen=True)
@@ -163,7 +162,6 @@ def _figure(lines: Sequence[DrawnLine], metric: str, key: str) -> dict[str, Any]
     axis = {"automargin": True, "fixedrange": True}
     drawn = as_json(
         figure,
-        height=FIGURE_HEIGHT,
         margin={"l": 8, "r": 8, "t": 8, "b": 8},
         showlegend=len(lines) > 1,
         legend={"orientation": "h", "y": 1, "yanchor": "bottom"},
