@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from django.db import transaction
+from django.db import Error, transaction
 from django.db.models import Q
 from pydantic import ValidationError
 
@@ -34,24 +34,33 @@ class Evaluator:
     def __init__(self) -> None:
         self._facts: dict[UUID, Facts | None] = {}
         self._last_seqs: dict[UUID, int] = {}  # last_seq of each run at its last evaluation
+        self._failed: dict[UUID, int] = {}  # last_seq of each run that failed since the last sweep
         self._next_sweep = 0.0
 
     def tick(self) -> int:
-        """Evaluate all new steps; returns how many runs had any."""
+        """Evaluate all new steps; returns how many runs had any. A run that fails does not hold up the others."""
         runs = self._due()
         for run in runs:
-            while self.evaluate_batch(run):
-                pass
-            self._last_seqs[run["pk"]] = run["last_seq"]
+            try:
+                while self.evaluate_batch(run):
+                    pass
+            except Error:
+                raise
+            except Exception:  # its events are not those of a trainer of ours
+                log.exception("run %s: its alerts could not be evaluated", run["pk"])
+                self._failed[run["pk"]] = run["last_seq"]
+            else:
+                self._last_seqs[run["pk"]] = run["last_seq"]
         return len(runs)
 
     def _due(self) -> list[dict[str, Any]]:
-        """Runs with new events that train or have just ended; once a minute also those never evaluated."""
+        """Runs with new events that train or have just ended; once a minute also those never evaluated, or in vain."""
         # One query each, so that each uses its index; one query for all would read every run.
         choices = [Q(state__in=HELD), Q(alert_cursor__is_done=False)]
         now = time.monotonic()
         if now >= self._next_sweep:
             self._next_sweep = now + SWEEP_EVERY_S
+            self._failed = {}
             choices.append(Q(alert_cursor=None, last_seq__gt=0))
         names = ("pk", "state", "last_seq", "alert_cursor__seq")
         runs = {run["pk"]: run for choice in choices for run in Run.objects.filter(choice).order_by().values(*names)}
@@ -61,7 +70,8 @@ class Evaluator:
         return [
             run
             for pk, run in runs.items()
-            if run["state"] in TERMINAL or run["last_seq"] > self._last_seqs.get(pk, run["alert_cursor__seq"] or 0)
+            if self._failed.get(pk) != run["last_seq"]
+            and (run["state"] in TERMINAL or run["last_seq"] > self._last_seqs.get(pk, run["alert_cursor__seq"] or 0))
         ]
 
     def evaluate_batch(self, run: dict[str, Any]) -> bool:

@@ -315,5 +315,8 @@ def verified(line: bytes) -> bytes:
 
 def decode(line: bytes) -> dict[str, Any]:
     """The JSON object of a spool line, its checksum verified and removed. Error: DamagedLine."""
-    record: dict[str, Any] = json.loads(verified(line))
+    try:
+        record: dict[str, Any] = json.loads(verified(line))
+    except RecursionError:
+        raise DamagedLine("it is nested too deeply") from None
     return record

@@ -130,6 +130,7 @@ def _store_events(run: Run, bundle: Bundle) -> int:
     last = 0
     while some := list(islice(records, EVENTS_AT_ONCE)):
         with transaction.atomic():
+            _hold(run)
             insert(run.pk, some)
         last = some[-1]["seq"]
     return last
@@ -189,6 +190,7 @@ def _finish(run: Run, bundle: Bundle, last_seq: int, **rows: Any) -> None:
         columns["progress"] = {}
     origin = {key: value for key, value in run.origin.items() if key != UNFINISHED}
     with transaction.atomic():
+        _hold(run)
         StatusChange.objects.bulk_create(
             StatusChange(run=run, **change.model_dump()) for change in content.status_changes
         )
@@ -200,5 +202,18 @@ def _finish(run: Run, bundle: Bundle, last_seq: int, **rows: Any) -> None:
 
 def _remove(run: Run) -> None:
     folder = run.run_dir
-    Run.objects.filter(pk=run.pk).delete()
+    with transaction.atomic():
+        _locked(run)
+        Run.objects.filter(pk=run.pk).delete()
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def _hold(run: Run) -> None:
+    """Lock its row until the transaction ends: events of a deleted run would stay. Error: FieldErrors (409)."""
+    if not _locked(run):
+        raise FieldErrors.single("deleted", "The run was deleted while it was imported.", "file", status=409)
+
+
+def _locked(run: Run) -> bool:
+    """Lock its row until the transaction ends; False if there is none."""
+    return Run.objects.select_for_update().filter(pk=run.pk).values_list("pk").first() is not None

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 Record = dict[str, Any]
@@ -31,6 +33,16 @@ class Admission:
         self._names: set[str] = set(_FIELDS)
         self._shapes: set[tuple[str, ...]] = set()  # of events whose names are all known
         self._patterns: dict[int, re.Pattern[str]] = {}  # of shapes that came again, by their number of quotes
+
+    @contextmanager
+    def undone_by_error(self) -> Iterator[None]:
+        """If the block fails, the steps of the events in it are forgotten: they will be read again."""
+        before = self._newest_attempt, dict(self._last_step)
+        try:
+            yield
+        except BaseException:
+            self._newest_attempt, self._last_step = before
+            raise
 
     def check(self, record: Record, payload_text: str | None) -> None:
         """payload_text: of a metrics event that was not parsed. Error: EventRefused."""

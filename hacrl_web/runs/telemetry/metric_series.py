@@ -260,8 +260,12 @@ def event_numbers(text: str) -> Iterator[tuple[str, int, float | None]]:
 
     What is not a number becomes None: a payload that no trainer of ours writes must not stop the reader.
     """
-    payload = from_json(text)
-    values, ratios = payload.get("values", {}), payload.get("ratios", {})
+    try:
+        payload = from_json(text)
+    except ValueError:  # nested too deeply, or a number of thousands of digits
+        return
+    parts = [payload.get(name) for name in ("values", "ratios")] if isinstance(payload, dict) else [None, None]
+    values, ratios = (part if isinstance(part, dict) else {} for part in parts)
     for place, (metric, value) in enumerate(values.items()):
         if metric not in ratios:
             yield metric, place, number_or_none(value)

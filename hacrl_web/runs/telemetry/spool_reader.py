@@ -24,6 +24,7 @@ MAX_LINES = 2000
 MAX_BYTES = 4 * 2**20
 MAX_LINE_BYTES = 16 * 2**20
 MAX_SEQ = 2**62
+MAX_UNPARSED, MAX_BRACKETS = 4000, 200  # characters, and opening brackets, of numbers that are not parsed here
 _HEAD = re.compile(rb'\{"seq": ?(\d{1,18}), ?"attempt": ?(\d{1,9}), ?"time": ?(\d{1,12}(?:\.\d+)?),')
 log = logging.getLogger(__name__)
 
@@ -99,7 +100,8 @@ class SpoolReader:
             if not is_full_file and rotated(self.run_dir) != self._files:
                 return batch  # renamed since it was chosen: this is its successor, and its own rest is unread
             spool.seek(self.offset)
-            last = self._fill(batch, spool)
+            with self.admission.undone_by_error():
+                last = self._fill(batch, spool)
             if is_full_file and not batch.is_full:
                 self._done, _ = batch.full_file = next(file for file in self._files if file[1] == path)
         self.offset, self.last_seq = batch.offset, last
@@ -157,7 +159,7 @@ class SpoolReader:
         message = f"{numbers} missing: damaged or cut off in the run directory"
         log.warning("run %s: %s", self.run_id, message)
         body = {"seq": first, "type": "log", "level": "warning", "message": message, "incident": "damaged file"}
-        return body | {key: record[key] for key in ("attempt", "time")}
+        return body | {key: record[key] for key in ("attempt", "time") if key in record}
 
     def _decode(self, line: bytes) -> Record | None:
         try:
@@ -166,7 +168,7 @@ class SpoolReader:
             log.warning("run %s: a damaged line of the spool was skipped: %s", self.run_id, error)
             return None
         seq = record.get("seq")
-        is_numbered = isinstance(seq, int) and 0 < seq < MAX_SEQ and isinstance(record.get("attempt"), int)
+        is_numbered = type(seq) is int and 0 < seq < MAX_SEQ and type(record.get("attempt")) is int
         if not is_numbered or not isinstance(record.get("type"), str):
             log.warning("run %s: a line of the spool that is not an event was skipped: %.80r", self.run_id, line)
             return None
@@ -180,15 +182,22 @@ class SpoolReader:
 
 
 def _parse(line: bytes) -> Record:
-    """The record of a spool line. The numbers of a metrics event, most of its text, are not parsed."""
+    """The record of a spool line; the numbers of metrics, most of their text, are not parsed. Error: ValueError."""
     text = verified(line)
     # The databases refuse NUL and half surrogate pairs, which a model may write.
-    if b"\\u0000" in text or b"\\ud" in text:
-        return clean_texts(json.loads(text))
+    if b"\\u0000" in text or b"\\ud" in text or b"\\uD" in text:
+        try:
+            return clean_texts(json.loads(text))
+        except RecursionError:
+            raise DamagedLine("it is nested too deeply") from None
     # Within a string this mark would have a backslash before each quote.
     head, mark, numbers = text.partition(b',"values":')
     if not mark or b'"type":"metrics"' not in head:
         return from_json(text)
     record: Record = from_json(head + b"}")
-    record[PAYLOAD_TEXT] = '{"values":' + numbers.decode()
+    payload = '{"values":' + numbers.decode()
+    # What readers refuse, as too deep or with thousands of digits, is refused here.
+    if len(payload) > MAX_UNPARSED or payload.count("[") + payload.count("{") > MAX_BRACKETS:
+        from_json(payload)
+    record[PAYLOAD_TEXT] = payload
     return record

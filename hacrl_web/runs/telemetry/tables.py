@@ -19,7 +19,8 @@ from hacrl_web.runs.models import AnswerChunk, Contribution, QuestionChunk, Roll
 log = logging.getLogger(__name__)
 Record = dict[str, Any]
 Row = list[Any]
-PAYLOAD_TEXT = "payload text"  # key of a payload that was not parsed: the text of its spool line
+# Key of a payload that was not parsed: the text of its spool line. No name that was read has a NUL (clean_texts).
+PAYLOAD_TEXT = "\0payload"
 _HEAD = ("seq", "attempt", "time", "type", "step", "agent", "source")
 _ONCE = 'ON CONFLICT ("run_id", "seq") DO NOTHING'
 _LARGEST = 2**31 - 1
@@ -183,10 +184,13 @@ def rows_of(run_id: UUID, records: Sequence[Record]) -> Rows:
 
 
 def rows_if_valid(run_id: UUID, records: Sequence[Record]) -> Rows | None:
-    """As rows_of; None if one of the records cannot be stored, which `insert` then finds."""
+    """As rows_of; None if one of the records cannot be stored, which `insert` then finds.
+
+    No error: the records are read, and would be lost with it.
+    """
     try:
         return rows_of(run_id, records)
-    except _REFUSALS:
+    except Exception:
         return None
 
 

@@ -116,8 +116,7 @@ def test_crash_between_cursor_and_rows_leaves_neither(run, monkeypatch):
     tell(run, *[0.9] * 3)
     with monkeypatch.context() as patch:
         patch.setattr(Evaluator, "_write", lambda *_: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            Evaluator().tick()
+        Evaluator().tick()
     assert Cursor.objects.get(run=run).seq == 0
     Evaluator().tick()
     assert rows(run) == [(3, None)]
@@ -180,6 +179,28 @@ def test_demo_like_run_with_an_unreadable_spec_gets_no_alerts_and_stops_nobody(r
     tell(run, *[0.9] * 3)
     Evaluator().tick()
     assert (rows(other), rows(run)) == ([], [(3, None)])
+
+
+def test_run_that_cannot_be_evaluated_holds_up_no_other_and_is_tried_again(run, user, monkeypatch):
+    other = make_training_run(user, name="duck")
+    tell(other, *[0.9] * 3)
+    tell(run, *[0.9] * 3)
+    real, tried = Evaluator.evaluate_batch, []
+
+    def evaluate(self, facts):
+        if facts["pk"] == other.pk:
+            tried.append(facts["last_seq"])
+            raise AttributeError("of a payload that no trainer of ours writes")
+        return real(self, facts)
+
+    monkeypatch.setattr(Evaluator, "evaluate_batch", evaluate)
+    evaluator = Evaluator()
+    assert [evaluator.tick(), evaluator.tick()] == [2, 0]
+    assert (rows(run), tried) == ([(3, None)], [6])
+    monkeypatch.setattr(Evaluator, "evaluate_batch", real)
+    evaluator._next_sweep = 0.0  # a minute later it is tried again
+    evaluator.tick()
+    assert rows(other) == [(3, None)]
 
 
 # ---- where they are shown -------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import json
 import math
 import random
+import zlib
 
 import pytest
 
@@ -82,6 +83,12 @@ def test_one_flipped_byte_is_noticed(position):
     line[position] ^= 1
     with pytest.raises(DamagedLine):
         decode(bytes(line))
+
+
+def test_line_that_is_nested_too_deeply_is_damaged():
+    text = b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    with pytest.raises(DamagedLine, match="too deeply"):
+        decode(b'%b,"crc":"%08x"}\n' % (text[:-1], zlib.crc32(text)))
 
 
 def test_numbers_that_are_not_finite_travel_as_null_with_their_kind():

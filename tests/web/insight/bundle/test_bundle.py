@@ -28,6 +28,7 @@ from hacrl_web.registry.locations import folder_fingerprint
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.launch.plan import cannot_repeat
 from hacrl_web.runs.models import Run, State, TelemetryEvent
+from hacrl_web.runs.telemetry import tables
 from hacrl_web.runs.telemetry.scores import score_of
 from hacrl_web.web.errors import FieldErrors
 from tests.support.fake_trainer import FakeAgent
@@ -420,6 +421,34 @@ def test_events_that_no_trainer_writes_are_imported_as_warnings(client, run):
         assert "could not be stored" in event["payload"]["message"]
         assert part in event["payload"]["message"]
     assert Run.objects.get().progress == {}
+
+
+def test_event_cannot_bring_a_payload_that_is_not_checked(client, run):
+    """By the name under which the shipper passes on a text that it did not parse."""
+    data = exported(client, run)
+    empty(run)
+    event = {"seq": 1, "attempt": 1, "time": 1.0, "type": "log", "level": "info", "message": "x"}
+    event |= {"payload text": "5", tables.PAYLOAD_TEXT: "5"}
+    assert imports(client, changed(data, {EVENTS_NAME: json.dumps(event).encode() + b"\n"})).status_code == 201
+    assert TelemetryEvent.objects.get().payload["message"] == "x"
+
+
+def test_run_that_is_deleted_while_it_is_imported_leaves_no_events(client, run, monkeypatch):
+    """PostgreSQL does not check the run of an event."""
+    data = exported(client, run)
+    empty(run)
+    real, calls = importing.insert, []
+
+    def insert_and_delete(run_id, records):
+        calls.append(len(records))
+        real(run_id, records)
+        Run.objects.filter(pk=run_id).delete()
+
+    monkeypatch.setattr(importing, "EVENTS_AT_ONCE", 5)
+    monkeypatch.setattr(importing, "insert", insert_and_delete)
+    answer = imports(client, data)
+    assert (answer.status_code, answer.json()["error"]["code"], calls) == (409, "deleted", [5])
+    assert not TelemetryEvent.objects.exists()
 
 
 def test_numbers_that_were_not_finite_are_imported_as_they_are(client, run):

@@ -1,0 +1,118 @@
+"""Lines that no trainer of ours writes, and readings that fail: what is whole around them is stored, once."""
+
+import json
+import zlib
+
+import pytest
+
+from hacrl_web.runs.models import Run, Worker
+from hacrl_web.runs.telemetry import spool_reader, tables
+from hacrl_web.runs.telemetry.metric_series import event_numbers, read_series
+from hacrl_web.runs.telemetry.shipper import Shipper
+from tests.support.web.factories import make_run, metrics, write_spool
+from workers.contract.events import Log
+from workers.contract.spool import SPOOL_NAME
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def run(db):
+    """A claimed run, attempt 1."""
+    return Run.objects.claim(make_run().pk, Worker("host", 1, 0.0, "here"))
+
+
+def write_text(run: Run, text: str) -> None:
+    """A line with this JSON object and a correct checksum."""
+    with open(run.run_dir / SPOOL_NAME, "ab") as spool:
+        spool.write(f'{text[:-1]},"crc":"{zlib.crc32(text.encode()):08x}"}}\n'.encode())
+
+
+def ship_all(run: Run) -> None:
+    one = Shipper(run.pk, run.run_dir, run.attempt)
+    while one.has_more:
+        one.ship()
+
+
+HEAD = '{"seq":2,"attempt":1,"time":1.5,'
+METRICS = HEAD + '"type":"metrics","step":1,"agent":"B","source":null'
+# What is wrong, and the line of event 2; of event 3 where event 2 is missing before it.
+LINES = {
+    "deep, with a NUL": HEAD + '"type":"log","level":"info","message":"\\u0000","x":' + "[" * 5000 + "]" * 5000 + "}",
+    "deep numbers": METRICS + ',"values":{"loss":' + "[" * 500 + "]" * 500 + '},"ratios":{}}',
+    "thousands of digits": METRICS + ',"values":{"loss":' + "9" * 5000 + '},"ratios":{}}',
+    "half of a pair in upper case": METRICS + ',"values":{"\\uD800":1.0},"ratios":{}}',
+    "payload that is a number": METRICS + ',"payload text":5}',
+    "payload that is a text": HEAD + '"type":"log","payload text":"[1]","level":"info","message":"x"}',
+    "number that is true": METRICS.replace(":2,", ":true,", 1) + ',"values":{},"ratios":{}}',
+    "no time after a gap": '{"seq":3,"attempt":1,"type":"log","level":"info","message":"x"}',
+}
+
+
+@pytest.mark.parametrize("line", LINES.values(), ids=LINES)
+def test_line_of_no_trainer_of_ours_holds_up_nothing_and_breaks_no_page(run, line):
+    write_spool(run.run_dir, 1, metrics(1, loss=1.0))
+    write_text(run, line)
+    write_text(run, '{"seq":4,"attempt":1,"time":2.0,"type":"log","level":"info","message":"after it"}')
+    ship_all(run)
+    run.refresh_from_db()
+    assert run.last_seq == 4
+    for payload in run.events.values_list("payload", flat=True):
+        assert isinstance(payload, dict)
+        text = json.dumps(payload, ensure_ascii=False)
+        text.encode()
+        assert text.count("[") <= spool_reader.MAX_BRACKETS
+    assert run.events.get(seq=4).payload["message"] == "after it"
+    assert [series.key for series in read_series(run, {"loss"}, {"A"})] == [("loss", "A", "")]
+
+
+def test_line_that_is_true_as_a_number_is_no_event(run):
+    write_spool(run.run_dir, 1)
+    write_text(run, '{"seq":true,"attempt":1,"time":1.5,"type":"log","level":"info","message":"x"}')
+    write_spool(run.run_dir, 1, Log(message="y"))
+    ship_all(run)
+    assert "x" not in [payload["message"] for payload in run.events.values_list("payload", flat=True)]
+
+
+PAYLOADS = ["5", '{"values":5,"ratios":[1]}', "[" * 999 + "]" * 999, '{"values":{"x":' + "9" * 5000 + "}}"]
+
+
+@pytest.mark.parametrize("text", PAYLOADS, ids=["number", "numbers", "deep", "digits"])
+def test_payload_without_numbers_has_none(text):
+    assert list(event_numbers(text)) == []
+
+
+def test_rows_that_cannot_be_made_ahead_are_made_again(run, monkeypatch):
+    """Such as for want of memory: the events are read, and would be passed over."""
+    write_spool(run.run_dir, 1, *(metrics(step) for step in range(1, 4)))
+    real, calls = tables.rows_of, []
+
+    def rows_of(*arguments):
+        calls.append(1)
+        if len(calls) == 1:
+            raise MemoryError
+        return real(*arguments)
+
+    monkeypatch.setattr(tables, "rows_of", rows_of)
+    ship_all(run)
+    assert list(run.events.order_by("seq").values_list("seq", "type")) == [(seq, "metrics") for seq in (1, 2, 3)]
+
+
+def test_events_before_a_failure_of_the_disk_are_read_again_as_they_are(run, monkeypatch):
+    """Their steps do not go back behind those that were read before the failure."""
+    write_spool(run.run_dir, 1, *(metrics(step) for step in range(1, 6)))
+    real, calls = spool_reader._parse, []
+
+    def parse(line):
+        calls.append(1)
+        if len(calls) == 4:
+            raise OSError("the disk does not answer")
+        return real(line)
+
+    monkeypatch.setattr(spool_reader, "_parse", parse)
+    one = Shipper(run.pk, run.run_dir, run.attempt)
+    with pytest.raises(OSError, match="does not answer"):
+        one.ship()
+    while one.has_more:
+        one.ship()
+    assert list(run.events.order_by("seq").values_list("type", "step")) == [("metrics", step) for step in range(1, 6)]
