@@ -343,6 +343,7 @@ declare namespace Api {
     is_here: boolean;
     host: string;
     num_removed: number;
+    removal: string;
     score_word: string;
     items: CheckpointSummary[];
     count: number;
@@ -560,6 +561,12 @@ declare namespace Api {
     events: EventAnswer[];
     status: StatusFrame;
     last_seq: number;
+  }
+  interface ExpiryAnswer {
+    file_runs: number;
+    file_bytes: number;
+    archived_runs: number;
+    archived_bytes: number;
   }
   interface ExportColumn {
     name: string;
@@ -1346,6 +1353,14 @@ declare namespace Api {
     checkpoint?: Record<string, unknown>;
     compute?: Record<string, unknown>;
     telemetry?: Record<string, unknown>;
+  }
+  interface RetentionAnswer {
+    checkpoint_days: number | null;
+    archived_days: number | null;
+  }
+  interface RetentionIn {
+    checkpoint_days?: number | null;
+    archived_days?: number | null;
   }
   interface RetryOrder {
     state?: "failed" | "stopped";

@@ -1,7 +1,7 @@
 """The actor of a change: a user of a page, a program at the API, or a user at the command line.
 
 A context variable, so that audit_log.py can read it without a parameter in every function. Workers and dispatchers
-have no actor: a run's events record what they do.
+have no actor, as a run's events record what they do; retention has one, as it deletes those.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MACHINES = frozenset({"dispatch", "watch", "runserver", "migrate"})
 
 @dataclass(frozen=True)
 class Actor:
-    """via: page, api or command.  request: None at the command line."""
+    """via: page, api, command or upkeep.  request: None at the command line."""
 
     via: str
     request: Any = None
@@ -37,6 +37,8 @@ class Actor:
     def name(self) -> str:
         if self.request is not None:
             return str(self.user.get_username()) if self.user else "a visitor"
+        if self.via == "upkeep":
+            return self.command
         try:
             return f"{getpass.getuser()}: {self.command}"
         except (KeyError, OSError):  # in a container, a user without a name

@@ -53,7 +53,7 @@ class AuditEntry(models.Model):
     at = models.DateTimeField(default=timezone.now)
     actor_id = models.BigIntegerField(null=True)  # id of the user, if one was logged in
     actor = models.CharField(max_length=200)  # name at that time
-    via = models.CharField(max_length=8)  # page, api, command
+    via = models.CharField(max_length=8)  # page, api, command, upkeep
     address = models.CharField(max_length=45, blank=True)
     action = models.CharField(max_length=32)  # created, changed, deleted, or another act, such as logged in
     kind = models.CharField(max_length=40)  # of the object, such as run or project

@@ -22,6 +22,7 @@ from hacrl_web.client.commands import (
     objects,
     quota,
     results,
+    retention,
     rewards,
     runs,
     watch,
@@ -171,6 +172,7 @@ app.add_typer(rewards.rewards, name="rewards")
 app.add_typer(judges.judges, name="judges")
 app.add_typer(mirrors.mirrors, name="mirrors")
 app.command("quota")(quota.quota)
+app.command("retention")(retention.retention)
 app.command("api")(api.call_api)
 
 

@@ -200,7 +200,7 @@ def use(client: Any, route: str, mine: SimpleNamespace) -> Any:
         return client.post(address(route, mine), {"do": "pause", "choice": "on"})
     if route == QUOTA:
         return client.post(address(route, mine), {"running": "1"})
-    if route == f"api/v1/{QUOTA}":
+    if route in (f"api/v1/{QUOTA}", f"api/v1/{RETENTION}", f"api/v1/{RETENTION}/preview"):
         return client.get(address(route, mine))
     if route.startswith(MANAGING_API):
         if route.endswith("invitations/<int:invitation_id>"):
@@ -264,6 +264,7 @@ MANAGING = "projects/<int:project_id>/"
 MANAGING_API = "api/v1/projects/<int:project_id>/"
 MIRRORS = "projects/<int:project_id>/mirrors"  # members look at them, admins change them
 QUOTA = "projects/<int:project_id>/quota"  # members look at it, staff change it
+RETENTION = "projects/<int:project_id>/retention"  # the same
 TRIALS = "sweeps/<int:sweep_id>/trials"  # of a search, which this sweep is not
 PEOPLE = "people/<int:user_id>"  # for staff alone
 
@@ -286,10 +287,11 @@ def test_members_and_admins_reach_each_of_them(client, mine, children):
             if PEOPLE in route or route == TRIALS or (role != "owner" and route.startswith(PRIVATE)):
                 reached = (404,)
             asks_to_delete = route in ASKING_TO_DELETE
-            manages = route.startswith((MANAGING, MANAGING_API)) and route not in (MIRRORS, f"api/v1/{QUOTA}")
+            for_viewers = (MIRRORS, f"api/v1/{QUOTA}", f"api/v1/{RETENTION}")
+            manages = route.startswith((MANAGING, MANAGING_API)) and route not in for_viewers
             if role == "member" and (route in DELETING or asks_to_delete or manages):
                 reached = (403,)
-            if route == QUOTA:
+            if route in (QUOTA, RETENTION, f"api/v1/{RETENTION}/preview"):
                 reached = (403,)
             if route.endswith("invitations/<int:invitation_id>"):
                 mine.invitation, _ = Invitation.objects.make(mine.project, "viewer", mine.owner)

@@ -127,6 +127,11 @@ PAGES = {
     "runs:sweep_rename": ("POST /sweeps/{sweep_id}/rename",),
     "runs:sweep_delete": ("POST /sweeps/{sweep_id}/delete",),
     "runs:quota_change": ("GET /projects/{project_id}/quota", "PUT /projects/{project_id}/quota"),
+    "runs:retention_change": (
+        "GET /projects/{project_id}/retention",
+        "GET /projects/{project_id}/retention/preview",
+        "PUT /projects/{project_id}/retention",
+    ),
     "runs:host_drain": ("POST /hosts/drain",),
     "runs:worker_list": ("GET /hosts", "GET /runs"),
     "runs:pulse": ("GET /runs",),

@@ -42,6 +42,7 @@ from hacrl_web.insight.checkpoints.checkpoints import is_here
 from hacrl_web.insight.checkpoints.zip_stream import CHUNK_BYTES, PieceSink
 from hacrl_web.registry.models import Agent, AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.models import Run
+from hacrl_web.runs.run_files import files_removal
 from hacrl_web.web.errors import FieldErrors
 from workers.contract.checkpoint_manifest import FOLDER_NAME, DamagedCheckpoint, read_manifest, step_folders
 from workers.contract.checkpoint_manifest import MANIFEST_NAME as CHECKPOINT_MANIFEST
@@ -51,10 +52,12 @@ LINES_AT_ONCE = 500
 
 
 def check_exportable(run: Run, *, checkpoints: bool) -> None:
-    """Error: FieldErrors (409) before the run's end, or for checkpoints that are on another host."""
+    """Error: FieldErrors (409) before the run's end, or for checkpoints that are on another host or removed."""
     if not run.is_terminal:
         message = f"The run has not ended ({run.state}): only one that has ended is exported as a bundle."
         raise FieldErrors.single("not_ended", message, status=409)
+    if checkpoints and (sentence := files_removal(run)):
+        raise FieldErrors.single("not_here", f"{sentence} Export it without them.", "checkpoints", status=409)
     if checkpoints and not is_here(run):
         message = f"The files of this run are on {run.worker_host or 'another host'}: export it without checkpoints."
         raise FieldErrors.single("not_here", message, "checkpoints", status=409)

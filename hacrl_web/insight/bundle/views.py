@@ -15,6 +15,7 @@ from hacrl_web.insight.bundle.importing import import_bundle
 from hacrl_web.insight.bundle.reader import MAX_BUNDLE_BYTES, bundle_refusal
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.requests import visible_run
+from hacrl_web.runs.run_files import pieces_while_reading
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.streaming import download_pieces, file_slug
 
@@ -23,7 +24,10 @@ def bundle_file(request: HttpRequest, run: Run, *, checkpoints: bool) -> Streami
     """Error: FieldErrors."""
     check_exportable(run, checkpoints=checkpoints)
     name = f"{file_slug(run.name) or 'run'}-{str(run.pk)[:8]}.hacrl.zip"
-    return download_pieces(request, bundle_of(run, checkpoints=checkpoints), name, "application/zip")
+    pieces = bundle_of(run, checkpoints=checkpoints)
+    if checkpoints:
+        pieces = pieces_while_reading(run, pieces)
+    return download_pieces(request, pieces, name, "application/zip")
 
 
 @require_GET

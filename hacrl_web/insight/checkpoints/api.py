@@ -26,11 +26,15 @@ router = Router(tags=["insight"])
 
 
 class CheckpointsAnswer(TypedDict):
-    """is_here: whether this host holds the run's folder.  score_word: what `accuracy` of the items is called."""
+    """is_here: whether this host holds the run's folder.  score_word: what `accuracy` of the items is called.
+
+    removal: why none is left, if the project's retention has removed them; else empty.
+    """
 
     is_here: bool
     host: str
     num_removed: int
+    removal: str
     score_word: str
     items: list[checkpoints.CheckpointSummary]
     count: int
@@ -72,6 +76,7 @@ def list_checkpoints(
         "is_here": listing.is_here,
         "host": listing.host,
         "num_removed": listing.num_removed,
+        "removal": listing.removal,
         "score_word": run.score_word,
         "items": listing.checkpoints,
         "count": len(listing.checkpoints),

@@ -20,6 +20,7 @@ from hacrl_web.registry import values
 from hacrl_web.registry.children import run_child
 from hacrl_web.registry.judges import judge_keys
 from hacrl_web.runs.models import Run
+from hacrl_web.runs.run_files import reading_files
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import whole_number
 from workers.contract.checkpoint_manifest import Manifest
@@ -105,7 +106,7 @@ def ask_checkpoint(user: Any, run: Run, manifest: Manifest, request: dict[str, A
     keys = judge_keys(run.project, [request["judge"]] if request["judge"] else [])
     judge_key = keys.get(Path(request["judge"]).stem, "")
     body = json.dumps({**request, "agents": agents, "judge_key": judge_key}).encode()
-    with _turn_of(user):
+    with _turn_of(user), reading_files(run):
         ended = run_child(
             "workers.inspection.ask",
             timeout_s=TIMEOUT_S,

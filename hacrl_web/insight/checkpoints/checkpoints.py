@@ -8,6 +8,7 @@ from typing import Any
 
 from hacrl_web.insight.checkpoints.model_card import gguf_command, serve_command
 from hacrl_web.runs.models import Run
+from hacrl_web.runs.run_files import files_removal
 from hacrl_web.runs.telemetry.scores import accuracies
 from hacrl_web.runs.worker.hosts import data_folder_id
 from hacrl_web.web.schemas import EVERY_FIELD
@@ -63,6 +64,7 @@ class CheckpointList:
     num_recorded: int = 0  # checkpoints in the trainer's events
     is_here: bool = True
     host: str = ""
+    removal: str = ""  # why none is left, if retention has removed them
 
     @property
     def num_removed(self) -> int:
@@ -83,8 +85,9 @@ def best_step(scores: dict[int, dict[str, float]], steps: list[int], num_agents:
 def list_of_checkpoints(run: Run, *, verify: int | None = None) -> CheckpointList:
     """The checkpoints of a run. verify: the step whose every byte is read."""
     steps_recorded = set(run.events.filter(type="checkpoint").order_by().values_list("step", flat=True))
-    if not is_here(run):
-        return CheckpointList(num_recorded=len(steps_recorded), is_here=False, host=run.worker_host)
+    here, removal = is_here(run), files_removal(run)
+    if removal or not here:
+        return CheckpointList(num_recorded=len(steps_recorded), is_here=here, host=run.worker_host, removal=removal)
     scores = accuracies(run)
     rows = []
     budget = READ_AT_ONCE_BYTES
@@ -136,6 +139,8 @@ def find_checkpoint(run: Run, step: int | None) -> Manifest:
 
     Errors: NoSuchCheckpoint, DamagedCheckpoint.
     """
+    if sentence := files_removal(run):
+        raise NoSuchCheckpoint(sentence)
     if not is_here(run):
         raise NoSuchCheckpoint(f"The files of this run are on {run.worker_host or 'another host'}, not on this one.")
     folders = step_folders(run.run_dir / FOLDER_NAME)

@@ -25,14 +25,14 @@ from hacrl_web.insight.checkpoints.background import BackgroundJob, jobs_in, new
 from hacrl_web.insight.checkpoints.model_card import gguf_converter
 from hacrl_web.runs.models import Quota, Run
 from hacrl_web.runs.quotas import check_disk
-from hacrl_web.runs.run_files import is_converting, lock_conversion
+from hacrl_web.runs.run_files import GGUF_FOLDER as FOLDER
+from hacrl_web.runs.run_files import files_removal, is_converting, lock_conversion, reading_files
 from hacrl_web.runs.worker.usage import measure_files
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.schemas import EVERY_FIELD
 from hacrl_web.web.streaming import file_slug
 from workers.contract.checkpoint_manifest import Manifest
 
-FOLDER = "gguf"  # in the run's folder
 MAX_KEPT = 20  # of a run
 TIME_LIMIT_S = 3 * 3600.0
 SPARE_BYTES = 256 * 2**20
@@ -76,7 +76,8 @@ def start_conversion(user: Any, run: Run, manifest: Manifest, agent: str, number
     try:
         lock = _lock(run)
         try:
-            return _start(run, manifest, agent, number_type, converter, lock)
+            with reading_files(run):  # retention may have removed them since the look at the manifest
+                return _start(run, manifest, agent, number_type, converter, lock)
         finally:
             os.close(lock)  # the process has its own descriptor of the lock
     except FileNotFoundError:
@@ -128,7 +129,8 @@ def conversion_of(run: Run, key: str) -> Conversion:
     for one in conversions_of(run):
         if one.key == key:
             return one
-    raise FieldErrors.single("not_found", "There is no such GGUF file on this host.", status=404)
+    message = files_removal(run) or "There is no such GGUF file on this host."
+    raise FieldErrors.single("not_found", message, status=404)
 
 
 def finished_file(run: Run, key: str) -> tuple[Path, str]:

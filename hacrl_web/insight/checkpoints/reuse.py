@@ -29,6 +29,7 @@ from hacrl_web.registry.language_models.models import register_model
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.runs.launch.launch import LaunchError, cannot_repeat, create_run, hold_rows_of
 from hacrl_web.runs.models import Run
+from hacrl_web.runs.run_files import reading_files
 from hacrl_web.runs.worker.hosts import data_folder_id
 from hacrl_web.web.errors import FieldErrors, plain_errors
 from workers.contract.checkpoint_manifest import FOLDER_NAME, MANIFEST_NAME, DamagedCheckpoint, Manifest, sha256
@@ -103,7 +104,7 @@ def promote_checkpoint(user: Any, run: Run, manifest: Manifest, agent: str, name
         "seed": run.seed,
         "started_from": next((a["model"] for a in run.spec["agents"] if a["name"] == agent), ""),
     }
-    with removed_on_error(target):
+    with reading_files(run), removed_on_error(target):
         copy_agent(manifest, agent, target)
         return register_model(user, location=str(target), name=name, provenance=origin, project=run.project)
 
@@ -119,7 +120,7 @@ def launch_extension(user: Any, run: Run, manifest: Manifest, steps: int) -> Run
     folder = Path(settings.RUNS_DIR).resolve() / str(run_id)
     further = {"id": run_id, "project": run.project, "cloned_from": run, "data_folder": data_folder_id()}
     further |= {"start_step": manifest.step, "step": manifest.step, "agent_changes": run.agent_changes}
-    with removed_on_error(folder):
+    with reading_files(run), removed_on_error(folder):
         for name in (*manifest.files, MANIFEST_NAME):  # the trainer checks every byte
             link(manifest.path / name, folder / FOLDER_NAME / manifest.path.name / name)
         with transaction.atomic():

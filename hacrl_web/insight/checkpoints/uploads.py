@@ -19,6 +19,7 @@ from hacrl_web.insight.checkpoints.background import BackgroundJob, jobs_in, sta
 from hacrl_web.insight.checkpoints.model_card import FILE_NAME, SUMS_NAME, model_card, sums_of, texts_without_paths
 from hacrl_web.registry.hub_tokens import usable_hub_token
 from hacrl_web.runs.models import Run
+from hacrl_web.runs.run_files import reading_files
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.schemas import EVERY_FIELD
 from workers.contract.checkpoint_manifest import Manifest
@@ -105,8 +106,9 @@ def _files(manifest: Manifest, agent: str, content: str) -> dict[str, dict[str, 
 
 
 def _start(run: Run, facts: Mapping[str, Any], request: dict[str, Any]) -> str:
-    """Start the process; returns the upload's key."""
-    return start_job(run.run_dir / FOLDER, "workers.hub.upload", facts, request)
+    """Start the process, which keeps retention from the files to its end; returns the upload's key."""
+    with reading_files(run) as lock:
+        return start_job(run.run_dir / FOLDER, "workers.hub.upload", facts, request, lock=lock)
 
 
 def uploads_of(run: Run) -> list[Upload]:

@@ -18,6 +18,7 @@ from hacrl_web.insight.checkpoints.model_card import FILE_NAME, SUMS_NAME, model
 from hacrl_web.insight.checkpoints.zip_stream import zip_of_agent
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.pages.run_header import header, run_or_404
+from hacrl_web.runs.run_files import pieces_while_reading
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import PageQuery, Whole, whole_number
 from hacrl_web.web.streaming import download_pieces
@@ -109,7 +110,8 @@ def archive_of(request: HttpRequest, run: Run, step: int, place: int) -> Streami
     files = manifest.files_of(name)
     texts = {} if FILE_NAME in files else {FILE_NAME: model_card(run, name, step, folder)}
     texts[SUMS_NAME] = sums_of({one: str(entry["sha256"]) for one, entry in files.items()}, texts)
-    return download_pieces(request, zip_of_agent(manifest, name, folder, texts), f"{folder}.zip", "application/zip")
+    pieces = pieces_while_reading(run, zip_of_agent(manifest, name, folder, texts))
+    return download_pieces(request, pieces, f"{folder}.zip", "application/zip")
 
 
 @require_POST
@@ -192,7 +194,8 @@ def conversion_file(request: HttpRequest, run_id: uuid.UUID, key: str) -> HttpRe
 def gguf_file(request: HttpRequest, run: Run, key: str) -> StreamingHttpResponse:
     """Error: FieldErrors."""
     path, name = conversions.finished_file(run, key)
-    response = download_pieces(request, _pieces(path), name, "application/octet-stream")
+    pieces = pieces_while_reading(run, _pieces(path))
+    response = download_pieces(request, pieces, name, "application/octet-stream")
     response["Content-Length"] = str(path.stat().st_size)
     return response
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ from hacrl_web.runs.launch.plan import (
     find_benchmarks,
 )
 from hacrl_web.runs.models import Run
+from hacrl_web.runs.run_files import COPIES_FOLDER, reading_files
 from hacrl_web.runs.worker.hosts import data_folder_id
 from hacrl_web.web.errors import FieldError, FieldErrors, plain_errors
 from hacrl_web.web.page_query import MAX_ID, whole_number
@@ -98,7 +100,7 @@ def queue_request(user: Any, request: Any, keys: Sequence[str], spec_of: Callabl
 
 def models_folder(run_id: uuid.UUID) -> Path:
     """Where the agents of a checkpoint lie that a run evaluates."""
-    return Path(settings.RUNS_DIR).resolve() / str(run_id) / "models"
+    return Path(settings.RUNS_DIR).resolve() / str(run_id) / COPIES_FOLDER
 
 
 def queue_evaluation(
@@ -121,7 +123,7 @@ def queue_evaluation(
     if selection.manifest is not None:
         further["data_folder"] = data_folder_id()  # its files are on this host only
     folder = models_folder(run_id)
-    with removed_on_error(folder.parent):
+    with reading_files(selection.trained) if selection.trained else nullcontext(), removed_on_error(folder.parent):
         if selection.manifest is not None:
             folder.parent.mkdir(mode=0o700, parents=True)
             for place, name in enumerate(selection.manifest.folders):

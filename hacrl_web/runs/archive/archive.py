@@ -68,7 +68,7 @@ def _delete(user: Any, runs: Sequence[Run]) -> None:
     _require_free(user, runs)
     with ExitStack() as locks:
         for run in runs:
-            for lock in _locks(run):
+            for lock in folder_locks(run):
                 locks.callback(os.close, lock)
         with transaction.atomic():
             # Again, with the rows locked: a retry may have begun since.
@@ -116,7 +116,7 @@ def _require_unused(run: Run) -> None:
         raise _in_use(f"{names} read{'s' if len(readers) == 1 else ''} the files of {run.name}: wait for the end.")
 
 
-def _locks(run: Run) -> Iterator[int]:
+def folder_locks(run: Run) -> Iterator[int]:
     """The locks of its run directory, none where there is no such directory here. Error: FieldErrors (409)."""
     if not Path(run.run_dir).is_dir():
         return

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.db import transaction
 from django.db.models import Q
 
@@ -25,7 +27,9 @@ from hacrl_web.runs.launch.plan import (
 )
 from hacrl_web.runs.models import Run, State, StatusChange, Sweep, Trial
 from hacrl_web.runs.quotas import check_launch
+from hacrl_web.runs.run_files import files_removal
 from hacrl_web.runs.stored_spec import stored_spec
+from hacrl_web.web.page_query import uuid_or_none
 from workers.contract.spec.run import RunSpec
 
 EVALUATION_ONLY = "evaluation only"  # in place of the algorithm's name where nothing is trained
@@ -123,6 +127,21 @@ def create_run(user: Any, spec: RunSpec, group: AgentGroup | None, benchmark: Be
     return run
 
 
+def _hold_with_sources(run: Run, spec: RunSpec) -> None:
+    """Lock the run, and those in whose folders its agents lie: copies of a checkpoint that was evaluated.
+
+    Errors: LaunchError, if retention has removed these; Run.DoesNotExist.
+    """
+    root = Path(settings.RUNS_DIR).resolve()
+    places = [Path(agent.model) for agent in spec.agents]
+    sources = {uuid_or_none(place.relative_to(root).parts[0]) for place in places if root in place.parents}
+    rows = list(Run.objects.select_for_update(of=("self",)).filter(pk__in={run.pk, *sources} - {None}).order_by("pk"))
+    if run.pk not in {row.pk for row in rows}:
+        raise Run.DoesNotExist
+    if sentence := next((text for row in rows if row.pk in sources and (text := files_removal(row))), ""):
+        raise LaunchError.single("not_found", sentence, status=409)
+
+
 def retry(user: Any, run: Run) -> Run:
     """Queue a new run of the same settings and seed, from step 0; the old one and its checkpoints stay as they are.
 
@@ -138,7 +157,7 @@ def retry(user: Any, run: Run) -> Run:
         raise LaunchError(errors)
     require_hub_access(user, run.project, spec)
     with transaction.atomic():
-        Run.objects.select_for_update(of=("self",)).get(pk=run.pk)
+        _hold_with_sources(run, spec)
         under_way = next((one for one in run.retries.order_by("created_at") if not one.is_terminal), None)
         if under_way is not None:
             return under_way

@@ -1,4 +1,4 @@
-"""Limits of a project's use of the installation, and what its runs have used of GPUs."""
+"""Limits of a project's use of the installation, what its runs have used of GPUs, and how long it keeps them."""
 
 from __future__ import annotations
 
@@ -21,6 +21,20 @@ class Quota(models.Model):
     disk_gib = models.FloatField(**_LIMIT)  # files of its runs
 
     objects = AuditedQuerySet["Quota"].as_manager()
+
+    def __str__(self) -> str:
+        return f"of {self.project}"
+
+
+@audited("checkpoint_days", "archived_days", project="project_id")
+class Retention(models.Model):
+    """After how many days files and runs of a project are removed; set by staff (runs/retention.py)."""
+
+    project = models.OneToOneField(Project, on_delete=models.CASCADE, related_name="retention")
+    checkpoint_days = models.PositiveIntegerField(**_LIMIT)  # after the end of a run: its checkpoints
+    archived_days = models.PositiveIntegerField(**_LIMIT)  # after it was archived: the run itself
+
+    objects = AuditedQuerySet["Retention"].as_manager()
 
     def __str__(self) -> str:
         return f"of {self.project}"

@@ -186,6 +186,9 @@ class Run(RunStateMachine, ProjectRow):
     total_steps = models.PositiveIntegerField(default=0)
     files_bytes = models.BigIntegerField(null=True, blank=True)  # of its folder, as last measured (worker/usage.py)
     files_changed_at = models.DateTimeField(null=True, blank=True)  # by a conversion, and not measured since its end
+    # Its checkpoints, once retention has removed them: when, and after how many days (runs/run_files.py).
+    files_removed_at = models.DateTimeField(null=True, blank=True)
+    files_removed_days = models.PositiveIntegerField(null=True, blank=True)
     # The newest held-out accuracy of all its agents, their mean (telemetry/scores.py); lists are sorted by it.
     score = models.FloatField(null=True, blank=True)
 

@@ -112,7 +112,7 @@ def _loss(request: HttpRequest, run: Run) -> BulkEntry:
     if refusal := archive.deletion_refusal(request.user, run):
         return BulkEntry(run, str(refusal))
     saved = run.events.filter(type="checkpoint").order_by("-seq").values_list("step", flat=True).first()
-    return BulkEntry(run, use=disk_use(run), last_checkpoint=saved)
+    return BulkEntry(run, use=disk_use(run), last_checkpoint=None if run.files_removed_at else saved)
 
 
 def _confirm(request: HttpRequest, act: str, entries: list[BulkEntry], status: int = 200, **more: Any) -> HttpResponse:

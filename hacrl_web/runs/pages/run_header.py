@@ -34,7 +34,8 @@ def can_ablate(run: Run) -> bool:
 
 def header(run: Run) -> dict[str, Any]:
     """What every tab of a run shows above it."""
-    last_checkpoint = run.events.filter(type="checkpoint").order_by("-seq").first()
+    checkpoints = run.events.filter(type="checkpoint").order_by("-seq")
+    last_checkpoint = None if run.files_removed_at else checkpoints.first()
     agents = [{"name": name, "position": place} for place, name in enumerate(run.agent_names)]
     context = {"run": run, "agents": agents, "last_checkpoint": last_checkpoint, "place": place_in_queue(run)}
     context["hindrance"] = hindrance(run)

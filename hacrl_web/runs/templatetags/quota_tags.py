@@ -1,4 +1,4 @@
-"""Template tag of the quota's card on the page of a project."""
+"""Template tags of the cards of quota and retention on the page of a project."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Any
 
 from django import template
 
-from hacrl_web.runs.pages.quotas import quota_rows
+from hacrl_web.runs.pages.quotas import quota_rows, retention_rows
+from hacrl_web.runs.retention import retention_of
 
 register = template.Library()
 
@@ -20,3 +21,9 @@ def quota_card(context: template.Context, project: Any) -> dict[str, Any]:
         "is_staff": context["user"].is_staff,
         "csrf_token": context.get("csrf_token"),
     }
+
+
+@register.inclusion_tag("runs/_retention_card.html", takes_context=True)
+def retention_card(context: template.Context, project: Any) -> dict[str, Any]:
+    """How long the project keeps files; for staff with the form that leads to the page which sets it."""
+    return {"project": project, "rows": retention_rows(retention_of(project)), "is_staff": context["user"].is_staff}

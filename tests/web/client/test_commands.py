@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import functools
 import json
 from unittest import mock
@@ -17,7 +18,7 @@ from hacrl_web.client import command
 from hacrl_web.client.api import Client
 from hacrl_web.client.main import FORMER, app
 from hacrl_web.insight.evaluations import harness_launch, new_evaluation
-from hacrl_web.runs.models import Host, Run
+from hacrl_web.runs.models import Host, Retention, Run
 from tests.support.web.factories import launch_request, make_run, metrics
 from tests.web.client.test_client import HOSTILE, said_json, stored
 from tests.web.client.test_client import hacrl as hacrl  # its fixture
@@ -282,3 +283,22 @@ def test_commands_that_evaluate_have_an_option_for_each_key_of_the_request(name,
     spelling |= {"max_completion_length": "max_tokens", "time_limit_s": "time_limit"}
     options = {option.name for option in typer.main.get_command(app).commands[name].params}
     assert options == {spelling.get(key, key) for key in keys} | {"json"}
+
+
+def test_retention_shows_what_would_go_and_asks(hacrl, user, settings):
+    project = user.memberships.get().project
+    assert [row["days"] for row in said_json(hacrl("retention", "--json"))] == [None, None]
+    assert "Only staff set the retention" in hacrl("retention", "--set", "archived_days=1", status=3)
+    User.objects.filter(pk=user.pk).update(is_staff=True)
+    own = ("retention", "--project", project.name)
+    assert "30" in hacrl(*own, "--set", "checkpoint_days=30"), "nothing would go, so it does not ask"
+    run = make_run(user)
+    Run.objects.filter(pk=run.pk).update(state="completed", archived_at=timezone.now() - datetime.timedelta(days=9))
+    hacrl(*own, "--set", "archived_days=8", stdin="n\n", status=1)
+    assert Retention.objects.get().archived_days is None
+    hacrl(*own, "--set", "archived_days=8", "--yes")
+    assert (Retention.objects.get().checkpoint_days, Retention.objects.get().archived_days) == (30, 8)
+    hacrl(*own, "--set", "checkpoint_days=never", "--set", "archived_days=10", "--yes")
+    assert (Retention.objects.get().checkpoint_days, Retention.objects.get().archived_days) == (None, 10)
+    for bad in ("cars=1", "archived_days", "archived_days=soon", "archived_days=0"):
+        hacrl(*own, "--set", bad, "--yes", status=1)

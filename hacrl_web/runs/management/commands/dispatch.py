@@ -9,6 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from hacrl_web.ops.loop import liveness_file, repeat
+from hacrl_web.runs.archive.retention_upkeep import RetentionUpkeep
 from hacrl_web.runs.sweeps.advance import SearchAdvancer
 from hacrl_web.runs.telemetry.table_upkeep import TableUpkeep
 from hacrl_web.runs.worker.dispatcher import Dispatcher
@@ -17,7 +18,7 @@ from hacrl_web.runs.worker.usage import UnmeasuredFiles
 
 class Command(BaseCommand):
     requires_system_checks: list[str] = []  # prepare_database has made them
-    help = "Notify workers of queued runs, requeue lost ones, advance searches and clear old texts, until ended."
+    help = "Notify workers, requeue lost runs, advance searches, clear old texts and apply retention, until ended."
 
     def add_arguments(self, parser: Any) -> None:
         parser.add_argument("--interval", type=float, default=0.5, help="seconds between two ticks")
@@ -26,5 +27,11 @@ class Command(BaseCommand):
         ended = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: ended.set())
-        acts = [Dispatcher().tick, SearchAdvancer().tick, TableUpkeep().tick, UnmeasuredFiles().tick]
+        acts = [
+            Dispatcher().tick,
+            SearchAdvancer().tick,
+            TableUpkeep().tick,
+            UnmeasuredFiles().tick,
+            RetentionUpkeep().tick,
+        ]
         repeat(acts, ended, options["interval"], liveness_file())
