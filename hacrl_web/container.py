@@ -22,8 +22,20 @@ PORT = int(os.environ.get("HACRL_PORT") or 8000)
 USAGE = f"usage: python -m hacrl_web.container {{{','.join(ROLES)}}} | health {{{','.join(ROLES)}}}"
 
 
+def make_home_folder() -> str:
+    """The problem; empty if there is one. A new volume of Kubernetes is empty, unlike one of a container engine."""
+    try:
+        Path.home().mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        return f"{Path.home()} cannot be created ({error.strerror}): let user {os.getuid()} write to the data volume."
+    return ""
+
+
 def prepare_container(role: str) -> int:
     """Exit status: 0 if the process may start; else the problem has been printed."""
+    if problem := make_home_folder():
+        print(problem, file=sys.stderr)
+        return 1
     checks = subprocess.run([sys.executable, "manage.py", "check", "--deploy", "--fail-level", "ERROR"], cwd=ROOT)
     if checks.returncode:
         return checks.returncode

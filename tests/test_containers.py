@@ -219,6 +219,15 @@ def test_liveness_file_tells_a_process_that_works_from_one_that_hangs(
     assert "no round for 6" in container.health("watcher")
 
 
+def test_home_folder_is_made_on_a_new_volume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "data" / "home"))
+    assert container.make_home_folder() == container.make_home_folder() == ""
+    assert (tmp_path / "data" / "home").stat().st_mode & 0o777 == 0o700
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("HOME", str(tmp_path / "file" / "home"))
+    assert "write to the data volume" in container.make_home_folder()
+
+
 @pytest.mark.full
 @pytest.mark.slow
 def test_containers_start_answer_their_health_checks_and_end_at_term(tmp_path: Path) -> None:
