@@ -11,9 +11,9 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import fcntl
+import hashlib
 import json
 import os
-import secrets
 import shutil
 import signal
 import subprocess
@@ -137,9 +137,10 @@ def start_trainer(
     run_dir = run_dir.resolve()
     program = command or [sys.executable, "-m", "workers"]
     variables = dict(os.environ if environment is None else environment)
-    variables[MARK_VARIABLE] = mark = secrets.token_hex(16)
+    variables[MARK_VARIABLE] = mark = mark_of(run_dir)
     variables["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), variables.get("PYTHONPATH")]))
     lock = lock_run_dir(run_dir)
+    kill_left_by_earlier(run_dir)
     try:
         read_end, write_end = os.pipe()
     except OSError:  # too many open files: the run directory must not stay locked
@@ -211,6 +212,19 @@ def remove_scratch(run_dir: Path) -> None:
     if link.is_symlink():
         shutil.rmtree(link.readlink(), ignore_errors=True)
         link.unlink(missing_ok=True)
+
+
+def mark_of(run_dir: Path) -> str:
+    """What all processes of a run have in their environment, in every attempt."""
+    return hashlib.sha256(str(run_dir.resolve()).encode()).hexdigest()[:32]
+
+
+def kill_left_by_earlier(run_dir: Path) -> None:
+    """KILL what earlier attempts have left on this host. The caller holds the run directory's lock.
+
+    Where a trainer has ended and its supervisor was killed before it could look, nobody else would.
+    """
+    kill_marked(mark_of(run_dir))
 
 
 def kill_marked(mark: str, patience_s: float = 10.0) -> None:

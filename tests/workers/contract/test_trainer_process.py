@@ -92,6 +92,23 @@ def test_what_a_trainer_starts_in_a_session_of_its_own_ends_with_the_supervisor(
     assert wait_until(lambda: not is_alive(int(log.read_text())), seconds=2)
 
 
+def test_next_attempt_ends_what_the_one_before_left(tmp_path):
+    """Its trainer has ended, and its supervisor was killed before it could look."""
+    trainer = start_trainer(tmp_path, 1, command=OWN_SESSION)
+    log = tmp_path / "trainer.log"
+    assert wait_until(lambda: log.read_text().strip().isdigit())
+    child = int(log.read_text())
+    trainer.process.kill()
+    trainer.process.wait()
+    assert is_alive(child)
+    other = tmp_path / "another run"
+    other.mkdir()
+    for folder in (other, tmp_path):
+        assert is_alive(child)
+        start_trainer(folder, 2, command=SLEEPER).kill()
+    assert not is_alive(child)
+
+
 def test_trainer_and_its_children_end_when_the_supervisor_is_killed(tmp_path):
     trainer_code = textwrap.dedent("""
         import subprocess, sys, time

@@ -1,7 +1,10 @@
 """The dispatcher: messages do not pile up, and runs without a supervisor return to the queue."""
 
+import contextlib
 import os
+import sys
 
+import psutil
 import pytest
 from django.db import OperationalError
 
@@ -9,9 +12,10 @@ from hacrl_web.runs import worker_queue
 from hacrl_web.runs.models import Host, Run, State, Worker
 from hacrl_web.runs.worker import dispatcher as module
 from hacrl_web.runs.worker.dispatcher import LEASE_S, NOTIFY_EVERY_S, Dispatcher
+from hacrl_web.runs.worker.hosts import data_folder_id
 from hacrl_web.runs.worker.tasks import this_worker
 from tests.support.web.factories import make_run, metrics, write_spool
-from workers.contract.trainer_process import LOCK_NAME, lock_run_dir
+from workers.contract.trainer_process import LOCK_NAME, lock_run_dir, start_trainer
 
 pytestmark = pytest.mark.django_db
 
@@ -49,6 +53,12 @@ def queues(monkeypatch):
         worker_queue, "notify_worker", lambda pk, folder: messages.setdefault(folder, []).append(pk) or True
     )
     return messages
+
+
+def is_marked(process: psutil.Process, mark: str) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return mark in process.environ().values()
+    return False
 
 
 def elsewhere(run: Run) -> Run:
@@ -268,6 +278,23 @@ class TestReap:
         Dispatcher(watch).tick()
         run.refresh_from_db()
         assert (run.state, run.reason) == ("stopped", "stopped by ada")
+
+    def test_nothing_is_left_of_a_lost_run_that_ends(self, watch):
+        """Its trainer had ended, and its supervisor was killed before it ended what the trainer had started."""
+        run = elsewhere(make_run())
+        Run.objects.filter(pk=run.pk).update(data_folder=data_folder_id())
+        run.run_dir.mkdir(parents=True)
+        code = "import subprocess; subprocess.Popen(['sleep', '60'], start_new_session=True)"
+        trainer = start_trainer(run.run_dir, 1, command=[sys.executable, "-c", code])
+        trainer.process.wait()
+        left = [one for one in psutil.process_iter() if one.name() == "sleep" and is_marked(one, trainer._mark)]
+        assert len(left) == 1
+        run.request_stop("stopped by ada")
+        run.transition_to(State.LOST, reason="silent", attempt=1)
+        Dispatcher(watch).tick()
+        run.refresh_from_db()
+        assert run.state == "stopped"
+        assert not left[0].is_running() or left[0].status() == psutil.STATUS_ZOMBIE
 
     def test_queued_run_that_should_stop_is_stopped(self, watch):
         """The process that requested it died before it wrote the end."""
