@@ -140,7 +140,7 @@ def start_trainer(
     variables[MARK_VARIABLE] = mark = mark_of(run_dir)
     variables["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), variables.get("PYTHONPATH")]))
     lock = lock_run_dir(run_dir)
-    kill_left_by_earlier(run_dir)
+    kill_earlier_attempts(run_dir)
     try:
         read_end, write_end = os.pipe()
     except OSError:  # too many open files: the run directory must not stay locked
@@ -219,7 +219,7 @@ def mark_of(run_dir: Path) -> str:
     return hashlib.sha256(str(run_dir.resolve()).encode()).hexdigest()[:32]
 
 
-def kill_left_by_earlier(run_dir: Path) -> None:
+def kill_earlier_attempts(run_dir: Path) -> None:
     """KILL what earlier attempts have left on this host. The caller holds the run directory's lock.
 
     Where a trainer has ended and its supervisor was killed before it could look, nobody else would.

@@ -21,7 +21,7 @@ from hacrl_web.runs.models import HELD, USER_STOP, Desire, Host, Run, State
 from hacrl_web.runs.pubsub import publish_update
 from hacrl_web.runs.telemetry.shipper import LeaseLost, Shipper
 from hacrl_web.runs.worker.hosts import boot_id, data_folder_id, host_name, process_start
-from workers.contract.trainer_process import RunDirBusy, kill_left_by_earlier, lock_run_dir
+from workers.contract.trainer_process import RunDirBusy, kill_earlier_attempts, lock_run_dir
 
 NOTIFY_EVERY_S = 10.0
 NOTIFY_AT_ONCE = 20
@@ -166,7 +166,7 @@ def finish_lost_run(run: Run) -> bool:
         log.warning("run %s cannot end yet: its directory cannot be locked: %s", run.pk, error)
         return False
     try:
-        kill_left_by_earlier(run.run_dir)
+        kill_earlier_attempts(run.run_dir)
         shipper = Shipper(run.pk, run.run_dir, run.attempt, Run.objects.idle_after)
         deadline = time.monotonic() + FINISH_S
         while shipper.has_more and time.monotonic() < deadline:
