@@ -860,6 +860,8 @@ declare namespace Api {
     options?: Record<string, unknown> | null;
     secret?: string;
     sends?: "new" | "chosen" | null;
+    rollouts?: number | null;
+    rollout_interval?: number | null;
     is_enabled?: boolean | null;
   }
   interface MirrorIn {
@@ -868,6 +870,8 @@ declare namespace Api {
     options?: Record<string, unknown>;
     secret?: string;
     sends?: "new" | "chosen";
+    rollouts?: number;
+    rollout_interval?: number;
   }
   interface MirrorState {
     id: number;
@@ -877,6 +881,8 @@ declare namespace Api {
     options: Record<string, string>;
     has_secret: boolean;
     sends: string;
+    rollouts: number;
+    rollout_interval: number;
     is_enabled: boolean;
     folder: string;
     num_sent: number;

@@ -42,6 +42,8 @@ class MirrorIn(StrictBody):
     """kind: tensorboard, mlflow, wandb or trackio.  options: texts by name, see docs/mirrors.md.  sends: new or chosen.
 
     secret: a key or password; it is stored encrypted and never sent back.
+    rollouts: of each agent, 0 to 20, sent at the multiples of rollout_interval steps. Above 0, questions and answers
+    leave this installation.
     """
 
     kind: str
@@ -49,6 +51,8 @@ class MirrorIn(StrictBody):
     options: dict[str, Any] = {}
     secret: str = ""
     sends: Literal["new", "chosen"] = "new"
+    rollouts: int = 0
+    rollout_interval: int = 1
 
 
 class MirrorChange(StrictBody):
@@ -57,6 +61,8 @@ class MirrorChange(StrictBody):
     options: dict[str, Any] | None = None
     secret: str = ""
     sends: Literal["new", "chosen"] | None = None
+    rollouts: int | None = None
+    rollout_interval: int | None = None
     is_enabled: bool | None = None
 
 

@@ -7,7 +7,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from django.db.models import TextField
@@ -44,6 +44,7 @@ class EventRow:
     step: int
     attempt: int
     values: dict[str, float]
+    rollouts: list[dict[str, Any]] = field(default_factory=list)  # added by rollout_rows.py
 
 
 @dataclass

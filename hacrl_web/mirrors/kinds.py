@@ -10,6 +10,7 @@ from typing import Any
 from django.conf import settings
 
 from hacrl_web.registry.values import Checker, ValueProblem, choice, text
+from hacrl_web.web.page_query import whole_number
 from workers.allowed_address import AddressRefused, AllowList
 
 MAX_OPTION = 200
@@ -120,6 +121,16 @@ def _option(option: Option, value: Any) -> str:
     if re.search(r"[/\\#?%:]", line):
         raise ValueProblem("bad_character", "The characters / \\ # ? % and : are not allowed.")
     return line
+
+
+def whole_between(value: Any, least: int, most: int) -> int:
+    """A whole number from `least` to `most`, from a number or its text; `least` without one. Error: ValueProblem."""
+    if value in (None, ""):
+        return least
+    number = None if isinstance(value, bool | float) else whole_number(str(value).strip(), most)
+    if number is None or number < least:
+        raise ValueProblem("out_of_bounds", f"A whole number from {least} to {most:,} is needed.")
+    return number
 
 
 def checked_secret(checker: Checker, kind: str, secret: Any) -> str:

@@ -13,8 +13,9 @@ from typing_extensions import TypedDict
 
 from hacrl_web.accounts.models import Project, Role
 from hacrl_web.accounts.projects import require
-from hacrl_web.mirrors.kinds import HAS_FILES, KINDS, checked_secret, mirror_options
+from hacrl_web.mirrors.kinds import HAS_FILES, KINDS, checked_secret, mirror_options, whole_between
 from hacrl_web.mirrors.models import Choice, Mirror, MirrorCursor, Sends
+from hacrl_web.mirrors.rollout_rows import MAX_INTERVAL, MAX_ROLLOUTS
 from hacrl_web.mirrors.sending import mirror_folder
 from hacrl_web.registry import values
 from hacrl_web.runs.models import Run
@@ -27,6 +28,8 @@ MAX_MIRRORS = 20  # of a project
 class MirrorState(TypedDict):
     """A mirror as its members see it. has_secret: a key is stored; it is never shown.  folder: of its files.
 
+    rollouts: of each agent, with their texts, at the multiples of rollout_interval steps; 0: none are sent.
+
     num_tries: in which the destination did not answer in time, since a run was sent; nothing is sent before
     next_try_at, which is null while it is tried.
     """
@@ -38,6 +41,8 @@ class MirrorState(TypedDict):
     options: dict[str, str]
     has_secret: bool
     sends: str
+    rollouts: int
+    rollout_interval: int
     is_enabled: bool
     folder: str
     num_sent: int
@@ -71,11 +76,18 @@ class RunMirrorState(TypedDict):
 
 def _checked(checker: values.Checker, kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     sends = checker.take("sends", values.choice, fields.get("sends") or Sends.NEW, Sends.values)
-    return {"options": mirror_options(checker, kind, fields.get("options") or {}), "sends": sends}
+    return {
+        "options": mirror_options(checker, kind, fields.get("options") or {}),
+        "sends": sends,
+        "rollouts": checker.take("rollouts", whole_between, fields.get("rollouts"), 0, MAX_ROLLOUTS),
+        "rollout_interval": checker.take(
+            "rollout_interval", whole_between, fields.get("rollout_interval"), 1, MAX_INTERVAL
+        ),
+    }
 
 
 def create_mirror(user: Any, project: Project, fields: Mapping[str, Any]) -> Mirror:
-    """fields: name, kind, options, secret, sends. For admins of the project."""
+    """fields: name, kind, options, secret, sends, rollouts, rollout_interval. For admins of the project."""
     require(user, project, Role.ADMIN)
     checker = values.Checker()
     kind = checker.take("kind", values.choice, fields.get("kind"), KINDS)
@@ -99,13 +111,13 @@ def create_mirror(user: Any, project: Project, fields: Mapping[str, Any]) -> Mir
 
 
 def change_mirror(user: Any, mirror: Mirror, fields: Mapping[str, Any]) -> Mirror:
-    """fields: of options, sends, is_enabled and secret those that change.
+    """fields: of options, sends, rollouts, rollout_interval, is_enabled and secret those that change.
 
     A new secret replaces the old one; another url removes it.
     """
     require(user, mirror.project, Role.ADMIN)
     checker = values.Checker()
-    current = {"options": mirror.options, "sends": mirror.sends}
+    current = {name: getattr(mirror, name) for name in ("options", "sends", "rollouts", "rollout_interval")}
     changes = {name: fields[name] for name in current if fields.get(name) is not None}
     columns = {k: v for k, v in _checked(checker, mirror.kind, current | changes).items() if k in changes}
     secret = checked_secret(checker, mirror.kind, fields.get("secret"))
@@ -168,6 +180,8 @@ def _state(row: Any) -> MirrorState:
         "options": row.options,
         "has_secret": bool(row.ciphertext),
         "sends": row.sends,
+        "rollouts": row.rollouts,
+        "rollout_interval": row.rollout_interval,
         "is_enabled": row.is_enabled,
         "folder": str(mirror_folder(row)) if writes else "",
         "num_sent": row.num_sent,

@@ -29,7 +29,11 @@ class Choice(models.TextChoices):
     OFF = "off", "no"
 
 
-@audited("name", "kind", "options", "sends", "is_enabled", secrets=("ciphertext",))
+# The columns of a mirror that decide what is sent where: their change ends what is under way.
+SENT_SETTINGS = ("options", "ciphertext", "rollouts", "rollout_interval")
+
+
+@audited("name", "kind", "options", "sends", "rollouts", "rollout_interval", "is_enabled", secrets=("ciphertext",))
 class Mirror(ProjectRow):
     """A destination of a project's runs. kind: a key of kinds.KINDS."""
 
@@ -41,6 +45,8 @@ class Mirror(ProjectRow):
     options: Any = models.JSONField(default=dict, blank=True)  # of kinds.OPTIONS
     ciphertext = models.TextField(blank=True)  # of its key or password; empty without one
     sends = models.CharField(max_length=8, choices=Sends.choices, default=Sends.NEW)
+    rollouts = models.PositiveIntegerField(default=0)  # of each agent, with their texts; 0: none leave
+    rollout_interval = models.PositiveIntegerField(default=1)  # they are sent at the multiples of so many steps
     is_enabled = models.BooleanField(default=True)
     created_at: models.DateTimeField[datetime, datetime] = models.DateTimeField(default=timezone.now)
     problem = models.CharField(max_length=400, blank=True)  # why nothing is sent before next_try_at
@@ -55,6 +61,11 @@ class Mirror(ProjectRow):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def sent_settings(self) -> tuple[Any, ...]:
+        """The values of SENT_SETTINGS."""
+        return tuple(getattr(self, name) for name in SENT_SETTINGS)
 
     @property
     def secret_name(self) -> str:

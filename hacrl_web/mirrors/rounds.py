@@ -14,7 +14,7 @@ from typing import Any
 from django.db import connection
 from django.utils import timezone
 
-from hacrl_web.mirrors.models import Mirror
+from hacrl_web.mirrors.models import SENT_SETTINGS, Mirror
 from hacrl_web.mirrors.process import kill_all
 from hacrl_web.mirrors.sending import MirrorSender
 
@@ -45,12 +45,13 @@ class Mirrorer:
     def tick(self) -> None:
         if self._is_stopped:
             return
-        columns = ("pk", "options", "ciphertext", "tries", "next_try_at")
+        columns = ("pk", "tries", "next_try_at", *SENT_SETTINGS)
         enabled = Mirror.objects.filter(is_enabled=True).order_by("pk")
         rows = {row.pk: row for row in enabled.values_list(*columns, named=True)}
         self._busy = {pk: one for pk, one in self._busy.items() if not one.task.done()}
         for pk in self._busy:
-            self._senders[pk].interrupt((rows[pk].options, rows[pk].ciphertext) if pk in rows else None)
+            settings = tuple(getattr(rows[pk], name) for name in SENT_SETTINGS) if pk in rows else None
+            self._senders[pk].interrupt(settings)
         for pk in rows:
             self._senders.setdefault(pk, MirrorSender(pk))
         for pk in [pk for pk in self._senders if pk not in self._busy]:

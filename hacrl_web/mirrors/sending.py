@@ -9,7 +9,6 @@ import logging
 import time
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
-from itertools import islice
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -24,6 +23,7 @@ from hacrl_web.mirrors.kinds import check_mirror_address
 from hacrl_web.mirrors.mirrored_run import facts_of
 from hacrl_web.mirrors.models import Choice, Mirror, MirrorCursor, Sends
 from hacrl_web.mirrors.process import MirrorFailed, MirrorProcess, MirrorSilent
+from hacrl_web.mirrors.rollout_rows import RowBatches
 from hacrl_web.runs.models import TERMINAL, Run
 from hacrl_web.web.stored_secrets import SecretUnreadable, decrypt
 from workers.allowed_address import AddressRefused
@@ -76,7 +76,7 @@ class MirrorSender:
     def __init__(self, mirror_id: int) -> None:
         self._mirror_id = mirror_id
         self._sessions: dict[UUID, OpenSession] = {}
-        self._settings: tuple[Any, str] | None = None
+        self._settings: tuple[Any, ...] | None = None
         self._process: MirrorProcess | None = None  # that is being asked
         self._asked_at = 0.0
         self._round_ends_at = 0.0
@@ -92,8 +92,8 @@ class MirrorSender:
     def has_sessions(self) -> bool:
         return bool(self._sessions)
 
-    def interrupt(self, settings: tuple[Any, str] | None) -> None:
-        """End the round unless it uses these settings (options, ciphertext). None: the mirror is paused or removed."""
+    def interrupt(self, settings: tuple[Any, ...] | None) -> None:
+        """End the round unless it uses these settings (SENT_SETTINGS). None: the mirror is paused or removed."""
         if settings != self._settings:
             self._is_interrupted = True
             self._kill()
@@ -126,7 +126,7 @@ class MirrorSender:
             return 0
 
     def _serve(self, mirror: Mirror | None) -> int:
-        settings = (mirror.options, mirror.ciphertext) if mirror else None
+        settings = mirror.sent_settings if mirror else None
         self.subject = f"mirror {self._mirror_id} ({mirror.kind}, {mirror.name})" if mirror else self.subject
         if settings != self._settings:
             self._settings = settings
@@ -175,8 +175,8 @@ class MirrorSender:
         size, count = max(1, ROWS_AT_ONCE >> 2 * cursor.tries), 0
         while True:
             start, reading = session.after, read_rows(run, session.after)
-            rows = iter(reading.rows)
-            while some := list(islice(rows, size)):
+            batches = RowBatches(mirror, run, reading.rows, session.after)
+            while some := batches.take(size):
                 answer = self._ask(session.process, op="rows", rows=[asdict(row) for row in some])
                 session.state, size, count = answer["state"], min(2 * size, ROWS_AT_ONCE), count + len(some)
                 self._note(cursor, session, some[-1].seq, some[-1].step)

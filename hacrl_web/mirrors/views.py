@@ -26,6 +26,7 @@ from hacrl_web.mirrors.mirrors import (
     run_mirror_states,
 )
 from hacrl_web.mirrors.models import Choice, Mirror, Sends
+from hacrl_web.mirrors.rollout_rows import MAX_INTERVAL, MAX_ROLLOUTS
 from hacrl_web.runs.pages.run_header import header
 from hacrl_web.runs.requests import visible_run
 from hacrl_web.web.errors import FieldErrors
@@ -35,7 +36,8 @@ from hacrl_web.web.errors import FieldErrors
 @sensitive_post_parameters("secret")
 @require_http_methods(["GET", "HEAD", "POST"])
 def project_mirrors(request: HttpRequest, project_id: int) -> HttpResponse:
-    """The mirrors of a project; a POST of an admin adds one: `kind`, `name`, `secret`, `sends` and `KIND.OPTION`."""
+    """The mirrors of a project; a POST of an admin adds one: `kind`, `name`, `secret`, `sends`, `KIND.OPTION`,
+    `rollouts` and `rollout_interval`."""
     needed = Role.ADMIN if request.method == "POST" else Role.VIEWER
     project = project_for(request, project_id, needed)
     if request.method != "POST":
@@ -52,7 +54,8 @@ def _fields(request: HttpRequest) -> dict[str, Any]:
     kind = request.POST.get("kind", "")
     names = [option.name for option in KINDS[kind].options] if kind in KINDS else []
     options = {name: value for name in names if (value := request.POST.get(f"{kind}.{name}", "").strip())}
-    return {name: request.POST.get(name, "") for name in ("kind", "name", "secret", "sends")} | {"options": options}
+    columns = ("kind", "name", "secret", "sends", "rollouts", "rollout_interval")
+    return {name: request.POST.get(name, "") for name in columns} | {"options": options}
 
 
 def _page(request: HttpRequest, project: Project, status: int = 200, **more: Any) -> HttpResponse:
@@ -61,6 +64,8 @@ def _page(request: HttpRequest, project: Project, status: int = 200, **more: Any
         "mirrors": mirror_states(project),
         "kinds": list(KINDS.values()),
         "sends": Sends.choices,
+        "max_rollouts": MAX_ROLLOUTS,
+        "max_interval": MAX_INTERVAL,
         "is_managed": role_in(request.user, project) == Role.ADMIN,
     }
     return render(request, "mirrors/project_mirrors.html", context | more, status=status)
@@ -69,7 +74,7 @@ def _page(request: HttpRequest, project: Project, status: int = 200, **more: Any
 @sensitive_post_parameters("secret")
 @require_POST
 def mirror_change(request: HttpRequest, project_id: int, mirror_id: int) -> HttpResponse:
-    """`do`: pause, resume, secret or remove."""
+    """`do`: pause, resume, secret, rollouts or remove."""
     mirror = mirror_of(request, project_id, mirror_id)
     act = request.POST.get("do", "")
     try:
@@ -81,6 +86,9 @@ def mirror_change(request: HttpRequest, project_id: int, mirror_id: int) -> Http
         elif act == "secret":
             change_mirror(request.user, mirror, {"secret": request.POST.get("secret", "")})
             messages.success(request, f"The key of {mirror.name} is replaced.")
+        elif act == "rollouts":
+            names = ("rollouts", "rollout_interval")
+            change_mirror(request.user, mirror, {name: request.POST.get(name, "") for name in names})
     except FieldErrors as refused:
         if refused.status == 403:
             raise

@@ -1,4 +1,4 @@
-"""`python -m workers.mirrors`: sends the numbers of one run to one destination, as its standard input asks.
+"""`python -m workers.mirrors`: sends the rows of one run to one destination, as its standard input asks.
 
 messages.py describes the requests. It has no access to the database; it ends when its input does.
 """

@@ -15,6 +15,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 State = dict[str, Any]
+# Of a table of rollouts; the keys of one in Row.rollouts.
+COLUMNS = ("step", "agent", "prompt", "completion", "answer", "reward", "finish_reason", "num_tokens")
+TABLE = "rollouts"  # its name at a destination
 
 
 class MirrorProblem(Exception):
@@ -23,13 +26,22 @@ class MirrorProblem(Exception):
 
 @dataclass(frozen=True)
 class Row:
-    """The numbers of one step of one attempt. seq: of the last event that they come from.  time: seconds since 1970."""
+    """The numbers of one step of one attempt, and some of its rollouts, if the mirror sends them.
+
+    seq: of the last event that they come from.  time: seconds since 1970.
+    """
 
     seq: int
     time: float
     step: int
     attempt: int
     values: dict[str, float]
+    rollouts: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def table(self) -> list[list[Any]]:
+        """The rollouts' values, in the order of COLUMNS."""
+        return [[rollout[name] for name in COLUMNS] for rollout in self.rollouts]
 
 
 @dataclass(frozen=True)

@@ -1,20 +1,25 @@
 """MLflow: a run of an experiment on a tracking server.
 
-The server keeps a value once for each key, step, time and value, so a batch that is sent again changes nothing.
+The server keeps a value once for each key, step, time and value, so a batch that is sent again changes nothing. The
+rollouts of a row are an artifact of its own, in the form of MLflow's tables, which is written again then.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from itertools import islice
 from typing import Any
+from urllib.parse import urlsplit
 
-from workers.mirrors.messages import MirrorProblem, Opened, Opening, Row, State, import_problem
+from workers.mirrors.messages import COLUMNS, TABLE, MirrorProblem, Opened, Opening, Row, State, import_problem
 
 TAG = "hacrl.run"
 VALUES_AT_ONCE = 1000  # as the server allows
 PARAMETERS_AT_ONCE = 100
 PARAMETER_CHARACTERS = 500
+TABLES_TAG = "mlflow.loggedArtifacts"  # the tables that its pages draw
+TABLES_IN_TAG = 20  # the newest ones: a tag is short
 STATUS = {"completed": "FINISHED", "failed": "FAILED", "stopped": "KILLED"}
 TIMEOUT_S = 20
 
@@ -33,7 +38,7 @@ def _environment(opening: Opening) -> None:
 
 
 class MlflowSession:
-    """state: ids of the run and its experiment on the server."""
+    """state: ids of the run and its experiment on the server, and the names of the newest tables."""
 
     def __init__(self, opening: Opening) -> None:
         self._opening = opening
@@ -56,7 +61,8 @@ class MlflowSession:
         except self._error as error:
             raise MirrorProblem(f"MLflow at {self._address}: {str(error)[:200]}") from None
         is_same = self._opening.state.get("run_id") == run_id
-        self._state = {"run_id": run_id, "experiment_id": experiment}
+        tables = self._opening.state.get("tables", []) if is_same else []
+        self._state = {"run_id": run_id, "experiment_id": experiment, "tables": tables}
         url = f"{self._address}/#/experiments/{experiment}/runs/{run_id}"
         # A run that is not the one of the last time was deleted there: everything is sent again.
         return Opened(self._opening.after if is_same else 0, self._state, url)
@@ -87,11 +93,34 @@ class MlflowSession:
             for name, value in row.values.items()
         )
         try:
+            self._send_tables([row for row in rows if row.rollouts])
             while some := list(islice(metrics, VALUES_AT_ONCE)):
                 self._client.log_batch(self._state["run_id"], metrics=some)
         except self._error as error:
             raise MirrorProblem(f"MLflow at {self._address}: {str(error)[:200]}") from None
         return self._state
+
+    def _send_tables(self, rows: list[Row]) -> None:
+        if not rows:
+            return
+        self._check_place()
+        for row in rows:
+            path = f"{TABLE}/step-{row.step:06d}-attempt-{row.attempt}-{row.seq}.json"
+            self._client.log_dict(self._state["run_id"], {"columns": list(COLUMNS), "data": row.table}, path)
+            tables = [name for name in self._state["tables"] if name != path]
+            self._state["tables"] = [*tables, path][-TABLES_IN_TAG:]
+        tag = json.dumps([{"path": name, "type": "table"} for name in self._state["tables"]])
+        self._client.set_tag(self._state["run_id"], TABLES_TAG, tag)
+
+    def _check_place(self) -> None:
+        """Error: MirrorProblem unless artifacts go to the server itself: another host need not be allowed."""
+        place = urlsplit(self._client.get_run(self._state["run_id"]).info.artifact_uri)
+        if place.scheme != "mlflow-artifacts" or place.netloc not in ("", urlsplit(self._address).netloc):
+            raise MirrorProblem(
+                f"MLflow at {self._address} keeps artifacts at {place.scheme}://{place.netloc}: rollouts are sent only "
+                "to a server that takes artifacts itself (mlflow server --artifacts-destination). "
+                "Start it so, or send no rollouts."
+            )
 
     def close(self, status: str) -> State:
         if status:

@@ -12,9 +12,11 @@ import re
 import struct
 from io import BufferedRandom
 
-from workers.mirrors.messages import Opened, Opening, Row, State
+from workers.mirrors.messages import COLUMNS, TABLE, Opened, Opening, Row, State
 
 _POLYNOMIAL = 0x82F63B78  # of CRC-32C, reversed
+_DT_STRING = 7
+_DATA_CLASS_TENSOR = 2
 
 
 def _crc_table() -> list[int]:
@@ -62,11 +64,28 @@ def version_event(time: float) -> bytes:
     return struct.pack("<Bd", 1 << 3 | 1, time) + _text(3, b"brain.Event:2")
 
 
-def scalars_event(row: Row) -> bytes:
-    """The values of a step; they are stored as 32-bit numbers."""
+def _plain(value: object) -> bytes:
+    """A text as a block of code in Markdown, which the text page draws: no link and no picture of it is one."""
+    return "\n".join(f"    {line}" for line in str(value).split("\n")).encode()
+
+
+def table_value(table: list[list[object]]) -> bytes:
+    """A Summary.Value of the text page: a tensor of texts, (rows + 1, columns), the names of the columns first."""
+    cells = [name.encode() for name in COLUMNS] + [_plain("" if one is None else one) for row in table for one in row]
+    sizes = (len(table) + 1, len(COLUMNS))
+    shape = b"".join(_text(2, _varint(1 << 3) + _varint(size)) for size in sizes)
+    tensor = _varint(1 << 3) + _varint(_DT_STRING) + _text(2, shape) + b"".join(_text(8, cell) for cell in cells)
+    metadata = _text(1, _text(1, b"text")) + _varint(4 << 3) + _varint(_DATA_CLASS_TENSOR)
+    return _text(1, TABLE.encode()) + _text(8, tensor) + _text(9, metadata)
+
+
+def row_event(row: Row) -> bytes:
+    """The values of a step, which are stored as 32-bit numbers, and its rollouts."""
     summary = b"".join(
         _text(1, _text(1, name.encode()) + struct.pack("<Bf", 2 << 3 | 5, value)) for name, value in row.values.items()
     )
+    if row.rollouts:
+        summary += _text(1, table_value(row.table))
     return struct.pack("<Bd", 1 << 3 | 1, row.time) + _varint(2 << 3) + _varint(row.step) + _text(5, summary)
 
 
@@ -104,7 +123,7 @@ class TensorBoardSession:
 
     def send(self, rows: list[Row]) -> State:
         assert self._file is not None
-        self._file.write(b"".join(record(scalars_event(row)) for row in rows))
+        self._file.write(b"".join(record(row_event(row)) for row in rows))
         return self._written()
 
     def close(self, status: str) -> State:

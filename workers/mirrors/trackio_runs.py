@@ -1,6 +1,6 @@
 """Trackio: a run of a project in its own database on this machine; `trackio show` draws it, `trackio sync` uploads it.
 
-Each row carries an id of the run and its seq, which the database keeps once.
+Each row carries an id of the run and its seq, which the database keeps once, with its table of rollouts.
 """
 
 from __future__ import annotations
@@ -9,7 +9,14 @@ import os
 from datetime import UTC, datetime
 from typing import Any
 
-from workers.mirrors.messages import Opened, Opening, Row, State, import_problem
+from workers.mirrors.messages import COLUMNS, TABLE, Opened, Opening, Row, State, import_problem
+
+
+def _table(row: Row) -> dict[str, Any]:
+    """As the database stores a trackio.Table."""
+    if not row.rollouts:
+        return {}
+    return {TABLE: {"_type": "trackio.table", "_value": [dict(zip(COLUMNS, one, strict=True)) for one in row.table]}}
 
 
 class TrackioSession:
@@ -35,7 +42,7 @@ class TrackioSession:
             project=self._project,
             run=self._name,
             run_id=self._opening.run.id,
-            metrics_list=[row.values | {"attempt": row.attempt} for row in rows],
+            metrics_list=[row.values | {"attempt": row.attempt} | _table(row) for row in rows],
             steps=[row.step for row in rows],
             timestamps=[datetime.fromtimestamp(row.time, UTC).isoformat() for row in rows],
             config=self._opening.run.settings | {"hacrl_url": self._opening.run.url},

@@ -13,7 +13,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from workers.mirrors.messages import MirrorProblem, Opened, Opening, Row, State, import_problem
+from workers.mirrors.messages import COLUMNS, TABLE, MirrorProblem, Opened, Opening, Row, State, import_problem
 
 ENTITY = re.compile(r"[\w.-]{0,128}", re.ASCII)
 
@@ -82,7 +82,10 @@ class WandbSession:
 
     def send(self, rows: list[Row]) -> State:
         for row in rows:
-            self._run.log(row.values | {"step": row.step, "attempt": row.attempt}, step=row.seq)
+            values: dict[str, Any] = row.values | {"step": row.step, "attempt": row.attempt}
+            if row.rollouts:  # one table for each step: its file belongs to the row
+                values[TABLE] = self._wandb.Table(columns=list(COLUMNS), data=row.table)
+            self._run.log(values, step=row.seq)
         return self._state
 
     def close(self, status: str) -> State:

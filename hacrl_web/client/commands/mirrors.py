@@ -21,6 +21,7 @@ from hacrl_web.client.program import HACRL
 from hacrl_web.client.show import line, print_json, print_rows
 
 mirrors = typer.Typer(help="List, add and remove mirrors of a project; choose which runs they send.", **OPTIONS)
+TEXTS_LEAVE = "; questions and answers of its runs leave the installation"
 MirrorName = Annotated[str, typer.Argument(help="A mirror, by id or name.")]
 
 
@@ -46,8 +47,8 @@ def list_mirrors(context: typer.Context, project: ProjectName = "", json: AsJson
         print_rows(
             rows,
             json,
-            ["id", "name", "kind", "sends", "state"],
-            lambda row: [row["id"], row["name"], row["kind"], row["sends"], _progress(row)],
+            ["id", "name", "kind", "sends", "rollouts", "state"],
+            lambda row: [row["id"], row["name"], row["kind"], row["sends"], row["rollouts"], _progress(row)],
             empty=f"No mirror yet: {HACRL} mirrors add KIND.",
         )
 
@@ -62,6 +63,10 @@ def add_mirror(
     ] = None,
     secret_file: Annotated[Path | None, typer.Option(help="A file with its key or password.")] = None,
     sends: Annotated[str, typer.Option(help="new: every run from now on; chosen: chosen runs.")] = "new",
+    rollouts: Annotated[
+        int, typer.Option(help="Of each agent, 0 to 20: their questions and answers then leave the installation.")
+    ] = 0,
+    rollout_interval: Annotated[int, typer.Option(help="Steps between those whose rollouts are sent.")] = 1,
     project: ProjectName = "",
     json: AsJson = False,
 ) -> None:
@@ -73,10 +78,11 @@ def add_mirror(
     if bad := [name for name, mark, _ in pairs if not mark]:
         raise ClientProblem(f"--set {bad[0]}: write OPTION=VALUE.")
     secret = secret_file.read_text(encoding="utf-8").strip() if secret_file else ""
-    body = {"kind": kind, "name": name, "options": {key: value for key, _, value in pairs}}
+    body = {"kind": kind, "name": name, "options": {key: value for key, _, value in pairs}, "secret": secret}
+    body |= {"sends": sends, "rollouts": rollouts, "rollout_interval": rollout_interval}
     with connect() as client:
-        row = client.post(f"/projects/{project_id(client, project)}/mirrors", body | {"secret": secret, "sends": sends})
-    print_json(row) if json else line(f"Mirror {row['id']}: {row['name']}")
+        row = client.post(f"/projects/{project_id(client, project)}/mirrors", body)
+    print_json(row) if json else line(f"Mirror {row['id']}: {row['name']}{TEXTS_LEAVE if row['rollouts'] else ''}")
 
 
 @mirrors.command("remove")

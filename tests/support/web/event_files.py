@@ -11,6 +11,15 @@ from workers.mirrors.tensorboard import masked_crc
 
 def event_file_scalars(folder: Path) -> list[tuple[int, str, float]]:
     """(step, tag, value) of an event file, read by its format; every checksum is verified."""
+    return [value for event in _events(folder) for value in _values(event)]
+
+
+def event_file_tables(folder: Path) -> list[tuple[int, list[list[str]]]]:
+    """(step, rows of texts) of its tables of rollouts, the names of the columns first."""
+    return [table for event in _events(folder) for table in _tables(event)]
+
+
+def _events(folder: Path) -> list[bytes]:
     (path,) = folder.glob("*/events.out.tfevents.*")
     data, found = path.read_bytes(), []
     while data:
@@ -18,7 +27,7 @@ def event_file_scalars(folder: Path) -> list[tuple[int, str, float]]:
         event = data[12 : 12 + length]
         assert struct.unpack_from("<I", data, 8)[0] == masked_crc(data[:8])
         assert struct.unpack_from("<I", data, 12 + length)[0] == masked_crc(event)
-        found += _values(event)
+        found.append(event)
         data = data[16 + length :]
     return found
 
@@ -55,4 +64,17 @@ def _values(event: bytes) -> list[tuple[int, str, float]]:
     if 5 not in fields:
         return []
     rows = [dict(_fields(value)) for _, value in _fields(fields[5])]
-    return [(fields[2], row[1].decode(), struct.unpack("<f", row[2])[0]) for row in rows]
+    return [(fields[2], row[1].decode(), struct.unpack("<f", row[2])[0]) for row in rows if 2 in row]
+
+
+def _tables(event: bytes) -> list[tuple[int, list[list[str]]]]:
+    fields = dict(_fields(event))
+    rows = [dict(_fields(value)) for _, value in _fields(fields.get(5, b""))]
+    tables = []
+    for tensor in [_fields(row[8]) for row in rows if row.get(1) == b"rollouts"]:
+        cells = [cell.decode() for number, cell in tensor if number == 8]
+        (shape,) = [shape for number, shape in tensor if number == 2]
+        height, width = [dict(_fields(size))[1] for _, size in _fields(shape)]
+        assert height * width == len(cells)
+        tables.append((fields[2], [cells[place : place + width] for place in range(0, len(cells), width)]))
+    return tables

@@ -23,9 +23,11 @@ from hacrl_web.mirrors import process, sending
 from hacrl_web.mirrors.event_rows import read_rows
 from hacrl_web.mirrors.mirrors import create_mirror
 from hacrl_web.mirrors.models import Mirror, MirrorCursor
+from hacrl_web.mirrors.rollout_rows import RowBatches
 from hacrl_web.mirrors.sending import MirrorSender, mirror_folder
 from hacrl_web.runs.models import Run, State
 from tests.faults.proxy import Proxy
+from tests.support.web.destination_readers import NUMBERS, TABLES
 from tests.support.web.factories import make_user
 from tests.support.web.insight_help import claimed, store
 from tests.support.web.silent_destination import SilentServer
@@ -34,63 +36,6 @@ from workers.contract.spec.run import RunSpec
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 PLAN = Plan(2, 4, 2, 4, 4, 2, seed=3, variants=(("hacpo", 0.8),))
-# Each prints [[step, name, value], ...] of a run in a folder or on a server, by the destination's own reader.
-READERS = {
-    "tensorboard": """
-import sys, json, glob
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-reader = EventAccumulator(glob.glob(sys.argv[1] + "/*")[0], size_guidance={"scalars": 0})
-reader.Reload()
-print(json.dumps([[e.step, tag, e.value] for tag in reader.Tags()["scalars"] for e in reader.Scalars(tag)]))
-""",
-    "mlflow": """
-import sys, json
-from mlflow.tracking import MlflowClient
-client = MlflowClient(sys.argv[2])
-(run,) = client.search_runs([e.experiment_id for e in client.search_experiments()])
-found = [[m.step, name, m.value] for name in run.data.metrics for m in client.get_metric_history(run.info.run_id, name)]
-print(json.dumps(found))
-""",
-    "wandb": """
-import sys, json, glob, struct
-from wandb.proto.wandb_internal_pb2 import Record
-
-def records(data):
-    # Of a .wandb file: a head of 7 bytes, then blocks of 32 KiB with pieces (crc, length, kind) of records.
-    place, whole = 7, b""
-    while place + 7 <= len(data):
-        if 32768 - place % 32768 < 7:
-            place += 32768 - place % 32768
-            continue
-        _, length, kind = struct.unpack_from("<IHB", data, place)
-        whole += data[place + 7 : place + 7 + length]
-        place += 7 + length
-        if kind in (1, 4):
-            yield whole
-            whole = b""
-
-found = []
-for path in sorted(glob.glob(sys.argv[1] + "/*/from-*/wandb/offline-run-*/run-*.wandb")):
-    for data in records(open(path, "rb").read()):
-        record = Record()
-        record.ParseFromString(data)
-        if record.WhichOneof("record_type") == "history":
-            items = {i.key or "/".join(i.nested_key): json.loads(i.value_json) for i in record.history.item}
-            found += [[items["step"], k, v] for k, v in items.items() if k not in ("step", "attempt") and k[0] != "_"]
-print(json.dumps(found))
-""",
-    "trackio": """
-import sys, json, os
-os.environ["TRACKIO_DIR"] = sys.argv[1]
-from trackio.sqlite_storage import SQLiteStorage as storage
-found = []
-for project in storage.get_projects():
-    for name in storage.get_runs(project):
-        for row in storage.get_logs(project, name):
-            found += [[row["step"], k, v] for k, v in row.items() if k not in ("step", "timestamp", "attempt")]
-print(json.dumps(found))
-""",
-}
 
 
 @pytest.fixture
@@ -112,7 +57,7 @@ def server(settings, tmp_path) -> Iterator[str]:
     address = f"http://127.0.0.1:{port}"
     settings.MIRROR_ALLOW = [f"127.0.0.1:{port}"]
     words = ["server", "--backend-store-uri", f"sqlite:///{tmp_path / 'mlflow.db'}", "--workers", "1"]
-    words += ["--port", str(port), "--default-artifact-root", str(tmp_path / "artifacts")]
+    words += ["--port", str(port), "--artifacts-destination", str(tmp_path / "artifacts")]
     command = [settings.MIRRORS_PYTHON, "-m", "mlflow", *words]
     environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
     with subprocess.Popen(command, start_new_session=True, env=environment) as child:
@@ -154,11 +99,16 @@ def expected(run: Run) -> list[tuple[int, str, float]]:
 
 
 def read(python: str, kind: str, folder: Path, address: str = "") -> list[tuple[int, str, float]]:
+    found = run_reader(python, NUMBERS[kind], folder, address)
+    return sorted((step, name, value) for step, name, value in found)
+
+
+def run_reader(python: str, program: str, folder: Path, address: str = "") -> Any:
     done = subprocess.run(
-        [python, "-c", READERS[kind], str(folder), address], capture_output=True, text=True, timeout=120, check=False
+        [python, "-c", program, str(folder), address], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    return sorted((step, name, value) for step, name, value in json.loads(done.stdout.splitlines()[-1]))
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def compare(found: list[tuple[int, str, float]], wanted: list[tuple[int, str, float]]) -> None:
@@ -191,7 +141,7 @@ def send_with_a_crash(mirror: Mirror, run: Run, rest: list[Any], monkeypatch: py
     assert (cursor.is_done, cursor.problem) == (True, "")
 
 
-@pytest.mark.parametrize("kind", list(READERS))
+@pytest.mark.parametrize("kind", list(NUMBERS))
 def test_destination_has_every_number_once_after_a_crash(kind, owner, settings, request, monkeypatch):
     python = settings.MIRRORS_PYTHON
     needs(kind, python)
@@ -204,6 +154,47 @@ def test_destination_has_every_number_once_after_a_crash(kind, owner, settings, 
     compare(read(python, kind, mirror_folder(mirror), address), expected(run))
     if kind == "mlflow":
         assert MirrorCursor.objects.get().url.startswith(address)
+
+
+HOSTILE = "a\x1b[31m\u202e\n# b\n\n![c](http://c.example/c.png) **d**\r\n</code></pre><script>e()</script>\n```\n<img>"
+
+
+@pytest.mark.parametrize("kind", list(TABLES))
+def test_destination_has_every_rollout_once_after_a_crash(kind, owner, settings, request, monkeypatch):
+    python = settings.MIRRORS_PYTHON
+    needs(kind, python)
+    address = request.getfixturevalue("server") if kind == "mlflow" else ""
+    options = {"url": address} if address else {}
+    fields = {"kind": kind, "options": options, "rollouts": 3}
+    mirror = create_mirror(owner, owner.memberships.get().project, fields)
+    run, rest = stored_run(owner)
+    assert run.rollouts.filter(sample=0).update(completion=HOSTILE, reward=None)
+    assert run.rollouts.filter(sample=1).update(completion="x" * 10_000)
+    send_with_a_crash(mirror, run, rest, monkeypatch)
+    run.refresh_from_db()
+    rows = RowBatches(mirror, run, read_rows(run, 0).rows, 0).take(256)
+    texts = [list(one.values()) for row in rows for one in row.rollouts]
+    assert len(texts) == 2 * 2 * 3  # in two of four steps, of both agents
+    assert run_reader(python, TABLES[kind], mirror_folder(mirror), address) == texts
+    compare(read(python, kind, mirror_folder(mirror), address), expected(run))
+
+
+def test_mlflow_server_with_artifacts_elsewhere_gets_no_rollout(owner, settings, request):
+    """The client would write them to the folder or host that the server names."""
+    python = settings.MIRRORS_PYTHON
+    needs("mlflow", python)
+    address = request.getfixturevalue("server")
+    make = (
+        "import sys; from mlflow.tracking import MlflowClient as C; C(sys.argv[1]).create_experiment('e', sys.argv[2])"
+    )
+    place = settings.DATA_DIR / "elsewhere"
+    subprocess.run([python, "-c", make, address, str(place)], check=True, timeout=60)
+    fields = {"kind": "mlflow", "options": {"url": address, "experiment": "e"}, "rollouts": 1}
+    mirror = create_mirror(owner, owner.memberships.get().project, fields)
+    stored_run(owner)
+    assert MirrorSender(mirror.pk).serve() == 0
+    assert "rollouts are sent only to a server that takes artifacts itself" in MirrorCursor.objects.get().problem
+    assert not place.exists()
 
 
 def test_mlflow_server_that_stops_answering_amid_a_run_has_every_number_once_afterwards(
