@@ -25,7 +25,7 @@ NUMBERS = {
     "tensorboard": """
 import sys, json, glob
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-reader = EventAccumulator(glob.glob(sys.argv[1] + "/*")[0], size_guidance={"scalars": 0})
+reader = EventAccumulator(glob.glob(sys.argv[1] + "/*/")[0], size_guidance={"scalars": 0})
 reader.Reload()
 print(json.dumps([[e.step, tag, e.value] for tag in reader.Tags()["scalars"] for e in reader.Scalars(tag)]))
 """,
@@ -70,7 +70,7 @@ import sys, json, glob
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.text.text_plugin import text_array_to_html
 from tensorboard.util.tensor_util import make_ndarray
-reader = EventAccumulator(glob.glob(sys.argv[1] + "/*")[0], size_guidance={"tensors": 0})
+reader = EventAccumulator(glob.glob(sys.argv[1] + "/*/")[0], size_guidance={"tensors": 0})
 reader.Reload()
 assert "rollouts" in reader.summary_metadata and reader.summary_metadata["rollouts"].plugin_data.plugin_name == "text"
 found = []

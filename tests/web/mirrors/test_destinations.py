@@ -174,7 +174,7 @@ def test_destination_has_every_rollout_once_after_a_crash(kind, owner, settings,
     run.refresh_from_db()
     rows = RowBatches(mirror, run, read_rows(run, 0).rows, 0).take(256)
     texts = [list(one.values()) for row in rows for one in row.rollouts]
-    assert len(texts) == 2 * 2 * 3  # in two of four steps, of both agents
+    assert len(texts) == 4 * 2 * 3  # in four steps, of both agents
     assert run_reader(python, TABLES[kind], mirror_folder(mirror), address) == texts
     compare(read(python, kind, mirror_folder(mirror), address), expected(run))
 
