@@ -29,7 +29,7 @@ _TEXTS = ("prompt", "completion", "answer")
 _NUMBER_BYTES = 200  # of a rollout without its texts
 
 
-def spread(seqs: list[int], most: int) -> list[int]:
+def evenly_chosen(seqs: list[int], most: int) -> list[int]:
     """At most `most` of them, evenly spaced, the first always."""
     count = min(most, len(seqs))
     return [seqs[place * len(seqs) // count] for place in range(count)]
@@ -37,9 +37,9 @@ def spread(seqs: list[int], most: int) -> list[int]:
 
 def safe_text(text: str) -> str:
     """At most CHARACTERS, and CUT behind a longer text; control characters are written out, half surrogates are ?."""
-    shown = visible(text[:CHARACTERS].encode("utf-8", "replace").decode())
-    is_cut = max(len(text), len(shown)) > CHARACTERS
-    return shown[:CHARACTERS] + CUT if is_cut else shown
+    letters = visible(text[:CHARACTERS].encode("utf-8", "replace").decode())
+    is_cut = max(len(text), len(letters)) > CHARACTERS
+    return letters[:CHARACTERS] + CUT if is_cut else letters
 
 
 class RowBatches:
@@ -69,7 +69,7 @@ class RowBatches:
         by_agent: dict[str, list[int]] = {}
         for seq, agent in of_row.values_list("seq", "agent"):
             by_agent.setdefault(agent, []).append(seq)
-        choices = [spread(seqs, self._mirror.rollouts) for seqs in by_agent.values()]
+        choices = [evenly_chosen(seqs, self._mirror.rollouts) for seqs in by_agent.values()]
         texts = _read(of_row, [seq for seqs in choices for seq in seqs])
         rollouts, rest = {}, ROW_BYTES
         for place in range(self._mirror.rollouts):  # of each agent the first one, then of each the second

@@ -10,7 +10,7 @@ from hacrl_web.mirrors import event_rows, process, rollout_rows, sending
 from hacrl_web.mirrors.event_rows import read_rows
 from hacrl_web.mirrors.mirrors import change_mirror, create_mirror
 from hacrl_web.mirrors.models import Mirror, MirrorCursor
-from hacrl_web.mirrors.rollout_rows import CUT, RowBatches, safe_text, spread
+from hacrl_web.mirrors.rollout_rows import CUT, RowBatches, evenly_chosen, safe_text
 from hacrl_web.mirrors.sending import MirrorSender, mirror_folder
 from hacrl_web.runs.models import Run
 from tests.support.web.event_files import event_file_scalars, event_file_tables
@@ -64,9 +64,9 @@ def completions(mirror: Mirror, run: Run, after: int = 0) -> list[list[str]]:
 
 
 def test_rollouts_are_spread_evenly_and_always_the_same():
-    assert spread([10, 11, 12, 13, 14, 15, 16, 17, 18, 19], 3) == [10, 13, 16]
-    assert spread([5, 6, 7], 3) == spread([5, 6, 7], 20) == [5, 6, 7]
-    assert spread([], 3) == []
+    assert evenly_chosen([10, 11, 12, 13, 14, 15, 16, 17, 18, 19], 3) == [10, 13, 16]
+    assert evenly_chosen([5, 6, 7], 3) == evenly_chosen([5, 6, 7], 20) == [5, 6, 7]
+    assert evenly_chosen([], 3) == []
 
 
 def test_hostile_texts_are_cut_and_written_out():
