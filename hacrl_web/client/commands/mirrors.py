@@ -78,7 +78,12 @@ def add_mirror(
     if bad := [name for name, mark, _ in pairs if not mark]:
         raise ClientProblem(f"--set {bad[0]}: write OPTION=VALUE.")
     secret = secret_file.read_text(encoding="utf-8").strip() if secret_file else ""
-    body = {"kind": kind, "name": name, "options": {key: value for key, _, value in pairs}, "secret": secret}
+    body: dict[str, Any] = {
+        "kind": kind,
+        "name": name,
+        "options": {key: value for key, _, value in pairs},
+        "secret": secret,
+    }
     body |= {"sends": sends, "rollouts": rollouts, "rollout_interval": rollout_interval}
     with connect() as client:
         row = client.post(f"/projects/{project_id(client, project)}/mirrors", body)
