@@ -282,7 +282,7 @@ def test_bundle_and_mirrors_by_command(hacrl, user, tmp_path, settings):
     hacrl("mirrors", "choose", "swan", "tensorboard", "off")
     assert Run.objects.get().mirror_cursors.get().choice == "off"
     hacrl("mirrors", "remove", "tensorboard")
-    assert "from 0 to 20" in hacrl("mirrors", "add", "trackio", "--rollouts", "21", status=4)
+    assert "from 0 to 20" in hacrl("mirrors", "add", "trackio", "--rollouts", "21", status=1)
     added = hacrl("mirrors", "add", "trackio", "--rollouts", "5", "--rollout-interval", "10")
     assert "questions and answers of its runs leave the installation" in " ".join(added.split())
     assert [(row["rollouts"], row["rollout_interval"]) for row in said_json(hacrl("mirrors", "--json"))] == [(5, 10)]
