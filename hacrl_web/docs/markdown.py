@@ -61,11 +61,17 @@ def address(slug: str) -> str:
     return reverse("docs:page", args=[slug]) if slug else reverse("docs:index")
 
 
-def render(text: str, settings: frozenset[str], *, defines_settings: bool = False) -> Rendered:
-    """A page of docs. settings: RunSpec's names, which link to their reference; defines_settings: this is that page."""
-    parser = MarkdownIt("commonmark", {"html": False}).enable("table")
+def markdown_parser(**options: Any) -> MarkdownIt:
+    """A parser whose HTML stays text and whose tables scroll. options: further ones of markdown-it."""
+    parser = MarkdownIt("commonmark", {"html": False, **options}).enable("table")
     parser.add_render_rule("table_open", lambda *_: '<div class="table-scroll" tabindex="0"><table class="table">\n')
     parser.add_render_rule("table_close", lambda *_: "</table></div>\n")
+    return parser
+
+
+def render(text: str, settings: frozenset[str], *, defines_settings: bool = False) -> Rendered:
+    """A page of docs. settings: RunSpec's names, which link to their reference; defines_settings: this is that page."""
+    parser = markdown_parser()
     parser.add_render_rule("fence", _fence)
     tokens = parser.parse(text)
     passages = _passages(tokens)

@@ -9,7 +9,8 @@ from django.views.decorators.http import require_GET
 
 from hacrl_web.insight.evaluations.harness_results import HarnessLine, lines_of_checkpoints, rows_for_csv
 from hacrl_web.leaderboard.board import paper
-from hacrl_web.leaderboard.board.boards import MAX_SWEEPS, alone_board, boards, sources, sweep_board
+from hacrl_web.leaderboard.board.addresses import BoardAddress, board_at
+from hacrl_web.leaderboard.board.boards import boards, sources
 from hacrl_web.leaderboard.board.cells import BoardTable
 from hacrl_web.leaderboard.board.rows import NOT_RECORDED
 from hacrl_web.leaderboard.board.selection import CELL_CONTENTS, COSTS, EXTRA, baseline_labels, read_selection
@@ -17,8 +18,7 @@ from hacrl_web.leaderboard.board.table import make_table
 from hacrl_web.leaderboard.render import exports, latex
 from hacrl_web.leaderboard.render.context import board_context, board_report, seed_runs
 from hacrl_web.leaderboard.render.figures import make_grid
-from hacrl_web.runs.models import Sweep
-from hacrl_web.web.page_query import PageQuery, RowId, Text, page_of
+from hacrl_web.web.page_query import PageQuery, Text, page_of
 from hacrl_web.web.streaming import download, download_csv
 
 PAGE_SIZE = 8
@@ -28,15 +28,6 @@ class IndexQuery(PageQuery):
     """q: text to search the names of boards by."""
 
     q: Text = ""
-
-
-class BoardQuery(PageQuery):
-    """What names a board, `sweep` (up to 8) or `group` and `benchmark`, and a row; BoardSelection has the rest."""
-
-    sweep: tuple[RowId, ...] = ()
-    group: tuple[RowId, ...] = ()
-    benchmark: tuple[RowId, ...] = ()
-    row: Text = ""
 
 
 @require_GET
@@ -50,14 +41,7 @@ def index(request: HttpRequest) -> HttpResponse:
 
 def _table(request: HttpRequest) -> BoardTable:
     """The table of the board that the address names. Error: Http404."""
-    query = BoardQuery.read_or_404(request.GET)
-    board = None
-    if query.sweep:
-        ids = dict.fromkeys(query.sweep)
-        by_id = Sweep.objects.visible_to(request.user).in_bulk(list(ids)) if len(ids) <= MAX_SWEEPS else {}
-        board = sweep_board(*(by_id[pk] for pk in ids)) if len(by_id) == len(ids) else None
-    elif query.group and query.benchmark:
-        board = alone_board(request.user, query.group[0], query.benchmark[0])
+    board = board_at(request.GET, request.user)
     if board is None:
         raise Http404
     return make_table(board, read_selection(request.GET, board))
@@ -111,7 +95,7 @@ def board(request: HttpRequest) -> HttpResponse:
 def row(request: HttpRequest) -> HttpResponse:
     """One row: its runs by seed, its settings and its facts."""
     table = _table(request)
-    row_id = BoardQuery.read(request.GET).row
+    row_id = BoardAddress.read(request.GET).row
     board_row = next((group.row for group in table.groups if group.row.id == row_id), None)
     if board_row is None:
         raise Http404

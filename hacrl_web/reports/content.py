@@ -12,9 +12,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from django.utils.safestring import SafeString, mark_safe
-from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from hacrl_web.docs.markdown import markdown_parser
 from hacrl_web.reports.models import Report
 from hacrl_web.reports.panels import MAX_PANELS, Panel, panel_of
 
@@ -31,9 +31,7 @@ class ReportPart:
 
 def report_parts(report: Report, user: Any, hosts: Collection[str]) -> list[ReportPart]:
     """The report as `user` sees it now. hosts: names under which browsers reach the product, for whole addresses."""
-    parser = MarkdownIt("commonmark", {"html": False, "maxNesting": MAX_NESTING}).enable(["table", "strikethrough"])
-    parser.add_render_rule("table_open", lambda *_: '<div class="table-scroll" tabindex="0"><table class="table">\n')
-    parser.add_render_rule("table_close", lambda *_: "</table></div>\n")
+    parser = markdown_parser(maxNesting=MAX_NESTING).enable("strikethrough")
     parts: list[ReportPart] = []
     passage: list[Token] = []
     num_panels = 0

@@ -20,7 +20,8 @@ from hacrl_web.insight.compare.content import comparison_content
 from hacrl_web.insight.compare.lines import overlaid_lines
 from hacrl_web.insight.overview.results import results
 from hacrl_web.insight.plotly_figures import as_json, plain_text
-from hacrl_web.leaderboard.board.boards import MAX_SWEEPS, Board, alone_board, sweep_board
+from hacrl_web.leaderboard.board.addresses import board_at
+from hacrl_web.leaderboard.board.boards import Board, sweep_board
 from hacrl_web.leaderboard.board.selection import read_selection
 from hacrl_web.leaderboard.board.table import make_table
 from hacrl_web.leaderboard.render.context import board_context
@@ -30,7 +31,6 @@ from hacrl_web.runs.telemetry.scores import score_word
 from hacrl_web.runs.workspace import columns, rows
 from hacrl_web.runs.workspace.query import WorkspaceQuery, in_state, narrowed
 from hacrl_web.runs.workspace.results import with_results
-from hacrl_web.web.page_query import whole_number
 
 MAX_PANELS = 20  # of a report
 MAX_LISTED = 50  # runs of a list, of which the visible ones are compared
@@ -127,12 +127,7 @@ def _sweep(_: Report, user: Any, match: ResolverMatch, query: QueryDict, key: st
 
 
 def _board(_: Report, user: Any, __: ResolverMatch, query: QueryDict, key: str) -> Content | None:
-    ids = [whole_number(text, 2**63 - 1) for text in query.getlist("sweep")]
-    if ids and None not in ids and len(ids) <= MAX_SWEEPS:
-        sweeps = list(Sweep.objects.visible_to(user).filter(pk__in=ids))
-        return _board_content(sweep_board(*sweeps), query, key) if len(sweeps) == len(set(ids)) else None
-    group, benchmark = (whole_number(query.get(name, ""), 2**63 - 1) for name in ("group", "benchmark"))
-    board = alone_board(user, group, benchmark) if group is not None and benchmark is not None else None
+    board = board_at(query, user)
     return None if board is None else _board_content(board, query, key)
 
 

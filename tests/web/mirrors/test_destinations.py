@@ -38,13 +38,6 @@ pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 PLAN = Plan(2, 4, 2, 4, 4, 2, seed=3, variants=(("hacpo", 0.8),))
 
 
-@pytest.fixture(autouse=True)
-def no_process_left():
-    yield
-    for one in list(process._living):
-        one.end()
-
-
 @pytest.fixture
 def owner(settings, tmp_path):
     settings.DATA_DIR = tmp_path

@@ -25,21 +25,6 @@ from workers.contract.events import Progress
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 
-@pytest.fixture(autouse=True)
-def no_process_left():
-    yield
-    for one in list(process._living):
-        one.end()
-
-
-@pytest.fixture
-def owner(client, settings, tmp_path):
-    settings.DATA_DIR = tmp_path
-    user = make_user("ada")
-    client.force_login(user)
-    return user
-
-
 def progress(step: int) -> Progress:
     return Progress(
         step=step, total_steps=9, elapsed_s=1.0, eta_s=1.0, rollouts_generated=0, tokens_generated=0, phase_s={}

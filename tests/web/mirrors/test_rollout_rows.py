@@ -14,27 +14,12 @@ from hacrl_web.mirrors.rollout_rows import CUT, RowBatches, evenly_chosen, safe_
 from hacrl_web.mirrors.sending import MirrorSender, mirror_folder
 from hacrl_web.runs.models import Run
 from tests.support.web.event_files import event_file_scalars, event_file_tables
-from tests.support.web.factories import make_member, make_user, metrics
+from tests.support.web.factories import make_member, metrics
 from tests.support.web.insight_help import claimed, store
 from tests.web.mirrors.test_mirrors import progress, step_of
 from workers.contract.events import Rollout
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
-
-
-@pytest.fixture(autouse=True)
-def no_process_left():
-    yield
-    for one in list(process._living):
-        one.end()
-
-
-@pytest.fixture
-def owner(client, settings, tmp_path):
-    settings.DATA_DIR = tmp_path
-    user = make_user("ada")
-    client.force_login(user)
-    return user
 
 
 def new_mirror(owner: Any, **fields: Any) -> Mirror:
