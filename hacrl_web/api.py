@@ -49,7 +49,7 @@ from hacrl_web.runs.api.runs import router as runs_router
 from hacrl_web.runs.api.sweeps import router as sweeps_router
 from hacrl_web.runs.api.views import router as run_views_router
 from hacrl_web.web.errors import FieldError, FieldErrors, plain_message
-from hacrl_web.web.middleware import gone
+from hacrl_web.web.middleware import gone_error
 
 View = Callable[..., HttpResponse]
 WINDOW_S = 60
@@ -214,7 +214,7 @@ def not_found(request: HttpRequest, exception: Http404) -> HttpResponse:
 
 @api.exception_handler(ObjectDoesNotExist)
 def deleted_meanwhile(request: HttpRequest, exception: ObjectDoesNotExist) -> HttpResponse:
-    return field_errors(request, gone(exception))
+    return field_errors(request, gone_error(exception))
 
 
 @api.exception_handler(AuthenticationError)

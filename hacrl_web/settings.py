@@ -137,9 +137,10 @@ DATABASES = {
 }
 DATABASES["default"]["PASSWORD"] = DATABASES["default"]["PASSWORD"] or secret("DATABASE_PASSWORD")
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+LOCK_WAIT_S = 18  # of a write that waits for another: it answers within 20 s
 if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
     DATABASES["default"]["OPTIONS"] = {
-        "timeout": 20,
+        "timeout": LOCK_WAIT_S,
         "transaction_mode": "IMMEDIATE",  # with several writers, DEFERRED transactions fail when they start to write
         "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA foreign_keys=ON",
     }

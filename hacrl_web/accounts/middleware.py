@@ -19,7 +19,7 @@ from hacrl_web.accounts.projects import require, require_here, require_some_proj
 from hacrl_web.accounts.tokens.tokens import READING, bearer, check_scope, find_token
 from hacrl_web.accounts.visibility import rows_at
 from hacrl_web.web.errors import FieldErrors
-from hacrl_web.web.middleware import BUSY, OPERATIONS_PREFIX, Middleware, busy, refused
+from hacrl_web.web.middleware import BUSY, OPERATIONS_PREFIX, Middleware, busy_response, refusal_response
 
 METRICS_PATH = "/metrics"  # monitoring sends a token too
 # These change only objects of the user, or check the role themselves.
@@ -41,12 +41,12 @@ class TokenAuth(Middleware):
             token = find_token(text)
             check_scope(token, request.method or "")
         except FieldErrors as errors:
-            answer = refused(request, errors)
+            answer = refusal_response(request, errors)
             if errors.status == 401:
                 answer["WWW-Authenticate"] = "Bearer"
             return answer
         except BUSY:
-            return busy(request)
+            return busy_response(request)
         request.user, request.api_token = token.owner, token
         return self.get_response(request)
 
@@ -67,7 +67,7 @@ class RolesOfGroups(Middleware):
             try:
                 request.user = without_old_roles(settings.OIDC, cast(User, request.user))
             except BUSY:
-                return busy(request)
+                return busy_response(request)
         return self.get_response(request)
 
 
@@ -94,5 +94,5 @@ class ProjectRoleGuard(Middleware):
             else:  # a body or a query may name objects of a project other than the current one
                 require_some_project(request.user)
         except FieldErrors as errors:
-            return refused(request, errors)
+            return refusal_response(request, errors)
         return None

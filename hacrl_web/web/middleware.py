@@ -54,7 +54,7 @@ class WrongVerb(Middleware):
             error = FieldErrors.single("method_not_allowed", text, status=405)
         else:
             return response
-        answer = refused(request, error)
+        answer = refusal_response(request, error)
         answer["Allow"] = allowed
         return answer
 
@@ -64,19 +64,19 @@ class RefusalPages(Middleware):
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         if isinstance(exception, BUSY):
-            return busy(request)
+            return busy_response(request)
         if isinstance(exception, ObjectDoesNotExist):
-            return refused(request, gone(exception))
-        return refused(request, exception) if isinstance(exception, FieldErrors) else None
+            return refusal_response(request, gone_error(exception))
+        return refusal_response(request, exception) if isinstance(exception, FieldErrors) else None
 
 
-def gone(error: ObjectDoesNotExist) -> FieldErrors:
+def gone_error(error: ObjectDoesNotExist) -> FieldErrors:
     """404 for an object that another request deleted during this one."""
     logger.warning("Deleted while a request used it", exc_info=error)
     return FieldErrors.single("not_found", "This was deleted a moment ago.", status=404)
 
 
-def refused(request: HttpRequest, errors: FieldErrors) -> HttpResponse:
+def refusal_response(request: HttpRequest, errors: FieldErrors) -> HttpResponse:
     """A refusal, as a page or as the error body of the API."""
     if request.path_info.startswith(API_PREFIX):
         return JsonResponse(errors.as_body(), status=errors.status)
@@ -84,7 +84,7 @@ def refused(request: HttpRequest, errors: FieldErrors) -> HttpResponse:
     return render(request, "refused.html", context, status=errors.status)
 
 
-def busy(request: HttpRequest) -> HttpResponse:
+def busy_response(request: HttpRequest) -> HttpResponse:
     """503 of a page or of the API."""
     if request.path_info.startswith(API_PREFIX):
         response = _api_error("database_busy", "The database is busy. Try again in a moment.", 503)
@@ -115,7 +115,7 @@ def handler404(request: HttpRequest, exception: Exception) -> HttpResponse:
 def handler500(request: HttpRequest) -> HttpResponse:
     """Exceptions outside of views; a session that cannot be read is a busy database."""
     if isinstance(sys.exc_info()[1], BUSY):
-        return busy(request)
+        return busy_response(request)
     if request.path_info.startswith(API_PREFIX):
         return _api_error("server_error", "The server failed: this is our mistake. Its log has the cause.", 500)
     return server_error(request)

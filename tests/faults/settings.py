@@ -4,5 +4,6 @@ import hacrl_web.settings as product
 
 globals().update({name: value for name, value in vars(product).items() if name.isupper()})
 INSTALLED_APPS = [*product.INSTALLED_APPS, "tests.faults.apps.FaultsConfig"]
+LOCK_WAIT_S = 4  # instead of 18 s
 if product.DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
-    product.DATABASES["default"]["OPTIONS"]["timeout"] = 4  # instead of 20 s
+    product.DATABASES["default"]["OPTIONS"]["timeout"] = LOCK_WAIT_S

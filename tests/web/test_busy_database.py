@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 from django.contrib.sessions.backends.db import SessionStore
 from django.db import InterfaceError, OperationalError
 
+from tests.support.postgres import GET_IT, binaries, private_postgresql
+
 pytestmark = pytest.mark.once
+IN_THE_WEB = "import hacrl_web.asgi"
+IN_A_COMMAND = "import os, django; os.environ['DJANGO_SETTINGS_MODULE'] = 'hacrl_web.settings'; django.setup()"
+WAITS = """
+from django.db import connection
+for name in ("lock_timeout", "idle_in_transaction_session_timeout"):
+    with connection.cursor() as cursor:
+        cursor.execute(f"SHOW {name}")
+        print(cursor.fetchone()[0])
+"""
 
 
 @pytest.mark.parametrize("error", [OperationalError("database is locked"), InterfaceError("connection is closed")])
@@ -34,3 +49,15 @@ def test_other_exceptions_stay_a_500(client, user, monkeypatch):
     answer = client.get("/runs/")
     assert answer.status_code == 500
     assert "busy" not in answer.content.decode()
+
+
+def test_requests_wait_for_a_lock_of_postgresql_for_18_s_and_commands_as_long_as_it_takes(tmp_path):
+    if binaries() is None:
+        pytest.skip(f"no PostgreSQL here; get it: {GET_IT}")
+    with private_postgresql() as url:
+        environment = {**os.environ, "DATABASE_URL": url, "HACRL_DATA": str(tmp_path)}
+        waits = [
+            subprocess.run([sys.executable, "-c", code + WAITS], env=environment, capture_output=True, text=True)
+            for code in (IN_THE_WEB, IN_A_COMMAND)
+        ]
+    assert [done.stdout.split() for done in waits] == [["18s", "1min"], ["0", "0"]], waits[0].stderr + waits[1].stderr

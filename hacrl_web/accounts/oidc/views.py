@@ -32,7 +32,7 @@ from hacrl_web.accounts.oidc.provider import CALLBACK, Endpoints, ProviderBacken
 from hacrl_web.accounts.people import people
 from hacrl_web.ops.oidc_settings import OidcProvider
 from hacrl_web.web.errors import FieldErrors
-from hacrl_web.web.middleware import refused
+from hacrl_web.web.middleware import refusal_response
 
 COOKIE = "hacrl_sign_in"
 LIFETIME_S = 600  # for the person to sign in over there
@@ -203,6 +203,6 @@ def _sign_out_address(request: HttpRequest, provider: OidcProvider, end_session:
 def _refused(request: HttpRequest, refusal: SignInRefused, target: str) -> HttpResponse:
     """The login page with the refusal; a page of its own for who is logged in already."""
     if request.user.is_authenticated:
-        return refused(request, FieldErrors.single("forbidden", str(refusal), status=refusal.status))
+        return refusal_response(request, FieldErrors.single("forbidden", str(refusal), status=refusal.status))
     context = {"form": LoginForm(request), "refusal": str(refusal), "next": target, "provider": settings.OIDC}
     return render(request, "accounts/login/login.html", context, status=refusal.status)

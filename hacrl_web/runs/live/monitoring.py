@@ -24,7 +24,7 @@ from hacrl_web.runs.live.broadcaster import socket_count
 from hacrl_web.runs.models import HELD, Host, Run, State, StatusChange, TelemetryEvent
 from hacrl_web.runs.pubsub import client
 from hacrl_web.web.errors import FieldErrors
-from hacrl_web.web.middleware import refused
+from hacrl_web.web.middleware import refusal_response
 
 FOR_STAFF = "Metrics are for staff: log in, or send the API token of a member of staff."
 
@@ -62,11 +62,11 @@ def readyz(request: HttpRequest) -> HttpResponse:
 def metrics(request: HttpRequest) -> HttpResponse:
     """The installation in Prometheus' text format; for staff, by session or API token."""
     if not request.user.is_authenticated:
-        answer = refused(request, FieldErrors.single("not_logged_in", FOR_STAFF, status=401))
+        answer = refusal_response(request, FieldErrors.single("not_logged_in", FOR_STAFF, status=401))
         answer["WWW-Authenticate"] = "Bearer"
         return answer
     if not request.user.is_staff:
-        return refused(request, FieldErrors.single("not_allowed", FOR_STAFF, status=403))
+        return refusal_response(request, FieldErrors.single("not_allowed", FOR_STAFF, status=403))
     registry = CollectorRegistry()
     registry.register(Installation())
     return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
