@@ -12,6 +12,7 @@ import signal
 import subprocess
 import time
 from contextlib import suppress
+from io import BufferedWriter
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from hacrl_web.runs.worker.trainer_environment import trainer_environment
 ANSWER_S = 60.0
 END_S = 5.0  # for a killed process to be gone
 MAX_ANSWER = 2**20
+LOG_BYTES = 2**20  # after which a mirror's log is begun anew; the one before is kept
 _living: set[MirrorProcess] = set()
 
 
@@ -40,7 +42,7 @@ class MirrorProcess:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         environment = trainer_environment() | {"HOME": str(folder), "PYTHONPATH": str(settings.BASE_DIR)}
-        with open(folder / "mirror.log", "wb") as log:
+        with _log(folder / "mirror.log") as log:
             self._child = subprocess.Popen(
                 [settings.MIRRORS_PYTHON, "-m", "workers.mirrors"],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, cwd=settings.BASE_DIR,
@@ -117,6 +119,14 @@ class MirrorProcess:
             if stream is not None:
                 with suppress(OSError):
                     stream.close()
+
+
+def _log(path: Path) -> BufferedWriter:
+    """The log that all processes of a mirror append to."""
+    with suppress(FileNotFoundError):
+        if path.stat().st_size > LOG_BYTES:
+            path.replace(path.with_suffix(".log.1"))
+    return open(path, "ab")
 
 
 def kill_all() -> None:

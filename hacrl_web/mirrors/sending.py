@@ -58,11 +58,12 @@ def due_runs(mirror: Mirror) -> QuerySet[Run]:
 
 @dataclass
 class OpenSession:
-    """A process that has a run open, and what was sent by it."""
+    """A process that has a run open, and what was sent by it. size: rows of the next batch."""
 
     process: MirrorProcess
     after: int
     state: dict[str, Any]
+    size: int
     used_at: float = field(default_factory=time.monotonic)
 
 
@@ -170,17 +171,17 @@ class MirrorSender:
             self._process = None
 
     def _send(self, mirror: Mirror, run: Run, cursor: MirrorCursor) -> int:
-        session = self._session(mirror, run, cursor)
-        # A destination that was too slow for many rows at once may be quick enough for some.
-        size, count = max(1, ROWS_AT_ONCE >> 2 * cursor.tries), 0
+        session, count = self._session(mirror, run, cursor), 0
         while True:
             start, reading = session.after, read_rows(run, session.after)
             batches = RowBatches(mirror, run, reading.rows, session.after)
-            while some := batches.take(size):
+            while some := batches.take(session.size):
                 answer = self._ask(session.process, op="rows", rows=[asdict(row) for row in some])
-                session.state, size, count = answer["state"], min(2 * size, ROWS_AT_ONCE), count + len(some)
+                session.state, session.size = answer["state"], min(2 * session.size, ROWS_AT_ONCE)
                 self._note(cursor, session, some[-1].seq, some[-1].step)
+                count += len(some)
                 if time.monotonic() > self._round_ends_at:
+                    _move(cursor, problem="", tries=0)
                     return count
             if reading.read_seq > session.after:
                 self._note(cursor, session, reading.read_seq, cursor.step)
@@ -222,7 +223,9 @@ class MirrorSender:
             after=cursor.seq,
             state=cursor.state,
         )
-        session = OpenSession(process, min(int(answer["after"]), cursor.seq), answer["state"])
+        # A destination that was too slow for many rows at once may be quick enough for some.
+        size = max(1, ROWS_AT_ONCE >> 2 * cursor.tries)
+        session = OpenSession(process, min(int(answer["after"]), cursor.seq), answer["state"], size)
         self._sessions[run.pk] = session
         _move(cursor, seq=session.after, state=session.state, url=str(answer["url"])[:500])
         return session

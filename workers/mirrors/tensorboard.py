@@ -7,6 +7,7 @@ again, so that no value is in it twice.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import struct
@@ -79,11 +80,18 @@ def table_value(table: list[list[object]]) -> bytes:
     return _text(1, TABLE.encode()) + _text(8, tensor) + _text(9, metadata)
 
 
+def _float32(value: float) -> bytes:
+    """The nearest 32-bit number: infinity beyond 3.4e38."""
+    try:
+        return struct.pack("<f", value)
+    except OverflowError:
+        return struct.pack("<f", math.copysign(math.inf, value))
+
+
 def row_event(row: Row) -> bytes:
     """The values of a step, which are stored as 32-bit numbers, and its rollouts."""
-    summary = b"".join(
-        _text(1, _text(1, name.encode()) + struct.pack("<Bf", 2 << 3 | 5, value)) for name, value in row.values.items()
-    )
+    key = _varint(2 << 3 | 5)
+    summary = b"".join(_text(1, _text(1, name.encode()) + key + _float32(value)) for name, value in row.values.items())
     if row.rollouts:
         summary += _text(1, table_value(row.table))
     return struct.pack("<Bd", 1 << 3 | 1, row.time) + _varint(2 << 3) + _varint(row.step) + _text(5, summary)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 from typing import Any
 
@@ -17,6 +18,7 @@ from hacrl_web.mirrors.sending import MirrorSender, due_runs, mirror_folder
 from hacrl_web.runs.models import Run, State
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.stored_secrets import SecretUnreadable, decrypt
+from tests.support.waiting import wait_until
 from tests.support.web.event_files import event_file_scalars
 from tests.support.web.factories import make_member, make_user, metrics
 from tests.support.web.insight_help import claimed, evaluation, store
@@ -271,6 +273,55 @@ def test_mirror_with_much_to_send_gives_its_thread_to_others_and_goes_on_in_its_
     while due_runs(mirror).exists():
         sender.serve()
     assert event_file_scalars(mirror_folder(mirror)) == [*SENT, (3, "A/reward/mean", 1.0)]
+
+
+def test_run_that_failed_and_then_sends_a_whole_round_no_longer_waits_for_another_try(mirror, run, monkeypatch):
+    """A slow destination also keeps its small batches, which grow, in the next round."""
+    sizes = []
+    ask = process.MirrorProcess.ask
+
+    def noted(self: Any, **request: Any) -> Any:
+        sizes.append(len(request.get("rows", ())))
+        return ask(self, **request)
+
+    monkeypatch.setattr(process.MirrorProcess, "ask", noted)
+    monkeypatch.setattr(sending, "ROUND_S", -1.0)
+    monkeypatch.setattr(sending, "ROWS_AT_ONCE", 4)
+    store(run, *(event for step in range(4, 9) for event in step_of(step, step / 8)))
+    MirrorCursor.objects.create(mirror=mirror, run=run, tries=1, problem="The destination did not answer.")
+    sender = MirrorSender(mirror.pk)
+    assert sender.serve() == 1
+    cursor = MirrorCursor.objects.get()
+    assert (cursor.tries, cursor.problem, cursor.is_done) == (0, "", False)
+    while sender.serve():
+        pass
+    assert sizes == [0, 1, 2, 4, 2]  # nine rows: those of the steps 0 to 8
+
+
+def test_number_beyond_32_bits_is_infinite_in_tensorboard_and_keeps_no_other_back(mirror, run):
+    store(run, metrics(3, "A", ess=1e39, kl=-1e300), progress(3))
+    assert MirrorSender(mirror.pk).serve() == 4
+    assert event_file_scalars(mirror_folder(mirror))[-2:] == [(3, "A/ess", math.inf), (3, "A/kl", -math.inf)]
+    assert MirrorCursor.objects.get().problem == ""
+
+
+def test_log_keeps_the_lines_of_every_process_and_is_bounded(settings, tmp_path, monkeypatch):
+    loud = tmp_path / "loud"
+    loud.write_text("#!/bin/sh\necho began >&2\nread line\necho ended >&2\n")
+    loud.chmod(0o755)
+    settings.MIRRORS_PYTHON = str(loud)
+    log = tmp_path / "mirror.log"
+    processes = [process.MirrorProcess(tmp_path) for _ in range(2)]
+    wait_until(lambda: log.read_text() == "began\nbegan\n")
+    for one in processes:
+        with pytest.raises(process.MirrorFailed):
+            one.ask(op="open")
+    assert log.read_text() == "began\nbegan\nended\nended\n"
+    monkeypatch.setattr(process, "LOG_BYTES", 20)
+    last = process.MirrorProcess(tmp_path)
+    wait_until(lambda: log.read_text() == "began\n")
+    assert (tmp_path / "mirror.log.1").read_text() == "began\nbegan\nended\nended\n"
+    last.end()
 
 
 def test_two_changes_at_once_keep_both(owner, mirror):
