@@ -30,6 +30,8 @@ DEATH_PIPE_VARIABLE = "HACRL_DEATH_PIPE"
 KEYS_PIPE_VARIABLE = "HACRL_KEYS_PIPE"
 MAX_KEYS_BYTES = 32_768  # fits in a pipe, so that writing does not wait for the trainer
 CANCEL_S = 30.0  # below the lease of a run
+BUSY_S = 2.0  # longer than others look at a run directory that has no trainer
+KILL_S = 10.0
 MARK_VARIABLE = "HACRL_TRAINER_MARK"  # of a trainer and all processes that it starts
 SPEC_NAME = "spec.json"
 LOCK_NAME = "lock"
@@ -44,15 +46,20 @@ class RunDirBusy(RuntimeError):
     """Another trainer uses this run directory."""
 
 
-def lock_run_dir(run_dir: Path) -> int:
+def lock_run_dir(run_dir: Path, patience_s: float = 0.0) -> int:
     """Take the run directory's lock and return its descriptor. Error: RunDirBusy."""
     descriptor = os.open(run_dir / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise RunDirBusy(f"{run_dir} is in use by another trainer") from None
-    return descriptor
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                os.close(descriptor)
+                raise RunDirBusy(f"{run_dir} is in use by another trainer") from None
+            time.sleep(0.02)
+        else:
+            return descriptor
 
 
 class TrainerProcess:
@@ -103,14 +110,25 @@ class TrainerProcess:
         self._signal(signal.SIGKILL, group=True)
         status = self.process.wait()
         kill_marked(self._mark)
-        if (self._run_dir / JOB_NAME).exists():  # the process was a launcher; its job is elsewhere
-            cancel_job(self._run_dir)
-        remove_scratch(self._run_dir)
+        self._clear_run_dir()
         self._limiter.stop()
         if self._death_pipe >= 0:
             os.close(self._death_pipe)
             self._death_pipe = -1
         return status
+
+    def _clear_run_dir(self) -> None:
+        """End the job and remove the scratch folder, unless they are those of the next attempt."""
+        try:
+            lock = lock_run_dir(self._run_dir, BUSY_S)
+        except (RunDirBusy, OSError):
+            return
+        try:
+            if (self._run_dir / JOB_NAME).exists():  # the process was a launcher; its job is elsewhere
+                cancel_job(self._run_dir)
+            remove_scratch(self._run_dir)
+        finally:
+            os.close(lock)
 
     def _signal(self, number: signal.Signals, *, group: bool) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -137,13 +155,13 @@ def start_trainer(
     run_dir = run_dir.resolve()
     program = command or [sys.executable, "-m", "workers"]
     variables = dict(os.environ if environment is None else environment)
-    variables[MARK_VARIABLE] = mark = mark_of(run_dir)
+    variables[MARK_VARIABLE] = mark = mark_of(run_dir, attempt)
     variables["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), variables.get("PYTHONPATH")]))
     lock = lock_run_dir(run_dir)
-    kill_earlier_attempts(run_dir)
     try:
+        kill_earlier_attempts(run_dir)
         read_end, write_end = os.pipe()
-    except OSError:  # too many open files: the run directory must not stay locked
+    except BaseException:  # such as too many open files: the run directory must not stay locked
         os.close(lock)
         raise
     keys_end = -1
@@ -214,36 +232,41 @@ def remove_scratch(run_dir: Path) -> None:
         link.unlink(missing_ok=True)
 
 
-def mark_of(run_dir: Path) -> str:
-    """What all processes of a run have in their environment, in every attempt."""
-    return hashlib.sha256(str(run_dir.resolve()).encode()).hexdigest()[:32]
+def mark_of(run_dir: Path, attempt: int | None = None) -> str:
+    """With what the mark of each process of a run begins, in one attempt or in all."""
+    run = hashlib.sha256(str(run_dir.resolve()).encode()).hexdigest()[:32]
+    return f"{run}/" if attempt is None else f"{run}/{attempt}/"
 
 
-def kill_earlier_attempts(run_dir: Path) -> None:
-    """KILL what earlier attempts have left on this host. The caller holds the run directory's lock.
+def kill_earlier_attempts(run_dir: Path, patience_s: float = KILL_S) -> bool:
+    """KILL what earlier attempts have left on this host; False if some of it lives on after `patience_s`.
 
-    Where a trainer has ended and its supervisor was killed before it could look, nobody else would.
+    The caller holds the run directory's lock, so no attempt is under way. Where a trainer has ended and its supervisor
+    was killed before it could look, nobody else would.
     """
-    kill_marked(mark_of(run_dir))
+    return kill_marked(mark_of(run_dir), patience_s)
 
 
-def kill_marked(mark: str, patience_s: float = 10.0) -> None:
-    """KILL every other process with this mark until none is left. Without /proc none is found."""
+def kill_marked(mark: str, patience_s: float = KILL_S) -> bool:
+    """KILL every other process whose mark begins so, until none is left. Without /proc none is found."""
     deadline = time.monotonic() + patience_s
-    while (pids := _marked(mark)) and time.monotonic() < deadline:
+    while pids := _marked(mark):
         for pid in pids:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
+        if time.monotonic() >= deadline:
+            return False
         time.sleep(0.02)
+    return True
 
 
 def _marked(mark: str) -> list[int]:
-    """Ids of living processes with this mark; zombies have no environment."""
-    entry, pids = f"{MARK_VARIABLE}={mark}".encode(), []
+    """Ids of living processes whose mark begins so; zombies have no environment."""
+    begin, pids = f"{MARK_VARIABLE}={mark}".encode(), []
     for path in Path("/proc").glob("[0-9]*/environ"):
         pid = int(path.parent.name)
         with contextlib.suppress(OSError):  # of another user, or already ended
-            if pid != os.getpid() and entry in path.read_bytes().split(b"\0"):
+            if pid != os.getpid() and any(entry.startswith(begin) for entry in path.read_bytes().split(b"\0")):
                 pids.append(pid)
     return pids
 

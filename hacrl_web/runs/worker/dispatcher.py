@@ -165,10 +165,12 @@ def finish_lost_run(run: Run) -> bool:
     except OSError as error:
         log.warning("run %s cannot end yet: its directory cannot be locked: %s", run.pk, error)
         return False
+    deadline = time.monotonic() + FINISH_S
     try:
-        kill_earlier_attempts(run.run_dir)
+        if not kill_earlier_attempts(run.run_dir, FINISH_S):
+            log.warning("run %s cannot end yet: a process that its trainer started does not end", run.pk)
+            return False
         shipper = Shipper(run.pk, run.run_dir, run.attempt, Run.objects.idle_after)
-        deadline = time.monotonic() + FINISH_S
         while shipper.has_more and time.monotonic() < deadline:
             shipper.ship()
         return not shipper.has_more

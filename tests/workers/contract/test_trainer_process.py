@@ -5,6 +5,8 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
+import time
 
 import pytest
 
@@ -38,11 +40,12 @@ def test_second_trainer_of_a_run_is_refused_while_the_first_lives(tmp_path):
     os.close(lock_run_dir(tmp_path))  # free again
 
 
-def test_run_is_not_locked_by_a_start_that_has_no_pipe(tmp_path, monkeypatch):
-    def pipe():
+@pytest.mark.parametrize("station", ["os.pipe", "workers.contract.trainer_process.kill_marked"])
+def test_run_is_not_locked_by_a_start_that_fails(tmp_path, monkeypatch, station):
+    def fail(*_):
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr(os, "pipe", pipe)
+    monkeypatch.setattr(station, fail)
     with pytest.raises(OSError, match="Too many open files"):
         start_trainer(tmp_path, 1, command=SLEEPER)
     os.close(lock_run_dir(tmp_path))
@@ -107,6 +110,36 @@ def test_next_attempt_ends_what_the_one_before_left(tmp_path):
         assert is_alive(child)
         start_trainer(folder, 2, command=SLEEPER).kill()
     assert not is_alive(child)
+
+
+def test_late_kill_of_an_attempt_leaves_the_next_one_alone(tmp_path):
+    """A supervisor that was frozen looks again when its trainer has died and another worker trains the run."""
+    before = start_trainer(tmp_path, 1, command=OWN_SESSION)
+    before.process.kill()
+    before.process.wait()
+    after = start_trainer(tmp_path, 11, command=SLEEPER)
+    scratch = tmp_path / "elsewhere"
+    scratch.mkdir()
+    (tmp_path / SCRATCH_NAME).symlink_to(scratch)
+    try:
+        assert before.kill() == -signal.SIGKILL
+        time.sleep(0.1)
+        assert after.poll() is None
+        assert scratch.exists()
+    finally:
+        after.kill()
+    assert not scratch.exists()
+
+
+def test_run_directory_is_cleared_although_somebody_looks_at_its_lock(tmp_path):
+    trainer = start_trainer(tmp_path, 1, command=SLEEPER)
+    (tmp_path / SCRATCH_NAME).symlink_to(tmp_path / "gone")
+    trainer.process.kill()
+    trainer.process.wait()
+    lock = lock_run_dir(tmp_path)
+    threading.Timer(0.2, os.close, [lock]).start()
+    trainer.kill()
+    assert not (tmp_path / SCRATCH_NAME).is_symlink()
 
 
 def test_trainer_and_its_children_end_when_the_supervisor_is_killed(tmp_path):

@@ -57,7 +57,7 @@ def queues(monkeypatch):
 
 def is_marked(process: psutil.Process, mark: str) -> bool:
     with contextlib.suppress(psutil.Error):
-        return mark in process.environ().values()
+        return any(value.startswith(mark) for value in process.environ().values())
     return False
 
 
