@@ -64,6 +64,7 @@ ROOMS = {
         "telemetry",
         "worker",
         "live",
+        "grids",
         "launch",
         "trials",
         "sweeps",

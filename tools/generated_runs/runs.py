@@ -16,7 +16,7 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from hacrl_web.runs.launch.variants import Variant
+from hacrl_web.runs.grids.variants import Variant
 from hacrl_web.runs.models import GENERATED, Run, State, StatusChange
 from hacrl_web.runs.telemetry.scores import score_of
 from hacrl_web.runs.telemetry.tables import insert

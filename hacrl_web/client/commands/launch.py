@@ -45,7 +45,7 @@ def launch(
     search: Annotated[str | None, typer.Option(help="Of a sweep: grid, random or optuna.")] = None,
     vary: Annotated[
         list[str] | None,
-        typer.Option(help='Of a search: "training.learning_rate=1e-6..1e-4 log". Repeat it.'),
+        typer.Option(help='Of a sweep: "agents.*.lora_rank=8, 16" or in a search "alpha=1..4". Repeat it.'),
     ] = None,
     trials: Annotated[int | None, typer.Option(help="Runs of a search.")] = None,
     at_once: Annotated[int | None, typer.Option("--at-once", help="Trials of a search under way at a time.")] = None,
@@ -98,7 +98,7 @@ def launch(
 
 
 def with_search(request: dict[str, Any], options: dict[str, Any], vary: list[str]) -> dict[str, Any]:
-    """The request with these settings of its search in place of the file's. Error: ClientProblem."""
+    """The request with these settings of its search or grid in place of the file's. Error: ClientProblem."""
     if not options and not vary:
         return request
     parameters = {}
@@ -109,6 +109,11 @@ def with_search(request: dict[str, Any], options: dict[str, Any], vary: list[str
         parameters[name.strip()] = values.strip()
     of_file = request.get("search")
     search = {**(of_file if isinstance(of_file, dict) else {}), **options}
+    if search.get("method", "grid") == "grid" and parameters:
+        before = request.get("grid")
+        lists = {name: values.replace(",", " ").split() for name, values in parameters.items()}
+        request = {**request, "grid": {**(before if isinstance(before, dict) else {}), **lists}}
+        return {**request, "search": search} if search else request
     if parameters:
         before = search.get("parameters")
         search["parameters"] = {**(before if isinstance(before, dict) else {}), **parameters}

@@ -12,8 +12,8 @@ from hacrl_web.runs.api.controls import Why
 from hacrl_web.runs.api.runs import Confirmed, Payload, run_summary_row
 from hacrl_web.runs.api.schemas import SweepAnswer, SweepChange, SweepHead, SweepProgress, SweepRequest, SweepRow
 from hacrl_web.runs.archive import archive
+from hacrl_web.runs.grids.variants import MAX_SWEEP_RUNS
 from hacrl_web.runs.launch.cost import Cost, cost_of
-from hacrl_web.runs.launch.variants import MAX_SWEEP_RUNS
 from hacrl_web.runs.models import Run, Sweep
 from hacrl_web.runs.requests import change_reason, visible_sweep
 from hacrl_web.runs.sweeps import sweeps
@@ -62,10 +62,11 @@ def create_sweep(request: HttpRequest, payload: Payload) -> Any:
     """As POST /runs, with lists `algorithms` and `seeds` in place of the algorithm's name and the seed.
 
     Optional: `ablations` of HACPO, and a `grid` such as {"alpha": [1, 3], "training.learning_rate": [1e-6, 3e-6]}
-    over settings of algorithms, training and rollout; or in its place a `search`, with the method random or optuna and
-    `parameters` such as {"training.learning_rate": "1e-6..1e-4 log"}: its trials follow one another, and `search` of
-    the answer shows them. With `"draft": true` it is saved without runs, and its cautions
-    are confirmed when it is queued.
+    over settings of algorithms, by their name, those of other sections that act on results, `agents.*.SETTING` or
+    `agents.NAME.SETTING`, and `rewards.terms.NAME.weight`; or in its place a `search`, with the method random or optuna
+    and `parameters` such as {"training.learning_rate": "1e-6..1e-4 log"}: its trials follow one another, and `search`
+    of the answer shows them. With `"draft": true` it is saved without runs, and its cautions are confirmed when it is
+    queued.
     """
     return Status(201, body_of(sweeps.launch_sweep(request.user, payload)))
 

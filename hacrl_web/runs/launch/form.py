@@ -15,7 +15,8 @@ from typing import Any
 from django.http import QueryDict
 
 from hacrl_web.registry.language_models.agent_changes import text_of_changes
-from hacrl_web.runs.launch.variants import GRID, ablations, value_text
+from hacrl_web.runs.grids.variants import GRID, ablations
+from hacrl_web.runs.grids.varied import value_text
 from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.page_query import whole_number
 from workers.algorithms.registry import algorithms, settings_schema
@@ -61,6 +62,7 @@ GRID_PREFIX = "grid."
 SEARCH_PREFIX = "search."
 PARAMETERS = "search.parameters."  # the form has the ranges of a search in the fields of the grid
 GRID_FIELDS = [GRID_PREFIX + name for name in GRID]  # each a text with several values
+FURTHER_GRID = "varied"  # the field with all others: a line each
 MAX_SEEDS = 20
 MAX_SEED = 10**10 - 1
 MAX_LIST_TEXT = 1000  # characters of seeds, or of the values of a grid
@@ -233,8 +235,8 @@ def draw(
     """
     top = {key: _form_field(key, _schema()["properties"][key]) for key in ("name", "seed")}
     top |= {key: FormField(key, key.capitalize()) for key in ("group", "benchmark", "agents", *LISTS, "seeds")}
-    varied = (_grid_field(path) for path in dict.fromkeys([*GRID_FIELDS, *values]) if path.startswith(GRID_PREFIX))
-    top |= {control.path: control for control in varied if control}
+    top |= {path: _grid_field(path) for path in GRID_FIELDS}
+    top[FURTHER_GRID] = FormField(FURTHER_GRID, "Values of other settings")
     top |= {control.path: replace(control, errors=[]) for control in SEARCH_FIELDS}
     every = dict(top)
     sections = []
@@ -257,14 +259,11 @@ def draw(
     return top, [every[path] for path in COMMON], sections, _place(every, errors)
 
 
-def _grid_field(path: str) -> FormField | None:
-    """The control for several values of a setting; None if there is no such setting."""
+def _grid_field(path: str) -> FormField:
+    """The control for several values of a setting."""
     name = path.removeprefix(GRID_PREFIX)
     section, _, key = (name if "." in name else f"algorithm.{name}").partition(".")
-    schema = _schema(section)["properties"].get(key) if section in SECTIONS else None
-    if schema is None:
-        return None
-    setting = _form_field(path, schema)
+    setting = _form_field(path, _schema(section)["properties"][key])
     label = setting.label if setting.label[1:].lower() != setting.label[1:] else setting.label.lower()  # LoRA rank
     return replace(setting, label=f"Values of {label}", kind="text", default=None, needs=[])
 
@@ -277,6 +276,9 @@ def _place(every: Mapping[str, FormField], errors: Iterable[FieldError]) -> list
         path = re.sub(r"^agents\..*|\.\d+$", lambda part: "agents" if part[0][0] == "a" else "", error.field or "")
         path = SET_PREFIX[:-1] if path.startswith(SET_PREFIX) else path
         path = path.replace(PARAMETERS, GRID_PREFIX) if path != PARAMETERS[:-1] else "search.method"
+        if path.startswith(GRID_PREFIX) and path not in every:
+            message = f"{path.removeprefix(GRID_PREFIX)}: {error.message}"
+            path, error = FURTHER_GRID, replace(error, message=message)
         control = every.get(path) or _mentioned(every, error)
         if control is None:
             unplaced_errors.append(error)
@@ -318,8 +320,10 @@ def values_of_sweep(request: Mapping[str, Any]) -> dict[str, Any]:
     search = request.get("search", {})
     parameters = search.get("parameters", {})
     values |= {SEARCH_PREFIX + name: value for name, value in search.items() if name != "parameters"}
-    for name, some in (request["grid"] | parameters).items():
-        values[GRID_PREFIX + name] = some if isinstance(some, str) else ", ".join(map(value_text, some))
+    every = {**request["grid"], **parameters}
+    texts = {name: some if isinstance(some, str) else ", ".join(map(value_text, some)) for name, some in every.items()}
+    values |= {GRID_PREFIX + name: text for name, text in texts.items() if name in GRID}
+    values[FURTHER_GRID] = "\n".join(f"{name} = {text}" for name, text in texts.items() if name not in GRID)
     for section in SECTIONS:
         values |= {f"{section}.{name}": value for name, value in request.get(section, {}).items()}
     if isinstance(terms := values.get(TERMS), list | tuple):
@@ -349,7 +353,9 @@ class Confirmation:
 
 
 def _grid_path(path: str) -> str:
-    return GRID_PREFIX + path.removeprefix("algorithm.")
+    """The field of the form that has a setting's several values."""
+    name = path.removeprefix("algorithm.")
+    return GRID_PREFIX + name if name in GRID else FURTHER_GRID
 
 
 def confirmed(post: QueryDict) -> list[Confirmation]:
@@ -359,8 +365,10 @@ def confirmed(post: QueryDict) -> list[Confirmation]:
         code, _, value = text.partition("=")
         if code not in CAUTIONS:
             continue
-        grid_text = str(post.get(_grid_path(CAUTIONS[code]), "")) if post.get("compare") else ""
-        of_grid = bool(grid_text.strip())  # it replaces the setting's one value
+        path = _grid_path(CAUTIONS[code])
+        grid_text = str(post.get(path, "")) if post.get("compare") else ""
+        # It replaces the setting's one value.
+        of_grid = CAUTIONS[code].removeprefix("algorithm.") in (name for name, _, _ in _varied_lines(path, grid_text))
         if _is_same(grid_text if of_grid else str(post.get(CAUTIONS[code], "")), value):
             confirmations.append(Confirmation(code, value[:MAX_LIST_TEXT], of_grid))
     return confirmations
@@ -382,6 +390,30 @@ def _is_same(text: str, other: str) -> bool:
         return numbers != [] and numbers == [float(part) for part in split_list(other)]
     except ValueError:
         return False
+
+
+def _varied_lines(path: str, text: str) -> list[tuple[str, str, str]]:
+    """Of each setting that a field gives several values: its name, the sign behind it or nothing, and their text."""
+    text = text.strip()
+    if path != FURTHER_GRID:
+        return [(path.removeprefix(GRID_PREFIX), "=", text)] if text else []
+    lines = [line.partition("=") for line in text.splitlines() if line.strip()]
+    return [(name.strip(), sign, values.strip()) for name, sign, values in lines]
+
+
+def _take_varied(request: dict[str, Any], path: str, text: str, *, searches: bool) -> list[FieldError]:
+    """Write the values of a field into the grid of a request, or into the parameters of its search."""
+    lines = _varied_lines(path, text)
+    if not lines:
+        return []
+    texts = request["search"]["parameters"] if searches else request.setdefault("grid", {})
+    for name, sign, values in lines:
+        if not sign:
+            return [FieldError("invalid", f"“{name[:60]}” has no values: write SETTING = VALUES.", path)]
+        if name in texts:
+            return [FieldError("repeated", f"{name[:60]} has values twice: give them once.", path)]
+        texts[name] = values if searches else split_list(values)
+    return []
 
 
 def split_list(text: str) -> list[str]:
@@ -411,15 +443,11 @@ def parse_form(post: QueryDict) -> dict[str, Any]:
             if value.strip():
                 entry = {"benchmark": path.removeprefix(SET_PREFIX), "weight": value.strip()}
                 request.setdefault("training", {}).setdefault("benchmarks", []).append(entry)
-        elif path.startswith(GRID_PREFIX) and searches:
-            if value.strip():
-                request["search"]["parameters"][name] = value.strip()
         elif path.startswith(SEARCH_PREFIX):
             if searches and any(path == control.path for control in SEARCH_FIELDS):
                 request["search"][name] = value.strip()
-        elif path.startswith(GRID_PREFIX):
-            if parts := split_list(value):
-                request.setdefault("grid", {})[name] = parts
+        elif path in GRID_FIELDS or path == FURTHER_GRID:
+            errors += _take_varied(request, path, value, searches=searches)
         elif not dot and path in TOP_LEVEL:
             request[path] = value.strip()
         elif dot and section in SECTIONS:

@@ -20,10 +20,10 @@ from hacrl_web.runs.launch.hub_access import require_hub_access
 from hacrl_web.runs.launch.plan import (
     LaunchError,
     RequestRows,
-    asks_none_of_ours,
     cannot_repeat,
     is_draft,
     plan_run,
+    uses_no_benchmark,
 )
 from hacrl_web.runs.models import Run, State, StatusChange, Sweep, Trial
 from hacrl_web.runs.quotas import check_launch
@@ -85,7 +85,7 @@ def _lock(row: AgentGroup | Benchmark | None, field: str, name: str) -> None:
 
 def hold_rows_of(run: Run) -> None:
     """The same for a run whose settings are launched again. Error: LaunchError."""
-    if asks_none_of_ours(run):
+    if uses_no_benchmark(run):
         return
     used = Q(pk=run.benchmark_id) | Q(train_path__in=paths_of(stored_spec(run)))
     rows = Benchmark.objects.select_for_update(of=("self",)).filter(used).order_by("pk")

@@ -7,7 +7,7 @@ are collected, each with the dotted path of its field.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -133,6 +133,16 @@ def find_rows(
     return RequestRows(group, benchmark, agents, further, list(confirmed), changes, sets)
 
 
+def with_further_changes(rows: RequestRows, changes: Changes, errors: list[FieldError]) -> RequestRows:
+    """The rows with further changes of their agents. Errors are added at `agents.NAME.SETTING`."""
+    if not changes:
+        return rows
+    agents, _ = with_changes(rows.agents, changes, errors)
+    names = [agent.name for agent in agents if agent.name in rows.changes or agent.name in changes]
+    merged = {name: {**rows.changes.get(name, {}), **changes.get(name, {})} for name in names}
+    return replace(rows, agents=agents, changes=merged)
+
+
 def _training_sets(user: Any, request: Mapping[str, Any], errors: list[FieldError]) -> list[ChosenSet] | None:
     entries = listed_sets(request, errors)
     if entries is None:
@@ -193,7 +203,7 @@ def cannot_repeat(run: Run) -> list[FieldError]:
         message = f"{run.name} was imported: its settings name files of another machine. Clone it to train here."
         return [FieldError("imported", message, None)]
     errors = changed_models(run.group) if run.group else []
-    if run.benchmark_id is None and asks_none_of_ours(run):
+    if run.benchmark_id is None and uses_no_benchmark(run):
         return errors
     if run.benchmark_id is None:
         message = f"The benchmark of {run.name} was deleted: clone the run and choose another."
@@ -206,7 +216,7 @@ def cannot_repeat(run: Run) -> list[FieldError]:
     return errors
 
 
-def asks_none_of_ours(run: Run) -> bool:
+def uses_no_benchmark(run: Run) -> bool:
     """Whether lm-evaluation-harness evaluates on its own tasks alone."""
     harness = run.spec.get("harness")
     return bool(harness) and not harness.get("has_benchmarks")

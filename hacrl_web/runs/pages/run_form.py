@@ -20,8 +20,10 @@ from hacrl_web.registry.benchmarks.training_sets import (
 )
 from hacrl_web.registry.language_models.agent_changes import changes_of_text, text_of_changes
 from hacrl_web.registry.models import AgentGroup, Benchmark
+from hacrl_web.runs.grids.variants import MAX_SWEEP_RUNS, ablations, idle_ablations
 from hacrl_web.runs.launch.cost import Cost
 from hacrl_web.runs.launch.form import (
+    FURTHER_GRID,
     GRID_PREFIX,
     LISTS,
     SEARCH_FIELDS,
@@ -35,7 +37,6 @@ from hacrl_web.runs.launch.form import (
     values_of_sweep,
 )
 from hacrl_web.runs.launch.presets import presets
-from hacrl_web.runs.launch.variants import MAX_SWEEP_RUNS, ablations, idle_ablations
 from hacrl_web.runs.models import Run, State, Sweep
 from hacrl_web.runs.pages.run_header import can_ablate
 from hacrl_web.runs.stored_spec import stored_spec
@@ -262,7 +263,8 @@ def _sweep_controls(fields: Mapping[str, FormField], values: Mapping[str, Any]) 
         "ablations": [(ablation, key in removed) for key, (_, ablation) in ablations().items()],
         "grid": grid,
         "search": search,
-        "is_grid_open": any(field.value or field.errors for field in grid) or search[0].value != "grid",
+        "is_grid_open": any(field.value or field.errors for field in [*grid, fields[FURTHER_GRID]])
+        or search[0].value != "grid",
         "is_ablation_open": bool(removed or fields["ablations"].errors),
         "max_runs": MAX_SWEEP_RUNS,
     }

@@ -12,10 +12,8 @@ from math import prod
 from typing import Any, NamedTuple
 
 from hacrl_web.registry.benchmarks.training_sets import as_requested
-from hacrl_web.runs.launch.plan import KEYS, SECTIONS, LaunchError, RequestRows, check_spec, find_rows
-from hacrl_web.runs.launch.presets import with_preset
-from hacrl_web.runs.launch.rewards import with_reward_names
-from hacrl_web.runs.launch.variants import (
+from hacrl_web.registry.language_models.agent_changes import Changes
+from hacrl_web.runs.grids.variants import (
     MAX_LABEL,
     MAX_SWEEP_RUNS,
     Variant,
@@ -24,6 +22,18 @@ from hacrl_web.runs.launch.variants import (
     grid_of,
     idle_ablations,
 )
+from hacrl_web.runs.grids.varied import owner_problems
+from hacrl_web.runs.launch.plan import (
+    KEYS,
+    SECTIONS,
+    LaunchError,
+    RequestRows,
+    check_spec,
+    find_rows,
+    with_further_changes,
+)
+from hacrl_web.runs.launch.presets import with_preset
+from hacrl_web.runs.launch.rewards import with_reward_names
 from hacrl_web.runs.sweeps.search_plan import (
     other_than_one,
     probe_variants,
@@ -43,10 +53,11 @@ SWEEP_KEYS = frozenset({"algorithms", "ablations", "seeds", "grid", SEARCH})
 
 
 class PlannedRun(NamedTuple):
-    """One run of a sweep."""
+    """One run of a sweep. changes: of its agents, those that vary included."""
 
     variant: Variant
     spec: RunSpec
+    changes: Changes
 
 
 @dataclass(frozen=True)
@@ -77,6 +88,13 @@ class SweepParts:
     base: Any
     search: SearchSettings | None
 
+    @property
+    def fields(self) -> dict[str, str]:
+        """Of each setting that varies, the field of the request that has its values."""
+        if self.search is not None:
+            return {name: f"{SEARCH}.parameters.{name}" for name in self.search.parameters}
+        return {name: f"grid.{name}" for name in self.grid}
+
 
 class SweepError(LaunchError):
     """A sweep that is refused. specs: of its runs, if the settings of all of them can be read; else none."""
@@ -97,7 +115,8 @@ def plan_sweep(user: Any, request: Any) -> SweepPlan:
     variants = _variants(parts, errors) if isinstance(parts.base, Mapping) and not errors else []
     shared = {key: value for key, value in request.items() if key not in SWEEP_KEYS}
     rows = find_rows(user, shared, errors, KEYS - {"cloned_from"})
-    errors += _idle_weight(parts, rows)
+    errors += _idle_weight(parts.fields, rows)
+    errors += owner_problems(parts.fields, [agent.name for agent in rows.agents], request.get("rewards"))
     # With errors in the lists, a run of the default shows the errors of the other settings.
     runs = [(seed, variant) for seed in parts.seeds for variant in variants] or [(0, Variant(DEFAULT))]
     planned = [run for seed, variant in runs if (run := _planned(parts, shared, rows, seed, variant, errors))]
@@ -128,6 +147,7 @@ def plan_trial(user: Any, request: Mapping[str, Any], number: int, point: Point)
     if errors:
         raise LaunchError(errors, status=409)
     parts = _sweep_parts(request, errors)
+    errors += owner_problems(parts.fields, [agent.name for agent in rows.agents], request.get("rewards"))
     variant = Variant(parts.algorithms[0], point=point, trial=number)
     run = None if errors else _planned(parts, shared, rows, parts.seeds[0], variant, errors)
     if errors or run is None:
@@ -148,10 +168,12 @@ def _planned(
     if isinstance(section, Mapping):
         section = {**own_settings(variant.algorithm, section), **variant.overrides}
     problems: list[FieldError] = []
-    spec = check_spec({**variant.sections(shared), "algorithm": section, "seed": seed}, rows, problems)
-    moved = dict.fromkeys(replace(one, field=variant.field_of(one.field)) for one in problems)
+    names = [agent.name for agent in rows.agents]
+    own = with_further_changes(rows, variant.agent_changes(names), problems)
+    spec = check_spec({**variant.sections(shared), "algorithm": section, "seed": seed}, own, problems)
+    moved = dict.fromkeys(replace(one, field=variant.field_of(one.field, names)) for one in problems)
     errors += [error for error in moved if error not in errors]
-    return None if spec is None else PlannedRun(variant, spec)
+    return None if spec is None else PlannedRun(variant, spec, own.changes)
 
 
 def named_request(plan: SweepPlan) -> dict[str, Any]:
@@ -246,13 +268,11 @@ def _variants(parts: SweepParts, errors: list[FieldError]) -> list[Variant]:
     return [] if problems else variants
 
 
-def _idle_weight(parts: SweepParts, rows: RequestRows) -> list[FieldError]:
+def _idle_weight(fields: Mapping[str, str], rows: RequestRows) -> list[FieldError]:
     """An error where the weight of the run's own benchmark varies, and there is no other."""
-    places = [f"grid.{name}" for name in parts.grid]
-    places += [f"{SEARCH}.parameters.{name}" for name in (parts.search.parameters if parts.search else ())]
     message = "Without further training sets benchmark_weight has no effect, so there is nothing to vary."
-    idle = [place for place in places if place.endswith(".training.benchmark_weight")]
-    return [] if rows.training_sets else [FieldError("unused", message, place) for place in idle]
+    field = fields.get("training.benchmark_weight")
+    return [FieldError("unused", message, field)] if field and not rows.training_sets else []
 
 
 def _settings_of(name: str) -> Iterable[str]:
@@ -281,8 +301,7 @@ def _normalized(parts: SweepParts, runs: list[PlannedRun], rows: RequestRows) ->
     """The request with the values that RunSpec read, and in the sections only the settings that it has."""
     first = runs[0].spec
     changed = first.model_dump(mode="json", exclude_unset=True)
-    names = parts.search.parameters if parts.search else parts.grid
-    varied = {tuple(path.split(".")) for path in names}
+    varied = {tuple(name.split(".")) for name in parts.fields}
     sections = {
         key: {name: value for name, value in changed[key].items() if (key, name) not in varied}
         for key in SECTIONS

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Mapping
 from importlib.util import find_spec
 from typing import Any
 
+from hacrl_web.runs.grids.variants import Variant, rule_or_none
 from hacrl_web.runs.launch.plan import RequestRows
-from hacrl_web.runs.launch.variants import Variant, rule_or_none
 from hacrl_web.runs.trials.points import random_points
 from hacrl_web.runs.trials.search_settings import KEY, SearchSettings
 from hacrl_web.web.errors import FieldError

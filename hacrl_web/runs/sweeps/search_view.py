@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hacrl_web.runs.launch.variants import value_text
+from hacrl_web.runs.grids.varied import short_names, value_text
 from hacrl_web.runs.models import Sweep, Trial, TrialState
-from hacrl_web.runs.trials.parameters import short_name
 from hacrl_web.runs.trials.search_settings import KEY
 
 HEIGHT = 260  # pixels of a picture
@@ -62,7 +61,7 @@ class SearchView:
 
     @property
     def short_names(self) -> list[str]:
-        return [short_name(name) for name in self.names]
+        return list(short_names(self.names).values())
 
     @property
     def figures(self) -> list[dict[str, Any]]:
@@ -149,7 +148,7 @@ def _by_parameter(trials: Sequence[Trial], name: str, is_log: bool, number: int)
     places = values if is_number else [value_text(value) for value in values]
     scale = ("log" if is_log else "linear") if is_number else "category"
     figure = _figure(_points(trials, places), name, scale)
-    return {"id": f"figure-parameter-{number}", "title": f"{short_name(name)} against the objective", "json": figure}
+    return {"id": f"figure-parameter-{number}", "title": f"{name} against the objective", "json": figure}
 
 
 def _points(trials: Sequence[Trial], places: Sequence[Any]) -> list[dict[str, Any]]:

@@ -16,10 +16,10 @@ from pydantic import ValidationError
 from hacrl_web.accounts.models import Role
 from hacrl_web.accounts.projects import require
 from hacrl_web.registry import values
+from hacrl_web.runs.grids.variants import MAX_SWEEP_RUNS
 from hacrl_web.runs.launch.hub_access import require_hub_access, require_hub_access_to_group
 from hacrl_web.runs.launch.launch import create_run, hold, hold_rows_of, retry
 from hacrl_web.runs.launch.plan import LaunchError, RequestRows, cannot_repeat, is_draft
-from hacrl_web.runs.launch.variants import MAX_SWEEP_RUNS
 from hacrl_web.runs.models import Desire, Run, SearchState, State, Sweep, Trial, TrialState
 from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.runs.sweeps.drafts import held_draft, require_same_project, save_sweep, unchanged_plan
@@ -93,7 +93,7 @@ def _create_all(user: Any, sweep: Sweep, plan: SweepPlan) -> None:
 
 def create_run_of(user: Any, sweep: Sweep, run: PlannedRun, rows: RequestRows) -> Run:
     """Queue one planned run, within the caller's transaction. Error: FieldErrors (403) for a viewer."""
-    return _create(user, sweep, run.variant.label, run.spec, *rows.pair, agent_changes=rows.changes)
+    return _create(user, sweep, run.variant.label, run.spec, *rows.pair, agent_changes=run.changes)
 
 
 def _create(user: Any, sweep: Sweep, label: str, spec: RunSpec, *pair: Any, agent_changes: Any) -> Run:

@@ -11,17 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hacrl_web.runs.launch.variants import MAX_SWEEP_RUNS, is_varied, read_value, value_text
+from hacrl_web.runs.grids.variants import MAX_SWEEP_RUNS
+from hacrl_web.runs.grids.varied import VARIED, is_varied, read_value, value_text
 from hacrl_web.web.errors import FieldError
 
 DIGITS = 4  # significant digits of a drawn number: more would only make names and tables longer
 MAX_PARAMETERS = 20
 MAX_TEXT = 1000  # characters of a range or a list
 RANGE = re.compile(r"\s*(\S+?)\s*\.\.\s*(\S+?)(?:\s+(\S.*?))?\s*", re.DOTALL)
-UNKNOWN = (
-    "A search varies numbers, switches and choices: settings of algorithms by their name, such as alpha, and those of "
-    "training and rollout with their section, such as training.learning_rate."
-)
 
 
 @dataclass(frozen=True)
@@ -69,11 +66,6 @@ class Parameter:
         return min(max(number, self.low), self.high)  # type: ignore[type-var, return-value]
 
 
-def short_name(name: str) -> str:
-    """The name of a setting without its section."""
-    return name.rpartition(".")[2]
-
-
 def parameters_of(request: Any, errors: list[FieldError]) -> dict[str, Parameter]:
     """The object {"alpha": "1..4", "training.learning_rate": [1e-6, 3e-6]} as parameters, in the order of names.
 
@@ -99,7 +91,9 @@ def parameters_of(request: Any, errors: list[FieldError]) -> dict[str, Parameter
 def _parameter(name: Any, written: Any) -> Parameter:
     """Error: ValueError, in words for people."""
     if not isinstance(name, str) or not is_varied(name):
-        raise ValueError(UNKNOWN)
+        raise ValueError(f"A search varies {VARIED}")
+    if name.startswith("evaluation."):
+        raise ValueError("Trials are compared by their evaluations, which must be alike: vary this in a grid.")
     if isinstance(written, str):
         if len(written) > MAX_TEXT:
             raise ValueError(f"At most {MAX_TEXT} characters are possible.")

@@ -9,8 +9,8 @@ import pytest
 from django.urls import reverse
 
 from hacrl_web.registry.models import Benchmark
+from hacrl_web.runs.grids.variants import GRID
 from hacrl_web.runs.launch.form import SEARCH_FIELDS
-from hacrl_web.runs.launch.variants import GRID
 from hacrl_web.runs.models import Run, Sweep
 from hacrl_web.web.errors import FieldErrors
 from tests.support.web import factories

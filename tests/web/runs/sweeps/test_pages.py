@@ -79,13 +79,13 @@ def test_what_is_wrong_stands_beside_its_field_and_is_kept(web, form, changes, f
 
 
 def test_learning_rates_are_a_grid_and_a_draft_keeps_further_settings(web, form):
-    asked = {**form, "grid.training.learning_rate": "1e-6, 3e-6", "grid.cross_gate": "hacpo, signed"}
+    asked = {**form, "grid.training.learning_rate": "1e-6, 3e-6", "varied": "cross_gate = hacpo, signed"}
     response = web.post(reverse("runs:run_save"), asked)
     sweep = Sweep.objects.get()
     assert sweep.request["grid"] == {"cross_gate": ["hacpo", "signed"], "training.learning_rate": [1e-6, 3e-6]}
     edit = web.get(reverse("runs:run_create"), {"sweep": sweep.pk}).content.decode()
     assert 'name="grid.training.learning_rate" value="1e-06, 3e-06"' in re.sub(r'id="[^"]*" name', "name", edit)
-    assert 'name="grid.cross_gate" value="hacpo, signed"' in re.sub(r'id="[^"]*" name', "name", edit)
+    assert ">cross_gate = hacpo, signed</textarea>" in edit
     assert response.status_code == 302
 
 

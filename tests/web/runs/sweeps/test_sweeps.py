@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from hacrl_web.runs.grids.variants import ablations
 from hacrl_web.runs.launch.plan import LaunchError
-from hacrl_web.runs.launch.variants import ablations
 from hacrl_web.runs.models import Run, StatusChange, Sweep
 from hacrl_web.runs.sweeps.plan import plan_sweep
 from hacrl_web.runs.sweeps.state import state_of

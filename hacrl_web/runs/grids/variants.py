@@ -1,24 +1,34 @@
 """Variants of a sweep: algorithms, ablations of them, and points of a grid, each on the same seeds.
 
-A grid varies settings of algorithms by their name, and those of the sections `training` and `rollout` by their path. It
-multiplies only the variants that use its settings: GSPO has no delta, so it runs once and not once per delta.
+A grid multiplies only the variants that use its settings: GSPO has no delta, so it runs once and not once per delta.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import product
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
-from pydantic.fields import FieldInfo
+from pydantic import ValidationError
 
-from hacrl_web.web.errors import FieldError, plain_errors
+from hacrl_web.runs.grids.varied import (
+    TERMS,
+    VARIED,
+    agents_of,
+    is_of,
+    is_varied,
+    read_value,
+    short_names,
+    split_name,
+    value_text,
+    with_weights,
+)
+from hacrl_web.web.errors import FieldError
 from workers.algorithms.base.spec import Ablation, AlgorithmSpec
-from workers.algorithms.registry import algorithms, own_settings, settings_schema
-from workers.contract.spec.run import RunSpec
+from workers.algorithms.registry import algorithms, own_settings
+from workers.contract.spec.run import SECTIONS
 
 MAX_SWEEP_RUNS = 60
 MAX_LABEL = 100  # characters; the name of a run is 20 longer, for the sweep's own and the seed
@@ -27,9 +37,6 @@ GRID = (
     *("alpha", "delta", "delta_step", "capability_window", "cross_weight", "beta"),
     *("training.learning_rate", "training.lora_rank", "rollout.temperature", "rollout.num_generations"),
 )
-GRID_SECTIONS = ("training", "rollout")  # beside `algorithm`, whose settings have no section in their name
-FINITE = ConfigDict(allow_inf_nan=False, str_strip_whitespace=True)  # as in RunSpec
-SCALARS = ("number", "integer", "boolean")
 
 
 @cache
@@ -59,61 +66,40 @@ class Variant:
         return {**removed, **own, "name": self.algorithm}
 
     def sections(self, shared: Mapping[str, Any]) -> dict[str, Any]:
-        """The other sections of a request, with the values of the grid."""
+        """The other sections of a request, with the values of the grid. Those of agents are in `agent_changes`."""
         result = dict(shared)
+        weights = {split_name(path)[1]: value for path, value in self.point.items() if path.startswith(TERMS)}
         for path, value in self.point.items():
             section, dot, name = path.partition(".")
-            if dot and isinstance(result.setdefault(section, {}), Mapping):
+            is_whole = section in SECTIONS and not path.startswith(TERMS)
+            if dot and is_whole and isinstance(result.setdefault(section, {}), Mapping):
                 result[section] = {**result[section], name: value}
-        return result
+        return {**result, "rewards": with_weights(result.get("rewards"), weights)} if weights else result
+
+    def agent_changes(self, agents: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """Its changes of the settings of these agents, by name."""
+        changes: dict[str, dict[str, Any]] = {}
+        for path, value in self.point.items():
+            for agent in agents_of(path, agents):
+                changes.setdefault(agent, {})[split_name(path)[2]] = value
+        return changes
 
     @property
     def label(self) -> str:
         """Its name within the sweep: `hacpo`, `hacpo no_omega`, `hacpo alpha=3 delta=0.2`, `trial 7`."""
         if self.trial is not None:
             return f"trial {self.trial}"
-        values = [f"{name.rpartition('.')[2]}={value_text(value)}" for name, value in self.point.items()]
+        names = short_names(list(self.point))
+        values = [f"{names[name]}={value_text(value)}" for name, value in self.point.items()]
         return " ".join([self.algorithm, *([self.ablation] if self.ablation else []), *values])
 
-    def field_of(self, path: str | None) -> str | None:
-        """The field of the request that sets `path` in this variant."""
-        name = (path or "").removeprefix("algorithm.")
-        if name in self.point:  # the path of another section is its name
+    def field_of(self, path: str | None, agents: Sequence[str]) -> str | None:
+        """The field of the request that sets `path` in this variant. agents: the names of the group's."""
+        own = (path or "").removeprefix("algorithm.")
+        name = next((one for one in self.point if is_of(one, own, agents)), None)
+        if name is not None:
             return f"grid.{name}" if self.trial is None else f"search.parameters.{name}"
         return {"algorithm.name": "algorithms", "seed": "seeds"}.get(path or "", path)
-
-
-def value_text(value: Any) -> str:
-    """The shortest text that is exactly this value: 3, 0.1, 1.0000001, true, signed."""
-    if isinstance(value, bool | str):
-        return str(value).lower() if isinstance(value, bool) else value
-    short = f"{value:g}"
-    return short if float(short) == value else repr(value)
-
-
-@cache
-def _readers() -> dict[str, TypeAdapter[Any]]:
-    """What reads a value of each setting that a grid can vary: numbers, switches and choices."""
-    readers = {}
-    for name, schema in settings_schema().items():
-        cls = algorithms()[(schema["algorithms"] or list(algorithms()))[0]]
-        if _is_scalar(schema) and name in cls.model_fields:
-            readers[name] = _reader(cls.model_fields[name])
-    for section in GRID_SECTIONS:
-        model: Any = RunSpec.model_fields[section].annotation
-        for name, schema in model.model_json_schema()["properties"].items():
-            if _is_scalar(schema):
-                readers[f"{section}.{name}"] = _reader(model.model_fields[name])
-    return readers
-
-
-def _reader(info: FieldInfo) -> TypeAdapter[Any]:
-    return TypeAdapter(Annotated[info.annotation, info], config=FINITE)  # type: ignore[arg-type]
-
-
-def _is_scalar(schema: Mapping[str, Any]) -> bool:
-    options = [one for one in schema.get("anyOf", [schema]) if one.get("type") != "null"]
-    return all(one.get("type") in SCALARS or "enum" in one for one in options)
 
 
 def grid_of(grid: Any, errors: list[FieldError]) -> dict[str, list[Any]]:
@@ -124,12 +110,8 @@ def grid_of(grid: Any, errors: list[FieldError]) -> dict[str, list[Any]]:
     values_by_name = {}
     for name, values in grid.items():
         path = f"grid.{str(name)[:80]}"
-        if name not in _readers():
-            message = (
-                "A grid varies numbers, switches and choices: settings of algorithms by their name, such as alpha, and "
-                "those of training and rollout with their section, such as training.learning_rate."
-            )
-            errors.append(FieldError("unknown_key", message, path))
+        if not isinstance(name, str) or not is_varied(name):
+            errors.append(FieldError("unknown_key", f"A grid varies {VARIED}", path))
         elif not isinstance(values, list | tuple) or not 0 < len(values) <= MAX_SWEEP_RUNS:
             errors.append(FieldError("invalid", f"Give a list of 1 to {MAX_SWEEP_RUNS} values.", path))
         elif any(isinstance(value, str) and ".." in value for value in values):
@@ -146,25 +128,6 @@ def grid_of(grid: Any, errors: list[FieldError]) -> dict[str, list[Any]]:
 
 def _place(name: str) -> tuple[bool, int, str]:
     return ("." in name, GRID.index(name) if name in GRID else len(GRID), name)
-
-
-def is_varied(name: str) -> bool:
-    """Whether a sweep can vary the setting of this name."""
-    return name in _readers()
-
-
-def read_value(name: str, value: Any, errors: list[FieldError]) -> list[Any]:
-    """The value as the setting reads it, or nothing and an error."""
-    if value is None:
-        errors.append(
-            FieldError("invalid", "Give values; without this setting all runs have its default.", f"grid.{name}")
-        )
-        return []
-    try:
-        return [_readers()[name].validate_python(value)]
-    except ValidationError as error:
-        errors += [replace(one, field=f"grid.{name}") for one in plain_errors(error)]
-        return []
 
 
 def expand(
