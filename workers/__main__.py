@@ -11,8 +11,9 @@ import contextlib
 import os
 import sys
 import traceback
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from workers import heartbeat
 from workers.agents.messages import AgentLost
@@ -24,7 +25,11 @@ from workers.contract.spool import SPOOL_NAME, SpoolWriter, read_spool
 from workers.environments.base import EnvironmentFailed
 from workers.harness.evaluation import HarnessEvaluation
 from workers.harness.process import HarnessFailed
+from workers.model.call_limits import late_calls_end
 from workers.trainer.stop_signals import Paused, StopFlag, StopNow, Stopped
+
+if TYPE_CHECKING:
+    from workers.trainer.trainer import Trainer
 
 
 class RunRefused(Exception):
@@ -104,7 +109,8 @@ def run(spec: RunSpec, run_dir: Path, attempt: int) -> int:
         with open_verifier(spec.data, spec.rewards) as verifier:
             trainer = Trainer(spec, run_dir, spool, verifier, stop)
             try:
-                trainer.train()
+                with late_calls_end(partial(_fail, spool, trainer)):
+                    trainer.train()
                 outcome, reason = "completed", ""
             except Stopped:
                 trainer.save_if_cheap()
@@ -134,6 +140,12 @@ def run(spec: RunSpec, run_dir: Path, attempt: int) -> int:
     spool.emit(events.Finished(step=step, outcome=outcome, reason=reason))
     spool.close()
     return 1 if outcome in ("interrupted", "failed") else 0
+
+
+def _fail(spool: SpoolWriter, trainer: Trainer, reason: str) -> None:
+    """The last event, while the trainer itself is in a call that does not end."""
+    spool.emit(events.Finished(step=trainer.step, outcome="failed", reason=reason))
+    spool.close()
 
 
 def run_harness(spec: RunSpec, run_dir: Path, spool: SpoolWriter, stop: StopFlag) -> int:

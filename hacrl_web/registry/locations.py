@@ -16,7 +16,7 @@ from django.conf import settings
 from hacrl_web.web.errors import FieldErrors
 
 MAX_LOCATION = 1000
-MAX_FILES = 2000
+MAX_FILES = 10_000  # at all depths
 HUB_PART = r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,94}[A-Za-z0-9_])?"
 HUB_ID = re.compile(rf"{HUB_PART}/{HUB_PART}", re.ASCII)
 REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,199}", re.ASCII)
@@ -80,32 +80,57 @@ def _checked_place(location: str) -> tuple[Path, int]:
 
 
 def _check_entries(folder: Path) -> None:
-    """Check that links stay inside the roots, and that all entries are files or folders."""
-    roots = model_roots()
+    """Check that links stay inside the roots, at any depth, and that all entries are files or folders."""
+    roots, waiting, visited, number = model_roots(), [str(folder)], {folder}, 0
     try:
-        with os.scandir(folder) as entries:
-            for number, entry in enumerate(entries, start=1):
-                if number > MAX_FILES:
-                    raise refuse_location(
-                        "too_many_files", f"The folder contains more than {MAX_FILES} files: it is not a model."
-                    )
-                target = Path(os.path.realpath(entry.path))
-                if not any(target.is_relative_to(root) for root in roots):
-                    raise refuse_location("outside", f"{entry.name!a} links to a place outside the model folders.")
-                mode = os.stat(target).st_mode
-                if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-                    raise refuse_location("not_a_file", f"{entry.name!a} is neither a file nor a folder.")
+        while waiting:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    number += 1
+                    if number > MAX_FILES:
+                        raise refuse_location(
+                            "too_many_files", f"The folder contains more than {MAX_FILES:,} files: it is not a model."
+                        )
+                    name, target = os.path.relpath(entry.path, folder), Path(os.path.realpath(entry.path))
+                    if not any(target.is_relative_to(root) for root in roots):
+                        raise refuse_location("outside", f"{name!a} links to a place outside the model folders.")
+                    mode = os.stat(target).st_mode
+                    if stat.S_ISDIR(mode) and target not in visited:
+                        visited.add(target)
+                        waiting.append(entry.path)
+                    elif not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                        raise refuse_location("not_a_file", f"{name!a} is neither a file nor a folder.")
     except OSError as error:
         raise refuse_location("unreadable", f"The folder cannot be read: {error.strerror}.") from None
 
 
+def is_unchanged(folder: Path, fingerprint: str) -> bool:
+    """Whether a folder is as it was; fingerprints of earlier versions are of its first level only."""
+    return fingerprint in (folder_fingerprint(folder), _fingerprint(_files_in(folder)))
+
+
 def folder_fingerprint(folder: Path) -> str:
-    """A digest of names, sizes and times of a folder's files: it changes if one is replaced, added or removed."""
+    """A digest of names, sizes and times of all files below: it changes if one is replaced, added or removed."""
+    found, visited = _files_in(folder), set()
+    for place, folders, _ in os.walk(folder, followlinks=True):
+        folders.sort()
+        visited.add(os.path.realpath(place))
+        folders[:] = [name for name in folders if os.path.realpath(os.path.join(place, name)) not in visited]
+        if place != str(folder):
+            found += [(os.path.relpath(os.path.join(place, name), folder), entry) for name, entry in _files_in(place)]
+    return _fingerprint(found)
+
+
+def _files_in(folder: Path | str) -> list[tuple[str, os.DirEntry[str]]]:
+    with os.scandir(folder) as entries:
+        return sorted((entry.name, entry) for entry in entries if entry.is_file())
+
+
+def _fingerprint(files: list[tuple[str, os.DirEntry[str]]]) -> str:
     digest = hashlib.sha256()
-    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
-        if entry.is_file():
-            status = entry.stat()
-            digest.update(f"{entry.name!a} {status.st_size} {status.st_mtime_ns}\n".encode())
+    for name, entry in files:
+        status = entry.stat()
+        digest.update(f"{name!a} {status.st_size} {status.st_mtime_ns}\n".encode())
     return digest.hexdigest()
 
 

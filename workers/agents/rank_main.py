@@ -23,6 +23,7 @@ from workers.agents.messages import AgentLost, RolloutsMissing
 from workers.agents.multi_process import Failure, Start
 from workers.death_watch import die_with_trainer
 from workers.environments.base import EnvironmentFailed
+from workers.model.call_limits import late_calls_end
 from workers.model.loading import choose_device, quiet_transformers
 from workers.model.memory import bytes_together, used_bytes
 
@@ -38,7 +39,9 @@ def main() -> int:
     if heartbeat_file:
         heartbeat.take_over(*heartbeat_file)
     quiet_transformers()
-    serve_rank(Connection(socket))
+    connection = Connection(socket)
+    with late_calls_end(lambda reason: connection.send(Failure(reason))):
+        serve_rank(connection)
     return 0
 
 

@@ -6,6 +6,7 @@ do.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -19,6 +20,7 @@ from typing import Any
 from workers.contract.spec.agent import AgentSpec
 from workers.hub.client import PICKLES, ModelUnfit, fetch_small_files, weight_facts
 from workers.hub.safetensors_header import DamagedHeader, WeightFiles
+from workers.model.call_limits import is_panic
 from workers.model.prompts import has_thinking_switch, takes_system
 from workers.number_format import format_count, format_size
 
@@ -29,6 +31,17 @@ HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}(/[A-Za-z0-9][A-Za-z0-9._-]
 REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,199}")
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "tekken.json")
 SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size", "intermediate_size")
+# What questions may look like: a template or normalizer that runs away at one of them takes this process's time limit.
+TEXTS = (
+    "What is 1+1?",
+    "Let $x^2 - 5x + 6 = 0$. Then $(x-2)(x-3) = 0$ and $x \\in \\{2, 3\\}$.",
+    "def f(n):\n    return {'a': [n] * 3}\n\n",
+    "Größe, 数学, مسألة, \U0001f600",
+    "a" * 3000 + "!",
+    " " * 3000 + "\n" * 300 + "1",
+    "1234567890" * 300,
+    "(" * 1000 + ")" * 1000,
+)
 OPTIONAL_SIZES = ("head_dim", "num_key_value_heads")
 
 
@@ -98,20 +111,23 @@ def _check_files(report: Report) -> str:
     report.folder = Path(location).resolve()
     if not report.folder.is_dir():
         raise ModelUnfit(f"There is no folder {location}: check the path.")
-    try:
-        names = [entry.name for _, entry in zip(range(MAX_ENTRIES + 1), os.scandir(report.folder), strict=False)]
-    except OSError as error:
-        raise ModelUnfit(f"The folder cannot be read ({error.strerror}): make it readable.") from None
-    if len(names) > MAX_ENTRIES:
-        raise ModelUnfit(f"The folder has more than {MAX_ENTRIES} entries: choose the model's own folder.")
-    for name in names:
-        _check_inside(report.folder, name)
-    return f"{len(names)} entries."
+    number = 0
+    for place, folders, files in os.walk(report.folder, onerror=_refuse_unreadable):
+        for name in (*folders, *files):
+            number += 1
+            if number > MAX_ENTRIES:
+                raise ModelUnfit(f"The folder has more than {MAX_ENTRIES} entries: choose the model's own folder.")
+            _check_inside(report.folder, Path(place, name))
+    return f"{number} entries."
 
 
-def _check_inside(folder: Path, name: str) -> None:
+def _refuse_unreadable(error: OSError) -> None:
+    raise ModelUnfit(f"The folder cannot be read ({error.strerror}): make it readable.") from None
+
+
+def _check_inside(folder: Path, path: Path) -> None:
     """Refuse links that leave the folder, and devices. Error: ModelUnfit."""
-    path = folder / name
+    name = path.relative_to(folder)
     if not path.resolve().is_relative_to(folder):
         raise ModelUnfit(f"{name} is a link that leaves the folder: copy the file instead.")
     try:
@@ -261,6 +277,8 @@ def _check_tokenizer(report: Report) -> str:
             "copy tokenizer.json and tokenizer_config.json into the folder."
         ) from None
     report.tokenizer = tokenizer
+    for text in TEXTS:
+        _check_encodes(tokenizer, text)
     rows, pieces = report.facts["vocab_size"], len(tokenizer)
     if rows is not None and pieces > rows:
         raise ModelUnfit(f"The tokenizer has {pieces:,} tokens but the model only {rows:,}: use the model's tokenizer.")
@@ -280,6 +298,19 @@ def _check_tokenizer(report: Report) -> str:
     return f"{pieces:,} tokens, ends with {tokenizer.eos_token or report.facts['eos_ids']}."
 
 
+def _check_encodes(tokenizer: Any, text: str) -> None:
+    """Error: ModelUnfit, if its code gives up; a vocabulary need not have all characters."""
+    try:
+        tokenizer(text)
+    except BaseException as error:
+        if is_panic(error):
+            raise ModelUnfit(
+                f"The tokenizer fails at {text[:40]!r} ({str(error)[:200]}): use a model with a sound tokenizer."
+            ) from None
+        if not isinstance(error, Exception):
+            raise
+
+
 def _check_chat_template(report: Report) -> str:
     config = report.folder / "tokenizer_config.json"
     settings = _read_json(config) if config.is_file() else {}
@@ -293,21 +324,27 @@ def _check_chat_template(report: Report) -> str:
     report.facts["has_thinking_switch"] = has_thinking_switch(report.tokenizer)
     if not report.tokenizer.chat_template:
         return "None: questions are asked as plain text."
-    question = "What is 1+1?"
     try:
-        text = report.tokenizer.apply_chat_template(
-            [{"role": "user", "content": question}], tokenize=False, add_generation_prompt=True
-        )
+        text = _prompt(report.tokenizer, TEXTS[0])
     except Exception as error:  # a template may raise anything
         reason = f"{type(error).__name__}: {str(error)[:200]}"
         raise ModelUnfit(f"chat_template does not work ({reason}): correct or remove it.") from None
-    if question not in text:
+    if TEXTS[0] not in text:
         raise ModelUnfit("chat_template leaves the question out: correct or remove it.")
+    for text in TEXTS[1:]:
+        with contextlib.suppress(Exception):  # it may refuse a question; the run that asks it says so
+            _prompt(report.tokenizer, text)
     report.facts["takes_system"] = takes_system(report.tokenizer, AgentSpec(name="-", model="-"))
     detail = "Yes: questions are asked through it."
     if not report.facts["takes_system"]:
         detail += " It takes no system message: a benchmark's system prompt is put before the question."
     return detail
+
+
+def _prompt(tokenizer: Any, question: str) -> str:
+    """Errors: what a template raises."""
+    turns = [{"role": "user", "content": question}]
+    return str(tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True))
 
 
 def _check_sizes(report: Report) -> str:

@@ -19,7 +19,15 @@ from workers.model import head, lora, sharding
 from workers.model.loading import CPU, choose_dtype, load_model, load_tokenizer, recompute_layers
 from workers.model.optimizer import PolicyOptimizer
 from workers.model.process_group import ALONE, Ranks, Round, Value
-from workers.model.prompts import TurnMarks, check_format, encode_question, eos_ids, turn_eos, turn_marks
+from workers.model.prompts import (
+    TurnMarks,
+    check_format,
+    encode_question,
+    eos_ids,
+    tokenizer_limit,
+    turn_eos,
+    turn_marks,
+)
 from workers.randomness import derived_key
 
 
@@ -156,9 +164,9 @@ class Policy:
 
     def encode_response(self, text: str, *, literal: bool = False) -> list[int]:
         """The ids of a response text. Unless `literal`, text that looks like a special token stays text."""
-        return list(
-            self.tokenizer(text, add_special_tokens=False, split_special_tokens=not literal, verbose=False).input_ids
-        )
+        with tokenizer_limit(self.agent, text):
+            encoded = self.tokenizer(text, add_special_tokens=False, split_special_tokens=not literal, verbose=False)
+        return list(encoded.input_ids)
 
     def environment_ids(self, text: str, role: Literal["tool", "user"], *, has_eos: bool) -> list[int]:
         """The ids of an environment's turn, up to the agent's next one. has_eos: the turn before it ended with one.

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from workers.contract.spec.agent import THINKING_ARGUMENT, AgentSpec
+from workers.model.call_limits import memory_limit, time_limit
+
+MAX_PROMPT_CHARACTERS = 20_000_000  # of a rendered chat template; its tokens take a hundred times the memory
 
 
 def encode_question(
@@ -22,7 +26,8 @@ def encode_question(
             return _chat_ids(tokenizer, agent, [("system", system), ("user", text)])
         return _chat_ids(tokenizer, agent, [("user", _joined(system, text))])
     text = _joined(system, text)
-    ids = list(tokenizer(text).input_ids)
+    with tokenizer_limit(agent, text):
+        ids = list(tokenizer(text).input_ids)
     # Some tokenizers close every text with an EOS, which would end the response before it starts.
     return ids[:-1] if len(ids) > 1 and ids[-1] in stops else ids
 
@@ -33,25 +38,41 @@ def _joined(system: str, text: str) -> str:
 
 def _chat_ids(tokenizer: Any, agent: AgentSpec, turns: Sequence[tuple[str, str]]) -> list[int]:
     """The ids of turns (role, content), up to where the answer begins. Error: ValueError, if the template fails."""
-    messages = [{"role": role, "content": content} for role, content in turns]
     try:
-        ids = tokenizer.apply_chat_template(
-            messages, tokenize=True, add_generation_prompt=True, return_dict=False, **agent.template_arguments
-        )
+        text = _rendered(tokenizer, agent, turns)
+        with tokenizer_limit(agent, turns[-1][1]):
+            return list(tokenizer(text, add_special_tokens=False).input_ids)
     except Exception as error:  # a template may raise anything
         raise ValueError(
             f"the chat template of agent {agent.name!r} fails ({type(error).__name__}: {str(error)[:200]}) at "
             f"{turns[-1][1][:80]!r}: mend it, or set the agent's prompt_format to plain"
         ) from error
-    return list(ids)
+
+
+def _rendered(
+    tokenizer: Any, agent: AgentSpec, turns: Sequence[tuple[str, str]], *, add_generation_prompt: bool = True
+) -> str:
+    """What the chat template writes of turns (role, content). Errors: what a template raises, MemoryError."""
+    messages = [{"role": role, "content": content} for role, content in turns]
+    with time_limit(f"the chat template of agent {agent.name!r} at {turns[-1][1][:80]!r}"), memory_limit():
+        text = tokenizer.apply_chat_template(
+            messages, tokenize=False, add_generation_prompt=add_generation_prompt, **agent.template_arguments
+        )
+    if len(text) > MAX_PROMPT_CHARACTERS:
+        raise ValueError(f"it writes {len(text):,} characters, and {MAX_PROMPT_CHARACTERS:,} are possible")
+    return str(text)
+
+
+def tokenizer_limit(agent: AgentSpec, text: str) -> AbstractContextManager[None]:
+    """Of a call of the agent's tokenizer, whose normalizer and splitter the model's files define."""
+    return time_limit(f"the tokenizer of agent {agent.name!r} at {text[:80]!r}")
 
 
 def takes_system(tokenizer: Any, agent: AgentSpec) -> bool:
     """Whether the chat template writes a system message; some families' refuse it, or leave it out."""
     word = "surveyor"
-    turns = [{"role": "system", "content": word}, {"role": "user", "content": "1"}]
     try:
-        return word in tokenizer.apply_chat_template(turns, tokenize=False, **agent.template_arguments)
+        return word in _rendered(tokenizer, agent, [("system", word), ("user", "1")], add_generation_prompt=False)
     except Exception:  # a template may raise anything
         return False
 
@@ -87,14 +108,11 @@ def check_format(tokenizer: Any, agent: AgentSpec, location: str) -> None:
 
 def _leaves_question_out(tokenizer: Any, agent: AgentSpec) -> bool:
     question = "forty-two"
-    turns = [{"role": "user", "content": question}]
     try:
-        text = tokenizer.apply_chat_template(
-            turns, tokenize=False, add_generation_prompt=True, **agent.template_arguments
-        )
+        text = _rendered(tokenizer, agent, [("user", question)])
     except Exception:  # said with the question that it fails at, if it fails there too
         return False
-    return question not in str(text).casefold()
+    return question not in text.casefold()
 
 
 def eos_ids(tokenizer: Any, model: Any) -> list[int]:
@@ -121,9 +139,9 @@ def turn_eos(tokenizer: Any, agent: AgentSpec, stops: Sequence[int]) -> int:
 
 def _ids_after_an_answer(tokenizer: Any, agent: AgentSpec) -> list[int]:
     answer = "forty-two"
-    turns = [{"role": "user", "content": "6 * 7"}, {"role": "assistant", "content": answer}]
     try:
-        text = tokenizer.apply_chat_template(turns, tokenize=False, **agent.template_arguments)
+        turns = [("user", "6 * 7"), ("assistant", answer)]
+        text = _rendered(tokenizer, agent, turns, add_generation_prompt=False)
     except Exception:  # a template may raise anything, and need not support answers
         return []
     _, separator, rest = text.rpartition(answer)
@@ -169,12 +187,7 @@ def _chat_marks(tokenizer: Any, agent: AgentSpec, role: str) -> list[str]:
     answer, content = "forty-two", "seventeen"
     turns = [("user", "6 * 7"), ("assistant", answer), (role, content)]
     try:
-        text = tokenizer.apply_chat_template(
-            [{"role": name, "content": part} for name, part in turns],
-            tokenize=False,
-            add_generation_prompt=True,
-            **agent.template_arguments,
-        )
+        text = _rendered(tokenizer, agent, turns)
     except Exception:  # a template may raise anything, and need not know tools
         return []
     _, has_answer, rest = text.partition(answer)

@@ -112,8 +112,8 @@ def check_unchanged(model: LanguageModel, field: str = "agents") -> None:
         return
     try:
         folder = locations.checked_folder(model.location)
-        is_same = str(folder) == model.location and locations.folder_fingerprint(folder) == model.facts.get(
-            "folder_fingerprint", ""
+        is_same = str(folder) == model.location and locations.is_unchanged(
+            folder, model.facts.get("folder_fingerprint", "")
         )
     except FieldErrors as refused:
         message = f"The folder of model “{model.name}” can no longer be used: {refused.errors[0].message}"

@@ -9,6 +9,7 @@ import pytest
 
 from hacrl_web.registry import children
 from hacrl_web.registry.language_models import models
+from hacrl_web.registry.locations import folder_fingerprint
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.web.errors import FieldErrors
 from tests.support.web.hostile_inputs import FOLDERS, HUB_IDS, REVISIONS, make_hostile
@@ -108,9 +109,9 @@ def test_what_lies_outside_is_not_told(ada, root):
 
 def test_folder_of_too_many_files_is_refused(ada, root):
     folder = model_folder(root)
-    for number in range(2001):
+    for number in range(10_001):
         (folder / f"{number}.txt").touch()
-    with pytest.raises(FieldErrors, match="more than 2000 files"):
+    with pytest.raises(FieldErrors, match="more than 10,000 files"):
         models.register_model(ada, location=str(folder))
 
 
@@ -119,6 +120,48 @@ def test_link_within_the_roots_is_followed(ada, root, monkeypatch):
     folder = model_folder(root, "blobs")
     (root / "snapshot").symlink_to(folder)
     assert models.register_model(ada, location=f"{root}/snapshot/").location == str(folder)
+
+
+@pytest.mark.parametrize("target", ["/etc/passwd", "/etc"])
+def test_link_out_of_the_roots_is_refused_at_any_depth_and_behind_links(ada, root, tmp_path, target):
+    folder, other = model_folder(root), model_folder(root, "other")
+    (other / "deep" / "er").mkdir(parents=True)
+    (other / "deep" / "er" / "x").symlink_to(target)
+    (other / "deep" / "er" / "back").symlink_to(root)  # a circle
+    (folder / "sub").symlink_to(other / "deep")
+    with pytest.raises(FieldErrors, match="'sub/er/x' links to a place outside the model folders"):
+        models.register_model(ada, location=str(folder))
+    with pytest.raises(FieldErrors, match="'deep/er/x' links to a place outside the model folders"):
+        models.register_model(ada, location=str(other))
+
+
+def test_snapshot_of_a_cache_below_the_roots_may_link_to_its_files(ada, root, monkeypatch):
+    answer_inspections(monkeypatch, PASSED)
+    blobs, snapshot = root / "models--a--b" / "blobs", root / "models--a--b" / "snapshots" / "1"
+    blobs.mkdir(parents=True)
+    (snapshot / "sub").mkdir(parents=True)
+    (blobs / "0").write_text("{}")
+    (snapshot / "config.json").symlink_to("../../blobs/0")
+    (snapshot / "sub" / "config.json").symlink_to("../../../blobs/0")
+    assert models.register_model(ada, location=str(snapshot)).location == str(snapshot)
+
+
+def test_file_below_the_first_level_that_changes_is_noticed_unless_the_fingerprint_is_an_old_one(
+    ada, root, monkeypatch
+):
+    answer_inspections(monkeypatch, PASSED)
+    folder = model_folder(root)
+    old = folder_fingerprint(folder)
+    (folder / "templates").mkdir()
+    (folder / "templates" / "tool.jinja").write_text("a")
+    (folder / "templates" / "back").symlink_to(folder)
+    model = models.register_model(ada, location=str(folder))
+    models.check_unchanged(model)
+    (folder / "templates" / "tool.jinja").write_text("ab")
+    with pytest.raises(FieldErrors, match="has changed"):
+        models.check_unchanged(model)
+    model.facts["folder_fingerprint"] = old
+    models.check_unchanged(model)
 
 
 def test_folder_changed_after_registration_is_noticed(ada, root, monkeypatch):

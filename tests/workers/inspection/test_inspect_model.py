@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import struct
 from pathlib import Path
 
@@ -75,6 +76,35 @@ def test_weights_are_never_loaded(capsys, model):
 def test_chat_template_is_reported(capsys, model):
     edit(model / "tokenizer_config.json", chat_template="{{ messages[0].content }}")
     assert ask(capsys, "model", model)[1]["facts"]["has_chat_template"] is True
+
+
+def test_normalizer_that_fails_at_a_text_like_a_question_is_refused(capsys, model):
+    rule = {"type": "Replace", "pattern": {"Regex": "(?:a|aa)*[b-c]$"}, "content": ""}
+    text = {"type": "Replace", "pattern": {"String": "!"}, "content": "!b!"}
+    edit(model / "tokenizer.json", normalizer={"type": "Sequence", "normalizers": [text, rule]})
+    name, detail = refusal(capsys, model)
+    assert name == "Tokenizer loads"
+    assert detail.startswith("The tokenizer fails at 'aaaaaaaa")
+
+
+def test_template_that_runs_away_at_a_text_like_a_question_takes_the_time_limit(capsys, model):
+    class Late(BaseException):
+        pass
+
+    def raise_late(*_):
+        raise Late
+
+    loops = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
+    template = "{% if messages[0].content|length > 999 %}" + loops + "{% endif %}{{ messages[0].content }}"
+    edit(model / "tokenizer_config.json", chat_template=template)
+    before = signal.signal(signal.SIGALRM, raise_late)
+    signal.alarm(8)  # in place of the 60 s of a registration
+    try:
+        with pytest.raises(Late):
+            ask(capsys, "model", model)
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_system_messages_and_the_thinking_switch_are_reported(capsys, model):
@@ -210,6 +240,15 @@ def test_link_out_of_the_folder_and_pipe_are_refused(capsys, model, tmp_path):
     (model / "model.safetensors").unlink()
     os.mkfifo(model / "model.safetensors")
     assert "is not a regular file" in refusal(capsys, model)[1]
+
+
+@pytest.mark.parametrize("target", ["/etc/passwd", "/etc"])
+def test_link_out_of_the_folder_is_refused_at_any_depth(capsys, model, target):
+    (model / "sub" / "deep").mkdir(parents=True)
+    (model / "sub" / "config.json").symlink_to("../config.json")  # within
+    assert ask(capsys, "model", model)[1]["ok"]
+    (model / "sub" / "deep" / "x").symlink_to(target)
+    assert refusal(capsys, model)[1] == "sub/deep/x is a link that leaves the folder: copy the file instead."
 
 
 def test_tokenizer_that_is_missing_or_larger_than_the_model_is_refused(capsys, model):
