@@ -17,10 +17,13 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 MAX_HEAD_BYTES = 64 * 2**10  # request line and headers
 HEAD_TIMEOUT_S = 20.0  # from the first byte of a request, or the connection, to the end of its head
 BODY_TIMEOUT_S = 60.0  # without a byte of a body that is waited for
+BODY_BYTES_PER_S = 1024  # a body arrives within BODY_TIMEOUT_S and a second for so many of its bytes
+HALF_SENT = 512  # requests of all addresses that have not arrived completely, and connections without one
 CONNECTIONS_PER_ADDRESS = int(os.environ.get("HACRL_CONNECTIONS_PER_ADDRESS", "256"))  # without WebSockets
 
 TOO_LONG = "The request line and headers may have 64 KiB together."
 TOO_SLOW = "The request did not arrive in time."
+CROWDED_OUT = "Too many requests are half sent, and this one is slow."
 TOO_MANY = "Too many open connections from this address."
 
 
@@ -34,16 +37,19 @@ async def refuse_head(scope: dict[str, Any], receive: Any, send: Any) -> None:
 class HttpProtocol(HttpToolsProtocol):
     """One connection. 431: a head over MAX_HEAD_BYTES; 408: a head or body that does not arrive; 429: connections.
 
+    Of more than HALF_SENT requests the slowest is refused, never the newest: a whole request takes milliseconds.
     A proxy that HACRL_PROXY_ADDRESSES names may have any number of connections: it is one address for many clients.
     """
 
     by_address: Counter[str] = Counter()  # open connections of this process, without WebSockets
+    half_sent: dict[HttpProtocol, float] = {}  # those that are waited for, with the time of their request's begin
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._head_bytes = 0
         self._is_head_complete = False
         self._is_body_complete = True
+        self._body_bytes = 0
         self._address = ""  # under which the connection is counted; empty if it is not
         self._timer: TimerHandle | None = None
 
@@ -57,7 +63,7 @@ class HttpProtocol(HttpToolsProtocol):
             if self.by_address[self._address] > CONNECTIONS_PER_ADDRESS:
                 self._refuse(429, TOO_MANY)
                 return
-        self._wait(HEAD_TIMEOUT_S)
+        self._begin()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end_wait()
@@ -75,9 +81,10 @@ class HttpProtocol(HttpToolsProtocol):
         if not self._is_head_complete:
             self._head_bytes += len(data)  # with what follows the head in this piece: on_headers_complete knows better
             if self._timer is None:
-                self._wait(HEAD_TIMEOUT_S)
+                self._begin()
         elif not self._is_body_complete:
-            self._wait(BODY_TIMEOUT_S)
+            self._body_bytes += len(data)
+            self._wait_for_body()
         super().data_received(data)
         if not self._is_head_complete and self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
             self._refuse(431, TOO_LONG)
@@ -87,12 +94,12 @@ class HttpProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._is_head_complete = False
-        self._wait(HEAD_TIMEOUT_S)
+        self._begin()
 
     def on_headers_complete(self) -> None:
         length = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
         self.app = refuse_head if length > MAX_HEAD_BYTES else self.config.loaded_app
-        self._is_head_complete, self._is_body_complete, self._head_bytes = True, False, 0
+        self._is_head_complete, self._is_body_complete, self._head_bytes, self._body_bytes = True, False, 0, 0
         self._wait(BODY_TIMEOUT_S)
         super().on_headers_complete()
 
@@ -104,11 +111,34 @@ class HttpProtocol(HttpToolsProtocol):
 
     # ---- waiting ----
 
+    def _begin(self) -> None:
+        """Wait for a request's head."""
+        self._wait(HEAD_TIMEOUT_S)
+        self.half_sent[self] = self.loop.time()
+        if len(self.half_sent) > HALF_SENT:
+            max(self.half_sent, key=HttpProtocol._slowness)._drop(CROWDED_OUT)
+
+    def _slowness(self) -> tuple[int, float]:
+        """First heads that take over a second, the oldest of them; then the bodies with the fewest bytes a second."""
+        seconds = self.loop.time() - self.half_sent[self]
+        if self._is_head_complete:
+            return (1, -self._body_bytes / (seconds + 1.0))
+        return (2 if seconds > 1.0 else 0, seconds)
+
+    def _wait_for_body(self) -> None:
+        since = self.loop.time() - self.half_sent.get(self, self.loop.time())
+        self._wait(min(BODY_TIMEOUT_S, BODY_TIMEOUT_S + self._body_bytes / BODY_BYTES_PER_S - since))
+
     def _wait(self, seconds: float) -> None:
-        self._end_wait()
+        self._stop_timer()
         self._timer = self.loop.call_later(seconds, self._end_of_wait)
 
     def _end_wait(self) -> None:
+        """Nothing more of a request is waited for."""
+        self._stop_timer()
+        self.half_sent.pop(self, None)
+
+    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -117,11 +147,17 @@ class HttpProtocol(HttpToolsProtocol):
         self._timer = None
         is_answering = self.cycle is not None and not self.cycle.response_complete and self._is_body_complete
         if is_answering or (self._is_head_complete and self.flow.read_paused):  # the client is not what is waited for
+            self.half_sent[self] = self.loop.time()
             self._wait(BODY_TIMEOUT_S)
-        elif (self._is_head_complete and self.cycle.response_started) or not self._head_bytes + self._is_head_complete:
+        else:
+            self._drop(TOO_SLOW)
+
+    def _drop(self, text: str) -> None:
+        if (self._is_head_complete and self.cycle.response_started) or not self._head_bytes + self._is_head_complete:
+            self._end_wait()
             self.transport.close()  # an answer that has begun, or a browser's spare connection
         else:
-            self._refuse(408, TOO_SLOW)
+            self._refuse(408, text)
 
     def _refuse(self, status: int, text: str) -> None:
         """Answer without the application, and close."""

@@ -19,7 +19,8 @@ HEAD = b"GET /login HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 @pytest.fixture
 def port(transactional_db, server: Server) -> Iterator[int]:
     yield server.port
-    assert not http_limits.HttpProtocol.by_address, "a closed connection is still counted"
+    counted = (http_limits.HttpProtocol.by_address, http_limits.HttpProtocol.half_sent)
+    assert not any(counted), "a closed connection is still counted"
 
 
 def opened(stack: ExitStack, port: int, data: bytes = b"") -> socket.socket:
@@ -83,6 +84,51 @@ def test_head_and_body_that_do_not_arrive_are_a_408_and_a_silent_connection_is_c
         assert answer(silent) == b""
         assert answer(waiting).startswith(b"HTTP/1.1 408 ")
         assert b"HTTP/1.1 408 " in answer(again)
+    wait_until_closed()
+
+
+POST = b"POST /login HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/x-www-form-urlencoded\r\n"
+
+
+@pytest.mark.once
+def test_body_that_trickles_is_a_408_and_a_slow_one_that_goes_on_arrives(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_limits, "BODY_TIMEOUT_S", 1.0)
+    head = POST + b"Content-Length: 6000\r\nConnection: close\r\n\r\n"
+    with ExitStack() as stack:
+        trickle, slow = opened(stack, port, head), opened(stack, port, head)
+        for _ in range(6):  # 3 s, three times what a body of few bytes has; no gap of a second
+            time.sleep(0.5)
+            slow.sendall(b"a" * 1000)
+            with suppress(ConnectionError):
+                trickle.sendall(b"a")
+        assert answer(trickle).startswith(b"HTTP/1.1 408 ")
+        assert answer(slow).startswith(b"HTTP/1.1 403 ")  # read to its end: without a CSRF token
+    wait_until_closed()
+
+
+@pytest.mark.once
+def test_of_too_many_half_sent_requests_the_slowest_goes_and_whole_ones_are_answered(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_limits, "HALF_SENT", 6)
+    monkeypatch.setattr(http_limits, "CONNECTIONS_PER_ADDRESS", 1000)
+    with ExitStack() as stack:
+        upload = opened(stack, port, POST + b"Content-Length: 100000\r\nConnection: close\r\n\r\n" + b"a" * 50_000)
+        idle = opened(stack, port, POST + b"Content-Length: 100000\r\n\r\na")
+        first = opened(stack, port, HEAD)
+        time.sleep(1.2)
+        heads = [opened(stack, port, HEAD) for _ in range(3)]
+        newest = opened(stack, port, HEAD)
+        assert answer(first).startswith(b"HTTP/1.1 408 ")
+        assert answer(opened(stack, port, HEAD + b"Connection: close\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+        assert answer(idle).startswith(b"HTTP/1.1 408 ")  # no head takes a second yet
+        for one in (*heads, newest):
+            one.sendall(b"Connection: close\r\n\r\n")
+            assert answer(one).startswith(b"HTTP/1.1 200 ")
+        upload.sendall(b"a" * 50_000)
+        assert answer(upload).startswith(b"HTTP/1.1 403 ")
     wait_until_closed()
 
 
