@@ -16,6 +16,7 @@ from django.http import parse_cookie
 from hacrl_web.accounts.tokens.tokens import bearer, check_scope, find_token
 from hacrl_web.insight.bundle.reader import MAX_BUNDLE_BYTES
 from hacrl_web.registry.benchmarks.uploads import MAX_UPLOAD_BYTES
+from hacrl_web.web.disk_space import disk_error
 from hacrl_web.web.errors import API_PREFIX, FieldErrors
 
 MAX_BYTES = 6 * 2**20
@@ -64,7 +65,7 @@ class LimitBody:
         most = UPLOAD_PATHS[scope["path"]] if is_upload and await self.may_upload(scope) else MAX_BYTES
         content_length = dict(scope["headers"]).get(b"content-length", b"")
         if content_length.isdigit() and int(content_length[:20]) > most:
-            await _refuse(scope, send, most)
+            await _refuse(scope, send, _too_large(most))
             return
         received = 0
         is_answered = False
@@ -81,17 +82,28 @@ class LimitBody:
             is_answered = True
             await send(message)
 
-        await self.application(scope, counted_receive, noted_send)
+        try:
+            await self.application(scope, counted_receive, noted_send)
+        except OSError as error:  # Django keeps large bodies in temporary files before it looks at a request
+            full = disk_error(error)
+            if full is None or is_answered:
+                raise
+            await _refuse(scope, send, full)
+            return
         if received > most and not is_answered:
-            await _refuse(scope, send, most)
+            await _refuse(scope, send, _too_large(most))
 
 
-async def _refuse(scope: Scope, send: Any, most: int) -> None:
+def _too_large(most: int) -> FieldErrors:
     message = f"The request is too large: at most {most // 2**20} MiB are allowed here."
+    return FieldErrors.single("too_large", message, status=413)
+
+
+async def _refuse(scope: Scope, send: Any, refusal: FieldErrors) -> None:
     if scope["path"].startswith(API_PREFIX):
-        body, kind = json.dumps(FieldErrors.single("too_large", message).as_body()).encode(), b"application/json"
+        body, kind = json.dumps(refusal.as_body()).encode(), b"application/json"
     else:
-        body, kind = message.encode(), b"text/plain; charset=utf-8"
+        body, kind = refusal.text.encode(), b"text/plain; charset=utf-8"
     headers = [(b"content-type", kind), (b"content-length", b"%d" % len(body)), (b"connection", b"close")]
-    await send({"type": "http.response.start", "status": 413, "headers": headers})
+    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

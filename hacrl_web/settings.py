@@ -137,7 +137,7 @@ DATABASES = {
 }
 DATABASES["default"]["PASSWORD"] = DATABASES["default"]["PASSWORD"] or secret("DATABASE_PASSWORD")
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
-LOCK_WAIT_S = 18  # of a write that waits for another: it answers within 20 s
+LOCK_WAIT_S = 15  # of a write that waits for another: with its own work it answers within 20 s
 if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
     DATABASES["default"]["OPTIONS"] = {
         "timeout": LOCK_WAIT_S,

@@ -25,6 +25,7 @@ from hacrl_web.mirrors.models import Choice, Mirror, MirrorCursor, Sends
 from hacrl_web.mirrors.process import MirrorFailed, MirrorProcess, MirrorSilent
 from hacrl_web.mirrors.rollout_rows import RowBatches
 from hacrl_web.runs.models import TERMINAL, Run
+from hacrl_web.web.disk_space import full_disk
 from hacrl_web.web.stored_secrets import SecretUnreadable, decrypt
 from workers.allowed_address import AddressRefused
 
@@ -171,6 +172,8 @@ class MirrorSender:
             self._process = None
 
     def _send(self, mirror: Mirror, run: Run, cursor: MirrorCursor) -> int:
+        if sentence := full_disk():
+            raise MirrorFailed(sentence)
         session, count = self._session(mirror, run, cursor), 0
         while True:
             start, reading = session.after, read_rows(run, session.after)

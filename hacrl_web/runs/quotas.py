@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from hacrl_web.accounts.models import Project
 from hacrl_web.accounts.projects import forbidden
 from hacrl_web.runs.models import HELD, GpuUse, Quota, Run, State
+from hacrl_web.web.disk_space import full_disk
 from hacrl_web.web.errors import FieldErrors, plain_errors
 
 WAITING = frozenset({State.QUEUED, State.PAUSED, State.LOST})  # paused ones too: resuming needs no further place
@@ -151,8 +152,10 @@ def blocked_projects() -> list[int]:
 
 
 def hindrance(run: Run) -> str:
-    """Why a queued run does not begin, if it is a quota; else empty."""
+    """Why a queued run does not begin, if it is a full disk or a quota; else empty."""
     if run.state != State.QUEUED:
         return ""
+    if sentence := full_disk():
+        return sentence
     quota = Quota.objects.filter(project=run.project_id).select_related("project").first()
     return blocked(quota) if quota is not None else ""

@@ -1,4 +1,4 @@
-"""The login that every page needs, and the error answers of pages and API: 404, 405, 503 and refusals."""
+"""The login that every page needs, and the error answers of pages and API: 404, 405, 503, 507, refusals."""
 
 import logging
 import sys
@@ -12,6 +12,7 @@ from django.shortcuts import render
 from django.template.loader import render_to_string
 from django.views.defaults import bad_request, page_not_found, server_error
 
+from hacrl_web.web.disk_space import disk_error
 from hacrl_web.web.errors import API_PREFIX, FieldErrors
 
 logger = logging.getLogger(__name__)
@@ -63,6 +64,8 @@ class RefusalPages(Middleware):
     """Exceptions of views as answers: refusals, objects that were just deleted, and a busy database."""
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        if full := disk_error(exception):
+            return full_response(request, full)
         if isinstance(exception, BUSY):
             return busy_response(request)
         if isinstance(exception, ObjectDoesNotExist):
@@ -95,6 +98,14 @@ def busy_response(request: HttpRequest) -> HttpResponse:
     return response
 
 
+def full_response(request: HttpRequest, full: FieldErrors) -> HttpResponse:
+    """507 of a page or of the API; without the request, as busy_response."""
+    logger.warning("%s", full.text)
+    if request.path_info.startswith(API_PREFIX):
+        return JsonResponse(full.as_body(), status=full.status)
+    return HttpResponse(render_to_string("507.html", {"text": full.text}), status=full.status)
+
+
 def _api_error(code: str, message: str, status: int) -> HttpResponse:
     return JsonResponse(FieldErrors.single(code, message).as_body(), status=status)
 
@@ -114,6 +125,8 @@ def handler404(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 def handler500(request: HttpRequest) -> HttpResponse:
     """Exceptions outside of views; a session that cannot be read is a busy database."""
+    if full := disk_error(sys.exc_info()[1]):
+        return full_response(request, full)
     if isinstance(sys.exc_info()[1], BUSY):
         return busy_response(request)
     if request.path_info.startswith(API_PREFIX):

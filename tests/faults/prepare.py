@@ -1,4 +1,4 @@
-"""Run once inside a new world: makes a user with a session, a group and a benchmark, and prints their keys as JSON."""
+"""Run once inside a new world: makes users with sessions, a group and a benchmark, and prints their keys as JSON."""
 
 from __future__ import annotations
 
@@ -18,9 +18,16 @@ def prepare() -> dict[str, Any]:
     user = factories.make_user("ada", is_staff=True)  # who may drain a host
     client = Client()
     client.force_login(user)
+    session = client.cookies["hacrl_session"].value
     group = factories.make_group(user)
+    readers = []
+    for number in range(5):
+        client = Client()
+        client.force_login(factories.make_member(group.project, name=f"reader {number}"))
+        readers.append(client.cookies["hacrl_session"].value)
     return {
-        "session": client.cookies["hacrl_session"].value,
+        "readers": readers,
+        "session": session,
         "group": group.pk,
         "benchmark": factories.make_benchmark(user).pk,
     }

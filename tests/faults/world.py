@@ -109,15 +109,20 @@ class RedisServer:
 
 
 class World:
-    """One product. `database`: sqlite or postgresql."""
+    """One product. `database`: sqlite or postgresql.  disk_mib: of its data folder's own disk, if root may make one."""
 
-    def __init__(self, database: str = "sqlite", *, pace_s: float = 0.05) -> None:
+    def __init__(self, database: str = "sqlite", *, pace_s: float = 0.05, disk_mib: int = 0) -> None:
         self.kind = database
         self._exit = contextlib.ExitStack()
         self.folder = Path(tempfile.mkdtemp(prefix="hf-", dir="/tmp"))
         self._exit.callback(shutil.rmtree, self.folder, ignore_errors=True)
         self.data = self.folder / "data"
         self.data.mkdir(mode=0o700)
+        if (
+            disk_mib
+            and subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={disk_mib}m", "tmpfs", self.data]).returncode == 0
+        ):
+            self._exit.callback(subprocess.run, ["umount", "--lazy", self.data])
         self.redis = RedisServer(self.folder / "redis")
         self._exit.callback(self.redis.kill)
         self.redis_proxy = Proxy(self.folder / "redis.sock", self.redis.socket)

@@ -32,6 +32,7 @@ from hacrl_web.runs.telemetry.admission import Admission, EventRefused
 from hacrl_web.runs.telemetry.scores import score_of
 from hacrl_web.runs.telemetry.tables import insert, refusal_record
 from hacrl_web.runs.worker.hosts import data_folder_id
+from hacrl_web.web.disk_space import check_room, disk_error
 from hacrl_web.web.errors import FieldErrors, plain_errors
 from workers.contract.checkpoint_manifest import FOLDER_NAME, DamagedCheckpoint, read_manifest, step_folders
 from workers.contract.spec.run import RunSpec
@@ -60,6 +61,7 @@ def import_bundle(user: Any, file: IO[bytes], size: int) -> ImportedRun:
     """Write the run of a bundle into the user's current project. Error: FieldErrors; then no run is left."""
     project = project_of_new(user)
     require(user, project, Role.MEMBER)
+    check_room("file")
     with open_bundle(file, size) as bundle:
         spec = _checked_spec(bundle)
         run = _begin(user, project, bundle, spec)
@@ -166,7 +168,8 @@ def _unpack_files(run: Run, bundle: Bundle) -> None:
         for name in [OUTPUT_NAME] * bundle.has(OUTPUT_NAME) + bundle.checkpoint_files:
             _write(folder / name, bundle.pieces(name))
     except OSError as error:
-        message = f"The run's files could not be stored: {error.strerror}."
+        full = disk_error(error)
+        message = full.text if full else f"The run's files could not be stored: {error.strerror}."
         raise FieldErrors.single("not_stored", message, "file", status=507) from None
     for step in step_folders(folder / FOLDER_NAME):
         try:

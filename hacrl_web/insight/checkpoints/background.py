@@ -20,6 +20,7 @@ from typing import Any
 
 from hacrl_web.runs.worker.hosts import process_start
 from hacrl_web.runs.worker.trainer_environment import trainer_environment
+from hacrl_web.web.disk_space import check_room
 from workers.contract.repository import ROOT
 
 
@@ -42,8 +43,10 @@ def start_job(
 ) -> str:
     """Start `python -m module`, which reads the request with `status` from stdin; returns the job's key.
 
-    lock: a descriptor of a locked file, which the process keeps open to its end.
+    lock: a descriptor of a locked file, which the process keeps open to its end.  Error: FieldErrors (507), if a disk
+    is full.
     """
+    check_room()
     folder.mkdir(mode=0o700, exist_ok=True)
     key = key or new_key()
     process = subprocess.Popen(

@@ -31,6 +31,7 @@ from hacrl_web.runs.launch.launch import LaunchError, cannot_repeat, create_run,
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.run_files import reading_files
 from hacrl_web.runs.worker.hosts import data_folder_id
+from hacrl_web.web.disk_space import check_room, disk_error
 from hacrl_web.web.errors import FieldErrors, plain_errors
 from workers.contract.checkpoint_manifest import FOLDER_NAME, MANIFEST_NAME, DamagedCheckpoint, Manifest, sha256
 from workers.contract.spec.run import RunSpec
@@ -42,7 +43,8 @@ _ENDING = re.compile(r" \(to step \d+\)$")
 
 @contextmanager
 def removed_on_error(folder: Path) -> Iterator[None]:
-    """Removes the folder if the block fails. Error: FieldErrors for a damaged checkpoint or a failed copy."""
+    """Removes the folder if the block fails. Error: FieldErrors: a full disk, a damaged checkpoint, a failed copy."""
+    check_room("step")
     try:
         yield
     except BaseException as error:
@@ -50,7 +52,8 @@ def removed_on_error(folder: Path) -> Iterator[None]:
         if isinstance(error, DamagedCheckpoint):
             raise FieldErrors.single("damaged", f"{error}. Choose another checkpoint.", "step") from None
         if isinstance(error, OSError):
-            message = f"The checkpoint could not be copied ({error.strerror}). Was it removed, or is the disk full?"
+            full = disk_error(error)
+            message = full.text if full else f"The checkpoint could not be copied ({error.strerror}). Was it removed?"
             raise FieldErrors.single("not_copied", message, "step", status=507) from None
         raise
 

@@ -19,6 +19,7 @@ from typing import Any
 from django.conf import settings
 from django.core.files.uploadedfile import UploadedFile
 
+from hacrl_web.web.disk_space import check_room, disk_error
 from hacrl_web.web.errors import FieldErrors
 
 MAX_UPLOAD_BYTES = 256 * 2**20
@@ -68,7 +69,11 @@ def _folder_name(owner: Any, token: str) -> str:
 
 
 def stage(owner: Any) -> Staged:
-    """Create a folder beside the benchmarks; delete stale ones, and the oldest of this user beyond MAX_STAGED."""
+    """Create a folder beside the benchmarks; delete stale ones, and the oldest of this user beyond MAX_STAGED.
+
+    Error: FieldErrors (507), if a disk is full.
+    """
+    check_room("file")
     settings.BENCHMARKS_DIR.mkdir(mode=0o700, parents=True, exist_ok=True)
     _sweep()
     # A folder without notes is still being filled by another request of this user.
@@ -155,7 +160,8 @@ def store(upload: UploadedFile, staged: Staged, side: str, field_name: str) -> N
                     raise FieldErrors.single("too_large", message, field_name)
                 file.write(chunk)
     except OSError as error:
-        message = f"The file could not be stored: {error.strerror}."
+        full = disk_error(error)
+        message = full.text if full else f"The file could not be stored: {error.strerror}."
         raise FieldErrors.single("not_stored", message, field_name, status=507) from None
     getattr(staged, side).append({"path": str(path), "name": name})
 

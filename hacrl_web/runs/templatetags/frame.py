@@ -1,4 +1,4 @@
-"""Template tags of the frame of a page: its rail of links, the count of running runs, and the banner of the demo."""
+"""Template tags of a page's frame: the rail of links, the running runs, the banners of full disks and of the demo."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from django.urls import NoReverseMatch, reverse
 
 from hacrl_web.runs.demo_state import Preparation, preparation
 from hacrl_web.runs.models import HELD, Run
+from hacrl_web.web import disk_space
 
 register = template.Library()
 
@@ -64,6 +65,12 @@ def running_count(context: template.Context) -> int:
         return Run.objects.listed_for(context["user"]).filter(state__in=HELD).count()
     except DatabaseError:  # the frame of the page that says "database busy" must not need the database
         return 0
+
+
+@register.simple_tag
+def low_disks() -> list[disk_space.Disk]:
+    """The disks of this host that are full or nearly full."""
+    return disk_space.low_disks()
 
 
 @register.simple_tag(takes_context=True)

@@ -25,7 +25,7 @@ from workers.contract.trainer_process import RunDirBusy, kill_earlier_attempts, 
 
 NOTIFY_EVERY_S = 10.0
 NOTIFY_AT_ONCE = 20
-LEASE_S = 45.0  # above the 18 s that SQLite may keep a writer waiting
+LEASE_S = 45.0  # above the 15 s that SQLite may keep a writer waiting
 FINISH_S = 1.0  # longest call of finish_lost_run: other runs wait meanwhile
 log = logging.getLogger(__name__)
 

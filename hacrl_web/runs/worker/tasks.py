@@ -22,6 +22,7 @@ from hacrl_web.runs.quotas import blocked_projects
 from hacrl_web.runs.worker.hosts import HeartbeatThread, boot_id, data_folder_id, host_name, process_start
 from hacrl_web.runs.worker.restart import ConsumerCheck, handled_message
 from hacrl_web.runs.worker.supervisor import RunSupervisor
+from hacrl_web.web.disk_space import full_disk
 from workers.contract.trainer_process import RunDirBusy, lock_run_dir
 
 MAX_TRIES = 20  # runs that another worker claimed first, or whose directory is in use
@@ -100,6 +101,9 @@ def claim_next() -> Run | None:
 
     Messages arrive in the order of their sending, which is not the order of the queue.
     """
+    if sentence := full_disk():
+        log.warning("no run starts: %s", sentence)
+        return None
     worker = this_worker()
     startable = Run.objects.in_queue().filter(data_folder__in=["", worker.data_folder])
     waiting = startable.exclude(project__in=blocked_projects()).values_list("pk", flat=True)
