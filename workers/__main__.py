@@ -101,6 +101,7 @@ def run(spec: RunSpec, run_dir: Path, attempt: int) -> int:
             return run_harness(spec, run_dir, spool, stop)
         # torch takes seconds: it is imported only after the spec is valid.
         from workers.model.loading import quiet_transformers
+        from workers.trainer.checkpoints import CheckpointsFail
         from workers.trainer.rewards import open_verifier
         from workers.trainer.scoring import VerifierFails
         from workers.trainer.trainer import Trainer
@@ -119,6 +120,8 @@ def run(spec: RunSpec, run_dir: Path, attempt: int) -> int:
                 outcome, reason = "paused", str(paused)
             except (VerifierFails, EnvironmentFailed) as failure:  # it can resume once that is repaired
                 trainer.save_if_between_steps()
+                outcome, reason = "paused", str(failure)
+            except CheckpointsFail as failure:  # it can resume once there is room
                 outcome, reason = "paused", str(failure)
             finally:
                 step = trainer.step

@@ -20,6 +20,7 @@ BODY_TIMEOUT_S = 60.0  # without a byte of a body that is waited for
 BODY_BYTES_PER_S = 1024  # a body arrives within BODY_TIMEOUT_S and a second for so many of its bytes
 HALF_SENT = 512  # requests of all addresses that have not arrived completely, and connections without one
 CONNECTIONS_PER_ADDRESS = int(os.environ.get("HACRL_CONNECTIONS_PER_ADDRESS", "256"))  # without WebSockets
+SLOW_HEAD_S = 1.0  # a head that takes longer is the first to go
 
 TOO_LONG = "The request line and headers may have 64 KiB together."
 TOO_SLOW = "The request did not arrive in time."
@@ -119,11 +120,11 @@ class HttpProtocol(HttpToolsProtocol):
             max(self.half_sent, key=HttpProtocol._slowness)._drop(CROWDED_OUT)
 
     def _slowness(self) -> tuple[int, float]:
-        """First heads that take over a second, the oldest of them; then the bodies with the fewest bytes a second."""
+        """First heads that take over SLOW_HEAD_S, the oldest of them; then the bodies with the fewest bytes a second."""
         seconds = self.loop.time() - self.half_sent[self]
         if self._is_head_complete:
             return (1, -self._body_bytes / (seconds + 1.0))
-        return (2 if seconds > 1.0 else 0, seconds)
+        return (2 if seconds > SLOW_HEAD_S else 0, seconds)
 
     def _wait_for_body(self) -> None:
         since = self.loop.time() - self.half_sent.get(self, self.loop.time())

@@ -113,17 +113,18 @@ def test_of_too_many_half_sent_requests_the_slowest_goes_and_whole_ones_are_answ
     port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_limits, "HALF_SENT", 6)
+    monkeypatch.setattr(http_limits, "SLOW_HEAD_S", 3.0)
     monkeypatch.setattr(http_limits, "CONNECTIONS_PER_ADDRESS", 1000)
     with ExitStack() as stack:
         upload = opened(stack, port, POST + b"Content-Length: 100000\r\nConnection: close\r\n\r\n" + b"a" * 50_000)
         idle = opened(stack, port, POST + b"Content-Length: 100000\r\n\r\na")
         first = opened(stack, port, HEAD)
-        time.sleep(1.2)
+        time.sleep(3.2)
         heads = [opened(stack, port, HEAD) for _ in range(3)]
         newest = opened(stack, port, HEAD)
         assert answer(first).startswith(b"HTTP/1.1 408 ")
         assert answer(opened(stack, port, HEAD + b"Connection: close\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
-        assert answer(idle).startswith(b"HTTP/1.1 408 ")  # no head takes a second yet
+        assert answer(idle).startswith(b"HTTP/1.1 408 ")  # no head takes 3 s yet
         for one in (*heads, newest):
             one.sendall(b"Connection: close\r\n\r\n")
             assert answer(one).startswith(b"HTTP/1.1 200 ")

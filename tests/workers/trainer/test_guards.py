@@ -5,11 +5,14 @@ from __future__ import annotations
 import errno
 import json
 import math
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
+from tests.support.workers.processes import PROCESSES
 from tests.support.workers.tiny import HashVerifier, make_pair, make_spec, records, train, weights
 from workers.agents.local import LocalAgent
 from workers.agents.messages import LearnerRow, RowResult
@@ -396,6 +399,27 @@ def test_third_checkpoint_in_a_row_that_fails_ends_the_run(tmp_path, pair, monke
     with pytest.raises(CheckpointsFail, match=r"disk: 3 checkpoints in a row not written: .*No space left"):
         train(spec, tmp_path / "run")
     assert sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir()) == ["step-000001", "step-000002"]
+
+
+def train_on_full_disk(path: Path, run_dir: Path) -> None:
+    from workers.__main__ import main
+
+    FullDisk(pytest.MonkeyPatch(), 3, 99)
+    sys.exit(main([str(path), str(run_dir)]))
+
+
+def test_run_pauses_at_the_third_checkpoint_in_a_row_that_fails(tmp_path, pair):
+    spec = make_spec(tmp_path, pair[:1], training={"steps": 9}, checkpoint={"save_steps": 1})
+    path = tmp_path / "given.json"
+    path.write_text(spec.to_json())
+    process = PROCESSES.Process(target=train_on_full_disk, args=(path, tmp_path / "run"))
+    process.start()
+    process.join(120)
+    process.kill()
+    assert process.exitcode == 0
+    [end] = records(tmp_path / "run", "finished")
+    assert (end["outcome"], end["step"]) == ("paused", 5)
+    assert end["reason"].startswith("disk: 3 checkpoints in a row not written: ")
 
 
 def test_last_checkpoint_is_tried_again(tmp_path, pair, monkeypatch):
