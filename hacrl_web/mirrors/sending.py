@@ -24,8 +24,8 @@ from hacrl_web.mirrors.mirrored_run import facts_of
 from hacrl_web.mirrors.models import Choice, Mirror, MirrorCursor, Sends
 from hacrl_web.mirrors.process import MirrorFailed, MirrorProcess, MirrorSilent
 from hacrl_web.mirrors.rollout_rows import RowBatches
+from hacrl_web.ops.disk_space import full_disk
 from hacrl_web.runs.models import TERMINAL, Run
-from hacrl_web.web.disk_space import full_disk
 from hacrl_web.web.stored_secrets import SecretUnreadable, decrypt
 from workers.allowed_address import AddressRefused
 

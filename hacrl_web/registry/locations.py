@@ -111,14 +111,14 @@ def is_unchanged(folder: Path, fingerprint: str) -> bool:
 
 def folder_fingerprint(folder: Path) -> str:
     """A digest of names, sizes and times of all files below: it changes if one is replaced, added or removed."""
-    found, visited = _files_in(folder), set()
+    files, visited = _files_in(folder), set()
     for place, folders, _ in os.walk(folder, followlinks=True):
         folders.sort()
         visited.add(os.path.realpath(place))
         folders[:] = [name for name in folders if os.path.realpath(os.path.join(place, name)) not in visited]
         if place != str(folder):
-            found += [(os.path.relpath(os.path.join(place, name), folder), entry) for name, entry in _files_in(place)]
-    return _fingerprint(found)
+            files += [(os.path.relpath(os.path.join(place, name), folder), entry) for name, entry in _files_in(place)]
+    return _fingerprint(files)
 
 
 def _files_in(folder: Path | str) -> list[tuple[str, os.DirEntry[str]]]:

@@ -16,8 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from hacrl_web.accounts.models import Project
 from hacrl_web.accounts.projects import forbidden
+from hacrl_web.ops.disk_space import full_disk
 from hacrl_web.runs.models import HELD, GpuUse, Quota, Run, State
-from hacrl_web.web.disk_space import full_disk
 from hacrl_web.web.errors import FieldErrors, plain_errors
 
 WAITING = frozenset({State.QUEUED, State.PAUSED, State.LOST})  # paused ones too: resuming needs no further place

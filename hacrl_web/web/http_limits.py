@@ -83,9 +83,6 @@ class HttpProtocol(HttpToolsProtocol):
             self._head_bytes += len(data)  # with what follows the head in this piece: on_headers_complete knows better
             if self._timer is None:
                 self._begin()
-        elif not self._is_body_complete:
-            self._body_bytes += len(data)
-            self._wait_for_body()
         super().data_received(data)
         if not self._is_head_complete and self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
             self._refuse(431, TOO_LONG)
@@ -104,6 +101,12 @@ class HttpProtocol(HttpToolsProtocol):
         self._wait(BODY_TIMEOUT_S)
         super().on_headers_complete()
 
+    def on_body(self, body: bytes) -> None:
+        self._body_bytes += len(body)
+        since = self.loop.time() - self.half_sent.get(self, self.loop.time())
+        self._wait(BODY_TIMEOUT_S + min(0.0, self._body_bytes / BODY_BYTES_PER_S - since))
+        super().on_body(body)
+
     def on_message_complete(self) -> None:
         self._is_body_complete = True
         self._is_head_complete = False
@@ -120,15 +123,11 @@ class HttpProtocol(HttpToolsProtocol):
             max(self.half_sent, key=HttpProtocol._slowness)._drop(CROWDED_OUT)
 
     def _slowness(self) -> tuple[int, float]:
-        """First heads that take over SLOW_HEAD_S, the oldest of them; then the bodies with the fewest bytes a second."""
+        """First heads that take over SLOW_HEAD_S, the oldest of them; then bodies with the fewest bytes a second."""
         seconds = self.loop.time() - self.half_sent[self]
         if self._is_head_complete:
             return (1, -self._body_bytes / (seconds + 1.0))
         return (2 if seconds > SLOW_HEAD_S else 0, seconds)
-
-    def _wait_for_body(self) -> None:
-        since = self.loop.time() - self.half_sent.get(self, self.loop.time())
-        self._wait(min(BODY_TIMEOUT_S, BODY_TIMEOUT_S + self._body_bytes / BODY_BYTES_PER_S - since))
 
     def _wait(self, seconds: float) -> None:
         self._stop_timer()

@@ -12,7 +12,7 @@ from django.shortcuts import render
 from django.template.loader import render_to_string
 from django.views.defaults import bad_request, page_not_found, server_error
 
-from hacrl_web.web.disk_space import disk_error
+from hacrl_web.ops.disk_space import disk_error
 from hacrl_web.web.errors import API_PREFIX, FieldErrors
 
 logger = logging.getLogger(__name__)

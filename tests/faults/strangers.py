@@ -70,8 +70,8 @@ def half(port: int, seconds: float) -> dict[str, Any]:
 
 
 def readers(port: int, seconds: float, sessions: str, paths: str) -> dict[str, Any]:
-    """Each turns pages; times: seconds of each page, failed: those without a 200."""
-    times: list[float] = []
+    """Each turns pages; times: path and seconds of each page, failed: those without a 200."""
+    times: list[tuple[str, float]] = []
     failed: list[str] = []
     ends_at = time.monotonic() + seconds
 
@@ -90,7 +90,7 @@ def readers(port: int, seconds: float, sessions: str, paths: str) -> dict[str, A
                     failed.append(f"{path}: {error!r}")
                     connection.close()
                     continue
-                times.append(time.monotonic() - began)
+                times.append((path, time.monotonic() - began))
                 if answer.status != 200:
                     failed.append(f"{path}: {answer.status}")
                 time.sleep(THINK_S)

@@ -26,13 +26,13 @@ from hacrl_web.insight.bundle.event_checks import problem_of
 from hacrl_web.insight.bundle.layout import EVENTS_NAME, OUTPUT_NAME
 from hacrl_web.insight.bundle.reader import Bundle, bundle_refusal, open_bundle
 from hacrl_web.insight.bundle.registry_rows import benchmark_or_reason, group_for
+from hacrl_web.ops.disk_space import check_room, disk_error
 from hacrl_web.runs.launch.launch import columns_of
 from hacrl_web.runs.models import GENERATED, Run, State, StatusChange
 from hacrl_web.runs.telemetry.admission import Admission, EventRefused
 from hacrl_web.runs.telemetry.scores import score_of
 from hacrl_web.runs.telemetry.tables import insert, refusal_record
 from hacrl_web.runs.worker.hosts import data_folder_id
-from hacrl_web.web.disk_space import check_room, disk_error
 from hacrl_web.web.errors import FieldErrors, plain_errors
 from workers.contract.checkpoint_manifest import FOLDER_NAME, DamagedCheckpoint, read_manifest, step_folders
 from workers.contract.spec.run import RunSpec

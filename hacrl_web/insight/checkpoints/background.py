@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hacrl_web.ops.disk_space import check_room
 from hacrl_web.runs.worker.hosts import process_start
 from hacrl_web.runs.worker.trainer_environment import trainer_environment
-from hacrl_web.web.disk_space import check_room
 from workers.contract.repository import ROOT
 
 

@@ -24,6 +24,7 @@ from pydantic import ValidationError
 from hacrl_web.accounts.models import Role
 from hacrl_web.accounts.projects import require
 from hacrl_web.insight.checkpoints.checkpoints import agent_slug
+from hacrl_web.ops.disk_space import check_room, disk_error
 from hacrl_web.registry import values
 from hacrl_web.registry.language_models.models import register_model
 from hacrl_web.registry.models import LanguageModel
@@ -31,7 +32,6 @@ from hacrl_web.runs.launch.launch import LaunchError, cannot_repeat, create_run,
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.run_files import reading_files
 from hacrl_web.runs.worker.hosts import data_folder_id
-from hacrl_web.web.disk_space import check_room, disk_error
 from hacrl_web.web.errors import FieldErrors, plain_errors
 from workers.contract.checkpoint_manifest import FOLDER_NAME, MANIFEST_NAME, DamagedCheckpoint, Manifest, sha256
 from workers.contract.spec.run import RunSpec

@@ -19,7 +19,7 @@ from typing import Any
 from django.conf import settings
 from django.core.files.uploadedfile import UploadedFile
 
-from hacrl_web.web.disk_space import check_room, disk_error
+from hacrl_web.ops.disk_space import check_room, disk_error
 from hacrl_web.web.errors import FieldErrors
 
 MAX_UPLOAD_BYTES = 256 * 2**20

@@ -9,9 +9,9 @@ from django.conf import settings
 from django.db import DatabaseError
 from django.urls import NoReverseMatch, reverse
 
+from hacrl_web.ops import disk_space
 from hacrl_web.runs.demo_state import Preparation, preparation
 from hacrl_web.runs.models import HELD, Run
-from hacrl_web.web import disk_space
 
 register = template.Library()
 
@@ -68,7 +68,7 @@ def running_count(context: template.Context) -> int:
 
 
 @register.simple_tag
-def low_disks() -> list[disk_space.Disk]:
+def disks_without_room() -> list[disk_space.Disk]:
     """The disks of this host that are full or nearly full."""
     return disk_space.low_disks()
 

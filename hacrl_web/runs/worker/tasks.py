@@ -15,6 +15,7 @@ from uuid import UUID
 from celery import signals
 
 from hacrl_web.celery import app
+from hacrl_web.ops.disk_space import full_disk
 from hacrl_web.runs import worker_queue
 from hacrl_web.runs.models import Run, Worker
 from hacrl_web.runs.pubsub import publish_update
@@ -22,7 +23,6 @@ from hacrl_web.runs.quotas import blocked_projects
 from hacrl_web.runs.worker.hosts import HeartbeatThread, boot_id, data_folder_id, host_name, process_start
 from hacrl_web.runs.worker.restart import ConsumerCheck, handled_message
 from hacrl_web.runs.worker.supervisor import RunSupervisor
-from hacrl_web.web.disk_space import full_disk
 from workers.contract.trainer_process import RunDirBusy, lock_run_dir
 
 MAX_TRIES = 20  # runs that another worker claimed first, or whose directory is in use

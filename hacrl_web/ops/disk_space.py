@@ -96,7 +96,7 @@ def _folders() -> list[Path]:
 
 
 def _disks(folders: Iterable[Path]) -> list[Disk]:
-    found: dict[int, Disk] = {}
+    by_device: dict[int, Disk] = {}
     for folder in folders:
         try:
             device, usage = os.stat(folder).st_dev, os.statvfs(folder)
@@ -105,8 +105,8 @@ def _disks(folders: Iterable[Path]) -> list[Disk]:
         free = usage.f_bavail * usage.f_frsize
         if usage.f_files and not usage.f_favail:  # no further file, however small
             free = 0
-        found.setdefault(device, Disk(folder, free, usage.f_blocks * usage.f_frsize))
-    return list(found.values())
+        by_device.setdefault(device, Disk(folder, free, usage.f_blocks * usage.f_frsize))
+    return list(by_device.values())
 
 
 def full_disk() -> str:

@@ -17,11 +17,11 @@ from django.db import OperationalError
 
 from hacrl_web import body_limit
 from hacrl_web.insight.checkpoints import background
+from hacrl_web.ops import disk_space
+from hacrl_web.ops.disk_space import disk_error
 from hacrl_web.registry.benchmarks import benchmarks, uploads
 from hacrl_web.runs.quotas import hindrance
 from hacrl_web.runs.worker import tasks
-from hacrl_web.web import disk_space
-from hacrl_web.web.disk_space import disk_error
 from hacrl_web.web.errors import FieldErrors
 from tests.support.web.factories import make_run
 
