@@ -18,12 +18,18 @@ MAX_NOTES = 4000
 
 def set_labels(run: Run, tags: object, notes: object) -> None:
     """tags: a list of texts.  notes: a text of several lines. Error: FieldErrors, and nothing is written."""
+    new_tags, new_notes = checked_labels(tags, notes)
+    Run.objects.filter(pk=run.pk).update(tags=new_tags, notes=new_notes)
+    run.refresh_from_db()
+
+
+def checked_labels(tags: object, notes: object) -> tuple[str, str]:
+    """Tags and notes as a run stores them. Error: FieldErrors."""
     checker = values.Checker()
     new_tags = checker.take("tags", _tags, tags)
     new_notes = checker.take("notes", _notes, notes)
     checker.finish()
-    Run.objects.filter(pk=run.pk).update(tags=new_tags, notes=new_notes)
-    run.refresh_from_db()
+    return new_tags or "", new_notes or ""
 
 
 def split_tags(text: str) -> list[str]:

@@ -108,8 +108,10 @@ _PLAIN = {
 }
 
 
-def _bound_text(bound: float) -> str:
-    """1000000.0 as `1,000,000`; four digits stay together."""
+def _bound_text(bound: float | str) -> str:
+    """1000000.0 as `1,000,000`; four digits stay together. A time is a text already."""
+    if isinstance(bound, str):
+        return bound
     return f"{int(bound):,}" if abs(bound) >= 10_000 and bound == int(bound) else f"{bound:g}"
 
 

@@ -17,7 +17,6 @@ from typing import IO, Any
 
 from django.db import IntegrityError, transaction
 from django.utils import timezone
-from pydantic import ValidationError
 
 from hacrl_web.accounts.models import Project, Role
 from hacrl_web.accounts.projects import project_of_new, require
@@ -26,6 +25,7 @@ from hacrl_web.insight.bundle.event_checks import problem_of
 from hacrl_web.insight.bundle.layout import EVENTS_NAME, OUTPUT_NAME
 from hacrl_web.insight.bundle.reader import Bundle, bundle_refusal, open_bundle
 from hacrl_web.insight.bundle.registry_rows import benchmark_or_reason, group_for
+from hacrl_web.insight.bundle.run_facts import check_words, checked_spec, completed
 from hacrl_web.ops.disk_space import check_room, disk_error
 from hacrl_web.runs.launch.launch import columns_of
 from hacrl_web.runs.models import GENERATED, Run, State, StatusChange
@@ -33,7 +33,7 @@ from hacrl_web.runs.telemetry.admission import Admission, EventRefused
 from hacrl_web.runs.telemetry.scores import score_of
 from hacrl_web.runs.telemetry.tables import insert, refusal_record
 from hacrl_web.runs.worker.hosts import data_folder_id
-from hacrl_web.web.errors import FieldErrors, plain_errors
+from hacrl_web.web.errors import FieldErrors
 from workers.contract.checkpoint_manifest import FOLDER_NAME, DamagedCheckpoint, read_manifest, step_folders
 from workers.contract.spec.run import RunSpec
 
@@ -63,7 +63,8 @@ def import_bundle(user: Any, file: IO[bytes], size: int) -> ImportedRun:
     require(user, project, Role.MEMBER)
     check_room("file")
     with open_bundle(file, size) as bundle:
-        spec = _checked_spec(bundle)
+        spec = checked_spec(bundle.content.run)
+        check_words(bundle.content)
         run = _begin(user, project, bundle, spec)
         try:
             last_seq = _store_events(run, bundle)
@@ -79,14 +80,6 @@ def import_bundle(user: Any, file: IO[bytes], size: int) -> ImportedRun:
             raise
     run.refresh_from_db()
     return imported
-
-
-def _checked_spec(bundle: Bundle) -> RunSpec:
-    try:
-        return RunSpec.model_validate(bundle.content.run.spec)
-    except ValidationError as error:
-        first = plain_errors(error)[0]
-        raise bundle_refusal(f"This version cannot read the run's settings: {first.field}: {first.message}") from None
 
 
 def _begin(user: Any, project: Project, bundle: Bundle, spec: RunSpec) -> Run:
@@ -107,7 +100,8 @@ def _begin(user: Any, project: Project, bundle: Bundle, spec: RunSpec) -> Run:
         "owner": bundle.content.owner,
         UNFINISHED: True,
     }
-    columns = columns_of(spec, None, None) | {"spec": facts.spec, "name": facts.name}
+    columns = columns_of(spec, None, None) | {"name": facts.name}
+    columns["spec"] = completed(facts.spec, columns["spec"])
     folder = GENERATED if bundle.content.is_generated else data_folder_id()
     reason = "The import of this run has not finished."
     try:

@@ -11,11 +11,11 @@ checkpoints/step-000040/  checkpoints as the trainer saved them, if they were as
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, field_validator
 
 from workers.contract.checkpoint_manifest import FOLDER_NAME
 
@@ -34,6 +34,8 @@ Name = Annotated[str, StringConstraints(min_length=1, max_length=120)]
 Agent = Annotated[str, StringConstraints(max_length=80)]
 Count = Annotated[int, Field(ge=0, le=MAX_NUMBER)]
 Seq = Annotated[int, Field(ge=0, lt=2**62)]
+# Near the ends of the calendar a database cannot store every time zone's time.
+Moment = Annotated[AwareDatetime, Field(ge=datetime(1970, 1, 1, tzinfo=UTC), lt=datetime(3000, 1, 1, tzinfo=UTC))]
 Scalar = bool | int | float | Annotated[str, StringConstraints(max_length=200)] | None
 
 
@@ -65,9 +67,9 @@ class RunFacts(FilePart):
     worker_host: Annotated[str, StringConstraints(max_length=255)] = ""
     tags: Annotated[str, StringConstraints(max_length=450)] = ""
     notes: Text = ""
-    created_at: datetime
-    started_at: datetime | None = None
-    finished_at: datetime | None = None
+    created_at: Moment
+    started_at: Moment | None = None
+    finished_at: Moment | None = None
 
 
 class ChangeFacts(FilePart):
@@ -77,7 +79,7 @@ class ChangeFacts(FilePart):
     to_state: Annotated[str, StringConstraints(max_length=16)]
     attempt: Count
     reason: Text
-    at: datetime
+    at: Moment
 
 
 class AlertFacts(FilePart):
@@ -91,9 +93,9 @@ class AlertFacts(FilePart):
     text: Text
     raised_seq: Seq
     raised_step: Count
-    raised_at: datetime
+    raised_at: Moment
     cleared_step: Count | None
-    cleared_at: datetime | None
+    cleared_at: Moment | None
     cleared_reason: Annotated[str, StringConstraints(max_length=200)]
 
 
@@ -155,6 +157,13 @@ class RunFile(FilePart):
     group: GroupFacts | None
     benchmark: BenchmarkFacts | None
 
+    @field_validator("alerts")
+    @classmethod
+    def _alerts_differ(cls, alerts: list[AlertFacts]) -> list[AlertFacts]:
+        if len({(one.kind, one.agent, one.source, one.raised_seq) for one in alerts}) < len(alerts):
+            raise ValueError("the same alert is there twice")
+        return alerts
+
 
 KEPT_FACTS = ("has_thinking_switch", "takes_system")
 
@@ -170,5 +179,5 @@ class BundleManifest(FilePart):
     format: Literal["hacrl-run"]
     version: int
     run: UUID
-    exported_at: datetime
+    exported_at: Moment
     files: dict[str, FileEntry]

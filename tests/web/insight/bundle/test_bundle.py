@@ -320,6 +320,18 @@ def _named(name: str) -> Callable[[zipfile.ZipFile], None]:
     return lambda archive: archive.writestr(name, "x")
 
 
+def _with(value: Any, *place: str | int) -> Callable[[bytes], bytes]:
+    """A change of one value of run.json."""
+
+    def change(content: Any) -> None:
+        for key in place[:-1]:
+            content = content[key]
+        content[place[-1]] = value
+
+    return lambda data: changed(data, run_json(data, change))
+
+
+EARLY, LATE, EVIL = "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "a\nb\x1b[2J\u202e"
 EVENT = b'{"seq": 1, "attempt": 1, "type": "log", "time": 1.0, "level": "info", "message": "x"}\n'
 # What is changed, and a part of the refusal.
 HOSTILE: dict[str, tuple[Callable[[bytes], bytes], str]] = {
@@ -362,6 +374,23 @@ HOSTILE: dict[str, tuple[Callable[[bytes], bytes], str]] = {
         lambda data: changed(data, run_json(data, lambda c: c["group"]["agents"].append(c["group"]["agents"][0]))),
         "twice",
     ),
+    **{
+        f"{name} {time}": (_with(time, "run", name), f"run.{name}")
+        for name, time in [("created_at", EARLY), ("started_at", EARLY), ("finished_at", LATE)]
+    },
+    "time without a zone": (_with("2026-01-01T00:00:00", "run", "created_at"), "run.created_at"),
+    "early change": (_with(EARLY, "status_changes", 0, "at"), "status_changes.0.at"),
+    "late alert": (_with(LATE, "alerts", 0, "raised_at"), "alerts.0.raised_at"),
+    "alerts twice": (
+        lambda data: changed(data, run_json(data, lambda c: c["alerts"].append(c["alerts"][0]))), "same alert",
+    ),
+    "name of the run": (_with(EVIL, "run", "name"), "name: "),
+    "name of the group": (_with(EVIL, "group", "name"), "group.name: Control characters"),
+    "slash in a name": (_with("a/b", "group", "name"), "group.name: Slashes"),
+    "name of a model": (_with(EVIL, "group", "agents", 0, "model", "name"), "model: Control characters"),
+    "name of the owner": (_with(EVIL, "owner"), "owner: Control characters"),
+    "tags": (_with(f",{EVIL},", "run", "tags"), "tags: Control characters"),
+    "notes": (_with(EVIL, "run", "notes"), "notes: Control characters"),
     "damaged checkpoint": (
         lambda data: changed(data, {"checkpoints/step-000004/state/trainer.json": b"{}"}), "damaged",
     ),
@@ -390,6 +419,46 @@ def test_hostile_bundles_are_refused_by_name_and_leave_nothing(client, run, sett
         assert message in answer.json()["error"]["message"], (name, answer.json())
         assert not Run.objects.exists(), name
         assert not (settings.RUNS_DIR / str(run.pk)).exists(), name
+
+
+def _least(content: dict[str, Any]) -> None:
+    """Leave out of the settings all that has a default."""
+    agents = [{name: agent[name] for name in ("name", "model")} for agent in content["run"]["spec"]["agents"]]
+    further = {"benchmarks": [{"train_path": "/y", "benchmark": "more"}]}
+    content["run"]["spec"] = {"agents": agents, "data": {"train_path": "/x"}, "evaluation": further}
+
+
+def test_settings_that_leave_out_defaults_are_stored_with_them(client, run):
+    """Pages read every setting of every run: one without its benchmark would take down the home page."""
+    data = exported(client, run, "")
+    empty(run)
+    assert imports(client, changed(data, run_json(data, _least))).status_code == 201
+    copy = Run.objects.get()
+    assert copy.spec == RunSpec.model_validate(copy.spec).model_dump(mode="json")
+    assert copy.spec["data"]["benchmark"] == "questions"
+    pages = ["/", "/leaderboard/", "/api/v1/boards", "/runs/", f"/runs/{copy.pk}", f"/groups/{copy.group_id}"]
+    assert {client.get(page, follow=True).status_code for page in pages} == {200}
+
+
+def test_settings_of_an_older_version_stay_as_they_were(client, run):
+    old = json.loads(json.dumps(run.spec))
+    old["schema_version"], old["training"]["lora_rank"] = 1, 8
+    old["algorithm"] |= {"name": "grpo", "delta": 0.8}  # of another algorithm, as version 1 stored all of them
+    steps, old["training"]["steps"] = old["training"]["steps"], str(old["training"]["steps"])
+    del old["compute"]["placement"]
+    Run.objects.filter(pk=run.pk).update(spec=old)
+    data = exported(client, run, "")
+    empty(run)
+    assert imports(client, data).status_code == 201
+    old["training"]["steps"], old["compute"]["placement"] = steps, "local"
+    assert Run.objects.get().spec == old
+
+
+def test_tags_are_stored_so_that_a_filter_finds_them(client, run):
+    data = exported(client, run, "")
+    empty(run)
+    assert imports(client, changed(data, run_json(data, lambda c: c["run"].update(tags="B,a")))).status_code == 201
+    assert Run.objects.get().tags == ",a,b,"
 
 
 # An event that no trainer writes, and the part of its warning that names the field.
