@@ -13,6 +13,11 @@ from django.core.exceptions import ImproperlyConfigured
 PLACES = ("local", "slurm", "kubernetes")
 
 
+def trains_elsewhere() -> bool:
+    """Whether trainers are jobs of a scheduler."""
+    return (os.environ.get("HACRL_TRAINER_PLACE") or "local") != "local"
+
+
 def trainer_command() -> list[str] | None:
     """In place of `python -m workers`; None for that. Error: ImproperlyConfigured."""
     program = os.environ.get("HACRL_TRAINER_COMMAND") or "null"

@@ -1,8 +1,9 @@
 """Stand-ins for schedulers, on this machine: srun, squeue and scancel for a PATH, and a small Kubernetes API.
 
 A job is a process in a session of its own that knows nothing of who submitted it, like one on another node: it outlives
-its srun, and only scancel, or deleting its Job, ends it. `broken`: the file whose presence makes scancel and DELETE do
-nothing and every job count as running, like a node that nobody reaches.
+its srun, and only scancel, or deleting its Job, ends it. Files beside the jobs change what a stand-in does:
+  broken: scancel and DELETE do nothing and every job counts as running, like a node that nobody reaches
+  full: no job begins    away: the scheduler answers nobody    same-host: the node of srun is the worker's host
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +25,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from tests.support.http_server import Handler, http_server
 from workers.contract.repository import ROOT
-from workers.contract.trainer_process import DEATH_PIPE_VARIABLE, MARK_VARIABLE
+from workers.contract.trainer_process import MARK_VARIABLE
 
 SRUN = """
     import os, subprocess, sys, time
@@ -31,7 +34,9 @@ SRUN = """
     while command[0].startswith("--"):
         option = command.pop(0)
         assert option in ("--ntasks=1", "--export=ALL", f"--job-name={name}", "--partition=a100"), option
-    variables = {key: value for key, value in os.environ.items() if key not in DROPPED}
+    variables = dict(os.environ)
+    if MARK in variables and not os.path.exists(os.path.join(STATE, "same-host")):
+        variables[MARK] = "of another host: " + variables[MARK]  # the worker's host does not see it there
     if os.path.exists(os.path.join(STATE, "full")):
         while os.path.exists(os.path.join(STATE, "full")):
             time.sleep(0.05)
@@ -79,8 +84,13 @@ def put_slurm_on_path(folder: Path) -> tuple[Path, Path]:
     state.mkdir()
     head = f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(ROOT)!r})\n"
     head += f"from tests.support.fake_cluster import cancel, pids_of\nSTATE = {str(state)!r}\n"
-    head += f"DROPPED = {(MARK_VARIABLE, DEATH_PIPE_VARIABLE)!r}\n"
-    for name, code in (("srun", SRUN), ("squeue", SQUEUE), ("scancel", SCANCEL)):
+    head += f"MARK = {MARK_VARIABLE!r}\n"
+    away = "import os\nif os.path.exists(os.path.join(STATE, 'away')): sys.exit('Unable to contact slurm controller')\n"
+    for name, code in (
+        ("srun", SRUN),
+        ("squeue", away + textwrap.dedent(SQUEUE)),
+        ("scancel", away + textwrap.dedent(SCANCEL)),
+    ):
         (programs / name).write_text(head + textwrap.dedent(code))
         (programs / name).chmod(0o755)
     return programs, state
@@ -94,6 +104,7 @@ class KubernetesStub:
         self.jobs: dict[str, dict[str, Any]] = {}
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.secrets: dict[str, dict[str, Any]] = {}
+        self._lock = threading.Lock()
 
     def post(self, kind: str, body: dict[str, Any]) -> dict[str, Any]:
         name = body["metadata"]["name"]
@@ -109,8 +120,16 @@ class KubernetesStub:
                 self.secrets[reference["name"]]["stringData"][reference["key"]] if reference else one["value"]
             )
         command = [*container["command"], *container["args"]]
-        self.processes[name] = subprocess.Popen(command, env=variables, start_new_session=True)
+        threading.Thread(target=self._begin, args=[name, command, variables], daemon=True).start()
         return body
+
+    def _begin(self, name: str, command: list[str], variables: dict[str, str]) -> None:
+        """Start the pod's process once there is a place, unless the Job was deleted meanwhile."""
+        while (self.state / "full").exists():
+            time.sleep(0.05)
+        with self._lock:
+            if name in self.jobs:
+                self.processes[name] = subprocess.Popen(command, env=variables, start_new_session=True)
 
     def named(self, label: str) -> list[str]:
         return [name for name, job in self.jobs.items() if job["metadata"]["labels"]["hacrl-run"] == label]
@@ -119,19 +138,27 @@ class KubernetesStub:
         if kind == "jobs":
             return [self.jobs[name] | {"status": {}} for name in self.named(label)]
         phases = {None: "Running", 0: "Succeeded"}
-        return [{"status": {"phase": phases.get(self.processes[one].poll(), "Failed")}} for one in self.named(label)]
+        processes = [self.processes.get(name) for name in self.named(label)]
+        states = ["Pending" if one is None else phases.get(one.poll(), "Failed") for one in processes]
+        return [{"status": {"phase": state}} for state in states]
 
     def delete(self, kind: str, label: str) -> None:
         if (self.state / "broken").exists():
             return
-        for name in self.named(label):
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.processes[name].pid, signal.SIGKILL)
-            if kind == "pods":
-                self.processes.pop(name).wait()
-                del self.jobs[name]
         if kind == "secrets":
-            self.secrets.clear()
+            self.secrets = {
+                name: one for name, one in self.secrets.items() if one["metadata"]["labels"]["hacrl-run"] != label
+            }
+            return
+        with self._lock:
+            for name in self.named(label):
+                if process := self.processes.get(name):
+                    with contextlib.suppress(ProcessLookupError):
+                        os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+                if kind == "pods":
+                    self.processes.pop(name, None)
+                    del self.jobs[name]
 
 
 @contextlib.contextmanager
@@ -147,7 +174,9 @@ def kubernetes_api(state: Path) -> Iterator[tuple[KubernetesStub, str]]:
             label = parse_qs(parts.query).get("labelSelector", ["="])[0].partition("=")[2]
             body = json.loads(self.body() or b"{}")
             status, values = 200, {}
-            if stub.refusal or kind is None:
+            if (state / "away").exists():
+                status = 503
+            elif stub.refusal or kind is None:
                 status, values = stub.refusal or 404, {"message": "forbidden by the stub"}
             elif self.command == "POST":
                 values = stub.post(kind[1], body)

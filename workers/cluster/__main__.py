@@ -15,13 +15,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from workers.cluster.control import read_note
 from workers.cluster.kubernetes import ACCOUNT, Kubernetes, read_template
 from workers.cluster.launcher import Launcher, end_jobs
 from workers.cluster.schedulers import Scheduler
 from workers.cluster.slurm import Slurm
 from workers.cluster.task import Task
-from workers.contract.trainer_process import JOB_NAME
+from workers.contract.cluster_job import JOB_NAME, read_note, refuse_job
 
 CANCEL_S = 10.0
 
@@ -38,6 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     run_dir = options.run_dir.resolve()
     if options.kind == "cancel":
+        refuse_job(run_dir)
         job = read_note(run_dir / JOB_NAME)
         return 0 if not job or end_jobs(scheduler_of(job), run_dir, lambda: None, CANCEL_S) else 1
     program = json.loads(options.program)

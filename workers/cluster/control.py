@@ -1,40 +1,21 @@
 """The files of a run directory by which launcher and task know of each other, on a folder that both see.
 
-control.json (launcher): a count that grows while it lives, and the signals that the trainer shall get.
+control.json (launcher): a count that grows while it lives, and the signals that the trainer shall get. It and how the
+files are written are in workers/contract/cluster_job.py.
 node.json (task): a count that grows while the node lives.  ended.json (task): the trainer's exit status.
 Each names its attempt. Only changes count, never a date: the clocks of two machines differ.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-CONTROL, NODE, ENDED = "control.json", "node.json", "ended.json"
+NODE, ENDED = "node.json", "ended.json"
 BEAT_S = 2.0
 LOOK_S = 0.25
-TASK_LEASE_S = 30.0  # a task that hears nothing of its launcher for so long ends its trainer
-NODE_LEASE_S = 60.0  # and a launcher that hears nothing of its task for longer counts it as lost
-
-
-def write_note(path: Path, **values: Any) -> None:
-    """Replace the file as a whole. Error: OSError."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.new")
-    temporary.write_text(json.dumps(values))
-    temporary.replace(path)
-
-
-def read_note(path: Path) -> dict[str, Any]:
-    """Empty if there is none, or none that can be read now."""
-    try:
-        values = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return {}
-    return values if isinstance(values, dict) else {}
+NODE_LEASE_S = 60.0  # above TASK_LEASE_S: a launcher that hears nothing of its task for so long counts it as lost
 
 
 class Silence:

@@ -17,23 +17,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from workers.cluster.control import (
-    BEAT_S,
-    CONTROL,
-    ENDED,
-    LOOK_S,
-    NODE,
-    NODE_LEASE_S,
-    TASK_LEASE_S,
-    Silence,
-    read_note,
-    write_note,
-)
+from workers.cluster.control import BEAT_S, ENDED, LOOK_S, NODE, NODE_LEASE_S, Silence
 from workers.cluster.schedulers import Scheduler, SchedulerSilent
+from workers.contract.cluster_job import CONTROL, JOB_NAME, MARGIN_S, TASK_LEASE_S, read_note, write_note
 from workers.contract.trainer_process import (
     DEATH_PIPE_VARIABLE,
     HEARTBEAT_NAME,
-    JOB_NAME,
     PAUSE_SIGNAL,
     STACK_SIGNAL,
     read_keys,
@@ -41,7 +30,6 @@ from workers.contract.trainer_process import (
 
 STATE_EVERY_S = 5.0
 GONE_LOOKS = 3  # so often the scheduler must know of no job, and no status come, until it counts as lost
-MARGIN_S = 10.0  # for a task to see its lease end, and its trainer to be killed
 
 
 def job_name(run_dir: Path) -> str:
@@ -91,9 +79,9 @@ class Launcher:
         while True:
             self._tend()
             if (ended := read_note(self.run_dir / ENDED)).get("attempt") == self.attempt:
-                (self.run_dir / JOB_NAME).unlink(missing_ok=True)
-                with suppress(SchedulerSilent):
+                with suppress(SchedulerSilent):  # job.json stays as long as the keys do
                     self.scheduler.forget_keys(self.name)
+                    (self.run_dir / JOB_NAME).unlink(missing_ok=True)
                 return int(ended["status"])
             node = read_note(self.run_dir / NODE)
             has_begun = node.get("attempt") == self.attempt
@@ -152,24 +140,30 @@ class Launcher:
         cancel_quietly(self.scheduler, self.name)
 
 
-def cancel_quietly(scheduler: Scheduler, name: str) -> None:
+def cancel_quietly(scheduler: Scheduler, name: str) -> bool:
+    """False if the scheduler does not answer; the log says so."""
     try:
         scheduler.cancel(name)
     except SchedulerSilent as silent:
         launcher_log(str(silent))
+        return False
+    return True
 
 
 def end_jobs(scheduler: Scheduler, run_dir: Path, tend: Callable[[], None], most_s: float | None = None) -> bool:
-    """Cancel what is left of earlier attempts and wait until it has ended. False if `most_s` were not enough.
+    """Cancel what is left of earlier attempts and wait until it has ended.
 
-    If the scheduler does not say so, what counts is that a task without its launcher ends its trainer.
+    If the scheduler does not say so, what counts is that a task without its launcher ends its trainer. With `most_s`:
+    False if that was too short, or the scheduler has not taken the request: it may keep a job that waits, and keys.
     """
     if not (run_dir / JOB_NAME).exists():
         return True
     begin = time.monotonic()
     limit_s = TASK_LEASE_S + MARGIN_S if most_s is None else most_s
     attempt = read_note(run_dir / NODE).get("attempt")
-    cancel_quietly(scheduler, job_name(run_dir))
+    is_cancelled = cancel_quietly(scheduler, job_name(run_dir))
+    if most_s is not None and not is_cancelled:
+        return False
     while True:
         try:
             if not scheduler.state(job_name(run_dir)):

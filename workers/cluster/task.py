@@ -18,8 +18,9 @@ import sys
 import time
 from pathlib import Path
 
-from workers.cluster.control import BEAT_S, CONTROL, ENDED, LOOK_S, NODE, TASK_LEASE_S, Silence, read_note, write_note
+from workers.cluster.control import BEAT_S, ENDED, LOOK_S, NODE, Silence
 from workers.cluster.schedulers import KEYS_VARIABLE
+from workers.contract.cluster_job import CONTROL, TASK_LEASE_S, read_note, write_note
 from workers.contract.repository import ROOT
 from workers.contract.trainer_log import LOG_NAME
 from workers.contract.trainer_process import (
@@ -52,7 +53,7 @@ class Task:
         signal.signal(signal.SIGTERM, self._note_term)
         with contextlib.ExitStack() as stack:
             if (lock := self._lock()) is None:
-                print("task: another trainer of this run is alive on another node", file=sys.stderr, flush=True)
+                print("task: this attempt is over, or another trainer lives", file=sys.stderr, flush=True)
                 return NOT_STARTED
             stack.callback(os.close, lock)
             trainer = self._start(stack)

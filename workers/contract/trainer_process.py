@@ -23,20 +23,19 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from workers.contract.cluster_job import JOB_NAME, cancel_job
 from workers.contract.repository import ROOT
 from workers.contract.trainer_log import LOG_NAME, OutputLimiter
 
 DEATH_PIPE_VARIABLE = "HACRL_DEATH_PIPE"
 KEYS_PIPE_VARIABLE = "HACRL_KEYS_PIPE"
 MAX_KEYS_BYTES = 32_768  # fits in a pipe, so that writing does not wait for the trainer
-CANCEL_S = 30.0  # below the lease of a run
 BUSY_S = 2.0  # longer than others look at a run directory that has no trainer
 KILL_S = 10.0
 MARK_VARIABLE = "HACRL_TRAINER_MARK"  # of a trainer and all processes that it starts
 SPEC_NAME = "spec.json"
 LOCK_NAME = "lock"
 SCRATCH_NAME = "scratch"  # a link to a temporary folder, because sockets need short paths
-JOB_NAME = "job.json"  # where the trainer is a job of a scheduler (workers/cluster)
 HEARTBEAT_NAME = "pulse"  # its time changes while the trainer works (workers/heartbeat.py)
 PAUSE_SIGNAL = signal.SIGUSR1  # finish the step, save a checkpoint, end
 STACK_SIGNAL = signal.SIGUSR2  # write the stacks of all threads to stderr
@@ -125,7 +124,7 @@ class TrainerProcess:
             return
         try:
             if (self._run_dir / JOB_NAME).exists():  # the process was a launcher; its job is elsewhere
-                cancel_job(self._run_dir)
+                cancel_job(self._run_dir, lock)
             remove_scratch(self._run_dir)
         finally:
             os.close(lock)
@@ -191,14 +190,6 @@ def start_trainer(
         if keys_end >= 0:
             os.close(keys_end)
     return TrainerProcess(process, write_end, run_dir, mark)
-
-
-def cancel_job(run_dir: Path) -> None:
-    """End the job of a run directory. What cannot be reached ends by itself (workers/cluster/task.py)."""
-    command = [sys.executable, "-m", "workers.cluster", "cancel", str(run_dir)]
-    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))}
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired), open(run_dir / LOG_NAME, "ab") as log:
-        subprocess.run(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=variables, timeout=CANCEL_S)
 
 
 def keys_pipe(keys: Mapping[str, str]) -> int:

@@ -16,11 +16,13 @@ from celery import signals
 
 from hacrl_web.celery import app
 from hacrl_web.ops.disk_space import full_disk
+from hacrl_web.ops.trainer_place import trains_elsewhere
 from hacrl_web.runs import worker_queue
 from hacrl_web.runs.models import Run, Worker
 from hacrl_web.runs.pubsub import publish_update
 from hacrl_web.runs.quotas import blocked_projects
 from hacrl_web.runs.worker.hosts import HeartbeatThread, boot_id, data_folder_id, host_name, process_start
+from hacrl_web.runs.worker.left_jobs import LeftJobs
 from hacrl_web.runs.worker.restart import ConsumerCheck, handled_message
 from hacrl_web.runs.worker.supervisor import RunSupervisor
 from workers.contract.trainer_process import RunDirBusy, lock_run_dir
@@ -45,7 +47,8 @@ def _consume_queue_of_folder(instance: Any, **_: Any) -> None:
 
 @signals.worker_ready.connect
 def _start_heartbeat(**_: Any) -> None:
-    HeartbeatThread(ConsumerCheck(worker_is_ending).look).start()
+    checks = [ConsumerCheck(worker_is_ending).look, *([LeftJobs().look] if trains_elsewhere() else [])]
+    HeartbeatThread(lambda: [check() for check in checks]).start()
 
 
 @signals.worker_shutting_down.connect

@@ -12,11 +12,11 @@ import pytest
 
 from tests.support.waiting import wait_until
 from workers.cluster import launcher, task
-from workers.cluster.control import CONTROL, ENDED, NODE, read_note, write_note
+from workers.cluster.control import ENDED, NODE
 from workers.cluster.launcher import Launcher, end_jobs
 from workers.cluster.schedulers import SchedulerSilent
 from workers.cluster.task import Task
-from workers.contract.trainer_process import JOB_NAME
+from workers.contract.cluster_job import CONTROL, JOB_NAME, read_note, refuse_job, write_note
 
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(60)"]
 OBEDIENT = [
@@ -70,25 +70,33 @@ def test_next_attempt_waits_as_long_as_a_task_lives_without_its_launcher(tmp_pat
     write_note(tmp_path / NODE, attempt=1, host="gpu-7", beat=9)
     num_tends = []
     assert not end_jobs(DeafScheduler(), tmp_path, lambda: None, most_s=0.1)
+    write_note(tmp_path / ENDED, attempt=1, status=0)
+    assert not end_jobs(DeafScheduler(), tmp_path, lambda: None, most_s=0.1)  # it may hold a job that waits, and keys
+    (tmp_path / ENDED).unlink()
     assert (tmp_path / JOB_NAME).exists()
     assert end_jobs(DeafScheduler(), tmp_path, lambda: num_tends.append(1))
     assert len(num_tends) >= 2  # the launcher shows that it lives meanwhile
     assert not (tmp_path / JOB_NAME).exists()
 
 
-@pytest.mark.parametrize("is_replaced", [False, True], ids=["launcher is silent", "next attempt has begun"])
-def test_task_ends_its_trainer_without_its_launcher(tmp_path, monkeypatch, is_replaced):
-    if not is_replaced:
+@pytest.mark.parametrize("what", ["launcher is silent", "next attempt has begun", "job is refused"])
+def test_task_ends_its_trainer_without_its_launcher(tmp_path, monkeypatch, what):
+    if what == "launcher is silent":
         monkeypatch.setattr(task, "TASK_LEASE_S", 0.4)
     write_note(tmp_path / CONTROL, attempt=1, beat=1, signals=[])
-    if is_replaced:
+    if what == "next attempt has begun":
         threading.Timer(1.0, lambda: write_note(tmp_path / CONTROL, attempt=2, beat=1, signals=[])).start()
+    if what == "job is refused":
+        threading.Timer(1.0, refuse_job, [tmp_path]).start()
     assert Task(tmp_path, 1, SLEEPER).run() == -signal.SIGKILL
     assert read_note(tmp_path / ENDED) == {"attempt": 1, "status": -9}
 
 
-def test_task_of_an_attempt_that_is_over_starts_nothing(tmp_path):
+@pytest.mark.parametrize("is_refused", [False, True], ids=["another attempt has the run", "job is refused"])
+def test_task_of_an_attempt_that_is_over_starts_nothing(tmp_path, is_refused):
     write_note(tmp_path / CONTROL, attempt=2, beat=1, signals=[])
+    if is_refused:
+        refuse_job(tmp_path)
     assert Task(tmp_path, 1, SLEEPER).run() == task.NOT_STARTED
     assert not (tmp_path / ENDED).exists()
 

@@ -12,22 +12,28 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
 from hacrl_web.ops.trainer_place import trainer_command
-from hacrl_web.runs.models import Run
+from hacrl_web.runs.models import Run, State, Worker
+from hacrl_web.runs.worker.dispatcher import Dispatcher
+from hacrl_web.runs.worker.hosts import data_folder_id
+from hacrl_web.runs.worker.left_jobs import RETRY_S, LeftJobs
 from hacrl_web.runs.worker.tasks import supervise
-from tests.support.fake_cluster import is_alive, kubernetes_api, put_slurm_on_path
+from tests.support.fake_cluster import KubernetesStub, is_alive, kubernetes_api, pids_of, put_slurm_on_path
 from tests.support.waiting import wait_until
 from tests.support.web.factories import make_run
 from tests.web.runs.worker.test_supervisor import assert_nothing_left, changes, during, is_running
-from workers.cluster.control import NODE, Silence, read_note
+from workers.cluster.control import NODE, Silence
 from workers.cluster.kubernetes import job_of, read_template
+from workers.contract.cluster_job import JOB_NAME, MARGIN_S, TASK_LEASE_S, read_note
 from workers.contract.repository import ROOT
-from workers.contract.trainer_process import JOB_NAME, RunDirBusy, lock_run_dir
+from workers.contract.trainer_process import RunDirBusy, lock_run_dir
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.once, pytest.mark.slow]
 FAKE = json.dumps([sys.executable, "-m", "tests.support.fake_trainer"])
@@ -56,6 +62,47 @@ def slurm(settings, tmp_path, monkeypatch) -> Path:
     for path in state.glob("hacrl-*"):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(int(path.suffix[1:]), signal.SIGKILL)
+
+
+@pytest.fixture
+def kubernetes(settings, tmp_path, monkeypatch) -> KubernetesStub:
+    """A stand-in for the API of Kubernetes, where runs are trained."""
+    account = tmp_path / "account"
+    account.mkdir()
+    (account / "token").write_text("t0ken")
+    (tmp_path / "job.yaml").write_text(TEMPLATE)
+    with kubernetes_api(tmp_path) as (stub, address):
+        for name, value in {
+            "TRAINER_PLACE": "kubernetes", "KUBERNETES_JOB": tmp_path / "job.yaml", "KUBERNETES_API": address,
+            "KUBERNETES_NAMESPACE": "lab", "TRAINER_COMMAND": FAKE,
+        }.items():  # fmt: skip
+            monkeypatch.setenv(f"HACRL_{name}", str(value))
+        settings.TRAINER_COMMAND = [*trainer_command(), f"--account={account}"]
+        yield stub
+
+
+@dataclass
+class Cluster:
+    """state: the folder of the files that change what the stand-in does."""
+
+    state: Path
+    stub: KubernetesStub | None = None
+
+    def jobs(self, run: Run) -> list[int]:
+        """The processes that the jobs of a run have begun with, living."""
+        if self.stub is None:
+            return pids_of(str(self.state), f"hacrl-{run.pk}")
+        return [one.pid for one in self.stub.processes.values() if one.poll() is None]
+
+    @property
+    def num_keys(self) -> int:
+        return len(self.stub.secrets) if self.stub else 0
+
+
+@pytest.fixture(params=["slurm", pytest.param("kubernetes", marks=pytest.mark.full)])
+def cluster(request, tmp_path) -> Cluster:
+    one = request.getfixturevalue(request.param)
+    return Cluster(one) if request.param == "slurm" else Cluster(tmp_path, one)
 
 
 def processes_with(run: Run) -> list[int]:
@@ -87,7 +134,7 @@ def test_run_is_trained_by_srun_to_its_end(slurm):
     assert f"job hacrl-{run.pk} is submitted" in (run.run_dir / "trainer.log").read_text()
 
 
-def test_stop_reaches_the_trainer_on_its_node_and_it_saves_a_checkpoint(slurm):
+def test_stop_reaches_the_trainer_on_its_node_and_it_saves_a_checkpoint(cluster):
     run = make_run(training={"steps": 5000, "train_batch_size": 4, "mini_batch_size": 4})
     thread = during(run, lambda: is_running(run), lambda: Run.objects.get(pk=run.pk).request_stop())
     assert supervise(run.pk)
@@ -99,7 +146,7 @@ def test_stop_reaches_the_trainer_on_its_node_and_it_saves_a_checkpoint(slurm):
     assert_nothing_left(run)
 
 
-def test_trainer_that_is_killed_on_its_node_is_a_dead_trainer_and_the_run_continues(slurm):
+def test_trainer_that_is_killed_on_its_node_is_a_dead_trainer_and_the_run_continues(cluster):
     run = make_run(name="killed@3", checkpoint={"save_steps": 1})
     assert supervise(run.pk)
     run.refresh_from_db()
@@ -109,12 +156,12 @@ def test_trainer_that_is_killed_on_its_node_is_a_dead_trainer_and_the_run_contin
 
 
 @pytest.mark.full
-def test_job_that_vanishes_is_a_dead_trainer(slurm, monkeypatch):
+def test_job_that_vanishes_is_a_dead_trainer(cluster):
     run = make_run(training={"steps": 5000, "train_batch_size": 4, "mini_batch_size": 4})
 
     def lose_the_node() -> None:
-        [path] = slurm.glob("hacrl-*")
-        os.killpg(int(path.suffix[1:]), signal.SIGKILL)
+        [pid] = cluster.jobs(run)
+        os.killpg(pid, signal.SIGKILL)
 
     thread = during(run, lambda: is_running(run), lose_the_node)
     assert supervise(run.pk)
@@ -126,8 +173,8 @@ def test_job_that_vanishes_is_a_dead_trainer(slurm, monkeypatch):
 
 
 @pytest.mark.full
-def test_job_that_waits_for_resources_is_cancelled_by_a_stop(slurm):
-    (slurm / "full").touch()
+def test_job_that_waits_for_resources_is_cancelled_by_a_stop(cluster):
+    (cluster.state / "full").touch()
     run = make_run()
 
     def has_submitted() -> bool:
@@ -138,18 +185,39 @@ def test_job_that_waits_for_resources_is_cancelled_by_a_stop(slurm):
     thread.join()
     run.refresh_from_db()
     assert run.state == "stopped"
-    (slurm / "full").unlink()
+    (cluster.state / "full").unlink()
     assert wait_until(lambda: processes_with(run) == [])
 
 
-def supervisor_process(run_dir: Path, attempt: int) -> subprocess.Popen[bytes]:
-    """A process that starts the trainer as a supervisor does, and stays."""
+def claimed_run() -> Run:
+    """A run that a worker of another host has claimed, with its folder."""
+    run = make_run(training={"steps": 5000, "train_batch_size": 4, "mini_batch_size": 4})
+    assert Run.objects.claim(run.pk, Worker("another host", 1, 0.0, data_folder_id()))
+    run.run_dir.mkdir(parents=True)
+    (run.run_dir / "spec.json").write_text(json.dumps(run.spec))
+    run.refresh_from_db()
+    return run
+
+
+def supervisor_process(run_dir: Path, attempt: int, command: list[str]) -> subprocess.Popen[bytes]:
+    """A process that starts the trainer as a supervisor does, with a judge's key, and stays."""
     code = (
         "import json, sys, time; from pathlib import Path;"
         "from workers.contract.trainer_process import start_trainer;"
-        f"start_trainer(Path({str(run_dir)!r}), {attempt}, command={trainer_command()!r}); time.sleep(600)"
+        f"start_trainer(Path({str(run_dir)!r}), {attempt}, command={command!r}, keys={{'helpful': 'k3y'}});"
+        "time.sleep(600)"
     )
     return subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
+
+
+def kill_with_launcher(supervisor: subprocess.Popen[bytes]) -> None:
+    """Neither sees the other die, as if their host had lost its power."""
+    [launcher] = psutil.Process(supervisor.pid).children()
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in (supervisor.pid, launcher.pid):
+            os.kill(pid, number)
+    supervisor.wait()
+    assert wait_until(lambda: not is_alive(launcher.pid))
 
 
 def is_free(run_dir: Path) -> bool:
@@ -161,82 +229,166 @@ def is_free(run_dir: Path) -> bool:
     return True
 
 
+def attempts_of(run: Run) -> set[str]:
+    """Those that have emitted an event."""
+    emitted = run.run_dir / "emitted.txt"
+    return {line.split()[1] for line in emitted.read_text().splitlines()} if emitted.exists() else set()
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("is_cut_off", [False, True], ids=["scheduler answers", "scheduler reaches nobody"])
-def test_killed_supervisor_leaves_no_trainer_beside_the_next_one(slurm, is_cut_off):
+@pytest.mark.parametrize("is_sudden", [False, True], ids=["supervisor", "supervisor and launcher"])
+def test_killed_supervisor_leaves_no_trainer_beside_the_next_one(cluster, settings, is_cut_off, is_sudden):
     """I1: the trainers of two attempts never live together, even if the old one cannot be cancelled."""
-    run = make_run(training={"steps": 5000, "train_batch_size": 4, "mini_batch_size": 4})
-    run.run_dir.mkdir(parents=True)
-    (run.run_dir / "spec.json").write_text(json.dumps(run.spec))
-    emitted = run.run_dir / "emitted.txt"
-
-    def attempts() -> set[str]:
-        return {line.split()[1] for line in emitted.read_text().splitlines()} if emitted.exists() else set()
-
-    first = supervisor_process(run.run_dir, 1)
-    assert wait_until(lambda: "1" in attempts(), 30)
+    run = claimed_run()
+    first = supervisor_process(run.run_dir, 1, settings.TRAINER_COMMAND)
+    assert wait_until(lambda: "1" in attempts_of(run), 30)
     old = trainers_of(run)
     assert len(old) == 1
     if is_cut_off:
-        (slurm / "broken").touch()
-    first.kill()
-    first.wait()
-    if not is_cut_off:
-        assert wait_until(lambda: not any(map(is_alive, old)), 10)
+        (cluster.state / "broken").touch()
+    if is_sudden:
+        kill_with_launcher(first)
+    else:
+        first.kill()
+        first.wait()
+        assert is_cut_off or wait_until(lambda: not any(map(is_alive, old)), 10)
     assert wait_until(lambda: is_free(run.run_dir), 30)  # no worker claims the run before
-    second = supervisor_process(run.run_dir, 2)
+    second = supervisor_process(run.run_dir, 2, settings.TRAINER_COMMAND)
     try:
         deadline = time.monotonic() + 60
-        while "2" not in attempts() and time.monotonic() < deadline:
+        while "2" not in attempts_of(run) and time.monotonic() < deadline:
             assert len(trainers_of(run)) <= 1
             time.sleep(0.02)
-        assert "2" in attempts()
+        assert "2" in attempts_of(run)
         assert not any(map(is_alive, old))
         assert read_note(run.run_dir / NODE)["attempt"] == 2
     finally:
-        (slurm / "broken").unlink(missing_ok=True)
+        (cluster.state / "broken").unlink(missing_ok=True)
         second.kill()
         second.wait()
     assert wait_until(lambda: processes_with(run) == [], 20)
+    assert cluster.num_keys == 0
+
+
+@pytest.mark.parametrize("is_waiting", [False, pytest.param(True, marks=pytest.mark.full)], ids=["runs", "waits"])
+def test_job_of_a_stopped_run_ends_with_its_keys_though_supervisor_and_launcher_are_dead(cluster, settings, is_waiting):
+    run = claimed_run()
+    if is_waiting:
+        (cluster.state / "full").touch()
+    first = supervisor_process(run.run_dir, 1, settings.TRAINER_COMMAND)
+    log = run.run_dir / "trainer.log"
+    has_submitted = lambda: log.exists() and "is submitted" in log.read_text()  # noqa: E731
+    assert wait_until(has_submitted if is_waiting else lambda: attempts_of(run), 30)
+    assert bool(cluster.num_keys) == bool(cluster.stub)
+    kill_with_launcher(first)
+    run.request_stop("stopped by ada")
+    run.transition_to(State.LOST, reason="silent", attempt=1)
+    dispatcher, left_jobs = Dispatcher(), LeftJobs()
+    dispatcher.revive()
+    run.refresh_from_db()
+    assert run.state == "lost"  # until its job has ended
+
+    def has_ended() -> bool:
+        left_jobs.look()
+        dispatcher.revive()
+        run.refresh_from_db()
+        return run.state == "stopped"
+
+    assert wait_until(has_ended, 20, 0.1)
+    assert not (run.run_dir / JOB_NAME).exists()
+    assert cluster.num_keys == 0
+    if is_waiting:
+        (cluster.state / "full").unlink()
+        assert wait_until(lambda: processes_with(run) == [])
+        assert attempts_of(run) == set()
+    else:
+        assert_nothing_left(run)
 
 
 @pytest.mark.full
-def test_run_is_trained_by_a_kubernetes_job_to_its_end(settings, tmp_path, monkeypatch):
-    account = tmp_path / "account"
-    account.mkdir()
-    (account / "token").write_text("t0ken")
-    (tmp_path / "job.yaml").write_text(TEMPLATE)
-    with kubernetes_api(tmp_path) as (stub, address):
-        for name, value in {
-            "TRAINER_PLACE": "kubernetes", "KUBERNETES_JOB": tmp_path / "job.yaml", "KUBERNETES_API": address,
-            "KUBERNETES_NAMESPACE": "lab", "TRAINER_COMMAND": FAKE,
-        }.items():  # fmt: skip
-            monkeypatch.setenv(f"HACRL_{name}", str(value))
-        settings.TRAINER_COMMAND = [*trainer_command(), f"--account={account}"]
-        run = make_run()
-        assert supervise(run.pk)
-        run.refresh_from_db()
-        assert changes(run) == ["queued", "starting", "running", "completed"]
-        assert_nothing_left(run)
-        assert list(stub.jobs) == [f"hacrl-{run.pk}-1"]
-        assert {token for _, _, token in stub.requests} == {"Bearer t0ken"}
+def test_job_is_told_to_end_by_the_dispatcher_and_cancelled_once_the_scheduler_is_back(cluster, settings):
+    run, now = claimed_run(), [0.0]
+    first = supervisor_process(run.run_dir, 1, settings.TRAINER_COMMAND)
+    assert wait_until(lambda: attempts_of(run), 30)
+    trainers = trainers_of(run)
+    (cluster.state / "away").touch()
+    kill_with_launcher(first)
+    run.request_stop("stopped by ada")
+    run.transition_to(State.LOST, reason="silent", attempt=1)
+    dispatcher, left_jobs = Dispatcher(lambda: now[0]), LeftJobs(lambda: now[0])
+    dispatcher.revive()
+    assert wait_until(lambda: not any(map(is_alive, trainers)), TASK_LEASE_S / 6)
+    now[0] += TASK_LEASE_S + MARGIN_S
+    dispatcher.revive()
+    run.refresh_from_db()
+    assert run.state == "lost"
+    now[0] += 1
+    dispatcher.revive()
+    run.refresh_from_db()
+    assert run.state == "stopped"
+    assert_nothing_left(run)
+    left_jobs.look()
+    assert left_jobs._process.wait(30) == 1
+    assert (run.run_dir / JOB_NAME).exists()
+    (cluster.state / "away").unlink()
+    left_jobs.look()
+    assert left_jobs._process is None  # not at once again
+    now[0] += RETRY_S
+    left_jobs.look()
+    assert left_jobs._process.wait(30) == 0
+    assert not (run.run_dir / JOB_NAME).exists()
+    assert cluster.num_keys == 0
 
-        stopped = make_run(training={"steps": 5000, "train_batch_size": 4, "mini_batch_size": 4})
-        thread = during(stopped, lambda: is_running(stopped), lambda: os.killpg(
-            stub.processes[f"hacrl-{stopped.pk}-1"].pid, signal.SIGKILL))  # fmt: skip
-        assert supervise(stopped.pk)
-        thread.join()
-        stopped.refresh_from_db()
-        assert (stopped.state, stopped.interruptions) == ("queued", 1)
-        assert "without a status" in stopped.reason
-        assert processes_with(stopped) == []
 
-        stopped.request_stop()
-        stub.refusal = 403
-        refused = make_run()
-        assert supervise(refused.pk)
-        refused.refresh_from_db()
-        assert "forbidden by the stub" in refused.reason
+@pytest.mark.full
+def test_scheduler_that_is_away_costs_a_run_nothing(cluster, monkeypatch):
+    """It is away until after the end; the keys, which it alone can remove, go once it is back."""
+    monkeypatch.setattr("hacrl_web.runs.worker.supervisor.judge_keys", lambda *_: {"helpful": "k3y"})
+    run = make_run(training={"steps": 600, "train_batch_size": 4, "mini_batch_size": 4})
+    thread = during(run, lambda: is_running(run), lambda: (cluster.state / "away").touch())
+    assert supervise(run.pk)
+    thread.join()
+    run.refresh_from_db()
+    assert changes(run) == ["queued", "starting", "running", "completed"]
+    assert_nothing_left(run)
+    assert (
+        "does not answer" in (log := (run.run_dir / "trainer.log").read_text()) or "squeue says" in log or "503" in log
+    )
+    (cluster.state / "away").unlink()
+    assert (run.run_dir / JOB_NAME).exists() == bool(cluster.num_keys) == bool(cluster.stub)
+    left_jobs = LeftJobs()
+    left_jobs.look()
+    if left_jobs._process:
+        assert left_jobs._process.wait(30) == 0
+    assert not (run.run_dir / JOB_NAME).exists()
+    assert cluster.num_keys == 0
+
+
+def test_job_on_the_host_of_its_worker_ends_as_one_elsewhere(slurm):
+    """There it has the mark of the launcher, which `srun --export=ALL` passes on."""
+    (slurm / "same-host").touch()
+    run = make_run()
+    assert supervise(run.pk)
+    run.refresh_from_db()
+    assert changes(run) == ["queued", "starting", "running", "completed"]
+    assert_nothing_left(run)
+
+
+@pytest.mark.full
+def test_run_is_trained_by_a_kubernetes_job_to_its_end(kubernetes):
+    run = make_run()
+    assert supervise(run.pk)
+    run.refresh_from_db()
+    assert changes(run) == ["queued", "starting", "running", "completed"]
+    assert_nothing_left(run)
+    assert list(kubernetes.jobs) == [f"hacrl-{run.pk}-1"]
+    assert {token for _, _, token in kubernetes.requests} == {"Bearer t0ken"}
+    kubernetes.refusal = 403
+    refused = make_run()
+    assert supervise(refused.pk)
+    refused.refresh_from_db()
+    assert "forbidden by the stub" in refused.reason
 
 
 def test_job_of_a_template_has_its_command_name_and_labels_and_starts_once(tmp_path):

@@ -329,7 +329,7 @@ class TestReap:
         Run.objects.update(state=state, interruptions=3)
         failed = []
 
-        def look(run):
+        def look(run, *_):
             if not failed:
                 failed.append(run.pk)
                 raise RuntimeError("unreadable")
