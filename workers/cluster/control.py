@@ -18,7 +18,7 @@ LOOK_S = 0.25
 NODE_LEASE_S = 60.0  # above TASK_LEASE_S: a launcher that hears nothing of its task for so long counts it as lost
 
 
-class Silence:
+class ChangeTimer:
     """How long a value has not changed, by this process's clock. A check that comes late counts as a short one."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -27,7 +27,7 @@ class Silence:
         self._looked_at = clock()
         self.seconds = 0.0
 
-    def note(self, value: Any) -> float:
+    def seconds_unchanged(self, value: Any) -> float:
         now = self._now()
         self.seconds = 0.0 if value != self._value else self.seconds + min(now - self._looked_at, BEAT_S)
         self._value, self._looked_at = value, now

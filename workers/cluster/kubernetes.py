@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from workers.cluster.schedulers import KEYS_VARIABLE, LABEL, SchedulerSilent
+from workers.cluster.schedulers import KEYS_VARIABLE, LABEL, SchedulerError
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")  # of the pod that the worker runs in
 TIMEOUT_S = 20
@@ -66,7 +66,7 @@ class Kubernetes:
         return items
 
     def _ask(self, verb: str, group: str, kind: str, *, query: str = "", body: Any = None) -> dict[str, Any]:
-        """Error: SchedulerSilent."""
+        """Error: SchedulerError."""
         url = f"{self.api}{group}/namespaces/{self.namespace}/{kind}{query}"
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if token := _text(self.account / "token"):  # read each time: it is renewed
@@ -80,9 +80,9 @@ class Kubernetes:
                 return values
         except urllib.error.HTTPError as error:
             reason = error.read(2000).decode("utf-8", "replace")
-            raise SchedulerSilent(f"Kubernetes refuses {verb} {kind} ({error.code}): {reason[:500]}") from error
+            raise SchedulerError(f"Kubernetes refuses {verb} {kind} ({error.code}): {reason[:500]}") from error
         except (OSError, ValueError) as error:
-            raise SchedulerSilent(f"Kubernetes does not answer: {error}") from error
+            raise SchedulerError(f"Kubernetes does not answer: {error}") from error
 
 
 def read_template(path: Path) -> dict[str, Any]:

@@ -17,8 +17,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from workers.cluster.control import BEAT_S, ENDED, LOOK_S, NODE, NODE_LEASE_S, Silence
-from workers.cluster.schedulers import Scheduler, SchedulerSilent
+from workers.cluster.control import BEAT_S, ENDED, LOOK_S, NODE, NODE_LEASE_S, ChangeTimer
+from workers.cluster.schedulers import Scheduler, SchedulerError
 from workers.contract.cluster_job import CONTROL, JOB_NAME, MARGIN_S, TASK_LEASE_S, read_note, write_note
 from workers.contract.trainer_process import (
     DEATH_PIPE_VARIABLE,
@@ -51,7 +51,7 @@ class Launcher:
         self.signals: list[str] = []
         self._beat, self._next_beat, self._next_state = 0, 0.0, 0.0
         self._num_gone = 0
-        self._node = Silence()
+        self._node = ChangeTimer()
         pipe = os.environ.pop(DEATH_PIPE_VARIABLE, "")
         self._pipe = int(pipe) if pipe else None
 
@@ -60,7 +60,7 @@ class Launcher:
         for number in (signal.SIGTERM, PAUSE_SIGNAL, STACK_SIGNAL):
             signal.signal(number, lambda received, _: self.signals.append(signal.Signals(received).name))
         keys = read_keys()
-        end_jobs(self.scheduler, self.run_dir, self._tend)
+        end_jobs(self.scheduler, self.run_dir, self._keep_alive)
         if self._stops_before_start():
             return 0
         for name in (ENDED, NODE):
@@ -69,17 +69,17 @@ class Launcher:
         self._write_control()
         try:
             self.scheduler.start(self.name, command, json.dumps(keys) if keys else "")
-        except SchedulerSilent as silent:
-            launcher_log(f"the job was not started: {silent}")
+        except SchedulerError as error:
+            launcher_log(f"the job was not started: {error}")
             return 1
         launcher_log(f"job {self.name} is submitted")
         return self._follow()
 
     def _follow(self) -> int:
         while True:
-            self._tend()
+            self._keep_alive()
             if (ended := read_note(self.run_dir / ENDED)).get("attempt") == self.attempt:
-                with suppress(SchedulerSilent):  # job.json stays as long as the keys do
+                with suppress(SchedulerError):  # job.json stays as long as the keys do
                     self.scheduler.forget_keys(self.name)
                     (self.run_dir / JOB_NAME).unlink(missing_ok=True)
                 return int(ended["status"])
@@ -90,7 +90,7 @@ class Launcher:
                     self._end_job()
                     return 0
                 (self.run_dir / HEARTBEAT_NAME).touch(mode=0o600)  # a job that waits is not hung
-            elif self._node.note(node) > NODE_LEASE_S:
+            elif self._node.seconds_unchanged(node) > NODE_LEASE_S:
                 launcher_log(
                     f"nothing was heard from node {node.get('host')} for {NODE_LEASE_S:.0f} s: its job is cancelled"
                 )
@@ -105,7 +105,7 @@ class Launcher:
                 return 1
             time.sleep(LOOK_S)
 
-    def _tend(self) -> None:
+    def _keep_alive(self) -> None:
         """What is due at every moment: end with the supervisor, and tell the task that we live."""
         if self._pipe is not None and select.select([self._pipe], [], [], 0)[0]:
             cancel_quietly(self.scheduler, self.name)
@@ -132,8 +132,8 @@ class Launcher:
             self._next_state = now + STATE_EVERY_S
             try:
                 self._num_gone = 0 if self.scheduler.state(self.name) else self._num_gone + 1
-            except SchedulerSilent as silent:  # of the job this says nothing
-                launcher_log(str(silent))
+            except SchedulerError as error:  # of the job this says nothing
+                launcher_log(str(error))
         return self._num_gone >= GONE_LOOKS
 
     def _end_job(self) -> None:
@@ -144,13 +144,13 @@ def cancel_quietly(scheduler: Scheduler, name: str) -> bool:
     """False if the scheduler does not answer; the log says so."""
     try:
         scheduler.cancel(name)
-    except SchedulerSilent as silent:
-        launcher_log(str(silent))
+    except SchedulerError as error:
+        launcher_log(str(error))
         return False
     return True
 
 
-def end_jobs(scheduler: Scheduler, run_dir: Path, tend: Callable[[], None], most_s: float | None = None) -> bool:
+def end_jobs(scheduler: Scheduler, run_dir: Path, keep_alive: Callable[[], None], most_s: float | None = None) -> bool:
     """Cancel what is left of earlier attempts and wait until it has ended.
 
     If the scheduler does not say so, what counts is that a task without its launcher ends its trainer. With `most_s`:
@@ -168,15 +168,15 @@ def end_jobs(scheduler: Scheduler, run_dir: Path, tend: Callable[[], None], most
         try:
             if not scheduler.state(job_name(run_dir)):
                 break
-        except SchedulerSilent as silent:
-            launcher_log(str(silent))
+        except SchedulerError as error:
+            launcher_log(str(error))
         if attempt is not None and read_note(run_dir / ENDED).get("attempt") == attempt:
             break
         if time.monotonic() - begin > limit_s:
             if most_s is not None:
                 return False
             break
-        tend()
+        keep_alive()
         time.sleep(LOOK_S)
     (run_dir / JOB_NAME).unlink(missing_ok=True)
     return True

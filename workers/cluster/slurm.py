@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 
-from workers.cluster.schedulers import SchedulerSilent, with_keys
+from workers.cluster.schedulers import SchedulerError, with_keys
 
 TIMEOUT_S = 20
 
@@ -23,7 +23,7 @@ class Slurm:
         try:
             self._srun = subprocess.Popen(words, stdin=subprocess.DEVNULL, env=with_keys(os.environ, keys))
         except OSError as error:
-            raise SchedulerSilent(f"srun cannot be started: {error}") from error
+            raise SchedulerError(f"srun cannot be started: {error}") from error
 
     def state(self, name: str) -> str:
         if self._srun is not None and self._srun.poll() is None:
@@ -38,11 +38,11 @@ class Slurm:
 
 
 def _run(*words: str) -> str:
-    """The output of a command. Error: SchedulerSilent."""
+    """The output of a command. Error: SchedulerError."""
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=TIMEOUT_S, stdin=subprocess.DEVNULL)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise SchedulerSilent(f"{words[0]} does not answer: {error}") from error
+        raise SchedulerError(f"{words[0]} does not answer: {error}") from error
     if done.returncode:
-        raise SchedulerSilent(f"{words[0]} says: {done.stderr.strip()[:500] or f'status {done.returncode}'}")
+        raise SchedulerError(f"{words[0]} says: {done.stderr.strip()[:500] or f'status {done.returncode}'}")
     return done.stdout

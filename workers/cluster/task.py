@@ -18,7 +18,7 @@ import sys
 import time
 from pathlib import Path
 
-from workers.cluster.control import BEAT_S, ENDED, LOOK_S, NODE, Silence
+from workers.cluster.control import BEAT_S, ENDED, LOOK_S, NODE, ChangeTimer
 from workers.cluster.schedulers import KEYS_VARIABLE
 from workers.contract.cluster_job import CONTROL, TASK_LEASE_S, read_note, write_note
 from workers.contract.repository import ROOT
@@ -43,7 +43,7 @@ class Task:
     def __init__(self, run_dir: Path, attempt: int, program: list[str]) -> None:
         self.run_dir, self.attempt, self.program = run_dir.resolve(), attempt, program
         self._mark = secrets.token_hex(16)
-        self._silence = Silence()
+        self._launcher = ChangeTimer()
         self._num_sent = self._beat = 0
         self._next_beat = 0.0
         self.was_terminated = False  # by the scheduler: its time limit, or a node that is drained
@@ -118,7 +118,7 @@ class Task:
             control = read_note(self.run_dir / CONTROL)
             if control.get("attempt", self.attempt) != self.attempt:
                 return
-            if self._silence.note(control.get("beat")) > TASK_LEASE_S:
+            if self._launcher.seconds_unchanged(control.get("beat")) > TASK_LEASE_S:
                 print("task: the launcher is silent; the trainer is ended", file=sys.stderr, flush=True)
                 return
             self._send(trainer, control.get("signals") or [])

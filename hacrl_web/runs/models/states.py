@@ -132,7 +132,8 @@ class RunStateMachine(models.Model):
         """End the run: at once if no supervisor holds it, else through its supervisor.
 
         reason: that of the first request is kept.
-        The spool of a run that was once lost may hold more than is stored: the dispatcher ends it (Dispatcher.revive).
+        The spool of a run that was once lost may hold more than is stored: the dispatcher ends it
+        (Dispatcher.requeue_lost_runs).
         """
         transaction.on_commit(lambda: publish_update(self.pk))
         # First the desired state: from here on no worker can claim the run.

@@ -43,8 +43,8 @@ class Dispatcher:
         self._job_refused_at: dict[tuple[UUID, int], float] = {}  # by run and attempt
 
     def tick(self) -> None:
-        self.reap()
-        self.revive()
+        self.mark_lost_runs()
+        self.requeue_lost_runs()
         self.notify_workers()
 
     def notify_workers(self) -> int:
@@ -70,7 +70,7 @@ class Dispatcher:
                 count += 1
         return count
 
-    def reap(self) -> None:
+    def mark_lost_runs(self) -> None:
         """Mark each held run as lost whose supervisor's process is gone from this host, or whose heartbeat stopped."""
         now = self._now()
         if now - self._last_look > LEASE_S / 3:  # this process slept or could not read: what it missed proves nothing
@@ -86,7 +86,7 @@ class Dispatcher:
             self._first_seen.clear()
             raise
 
-    def revive(self) -> None:
+    def requeue_lost_runs(self) -> None:
         """Requeue lost runs; end those interrupted too often, and idle ones that are to stop."""
         # An idle run that is to stop was lost once, or the process that requested it died before it wrote the end.
         to_stop = Q(state__in=[State.QUEUED, State.PAUSED], desired_state=Desire.STOP)
@@ -94,7 +94,7 @@ class Dispatcher:
         runs = list(Run.objects.filter(to_stop | to_pause | Q(state=State.LOST)))
         keys = {(run.pk, run.attempt) for run in runs}
         self._job_refused_at = {key: at for key, at in self._job_refused_at.items() if key in keys}
-        _each(runs, lambda run: _revive(run, lambda: self._is_job_over(run)))
+        _each(runs, lambda run: _requeue_or_end(run, lambda: self._is_job_over(run)))
         _each(Run.objects.filter(state=State.PAUSED, desired_state=Desire.RUN), _finish_resume)
 
     def _is_job_over(self, run: Run) -> bool:
@@ -138,7 +138,7 @@ def _is_process_gone(run: Run) -> bool:
     return started is None or abs(started - run.worker_started) > 2
 
 
-def _revive(run: Run, is_job_over: Callable[[], bool]) -> None:
+def _requeue_or_end(run: Run, is_job_over: Callable[[], bool]) -> None:
     if run.will_end and not finish_lost_run(run, is_job_over):
         return
     if run.desired_state == Desire.STOP:

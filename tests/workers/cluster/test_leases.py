@@ -14,7 +14,7 @@ from tests.support.waiting import wait_until
 from workers.cluster import launcher, task
 from workers.cluster.control import ENDED, NODE
 from workers.cluster.launcher import Launcher, end_jobs
-from workers.cluster.schedulers import SchedulerSilent
+from workers.cluster.schedulers import SchedulerError
 from workers.cluster.task import Task
 from workers.contract.cluster_job import CONTROL, JOB_NAME, read_note, refuse_job, write_note
 
@@ -50,7 +50,7 @@ class DeafScheduler:
 
     def cancel(self, name: str) -> None:
         self.cancelled += 1
-        raise SchedulerSilent("scancel does not answer")
+        raise SchedulerError("scancel does not answer")
 
 
 def test_launcher_gives_up_a_node_that_is_silent_although_its_job_counts_as_running(tmp_path, monkeypatch, capfd):
@@ -68,14 +68,14 @@ def test_next_attempt_waits_as_long_as_a_task_lives_without_its_launcher(tmp_pat
     monkeypatch.setattr(launcher, "MARGIN_S", 0.2)
     write_note(tmp_path / JOB_NAME, kind="slurm")
     write_note(tmp_path / NODE, attempt=1, host="gpu-7", beat=9)
-    num_tends = []
+    num_calls = []
     assert not end_jobs(DeafScheduler(), tmp_path, lambda: None, most_s=0.1)
     write_note(tmp_path / ENDED, attempt=1, status=0)
     assert not end_jobs(DeafScheduler(), tmp_path, lambda: None, most_s=0.1)  # it may hold a job that waits, and keys
     (tmp_path / ENDED).unlink()
     assert (tmp_path / JOB_NAME).exists()
-    assert end_jobs(DeafScheduler(), tmp_path, lambda: num_tends.append(1))
-    assert len(num_tends) >= 2  # the launcher shows that it lives meanwhile
+    assert end_jobs(DeafScheduler(), tmp_path, lambda: num_calls.append(1))
+    assert len(num_calls) >= 2  # the launcher shows that it lives meanwhile
     assert not (tmp_path / JOB_NAME).exists()
 
 

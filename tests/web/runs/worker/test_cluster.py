@@ -29,7 +29,7 @@ from tests.support.fake_cluster import KubernetesStub, is_alive, kubernetes_api,
 from tests.support.waiting import wait_until
 from tests.support.web.factories import make_run
 from tests.web.runs.worker.test_supervisor import assert_nothing_left, changes, during, is_running
-from workers.cluster.control import NODE, Silence
+from workers.cluster.control import NODE, ChangeTimer
 from workers.cluster.kubernetes import job_of, read_template
 from workers.contract.cluster_job import JOB_NAME, MARGIN_S, TASK_LEASE_S, read_note
 from workers.contract.repository import ROOT
@@ -285,13 +285,13 @@ def test_job_of_a_stopped_run_ends_with_its_keys_though_supervisor_and_launcher_
     run.request_stop("stopped by ada")
     run.transition_to(State.LOST, reason="silent", attempt=1)
     dispatcher, left_jobs = Dispatcher(), LeftJobs()
-    dispatcher.revive()
+    dispatcher.requeue_lost_runs()
     run.refresh_from_db()
     assert run.state == "lost"  # until its job has ended
 
     def has_ended() -> bool:
         left_jobs.look()
-        dispatcher.revive()
+        dispatcher.requeue_lost_runs()
         run.refresh_from_db()
         return run.state == "stopped"
 
@@ -317,14 +317,14 @@ def test_job_is_told_to_end_by_the_dispatcher_and_cancelled_once_the_scheduler_i
     run.request_stop("stopped by ada")
     run.transition_to(State.LOST, reason="silent", attempt=1)
     dispatcher, left_jobs = Dispatcher(lambda: now[0]), LeftJobs(lambda: now[0])
-    dispatcher.revive()
+    dispatcher.requeue_lost_runs()
     assert wait_until(lambda: not any(map(is_alive, trainers)), TASK_LEASE_S / 6)
     now[0] += TASK_LEASE_S + MARGIN_S
-    dispatcher.revive()
+    dispatcher.requeue_lost_runs()
     run.refresh_from_db()
     assert run.state == "lost"
     now[0] += 1
-    dispatcher.revive()
+    dispatcher.requeue_lost_runs()
     run.refresh_from_db()
     assert run.state == "stopped"
     assert_nothing_left(run)
@@ -409,13 +409,13 @@ def test_job_of_a_template_has_its_command_name_and_labels_and_starts_once(tmp_p
             read_template(tmp_path / "bad.yaml")
 
 
-def test_silence_counts_changes_by_its_own_clock_and_a_late_look_as_a_short_one():
+def test_timer_counts_changes_by_its_own_clock_and_a_late_look_as_a_short_one():
     now = [0.0]
-    silence = Silence(lambda: now[0])
-    assert silence.note(1) == 0
+    timer = ChangeTimer(lambda: now[0])
+    assert timer.seconds_unchanged(1) == 0
     for seconds, value, expected in ((1, 1, 1), (1, 1, 2), (500, 1, 4), (1, 2, 0), (1, 2, 1)):
         now[0] += seconds
-        assert silence.note(value) == expected
+        assert timer.seconds_unchanged(value) == expected
 
 
 @pytest.mark.parametrize(

@@ -166,7 +166,7 @@ class TestReap:
     def test_silence_while_nobody_can_read_or_write_the_database_proves_nothing(self, watch, monkeypatch):
         run = elsewhere(make_run())
         dispatcher = Dispatcher(watch)
-        dispatcher.reap()
+        dispatcher.mark_lost_runs()
 
         def away(*_, **__):
             raise OperationalError("the database is away")
@@ -176,9 +176,9 @@ class TestReap:
             for _ in range(2 * int(LEASE_S)):
                 watch.now += 1
                 with pytest.raises(OperationalError):
-                    dispatcher.reap()
+                    dispatcher.mark_lost_runs()
         watch.now += 1
-        dispatcher.reap()
+        dispatcher.mark_lost_runs()
         run.refresh_from_db()
         assert run.state == "starting"
 
