@@ -20,7 +20,7 @@ from workers.cluster.launcher import Launcher, end_jobs
 from workers.cluster.schedulers import Scheduler
 from workers.cluster.slurm import Slurm
 from workers.cluster.task import Task
-from workers.contract.cluster_job import JOB_NAME, read_note, refuse_job
+from workers.contract.cluster.job import JOB_NAME, read_note, refuse_job
 
 CANCEL_S = 10.0
 

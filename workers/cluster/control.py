@@ -1,7 +1,7 @@
 """The files of a run directory by which launcher and task know of each other, on a folder that both see.
 
 control.json (launcher): a count that grows while it lives, and the signals that the trainer shall get. It and how the
-files are written are in workers/contract/cluster_job.py.
+files are written are in workers/contract/cluster/job.py.
 node.json (task): a count that grows while the node lives.  ended.json (task): the trainer's exit status.
 Each names its attempt. Only changes count, never a date: the clocks of two machines differ.
 """

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from workers.cluster.control import BEAT_S, ENDED, LOOK_S, NODE, NODE_LEASE_S, ChangeTimer
 from workers.cluster.schedulers import Scheduler, SchedulerError
-from workers.contract.cluster_job import CONTROL, JOB_NAME, MARGIN_S, TASK_LEASE_S, read_note, write_note
+from workers.contract.cluster.job import CONTROL, JOB_NAME, MARGIN_S, TASK_LEASE_S, read_note, write_note
 from workers.contract.trainer_process import (
     DEATH_PIPE_VARIABLE,
     HEARTBEAT_NAME,

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from workers.cluster.control import BEAT_S, ENDED, LOOK_S, NODE, ChangeTimer
 from workers.cluster.schedulers import KEYS_VARIABLE
-from workers.contract.cluster_job import CONTROL, TASK_LEASE_S, read_note, write_note
+from workers.contract.cluster.job import CONTROL, TASK_LEASE_S, read_note, write_note
 from workers.contract.repository import ROOT
 from workers.contract.trainer_log import LOG_NAME
 from workers.contract.trainer_process import (

@@ -23,7 +23,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from workers.contract.cluster_job import JOB_NAME, cancel_job
+from workers.contract.cluster.job import JOB_NAME, cancel_job
 from workers.contract.repository import ROOT
 from workers.contract.trainer_log import LOG_NAME, OutputLimiter
 

@@ -21,7 +21,7 @@ from hacrl_web.runs.models import HELD, USER_STOP, Desire, Host, Run, State
 from hacrl_web.runs.pubsub import publish_update
 from hacrl_web.runs.telemetry.shipper import LeaseLost, Shipper
 from hacrl_web.runs.worker.hosts import boot_id, data_folder_id, host_name, process_start
-from workers.contract.cluster_job import JOB_NAME, MARGIN_S, TASK_LEASE_S, refuse_job
+from workers.contract.cluster.job import JOB_NAME, MARGIN_S, TASK_LEASE_S, refuse_job
 from workers.contract.trainer_process import RunDirBusy, kill_earlier_attempts, lock_run_dir
 
 NOTIFY_EVERY_S = 10.0

@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from hacrl_web.runs.models import HELD, TERMINAL, Run
 from hacrl_web.runs.worker.hosts import data_folder_id
-from workers.contract.cluster_job import CANCEL_S, JOB_NAME, start_cancel
+from workers.contract.cluster.job import CANCEL_S, JOB_NAME, start_cancel
 from workers.contract.trainer_process import RunDirBusy, lock_run_dir
 
 RETRY_S = 60.0

@@ -16,7 +16,7 @@ from workers.cluster.control import ENDED, NODE
 from workers.cluster.launcher import Launcher, end_jobs
 from workers.cluster.schedulers import SchedulerError
 from workers.cluster.task import Task
-from workers.contract.cluster_job import CONTROL, JOB_NAME, read_note, refuse_job, write_note
+from workers.contract.cluster.job import CONTROL, JOB_NAME, read_note, refuse_job, write_note
 
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(60)"]
 OBEDIENT = [

@@ -31,7 +31,7 @@ from tests.support.web.factories import make_run
 from tests.web.runs.worker.test_supervisor import assert_nothing_left, changes, during, is_running
 from workers.cluster.control import NODE, ChangeTimer
 from workers.cluster.kubernetes import job_of, read_template
-from workers.contract.cluster_job import JOB_NAME, MARGIN_S, TASK_LEASE_S, read_note
+from workers.contract.cluster.job import JOB_NAME, MARGIN_S, TASK_LEASE_S, read_note
 from workers.contract.repository import ROOT
 from workers.contract.trainer_process import RunDirBusy, lock_run_dir
 

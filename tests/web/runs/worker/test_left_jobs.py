@@ -15,7 +15,7 @@ from hacrl_web.runs.worker.hosts import data_folder_id
 from hacrl_web.runs.worker.left_jobs import RETRY_S, LeftJobs
 from tests.support.waiting import wait_until
 from tests.support.web.factories import make_run
-from workers.contract.cluster_job import CANCEL_S, JOB_NAME
+from workers.contract.cluster.job import CANCEL_S, JOB_NAME
 from workers.contract.trainer_process import RunDirBusy, lock_run_dir
 
 pytestmark = pytest.mark.django_db
