@@ -65,6 +65,7 @@ class _Looks:
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     at: float = float("-inf")
+    thread: threading.Thread | None = None
     disks: list[Disk] = field(default_factory=list)
 
 
@@ -75,9 +76,10 @@ def low_disks() -> list[Disk]:
     """Those that are full or nearly full, as of the last LOOK_EVERY_S."""
     if time.monotonic() - _looks.at > LOOK_EVERY_S and _looks.lock.acquire(blocking=False):
         try:
-            look = threading.Thread(target=_look, daemon=True)
-            look.start()
-            look.join(LOOK_S)
+            if _looks.thread is None or not _looks.thread.is_alive():
+                _looks.thread = threading.Thread(target=_look, daemon=True)
+                _looks.thread.start()
+                _looks.thread.join(LOOK_S)
         finally:
             _looks.at = time.monotonic()
             _looks.lock.release()

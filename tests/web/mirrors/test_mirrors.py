@@ -82,6 +82,18 @@ def test_complete_steps_are_sent_once_and_the_rest_when_the_run_ends(mirror, run
     assert not due_runs(mirror).exists()
 
 
+def test_full_disk_holds_the_files_of_mirrors_back_and_says_so(mirror, run, monkeypatch):
+    monkeypatch.setattr(sending, "full_disk", lambda: "The disk of /data is full.")
+    sender = MirrorSender(mirror.pk)
+    assert sender.serve() == 0
+    assert MirrorCursor.objects.get().problem == "The disk of /data is full."
+    assert not mirror_folder(mirror).exists()
+    monkeypatch.setattr(sending, "full_disk", lambda: "")
+    MirrorCursor.objects.update(next_try_at=timezone.now())
+    assert sender.serve() == 3
+    assert MirrorCursor.objects.get().problem == ""
+
+
 def test_sender_that_dies_before_it_noted_what_was_sent_sends_nothing_twice(mirror, run, monkeypatch):
     def die(cursor: MirrorCursor, **values: Any) -> None:
         if "sent_at" in values:

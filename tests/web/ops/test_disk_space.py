@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections import namedtuple
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,9 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db import OperationalError
 
 from hacrl_web import body_limit
+from hacrl_web.insight.bundle.importing import import_bundle
 from hacrl_web.insight.checkpoints import background
+from hacrl_web.insight.checkpoints.reuse import removed_on_error
 from hacrl_web.ops import disk_space
 from hacrl_web.ops.disk_space import disk_error
 from hacrl_web.registry.benchmarks import benchmarks, uploads
@@ -81,11 +84,13 @@ def test_disks_are_looked_at_once_in_5_s_and_a_look_that_hangs_holds_nothing_up(
     assert all(disk_space.full_disk() for _ in range(100))
     assert len(looks) == 1
     monkeypatch.setattr(disk_space, "LOOK_S", 0.1)
-    monkeypatch.setattr(disk_space._looks, "at", float("-inf"))
-    monkeypatch.setattr(disk_space, "_disks", lambda folders: time.sleep(5))
+    monkeypatch.setattr(disk_space, "_disks", lambda folders: looks.append(1) or time.sleep(5) or [])
     began = time.monotonic()
-    assert disk_space.full_disk()  # as last seen
+    for _ in range(3):
+        monkeypatch.setattr(disk_space._looks, "at", float("-inf"))
+        assert disk_space.full_disk()  # as last seen
     assert time.monotonic() - began < 2
+    assert len(looks) == 2, "one look at a time"
 
 
 def test_no_run_starts_and_its_page_says_why(client, user, settings, usage):
@@ -98,14 +103,18 @@ def test_no_run_starts_and_its_page_says_why(client, user, settings, usage):
     assert tasks.claim_next() == run
 
 
-def test_uploads_and_jobs_are_refused_with_the_sentence(user, settings, usage, tmp_path):
+def test_uploads_imports_copies_and_jobs_are_refused_with_the_sentence(user, settings, usage, tmp_path):
     usage(100, 0)
     file = SimpleUploadedFile("q.jsonl", b'{"question": "1+1", "answer": "2"}\n')
     with pytest.raises(FieldErrors) as upload:
         benchmarks.create_benchmark(user, name="sums", file=file)
     with pytest.raises(FieldErrors) as job:
         background.start_job(tmp_path, "workers.hub.convert_gguf", {}, {})
-    for refused in (upload.value, job.value):
+    with pytest.raises(FieldErrors) as bundle:
+        import_bundle(user, BytesIO(), 0)
+    with pytest.raises(FieldErrors) as copy, removed_on_error(tmp_path / "copy"):
+        raise AssertionError("nothing is copied")
+    for refused in (upload.value, job.value, bundle.value, copy.value):
         assert (refused.status, refused.errors[0].code) == (507, "disk_full")
         assert refused.text.startswith(full(settings, "0 B", "100 GiB"))
 
