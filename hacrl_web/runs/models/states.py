@@ -96,8 +96,9 @@ class RunStateMachine(models.Model):
         """Change state by one conditional UPDATE and record it; False if the state machine or the fence refuses.
 
         attempt: refuse unless this attempt owns the run.  columns: further columns to write with it.
-        A run whose user wants it to stop or pause does not return to the queue, from which no worker would take it: it
-        becomes stopped or paused. A paused run stays paused until a user resumes it.
+        A run whose user wants it to stop or pause does not return to the queue, from which no worker would take it: its
+        supervisor's request stops or pauses it, and an idle one that is to stop is refused. A paused run stays paused
+        until a user resumes it.
         """
         state = State(new)
         now = timezone.now()
@@ -109,6 +110,8 @@ class RunStateMachine(models.Model):
                 old, old_attempt, desired_state, desire_reason = row_before
                 new, why = state, reason
                 if state in (State.QUEUED, State.PAUSED) and desired_state == Desire.STOP:
+                    if old in IDLE:  # the dispatcher ends it: its spool may hold more than is stored
+                        return False
                     new, why = State.STOPPED, desire_reason or USER_STOP
                 elif state == State.QUEUED and desired_state == Desire.PAUSE:
                     new, why = State.PAUSED, f"{desire_reason}; {reason}"

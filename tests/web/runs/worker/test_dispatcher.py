@@ -387,6 +387,15 @@ class TestFinishLost:
         left.refresh_from_db()
         assert (left.state, left.last_seq, left.events.count()) == ("stopped", 1, 1)
 
+    def test_run_that_is_stopped_while_the_dispatcher_requeues_it_has_the_rest_of_its_spool(self, watch, left):
+        Run.objects.get(pk=left.pk).request_stop()
+        module._revive(left)  # as read before that
+        left.refresh_from_db()
+        assert (left.state, left.events.count()) == ("lost", 0)
+        Dispatcher(watch).tick()
+        left.refresh_from_db()
+        assert (left.state, left.events.count()) == ("stopped", 1)
+
     def test_run_whose_spool_takes_longer_than_a_tick_may_ends_in_a_later_one(self, watch, left, monkeypatch):
         left.request_stop()
         monkeypatch.setattr(module, "FINISH_S", 0.0)  # other runs wait meanwhile
