@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from django.db import Error, transaction
+from django.db import InterfaceError, OperationalError, transaction
 from django.db.models import Q
 from pydantic import ValidationError
 
@@ -44,7 +44,7 @@ class Evaluator:
             try:
                 while self.evaluate_batch(run):
                     pass
-            except Error:
+            except (OperationalError, InterfaceError):  # the database is unreachable for all of them
                 raise
             except Exception:  # its events are not those of a trainer of ours
                 log.exception("run %s: its alerts could not be evaluated", run["pk"])

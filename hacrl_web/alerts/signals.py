@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Any
 
+from hacrl_web.runs.telemetry.metric_series import number_or_none
 from workers.contract.spec.run import RunSpec
 
 Payload = dict[str, Any]  # of a metrics event: {"values": {...}, "ratios": {...}}
@@ -53,13 +54,13 @@ class StepMetrics:
     metrics: dict[tuple[str, str], Payload]
 
     def value(self, metric: str, agent: str, source: str = "") -> float | None:
-        value: float | None = self.metrics.get((agent, source), {}).get("values", {}).get(metric)
-        return value
+        return number_or_none(self.metrics.get((agent, source), {}).get("values", {}).get(metric))
 
     def ratio(self, metric: str, agent: str, source: str = "") -> tuple[float, float] | None:
         """(sum, count); None if the count is 0 or missing."""
         parts = self.metrics.get((agent, source), {}).get("ratios", {}).get(metric)
-        return (parts[0], parts[1]) if parts and parts[0] is not None and parts[1] else None
+        total, count = map(number_or_none, parts or (None, None))
+        return (total, count) if total is not None and count else None
 
     def share(self, metric: str, agent: str, source: str = "") -> float | None:
         parts = self.ratio(metric, agent, source)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean, stdev
+from statistics import fmean
 
 # Two-sided 95 % points of Student's t by degrees of freedom, from 1; beyond 30 the next smaller entry is used.
 _T95: tuple[float, ...] = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160)
@@ -58,7 +58,8 @@ def mean_interval(values: Sequence[float], scale: float = 0.0) -> MeanInterval |
         return None
     if len(values) == 1:
         return MeanInterval(values[0], None, 1)
-    mean, spread = fmean(values), stdev(values)
+    mean = fmean(values)
+    spread = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
     rounding = ROUNDING * max(scale, *map(abs, values))
     if spread <= rounding:
         return MeanInterval(0.0 if abs(mean) <= rounding else mean, 0.0, len(values))

@@ -21,7 +21,6 @@ from django.utils import timezone
 from hacrl_web.accounts.models import Project, Role
 from hacrl_web.accounts.projects import project_of_new, require
 from hacrl_web.alerts.models import Alert, Cursor
-from hacrl_web.insight.bundle.event_checks import problem_of
 from hacrl_web.insight.bundle.layout import EVENTS_NAME, OUTPUT_NAME
 from hacrl_web.insight.bundle.reader import Bundle, bundle_refusal, open_bundle
 from hacrl_web.insight.bundle.registry_rows import benchmark_or_reason, group_for
@@ -29,7 +28,8 @@ from hacrl_web.insight.bundle.run_facts import check_words, checked_spec, comple
 from hacrl_web.ops.disk_space import check_room, disk_error
 from hacrl_web.runs.launch.launch import columns_of
 from hacrl_web.runs.models import GENERATED, Run, State, StatusChange
-from hacrl_web.runs.telemetry.admission import Admission, EventRefused
+from hacrl_web.runs.telemetry.admission import Admission, EventRefused, FieldsRefused
+from hacrl_web.runs.telemetry.event_checks import problem_of
 from hacrl_web.runs.telemetry.scores import score_of
 from hacrl_web.runs.telemetry.tables import insert, refusal_record
 from hacrl_web.runs.worker.hosts import data_folder_id
@@ -141,11 +141,11 @@ def _checked_records(bundle: Bundle) -> Iterator[dict[str, Any]]:
             raise bundle_refusal(f"Line {number} of {EVENTS_NAME}: the run has no attempt {record['attempt']}.")
         try:
             admission.check(record, None)
+        except FieldsRefused as refused:
+            record = refusal_record(bundle.content.run.id, record, str(refused))
         except EventRefused as refused:
             raise bundle_refusal(f"Line {number} of {EVENTS_NAME}: {refused}.") from None
         last = record["seq"]
-        if problem := problem_of(record):
-            record = refusal_record(bundle.content.run.id, record, problem)
         yield record
 
 

@@ -95,10 +95,15 @@ def _acts(path: str, settings: Settings, rule: type[AlgorithmSpec] | None = None
     if section == "agents" and name.endswith(".lora_alpha"):  # it scales LoRA's matrices
         return bool(settings.get(path.removesuffix("alpha") + "rank"))
     if section == "algorithm":
-        needs, acts = (rule.needs_of(name) if rule else ()), True
+        needs, acts = (_needs(rule, name) if rule else ()), True
     else:
         needs, acts = _marks(section, name)
-    return acts and not void_because(needs, lambda at: settings.get(at if "." in at else f"{section}.{at}"))
+    return acts and not (needs and void_because(needs, lambda at: settings.get(at if "." in at else f"{section}.{at}")))
+
+
+@cache
+def _needs(rule: type[AlgorithmSpec], name: str) -> Needs:
+    return rule.needs_of(name)
 
 
 @cache

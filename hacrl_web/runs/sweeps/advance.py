@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from uuid import UUID
 
-from django.db import Error, transaction
+from django.db import InterfaceError, OperationalError, transaction
 from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
@@ -44,7 +44,7 @@ class SearchAdvancer:
         for sweep in sweeps.select_related("owner", "project").order_by("pk"):
             try:
                 self.advance(sweep)
-            except Error:  # the database is unreachable for all of them
+            except (OperationalError, InterfaceError):  # the database is unreachable for all of them
                 raise
             except Exception:
                 log.exception("the search %s could not be advanced; trying again", sweep.pk)

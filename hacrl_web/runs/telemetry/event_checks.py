@@ -1,4 +1,4 @@
-"""Whether an event of a bundle is one that a trainer writes: pages rely on the types of its fields.
+"""Whether an event is one that a trainer writes: pages rely on the types of its fields.
 
 Rows of tables of their own (rollouts, contributions, questions, answers) are converted when they are stored; the other
 events are stored as JSON, so their fields are checked here.
@@ -7,6 +7,8 @@ events are stored as JSON, so their fields are checked here.
 from __future__ import annotations
 
 import json
+from collections.abc import Container
+from math import inf
 from typing import Any
 
 from pydantic import ConfigDict, ValidationError
@@ -26,7 +28,8 @@ _KINDS: tuple[type[events.Body], ...] = (
     events.LeftOut,
     events.Finished,
 )
-_LARGEST = 2**53  # beyond it a number of JSON is not exact, and no count reaches it
+_MOST_EXACT = 2**53  # beyond it a number of JSON is not exact, and no count reaches it
+_MOST = 1e300  # sums and squares of what is larger are infinite
 
 
 def _reading(kind: type[events.Body]) -> type[events.Body]:
@@ -43,9 +46,9 @@ def problem_of(record: Record) -> str:
     kind = _BY_TYPE.get(record["type"])
     if kind is None:
         return ""
-    fields = {name: record[name] for name in kind.model_fields if record.get(name) is not None}
-    if isinstance(record.get("nonfinite"), dict):
-        fields = {name: _filled(value) for name, value in fields.items()}
+    fields = {name: record[name] for name in kind.model_fields if name in record}
+    if isinstance(places := record.get("nonfinite"), dict):
+        fields = {name: _filled(value, name, places) for name, value in fields.items()}
     if large := next((name for name, value in fields.items() if _has_large_number(value)), ""):
         return f"{large} has a number that is too large"
     try:
@@ -56,15 +59,17 @@ def problem_of(record: Record) -> str:
     return ""
 
 
-def _filled(value: Any) -> Any:
+def _filled(value: Any, place: str, places: Container[str]) -> Any:
+    """With a number in place of each null that stands for one that is not finite."""
     if isinstance(value, dict):
-        return {key: _filled(item) for key, item in value.items()}
+        return {key: _filled(item, f"{place}.{key}", places) for key, item in value.items()}
     if isinstance(value, list):
-        return [_filled(item) for item in value]
-    return 0.0 if value is None else value
+        return [_filled(item, f"{place}.{index}", places) for index, item in enumerate(value)]
+    return 0.0 if value is None and place in places else value
 
 
 def _has_large_number(value: Any) -> bool:
     if isinstance(value, dict | list):
-        return any(_has_large_number(item) for item in (value.values() if isinstance(value, dict) else value))
-    return isinstance(value, int) and not -_LARGEST <= value <= _LARGEST
+        return any(map(_has_large_number, value.values() if isinstance(value, dict) else value))
+    most = _MOST_EXACT if isinstance(value, int) else _MOST if isinstance(value, float) else inf
+    return most < inf and not -most <= value <= most

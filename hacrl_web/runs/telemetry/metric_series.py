@@ -15,7 +15,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from math import isnan, nan
+from math import isfinite, isnan, nan
 from operator import gt
 from typing import Any
 
@@ -275,8 +275,9 @@ def event_numbers(text: str) -> Iterator[tuple[str, int, float | None]]:
 
 
 def number_or_none(value: Any) -> float | None:
+    """None for what is no finite number."""
     with suppress(OverflowError):
-        return float(value) if isinstance(value, int | float) else None
+        return float(value) if isinstance(value, int | float) and isfinite(value) else None
     return None
 
 

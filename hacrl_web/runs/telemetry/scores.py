@@ -35,10 +35,10 @@ def accuracies(run: Run) -> Scores:
 def _accuracies(runs: Sequence[Run]) -> dict[UUID, Scores]:
     by_run: dict[UUID, Scores] = {run.pk: {} for run in runs}
     further = {run.pk: run.further_benchmarks for run in runs}
-    columns = ("run", "step", "agent", "payload__metric", "payload__benchmark", "payload__value")
     rows = TelemetryEvent.objects.filter(run__in=list(by_run), type="evaluation").order_by("run", "attempt", "seq")
-    for run, step, agent, metric, benchmark, value in rows.values_list(*columns).iterator(chunk_size=2000):
-        if metric == "accuracy" and value is not None and benchmark not in further[run]:
+    for run, step, agent, payload in rows.values_list("run", "step", "agent", "payload").iterator(chunk_size=2000):
+        value = payload.get("value")
+        if payload.get("metric") == "accuracy" and value is not None and payload.get("benchmark") not in further[run]:
             by_run[run].setdefault(step or 0, {})[agent] = value
     return by_run
 

@@ -9,12 +9,14 @@ import contextlib
 import json
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any
+from math import isfinite
+from typing import Any, get_args
 from uuid import UUID
 
 from django.db import DataError, IntegrityError, connection, models, transaction
 
 from hacrl_web.runs.models import AnswerChunk, Contribution, QuestionChunk, RolloutSample, TelemetryEvent
+from workers.contract.spec.environments import Role
 
 log = logging.getLogger(__name__)
 Record = dict[str, Any]
@@ -25,6 +27,7 @@ _HEAD = ("seq", "attempt", "time", "type", "step", "agent", "source")
 _ONCE = 'ON CONFLICT ("run_id", "seq") DO NOTHING'
 _LARGEST = 2**31 - 1
 _NAME_CHARACTERS = 80  # of an agent
+_INITIALS = {role: role[:1] for role in get_args(Role)}
 _YEAR_10000 = 253_402_300_800  # beyond Python's dates: a page that shows such a time would fail
 
 
@@ -33,6 +36,13 @@ def integer(value: Any) -> int:
     if type(value) is int and 0 <= value <= _LARGEST:  # nearly always; int() and the limits take three times as long
         return value
     return max(0, min(int(value or 0), _LARGEST))
+
+
+def _number(value: Any) -> float:
+    """Error: ValueError, for a text such as `inf` too."""
+    if type(value) not in (int, float) or not isfinite(value):
+        raise ValueError(f"{value!r:.80} is not a finite number")
+    return float(value)
 
 
 def _time(value: Any) -> float:
@@ -51,7 +61,7 @@ def _json_texts(value: Any) -> str:
 
 def _json_numbers(value: Any) -> str | None:
     """Numbers by name as JSON; None if there are none. Errors: ValueError, TypeError."""
-    return json.dumps({str(name): float(number) for name, number in value.items()}, allow_nan=False) if value else None
+    return json.dumps({str(name): _number(number) for name, number in value.items()}) if value else None
 
 
 def _json_turns(value: Any) -> str | None:
@@ -61,7 +71,7 @@ def _json_turns(value: Any) -> str | None:
     """
     if not value:
         return None
-    turns = [[turn["role"][:1], int(turn["is_failed"]), str(turn["text"])] for turn in value]
+    turns = [[_INITIALS[turn["role"]], int(turn["is_failed"]), str(turn["text"])] for turn in value]
     return json.dumps(turns, ensure_ascii=False).encode("utf-8", "replace").decode()
 
 
@@ -70,7 +80,7 @@ def _converter(column: models.Field) -> Callable[[Any], Any]:
     limit = column.max_length
     convert: Callable[[Any], Any] = lambda value: str("" if value is None else value)[:limit]  # noqa: E731
     if isinstance(column, models.FloatField):
-        convert = float
+        convert = _number
     elif isinstance(column, models.IntegerField):
         convert = integer
     return (lambda value: None if value is None else convert(value)) if column.null else convert

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -117,15 +116,20 @@ def setting_of(spec: Any, path: str) -> Any:
 
 def varied_settings(runs: Sequence[Run]) -> list[str]:
     """The dotted paths of the settings in which these runs differ, by name; the run's own name is none of them."""
-    values: dict[str, set[str]] = {}
+    sections: dict[str, dict[str, Any]] = {}
     for run in runs:
-        for path, value in _flat(run.spec):
-            values.setdefault(path, set()).add(json.dumps(value))
+        for name, section in run.spec.items():
+            sections.setdefault(name, {})[repr(section)] = section
+    values: dict[str, set[str]] = {}
+    for name, different in sections.items():
+        for section in different.values() if len(different) > 1 else ():
+            for path, value in _flat(section, name):
+                values.setdefault(path, set()).add(repr(value))  # 1, 1.0 and true are three values
     counts = {path: len(texts) for path, texts in values.items()}
     return sorted(path for path, count in counts.items() if count > 1 and is_setting(path))[:MAX_OFFERED]
 
 
-def _flat(value: Any, path: str = "") -> Iterable[tuple[str, Any]]:
+def _flat(value: Any, path: str) -> Iterable[tuple[str, Any]]:
     children: Iterable[tuple[Any, Any]] = ()
     if isinstance(value, dict):
         children = value.items()
@@ -134,6 +138,6 @@ def _flat(value: Any, path: str = "") -> Iterable[tuple[str, Any]]:
     is_leaf = True
     for key, child in children:
         is_leaf = False
-        yield from _flat(child, f"{path}.{key}" if path else str(key))
+        yield from _flat(child, f"{path}.{key}")
     if is_leaf:
         yield path, value

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from math import inf
 
 import pytest
 from django.conf import settings
+from django.db import IntegrityError
 from django.urls import reverse
 
 from hacrl_web.alerts.evaluate import Evaluator
 from hacrl_web.alerts.models import Alert, Cursor
 from hacrl_web.alerts.rules import RULES
+from hacrl_web.alerts.signals import StepMetrics
 from hacrl_web.runs.models import Run, State, TelemetryEvent
 from tests.support.web.factories import make_run, make_training_run, make_user
 from workers.contract.spec.algorithm import RECOMMENDED
@@ -181,7 +184,8 @@ def test_demo_like_run_with_an_unreadable_spec_gets_no_alerts_and_stops_nobody(r
     assert (rows(other), rows(run)) == ([], [(3, None)])
 
 
-def test_run_that_cannot_be_evaluated_holds_up_no_other_and_is_tried_again(run, user, monkeypatch):
+@pytest.mark.parametrize("error", [AttributeError, IntegrityError])
+def test_run_that_cannot_be_evaluated_holds_up_no_other_and_is_tried_again(run, user, monkeypatch, error):
     other = make_training_run(user, name="duck")
     tell(other, *[0.9] * 3)
     tell(run, *[0.9] * 3)
@@ -190,7 +194,7 @@ def test_run_that_cannot_be_evaluated_holds_up_no_other_and_is_tried_again(run, 
     def evaluate(self, facts):
         if facts["pk"] == other.pk:
             tried.append(facts["last_seq"])
-            raise AttributeError("of a payload that no trainer of ours writes")
+            raise error("of a payload that no trainer of ours writes")
         return real(self, facts)
 
     monkeypatch.setattr(Evaluator, "evaluate_batch", evaluate)
@@ -201,6 +205,12 @@ def test_run_that_cannot_be_evaluated_holds_up_no_other_and_is_tried_again(run, 
     evaluator._next_sweep = 0.0  # a minute later it is tried again
     evaluator.tick()
     assert rows(other) == [(3, None)]
+
+
+def test_infinite_numbers_are_none():
+    """They are valid JSON, but the state of a run's alerts is stored as JSON too."""
+    step = StepMetrics({("A", ""): {"values": {"kl": inf}, "ratios": {"used_frac": [inf, 1.0]}}})
+    assert (step.value("kl", "A"), step.ratio("used_frac", "A")) == (None, None)
 
 
 # ---- where they are shown -------------------------------------------------------------------------------------------

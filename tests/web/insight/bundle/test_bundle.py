@@ -20,7 +20,6 @@ from django.utils import timezone
 
 from hacrl_web.alerts.models import Alert, Cursor
 from hacrl_web.insight.bundle import importing, reader
-from hacrl_web.insight.bundle.event_checks import problem_of
 from hacrl_web.insight.bundle.layout import CHECKPOINT_FILE, EVENTS_NAME, MANIFEST_NAME, RUN_NAME
 from hacrl_web.insight.bundle.reader import directory_bytes
 from hacrl_web.registry.benchmarks.benchmarks import create_benchmark
@@ -29,6 +28,7 @@ from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.launch.plan import cannot_repeat
 from hacrl_web.runs.models import Run, State, TelemetryEvent
 from hacrl_web.runs.telemetry import tables
+from hacrl_web.runs.telemetry.event_checks import problem_of
 from hacrl_web.runs.telemetry.scores import score_of
 from hacrl_web.web.errors import FieldErrors
 from tests.support.fake_trainer import FakeAgent

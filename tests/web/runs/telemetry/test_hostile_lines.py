@@ -7,7 +7,9 @@ import pytest
 
 from hacrl_web.runs.models import Run, Worker
 from hacrl_web.runs.telemetry import spool_reader, tables
+from hacrl_web.runs.telemetry.admission import Admission, EventRefused
 from hacrl_web.runs.telemetry.metric_series import event_numbers, read_series
+from hacrl_web.runs.telemetry.scores import score_of
 from hacrl_web.runs.telemetry.shipper import Shipper
 from tests.support.web.factories import make_run, metrics, write_spool
 from workers.contract.events import Log
@@ -45,6 +47,31 @@ LINES = {
     "payload that is a number": METRICS + ',"payload text":5}',
     "payload that is a text": HEAD + '"type":"log","payload text":"[1]","level":"info","message":"x"}',
     "number that is true": METRICS.replace(":2,", ":true,", 1) + ',"values":{},"ratios":{}}',
+    "values that are a number": METRICS + ',"values":5,"ratios":{}}',
+    "value that is a text": METRICS + ',"values":{"loss":"1"},"ratios":{}}',
+    "value that is a list": METRICS + ',"values":{"loss":[1,2]},"ratios":{}}',
+    "value beyond every number": METRICS + ',"values":{"loss":1e999},"ratios":{}}',
+    "ratio that is a number": METRICS + ',"values":{},"ratios":{"loss":1}}',
+    "no JSON": METRICS + ',"values":{"loss":-},"ratios":{}}',
+    "evaluation without a value": HEAD + '"type":"evaluation","step":1,"agent":"A"}',
+    "evaluation whose value is a text": HEAD
+    + '"type":"evaluation","step":1,"agent":"A","benchmark":"b","metric":"accuracy","value":"x","correct":1,"asked":1}',
+    "progress of texts": HEAD + '"type":"progress","step":"x","total_steps":[],"phase_s":{"rollout":"long"}}',
+    "settled settings that are a list": HEAD + '"type":"started","step":0,"total_steps":1,"agents":"A","settled":[]}',
+    "score beyond sums": HEAD
+    + '"type":"evaluation","step":1,"agent":"A","benchmark":"b","metric":"accuracy","value":1e308,"correct":1,'
+    '"asked":1}',
+    "versions that are a number": HEAD
+    + '"type":"started","step":0,"total_steps":1,"agents":["A"],"device":"cpu","versions":5}',
+    "scores of a harness that are a number": HEAD
+    + '"type":"harness","agent":"A","harness":"h","version":"1","task":"t","scores":5}',
+    "reward that is a text": HEAD
+    + '"type":"rollout","step":1,"agent":"A","prompt_id":"p","sample":0,"prompt":"a","completion":"b","answer":"c",'
+    '"reward":"inf","finish_reason":"stop","num_tokens":1,"mean_logp":-1.0}',
+    "turn of nobody": HEAD
+    + '"type":"rollout","step":1,"agent":"A","prompt_id":"p","sample":0,"prompt":"a","completion":"b","answer":"c",'
+    '"reward":1.0,"finish_reason":"stop","num_tokens":1,"mean_logp":-1.0,'
+    '"turns":[{"role":"zzz","is_failed":false,"text":"x"}]}',
     "no time after a gap": '{"seq":3,"attempt":1,"type":"log","level":"info","message":"x"}',
 }
 
@@ -63,6 +90,9 @@ def test_line_of_no_trainer_of_ours_holds_up_nothing_and_breaks_no_page(run, lin
         text.encode()
         assert text.count("[") <= spool_reader.MAX_BRACKETS
     assert run.events.get(seq=4).payload["message"] == "after it"
+    assert not run.rollouts.exists()
+    assert not run.events.exclude(type__in=("metrics", "log")).exists()
+    assert score_of(run) is None
     assert [series.key for series in read_series(run, {"loss"}, {"A"})] == [("loss", "A", "")]
 
 
@@ -116,3 +146,19 @@ def test_events_before_a_failure_of_the_disk_are_read_again_as_they_are(run, mon
     while one.has_more:
         one.ship()
     assert list(run.events.order_by("seq").values_list("type", "step")) == [("metrics", step) for step in range(1, 6)]
+
+
+def test_payload_of_a_known_shape_with_other_values_is_refused():
+    """Payloads whose shape has come before are matched by a pattern, which has to tell these from numbers."""
+    admission = Admission()
+    fields = {"attempt": 1, "type": "metrics", "step": 1, "agent": "A"}
+    plain = '{"values":{"loss":1.5,"kl":null},"ratios":{"reward":[2.0,4]}}'
+    for text in (plain, plain.replace("1.5", "-1e-07"), plain):
+        admission.check(dict(fields), text)
+    assert admission._patterns
+    for other in ("[1]", "{}", '"1"'):
+        with pytest.raises(EventRefused):
+            admission.check(dict(fields), plain.replace("1.5", other))
+    for other in ("5", "{}", "[[2.0],4]", '["2.0",4]'):
+        with pytest.raises(EventRefused):
+            admission.check(dict(fields), plain.replace("[2.0,4]", other))
