@@ -36,7 +36,7 @@ def why_nothing(spec: RunSpec) -> str:
     if not rule.hypothetical_settings():
         return f"This run follows {rule.name}, which has no setting that weighs shared rollouts."
     if not rule.shares_rollouts or len(spec.agents) == 1:
-        return "No rollout was shared in this run: every weight is that of an agent's own rollout, on which none of these acts."
+        return "No rollout was shared in this run: each weight is of an agent's own rollout, and none of these acts."
     return ""
 
 
