@@ -59,6 +59,16 @@ def checkout(script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.fixture
+def destinations(checkout: Path) -> Path:
+    """The pins of the tools that mirrors send to."""
+    pins = checkout / "tests" / "support" / "web" / "destinations.txt"
+    pins.parent.mkdir(parents=True)
+    pins.write_text("wandb==1")
+    (checkout / "var" / "destinations").mkdir(parents=True)
+    return pins
+
+
+@pytest.fixture
 def steps(script: ModuleType, checkout: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The commands that an installation would run, without running them."""
     ran: list[list[str]] = []
@@ -160,6 +170,42 @@ def test_second_start_installs_nothing(script: ModuleType, checkout: Path, steps
     steps.clear()
     script.install(["web", "train"])
     assert steps == []
+
+
+def test_full_suite_has_the_tools_that_mirrors_send_to_in_an_environment_of_their_own(
+    script: ModuleType, checkout: Path, destinations: Path, steps: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HACRL_MIRRORS_PYTHON", raising=False)
+    python = str(checkout / "var" / "destinations" / "bin" / "python")
+    for number in (2, 0):  # the second time nothing is installed
+        assert script.install_destinations() == {"HACRL_MIRRORS_PYTHON": python}
+        assert len(steps) == number
+        assert all(command[0] == python and command[-1] == str(destinations) for command in steps[1:])
+        steps.clear()
+    destinations.write_text("wandb==2")
+    script.install_destinations()
+    assert len(steps) == 2
+
+    def fails(*_: Any, **__: Any) -> None:
+        raise script.Problem("There is no network.")
+
+    destinations.write_text("wandb==3")
+    monkeypatch.setattr(script, "step", fails)
+    assert script.install_destinations() == {}
+    monkeypatch.setenv("HACRL_MIRRORS_PYTHON", "/mine/python")
+    monkeypatch.setattr(script, "step", None)
+    assert script.install_destinations() == {}
+
+
+def test_tested_clients_of_mirrors_are_those_that_the_product_pins() -> None:
+    root = Path(__file__).resolve().parent.parent
+    tested, pinned = (
+        dict(line.split("==") for line in (root / name).read_text().splitlines() if "==" in line)
+        for name in ("tests/support/web/destinations.txt", "constraints.txt")
+    )
+    for name in ("mlflow-skinny", "wandb", "trackio", "tensorboard"):
+        assert tested[name] == pinned[name]
+    assert tested["mlflow"] == tested["mlflow-skinny"]
 
 
 @pytest.mark.parametrize("name", ["pyproject.toml", "constraints.txt"])

@@ -5,118 +5,38 @@ The packages are those of HACRL_MIRRORS_PYTHON, or of this environment; a destin
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import socket
 import subprocess
-import time
-import urllib.request
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import psutil
 import pytest
 
 from hacrl_web.mirrors import process, sending
-from hacrl_web.mirrors.event_rows import read_rows
 from hacrl_web.mirrors.mirrors import create_mirror
 from hacrl_web.mirrors.models import Mirror, MirrorCursor
-from hacrl_web.mirrors.rollout_rows import RowBatches
 from hacrl_web.mirrors.sending import MirrorSender, mirror_folder
 from hacrl_web.runs.models import Run, State
 from tests.faults.proxy import Proxy
 from tests.support.web.destination_readers import NUMBERS, TABLES
-from tests.support.web.factories import make_user
 from tests.support.web.insight_help import claimed, store
+from tests.support.web.mirrored_numbers import compare, needs, run_reader, stored_numbers, written_numbers
 from tests.support.web.silent_destination import SilentServer
 from tools.generated_runs.runs import Plan, generated_events
+from workers.contract.events import Rollout
 from workers.contract.spec.run import RunSpec
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 PLAN = Plan(2, 4, 2, 4, 4, 2, seed=3, variants=(("hacpo", 0.8),))
 
 
-@pytest.fixture
-def owner(settings, tmp_path):
-    settings.DATA_DIR = tmp_path
-    return make_user("ada")
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
-@pytest.fixture
-def server(settings, tmp_path) -> Iterator[str]:
-    """An MLflow tracking server."""
-    port = _free_port()
-    address = f"http://127.0.0.1:{port}"
-    settings.MIRROR_ALLOW = [f"127.0.0.1:{port}"]
-    words = ["server", "--backend-store-uri", f"sqlite:///{tmp_path / 'mlflow.db'}", "--workers", "1"]
-    words += ["--port", str(port), "--artifacts-destination", str(tmp_path / "artifacts")]
-    command = [settings.MIRRORS_PYTHON, "-m", "mlflow", *words]
-    environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
-    with subprocess.Popen(command, start_new_session=True, env=environment) as child:
-        try:
-            _wait_for(f"{address}/health")
-            yield address
-        finally:
-            os.killpg(child.pid, signal.SIGKILL)
-
-
-def _wait_for(address: str) -> None:
-    deadline = time.monotonic() + 120
-    while True:
-        try:
-            urllib.request.urlopen(address, timeout=1)
-            return
-        except OSError:
-            assert time.monotonic() < deadline, "the server does not start"
-            time.sleep(0.2)
-
-
-def needs(kind: str, python: str) -> None:
-    if subprocess.run([python, "-c", f"import {kind}"], capture_output=True, check=False).returncode:
-        pytest.skip(f"{kind} is not installed")
-
-
-def stored_run(owner: Any) -> tuple[Run, list[Any]]:
-    """A run of four steps in two attempts, of which its mirror has sent half; and the events of the other half."""
+def started_run(owner: Any, change: Callable[[Any], Any] = lambda event: event) -> tuple[Run, list[Any], list[Any]]:
+    """A run of four steps of which half is stored; its events, and those of the other half. change: of each event."""
     run = claimed(owner, name="Swan ä")
-    events = [event for _, event in generated_events(PLAN, 0, RunSpec.model_validate(run.spec), 4)]
+    events = [change(event) for _, event in generated_events(PLAN, 0, RunSpec.model_validate(run.spec), 4)]
     half = len(events) // 2
     store(run, *events[:half])
-    return run, events[half:]
-
-
-def expected(run: Run) -> list[tuple[int, str, float]]:
-    run.refresh_from_db()
-    return sorted((row.step, name, value) for row in read_rows(run, 0).rows for name, value in row.values.items())
-
-
-def read(python: str, kind: str, folder: Path, address: str = "") -> list[tuple[int, str, float]]:
-    found = run_reader(python, NUMBERS[kind], folder, address)
-    return sorted((step, name, value) for step, name, value in found)
-
-
-def run_reader(python: str, program: str, folder: Path, address: str = "") -> Any:
-    done = subprocess.run(
-        [python, "-c", program, str(folder), address], capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout.splitlines()[-1])
-
-
-def compare(found: list[tuple[int, str, float]], wanted: list[tuple[int, str, float]]) -> None:
-    """Each number once, equal but for the rounding to 32 bits."""
-    assert len(found) == len(wanted) > 50
-    assert [one[:2] for one in found] == [one[:2] for one in wanted]
-    for (_, name, value), (_, _, other) in zip(found, wanted, strict=True):
-        assert value == pytest.approx(other, rel=1e-6), name
+    return run, events, events[half:]
 
 
 def send_with_a_crash(mirror: Mirror, run: Run, rest: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,45 +65,62 @@ def send_with_a_crash(mirror: Mirror, run: Run, rest: list[Any], monkeypatch: py
 def test_destination_has_every_number_once_after_a_crash(kind, owner, settings, request, monkeypatch):
     python = settings.MIRRORS_PYTHON
     needs(kind, python)
-    address = request.getfixturevalue("server") if kind == "mlflow" else ""
+    address = request.getfixturevalue("mlflow_server").address if kind == "mlflow" else ""
     options = {"url": address} if address else {}
     project = owner.memberships.get().project
     mirror = create_mirror(owner, project, {"kind": kind, "options": options})
-    run, rest = stored_run(owner)
+    run, events, rest = started_run(owner)
     send_with_a_crash(mirror, run, rest, monkeypatch)
-    compare(read(python, kind, mirror_folder(mirror), address), expected(run))
+    compare(stored_numbers(python, kind, mirror_folder(mirror), address), written_numbers(events))
     if kind == "mlflow":
         assert MirrorCursor.objects.get().url.startswith(address)
 
 
 HOSTILE = "a\x1b[31m\u202e\n# b\n\n![c](http://c.example/c.png) **d**\r\n</code></pre><script>e()</script>\n```\n<img>"
+SHOWN = HOSTILE.replace("\x1b", "␛").replace("\u202e", "⟨U+202E⟩").replace("\r\n", "\n")
+
+
+def with_hostile_texts(event: Any) -> Any:
+    if not isinstance(event, Rollout) or event.sample > 1:
+        return event
+    changes = {"completion": "x" * 10_000} if event.sample else {"completion": HOSTILE, "reward": None}
+    return event.model_copy(update=changes)
+
+
+def written_rollouts(events: list[Any], number: int) -> list[list[Any]]:
+    """As a table: of each step and agent so many, evenly spaced in the order of the events."""
+    rollouts = [event for event in events if isinstance(event, Rollout)]
+    shown = {HOSTILE: SHOWN, "x" * 10_000: "x" * 2000 + " … (cut)"}
+    rows = []
+    for one in rollouts:
+        own = [other for other in rollouts if (other.step, other.agent) == (one.step, one.agent)]
+        if any(own[place * len(own) // number] is one for place in range(number)):
+            texts = [one.prompt, shown.get(one.completion, one.completion), one.answer]
+            rows.append([one.step, one.agent, *texts, one.reward, one.finish_reason, one.num_tokens])
+    return rows
 
 
 @pytest.mark.parametrize("kind", list(TABLES))
 def test_destination_has_every_rollout_once_after_a_crash(kind, owner, settings, request, monkeypatch):
     python = settings.MIRRORS_PYTHON
     needs(kind, python)
-    address = request.getfixturevalue("server") if kind == "mlflow" else ""
+    address = request.getfixturevalue("mlflow_server").address if kind == "mlflow" else ""
     options = {"url": address} if address else {}
     fields = {"kind": kind, "options": options, "rollouts": 3}
     mirror = create_mirror(owner, owner.memberships.get().project, fields)
-    run, rest = stored_run(owner)
-    assert run.rollouts.filter(sample=0).update(completion=HOSTILE, reward=None)
-    assert run.rollouts.filter(sample=1).update(completion="x" * 10_000)
+    run, events, rest = started_run(owner, with_hostile_texts)
     send_with_a_crash(mirror, run, rest, monkeypatch)
-    run.refresh_from_db()
-    rows = RowBatches(mirror, run, read_rows(run, 0).rows, 0).take(256)
-    texts = [list(one.values()) for row in rows for one in row.rollouts]
+    texts = written_rollouts(events, 3)
     assert len(texts) == 4 * 2 * 3  # in four steps, of both agents
     assert run_reader(python, TABLES[kind], mirror_folder(mirror), address) == texts
-    compare(read(python, kind, mirror_folder(mirror), address), expected(run))
+    compare(stored_numbers(python, kind, mirror_folder(mirror), address), written_numbers(events))
 
 
 def test_mlflow_server_with_artifacts_elsewhere_gets_no_rollout(owner, settings, request):
     """The client would write them to the folder or host that the server names."""
     python = settings.MIRRORS_PYTHON
     needs("mlflow", python)
-    address = request.getfixturevalue("server")
+    address = request.getfixturevalue("mlflow_server").address
     make = (
         "import sys; from mlflow.tracking import MlflowClient as C; C(sys.argv[1]).create_experiment('e', sys.argv[2])"
     )
@@ -191,7 +128,7 @@ def test_mlflow_server_with_artifacts_elsewhere_gets_no_rollout(owner, settings,
     subprocess.run([python, "-c", make, address, str(place)], check=True, timeout=60)
     fields = {"kind": "mlflow", "options": {"url": address, "experiment": "e"}, "rollouts": 1}
     mirror = create_mirror(owner, owner.memberships.get().project, fields)
-    stored_run(owner)
+    started_run(owner)
     assert MirrorSender(mirror.pk).serve() == 0
     assert "rollouts are sent only to a server that takes artifacts itself" in MirrorCursor.objects.get().problem
     assert not place.exists()
@@ -202,13 +139,13 @@ def test_mlflow_server_that_stops_answering_amid_a_run_has_every_number_once_aft
 ):
     python = settings.MIRRORS_PYTHON
     needs("mlflow", python)
-    address = request.getfixturevalue("server")
+    address = request.getfixturevalue("mlflow_server").address
     proxy = Proxy(("127.0.0.1", 0), ("127.0.0.1", int(address.rpartition(":")[2])))
     try:
         settings.MIRROR_ALLOW = [f"127.0.0.1:{proxy.port}"]
         options = {"url": f"http://127.0.0.1:{proxy.port}"}
         mirror = create_mirror(owner, owner.memberships.get().project, {"kind": "mlflow", "options": options})
-        run, rest = stored_run(owner)
+        run, events, rest = started_run(owner)
         sender = MirrorSender(mirror.pk)
         assert sender.serve() > 0
         half = MirrorCursor.objects.get().seq
@@ -228,7 +165,7 @@ def test_mlflow_server_that_stops_answering_amid_a_run_has_every_number_once_aft
         Mirror.objects.update(next_try_at=mirror.created_at)
         sender.serve()
         assert MirrorCursor.objects.get().is_done
-        compare(read(python, "mlflow", mirror_folder(mirror), address), expected(run))
+        compare(stored_numbers(python, "mlflow", mirror_folder(mirror), address), written_numbers(events))
     finally:
         proxy.close()
 
@@ -242,7 +179,7 @@ def test_client_of_a_silent_server_is_ended_with_its_helpers(kind, owner, settin
     options = {"url": f"http://{server.host}"} | ({"mode": "online"} if kind == "wandb" else {})
     secret = "s" * 40
     mirror = create_mirror(owner, owner.memberships.get().project, {"kind": kind, "options": options, "secret": secret})
-    stored_run(owner)
+    started_run(owner)
     family: list[psutil.Process] = []
     end = process.MirrorProcess.end
 
