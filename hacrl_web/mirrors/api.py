@@ -24,6 +24,7 @@ from hacrl_web.mirrors.mirrors import (
     run_mirror_states,
 )
 from hacrl_web.mirrors.models import Mirror
+from hacrl_web.mirrors.requests import mirror_of
 from hacrl_web.runs.requests import visible_run
 from hacrl_web.web.schemas import StrictBody
 
@@ -70,12 +71,6 @@ class ChoiceIn(StrictBody):
     """choice: default (as the mirror says), on or off."""
 
     choice: Literal["default", "on", "off"]
-
-
-def mirror_of(request: HttpRequest, project_id: int, mirror_id: int) -> Mirror:
-    """A mirror of a project, for its admins. Errors: Http404, FieldErrors (403)."""
-    project = project_for(request, project_id, Role.ADMIN)
-    return get_object_or_404(Mirror.objects.filter(project=project), pk=mirror_id)
 
 
 @router.get("/projects/{int:project_id}/mirrors", response=MirrorStates, summary="The mirrors of a project")

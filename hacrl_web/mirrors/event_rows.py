@@ -25,7 +25,7 @@ _SAFE = re.compile(r"[^A-Za-z0-9_\-./ @]")
 def series_key(metric: str, agent: str, source: str = "", benchmark: str = "") -> str:
     """The name of a series elsewhere: agent/metric, of a pair agent/metric/from source.
 
-    Signs that not every destination takes become _; then a short hash keeps names apart.
+    Characters that some destinations do not accept become _; then a short hash keeps names apart.
     """
     parts = [part for part in (agent, metric, f"from {source}" if source else "", benchmark) if part]
     name = "/".join(parts)
@@ -48,7 +48,7 @@ class EventRow:
 
 
 @dataclass
-class Reading:
+class CompleteRows:
     """rows: complete ones, oldest first.  read_seq: events up to it are in them, or hold no numbers."""
 
     rows: list[EventRow]
@@ -56,7 +56,7 @@ class Reading:
     is_at_end: bool
 
 
-def read_rows(run: Run, after: int) -> Reading:
+def read_rows(run: Run, after: int) -> CompleteRows:
     """The next rows after event `after`. A step ends with its progress, with the next step, or with the run."""
     events = TelemetryEvent.objects.filter(run=run, seq__gt=after, type__in=TYPES).order_by("seq")
     columns = ("seq", "attempt", "type", "step", "agent", "source", "time", Cast("payload", TextField()))
@@ -81,7 +81,7 @@ def read_rows(run: Run, after: int) -> Reading:
     if row is not None and ((run.is_terminal and is_at_end) or (not is_at_end and not rows)):
         rows.append(row)
         read_seq = row.seq
-    return Reading([one for one in rows if one.values], read_seq, is_at_end)
+    return CompleteRows([one for one in rows if one.values], read_seq, is_at_end)
 
 
 def _values(kind: str, agent: str, source: str, text: str, run: Run) -> dict[str, float]:

@@ -19,7 +19,7 @@ _PLAUSIBLE_SECRET = re.compile(r"[!-~]{1,400}")
 
 
 @dataclass(frozen=True)
-class Option:
+class MirrorOption:
     """A setting of a kind. choices: those that are possible; any text without."""
 
     name: str
@@ -31,12 +31,12 @@ class Option:
 
 @dataclass(frozen=True)
 class MirrorKind:
-    """secret: what its key or password is, empty if it has none.  place: where its files are, if it writes some."""
+    """secret: what its key or password is, empty if it has none.  package: that it needs, if any."""
 
     key: str
     label: str
     about: str
-    options: tuple[Option, ...] = ()
+    options: tuple[MirrorOption, ...] = ()
     secret: str = ""
     package: str = ""
 
@@ -50,8 +50,10 @@ KINDS = {
             "MLflow",
             "Runs of an experiment on a tracking server.",
             (
-                Option("url", "Address", "Of the tracking server, such as https://mlflow.example.org.", is_needed=True),
-                Option("experiment", "Experiment", "Empty: the name of the project."),
+                MirrorOption(
+                    "url", "Address", "Of the tracking server, such as https://mlflow.example.org.", is_needed=True
+                ),
+                MirrorOption("experiment", "Experiment", "Empty: the name of the project."),
             ),
             "Token, or user:password; empty for a server without a login",
             "mlflow-skinny",
@@ -61,10 +63,10 @@ KINDS = {
             "Weights & Biases",
             "Runs of a project, online, or as files for wandb sync.",
             (
-                Option("mode", "Mode", "offline: files on the host of the watcher.", ("offline", "online"), True),
-                Option("project", "Project", "Empty: the name of the project here."),
-                Option("entity", "Entity", "User or team; empty: the key's own."),
-                Option("url", "Address", f"Of a server of your own; empty: {WANDB_ADDRESS}."),
+                MirrorOption("mode", "Mode", "offline: files on the host of the watcher.", ("offline", "online"), True),
+                MirrorOption("project", "Project", "Empty: the name of the project here."),
+                MirrorOption("entity", "Entity", "User or team; empty: the key's own."),
+                MirrorOption("url", "Address", f"Of a server of your own; empty: {WANDB_ADDRESS}."),
             ),
             "API key, of the mode online",
             "wandb",
@@ -73,7 +75,7 @@ KINDS = {
             "trackio",
             "Trackio",
             "A database on the host of the watcher, for trackio show.",
-            (Option("project", "Project", "Empty: the name of the project here."),),
+            (MirrorOption("project", "Project", "Empty: the name of the project here."),),
             package="trackio",
         ),
     )
@@ -108,7 +110,7 @@ def mirror_options(checker: Checker, kind: str, values: Any) -> dict[str, str]:
     return result
 
 
-def _option(option: Option, value: Any) -> str:
+def _option(option: MirrorOption, value: Any) -> str:
     if option.choices:
         return choice(value or option.choices[0], option.choices)
     line = text(value, MAX_OPTION)
@@ -138,9 +140,9 @@ def checked_secret(checker: Checker, kind: str, secret: Any) -> str:
     if secret in (None, ""):
         return ""
     if not KINDS[kind].secret:
-        checker.add("secret", "not_needed", f"{KINDS[kind].label} takes none here.")
+        checker.add("secret", "not_needed", f"{KINDS[kind].label} does not use a key.")
     elif not isinstance(secret, str) or not _PLAUSIBLE_SECRET.fullmatch(secret.strip()):
-        checker.add("secret", "invalid", "At most 400 letters, digits and signs without spaces.")
+        checker.add("secret", "invalid", "At most 400 letters, digits and symbols without spaces.")
     else:
         return secret.strip()
     return ""

@@ -16,7 +16,6 @@ from hacrl_web.accounts.projects import require
 from hacrl_web.mirrors.kinds import HAS_FILES, KINDS, checked_secret, mirror_options, whole_between
 from hacrl_web.mirrors.models import Choice, Mirror, MirrorCursor, Sends
 from hacrl_web.mirrors.rollout_rows import MAX_INTERVAL, MAX_ROLLOUTS
-from hacrl_web.mirrors.sending import mirror_folder
 from hacrl_web.registry import values
 from hacrl_web.runs.models import Run
 from hacrl_web.web.errors import FieldErrors
@@ -183,7 +182,7 @@ def _state(row: Any) -> MirrorState:
         "rollouts": row.rollouts,
         "rollout_interval": row.rollout_interval,
         "is_enabled": row.is_enabled,
-        "folder": str(mirror_folder(row)) if writes else "",
+        "folder": str(row.folder) if writes else "",
         "num_sent": row.num_sent,
         "num_failing": row.num_failing,
         "problem": row.problem or failures.first() or "",

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from django.conf import settings
 from django.db import models
+from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery, Value
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from hacrl_web.accounts.audit_log import audited
 from hacrl_web.accounts.visibility import ProjectRow, ProjectRowQuerySet
-from hacrl_web.runs.models import Run, RunRowQuerySet
+from hacrl_web.runs.models import TERMINAL, Run, RunRowQuerySet
 
 
 class Sends(models.TextChoices):
@@ -42,7 +45,7 @@ class Mirror(ProjectRow):
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="mirrors")
     name = models.CharField(max_length=80)
     kind = models.CharField(max_length=16)
-    options: Any = models.JSONField(default=dict, blank=True)  # of kinds.OPTIONS
+    options: Any = models.JSONField(default=dict, blank=True)  # by name, those of its kind
     ciphertext = models.TextField(blank=True)  # of its key or password; empty without one
     sends = models.CharField(max_length=8, choices=Sends.choices, default=Sends.NEW)
     rollouts = models.PositiveIntegerField(default=0)  # of each agent, with their texts; 0: none leave
@@ -66,6 +69,23 @@ class Mirror(ProjectRow):
     def sent_settings(self) -> tuple[Any, ...]:
         """The values of SENT_SETTINGS."""
         return tuple(getattr(self, name) for name in SENT_SETTINGS)
+
+    @property
+    def folder(self) -> Path:
+        """Its files, on the host of the watcher."""
+        return Path(settings.DATA_DIR) / "mirrors" / f"{self.kind}-{self.pk}"
+
+    def due_runs(self) -> QuerySet[Run]:
+        """Runs with something to send: the oldest first, those whose last try failed behind them."""
+        cursors = MirrorCursor.objects.filter(mirror=self, run=OuterRef("pk"))
+        is_chosen = Exists(cursors.filter(choice=Choice.ON))
+        if self.sends == Sends.NEW:
+            is_chosen = Q(is_chosen) | Q(created_at__gte=self.created_at) & ~Exists(cursors.filter(choice=Choice.OFF))
+        is_settled = cursors.filter(Q(is_done=True) | Q(next_try_at__gt=timezone.now()))
+        is_read = cursors.filter(read_seq__gte=OuterRef("last_seq"))
+        runs = Run.objects.filter(is_chosen, project=self.project_id, last_seq__gt=0).exclude(Exists(is_settled))
+        tries = Coalesce(Subquery(cursors.values("tries")[:1]), Value(0))
+        return runs.filter(Q(state__in=TERMINAL) | ~Exists(is_read)).order_by(tries, "created_at", "pk")
 
     @property
     def secret_name(self) -> str:
@@ -96,3 +116,9 @@ class MirrorCursor(models.Model):
 
     def __str__(self) -> str:
         return f"{self.run_id} by {self.mirror_id}"
+
+    def move(self, **values: Any) -> None:
+        """Store these columns; the others may have been changed meanwhile."""
+        MirrorCursor.objects.filter(pk=self.pk).update(**values)
+        for name, value in values.items():
+            setattr(self, name, value)

@@ -1,6 +1,6 @@
-"""One process that sends a run to a destination (python -m workers.mirrors), and the patience with it.
+"""Starts a process that sends one run to a destination (python -m workers.mirrors), and asks it with a time limit.
 
-It gets no secret but its own, and no address of the database. Where it does not answer in time it is killed.
+The process gets no secret but its own, and no address of the database. If it does not answer in time it is killed.
 """
 
 from __future__ import annotations

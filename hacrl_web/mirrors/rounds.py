@@ -33,7 +33,7 @@ class _Round:
     was_silent: bool
 
 
-class Mirrorer:
+class MirrorScheduler:
     """The job of the watcher: each tick gives the mirrors that wait the longest to free threads."""
 
     def __init__(self) -> None:

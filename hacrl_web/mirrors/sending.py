@@ -1,6 +1,6 @@
-"""Sends what is due of one mirror: reads the stored numbers behind each cursor, moves it when the destination has them.
+"""Sends the due runs of one mirror: reads the numbers after each run's cursor, and moves the cursor when they arrived.
 
-It runs in a thread of the watcher (rounds.py); nothing here is on the way of a trainer, its supervisor or a page.
+It runs in a thread of the watcher (rounds.py); no trainer, supervisor or page waits for it.
 """
 
 from __future__ import annotations
@@ -8,24 +8,20 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import asdict, dataclass, field
-from datetime import timedelta
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from django.conf import settings
-from django.db.models import Exists, F, OuterRef, Q, QuerySet, Subquery, Value
-from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from hacrl_web.mirrors.event_rows import read_rows
 from hacrl_web.mirrors.kinds import check_mirror_address
 from hacrl_web.mirrors.mirrored_run import facts_of
-from hacrl_web.mirrors.models import Choice, Mirror, MirrorCursor, Sends
+from hacrl_web.mirrors.models import Mirror, MirrorCursor
 from hacrl_web.mirrors.process import MirrorFailed, MirrorProcess, MirrorSilent
+from hacrl_web.mirrors.retries import note_answer, note_run_failure, note_silence
 from hacrl_web.mirrors.rollout_rows import RowBatches
 from hacrl_web.ops.disk_space import full_disk
-from hacrl_web.runs.models import TERMINAL, Run
+from hacrl_web.runs.models import Run
 from hacrl_web.web.stored_secrets import SecretUnreadable, decrypt
 from workers.allowed_address import AddressRefused
 
@@ -35,26 +31,7 @@ IDLE_S = 30.0  # after which a process without news ends
 ROWS_AT_ONCE = 256
 ROUND_S = 120.0  # after which a mirror gives its thread to another and waits for its next turn
 SILENT_S = 10.0  # a failure after that long counts as no answer
-RETRY_AFTER_S = (5.0, 15.0, 60.0, 120.0, 300.0)
 log = logging.getLogger(__name__)
-
-
-def mirror_folder(mirror: Mirror) -> Path:
-    """The files of a mirror, on the host of the watcher."""
-    return Path(settings.DATA_DIR) / "mirrors" / f"{mirror.kind}-{mirror.pk}"
-
-
-def due_runs(mirror: Mirror) -> QuerySet[Run]:
-    """Runs with something to send: the oldest first, those whose last try failed behind them."""
-    cursors = MirrorCursor.objects.filter(mirror=mirror, run=OuterRef("pk"))
-    is_chosen = Exists(cursors.filter(choice=Choice.ON))
-    if mirror.sends == Sends.NEW:
-        is_chosen = Q(is_chosen) | Q(created_at__gte=mirror.created_at) & ~Exists(cursors.filter(choice=Choice.OFF))
-    is_settled = cursors.filter(Q(is_done=True) | Q(next_try_at__gt=timezone.now()))
-    is_read = cursors.filter(read_seq__gte=OuterRef("last_seq"))
-    runs = Run.objects.filter(is_chosen, project=mirror.project_id, last_seq__gt=0).exclude(Exists(is_settled))
-    tries = Coalesce(Subquery(cursors.values("tries")[:1]), Value(0))
-    return runs.filter(Q(state__in=TERMINAL) | ~Exists(is_read)).order_by(tries, "created_at", "pk")
 
 
 @dataclass
@@ -124,7 +101,7 @@ class MirrorSender:
         except MirrorSilent as silence:
             self.forget_all()
             if mirror is not None:
-                _hold(mirror, str(silence))
+                note_silence(mirror, str(silence))
             return 0
 
     def _serve(self, mirror: Mirror | None) -> int:
@@ -136,18 +113,18 @@ class MirrorSender:
         if mirror is None or mirror.next_try_at > timezone.now():
             return 0
         count, self._round_ends_at = 0, time.monotonic() + ROUND_S
-        for run in due_runs(mirror).select_related("project", "group", "benchmark")[:RUNS_AT_ONCE]:
+        for run in mirror.due_runs().select_related("project", "group", "benchmark")[:RUNS_AT_ONCE]:
             self.subject = f"mirror {mirror.pk} ({mirror.kind}, {mirror.name}), run {run.pk} ({run.name})"
             cursor, _ = MirrorCursor.objects.get_or_create(mirror=mirror, run=run)
             try:
                 count += self._send(mirror, run, cursor)
             except MirrorFailed as failure:
                 self._forget(run.pk)
-                _note_failure(mirror, cursor, str(failure))
+                note_run_failure(mirror, cursor, str(failure))
                 if isinstance(failure, MirrorSilent):
                     raise
             else:
-                _release(mirror)
+                note_answer(mirror)
             if time.monotonic() > self._round_ends_at:
                 break
         self._end_idle(mirror)
@@ -184,7 +161,7 @@ class MirrorSender:
                 self._note(cursor, session, some[-1].seq, some[-1].step)
                 count += len(some)
                 if time.monotonic() > self._round_ends_at:
-                    _move(cursor, problem="", tries=0)
+                    cursor.move(problem="", tries=0)
                     return count
             if reading.read_seq > session.after:
                 self._note(cursor, session, reading.read_seq, cursor.step)
@@ -194,12 +171,12 @@ class MirrorSender:
             session.state = self._ask(session.process, op="close", status=run.state)["state"]
             self._forget(run.pk)
         values = {"read_seq": run.last_seq, "is_done": run.is_terminal, "state": session.state}
-        _move(cursor, **values, problem="", tries=0)
+        cursor.move(**values, problem="", tries=0)
         return count
 
     def _note(self, cursor: MirrorCursor, session: OpenSession, seq: int, step: int) -> None:
         session.after, session.used_at = seq, time.monotonic()
-        _move(cursor, seq=seq, step=step, state=session.state, sent_at=timezone.now())
+        cursor.move(seq=seq, step=step, state=session.state, sent_at=timezone.now())
 
     def _session(self, mirror: Mirror, run: Run, cursor: MirrorCursor) -> OpenSession:
         session = self._sessions.get(run.pk)
@@ -212,7 +189,7 @@ class MirrorSender:
         except (SecretUnreadable, AddressRefused) as error:
             raise MirrorFailed(str(error)) from None
         try:
-            process = MirrorProcess(mirror_folder(mirror))
+            process = MirrorProcess(mirror.folder)
         except OSError as error:  # no disk, no memory, no such Python: tried again later, not every second
             raise MirrorFailed(f"The process that sends cannot be started ({error.strerror}).") from None
         answer = self._ask(
@@ -221,7 +198,7 @@ class MirrorSender:
             kind=mirror.kind,
             options=mirror.options,
             secret=secret,
-            folder=str(mirror_folder(mirror)),
+            folder=str(mirror.folder),
             run=facts_of(run),
             after=cursor.seq,
             state=cursor.state,
@@ -230,7 +207,7 @@ class MirrorSender:
         size = max(1, ROWS_AT_ONCE >> 2 * cursor.tries)
         session = OpenSession(process, min(int(answer["after"]), cursor.seq), answer["state"], size)
         self._sessions[run.pk] = session
-        _move(cursor, seq=session.after, state=session.state, url=str(answer["url"])[:500])
+        cursor.move(seq=session.after, state=session.state, url=str(answer["url"])[:500])
         return session
 
     def _forget(self, run_id: UUID) -> None:
@@ -251,7 +228,7 @@ class MirrorSender:
                 self._close(run_id, cursor)
             except MirrorFailed as failure:
                 if cursor is not None:
-                    _note_failure(mirror, cursor, str(failure))
+                    note_run_failure(mirror, cursor, str(failure))
                 if isinstance(failure, MirrorSilent):
                     raise
 
@@ -264,12 +241,12 @@ class MirrorSender:
         try:
             state = self._ask(session.process, op="close", status="")["state"]
             if cursor is not None:
-                _move(cursor, state=state)
+                cursor.move(state=state)
         finally:
             session.process.end()
 
     def _close_all(self) -> None:
-        """Close the sessions of earlier settings. Where that fails, the new settings are not to blame for it."""
+        """Close the sessions of earlier settings. A failure is logged only: the new settings did not cause it."""
         for run_id in list(self._sessions):
             try:
                 self._close(run_id, self._cursor(run_id))
@@ -283,41 +260,3 @@ class MirrorSender:
         """End all processes without closing their sessions; nothing that was acknowledged is lost."""
         for run_id in list(self._sessions):
             self._forget(run_id)
-
-
-def _move(cursor: MirrorCursor, **values: Any) -> None:
-    MirrorCursor.objects.filter(pk=cursor.pk).update(**values)
-    for name, value in values.items():
-        setattr(cursor, name, value)
-
-
-def _failure(tries: int, problem: str) -> dict[str, Any]:
-    """The columns of one more try in vain, after `tries`."""
-    wait_s = RETRY_AFTER_S[min(tries, len(RETRY_AFTER_S) - 1)]
-    next_try_at = timezone.now() + timedelta(seconds=wait_s)
-    return {"problem": problem[:400], "tries": F("tries") + 1, "next_try_at": next_try_at}
-
-
-def _note_failure(mirror: Mirror, cursor: MirrorCursor, problem: str) -> None:
-    log.warning("mirror %s, run %s: %s", cursor.mirror_id, cursor.run_id, problem)
-    if _unchanged(mirror).exists():
-        MirrorCursor.objects.filter(pk=cursor.pk).update(**_failure(cursor.tries, problem))
-
-
-def _unchanged(mirror: Mirror) -> QuerySet[Mirror]:
-    """Its row, unless somebody has changed the mirror since it was read: then it is tried at once, whatever happened.
-
-    A change sets next_try_at to its own time (mirrors.change_mirror).
-    """
-    return Mirror.objects.filter(pk=mirror.pk, next_try_at=mirror.next_try_at)
-
-
-def _hold(mirror: Mirror, problem: str) -> None:
-    _unchanged(mirror).update(**_failure(mirror.tries, problem))
-
-
-def _release(mirror: Mirror) -> None:
-    """A run was sent: the destination answers."""
-    if mirror.tries:
-        mirror.tries = 0
-        _unchanged(mirror).update(tries=0, problem="")

@@ -15,7 +15,6 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from hacrl_web.accounts.models import Project, Role
 from hacrl_web.accounts.projects import project_for, role_in
-from hacrl_web.mirrors.api import mirror_of
 from hacrl_web.mirrors.kinds import KINDS
 from hacrl_web.mirrors.mirrors import (
     change_mirror,
@@ -26,6 +25,7 @@ from hacrl_web.mirrors.mirrors import (
     run_mirror_states,
 )
 from hacrl_web.mirrors.models import Choice, Mirror, Sends
+from hacrl_web.mirrors.requests import mirror_of
 from hacrl_web.mirrors.rollout_rows import MAX_INTERVAL, MAX_ROLLOUTS
 from hacrl_web.runs.pages.run_header import header
 from hacrl_web.runs.requests import visible_run

@@ -10,42 +10,25 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from workers.mirrors.messages import MirroredRun, MirrorProblem, Opening, Row, Session, SessionMaker
+from workers.mirrors.messages import MirroredRun, MirrorProblem, Opening, Row, Session
 
-
-def _tensorboard(opening: Opening) -> Session:
-    from workers.mirrors.tensorboard import TensorBoardSession
-
-    return TensorBoardSession(opening)
-
-
-def _mlflow(opening: Opening) -> Session:
-    from workers.mirrors.mlflow_server import MlflowSession
-
-    return MlflowSession(opening)
-
-
-def _wandb(opening: Opening) -> Session:
-    from workers.mirrors.wandb_runs import WandbSession
-
-    return WandbSession(opening)
-
-
-def _trackio(opening: Opening) -> Session:
-    from workers.mirrors.trackio_runs import TrackioSession
-
-    return TrackioSession(opening)
-
-
-KINDS: dict[str, SessionMaker] = {
-    "tensorboard": _tensorboard,
-    "mlflow": _mlflow,
-    "wandb": _wandb,
-    "trackio": _trackio,
+# Module and class; a module imports the client of its destination.
+SESSIONS = {
+    "tensorboard": ("tensorboard", "TensorBoardSession"),
+    "mlflow": ("mlflow_server", "MlflowSession"),
+    "wandb": ("wandb_runs", "WandbSession"),
+    "trackio": ("trackio_runs", "TrackioSession"),
 }
+
+
+def _session(kind: str, opening: Opening) -> Session:
+    module, name = SESSIONS[kind]
+    session: Session = getattr(import_module(f"workers.mirrors.{module}"), name)(opening)
+    return session
 
 
 def answer_lines(lines: Any, answer: Callable[[dict[str, Any]], None]) -> None:
@@ -58,7 +41,7 @@ def answer_lines(lines: Any, answer: Callable[[dict[str, Any]], None]) -> None:
                 names = ("options", "secret", "after", "state")
                 run = MirroredRun(**request["run"])
                 opening = Opening(run=run, folder=Path(request["folder"]), **{name: request[name] for name in names})
-                session = KINDS[request["kind"]](opening)
+                session = _session(request["kind"], opening)
                 answer(asdict(session.open()))
             elif session is None:
                 raise MirrorProblem("The first request opens a run.")

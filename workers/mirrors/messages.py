@@ -9,7 +9,6 @@ error   any of them -> {"error": a sentence}, after which the process ends
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -87,9 +86,6 @@ class Session(Protocol):
         """Returns when the destination has the rows for good."""
 
     def close(self, status: str) -> State: ...
-
-
-SessionMaker = Callable[[Opening], Session]
 
 
 def import_problem(package: str) -> MirrorProblem:

@@ -11,9 +11,10 @@ import math
 import os
 import re
 import struct
+from collections.abc import Iterable
 from io import BufferedRandom
 
-from workers.mirrors.messages import COLUMNS, TABLE, Opened, Opening, Row, State
+from workers.mirrors.messages import COLUMNS, TABLE, MirroredRun, Opened, Opening, Row, State
 
 _POLYNOMIAL = 0x82F63B78  # of CRC-32C, reversed
 _DT_STRING = 7
@@ -70,14 +71,26 @@ def _plain(value: object) -> bytes:
     return "\n".join(f"    {line}" for line in str(value).split("\n")).encode()
 
 
-def table_value(table: list[list[object]]) -> bytes:
-    """A Summary.Value of the text page: a tensor of texts, (rows + 1, columns), the names of the columns first."""
-    cells = [name.encode() for name in COLUMNS] + [_plain("" if one is None else one) for row in table for one in row]
-    sizes = (len(table) + 1, len(COLUMNS))
+def text_value(tag: str, cells: list[bytes], sizes: tuple[int, ...]) -> bytes:
+    """A Summary.Value of the text page: a tensor of texts in Markdown, of one text or (rows, columns)."""
     shape = b"".join(_text(2, _varint(1 << 3) + _varint(size)) for size in sizes)
     tensor = _varint(1 << 3) + _varint(_DT_STRING) + _text(2, shape) + b"".join(_text(8, cell) for cell in cells)
     metadata = _text(1, _text(1, b"text")) + _varint(4 << 3) + _varint(_DATA_CLASS_TENSOR)
-    return _text(1, TABLE.encode()) + _text(8, tensor) + _text(9, metadata)
+    return _text(1, tag.encode()) + _text(8, tensor) + _text(9, metadata)
+
+
+def table_value(tag: str, columns: tuple[str, ...], rows: Iterable[Iterable[object]]) -> bytes:
+    """A text_value of a table: the names of the columns, then plain texts."""
+    cells = [name.encode() for name in columns] + [_plain("" if one is None else one) for row in rows for one in row]
+    return text_value(tag, cells, (len(cells) // len(columns), len(columns)))
+
+
+def run_event(run: MirroredRun) -> bytes:
+    """The settings of a run, and a link to its page here."""
+    summary = _text(1, table_value("hacrl/settings", ("setting", "value"), run.settings.items()))
+    if run.url:
+        summary += _text(1, text_value("hacrl/url", [f"<{run.url}>".encode()], ()))
+    return struct.pack("<Bd", 1 << 3 | 1, run.created) + _text(5, summary)
 
 
 def _float32(value: float) -> bytes:
@@ -93,7 +106,7 @@ def row_event(row: Row) -> bytes:
     key = _varint(2 << 3 | 5)
     summary = b"".join(_text(1, _text(1, name.encode()) + key + _float32(value)) for name, value in row.values.items())
     if row.rollouts:
-        summary += _text(1, table_value(row.table))
+        summary += _text(1, table_value(TABLE, COLUMNS, row.table))
     return struct.pack("<Bd", 1 << 3 | 1, row.time) + _varint(2 << 3) + _varint(row.step) + _text(5, summary)
 
 
@@ -119,7 +132,7 @@ class TensorBoardSession:
             self._file.seek(size)
         else:  # a new file, or one that somebody removed
             self._file = open(path, "w+b")  # noqa: SIM115 - closed in close()
-            self._file.write(record(version_event(run.created)))
+            self._file.write(record(version_event(run.created)) + record(run_event(run)))
         self._state = {"file": path.name}
         return Opened(after, self._written(), "")
 

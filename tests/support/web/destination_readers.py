@@ -132,3 +132,51 @@ for project in storage.get_projects():
 print(json.dumps(found))
 """,
 }
+
+# Each prints the settings of the run, as texts by name, and its address here.
+SETTINGS = {
+    "tensorboard": """
+import sys, json, glob
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.plugins.text.text_plugin import text_array_to_html
+from tensorboard.util.tensor_util import make_ndarray
+reader = EventAccumulator(glob.glob(sys.argv[1] + "/*/")[0], size_guidance={"tensors": 0})
+reader.Reload()
+(settings,), (url,) = (
+    [make_ndarray(event.tensor_proto) for event in reader.Tensors(tag)] for tag in ("hacrl/settings", "hacrl/url")
+)
+found = {name.decode().strip(): value.decode().strip() for name, value in settings[1:]}
+_, address, _ = text_array_to_html(url, True).split(chr(34), 2)
+print(json.dumps([found, address]))
+""",
+    "mlflow": """
+import sys, json
+from mlflow.tracking import MlflowClient
+client = MlflowClient(sys.argv[2])
+(run,) = client.search_runs([e.experiment_id for e in client.search_experiments()])
+print(json.dumps([run.data.params, run.data.tags["hacrl.url"]]))
+""",
+    "wandb": WANDB_FILES
+    + """
+config = {}
+for path in sorted(glob.glob(sys.argv[1] + "/*/from-*/wandb/offline-run-*/run-*.wandb")):
+    for data in records(open(path, "rb").read()):
+        record = Record()
+        record.ParseFromString(data)
+        changes = {"run": record.run.config, "config": record.config}.get(record.WhichOneof("record_type"))
+        for item in changes.update if changes else ():
+            config[item.key or "/".join(item.nested_key)] = json.loads(item.value_json)
+address = config.pop("hacrl_url")
+print(json.dumps([{name: str(value) for name, value in config.items() if name[0] != "_"}, address]))
+""",
+    "trackio": """
+import sys, json, os
+os.environ["TRACKIO_DIR"] = sys.argv[1]
+from trackio.sqlite_storage import SQLiteStorage as storage
+(project,) = storage.get_projects()
+(name,) = storage.get_runs(project)
+config = storage.get_run_config(project, name)
+address = config.pop("hacrl_url")
+print(json.dumps([{key: str(value) for key, value in config.items() if key[0] != "_"}, address]))
+""",
+}

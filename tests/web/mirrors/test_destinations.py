@@ -12,13 +12,13 @@ from typing import Any
 import psutil
 import pytest
 
-from hacrl_web.mirrors import process, sending
+from hacrl_web.mirrors import process
 from hacrl_web.mirrors.mirrors import create_mirror
 from hacrl_web.mirrors.models import Mirror, MirrorCursor
-from hacrl_web.mirrors.sending import MirrorSender, mirror_folder
+from hacrl_web.mirrors.sending import MirrorSender
 from hacrl_web.runs.models import Run, State
 from tests.faults.proxy import Proxy
-from tests.support.web.destination_readers import NUMBERS, TABLES
+from tests.support.web.destination_readers import NUMBERS, SETTINGS, TABLES
 from tests.support.web.insight_help import claimed, store
 from tests.support.web.mirrored_numbers import compare, needs, run_reader, stored_numbers, written_numbers
 from tests.support.web.silent_destination import SilentServer
@@ -47,9 +47,9 @@ def send_with_a_crash(mirror: Mirror, run: Run, rest: list[Any], monkeypatch: py
             raise KeyboardInterrupt
         move(cursor, **values)
 
-    move = sending._move
+    move = MirrorCursor.move
     with monkeypatch.context() as patch:
-        patch.setattr(sending, "_move", die)
+        patch.setattr(MirrorCursor, "move", die)
         with pytest.raises(KeyboardInterrupt):
             MirrorSender(mirror.pk).serve()
     process.kill_all()
@@ -69,9 +69,15 @@ def test_destination_has_every_number_once_after_a_crash(kind, owner, settings, 
     options = {"url": address} if address else {}
     project = owner.memberships.get().project
     mirror = create_mirror(owner, project, {"kind": kind, "options": options})
+    settings.PUBLIC_URL = "https://hacrl.example.org"
     run, events, rest = started_run(owner)
     send_with_a_crash(mirror, run, rest, monkeypatch)
-    compare(stored_numbers(python, kind, mirror_folder(mirror), address), written_numbers(events))
+    compare(stored_numbers(python, kind, mirror.folder, address), written_numbers(events))
+    settings_there, url = run_reader(python, SETTINGS[kind], mirror.folder, address)
+    assert url == f"https://hacrl.example.org/runs/{run.pk}"
+    assert settings_there["algorithm.name"] == run.spec["algorithm"]["name"]
+    assert settings_there["agents.1.name"] == run.spec["agents"][1]["name"]
+    assert len(settings_there) > 50
     if kind == "mlflow":
         assert MirrorCursor.objects.get().url.startswith(address)
 
@@ -112,8 +118,8 @@ def test_destination_has_every_rollout_once_after_a_crash(kind, owner, settings,
     send_with_a_crash(mirror, run, rest, monkeypatch)
     texts = written_rollouts(events, 3)
     assert len(texts) == 4 * 2 * 3  # in four steps, of both agents
-    assert run_reader(python, TABLES[kind], mirror_folder(mirror), address) == texts
-    compare(stored_numbers(python, kind, mirror_folder(mirror), address), written_numbers(events))
+    assert run_reader(python, TABLES[kind], mirror.folder, address) == texts
+    compare(stored_numbers(python, kind, mirror.folder, address), written_numbers(events))
 
 
 def test_mlflow_server_with_artifacts_elsewhere_gets_no_rollout(owner, settings, request):
@@ -165,7 +171,7 @@ def test_mlflow_server_that_stops_answering_amid_a_run_has_every_number_once_aft
         Mirror.objects.update(next_try_at=mirror.created_at)
         sender.serve()
         assert MirrorCursor.objects.get().is_done
-        compare(stored_numbers(python, "mlflow", mirror_folder(mirror), address), written_numbers(events))
+        compare(stored_numbers(python, "mlflow", mirror.folder, address), written_numbers(events))
     finally:
         proxy.close()
 

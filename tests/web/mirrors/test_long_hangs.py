@@ -22,11 +22,10 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from hacrl_web.mirrors import process, sending
+from hacrl_web.mirrors import process, retries
 from hacrl_web.mirrors.mirrors import change_mirror, create_mirror
 from hacrl_web.mirrors.models import Mirror, MirrorCursor
-from hacrl_web.mirrors.rounds import Mirrorer
-from hacrl_web.mirrors.sending import mirror_folder
+from hacrl_web.mirrors.rounds import MirrorScheduler
 from hacrl_web.runs.models import Run, State
 from tests.support.waiting import wait_until
 from tests.support.web.insight_help import claimed, store
@@ -61,18 +60,18 @@ def steps_of(run: Run) -> Iterator[list[Any]]:
 @pytest.fixture
 def watcher() -> Iterator[Callable[[], None]]:
     """Starts the mirrors' part of the watcher, which then ticks until the end of the test."""
-    mirrorer, ended = Mirrorer(), threading.Event()
+    scheduler, ended = MirrorScheduler(), threading.Event()
 
     def tick() -> None:
         while not ended.wait(0.2):
-            mirrorer.tick()
+            scheduler.tick()
         connection.close()
 
     thread = threading.Thread(target=tick)
     yield thread.start
     ended.set()
     thread.join()
-    mirrorer.stop()
+    scheduler.stop()
 
 
 @contextlib.contextmanager
@@ -109,7 +108,7 @@ def stopped_writers() -> Iterator[None]:
 
 @contextlib.contextmanager
 def locked_database(mirror: Mirror) -> Iterator[None]:
-    (path,) = mirror_folder(mirror).glob("*.db")
+    (path,) = mirror.folder.glob("*.db")
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as database:
         database.execute("BEGIN IMMEDIATE")
         yield
@@ -135,7 +134,7 @@ def test_destination_that_hangs_costs_the_run_nothing_and_has_every_number_once_
     needs(kind, python)
     if IS_SHORT:
         monkeypatch.setattr(process, "ANSWER_S", 8.0)
-        monkeypatch.setattr(sending, "RETRY_AFTER_S", (1.0, 2.0))
+        monkeypatch.setattr(retries, "RETRY_AFTER_S", (1.0, 2.0))
     fields: dict[str, Any] = {"kind": kind}
     silent = SilentServer()
     request.addfinalizer(silent.close)
@@ -180,7 +179,7 @@ def test_destination_that_hangs_costs_the_run_nothing_and_has_every_number_once_
         change_mirror(owner, mirror, {"options": {"mode": "offline"}})
     run.refresh_from_db()
     Run.objects.filter(pk=run.pk).update(state=State.COMPLETED)
-    within_s = max(sending.RETRY_AFTER_S) + 240
+    within_s = max(retries.RETRY_AFTER_S) + 240
     assert wait_until(lambda: MirrorCursor.objects.filter(is_done=True).exists(), within_s, pause_s=0.2)
-    compare(stored_numbers(python, kind, mirror_folder(mirror), address), written_numbers(every_event))
+    compare(stored_numbers(python, kind, mirror.folder, address), written_numbers(every_event))
     assert wait_until(lambda: Mirror.objects.filter(tries=0, problem="").exists())

@@ -14,7 +14,7 @@ from hacrl_web.mirrors import process, sending
 from hacrl_web.mirrors.event_rows import read_rows, series_key
 from hacrl_web.mirrors.mirrors import change_mirror, create_mirror
 from hacrl_web.mirrors.models import Mirror, MirrorCursor
-from hacrl_web.mirrors.sending import MirrorSender, due_runs, mirror_folder
+from hacrl_web.mirrors.sending import MirrorSender
 from hacrl_web.runs.models import Run, State
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.stored_secrets import SecretUnreadable, decrypt
@@ -69,17 +69,17 @@ SENT = [
 def test_complete_steps_are_sent_once_and_the_rest_when_the_run_ends(mirror, run):
     sender = MirrorSender(mirror.pk)
     assert sender.serve() == 3
-    assert event_file_scalars(mirror_folder(mirror)) == SENT
+    assert event_file_scalars(mirror.folder) == SENT
     assert sender.serve() == 0  # nothing new
     store(run, *step_of(3, 1.0)[1:], metrics(4, "A", **{"reward/mean": 2.0}))
     assert sender.serve() == 1
     Run.objects.filter(pk=run.pk).update(state=State.STOPPED)
     assert sender.serve() == 1
     rest = [(3, "A/reward/mean", 1.0), (3, "A/ess/from B", 0.5), (4, "A/reward/mean", 2.0)]
-    assert event_file_scalars(mirror_folder(mirror)) == SENT + rest
+    assert event_file_scalars(mirror.folder) == SENT + rest
     cursor = MirrorCursor.objects.get()
     assert (cursor.is_done, cursor.step, cursor.problem) == (True, 4, "")
-    assert not due_runs(mirror).exists()
+    assert not mirror.due_runs().exists()
 
 
 def test_full_disk_holds_the_files_of_mirrors_back_and_says_so(mirror, run, monkeypatch):
@@ -87,7 +87,7 @@ def test_full_disk_holds_the_files_of_mirrors_back_and_says_so(mirror, run, monk
     sender = MirrorSender(mirror.pk)
     assert sender.serve() == 0
     assert MirrorCursor.objects.get().problem == "The disk of /data is full."
-    assert not mirror_folder(mirror).exists()
+    assert not mirror.folder.exists()
     monkeypatch.setattr(sending, "full_disk", lambda: "")
     MirrorCursor.objects.update(next_try_at=timezone.now())
     assert sender.serve() == 3
@@ -100,25 +100,39 @@ def test_sender_that_dies_before_it_noted_what_was_sent_sends_nothing_twice(mirr
             raise KeyboardInterrupt
         move(cursor, **values)
 
-    move = sending._move
-    monkeypatch.setattr(sending, "_move", die)
+    move = MirrorCursor.move
+    monkeypatch.setattr(MirrorCursor, "move", die)
     sender = MirrorSender(mirror.pk)
     with pytest.raises(KeyboardInterrupt):
         sender.serve()
-    assert len(event_file_scalars(mirror_folder(mirror))) == len(SENT)  # it had arrived
+    assert len(event_file_scalars(mirror.folder)) == len(SENT)  # it had arrived
     process.kill_all()
     monkeypatch.undo()
     assert MirrorSender(mirror.pk).serve() == 3
-    assert event_file_scalars(mirror_folder(mirror)) == SENT
+    assert event_file_scalars(mirror.folder) == SENT
+
+
+def test_event_file_has_settings_and_link_of_its_run_once_also_after_a_restart(mirror, run, settings):
+    settings.PUBLIC_URL = "https://hacrl.example.org"
+    sender = MirrorSender(mirror.pk)
+    sender.serve()
+    sender.forget_all()
+    store(run, *step_of(3, 1.0)[1:])
+    sender.serve()
+    (path,) = mirror.folder.glob("*/events*")
+    data = path.read_bytes()
+    assert [data.count(tag) for tag in (b"hacrl/settings", b"hacrl/url")] == [1, 1]
+    assert f"<https://hacrl.example.org/runs/{run.pk}>".encode() in data
+    assert b"    algorithm.name" in data
 
 
 def test_file_that_was_removed_is_written_again(mirror, run):
     MirrorSender(mirror.pk).serve()
-    for path in mirror_folder(mirror).glob("*/events*"):
+    for path in mirror.folder.glob("*/events*"):
         path.unlink()
     store(run, *step_of(3, 1.0)[1:])
     MirrorSender(mirror.pk).serve()
-    assert event_file_scalars(mirror_folder(mirror)) == [*SENT, (3, "A/reward/mean", 1.0), (3, "A/ess/from B", 0.5)]
+    assert event_file_scalars(mirror.folder) == [*SENT, (3, "A/reward/mean", 1.0), (3, "A/ess/from B", 0.5)]
 
 
 def test_mirror_that_hangs_is_ended_says_so_and_catches_up(mirror, run, settings, tmp_path, monkeypatch):
@@ -142,7 +156,7 @@ def test_mirror_that_hangs_is_ended_says_so_and_catches_up(mirror, run, settings
     assert sender.serve() == 3
     cursor.refresh_from_db()
     assert (cursor.tries, cursor.problem) == (0, "")
-    assert event_file_scalars(mirror_folder(mirror)) == SENT
+    assert event_file_scalars(mirror.folder) == SENT
 
 
 def test_process_gets_no_secret_but_its_own(mirror, run, monkeypatch, settings, tmp_path):
@@ -181,12 +195,12 @@ def test_runs_before_the_mirror_and_those_of_other_projects_are_sent_only_if_cho
     store(foreign, *step_of(1, 0.5))
     new = claimed(owner, name="new")
     store(new, *step_of(1, 0.5))
-    assert [run.name for run in due_runs(mirror)] == ["new"]
+    assert [run.name for run in mirror.due_runs()] == ["new"]
     for run, choice in ((old, "on"), (new, "off")):
         path = f"/api/v1/runs/{run.pk}/mirrors/{mirror.pk}"
         answer = client.put(path, {"choice": choice}, content_type="application/json")
         assert answer.status_code == 200, answer.content
-    assert [run.name for run in due_runs(mirror)] == ["old"]
+    assert [run.name for run in mirror.due_runs()] == ["old"]
     path = f"/api/v1/runs/{foreign.pk}/mirrors/{mirror.pk}"
     assert client.put(path, {"choice": "on"}, content_type="application/json").status_code == 404
 
@@ -223,7 +237,7 @@ def test_secret_is_stored_encrypted_and_never_shown(client, owner, settings):
         ({"kind": "wandb", "options": {"mode": "online"}}, "secret", "needs an API key"),
         ({"kind": "wandb", "options": {"project": "../x"}}, "options.project", "not allowed"),
         ({"kind": "tensorboard", "options": {"folder": "/etc"}}, "options.folder", "no option"),
-        ({"kind": "trackio", "secret": "x"}, "secret", "takes none"),
+        ({"kind": "trackio", "secret": "x"}, "secret", "does not use a key"),
     ],
 )
 def test_what_no_mirror_can_have_is_refused_at_its_field(client, owner, body, field, message):
@@ -280,11 +294,11 @@ def test_mirror_with_much_to_send_gives_its_thread_to_others_and_goes_on_in_its_
     monkeypatch.setattr(sending, "ROWS_AT_ONCE", 1)
     sender = MirrorSender(mirror.pk)
     assert [sender.serve() for _ in range(4)] == [1, 1, 1, 0]
-    assert event_file_scalars(mirror_folder(mirror)) == SENT
+    assert event_file_scalars(mirror.folder) == SENT
     Run.objects.filter(pk=run.pk).update(state=State.STOPPED)
-    while due_runs(mirror).exists():
+    while mirror.due_runs().exists():
         sender.serve()
-    assert event_file_scalars(mirror_folder(mirror)) == [*SENT, (3, "A/reward/mean", 1.0)]
+    assert event_file_scalars(mirror.folder) == [*SENT, (3, "A/reward/mean", 1.0)]
 
 
 def test_run_that_failed_and_then_sends_a_whole_round_no_longer_waits_for_another_try(mirror, run, monkeypatch):
@@ -313,7 +327,7 @@ def test_run_that_failed_and_then_sends_a_whole_round_no_longer_waits_for_anothe
 def test_number_beyond_32_bits_is_infinite_in_tensorboard_and_keeps_no_other_back(mirror, run):
     store(run, metrics(3, "A", ess=1e39, kl=-1e300), progress(3))
     assert MirrorSender(mirror.pk).serve() == 4
-    assert event_file_scalars(mirror_folder(mirror))[-2:] == [(3, "A/ess", math.inf), (3, "A/kl", -math.inf)]
+    assert event_file_scalars(mirror.folder)[-2:] == [(3, "A/ess", math.inf), (3, "A/kl", -math.inf)]
     assert MirrorCursor.objects.get().problem == ""
 
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from hacrl_web.mirrors import event_rows, process, rollout_rows, sending
+from hacrl_web.mirrors import event_rows, process, rollout_rows
 from hacrl_web.mirrors.event_rows import read_rows
 from hacrl_web.mirrors.mirrors import change_mirror, create_mirror
 from hacrl_web.mirrors.models import Mirror, MirrorCursor
 from hacrl_web.mirrors.rollout_rows import CUT, RowBatches, evenly_chosen, safe_text
-from hacrl_web.mirrors.sending import MirrorSender, mirror_folder
+from hacrl_web.mirrors.sending import MirrorSender
 from hacrl_web.runs.models import Run
 from tests.support.web.event_files import event_file_scalars, event_file_tables
 from tests.support.web.factories import make_member, metrics
@@ -68,7 +68,7 @@ def test_no_rollout_is_sent_unless_the_mirror_says_so(owner):
     mirror, run = new_mirror(owner), claimed(owner)
     store(run, *step_with_rollouts(1))
     assert MirrorSender(mirror.pk).serve() == 1
-    assert event_file_tables(mirror_folder(mirror)) == []
+    assert event_file_tables(mirror.folder) == []
     assert completions(mirror, run) == []
 
 
@@ -80,15 +80,15 @@ def test_table_of_each_step_arrives_once_after_a_crash_with_its_columns(owner, m
 
     mirror, run = new_mirror(owner, rollouts=2), claimed(owner)
     store(run, *step_with_rollouts(1), *step_with_rollouts(2, reward=None, completion="# big\n![x](http://x.example)"))
-    move = sending._move
+    move = MirrorCursor.move
     with monkeypatch.context() as patch:
-        patch.setattr(sending, "_move", die)
+        patch.setattr(MirrorCursor, "move", die)
         with pytest.raises(KeyboardInterrupt):
             MirrorSender(mirror.pk).serve()
     process.kill_all()
-    assert len(event_file_tables(mirror_folder(mirror))) == 2  # it had arrived
+    assert len(event_file_tables(mirror.folder)) == 2  # it had arrived
     assert MirrorSender(mirror.pk).serve() == 2
-    (one, first), (two, second) = event_file_tables(mirror_folder(mirror))
+    (one, first), (two, second) = event_file_tables(mirror.folder)
     assert (one, two) == (1, 2)
     head = ["step", "agent", "prompt", "completion", "answer", "reward", "finish_reason", "num_tokens"]
     # Each cell is a block of code, which no Markdown in it can end.
@@ -96,7 +96,7 @@ def test_table_of_each_step_arrives_once_after_a_crash_with_its_columns(owner, m
     assert first == [head, *([f"    {cell}" for cell in row] for row in cells)]
     assert [row[3] for row in second[1:]] == ["    # big\n    ![x](http://x.example)"] * 4
     assert [row[5] for row in second[1:]] == ["    "] * 4  # it could not be scored
-    assert len(event_file_scalars(mirror_folder(mirror))) == 4
+    assert len(event_file_scalars(mirror.folder)) == 4
 
 
 def test_rollouts_go_with_the_steps_of_the_interval(owner):
@@ -118,7 +118,7 @@ def test_step_that_is_sent_in_parts_has_its_rollouts_in_one_of_them(owner, monke
     many = [metrics(1, "A", **{f"m{number}": 0.5}) for number in range(5)]
     store(run, *step_with_rollouts(1)[:8], *many, progress(1))
     assert MirrorSender(mirror.pk).serve() > 1
-    (table,) = event_file_tables(mirror_folder(mirror))
+    (table,) = event_file_tables(mirror.folder)
     assert len(table[1]) == 1 + 8
 
 
@@ -153,7 +153,7 @@ def test_change_holds_for_later_rows_and_ends_what_is_under_way(owner):
     assert sender._is_interrupted
     store(run, *step_with_rollouts(2))
     assert sender.serve() == 1
-    assert [step for step, _ in event_file_tables(mirror_folder(mirror))] == [1]
+    assert [step for step, _ in event_file_tables(mirror.folder)] == [1]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from django.core.management.base import BaseCommand
 from hacrl_web.alerts.evaluate import Evaluator
 from hacrl_web.alerts.notify import Notifier
 from hacrl_web.alerts.send import send_due
-from hacrl_web.mirrors.rounds import Mirrorer
+from hacrl_web.mirrors.rounds import MirrorScheduler
 from hacrl_web.ops.loop import liveness_file, repeat
 
 
@@ -28,8 +28,8 @@ class Command(BaseCommand):
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: ended.set())
         # Both wait for other hosts, so each has its own thread and never delays an alert.
-        mirrorer = Mirrorer()
-        for act in (send_due, mirrorer.tick):
+        mirrors = MirrorScheduler()
+        for act in (send_due, mirrors.tick):
             threading.Thread(target=repeat, args=([act], ended, options["interval"]), daemon=True).start()
         repeat([Evaluator().tick, Notifier().tick], ended, options["interval"], liveness_file())
-        mirrorer.stop()
+        mirrors.stop()
