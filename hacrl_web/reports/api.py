@@ -6,14 +6,15 @@ from datetime import datetime
 from typing import Any
 
 from django.http import HttpRequest
-from ninja import Router, Status
+from ninja import Query, Router, Status
 from typing_extensions import TypedDict
 
 from hacrl_web.accounts.projects import project_of_new
 from hacrl_web.reports.models import Report
 from hacrl_web.reports.reports import change_report, create_report, delete_report
-from hacrl_web.reports.views import visible_report
-from hacrl_web.web.schemas import StrictBody
+from hacrl_web.reports.requests import visible_report
+from hacrl_web.web.pagination import ListQuery, listing
+from hacrl_web.web.schemas import PageOf, StrictBody
 
 router = Router(tags=["reports"])
 
@@ -36,10 +37,6 @@ class ReportState(ReportSummary):
     text: str
 
 
-class ReportList(TypedDict):
-    items: list[ReportSummary]
-
-
 class ReportIn(StrictBody):
     """text: Markdown."""
 
@@ -47,9 +44,11 @@ class ReportIn(StrictBody):
     text: str = ""
 
 
-class ReportChange(ReportIn):
-    """version: of the text that was edited; if somebody has saved another one since, the answer is 409."""
+class ReportChange(StrictBody):
+    """text: Markdown.  version: of the text that was edited; if somebody has saved another since, the answer is 409."""
 
+    title: str
+    text: str
     version: int
 
 
@@ -69,9 +68,9 @@ def _state(row: Report) -> ReportState:
     return {**_summary(row), "text": row.text}
 
 
-@router.get("/reports", response=ReportList, summary="The reports of the project, those changed last first")
-def list_reports(request: HttpRequest) -> Any:
-    return {"items": [_summary(row) for row in Report.objects.listed_for(request.user).defer("text")]}
+@router.get("/reports", response=PageOf[ReportSummary], summary="The reports of the project, those changed last first")
+def list_reports(request: HttpRequest, query: Query[ListQuery]) -> Any:
+    return listing(Report.objects.listed_for(request.user).defer("text"), query, _summary)
 
 
 @router.post("/reports", response={201: ReportState}, summary="Write a report (members)")

@@ -25,7 +25,6 @@ from hacrl_web.leaderboard.board.boards import Board, sweep_board
 from hacrl_web.leaderboard.board.selection import read_selection
 from hacrl_web.leaderboard.board.table import make_table
 from hacrl_web.leaderboard.render.context import board_context
-from hacrl_web.reports.models import Report
 from hacrl_web.runs.models import Run, Sweep
 from hacrl_web.runs.telemetry.scores import score_word
 from hacrl_web.runs.workspace import columns, rows
@@ -46,21 +45,44 @@ class Panel:
     problem: str = ""
 
 
-def panel_of(report: Report, user: Any, address: str, title: str, key: str) -> Panel | None:
-    """The panel of an address of the product, without its host; None if its page has no panel.
+@dataclass(frozen=True)
+class PanelPlace:
+    """A panel of a report's text: an address without its host, the writer's title, and which of the panels it is."""
 
-    key: makes the ids on the page unique. What the reader may not see is a panel with a problem.
+    address: str
+    title: str
+    number: int
+
+    @property
+    def name(self) -> str:
+        """What it is called until it is drawn."""
+        return self.title or self.address
+
+
+def has_page(address: str) -> bool:
+    """Whether the product has a page at this address."""
+    return _match(urlsplit(address).path) is not None
+
+
+def has_panel(address: str) -> bool:
+    """Whether the page at this address has a panel."""
+    match = _match(urlsplit(address).path)
+    return match is not None and match.view_name in _PANELS
+
+
+def panel_of(project: int, user: Any, place: PanelPlace) -> Panel:
+    """The panel of an address that has one. What the reader may not see is a panel with a problem.
+
+    project: the id of the report's project, whose runs a list shows.
     """
-    parts = urlsplit(address)
+    parts = urlsplit(place.address)
     match = _match(parts.path)
-    make = _PANELS.get(match.view_name) if match else None
-    if match is None or make is None:
-        return None
-    content = make(report, user, match, QueryDict(parts.query), key)
+    assert match is not None
+    content = _PANELS[match.view_name](project, user, match, QueryDict(parts.query), f"panel-{place.number}")
     if content is None:
-        return Panel(address, title or address, problem="It shows something that was deleted, or that you may not see.")
+        return Panel(place.address, place.name, problem="It shows something that was deleted, or that you may not see.")
     name, template, context = content
-    return Panel(address, title or name, render_to_string(template, context))
+    return Panel(place.address, place.title or name, render_to_string(template, context))
 
 
 def _match(path: str) -> ResolverMatch | None:
@@ -76,7 +98,7 @@ Content = tuple[str, str, dict[str, Any]]  # name, template, its context
 DrawnLine = tuple[str, Sequence[float | None], Sequence[float], dict[str, int]]
 
 
-def _run(_: Report, user: Any, match: ResolverMatch, query: QueryDict, key: str) -> Content | None:
+def _run(_: int, user: Any, match: ResolverMatch, query: QueryDict, key: str) -> Content | None:
     """A run's result, and one metric of its agents: of the chart that the address shows in full, else its score."""
     run = Run.objects.visible_to(user).filter(pk=match.kwargs["run_id"]).first()
     if run is None:
@@ -94,11 +116,11 @@ def _run(_: Report, user: Any, match: ResolverMatch, query: QueryDict, key: str)
     return run.name, "reports/_run.html", context
 
 
-def _comparison(report: Report, user: Any, _: ResolverMatch, query: QueryDict, key: str) -> Content | None:
+def _comparison(project: int, user: Any, _: ResolverMatch, query: QueryDict, key: str) -> Content | None:
     """The visible runs of the workspace at this address, of the report's project unless the address names runs."""
     workspace = WorkspaceQuery.read(query)
     visible = Run.objects.visible_to(user)
-    every = visible if workspace.runs else visible.filter(project=report.project_id)
+    every = visible if workspace.runs else visible.filter(project=project)
     matches = in_state(narrowed(every, workspace).select_related("benchmark", "group", "sweep"), workspace.state)
     keys = rows.readable_keys(workspace)
     listed = columns.sorted_runs(matches, workspace.sort)[: rows.MAX_GROUPED if keys else MAX_LISTED]
@@ -121,20 +143,21 @@ def _comparison(report: Report, user: Any, _: ResolverMatch, query: QueryDict, k
     return f"{len(runs)} runs" if len(runs) > 1 else runs[0].name, "reports/_comparison.html", context
 
 
-def _sweep(_: Report, user: Any, match: ResolverMatch, query: QueryDict, key: str) -> Content | None:
+def _sweep(_: int, user: Any, match: ResolverMatch, query: QueryDict, key: str) -> Content | None:
     sweep = Sweep.objects.visible_to(user).filter(pk=match.kwargs["sweep_id"]).first()
     return None if sweep is None else _board_content(sweep_board(sweep), query, key)
 
 
-def _board(_: Report, user: Any, __: ResolverMatch, query: QueryDict, key: str) -> Content | None:
+def _board(_: int, user: Any, __: ResolverMatch, query: QueryDict, key: str) -> Content | None:
     board = board_at(query, user)
     return None if board is None else _board_content(board, query, key)
 
 
 def _board_content(board: Board, query: QueryDict, key: str) -> Content:
-    """The board with its first picture."""
+    """The board with its picture of differences, once there are some."""
     context = board_context(make_table(board, read_selection(query, board)), key)
-    return board.name, "leaderboard/_board.html", context | {"pictures": context["pictures"][:1]}
+    differences = [one for one in context["pictures"] if one["name"] == "gain"]
+    return board.name, "leaderboard/_board.html", context | {"pictures": differences}
 
 
 _PANELS = {

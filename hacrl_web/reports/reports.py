@@ -8,6 +8,7 @@ from django.utils import timezone
 
 from hacrl_web.accounts.models import Project, Role
 from hacrl_web.accounts.projects import require, require_delete
+from hacrl_web.reports.content import excess_of
 from hacrl_web.reports.models import Report
 from hacrl_web.web.errors import FieldError, FieldErrors
 
@@ -59,6 +60,8 @@ def _checked(title: str, text: str) -> tuple[str, str]:
         errors.append(FieldError("too_long", f"At most {MAX_TITLE} characters.", "title"))
     if len(text) > MAX_TEXT:
         errors.append(FieldError("too_long", f"At most {MAX_TEXT:,} characters; it has {len(text):,}.", "text"))
+    elif excess := excess_of(text):
+        errors.append(FieldError("too_much", excess, "text"))
     if errors:
         raise FieldErrors(errors)
     return title, text

@@ -8,20 +8,24 @@ from urllib.parse import urlsplit
 from django.conf import settings
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import redirect, render
 from django.utils.text import slugify
 from django.views.decorators.http import require_GET, require_http_methods
+from pydantic import Field
 
 from hacrl_web.accounts.models import Role
 from hacrl_web.accounts.projects import for_members, project_of_new, require, require_delete, role_in
-from hacrl_web.reports.content import report_parts
+from hacrl_web.reports.content import panel_at, report_parts
 from hacrl_web.reports.models import Report
+from hacrl_web.reports.panels import Panel
 from hacrl_web.reports.reports import MAX_TEXT, MAX_TITLE, change_report, create_report, delete_report
+from hacrl_web.reports.requests import visible_report
 from hacrl_web.web.errors import FieldErrors
-from hacrl_web.web.page_query import PageQuery, Text, page_of, whole_number
+from hacrl_web.web.page_query import PageQuery, Text, Whole, page_of, whole_number
 from hacrl_web.web.streaming import download
 
 PAGE_SIZE = 50
+MAX_ADDRESS = 2000  # characters
 
 
 class ReportListQuery(PageQuery):
@@ -33,12 +37,13 @@ class ReportListQuery(PageQuery):
 class NewReportQuery(PageQuery):
     """show: an address of the product, which becomes the first panel."""
 
-    show: Text = ""
+    show: str = Field("", max_length=MAX_ADDRESS)
 
 
-def visible_report(request: HttpRequest, report_id: int) -> Report:
-    """Error: Http404."""
-    return get_object_or_404(Report.objects.visible_to(request.user).select_related("project"), pk=report_id)
+class PanelQuery(PageQuery):
+    """version: of the report in which the panel has its number."""
+
+    version: Whole = 0
 
 
 def _hosts(request: HttpRequest) -> set[str]:
@@ -71,6 +76,16 @@ def report_page(request: HttpRequest, report_id: int) -> HttpResponse:
         "can_delete": row.owner_id == request.user.pk or role_in(request.user, row.project) == Role.ADMIN,
     }
     return render(request, "reports/report.html", context)
+
+
+@require_GET
+def report_panel(request: HttpRequest, report_id: int, number: int) -> HttpResponse:
+    """One panel, for its place in the page."""
+    row = visible_report(request, report_id)
+    panel = panel_at(row, request.user, _hosts(request), number)
+    if panel is None or PanelQuery.read(request.GET).version not in (0, row.version):
+        panel = Panel("", "Panel", problem="The report has changed: load the page again.")
+    return render(request, "reports/_panel.html", {"panel": panel})
 
 
 @require_GET

@@ -143,7 +143,22 @@ def pages() -> list[Page]:
         Page("leaderboard", reverse("leaderboard:index"), 500),
         Page("leaderboard, searched", reverse("leaderboard:index") + "?q=generated", 500),
         Page("board of a sweep", f"{reverse('leaderboard:board')}?sweep={small.pk}", 300),
+        Page("report of 20 panels", report_of(small).get_absolute_url(), 500),
     ]
+
+
+def report_of(sweep: Any) -> Any:
+    """A report of as many panels as there can be, of every kind."""
+    from django.urls import reverse
+
+    from hacrl_web.reports.models import Report
+    from hacrl_web.reports.panels import MAX_PANELS
+
+    run, comparison = sweep.runs.first().get_absolute_url(), f"{reverse('runs:run_list')}?tab=compare"
+    board, of_sweep = f"{reverse('leaderboard:board')}?sweep={sweep.pk}", sweep.get_absolute_url()
+    text = "\n\n".join([comparison, board, run, of_sweep] * (MAX_PANELS // 4))
+    owner = {"owner": sweep.owner, "project": sweep.project}
+    return Report.objects.update_or_create(title="Report of the bench", **owner, defaults={"text": text})[0]
 
 
 def measure(page: Page, requests: int, client: Any) -> dict[str, Any]:

@@ -38,6 +38,7 @@ PAGES = {
     "reports:report_list": ("GET /reports",),
     "reports:report_create": ("POST /reports",),
     "reports:report": ("GET /reports/{report_id}",),
+    "reports:report_panel": ("GET /boards/table", "GET /compare/table", "GET /runs/{run_id}/evaluations"),
     "reports:report_edit": ("PUT /reports/{report_id}",),
     "reports:report_delete": ("DELETE /reports/{report_id}",),
     "reports:report_text": ("GET /reports/{report_id}",),

@@ -125,6 +125,7 @@ def differences(table: BoardTable) -> dict[str, Any] | None:
             "symbol": ["circle" if gain.is_clear else "circle-open" for _, gain in gains],
         },
         hovertemplate="%{y}: %{text}<extra></extra>",
+        cliponaxis=False,
     )
     plain = _plain(figure, f"difference to {plain_text(table.baseline, LABEL_LETTERS)}", "")
     names = [axis_label(group) for group, _ in gains]
@@ -132,8 +133,19 @@ def differences(table: BoardTable) -> dict[str, Any] | None:
         "tickvals": list(range(len(gains))), "ticktext": names, "zeroline": False, "automargin": True,
         "range": [-0.6, len(gains) - 0.2],
     }  # fmt: skip
+    plain["layout"]["xaxis"]["range"] = _range_of_labels([gain for _, gain in gains])
     plain["layout"]["height"] = max(180, 100 + ROW_HEIGHT * len(gains))
     return plain
+
+
+def _range_of_labels(gains: Sequence[MeanInterval]) -> list[float]:
+    """The x axis of differences: 0, the marks and their intervals, with room for half a label beside each mark."""
+    halves = [gain.half_width or 0.0 for gain in gains]
+    low = min(0.0, *(gain.mean - half for gain, half in zip(gains, halves, strict=True)))
+    high = max(0.0, *(gain.mean + half for gain, half in zip(gains, halves, strict=True)))
+    span = (high - low) or 1e-3
+    means = [gain.mean for gain in gains]
+    return [min(low - 0.05 * span, min(means) - 0.18 * span), max(high + 0.05 * span, max(means) + 0.18 * span)]
 
 
 def front(table: BoardTable) -> list[BoardGroup]:

@@ -151,7 +151,7 @@ def address(route: str, mine: SimpleNamespace) -> str:
     values |= {"step": 1, "agent": 0, "staged": mine.staged.token, "project_id": mine.project.pk}
     values |= {"member_id": mine.member.pk, "invitation_id": mine.invitation.pk, "user_id": mine.owner.pk}
     values |= {"slug": "metrics", "kind": "csv", "table": "metrics", "ending": "jsonl"}
-    values |= {"mirror_id": mine.mirror.pk, "report_id": mine.report.pk, "key": GGUF_KEY}
+    values |= {"mirror_id": mine.mirror.pk, "report_id": mine.report.pk, "number": 1, "key": GGUF_KEY}
     if section in own:
         values["pk"] = own[section].pk
     return "/" + PARAMETER.sub(lambda found: str(values[found[2]]), route)
@@ -167,7 +167,7 @@ BODIES = {
     "api/v1/runs/<run_id>/labels": {"tags": [], "notes": ""},
     "api/v1/runs/<run_id>/panels": {"panels": ""},
     "api/v1/reports": {"title": "swan"},
-    "api/v1/reports/<int:report_id>": {"title": "swan", "version": 1},
+    "api/v1/reports/<int:report_id>": {"title": "swan", "text": "", "version": 1},
     "api/v1/run-views": {"name": "swan", "query": ""},
     "api/v1/projects": {"name": "swan"},
     "api/v1/projects/<int:project_id>/rename": {"name": "swan"},

@@ -127,3 +127,9 @@ def test_markup_in_a_name_is_text_in_a_picture(user):
     table = table_of(sweep)
     table.groups[0].row.distinctions["group"] = "<b>&"
     assert figures.axis_label(table.groups[0]) == "gspo (group &lt;b&gt;&amp;)"
+
+
+def test_chart_of_differences_has_room_for_the_label_of_its_outermost_mark(user):
+    """At the width of a phone half a label is up to 18 % of the axis."""
+    table = table_of(finished_sweep(user, {"gspo": (0.4,), "hacpo": (0.6,)}))
+    assert figures.differences(table)["layout"]["xaxis"]["range"] == pytest.approx([-0.01, 0.236])

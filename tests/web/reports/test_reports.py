@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import html as html_module
 import json
+import re
 from typing import Any
 
 import pytest
 from django.urls import reverse
 
 from hacrl_web.accounts.audit_log import AuditEntry
-from hacrl_web.reports.content import ReportPart, report_parts
+from hacrl_web.docs.markdown import markdown_parser
+from hacrl_web.reports import content
+from hacrl_web.reports.content import FIRST_PANELS, ReportPart, panel_at, report_parts
 from hacrl_web.reports.models import Report
 from hacrl_web.reports.panels import MAX_PANELS
 from hacrl_web.reports.reports import MAX_TEXT, change_report, create_report, delete_report
@@ -39,7 +43,7 @@ def parts(user: Any, text: str, reader: Any = None) -> list[ReportPart]:
 
 
 def html(found: list[ReportPart]) -> str:
-    return "".join(part.html or part.panel.html for part in found)
+    return "".join(part.html or (part.panel.html if part.panel else "") for part in found)
 
 
 class TestText:
@@ -79,7 +83,31 @@ class TestText:
 
     def test_deep_nesting_and_long_texts_are_quick(self, owner):
         assert html(parts(owner, ">" * 20_000 + " deep"))
-        assert html(parts(owner, "[" * 50_000))
+        assert html(parts(owner, "[" * 4000))
+
+    @pytest.mark.parametrize(
+        ("text", "part"),
+        [
+            ("![" * 4001, "4,000 brackets"),
+            ("|a|b|\n|-|-|\n" + "|x|y|\n" * 2700, "8,000 cells"),
+            ("x\n\n" * 2001, "4,000 lines"),
+        ],
+    )
+    def test_text_that_takes_long_to_read_is_refused_in_words(self, client, owner, project, text, part):
+        with pytest.raises(FieldErrors, match=part):
+            create_report(owner, project, "Title", text)
+        preview = client.post(reverse("reports:report_create"), {"title": "T", "text": text, "do": "preview"})
+        assert f"at most {part}" in preview.content.decode()
+        stored = Report.objects.create(owner=owner, project=project, title="Old", text=text)  # from before the limits
+        (shown,) = report_parts(stored, owner, HOSTS)
+        assert part in shown.html
+        assert "<pre" in shown.html
+
+    def test_text_is_read_once(self, owner, monkeypatch):
+        calls = []
+        monkeypatch.setattr(content, "markdown_parser", lambda **rest: calls.append(rest) or markdown_parser(**rest))
+        assert html(parts(owner, "Read *once*")) == html(parts(owner, "Read *once*"))
+        assert len(calls) == 1
 
 
 class TestPanels:
@@ -135,9 +163,48 @@ class TestPanels:
     def test_panels_have_a_limit_and_ids_of_their_own(self, owner):
         sweep = finished_sweep(owner, {"gspo": [0.3], "hacpo": [0.5]})
         found = parts(owner, f"{sweep.get_absolute_url()}\n\n" * (MAX_PANELS + 3))
-        assert sum(part.panel is not None for part in found) == MAX_PANELS
-        ids = [piece.split('"')[0] for piece in html(found).split('data-figure="')[1:]]
+        assert sum(part.panel is not None for part in found) == FIRST_PANELS
+        assert sum(part.later is not None for part in found) == MAX_PANELS - FIRST_PANELS
+        assert html(found).count(f">{sweep.get_absolute_url()}</a>") == 3
+        panels = [panel_at(Report.objects.get(), owner, HOSTS, number) for number in range(1, MAX_PANELS + 1)]
+        ids = [piece.split('"')[0] for panel in panels for piece in panel.html.split('data-figure="')[1:]]
         assert len(ids) == len(set(ids)) == MAX_PANELS
+        assert panel_at(Report.objects.get(), owner, HOSTS, MAX_PANELS + 1) is None
+
+    def test_panels_further_down_are_fetched_one_by_one(self, client, owner, project):
+        """A page of many panels would keep a process for seconds."""
+        run = make_run(owner)
+        address = run.get_absolute_url()
+        report = create_report(owner, project, "Title", "\n\n".join(f"[Panel {n}]({address})" for n in range(1, 6)))
+        page = client.get(report.get_absolute_url()).content.decode()
+        urls = re.findall(r'hx-get="([^"]+)"', page)
+        assert urls == [f"/reports/{report.pk}/panels/{number}?version=1" for number in (4, 5)]
+        assert page.count("Loading…") == 2
+        assert page.count(run.name) >= FIRST_PANELS
+        panel = client.get(urls[0]).content.decode()
+        assert "<h2>Panel 4</h2>" in panel
+        assert run.name in panel
+        change_report(owner, report, 1, "Title", "other")
+        assert "load the page again" in client.get(urls[0]).content.decode()
+
+    def test_address_of_a_page_without_a_panel_becomes_a_link(self, owner):
+        run = make_run(owner)
+        address = f"/runs/{run.pk}/collaboration"
+        (part,) = parts(owner, address)
+        assert part.html == f'<p><a href="{address}">{address}</a></p>\n'
+        (whole,) = parts(owner, f"http://testserver{address}?step=1")
+        assert f'<a href="{address}?step=1">http://testserver{address}?step=1</a>' in whole.html
+        assert "<a" not in html(parts(owner, "/no/such/page"))
+
+    def test_addresses_that_are_looked_up_have_a_limit(self, owner):
+        found = html(parts(owner, "/models/\n\n" * (content.MAX_ADDRESSES + 10)))
+        assert found.count("<a ") == content.MAX_ADDRESSES
+
+    def test_board_without_differences_has_no_picture(self, owner):
+        sweep = finished_sweep(owner, {"gspo": [0.3, 0.4]})
+        (part,) = parts(owner, sweep.get_absolute_url())
+        assert "0.350" in part.panel.html
+        assert "data-figure" not in part.panel.html
 
     def test_reader_sees_only_what_is_theirs(self, owner, project):
         """A report may name runs of a project that its readers are not in."""
@@ -208,6 +275,16 @@ class TestPages:
         acts = [entry.action for entry in AuditEntry.objects.filter(kind="report").order_by("pk")]
         assert acts == ["created", "changed", "deleted"]
 
+    def test_run_and_board_lead_to_a_report_about_them(self, client, owner):
+        sweep = finished_sweep(owner, {"gspo": [0.3], "hacpo": [0.5]})
+        run = sweep.runs.first()
+        board = f"/leaderboard/board?sweep={sweep.pk}"
+        for page, address in ((run.get_absolute_url(), run.get_absolute_url()), (board, board)):
+            text = client.get(page, follow=True).content.decode()
+            (link,) = re.findall(r'href="(/reports/new\?show=[^"]+)"', text)
+            editor = client.get(html_module.unescape(link)).content.decode()
+            assert f"\n{address}" in html_module.unescape(editor)
+
     def test_second_writer_overwrites_nothing_and_keeps_the_text(self, client, owner, project):
         report = create_report(owner, project, "Title", "first")
         change_report(make_member(project, "member", "bob"), report, 1, "Title", "by bob")
@@ -267,6 +344,14 @@ class TestAccess:
         assert client.put(address, change, content_type="application/json").json()["version"] == 2
         conflict = client.put(address, change, content_type="application/json")
         assert (conflict.status_code, conflict.json()["error"]["code"]) == (409, "conflict")
+        refused = client.put(address, {"title": "T", "version": 2}, content_type="application/json")
+        assert (refused.status_code, refused.json()["error"]["field"]) == (422, "text")
+        assert client.get(address).json()["text"] == "b"
+        client.post("/api/v1/reports", {"title": "U", "text": ""}, content_type="application/json")
+        page = client.get("/api/v1/reports?limit=1").json()
+        assert (page["count"], [row["title"] for row in page["items"]]) == (2, ["U"])
+        rest = client.get("/api/v1/reports", {"limit": 1, "cursor": page["next"]}).json()
+        assert ([row["title"] for row in rest["items"]], rest["next"]) == (["T"], None)
         client.force_login(make_user("eve"))
         assert client.get(address).status_code == client.delete(address).status_code == 404
         client.force_login(owner)
