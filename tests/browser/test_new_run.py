@@ -61,6 +61,26 @@ def test_differences_to_the_defaults_are_listed_and_reset(page: Page, registered
     expect(box).to_contain_text("Every setting has its default")
 
 
+def test_settings_of_one_agent_are_picked_and_named_in_the_summary_and_the_differences(page: Page, registered) -> None:
+    page.goto("/runs/new")
+    page.locator("#id-group").select_option(label="Two families")
+    benchmark = page.locator("#id-benchmark option[data-name='Sums']").get_attribute("value")
+    page.locator("#id-benchmark").select_option(benchmark)
+    name = page.get_by_label("Agent", exact=True).input_value()
+    page.get_by_label("Setting of the agent").select_option("learning_rate")
+    page.get_by_label("Value of the setting").fill("1e-3")
+    page.get_by_role("button", name="Add the setting").click()
+    expect(page.locator("#id-agents")).to_have_value(f"{name}: learning_rate = 1e-3")
+    summary = page.locator("#run-summary")
+    expect(summary).to_contain_text("learning rates 1e-3 and 1e-6")
+    expect(summary).to_contain_text(f"In this run: {name} with learning_rate 1e-3.")
+    box = page.locator("#differences")
+    expect(box.get_by_role("listitem")).to_have_text(re.compile(f"{re.escape(name)}: learning_rate 1e-3"))
+    box.get_by_role("button", name=f"Reset learning_rate of {name}").click()
+    expect(page.locator("#id-agents")).to_have_value("")
+    expect(summary).not_to_contain_text("In this run")
+
+
 def test_void_setting_is_inactive_with_its_reason_and_settings_are_found_by_a_word(page: Page, registered) -> None:
     page.goto("/runs/new")
     page.locator("#all-settings > summary").click()
@@ -119,8 +139,9 @@ def test_summary_names_the_learning_rates_that_the_group_gives_its_agents(page: 
         const form = document.querySelector("script[src*='js/launch/form']").src;
         const { summary } = await import(new URL(form).pathname.replace(/form[^/]*$/, "summary.js"));
         const agent = (name, learning_rate) => ({ name, lora_rank: 0, learning_rate });
-        const of = (...agents) => summary({ group: { agents }, benchmark: "Sums", algorithms: ["HACPO"], variants: 0,
-            seeds: 1, compares: false, value: (name) => ({ "training.learning_rate": "1e-6" })[name] ?? "1" });
+        const of = (...agents) => summary({ changes: new Map(), group: { agents }, benchmark: "Sums",
+            algorithms: ["HACPO"], variants: 0, seeds: 1, compares: false,
+            value: (name) => ({ "training.learning_rate": "1e-6" })[name] ?? "1" });
         return [of(agent("A", null), agent("B", 1e-6)), of(agent("A", null), agent("B", 2e-3))];
     }"""
     [same, own] = page.evaluate(script)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from hacrl_web.registry.language_models.agent_settings import FIELDS, check_seeds, take_settings
-from hacrl_web.registry.models import Agent
+from hacrl_web.registry.models import MAX_AGENTS, Agent
 from hacrl_web.registry.values import Checker
-from hacrl_web.web.errors import FieldError
+from hacrl_web.web.errors import FieldError, listed
 
 KEY = "agents"
 Changes = dict[str, dict[str, Any]]
@@ -81,13 +82,8 @@ def with_changes(agents: Sequence[Agent], value: Any, errors: list[FieldError]) 
         message = "Must be an object with an object of settings for each agent that differs from its group."
         errors.append(FieldError("invalid", message, KEY))
         return list(agents), {}
-    names = {agent.name for agent in agents}
     if agents:  # else the missing group is the error
-        errors += [
-            FieldError("unknown_agent", f"The group has no agent {str(name)[:80]!r}.", KEY)
-            for name in list(changes)[:8]
-            if name not in names
-        ]
+        errors += _unknown(changes, [agent.name for agent in agents])
     checker = Checker()
     rows = [_changed(checker, agent, changes[agent.name]) if agent.name in changes else agent for agent in agents]
     check_seeds(checker, rows)
@@ -95,12 +91,36 @@ def with_changes(agents: Sequence[Agent], value: Any, errors: list[FieldError]) 
     return rows, {str(name): dict(values) for name, values in changes.items() if values}
 
 
+def _unknown(changes: Mapping[str, Mapping[str, Any]], names: Sequence[str]) -> list[FieldError]:
+    """Errors for agents that the group does not have, and for what their lines set."""
+    errors = []
+    for name, values in list(changes.items())[:8]:
+        if name in names:
+            continue
+        message = f"The group has no agent “{str(name)[:80]}”: it has {listed(names, MAX_AGENTS)}."
+        errors.append(FieldError("unknown_agent", message + _nearest(str(name), names), KEY))
+        errors += [FieldError("unknown_key", _no_setting(one), KEY) for one in list(values)[:8] if one not in FIELDS]
+    return errors
+
+
+def _no_setting(name: Any) -> str:
+    message = f"An agent has no setting “{str(name)[:80]}” of its own."
+    return message + (_nearest(str(name), FIELDS) or f" Its settings: {', '.join(FIELDS)}.")
+
+
+def _nearest(text: str, names: Sequence[str]) -> str:
+    """A question for the name that may be meant; empty where none is near. A part of a name is near."""
+    by_lower = {name.lower(): name for name in names}
+    part = [name for name in by_lower if text.strip() and text.strip().lower() in name]
+    near = part if len(part) == 1 else get_close_matches(text.lower(), by_lower, 1, cutoff=0.6)
+    return f" Did you mean {by_lower[near[0]]}?" if near else ""
+
+
 def _changed(checker: Checker, agent: Agent, values: Mapping[str, Any]) -> Agent:
     row = copy.copy(agent)
     for name in values:
         if name not in FIELDS:
-            message = f"An agent has no setting {str(name)[:80]!r} of its own: {', '.join(FIELDS)}."
-            checker.add(f"agents.{agent.position}.{str(name)[:40]}", "unknown_key", message)
+            checker.add(f"agents.{agent.position}.{str(name)[:40]}", "unknown_key", _no_setting(name))
     own = {"learning_rate": agent.learning_rate, "prompt_format": agent.prompt_format, **agent.settings}
     take_settings(checker, row, own | {name: value for name, value in values.items() if name in FIELDS})
     return row

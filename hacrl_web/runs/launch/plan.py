@@ -44,8 +44,9 @@ from hacrl_web.runs.worker.hosts import any_has
 from hacrl_web.web.errors import MAX_ERRORS, FieldError, FieldErrors, RequestFix, plain_errors
 from hacrl_web.web.page_query import MAX_ID, whole_number
 from workers.contract.spec.compute import INSTALL_RAY
-from workers.contract.spec.rollout import INSTALL_VLLM
+from workers.contract.spec.rollout import INSTALL_VLLM, RolloutSpec
 from workers.contract.spec.run import SECTIONS, RunSpec
+from workers.settings import label_of
 
 VERSION = "schema_version"  # of a settings file that is sent as it is
 KEYS = frozenset(
@@ -284,7 +285,7 @@ def data_values(benchmark: Benchmark) -> dict[str, Any]:
 
 
 def _beyond_context(spec: RunSpec, agents: list[Agent]) -> list[FieldError]:
-    """One error, about the shortest context: the agents share the setting."""
+    """Errors of the two lengths, about the shortest context: the agents share the settings."""
     num_tokens = spec.rollout.max_prompt_length + spec.rollout.max_completion_length
     short = [agent for agent in agents if agent.model.context_length and num_tokens > agent.model.context_length]
     if not short:
@@ -293,13 +294,21 @@ def _beyond_context(spec: RunSpec, agents: list[Agent]) -> list[FieldError]:
     context, prompt = agent.model.context_length, spec.rollout.max_prompt_length
     lengths = {} if prompt < context else {"max_prompt_length": context // 2}
     lengths["max_completion_length"] = context - lengths.get("max_prompt_length", prompt)
-    label = ", ".join(f"{name} {length:,}" for name, length in lengths.items())
+    properties = RolloutSpec.model_json_schema()["properties"]
+    labels = {name: label_of(name, properties[name]) for name in ("max_prompt_length", "max_completion_length")}
+    label = ", ".join(f"{labels[name]} {length:,}" for name, length in lengths.items())
     message = (
-        f"max_prompt_length and max_completion_length together are {num_tokens:,} tokens, and agent {agent.name} reads "
+        f"{' and '.join(labels.values())} together are {num_tokens:,} tokens, and agent {agent.name} reads "
         f"and writes at most {context:,}: lower them, for instance to {label}."
     )
     fix = RequestFix(label, {"rollout": lengths})
-    return [FieldError("context_too_short", message, "rollout.max_completion_length", (fix,))]
+    also = (
+        f"Too long together with {labels['max_completion_length']}: agent {agent.name} has room for {context:,} tokens."
+    )
+    return [
+        FieldError("context_too_short", message, "rollout.max_completion_length", (fix,)),
+        FieldError("context_too_short", also, "rollout.max_prompt_length"),
+    ]
 
 
 def _not_installed(spec: RunSpec) -> list[FieldError]:

@@ -1,9 +1,10 @@
 /** The new-run form: presets, the chosen group's agents, the cost of a step. cost.js shows the rest of the cost. */
 
 import { count, learningRate, make, must, readJson } from "../lib/format.js";
+import { agentChanges, agentsField, offerAgents, offerAgentSettings, withSettings } from "./agent-changes.js";
 import { offerCommand } from "./command.js";
 import { requestCost } from "./cost.js";
-import { agentsText, settingsOf } from "./fixes.js";
+import { settingsOf } from "./fixes.js";
 import { offerSearch, showDifferences, showVoid } from "./settings.js";
 import { showRecommended } from "./presets.js";
 import { summary } from "./summary.js";
@@ -87,6 +88,7 @@ function showAgents() {
     return chip;
   });
   must("#group-agents").replaceChildren(...chips);
+  offerAgents((group()?.agents ?? []).map((agent) => agent.name));
 }
 
 /**
@@ -183,8 +185,8 @@ function applyPreset(preset) {
 /** @param {import("./fixes.js").Fix} fix */
 function applyFix(fix) {
   applyPreset({ values: settingsOf(fix), confirm: [] });
-  const agents = form.querySelector('[name="agents"]');
-  if (agents instanceof HTMLTextAreaElement) agents.value = agentsText(agents.value, fix);
+  const field = agentsField();
+  for (const [agent, own] of Object.entries(fix.request.agents ?? {})) field.value = withSettings(field.value, agent, /** @type {import("./fixes.js").Settings} */ (own));
   refresh();
 }
 
@@ -198,7 +200,7 @@ function showConfirmation({ field, value, text }) {
   const consent = make("input");
   Object.assign(consent, { type: "hidden", name: "confirm", value: text });
   const line = make("p", "small caution");
-  line.append(consent, `${value} is confirmed by the preset.`);
+  line.append(consent, `${field.split(".").at(-1)?.replaceAll("_", " ")} ${value}: confirmed by the preset, although the form would ask.`);
   place.insertBefore(line, place.querySelector(".field-help"));
 }
 
@@ -227,6 +229,9 @@ function refresh() {
   showAgents();
   showRecommended(control("group")?.value ?? "", control("benchmark")?.value ?? "", (best) => {
     applyPreset(best);
+    const presets = /** @type {HTMLSelectElement} */ (control("preset"));
+    presets.value = String(data.presets.findIndex(({ label }) => label === best.label));
+    if (presets.selectedIndex < 0) presets.value = "";
     refresh();
   });
   showStep();
@@ -235,6 +240,7 @@ function refresh() {
   must("#run-summary").textContent = summary({
     group: group(),
     benchmark: benchmark instanceof HTMLSelectElement ? (benchmark.selectedOptions[0]?.dataset.name ?? "") : "",
+    changes: agentChanges(agentsField().value),
     algorithms: algorithms().map((one) => one.label),
     variants: ticked("ablations").length,
     seeds: (control("seeds")?.value ?? "").split(/[\s,]+/).filter(Boolean).length,
@@ -264,6 +270,7 @@ form.addEventListener("submit", (event) => {
 });
 form.addEventListener("fix", (event) => event instanceof CustomEvent && applyFix(event.detail));
 offerCommand(form);
+offerAgentSettings();
 offerSearch();
 // The side card requests its estimate without the button.
 must("#estimate").hidden = true;

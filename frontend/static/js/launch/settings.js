@@ -1,6 +1,8 @@
 /** Settings of the new-run form: those that do not act, the differences to the defaults, and the search among them. */
 
 import { make, must } from "../lib/format.js";
+import { agentChanges, agentsField, changeAgent } from "./agent-changes.js";
+import { settingText } from "./summary.js";
 
 /** @typedef {{path: string, values: (string | boolean)[]}} Condition */
 
@@ -83,6 +85,7 @@ export function showDifferences(form, refresh) {
       const standard = field.dataset.default ?? "";
       return control && !isSame(textOf(control), standard) ? [difference(fullLabel(field, labels), control, standard, refresh)] : [];
     });
+  for (const [agent, settings] of agentChanges(agentsField().value)) lines.push(...Object.keys(settings).map((name) => agentDifference(agent, name, settings[name])));
   const box = must("#differences");
   box.hidden = false;
   must("#no-differences").hidden = lines.length > 0;
@@ -112,6 +115,22 @@ function difference(label, control, standard, refresh) {
     else control.value = standard;
     control.dispatchEvent(new Event("input", { bubbles: true }));
     refresh();
+    must("#differences").querySelector("button")?.focus();
+  });
+  line.append(words, button);
+  return line;
+}
+
+/** A setting of one agent in this run. @param {string} agent @param {string} name @param {unknown} value */
+function agentDifference(agent, name, value) {
+  const line = make("li");
+  const words = make("span");
+  words.append(make("strong", "", `${agent}: ${name}`), ` ${settingText(value)}`);
+  const button = make("button", "button button-small", "Reset");
+  button.type = "button";
+  button.setAttribute("aria-label", `Reset ${name} of ${agent} to what the group has`);
+  button.addEventListener("click", () => {
+    changeAgent(agent, { [name]: undefined });
     must("#differences").querySelector("button")?.focus();
   });
   line.append(words, button);

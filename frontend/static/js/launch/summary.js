@@ -2,12 +2,14 @@
 
 import { count, learningRate } from "../lib/format.js";
 
+/** @typedef {Map<string, import("./agent-changes.js").Settings>} Changes settings of single agents in this run */
+
 /**
  * @typedef {{name: string, agents: {name: string, lora_rank: number, learning_rate: number | null}[]}} Group
- * @param {{group: Group | undefined, benchmark: string, algorithms: string[], variants: number, seeds: number,
- *   compares: boolean, value: (name: string) => string}} form
+ * @param {{group: Group | undefined, benchmark: string, changes: Changes, algorithms: string[], variants: number,
+ *   seeds: number, compares: boolean, value: (name: string) => string}} form
  */
-export function summary({ group, benchmark, algorithms, variants, seeds, compares, value }) {
+export function summary({ group, benchmark, changes, algorithms, variants, seeds, compares, value }) {
   if (!group || !benchmark) return `Choose ${[group ? "" : "an agent group", benchmark ? "" : "a benchmark"].filter(Boolean).join(" and ")}.`;
   const names = group.agents.map((agent) => agent.name);
   const agents = listed(names);
@@ -18,7 +20,7 @@ export function summary({ group, benchmark, algorithms, variants, seeds, compare
   const extra = Number(value("rollout.max_extra_prompts"));
   const more = extra ? ` (at most ${extra} more in place of those without a signal)` : "";
   const batch = `${counted(value("training.train_batch_size"), "prompt")}${more} × ${counted(value("rollout.num_generations"), "rollout")} for each agent`;
-  return `${agents} ${verb} “${benchmark}” ${method}: ${counted(value("training.steps"), "step")} of ${batch}, ${weights(group, value)}, ${evaluations(value)}.`;
+  return `${agents} ${verb} “${benchmark}” ${method}: ${counted(value("training.steps"), "step")} of ${batch}, ${weights(group, changes, value)}, ${evaluations(value)}.${own(names, changes)}`;
 }
 
 /** @param {string[]} algorithms @param {number} variants @param {number} seeds */
@@ -28,13 +30,29 @@ function sweep(algorithms, variants, seeds) {
   return `in a sweep of ${[...labels, ...own].join(", ")} over ${counted(String(seeds), "seed")}`;
 }
 
-/** @param {Group} group @param {(name: string) => string} value */
-function weights(group, value) {
+/** What single agents have of their own in this run. @param {string[]} names @param {Changes} changes */
+function own(names, changes) {
+  const parts = names.flatMap((name) => {
+    const settings = Object.entries(changes.get(name) ?? {});
+    return settings.length ? [`${name} with ${listed(settings.map(([setting, value]) => `${setting} ${settingText(value)}`))}`] : [];
+  });
+  return parts.length ? ` In this run: ${parts.join("; ")}.` : "";
+}
+
+/** @param {unknown} value as the agent's line has it */
+export function settingText(value) {
+  if (value === null || value === "") return "as the run has it";
+  return typeof value === "object" ? JSON.stringify(value) : String(value);
+}
+
+/** @param {Group} group @param {Changes} changes @param {(name: string) => string} value */
+function weights(group, changes, value) {
+  const agents = group.agents.map((agent) => ({ ...agent, .../** @type {Partial<typeof agent>} */ (changes.get(agent.name)) }));
   const rank = Number(value("training.lora_rank"));
-  const ranks = new Set(group.agents.map((agent) => agent.lora_rank || rank));
+  const ranks = new Set(agents.map((agent) => Number(agent.lora_rank) || rank));
   const [first] = ranks;
   const what = ranks.size > 1 ? "some agents with LoRA" : first ? `LoRA of rank ${first}` : "all weights";
-  const rates = [...new Set(group.agents.map((agent) => rate(agent.learning_rate === null ? value("training.learning_rate") : String(agent.learning_rate))))];
+  const rates = [...new Set(agents.map((agent) => rate((agent.learning_rate ?? "") === "" ? value("training.learning_rate") : String(agent.learning_rate))))];
   return `${what} at learning rate${rates.length > 1 ? "s" : ""} ${listed(rates)}`;
 }
 

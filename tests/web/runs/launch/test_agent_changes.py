@@ -6,6 +6,7 @@ import pytest
 
 from hacrl_web.leaderboard.board.row_settings import _COMPARED
 from hacrl_web.registry.language_models.agent_changes import changes_of_text, text_of_changes
+from hacrl_web.registry.models import AgentGroup
 from hacrl_web.runs.launch.drafts import queue_draft
 from hacrl_web.runs.launch.launch import launch, retry
 from hacrl_web.runs.launch.plan import LaunchError, request_of
@@ -83,10 +84,10 @@ def test_run_without_changes_has_none_in_its_request():
 @pytest.mark.parametrize(
     ("changes", "field", "message"),
     [
-        ({"C": {"lora_rank": 1}}, "agents", "The group has no agent 'C'"),
+        ({"C": {"lora_rank": 1}}, "agents", "The group has no agent “C”: it has A, B."),
         ({"A": {"lora_rank": -1}}, "agents.A.lora_rank", "at least 0"),
         ({"A": {"learning_rate": "fast"}}, "agents.A.learning_rate", "number"),
-        ({"A": {"model": "/etc"}}, "agents.A.model", "no setting 'model'"),
+        ({"A": {"model": "/etc"}}, "agents.A.model", "no setting “model”"),
         ({"A": {"prompt_template": "no field"}}, "agents.A.prompt_template", "{question}"),
         ({"A": {"thinking": "on"}}, "agents.A.thinking", "thinking switch"),
         ({"A": {"seed": 1}, "B": {"seed": 1}}, "agents.B.seed", "same seed"),
@@ -106,6 +107,18 @@ def test_what_no_agent_can_have_is_refused_at_its_field(changes, field, message)
     assert error.field == field
     assert message in error.message
     assert not Run.objects.exists()
+
+
+def test_line_with_a_wrong_agent_and_setting_names_those_that_may_be_meant():
+    owner = make_user()
+    request = launch_request(owner, agents="Qwen3: learning rate = 1e-4")
+    AgentGroup.objects.get(pk=request["group"]).agents.filter(name="A").update(name="Qwen3 100k")
+    with pytest.raises(LaunchError) as refused:
+        launch(owner, request)
+    assert [error.message for error in refused.value.errors] == [
+        "The group has no agent “Qwen3”: it has Qwen3 100k, B. Did you mean Qwen3 100k?",
+        "An agent has no setting “learning rate” of its own. Did you mean learning_rate?",
+    ]
 
 
 def test_text_of_the_form_says_the_same():

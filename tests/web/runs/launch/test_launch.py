@@ -289,16 +289,17 @@ def test_lengths_beyond_a_known_context_are_refused_where_they_are_set(user):
     request = launch_request(user, rollout={"max_prompt_length": 100, "max_completion_length": 29})
     models = LanguageModel.objects.filter(agents__group=request["group"])
     models.filter(agents__name="B").update(context_length=128)  # A's is not known
-    assert refusal(user, request) == {"rollout.max_completion_length": "context_too_short"}
+    both = ("rollout.max_completion_length", "rollout.max_prompt_length")
+    assert refusal(user, request) == dict.fromkeys(both, "context_too_short")
     text = messages(user, request)["rollout.max_completion_length"]
-    together = "max_prompt_length and max_completion_length together are 129 tokens"
+    together = "Longest prompt and Longest completion together are 129 tokens"
     limit = "agent B reads and writes at most 128"
-    assert text == f"{together}, and {limit}: lower them, for instance to max_completion_length 28."  # 128 - 100
-    # One error of one setting, however many agents it is too long for.
+    assert text == f"{together}, and {limit}: lower them, for instance to Longest completion 28."  # 128 - 100
+    # One error of each setting, however many agents it is too long for.
     models.filter(agents__name="A").update(context_length=64)
     with pytest.raises(LaunchError) as refused:
         launch(user, request)
-    [error] = refused.value.errors
+    [error, _] = refused.value.errors
     # Half of A's 64 tokens each: the prompt alone, of 100, would not fit.
     assert error.fixes[0].request == {"rollout": {"max_prompt_length": 32, "max_completion_length": 32}}
     models.filter(agents__name="A").update(context_length=None)
