@@ -151,3 +151,13 @@ def test_axe_finds_nothing_serious_and_the_tab_does_not_scroll_sideways(page: Pa
         page.set_viewport_size({"width": width, "height": 900})
         found += findings(page, axe, f"{width} px")
     assert found == []
+
+
+def test_step_bar_stays_below_the_header_on_a_phone(page: Page, run_path: str) -> None:
+    page.set_viewport_size({"width": 390, "height": 900})
+    page.goto(run_path)
+    drawn(page, STEPS)
+    page.evaluate("scrollTo(0, 1500)")
+    header, bar = (page.locator(selector).bounding_box() for selector in (".run-header", ".scrubber"))
+    assert header and bar
+    assert bar["y"] >= header["y"] + header["height"]
