@@ -54,14 +54,7 @@ def comparison_content(rows: Sequence[RunGroup], query: WorkspaceQuery) -> dict[
         "is_going_on": not all(run.is_terminal for run in selection.runs),
         "rows": [(colours[row.place], names[row.place], row) for row in table],
         "differing": [
-            (
-                line.path,
-                [
-                    (name, value is not settings_diff.ABSENT, value)
-                    for name, value in zip(names, line.values, strict=True)
-                ],
-            )
-            for line in differing
+            (line.path, [(value is not settings_diff.ABSENT, value) for value in line.values]) for line in differing
         ],
         "parallel": comparison.parallel_figure(names, colours, axes, results, selection.metric) if has_axes else None,
         "csv_url": f"{reverse('insight:compare_csv')}?{csv.encode()}",

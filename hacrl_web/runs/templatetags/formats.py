@@ -111,6 +111,12 @@ def plain(value: Any) -> str:
 
 
 @register.filter
+def with_breaks(path: str) -> SafeString:
+    """A dotted path that may be broken after its dots and underscores, and nowhere else."""
+    return format_html_join("", "{}<wbr>", ((part,) for part in re.findall(r"[^._]*[._]?", path) if part))
+
+
+@register.filter
 def size(num_bytes: Any) -> str:
     """`512 B`, `9.8 KiB`, `982 KiB`, `1.0 MiB`."""
     return MISSING if num_bytes is None or num_bytes == "" else number_format.format_size(float(num_bytes))
