@@ -295,9 +295,11 @@ def _over(table: BoardTable, top: BoardGroup, other: BoardGroup) -> list[tuple[M
     is_of_all = scores[0].keys() == scores[1].keys()
     text = f"{number_format.format_signed_score(gap.mean)}{_width(gap)} ({_basis(gap, is_of_all=is_of_all)})"
     text += f" over {other.row.label_without(GROUP)} ({_score(table, other)})"
-    mine, theirs = (table.cost(group.row, "training_hours") for group in (top, other))
+    # Not the time: it depends on what else their devices did.
+    mine, theirs = (table.cost(group.row, "rollouts") for group in (top, other))
     if mine and theirs:
-        text += f", at {number_format.format_significant(mine / theirs, 2)} times the training time"
+        ratio = number_format.format_significant(mine / theirs, 2)
+        text += ", with equal rollouts" if ratio == "1.0" else f", with {ratio} times the rollouts"
     return [(gap, text)]
 
 

@@ -106,6 +106,14 @@ def test_second_demo_takes_the_board_that_is_there_and_adds_what_it_lacks(made_d
     assert sorted(Sweep.objects.values_list("name", flat=True)) == ["Demo", "Demo (2)"]
 
 
+def test_demo_whose_runs_have_not_ended_continues(made_demo, capsys):
+    call_command("demo", algorithms="hacpo,gspo")
+    address = capsys.readouterr().out
+    call_command("demo", algorithms="hacpo,gspo")
+    assert capsys.readouterr() == (address, "Continuing the demo.\n")
+    assert Run.objects.count() == 2
+
+
 def test_pretrained_demo_is_a_board_of_its_own(made_demo, monkeypatch):
     sources = []
     monkeypatch.setattr(launch, "make_agents", lambda recipe, report, source: sources.append((recipe, source)))
@@ -130,7 +138,7 @@ def test_terminal_is_told_of_the_end_in_one_line(user, settings, capsys):
     call_command("demo", follow=sweep.pk)
     benchmark = sweep.runs.first().spec["data"]["benchmark"]
     said = f"2 completed. hacpo is highest with 0.600 on {benchmark}: +0.200 (one seed: no interval) over gspo (0.400),"
-    said += " at 1.0 times the training time."
+    said += " with equal rollouts."
     line = f"The demo's runs have ended: {said} http://demo.example.org{sweep.get_absolute_url()}"
     assert capsys.readouterr().err.splitlines() == [line]
 

@@ -73,7 +73,7 @@ class Command(BaseCommand):
             if not sweep.runs.filter(state__in=_OPEN).exists():
                 self.stderr.write("This demo has run before: here is its board. Further --seeds are added to it.")
         else:
-            self.stderr.write("An earlier demo is still running; a new one can start when it has ended.")
+            self.stderr.write("Continuing the demo.")
         if not options["once"]:
             self.stdout.write(reverse("runs:sweep_detail", args=[sweep.pk]))
             return
