@@ -107,7 +107,8 @@ def _passages(tokens: list[Token]) -> list[Passage]:
             passages.append(Passage(Heading(int(previous.tag[1]), text, anchor), ""))
         elif passages and token.type in ("inline", "fence"):
             last = passages[-1]
-            passages[-1] = replace(last, text=" ".join([*last.text.split(), *text.split()]))
+            apart = ["·"] if previous.type in ("td_open", "th_open") and last.text else []
+            passages[-1] = replace(last, text=" ".join([*last.text.split(), *apart, *text.split()]))
     return passages
 
 

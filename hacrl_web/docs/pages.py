@@ -84,8 +84,11 @@ def _hit(slug: str, title: str, passage: Passage, terms: list[str]) -> SearchHit
     text = passage.text
     match = re.search("|".join(map(re.escape, terms)), text, re.IGNORECASE)
     start, end = match.span() if match else (0, 0)
-    before = ("…" if start > AROUND else "") + text[max(0, start - AROUND) : start]
-    after = text[end : end + AROUND] + ("…" if end + AROUND < len(text) else "")
+    before, after = text[max(0, start - AROUND) : start], text[end : end + AROUND]
+    if start > AROUND:  # from the next whole word on
+        before = "… " + before.partition(" ")[2]
+    if end + AROUND < len(text):
+        after = after.rpartition(" ")[0] + " …"
     return SearchHit(slug, title, passage, before, text[start:end], after)
 
 

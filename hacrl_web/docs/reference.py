@@ -157,8 +157,11 @@ def _value(value: Any) -> str:
 
 
 def _cell(text: str) -> str:
-    """Text, escaped for a cell of a Markdown table."""
-    return re.sub(r"([\\`*_|<>\[\]])", r"\\\1", text)
+    """Text, escaped for a cell of a Markdown table. Code between backticks stays code."""
+    parts = re.split(r"(`[^`|]+`)", text)
+    return "".join(
+        part if number % 2 else re.sub(r"([\\`*_|<>\[\]])", r"\\\1", part) for number, part in enumerate(parts)
+    )
 
 
 if __name__ == "__main__":
