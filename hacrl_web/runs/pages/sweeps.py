@@ -23,6 +23,7 @@ from hacrl_web.runs.workspace.results import with_results
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import page_of
 from workers.contract.demo_recipe import demo_of
+from workers.contract.spec.algorithm import BASELINE
 from workers.contract.verifier_kinds import score_word
 
 PAGE_SIZE = 50
@@ -131,6 +132,7 @@ def _context(sweep: Sweep) -> dict[str, Any]:
         "progress": progress,
         "columns": ("result" if progress["is_finished"] else "") + reason + " finished",
         "suggested_seeds": _up_to_three(state.seeds),
+        "compares_baseline": any(run.algorithm == BASELINE for run in state.runs),
         "has_results": any(run.state == State.COMPLETED for run in state.runs),
         "demo": demo_of(first) if first is not None else None,
         "score": None if first is None else _score_of(first["data"]),
