@@ -19,7 +19,7 @@ from hacrl_web.leaderboard.render import exports, latex
 from hacrl_web.leaderboard.render.context import board_context, board_report, seed_runs
 from hacrl_web.leaderboard.render.figures import make_grid
 from hacrl_web.web.page_query import PageQuery, Text, page_of
-from hacrl_web.web.streaming import download, download_csv
+from hacrl_web.web.streaming import download, download_csv, file_slug
 
 PAGE_SIZE = 8
 
@@ -131,7 +131,7 @@ def board_tex(request: HttpRequest) -> StreamingHttpResponse:
     """The table as it is shown, for LaTeX."""
     table = _table(request)
     text = latex.latex(table, _section(table), _address(request, table))
-    return download(request, iter([text]), "leaderboard.tex", "text/x-tex")
+    return download(request, iter([text]), f"{file_slug(table.board.name) or 'leaderboard'}.tex", "text/x-tex")
 
 
 @require_GET

@@ -159,5 +159,6 @@ def test_step_bar_stays_below_the_header_on_a_phone(page: Page, run_path: str) -
     drawn(page, STEPS)
     page.evaluate("scrollTo(0, 1500)")
     header, bar = (page.locator(selector).bounding_box() for selector in (".run-header", ".scrubber"))
-    assert header and bar
+    assert header
+    assert bar
     assert bar["y"] >= header["y"] + header["height"]

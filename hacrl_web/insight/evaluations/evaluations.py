@@ -97,11 +97,16 @@ class BenchmarkEvaluations:
         return sorted({point.step for agent in self.agents for point in agent.points})
 
     def estimate_names(self, step: int | None) -> list[dict[str, str]]:
-        """The estimates of a step, each with its formula."""
-        names: dict[str, None] = {}
-        for agent in self.agents:
-            if point := agent.at(step):
-                names |= dict.fromkeys(point.estimates)
+        """The estimates of a step, each with its formula. With one sample a question, equal ones once."""
+        points = [point for agent in self.agents if (point := agent.at(step))]
+        names = list(dict.fromkeys(name for point in points for name in point.estimates))
+        if all(point.num_samples == 1 for point in points):
+            first = names[:1]
+            names = first + [
+                name
+                for name in names[1:]
+                if any(one.estimates.get(name) != one.estimates.get(first[0]) for one in points)
+            ]
         return [{"name": name, "formula": formula(name)} for name in names]
 
     def slice_names(self, step: int | None) -> list[str]:

@@ -140,7 +140,9 @@ SEARCH_FIELDS = (
         "half at 1, 2, 4, ... times “Evaluate every”.",
         default="none",
     ),
-    FormField("search.agent", "Agent to judge by", help="Its name; empty: the mean over all agents.", default=""),
+    FormField(
+        "search.agent", "Agent to judge by", kind="choice", help="What a trial's score is of.", default=""
+    ),  # choices: the agents of the groups
 )
 
 

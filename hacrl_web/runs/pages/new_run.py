@@ -137,14 +137,15 @@ def run_import(request: HttpRequest) -> HttpResponse:
 def run_estimate(request: HttpRequest) -> JsonResponse:
     """The cost of what the form describes, as JSON for its side card.
 
-    Where a check fails: its errors, status 422, and the cost as far as it does not depend on what was refused.
+    Where a check fails: its errors, and the cost as far as it does not depend on what was refused. Status 200 too: the
+    answer to what someone is still filling in, which a browser must not report as a failed request.
     """
     try:
         return JsonResponse({"cost": asdict(_estimate(request))})
     except FieldErrors as refused:
         cost = _partial_estimate(request, refused)
         body = {"errors": [error.as_dict() for error in refused.errors], "cost": asdict(cost) if cost else None}
-        return JsonResponse(body, status=refused.status)
+        return JsonResponse(body)
 
 
 @for_members

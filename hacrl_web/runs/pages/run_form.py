@@ -76,6 +76,8 @@ def first_values(request: HttpRequest) -> dict[str, Any]:
     query = NewRunQuery.read(request.GET)
     visible = Run.objects.visible_to(request.user)
     values: dict[str, Any] = {"seeds": "0, 1, 2", "compare": bool(query.compare)}
+    if query.compare:
+        values["name"] = "sweep"
     if (draft := visible.filter(pk=query.draft, state=State.DRAFT).first()) is not None:
         return values | _values_of(draft) | {"cloned_from": draft.cloned_from_id or "", "draft": draft.pk}
     if (sweep := Sweep.objects.visible_to(request.user).filter(pk=query.sweep).first()) is not None and sweep.is_draft:
@@ -151,6 +153,9 @@ def render_form(
     for key, rows in (("group", groups), ("benchmark", benchmarks)):
         if fields[key].value is None and len(rows) == 1:
             fields[key].value = rows[0].pk
+    judged = fields["search.agent"]
+    names = [agent.name for group in groups for agent in group.agents.all()]
+    judged.choices = list(dict.fromkeys(["", *names, judged.value or ""]))
     offered = presets()
     context = {
         "fields": fields,

@@ -13,11 +13,12 @@ from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
 
+from hacrl_web.registry.language_models.agent_changes import text_of_changes
 from hacrl_web.runs.launch.form import parse_seeds
-from hacrl_web.runs.models import HELD, TERMINAL, Run, SearchState, State, Sweep
+from hacrl_web.runs.models import HELD, TERMINAL, Run, SearchState, State, Sweep, TrialState
 from hacrl_web.runs.requests import change_reason, visible_sweep
 from hacrl_web.runs.sweeps import drafts, sweeps
-from hacrl_web.runs.sweeps.search_view import search_view
+from hacrl_web.runs.sweeps.search_view import SearchView, search_view
 from hacrl_web.runs.sweeps.state import newest_checkpoints, state_of
 from hacrl_web.runs.workspace.results import with_results
 from hacrl_web.web.errors import FieldErrors
@@ -91,6 +92,7 @@ def _draft_context(user: Any, sweep: Sweep) -> dict[str, Any]:
         "variants": [] if plan.search else list(dict.fromkeys(run.variant.label for run in plan.runs)),
         "group": group,
         "benchmark": benchmark,
+        "agent_changes": text_of_changes(plan.rows.changes),
     }
     return {"sweep": sweep, "planned": planned, "draft_cautions": drafts.cautions_of(plan)}
 
@@ -125,9 +127,12 @@ def _context(sweep: Sweep) -> dict[str, Any]:
     if progress["is_finished"]:
         with_results(state.runs, timezone.now())
     reason = " reason" if not progress["is_finished"] or any(run.reason for run in state.runs) else ""
+    search = search_view(sweep)
     return {
         "sweep": sweep,
-        "search": search_view(sweep),
+        "search": search,
+        "trial_counts": _trial_counts(search),
+        "agent_changes": text_of_changes(state.runs[0].agent_changes) if state.runs else "",
         "state": state,
         "progress": progress,
         "columns": ("result" if progress["is_finished"] else "") + reason + " finished",
@@ -156,7 +161,14 @@ def sweep_trials(request: HttpRequest, sweep_id: int) -> HttpResponse:
         raise Http404
     if request.GET.get("seen") == search.version:
         return HttpResponse(status=204)
-    return render(request, "runs/sweeps/_search.html", {"sweep": sweep, "search": search})
+    context = {"sweep": sweep, "search": search, "trial_counts": _trial_counts(search)}
+    return render(request, "runs/sweeps/_search.html", context)
+
+
+def _trial_counts(search: SearchView | None) -> list[tuple[str, int]]:
+    """The states that the trials' lines show, each with its number, in the order of a run's life."""
+    counts = Counter(line.state for line in search.lines) if search else Counter()
+    return [(state, counts[state]) for state in (*State.values, TrialState.PRUNED) if counts[state]]
 
 
 def _score_of(data: dict[str, Any]) -> str:

@@ -54,11 +54,11 @@ def signed_metric_value(value: float | None, metric: str) -> str:
 
 @register.filter
 def doc_links(text: str) -> SafeString:
-    """The text, in which `docs/NAME.md` is a link to that page."""
+    """The text, in which `docs/NAME.md` is a link to that page, by its name in words."""
     parts = _DOC.split(text)  # text, name, text, ...
     pairs = zip(parts[1::2], parts[2::2], strict=True)
-    links = ((reverse("docs:page", args=[name.lower()]), name, after) for name, after in pairs)
-    return format_html("{}{}", parts[0], format_html_join("", '<a href="{}">docs/{}.md</a>{}', links))
+    links = ((reverse("docs:page", args=[name.lower()]), name.replace("-", " "), after) for name, after in pairs)
+    return format_html("{}{}", parts[0], format_html_join("", '<a href="{}">Docs: {}</a>{}', links))
 
 
 def _with_full_value(value: Any, written: Callable[[float], str]) -> str | SafeString:
@@ -113,7 +113,7 @@ def plain(value: Any) -> str:
 @register.filter
 def with_breaks(path: str) -> SafeString:
     """A dotted path that may be broken after its dots and underscores, and nowhere else."""
-    return format_html_join("", "{}<wbr>", ((part,) for part in re.findall(r"[^._]*[._]?", path) if part))
+    return format_html_join(SafeString("<wbr>"), "{}", ((part,) for part in re.findall(r"[^._]*[._]?", path) if part))
 
 
 @register.filter

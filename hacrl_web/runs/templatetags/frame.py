@@ -44,6 +44,8 @@ def rail_groups(context: template.Context) -> list[dict[str, Any]]:
     """The groups of the rail with their pages; a page whose address begins this one is the current page."""
     request = context.get("request")
     path = request.path if request is not None else ""
+    if path == reverse("runs:run_create") and request.GET.get("compare"):
+        path = reverse("runs:sweep_list")  # a new sweep
     groups = []
     for title, entries in RAIL.items():
         pages: list[dict[str, Any]] = []

@@ -265,7 +265,7 @@ def test_baseline_can_be_any_algorithm_a_row_or_none(user):
 
     assert differences(baseline=row.id) == [pytest.approx(0.1), None, pytest.approx(-0.2)]
     assert differences(baseline="none") == [None, None, None]
-    assert table_of(board, baseline=row.id).baseline == "hacpo (alpha 1.0)"
+    assert table_of(board, baseline=row.id).baseline == "hacpo alpha=1"
 
 
 def test_mark_stands_only_where_the_interval_says_so(user):

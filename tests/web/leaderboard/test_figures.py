@@ -95,8 +95,8 @@ def test_sensitivity_has_a_line_for_each_other_setting(user):
     assert (grid.settings, grid.x) == (["algorithm.alpha", "algorithm.capability_window"], "algorithm.alpha")
     drawn = traces(figures.sensitivity(table, grid), "lines+markers")
     assert {trace["name"]: (trace["x"], trace["y"]) for trace in drawn} == {
-        "hacpo (capability_window 1)": ([0, 1], [0.4, 0.5]),
-        "hacpo (capability_window 5)": ([0, 1], [0.6, 0.7]),
+        "hacpo capability_window=1": ([0, 1], [0.4, 0.5]),
+        "hacpo capability_window=5": ([0, 1], [0.6, 0.7]),
     }
     # GSPO has no alpha: it lies across, as what the lines are compared with.
     (across,) = figures.sensitivity(table, grid)["layout"]["shapes"]

@@ -69,6 +69,8 @@ function showSettings() {
     const own = (/** @type {HTMLElement} */ (field).dataset.algorithms ?? "").split(" ");
     /** @type {HTMLElement} */ (field).hidden = names.length > 0 && !own.some((name) => names.includes(name));
   }
+  const isGrid = control("search.method")?.value === "grid";
+  for (const field of form.querySelectorAll('[data-field^="search."]:not([data-field="search.method"])')) /** @type {HTMLElement} */ (field).hidden = isGrid;
   showVoid(form);
 }
 
@@ -88,7 +90,10 @@ function showAgents() {
     return chip;
   });
   must("#group-agents").replaceChildren(...chips);
-  offerAgents((group()?.agents ?? []).map((agent) => agent.name));
+  const names = (group()?.agents ?? []).map((agent) => agent.name);
+  offerAgents(names);
+  const judged = /** @type {HTMLSelectElement} */ (control("search.agent"));
+  for (const option of judged.options) option.hidden = option.value !== "" && names.length > 0 && !names.includes(option.value);
 }
 
 /**
@@ -176,7 +181,7 @@ function applyPreset(preset) {
   for (const [name, value] of Object.entries(preset.values)) {
     const target = control(name);
     if (target instanceof HTMLInputElement && target.type === "checkbox") target.checked = Boolean(value);
-    else if (target) target.value = String(value);
+    else if (target) target.value = typeof value === "number" && value && Math.abs(value) < 0.001 ? value.toExponential() : String(value);
     if (target) dropStaleConfirmations(target);
   }
   for (const one of preset.confirm) showConfirmation(one);

@@ -1,6 +1,6 @@
-/** "Find a task" of the form for lm-evaluation-harness: names that contain what is typed; the chosen one is added to the list. */
+/** "Find a task" of the form for lm-evaluation-harness: names that contain what is typed, each a button that adds it to the list. */
 
-import { count, must } from "../lib/format.js";
+import { count, make, must } from "../lib/format.js";
 
 /** @typedef {Api.HarnessTasksAnswer} HarnessTasksAnswer */
 
@@ -11,8 +11,6 @@ const tasks = /** @type {HTMLTextAreaElement} */ (must("#tasks"));
 const names = must("#task-names");
 const status = must("#task-found");
 let timer = 0;
-/** @type {string[]} */
-let offered = [];
 
 async function offer() {
   const part = search.value.trim();
@@ -32,32 +30,33 @@ async function offer() {
 
 /** @param {string[]} items */
 function show(items) {
-  offered = items;
-  names.replaceChildren(...items.map((item) => new Option("", item)));
+  const buttons = items.map((name) => {
+    const button = make("button", "button button-small mono", name);
+    button.type = "button";
+    button.addEventListener("click", () => add(name));
+    return button;
+  });
+  names.replaceChildren(...buttons);
 }
 
-/** Adds the name in the field to the list if it is an offered one. */
-function add() {
-  const name = search.value.trim();
-  if (!offered.includes(name)) return;
+/** @param {string} name is added to the list of tasks, once */
+function add(name) {
   const listed = tasks.value.split(/[\s,;]+/).filter(Boolean);
   if (!listed.includes(name)) tasks.value = [...listed, name].join(" ");
   search.value = "";
   show([]);
   status.textContent = `${name} is in the list.`;
+  search.focus();
 }
 
-search.addEventListener("input", (event) => {
+search.addEventListener("input", () => {
   clearTimeout(timer);
-  // A choice from the list is no typed text: no input type in Chromium, a replacement in Firefox.
-  const isTyped = event instanceof InputEvent && event.inputType && event.inputType !== "insertReplacementText";
-  if (!isTyped && offered.includes(search.value.trim())) return add();
   timer = setTimeout(() => void offer(), PAUSE_MS);
 });
 search.addEventListener("keydown", (event) => {
   if (event.key !== "Enter") return;
   event.preventDefault(); // it would queue the evaluation
-  add();
+  const name = search.value.trim();
+  if ([...names.children].some((button) => button.textContent === name)) add(name);
 });
-search.addEventListener("change", add); // a whole name was typed
 must("#task-finder").hidden = false;

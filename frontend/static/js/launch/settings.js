@@ -1,6 +1,6 @@
 /** Settings of the new-run form: those that do not act, the differences to the defaults, and the search among them. */
 
-import { make, must } from "../lib/format.js";
+import { learningRate, make, must } from "../lib/format.js";
 import { agentChanges, agentsField, changeAgent } from "./agent-changes.js";
 import { settingText } from "./summary.js";
 
@@ -139,7 +139,7 @@ function agentDifference(agent, name, value) {
 
 /** @param {string} text a default: 1e-06 as the form writes it */
 function written(text) {
-  return text === "" ? "empty" : Number.isNaN(Number(text)) ? text : String(Number(text));
+  return text === "" ? "empty" : Number.isNaN(Number(text)) ? text : learningRate(Number(text));
 }
 
 /** The search box of "All settings": by label, name and description. */

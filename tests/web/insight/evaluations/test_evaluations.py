@@ -321,3 +321,14 @@ def test_api_tells_points_by_benchmark_and_agent(client, two):
         (0, pytest.approx(1 / 6), "math/9"),
         (10, pytest.approx(2 / 6), "math/9"),
     ]
+
+
+def test_estimates_of_one_sample_that_are_equal_are_shown_once():
+    def names(num_samples: int, **estimates: float) -> list[str]:
+        payload = {"num_samples": num_samples, "value": 0.5, "estimates": estimates}
+        agent = evaluations.AgentEvaluations("A", 0, [evaluations.EvaluationPoint.of(3, payload)])
+        return [one["name"] for one in evaluations.BenchmarkEvaluations("math", True, [agent]).estimate_names(3)]
+
+    assert names(1, **{"avg@1": 0.5, "pass@1": 0.5, "maj@1": 0.5}) == ["avg@1"]
+    assert names(1, **{"avg@1": 0.5, "pass@1": 0.25}) == ["avg@1", "pass@1"]  # graded: pass@1 counts rewards of 1
+    assert names(4, **{"avg@4": 0.5, "pass@1": 0.5}) == ["avg@4", "pass@1"]

@@ -382,7 +382,7 @@ def test_estimate_lists_settings_that_have_no_effect(web, form):
 def test_estimate_of_a_form_that_is_refused_has_what_does_not_depend_on_it(web, form, refused, code, has_memory):
     sent = {**form, "rollout.num_generations": "8", "rollout.max_completion_length": "100", **refused}
     answer = web.post(reverse("runs:run_estimate"), sent)
-    assert (answer.status_code, answer.json()["errors"][0]["code"]) == (422, code)
+    assert (answer.status_code, answer.json()["errors"][0]["code"]) == (200, code)
     cost = answer.json()["cost"]
     prompts = int(sent["training.train_batch_size"])
     assert (cost["rollouts"], cost["max_tokens"]) == (5 * 2 * prompts * 8, 100 * 5 * 2 * prompts * 8)
@@ -404,21 +404,21 @@ def test_estimate_counts_the_most_extra_prompts_and_says_so(web, form):
 def test_estimate_is_empty_where_the_number_of_rollouts_is_refused(web, form):
     for path in ("training.steps", "rollout.num_generations", "rollout.max_completion_length"):
         answer = web.post(reverse("runs:run_estimate"), {**form, path: "odd"})
-        assert (answer.status_code, answer.json()["cost"]) == (422, None), path
+        assert (answer.status_code, answer.json()["cost"]) == (200, None), path
 
 
 def test_estimate_of_a_sweep_that_is_refused_counts_its_runs(web, form):
     sent = {**form, "compare": "1", "seeds": "0, 1", "algorithms": ["hacpo", "gspo"], "name": ""}
     sent |= {"training.train_batch_size": "20000", "training.mini_batch_size": "20000"}
     answer = web.post(reverse("runs:run_estimate"), {**sent, "name": "sweep"})
-    assert answer.status_code == 422
+    assert answer.json()["errors"]
     assert answer.json()["cost"]["runs"] == 4
     assert web.post(reverse("runs:run_estimate"), {**sent, "algorithms": ["odd"]}).json()["cost"] is None
 
 
 def test_help_links_the_page_that_it_names_and_shows_no_source_of_ours(web, db):
     html = web.get(reverse("runs:run_create")).content.decode()
-    assert '<a href="/docs/science">docs/science.md</a>' in html
+    assert '<a href="/docs/science">Docs: science</a>' in html
     assert "design:" not in html
     assert not re.search(r"<label[^>]*>(Num|Max|Adam) ", html)
 

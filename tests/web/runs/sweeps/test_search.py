@@ -1,6 +1,7 @@
 """A sweep that searches: its trials follow one another, whichever dispatcher is killed between."""
 
 import json
+import re
 
 import pytest
 
@@ -383,6 +384,19 @@ def finish_five(sweep) -> None:
         evaluate(trial.run, 5, A=0.6, B=0.6)
         end(trial)
     tick(sweep)
+
+
+def test_page_counts_trials_by_the_state_of_their_runs_and_names_the_algorithm(user, client, sweep):
+    client.force_login(user)
+    empty = client.get(sweep.get_absolute_url()).content.decode()
+    assert "Compare these runs" not in empty
+    assert "No run yet." in empty
+    tick(sweep)
+    html = client.get(sweep.get_absolute_url()).content.decode()
+    assert "2 queued of 4" in re.sub(r"\s+", " ", html)
+    assert "2 running" not in html
+    assert '<td data-label="Algorithm">hacpo' in html
+    assert "Compare these runs" in html
 
 
 def test_pruned_trial_is_stopped_with_its_reason_and_counts_as_pruned(user, client):
