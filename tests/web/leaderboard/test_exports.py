@@ -50,6 +50,13 @@ def test_csv_holds_the_whole_numbers_of_the_page(web, user):
     assert [line[4] for line in lines if line[2] == "start"] == ["mean", "A", "B"]
 
 
+def test_latex_is_named_after_its_board(web, user):
+    sweep = finished_sweep(user, FINALS)
+    Sweep.objects.filter(pk=sweep.pk).update(name="Rates, 3 seeds")
+    response = web.get(reverse("leaderboard:board_tex"), {"sweep": sweep.pk})
+    assert 'filename="rates-3-seeds.tex"' in response["Content-Disposition"]
+
+
 def test_latex_holds_the_texts_of_the_page(web, user):
     sweep = finished_sweep(user, FINALS)
     tex, shown = fetch(web, sweep, "board_tex"), page(web, sweep)
