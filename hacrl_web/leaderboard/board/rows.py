@@ -18,9 +18,8 @@ from typing import Any
 from hacrl_web.leaderboard.board.results import FINAL, MEAN_OF_SAMPLES, RunResult, run_results
 from hacrl_web.leaderboard.board.row_settings import acts_on_start, algorithm_of, all_settings, relevant_settings
 from hacrl_web.registry.models import LanguageModel
-from hacrl_web.runs.launch.variants import value_text
+from hacrl_web.runs.grids.varied import short_names, value_text
 from hacrl_web.runs.models import Run, State
-from hacrl_web.runs.trials.parameters import short_name
 from hacrl_web.web.short_names import distinct_names
 from workers.contract.spec.reward_function import NETWORK_KEY
 from workers.contract.verifier_kinds import JUDGED
@@ -107,11 +106,9 @@ class BoardRow:
     def label_without(self, setting: str) -> str:
         """The label without one setting, for a line in a picture whose axis it is. As variants of sweeps are named."""
         values = {path: self.short.get(path, _cut(value)) for path, value in self.distinctions.items()}
-        last = Counter(map(short_name, values))
+        names = short_names([plain_path(path) for path in values])
         differences = [
-            f"{short_name(path) if last[short_name(path)] == 1 else plain_path(path)}={_number(value)}"
-            for path, value in values.items()
-            if path != setting
+            f"{names[plain_path(path)]}={_number(value)}" for path, value in values.items() if path != setting
         ]
         between = ", " if any(" " in one for one in differences) else " "
         return " ".join([self.algorithm, between.join(differences)]) if differences else self.algorithm

@@ -92,7 +92,7 @@ def _draft_context(user: Any, sweep: Sweep) -> dict[str, Any]:
         "variants": [] if plan.search else list(dict.fromkeys(run.variant.label for run in plan.runs)),
         "group": group,
         "benchmark": benchmark,
-        "agent_changes": text_of_changes(plan.rows.changes),
+        "agent_changes": _agent_changes(sweep),
     }
     return {"sweep": sweep, "planned": planned, "draft_cautions": drafts.cautions_of(plan)}
 
@@ -132,7 +132,7 @@ def _context(sweep: Sweep) -> dict[str, Any]:
         "sweep": sweep,
         "search": search,
         "trial_counts": _trial_counts(search),
-        "agent_changes": text_of_changes(state.runs[0].agent_changes) if state.runs else "",
+        "agent_changes": _agent_changes(sweep),
         "state": state,
         "progress": progress,
         "columns": ("result" if progress["is_finished"] else "") + reason + " finished",
@@ -163,6 +163,12 @@ def sweep_trials(request: HttpRequest, sweep_id: int) -> HttpResponse:
         return HttpResponse(status=204)
     context = {"sweep": sweep, "search": search, "trial_counts": _trial_counts(search)}
     return render(request, "runs/sweeps/_search.html", context)
+
+
+def _agent_changes(sweep: Sweep) -> str:
+    """Settings of single agents that all its runs have in place of their group's, as the form's field has them."""
+    value = sweep.request.get("agents") or ""
+    return value if isinstance(value, str) else text_of_changes(value)
 
 
 def _trial_counts(search: SearchView | None) -> list[tuple[str, int]]:
