@@ -106,12 +106,11 @@ class BoardRow:
     def label_without(self, setting: str) -> str:
         """The label without one setting, for a line in a picture whose axis it is. As variants of sweeps are named."""
         values = {path: self.short.get(path, _cut(value)) for path, value in self.distinctions.items()}
-        names = short_names([plain_path(path) for path in values])
-        differences = [
-            f"{names[plain_path(path)]}={_number(value)}" for path, value in values.items() if path != setting
-        ]
-        between = ", " if any(" " in one for one in differences) else " "
-        return " ".join([self.algorithm, between.join(differences)]) if differences else self.algorithm
+        values = {plain_path(path): value for path, value in values.items() if path != setting}
+        if any(" " in part for pair in values.items() for part in pair):  # a fact or a name, not a setting
+            return f"{self.algorithm} ({', '.join(map(' '.join, values.items()))})"
+        names = short_names(list(values))
+        return " ".join([self.algorithm, *(f"{names[path]}={_number(value)}" for path, value in values.items())])
 
     @property
     def seeds(self) -> list[int]:

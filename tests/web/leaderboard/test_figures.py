@@ -126,7 +126,7 @@ def test_markup_in_a_name_is_text_in_a_picture(user):
     sweep = finished_sweep(user, {"gspo": (0.4,)})
     table = table_of(sweep)
     table.groups[0].row.distinctions["group"] = "<b>&"
-    assert figures.axis_label(table.groups[0]) == "gspo (group &lt;b&gt;&amp;)"
+    assert figures.axis_label(table.groups[0]) == "gspo group=&lt;b&gt;&amp;"
 
 
 def test_chart_of_differences_has_room_for_the_label_of_its_outermost_mark(user):

@@ -256,8 +256,8 @@ def test_hacpo_stands_beside_the_baseline_also_where_another_row_is_highest(web,
     assert (
         f"naive_source is highest with 0.700 on {sweep.runs.first().spec['data']['benchmark']}: +0.300 {only}" in html
     )
-    assert f"+0.100 {only} over hacpo (0.600), at" in html
-    assert f"hacpo has 0.600: +0.200 {only} over gspo (0.400), at" in html
+    assert f"+0.100 {only} over hacpo (0.600), with equal rollouts" in html
+    assert f"hacpo has 0.600: +0.200 {only} over gspo (0.400), with equal rollouts" in html
 
 
 def test_row_leads_only_where_every_interval_is_without_zero(user):
