@@ -140,7 +140,7 @@ def test_names_of_tasks_are_searched_and_the_form_offers_them(client, owner, ins
     assert found == {"version": VERSION, "count": 4, "items": ["arc", "arc_easy", "ARC_challenge"]}
     assert client.get("/api/v1/harness-tasks").json()["count"] == 5
     assert client.get("/api/v1/harness-tasks?limit=0").status_code == 422
-    offer = 'list="task-names" maxlength="200" autocomplete="off" spellcheck="false" data-url="/api/v1/harness-tasks"'
+    offer = 'maxlength="200" autocomplete="off" spellcheck="false" data-url="/api/v1/harness-tasks"'
     assert offer in client.get(PATH).content.decode()
     settings.LM_EVAL_PYTHON = "/none"
     assert client.get("/api/v1/harness-tasks").json() == {"version": "", "count": 0, "items": []}
