@@ -245,7 +245,7 @@ UNCLEAR = "; the interval contains 0: no clear difference"
 
 
 def headline(table: BoardTable) -> str:
-    """`hacpo leads with 0.705 on math: +0.221 ± 0.050 (95 %, 3 seeds) over gspo (0.484), at 1.9 times the training ...`
+    """`hacpo leads with 0.705 on math: +0.221 ± 0.050 (95 %, 3 seeds) over gspo (0.484), with 1.9 times the ...`
 
     The best row *leads* where every difference has an interval without 0, and else *is highest*. The best row of the
     default algorithm is always compared with the baseline, even if another leads. A sentence for each agent group;

@@ -153,9 +153,9 @@ def render_form(
     for key, rows in (("group", groups), ("benchmark", benchmarks)):
         if fields[key].value is None and len(rows) == 1:
             fields[key].value = rows[0].pk
-    judged = fields["search.agent"]
+    judge = fields["search.agent"]
     names = [agent.name for group in groups for agent in group.agents.all()]
-    judged.choices = list(dict.fromkeys(["", *names, judged.value or ""]))
+    judge.choices = list(dict.fromkeys(["", *names, judge.value or ""]))
     offered = presets()
     context = {
         "fields": fields,
