@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from uuid import UUID
 
-from django.db import InterfaceError, OperationalError
+from django.db import InterfaceError, OperationalError, transaction
 from django.db.models import Q
 
 from hacrl_web.runs import worker_queue
@@ -124,8 +124,13 @@ def _mark_if_lost(run: Run, boot: str, silent_s: float) -> None:
         reason = f"no heartbeat from {run.worker_host} for {silent_s:.0f} s"
     else:
         return
-    # Only from the attempt just seen: a supervisor that ends the run meanwhile wins.
-    if run.transition_to(State.LOST, reason=reason, attempt=run.attempt):
+    with transaction.atomic():
+        # Heartbeats may have waited for the lock that this waits for: the one just seen must still be the last.
+        if not Run.objects.select_for_update().filter(pk=run.pk, heartbeat_at=run.heartbeat_at).exists():
+            return
+        # Only from the attempt just seen: a supervisor that ends the run meanwhile wins.
+        is_lost = run.transition_to(State.LOST, reason=reason, attempt=run.attempt)
+    if is_lost:
         log.warning("run %s is lost: %s", run.pk, reason)
         publish_update(run.pk)
 

@@ -7,6 +7,7 @@ import sys
 import psutil
 import pytest
 from django.db import OperationalError
+from django.utils import timezone
 
 from hacrl_web.runs import worker_queue
 from hacrl_web.runs.models import Host, Run, State, Worker
@@ -151,6 +152,13 @@ class TestReap:
         assert (run.state, run.interruptions) == ("queued", 1)
         assert "no heartbeat from another host" in run.reason
         assert [c.to_state for c in run.status_changes.all()] == ["queued", "starting", "lost", "queued"]
+
+    def test_run_whose_heartbeat_waited_for_the_same_lock_is_not_lost(self):
+        run = elsewhere(make_run())
+        Run.objects.filter(pk=run.pk).update(heartbeat_at=timezone.now())
+        module._mark_if_lost(run, "", LEASE_S + 1)  # as read before that
+        run.refresh_from_db()
+        assert run.state == "starting"
 
     def test_run_with_a_heartbeat_is_never_lost(self, watch):
         run = elsewhere(make_run())
@@ -389,7 +397,7 @@ class TestFinishLost:
 
     def test_run_that_is_stopped_while_the_dispatcher_requeues_it_has_the_rest_of_its_spool(self, watch, left):
         Run.objects.get(pk=left.pk).request_stop()
-        module._revive(left)  # as read before that
+        module._requeue_or_end(left, lambda: True)  # as read before that
         left.refresh_from_db()
         assert (left.state, left.events.count()) == ("lost", 0)
         Dispatcher(watch).tick()
