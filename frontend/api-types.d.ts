@@ -1059,6 +1059,11 @@ declare namespace Api {
     count: number;
     next: string | null;
   }
+  interface PageOfReportSummary {
+    items: ReportSummary[];
+    count: number;
+    next: string | null;
+  }
   interface PageOfRunRow {
     items: RunRow[];
     count: number;
@@ -1313,15 +1318,12 @@ declare namespace Api {
   }
   interface ReportChange {
     title: string;
-    text?: string;
+    text: string;
     version: number;
   }
   interface ReportIn {
     title: string;
     text?: string;
-  }
-  interface ReportList {
-    items: ReportSummary[];
   }
   interface ReportState {
     id: number;
