@@ -69,6 +69,7 @@ ROOMS = {
         "trials",
         "sweeps",
         "archive",
+        "retention",
         "workspace",
         "pages",
         "api",

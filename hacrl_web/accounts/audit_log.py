@@ -172,9 +172,14 @@ def _after_save(sender: Any, instance: Any, created: bool, raw: bool = False, **
     _write([_entry(CREATED if created else CHANGED, instance, before, _watched[sender].values_of(instance))])
 
 
-def _after_delete(sender: Any, instance: Any, **_: Any) -> None:
+def note_deletion(row: models.Model) -> None:
+    """Write the entry of a row that nobody sees any more, and that is removed later without an actor."""
     if current_actor() is not None:
-        _write([_entry(DELETED, instance, _watched[sender].values_of(instance), {})])
+        _write([_entry(DELETED, row, _watched[type(row)].values_of(row), {})])
+
+
+def _after_delete(sender: Any, instance: Any, **_: Any) -> None:
+    note_deletion(instance)
 
 
 def _entry(action: str, row: models.Model, before: Values, after: Values) -> AuditEntry | None:

@@ -12,13 +12,13 @@ from typing import Annotated, Any
 
 from django.db.models import Sum
 from django.utils import timezone
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from hacrl_web.accounts.models import Project
-from hacrl_web.accounts.projects import forbidden
 from hacrl_web.ops.disk_space import full_disk
 from hacrl_web.runs.models import HELD, GpuUse, Quota, Run, State
-from hacrl_web.web.errors import FieldErrors, plain_errors
+from hacrl_web.runs.project_settings import checked_settings, replace_settings, stored_settings
+from hacrl_web.web.errors import FieldErrors
 
 WAITING = frozenset({State.QUEUED, State.PAUSED, State.LOST})  # paused ones too: resuming needs no further place
 GIB = 2**30
@@ -58,22 +58,13 @@ class ProjectUse:
 
 
 def limits_of(project: Project) -> QuotaLimits:
-    quota = Quota.objects.filter(project=project).first()
-    return QuotaLimits() if quota is None else QuotaLimits(**{name: getattr(quota, name) for name in NAMES})
+    return stored_settings(Quota, QuotaLimits, project)
 
 
 def set_limits(user: Any, project: Project, values: Mapping[str, Any]) -> QuotaLimits:
     """Replace all limits; an empty text is none. Error: FieldErrors (403 for a user who is not staff; 422)."""
-    if not user.is_staff:
-        raise forbidden("Only staff set quotas: ask the staff of this installation.")
-    try:
-        limits = QuotaLimits.model_validate({name: None if text == "" else text for name, text in values.items()})
-    except ValidationError as error:
-        raise FieldErrors(plain_errors(error)) from None
-    quota = Quota.objects.filter(project=project).first() or Quota(project=project)
-    for name, value in limits.model_dump().items():
-        setattr(quota, name, value)
-    quota.save()
+    limits = checked_settings(user, QuotaLimits, values, "quotas")
+    replace_settings(Quota, project, limits)
     return limits
 
 
@@ -109,7 +100,7 @@ def check_launch(project: Project) -> None:
     if quota.waiting is not None and waiting.count() >= quota.waiting:
         text = f"Project “{project}” may have {quota.waiting:,} waiting runs, and this launch would exceed that: "
         raise _refusal(text + f"wait until some have started, {MORE}.")
-    if message := spent(quota):
+    if message := gpu_hours_refusal(quota):
         raise _refusal(message)
     check_disk(project, quota)
 
@@ -127,7 +118,7 @@ def _refusal(message: str) -> QuotaReached:
     return QuotaReached.single("quota", message, status=409)
 
 
-def spent(quota: Quota) -> str:
+def gpu_hours_refusal(quota: Quota) -> str:
     """Why no run of the project may begin this month; empty if it may."""
     if quota.gpu_hours is None or (used := gpu_hours_of(quota.project_id)) < quota.gpu_hours:
         return ""
@@ -137,25 +128,25 @@ def spent(quota: Quota) -> str:
     )
 
 
-def blocked(quota: Quota) -> str:
+def start_refusal(quota: Quota) -> str:
     """Why a waiting run of the project does not begin now; empty if it may."""
     running = Run.objects.filter(project=quota.project_id, state__in=HELD).count()
     if quota.running is not None and running >= quota.running:
         return f"Project “{quota.project}” may run {quota.running:,} at once, and {running:,} run now."
-    return spent(quota)
+    return gpu_hours_refusal(quota)
 
 
 def blocked_projects() -> list[int]:
     """Ids of the projects of which no run may begin now."""
     quotas: Iterable[Quota] = Quota.objects.exclude(running=None, gpu_hours=None).select_related("project")
-    return [quota.project_id for quota in quotas if blocked(quota)]
+    return [quota.project_id for quota in quotas if start_refusal(quota)]
 
 
-def hindrance(run: Run) -> str:
-    """Why a queued run does not begin, if it is a full disk or a quota; else empty."""
+def waiting_reason(run: Run) -> str:
+    """Why a queued run waits, if it is because of a full disk or a quota; else empty."""
     if run.state != State.QUEUED:
         return ""
     if sentence := full_disk():
         return sentence
     quota = Quota.objects.filter(project=run.project_id).select_related("project").first()
-    return blocked(quota) if quota is not None else ""
+    return start_refusal(quota) if quota is not None else ""

@@ -94,7 +94,9 @@ def reading_files(run: Run) -> Iterator[int | None]:
         pass
     try:
         row = Run.objects.filter(pk=run.pk).first()
-        if row is not None and (sentence := files_removal(row)):
+        if row is None:
+            raise FieldErrors.single("not_found", f"{run.name} was deleted a moment ago.", status=404)
+        if sentence := files_removal(row):
             raise FieldErrors.single("not_found", sentence, status=404)
         if is_locked_out:
             message = f"The files of {run.name} are being removed: reload the page."

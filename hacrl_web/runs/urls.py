@@ -17,6 +17,7 @@ from hacrl_web.runs.pages import (
     sweeps,
     workers,
 )
+from hacrl_web.runs.retention import views as retention
 from hacrl_web.runs.workspace import views as workspace
 
 app_name = "runs"
@@ -53,7 +54,7 @@ urlpatterns = [
     path("runs/<uuid:run_id>/log.txt", log.log_download, name="log_download"),
     path("runs/<uuid:run_id>/disk", archive.run_disk, name="run_disk"),
     path("projects/<int:project_id>/quota", quotas.quota_change, name="quota_change"),
-    path("projects/<int:project_id>/retention", quotas.retention_change, name="retention_change"),
+    path("projects/<int:project_id>/retention", retention.retention_change, name="retention_change"),
     path("sweeps/", sweeps.sweep_list, name="sweep_list"),
     path("sweeps/<int:sweep_id>", sweeps.sweep_detail, name="sweep_detail"),
     path("sweeps/<int:sweep_id>/trials", sweeps.sweep_trials, name="sweep_trials"),

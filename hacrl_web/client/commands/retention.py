@@ -32,9 +32,9 @@ def retention(
     yes: Yes = False,
     json: AsJson = False,
 ) -> None:
-    """Show after how many days a project's checkpoints and archived runs go; --set changes it.
+    """Show after how many days a project's checkpoints and archived runs are removed; --set changes it.
 
-    Before a change it shows what would go now, and asks you.
+    Before a change it shows what would be removed now, and asks you.
 
     Example: hacrl retention --project nlp --set checkpoint_days=30
     """
@@ -61,7 +61,8 @@ def retention(
 
 
 def _loss_text(loss: dict[str, int]) -> str:
-    files = f"the checkpoints of {counted(loss['file_runs'], 'run')} ({number_format.format_size(loss['file_bytes'])})"
-    runs = f"{counted(loss['archived_runs'], 'archived run')} ({number_format.format_size(loss['archived_bytes'])})"
+    file_size, run_size = (number_format.format_size(loss[name]) for name in ("file_bytes", "archived_bytes"))
+    files = f"the checkpoints of {counted(loss['file_runs'], 'run')} (at most {file_size})"
+    runs = f"{counted(loss['archived_runs'], 'archived run')} ({run_size})"
     parts = [files] * bool(loss["file_runs"]) + [runs] * bool(loss["archived_runs"])
-    return f"Would go now, for good: {' and '.join(parts)}."
+    return f"Will be deleted permanently: {' and '.join(parts)}."

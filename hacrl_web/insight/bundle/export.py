@@ -38,6 +38,7 @@ from hacrl_web.insight.bundle.layout import (
     RunFile,
 )
 from hacrl_web.insight.bundle.rows import stored_records
+from hacrl_web.insight.checkpoints.bundle_size import bundle_size_refusal, checkpoint_bytes
 from hacrl_web.insight.checkpoints.checkpoints import is_here
 from hacrl_web.insight.checkpoints.zip_stream import CHUNK_BYTES, PieceSink
 from hacrl_web.registry.models import Agent, AgentGroup, Benchmark, LanguageModel
@@ -52,7 +53,7 @@ LINES_AT_ONCE = 500
 
 
 def check_exportable(run: Run, *, checkpoints: bool) -> None:
-    """Error: FieldErrors (409) before the run's end, or for checkpoints that are on another host or removed."""
+    """Error: FieldErrors (409) before the run's end, or for checkpoints that are elsewhere, removed or too large."""
     if not run.is_terminal:
         message = f"The run has not ended ({run.state}): only one that has ended is exported as a bundle."
         raise FieldErrors.single("not_ended", message, status=409)
@@ -61,6 +62,8 @@ def check_exportable(run: Run, *, checkpoints: bool) -> None:
     if checkpoints and not is_here(run):
         message = f"The files of this run are on {run.worker_host or 'another host'}: export it without checkpoints."
         raise FieldErrors.single("not_here", message, "checkpoints", status=409)
+    if checkpoints and (sentence := bundle_size_refusal(checkpoint_bytes(run))):
+        raise FieldErrors.single("too_large", sentence, "checkpoints", status=409)
 
 
 def bundle_of(run: Run, *, checkpoints: bool) -> Iterator[bytes]:

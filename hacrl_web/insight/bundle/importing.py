@@ -1,12 +1,15 @@
 """Imports a bundle: a run that has ended, with all its events, as another installation stored it.
 
 Rows are written in batches, so that other writers wait only briefly. Until the last of them the run is archived and
-failed, which nothing starts or queues; a bundle_refusal removes it again.
+failed, which nothing starts or queues; a bundle_refusal removes it again. `heartbeat_at` says that it goes on: a second
+try of the same bundle removes an import that has none any more, and no other.
 """
 
 from __future__ import annotations
 
+import logging
 import shutil
+import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -26,6 +29,8 @@ from hacrl_web.insight.bundle.reader import Bundle, bundle_refusal, open_bundle
 from hacrl_web.insight.bundle.registry_rows import benchmark_or_reason, group_for
 from hacrl_web.insight.bundle.run_facts import check_words, checked_spec, completed
 from hacrl_web.ops.disk_space import check_room, disk_error
+from hacrl_web.runs.archive.deletion import hide_run
+from hacrl_web.runs.archive.remains import remove_remains
 from hacrl_web.runs.launch.launch import columns_of
 from hacrl_web.runs.models import GENERATED, Run, State, StatusChange
 from hacrl_web.runs.telemetry.admission import Admission, EventRefused, FieldsRefused
@@ -40,7 +45,9 @@ from workers.contract.spec.run import RunSpec
 EVENTS_AT_ONCE = 500
 SPARE_BYTES = 2**30  # of the disk, beside what is unpacked
 UNFINISHED = "unfinished"
-UNFINISHED_FOR = timedelta(minutes=15)  # after which an import has surely ended
+log = logging.getLogger(__name__)
+ALIVE_EVERY_S = 10.0
+ABANDONED_AFTER = timedelta(minutes=5)  # without a sign of life
 # Columns of the run that are written when all events are stored.
 AT_THE_END = (
     *("state", "desired_state", "desire_reason", "reason", "attempt", "interruptions", "start_step", "step"),
@@ -112,19 +119,48 @@ def _begin(user: Any, project: Project, bundle: Bundle, spec: RunSpec) -> Run:
             )  # fmt: skip
             Cursor.objects.create(run=run, is_done=True)  # its alerts were raised where it trained
     except IntegrityError:
-        raise FieldErrors.single("already_here", "This run is being imported just now.", "file", status=409) from None
+        raise FieldErrors.single("already_here", _why_taken(run_id), "file", status=409) from None
     return run
 
 
+def _why_taken(run_id: uuid.UUID) -> str:
+    if Run.objects.filter(pk=run_id).exists():
+        return "This run is being imported just now."
+    return "This run was deleted, and what it left is still being removed: try again in a few minutes."
+
+
 def _is_abandoned(run: Run) -> bool:
-    return bool(run.origin.get(UNFINISHED)) and run.created_at < timezone.now() - UNFINISHED_FOR
+    """Whether the process that imports it has ended: nothing of it was stored or unpacked for a while."""
+    seen_at = run.heartbeat_at or run.created_at
+    return bool(run.origin.get(UNFINISHED)) and seen_at < timezone.now() - ABANDONED_AFTER
+
+
+class _SignOfLife:
+    """Notes in the run's row that its import goes on, at most every ALIVE_EVERY_S."""
+
+    def __init__(self, run: Run) -> None:
+        self._run, self._next_at = run, 0.0
+
+    def give(self) -> None:
+        """Error: FieldErrors (409) if the run was deleted."""
+        if time.monotonic() < self._next_at:
+            return
+        self._next_at = time.monotonic() + ALIVE_EVERY_S
+        if not Run.objects.filter(pk=self._run.pk).update(heartbeat_at=timezone.now()):
+            raise _deleted()
+
+    def while_reading(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        for piece in pieces:
+            self.give()
+            yield piece
 
 
 def _store_events(run: Run, bundle: Bundle) -> int:
     """Store all events; returns the last seq. Error: FieldErrors for events that no trainer's spool has."""
-    records = _checked_records(bundle)
+    records, sign_of_life = _checked_records(bundle), _SignOfLife(run)
     last = 0
     while some := list(islice(records, EVENTS_AT_ONCE)):
+        sign_of_life.give()
         with transaction.atomic():
             _hold(run)
             insert(run.pk, some)
@@ -153,19 +189,20 @@ def _unpack_files(run: Run, bundle: Bundle) -> None:
     """The trainer's output and the checkpoints, in the run's new folder. Error: FieldErrors."""
     if run.is_generated:
         return
-    needed, folder = bundle.checkpoint_bytes + SPARE_BYTES, run.run_dir
+    needed, folder, sign_of_life = bundle.checkpoint_bytes + SPARE_BYTES, run.run_dir, _SignOfLife(run)
     try:
         folder.mkdir(mode=0o700, parents=True)
         if shutil.disk_usage(folder).free < needed:
             message = f"The disk has too little space: {needed / 2**30:.1f} GiB are needed."
             raise FieldErrors.single("disk_full", message, "file", status=507)
         for name in [OUTPUT_NAME] * bundle.has(OUTPUT_NAME) + bundle.checkpoint_files:
-            _write(folder / name, bundle.pieces(name))
+            _write(folder / name, sign_of_life.while_reading(bundle.pieces(name)))
     except OSError as error:
         full = disk_error(error)
         message = full.text if full else f"The run's files could not be stored: {error.strerror}."
         raise FieldErrors.single("not_stored", message, "file", status=507) from None
     for step in step_folders(folder / FOLDER_NAME):
+        sign_of_life.give()
         try:
             read_manifest(step).check_bytes()
         except DamagedCheckpoint as error:
@@ -194,21 +231,31 @@ def _finish(run: Run, bundle: Bundle, last_seq: int, **rows: Any) -> None:
         Alert.objects.bulk_create(Alert(run=run, **alert.model_dump()) for alert in content.alerts)
         Cursor.objects.filter(run=run).update(seq=last_seq)
         columns |= {"last_seq": last_seq, "score": score_of(run), "origin": origin, "archived_at": None}
+        columns["heartbeat_at"] = None
         Run.objects.filter(pk=run.pk).update(**columns, **rows)
 
 
 def _remove(run: Run) -> None:
-    folder = run.run_dir
+    """At once, as it may be imported again. What is left of a run that somebody deleted, the dispatcher removes."""
     with transaction.atomic():
-        _locked(run)
-        Run.objects.filter(pk=run.pk).delete()
-    shutil.rmtree(folder, ignore_errors=True)
+        if is_there := _locked(run):
+            hide_run(run)
+    if not is_there and Run._base_manager.filter(pk=run.pk).exists():
+        return
+    try:
+        remove_remains(run)
+    except (OSError, FieldErrors) as error:
+        log.warning("bundle: what an unfinished import of %s left is removed later: %s", run.pk, error)
 
 
 def _hold(run: Run) -> None:
     """Lock its row until the transaction ends: events of a deleted run would stay. Error: FieldErrors (409)."""
     if not _locked(run):
-        raise FieldErrors.single("deleted", "The run was deleted while it was imported.", "file", status=409)
+        raise _deleted()
+
+
+def _deleted() -> FieldErrors:
+    return FieldErrors.single("deleted", "The run was deleted while it was imported.", "file", status=409)
 
 
 def _locked(run: Run) -> bool:

@@ -30,10 +30,10 @@ from hacrl_web.insight.bundle.layout import (
     BundleManifest,
     RunFile,
 )
+from hacrl_web.insight.checkpoints.bundle_size import MAX_BUNDLE_BYTES
 from hacrl_web.runs.telemetry.tables import clean_texts
 from hacrl_web.web.errors import FieldErrors, plain_errors
 
-MAX_BUNDLE_BYTES = 4 * 2**30
 MAX_MEMBERS = 5000
 MAX_DIRECTORY_BYTES = 2**20
 MAX_CHECKPOINT_BYTES = 64 * 2**30

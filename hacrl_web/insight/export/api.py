@@ -51,7 +51,7 @@ def list_tables(request: HttpRequest) -> Any:
 
 @router.get("/runs/{run_id}/export/{table}.{ending}", summary="A table of a run as JSON Lines or Parquet")
 def export_run(request: HttpRequest, run_id: UUID, table: str, ending: str) -> Any:
-    """table: metrics, rollouts or contributions.  ending: jsonl or parquet."""
+    """table: metrics, rollouts or contributions.  ending: jsonl, parquet, or json: its data card."""
     run = visible_run(request, run_id)
     return export_file(request, [run], run.name, table, ending)
 

@@ -1,4 +1,4 @@
-"""Tables as JSON Lines and Parquet, streamed: neither is held in memory as a whole."""
+"""Tables as JSON Lines and Parquet, streamed, as neither is held in memory as a whole, and their data cards."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from hacrl_web.insight.export.tables import Column, Table
 from hacrl_web.web.errors import FieldErrors
 
-FORMATS = {"jsonl": "application/jsonl", "parquet": "application/vnd.apache.parquet"}
+FORMATS = {"jsonl": "application/jsonl", "parquet": "application/vnd.apache.parquet", "json": "application/json"}
 ROW_GROUP = 20_000
 LINES_AT_ONCE = 500
 NO_PARQUET = "Parquet needs the package pyarrow on the web host: take JSON Lines, or install it."
@@ -19,10 +19,12 @@ Row = tuple[Any, ...]
 
 
 def encoded(kind: str, table: Table, rows: Iterable[Row], card: dict[str, Any]) -> Iterator[bytes]:
-    """The pieces of a file of FORMATS. card: about its data; Parquet has it in the schema's metadata (key `hacrl`).
+    """The pieces of a file of FORMATS: `json` is the card alone, which Parquet has in its schema, too.
 
     Error: FieldErrors if Parquet cannot be written here.
     """
+    if kind == "json":
+        return iter([json.dumps(card, ensure_ascii=False, indent=1).encode()])
     return _jsonl(table.columns, iter(rows)) if kind == "jsonl" else _parquet(table.columns, iter(rows), card)
 
 

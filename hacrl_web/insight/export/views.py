@@ -10,14 +10,15 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_GET
 
-from hacrl_web.insight.checkpoints.checkpoints import is_here, list_of_checkpoints
+from hacrl_web.insight.checkpoints.bundle_size import bundle_size_refusal, checkpoint_bytes
+from hacrl_web.insight.checkpoints.checkpoints import is_here
 from hacrl_web.insight.export.files import FORMATS
 from hacrl_web.insight.export.requests import export_file
 from hacrl_web.insight.export.tables import TABLES
 from hacrl_web.runs.models import Run, State, Sweep
 from hacrl_web.runs.requests import visible_run, visible_sweep
 
-FORMAT_NAMES = {"jsonl": "JSON Lines", "parquet": "Parquet"}
+FORMAT_NAMES = {"jsonl": "JSON Lines", "parquet": "Parquet", "json": "Data card"}
 
 
 def runs_of(sweep: Sweep) -> list[Run]:
@@ -63,5 +64,6 @@ def _page(request: HttpRequest, runs: Sequence[Run], title: str, url: str, what:
     ]
     context = {"title": title, "url": url, "what": what, "pk": pk, "runs": runs, "tables": tables}
     if what == "run" and is_here(runs[0]):
-        context["checkpoint_bytes"] = sum(one.size_bytes for one in list_of_checkpoints(runs[0]).checkpoints)
+        size = checkpoint_bytes(runs[0])
+        context |= {"checkpoint_bytes": size, "bundle_refusal": bundle_size_refusal(size)}
     return render(request, "insight/export/export.html", context)

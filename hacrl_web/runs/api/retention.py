@@ -11,8 +11,8 @@ from typing_extensions import TypedDict
 
 from hacrl_web.accounts.models import Role
 from hacrl_web.accounts.projects import project_for
-from hacrl_web.runs.archive.expiry import expiry_preview
-from hacrl_web.runs.retention import checked_retention, retention_of, set_retention
+from hacrl_web.runs.retention.expiry import expiry_preview
+from hacrl_web.runs.retention.settings import checked_retention, retention_of, set_retention
 from hacrl_web.web.schemas import StrictBody
 
 router = Router(tags=["projects"])
@@ -33,7 +33,10 @@ class RetentionIn(StrictBody):
 
 
 class ExpiryAnswer(TypedDict):
-    """file_runs, file_bytes: runs that lose checkpoints.  archived_runs, archived_bytes: runs that are deleted."""
+    """file_runs: runs that lose checkpoints.  archived_runs: runs that are deleted.
+
+    file_bytes, archived_bytes: all files of these runs, as last measured, so at most this much is freed.
+    """
 
     file_runs: int
     file_bytes: int
@@ -63,6 +66,6 @@ def preview_retention(
 
 @router.put("/projects/{int:project_id}/retention", response=RetentionAnswer, summary="Set the retention (staff)")
 def change_retention(request: HttpRequest, project_id: int, payload: RetentionIn) -> Any:
-    """Both values are replaced. What is too old then goes within the hour, for good."""
+    """Both values are replaced. What is too old is then deleted permanently within the hour."""
     project = project_for(request, project_id, Role.VIEWER)
     return set_retention(request.user, project, payload.dict()).model_dump()

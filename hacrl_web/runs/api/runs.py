@@ -13,7 +13,7 @@ from hacrl_web.accounts.idempotency import idempotent
 from hacrl_web.accounts.projects import require_delete
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.runs.api.schemas import RequestAnswer, RunAnswer, RunRow, SearchAnswer
-from hacrl_web.runs.archive import archive
+from hacrl_web.runs.archive import archive, deletion
 from hacrl_web.runs.labels import MAX_TAG, labels_of, set_labels
 from hacrl_web.runs.launch.cost import Cost, cost_of
 from hacrl_web.runs.launch.drafts import change_draft, queue_draft
@@ -195,7 +195,7 @@ def unarchive_run(request: HttpRequest, run_id: UUID) -> Any:
 @router.post("/runs/{run_id}/delete", response={204: None}, summary="Delete a run with all it has recorded")
 def remove_run(request: HttpRequest, run_id: UUID) -> Any:
     """Rows, logs and checkpoints are gone for good; 409 before its end. What it takes: /runs/{run_id}/disk."""
-    archive.delete_run(request.user, visible_run(request, run_id))
+    deletion.delete_run(request.user, visible_run(request, run_id))
     return Status(204, None)
 
 

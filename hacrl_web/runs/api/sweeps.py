@@ -11,7 +11,7 @@ from hacrl_web.accounts.idempotency import idempotent
 from hacrl_web.runs.api.controls import Why
 from hacrl_web.runs.api.runs import Confirmed, Payload, run_summary_row
 from hacrl_web.runs.api.schemas import SweepAnswer, SweepChange, SweepHead, SweepProgress, SweepRequest, SweepRow
-from hacrl_web.runs.archive import archive
+from hacrl_web.runs.archive import deletion
 from hacrl_web.runs.grids.variants import MAX_SWEEP_RUNS
 from hacrl_web.runs.launch.cost import Cost, cost_of
 from hacrl_web.runs.models import Run, Sweep
@@ -194,5 +194,5 @@ def rename_sweep(request: HttpRequest, sweep_id: int, payload: NameOrder) -> Any
 @router.post("/sweeps/{int:sweep_id}/delete", response={204: None}, summary="Delete a sweep with all its runs")
 def remove_sweep(request: HttpRequest, sweep_id: int) -> Any:
     """With everything they have recorded; 409, and nothing is deleted, while one of them has not ended."""
-    archive.delete_sweep(request.user, visible_sweep(request, sweep_id))
+    deletion.delete_sweep(request.user, visible_sweep(request, sweep_id))
     return Status(204, None)

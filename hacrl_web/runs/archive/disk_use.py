@@ -8,15 +8,7 @@ from typing import Any
 from django.db.models import BigIntegerField, BinaryField, CharField, Count, Func, JSONField, Sum, TextField
 from django.db.models.functions import Cast
 
-from hacrl_web.runs.models import (
-    AnswerChunk,
-    Contribution,
-    MetricChunk,
-    QuestionChunk,
-    RolloutSample,
-    Run,
-    TelemetryEvent,
-)
+from hacrl_web.runs.models import RECORDED_TABLES, Run
 from hacrl_web.runs.run_files import folder_bytes
 
 NUMBER_BYTES = 8
@@ -45,7 +37,7 @@ class _NumBytes(Func):
 def disk_use(run: Run) -> DiskUse:
     """Rows are counted and their texts summed in the database: one long line among short ones misleads any sample."""
     num_rows = rows_bytes = 0
-    for model in (TelemetryEvent, MetricChunk, RolloutSample, Contribution, QuestionChunk, AnswerChunk):
+    for model in RECORDED_TABLES:
         rows: Any = model._default_manager.filter(run=run).order_by()
         fields = model._meta.concrete_fields
         texts = [field.name for field in fields if isinstance(field, TextField | CharField | JSONField)]

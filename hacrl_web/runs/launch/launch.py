@@ -130,14 +130,15 @@ def create_run(user: Any, spec: RunSpec, group: AgentGroup | None, benchmark: Be
 def _hold_with_sources(run: Run, spec: RunSpec) -> None:
     """Lock the run, and those in whose folders its agents lie: copies of a checkpoint that was evaluated.
 
-    Errors: LaunchError, if retention has removed these; Run.DoesNotExist.
+    Error: LaunchError, if retention has removed these, or the run was deleted.
     """
     root = Path(settings.RUNS_DIR).resolve()
     places = [Path(agent.model) for agent in spec.agents]
     sources = {uuid_or_none(place.relative_to(root).parts[0]) for place in places if root in place.parents}
     rows = list(Run.objects.select_for_update(of=("self",)).filter(pk__in={run.pk, *sources} - {None}).order_by("pk"))
     if run.pk not in {row.pk for row in rows}:
-        raise Run.DoesNotExist
+        message = f"{run.name} was deleted just now: it cannot be retried."
+        raise LaunchError.single("deleted", message, status=409)
     if sentence := next((text for row in rows if row.pk in sources and (text := files_removal(row))), ""):
         raise LaunchError.single("not_found", sentence, status=409)
 

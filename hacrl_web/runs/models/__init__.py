@@ -1,6 +1,7 @@
 """The tables of runs, as other modules import them."""
 
 from hacrl_web.runs.models.events import (
+    RECORDED_TABLES,
     AnswerChunk,
     Contribution,
     MetricChunk,
@@ -12,6 +13,6 @@ from hacrl_web.runs.models.events import (
 from hacrl_web.runs.models.hosts import Drain, Host
 from hacrl_web.runs.models.quotas import GpuUse, Quota, Retention
 from hacrl_web.runs.models.run import GENERATED, QUEUE_ORDER, Run, RunQuerySet, StatusChange, Sweep, Worker
-from hacrl_web.runs.models.states import HELD, PRUNED, TERMINAL, TRANSITIONS, USER_STOP, Desire, State
+from hacrl_web.runs.models.states import HELD, INACTIVE, PRUNED, TERMINAL, TRANSITIONS, USER_STOP, Desire, State
 from hacrl_web.runs.models.trials import SearchState, Trial, TrialState
 from hacrl_web.runs.models.views import RunView

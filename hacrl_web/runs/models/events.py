@@ -210,3 +210,13 @@ class AnswerChunk(SpoolRow):
     class Meta(SpoolRow.Meta):
         constraints = [models.UniqueConstraint(fields=["run", "seq"], name="answers_once")]
         indexes = [models.Index(fields=["run", "benchmark", "step", "first"], name="answers_place")]
+
+
+RECORDED_TABLES: tuple[type[models.Model], ...] = (
+    TelemetryEvent,
+    MetricChunk,
+    RolloutSample,
+    Contribution,
+    QuestionChunk,
+    AnswerChunk,
+)  # the large ones: they have most rows of a run

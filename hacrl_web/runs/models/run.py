@@ -141,6 +141,13 @@ class RunQuerySet(ProjectRowQuerySet["Run"]):
         return self.filter(project=quota.project_id, state__in=HELD).count() < quota.running
 
 
+class _KeptRuns(models.Manager["Run"]):
+    """All runs but deleted ones, of which only the rows are there yet; those are rows of `Run._base_manager`."""
+
+    def get_queryset(self) -> models.QuerySet[Run]:
+        return super().get_queryset().filter(deleted_at=None)
+
+
 @audited("name", "sweep", "group", "benchmark", "algorithm", "seed", "priority", "queue_key", "state", "desired_state",
          "desire_reason", "reason", "tags", "notes", "archived_at")  # fmt: skip
 class Run(RunStateMachine, ProjectRow):
@@ -192,6 +199,7 @@ class Run(RunStateMachine, ProjectRow):
     # The newest held-out accuracy of all its agents, their mean (telemetry/scores.py); lists are sorted by it.
     score = models.FloatField(null=True, blank=True)
 
+    deleted_at = models.DateTimeField(null=True, blank=True)  # what it leaves is being removed (archive/deletion.py)
     # What users write on it (labels.py). Tags lie between commas, ",best,lr sweep,": a filter finds whole ones.
     tags = models.CharField(max_length=450, blank=True)
     notes = models.TextField(blank=True)
@@ -199,7 +207,7 @@ class Run(RunStateMachine, ProjectRow):
     # Of a run of another installation (insight/bundle): when and by whom it was imported, and its owner there.
     origin: Any = models.JSONField(default=dict, blank=True)
 
-    objects = RunQuerySet.as_manager()
+    objects = _KeptRuns.from_queryset(RunQuerySet)()
 
     class Meta:
         ordering = ["-created_at", "-pk"]

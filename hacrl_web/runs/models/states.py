@@ -41,6 +41,7 @@ class Desire(models.TextChoices):
 
 
 TERMINAL = frozenset({State.COMPLETED, State.FAILED, State.STOPPED})
+INACTIVE = TERMINAL | {State.DRAFT}  # it may be archived or deleted
 # A supervisor holds the run.
 HELD = frozenset({State.STARTING, State.RUNNING})
 # No supervisor holds the run, and it has not ended.

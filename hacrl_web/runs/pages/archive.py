@@ -17,7 +17,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from hacrl_web.accounts.projects import for_members, require_delete
 from hacrl_web.registry.models import Benchmark
-from hacrl_web.runs.archive import archive
+from hacrl_web.runs.archive import archive, deletion
 from hacrl_web.runs.archive.disk_use import DiskUse, disk_use
 from hacrl_web.runs.models import GENERATED, Run
 from hacrl_web.runs.requests import visible_run, visible_sweep
@@ -29,7 +29,7 @@ MAX_RUNS = 50  # a page of the list; the disk use of each is counted
 ACTS: dict[str, tuple[Callable[[Any, Run], None], str]] = {
     "archive": (archive.archive, "archived"),
     "unarchive": (archive.unarchive, "back in the list"),
-    "delete": (archive.delete_run, "deleted"),
+    "delete": (deletion.delete_run, "deleted"),
 }
 require_page = require_http_methods(["GET", "HEAD", "POST"])
 
@@ -74,7 +74,7 @@ def sweep_delete(request: HttpRequest, sweep_id: int) -> HttpResponse:
     error, status = "", 200
     if request.method == "POST":
         try:
-            archive.delete_sweep(request.user, sweep)
+            deletion.delete_sweep(request.user, sweep)
             messages.info(request, f"{sweep.name} is deleted.")
             return redirect("runs:sweep_list")
         except FieldErrors as refused:
@@ -109,7 +109,7 @@ def run_disk(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 
 
 def _loss(request: HttpRequest, run: Run) -> BulkEntry:
-    if refusal := archive.deletion_refusal(request.user, run):
+    if refusal := deletion.deletion_refusal(request.user, run):
         return BulkEntry(run, str(refusal))
     saved = run.events.filter(type="checkpoint").order_by("-seq").values_list("step", flat=True).first()
     return BulkEntry(run, use=disk_use(run), last_checkpoint=None if run.files_removed_at else saved)

@@ -86,6 +86,8 @@ def run_retry(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     try:
         return redirect(retry(request.user, run))
     except FieldErrors as refused:
+        if not Run.objects.filter(pk=run.pk).exists():
+            raise  # it was deleted meanwhile: there is no page to say so
         messages.error(request, refused.text)
         return redirect(run)
 

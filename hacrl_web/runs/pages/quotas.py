@@ -1,4 +1,4 @@
-"""Quota and retention of a project on its page: what is used and may be used, what is kept, and how staff set both."""
+"""The quota of a project on its page: what is used and may be used, and how staff set it."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ from dataclasses import dataclass
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
-from django.views.decorators.http import require_http_methods, require_POST
+from django.shortcuts import redirect
+from django.views.decorators.http import require_POST
 
 from hacrl_web.accounts.models import Project, Role
 from hacrl_web.accounts.projects import project_for
-from hacrl_web.runs.archive.expiry import expiry_preview
 from hacrl_web.runs.quotas import NAMES, limits_of, set_limits, use_of
-from hacrl_web.runs.retention import DAY_NAMES, MAX_DAYS, RetentionDays, checked_retention, set_retention
 from hacrl_web.web.errors import FieldErrors
 
 LABELS = {
@@ -21,10 +19,6 @@ LABELS = {
     "waiting": "Waiting runs (queued or paused)",
     "gpu_hours": "GPU hours this month (UTC)",
     "disk_gib": "Disk of its runs, GiB",
-}
-DAY_LABELS = {
-    "checkpoint_days": ("Checkpoints", "after the end of their run"),
-    "archived_days": ("Archived runs", "after they were archived"),
 }
 
 
@@ -70,44 +64,4 @@ def quota_change(request: HttpRequest, project_id: int) -> HttpResponse:
         if refused.status == 403:
             raise
         messages.error(request, " ".join(f"{LABELS.get(e.field or '', e.field)}: {e.message}" for e in refused.errors))
-    return redirect(project)
-
-
-@dataclass(frozen=True)
-class RetentionRow:
-    """One of the two values. since: from when the days count; days: None for never."""
-
-    name: str
-    label: str
-    since: str
-    days: int | None
-    most: int = MAX_DAYS
-
-    @property
-    def text(self) -> str:
-        return "never" if self.days is None else f"{self.days:,} day{'' if self.days == 1 else 's'} {self.since}"
-
-
-def retention_rows(values: RetentionDays) -> list[RetentionRow]:
-    return [RetentionRow(name, *DAY_LABELS[name], days) for name, days in values.model_dump().items()]
-
-
-@require_http_methods(["GET", "HEAD", "POST"])
-def retention_change(request: HttpRequest, project_id: int) -> HttpResponse:
-    """GET: what the values of the address would remove now. POST: set both; an empty field is never. Staff only."""
-    project = project_for(request, project_id, Role.VIEWER)
-    source = request.POST if request.method == "POST" else request.GET
-    values = {name: source.get(name, "").strip() for name in DAY_NAMES}
-    try:
-        if request.method != "POST":
-            days = checked_retention(request.user, values)
-            context = {"project": project, "rows": retention_rows(days), "preview": expiry_preview(project, days)}
-            return render(request, "runs/archive/retention.html", context)
-        set_retention(request.user, project, values)
-        messages.success(request, f"The retention of “{project}” is set.")
-    except FieldErrors as refused:
-        if refused.status == 403:
-            raise
-        texts = (f"{' '.join(DAY_LABELS.get(e.field or '', ()))}: {e.message}" for e in refused.errors)
-        messages.error(request, " ".join(texts))
     return redirect(project)

@@ -11,7 +11,7 @@ from django.shortcuts import get_object_or_404
 from hacrl_web.runs.launch.drafts import open_cautions
 from hacrl_web.runs.launch.queue import place_in_queue
 from hacrl_web.runs.models import Run, State
-from hacrl_web.runs.quotas import hindrance
+from hacrl_web.runs.quotas import waiting_reason
 from hacrl_web.runs.telemetry.resumption import under_way
 from workers.algorithms.registry import algorithms
 
@@ -38,7 +38,7 @@ def header(run: Run) -> dict[str, Any]:
     last_checkpoint = None if run.files_removed_at else checkpoints.first()
     agents = [{"name": name, "position": place} for place, name in enumerate(run.agent_names)]
     context = {"run": run, "agents": agents, "last_checkpoint": last_checkpoint, "place": place_in_queue(run)}
-    context["hindrance"] = hindrance(run)
+    context["waiting_reason"] = waiting_reason(run)
     context["can_ablate"] = can_ablate(run)
     context["network_functions"] = run.network_functions
     if run.state == State.DRAFT:

@@ -6,8 +6,9 @@ from typing import Any
 
 from django import template
 
-from hacrl_web.runs.pages.quotas import quota_rows, retention_rows
-from hacrl_web.runs.retention import retention_of
+from hacrl_web.runs.pages.quotas import quota_rows
+from hacrl_web.runs.retention.settings import retention_of
+from hacrl_web.runs.retention.views import retention_rows
 
 register = template.Library()
 

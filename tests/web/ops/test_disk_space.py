@@ -23,7 +23,7 @@ from hacrl_web.insight.checkpoints.reuse import removed_on_error
 from hacrl_web.ops import disk_space
 from hacrl_web.ops.disk_space import disk_error
 from hacrl_web.registry.benchmarks import benchmarks, uploads
-from hacrl_web.runs.quotas import hindrance
+from hacrl_web.runs.quotas import waiting_reason
 from hacrl_web.runs.worker import tasks
 from hacrl_web.web.errors import FieldErrors
 from tests.support.web.factories import make_run
@@ -97,9 +97,9 @@ def test_no_run_starts_and_its_page_says_why(client, user, settings, usage):
     run = make_run(user)
     usage(100, 0)
     assert tasks.claim_next() is None
-    assert hindrance(run).startswith(full(settings, "0 B", "100 GiB"))
+    assert waiting_reason(run).startswith(full(settings, "0 B", "100 GiB"))
     usage(100, 50)
-    assert hindrance(run) == ""
+    assert waiting_reason(run) == ""
     assert tasks.claim_next() == run
 
 

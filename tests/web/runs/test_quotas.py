@@ -6,6 +6,7 @@ import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from uuid import uuid4
 
 import pytest
@@ -15,13 +16,15 @@ from django.utils import timezone
 from hacrl_web.accounts.audit_log import AuditEntry
 from hacrl_web.runs.launch.drafts import queue_draft
 from hacrl_web.runs.launch.launch import launch, retry
-from hacrl_web.runs.models import GpuUse, Quota, Run, State, Worker
-from hacrl_web.runs.quotas import QuotaReached, blocked_projects, gpu_hours_of, hindrance, set_limits, use_of
+from hacrl_web.runs.models import GpuUse, Quota, Retention, Run, State, Worker
+from hacrl_web.runs.quotas import QuotaReached, blocked_projects, gpu_hours_of, set_limits, use_of, waiting_reason
+from hacrl_web.runs.retention.settings import set_retention
 from hacrl_web.runs.sweeps.sweeps import launch_sweep
 from hacrl_web.runs.worker.tasks import claim_next, this_worker
 from hacrl_web.runs.worker.usage import UnmeasuredFiles, UsageMeter
 from hacrl_web.web.errors import FieldErrors
 from tests.support.web.factories import launch_request, make_member, make_run, make_user
+from tests.support.web.racing import racing
 
 WORKER = Worker("here", 1, 1.0, "folder")
 AT_ONCE = 50
@@ -78,7 +81,7 @@ def test_gpu_hours_are_of_this_month(user):
     limited(user, gpu_hours=0)
     with pytest.raises(QuotaReached, match=r"of its 0\.0 GPU hours of this month"):
         make_run(user)
-    assert "wait for the next month" in hindrance(run)
+    assert "wait for the next month" in waiting_reason(run)
     assert claim_next() is None
 
 
@@ -127,7 +130,7 @@ def test_project_at_its_limit_waits_and_holds_nobody_up(user, monkeypatch):
     other = make_run()
     assert claim_next() == other
     assert claim_next() is None
-    assert "may run 1 at once, and 1 run now" in hindrance(full[1])
+    assert "may run 1 at once, and 1 run now" in waiting_reason(full[1])
     Run.objects.filter(pk=full[0].pk).update(state=State.COMPLETED)
     assert claim_next() == full[1]
 
@@ -206,3 +209,14 @@ def test_of_50_parallel_launches_and_claims_a_quota_lets_through_exactly_its_num
     claims = together(AT_ONCE, lambda number: Run.objects.claim(waiting[number % 7].pk, WORKER))
     assert sum(one is not None for one in claims) == 3
     assert Run.objects.filter(state=State.STARTING).count() == 3
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(("table", "replace"), [(Quota, set_limits), (Retention, set_retention)])
+def test_two_who_set_the_first_values_at_once_are_both_served(table, replace):
+    staff = make_user(is_staff=True)
+    projects = [make_user().memberships.get().project for _ in range(8)]
+    with racing(4) as race:
+        for project in projects:
+            race(*[partial(replace, staff, project, {}) for _ in range(4)])
+    assert table.objects.count() == len(projects)

@@ -9,7 +9,8 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from hacrl_web.ops.loop import liveness_file, repeat
-from hacrl_web.runs.archive.retention_upkeep import RetentionUpkeep
+from hacrl_web.runs.archive.remains import DeletedRuns
+from hacrl_web.runs.retention.upkeep import RetentionUpkeep
 from hacrl_web.runs.sweeps.advance import SearchAdvancer
 from hacrl_web.runs.telemetry.table_upkeep import TableUpkeep
 from hacrl_web.runs.worker.dispatcher import Dispatcher
@@ -27,11 +28,8 @@ class Command(BaseCommand):
         ended = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: ended.set())
-        acts = [
-            Dispatcher().tick,
-            SearchAdvancer().tick,
-            TableUpkeep().tick,
-            UnmeasuredFiles().tick,
-            RetentionUpkeep().tick,
-        ]
+        # In a thread, as a large folder takes minutes. It ends with the process, and the next one continues.
+        slow_acts = [DeletedRuns().tick, RetentionUpkeep().tick, UnmeasuredFiles().tick]
+        threading.Thread(target=repeat, args=(slow_acts, ended, options["interval"]), daemon=True).start()
+        acts = [Dispatcher().tick, SearchAdvancer().tick, TableUpkeep().tick]
         repeat(acts, ended, options["interval"], liveness_file())

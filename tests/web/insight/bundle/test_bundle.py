@@ -22,9 +22,12 @@ from hacrl_web.alerts.models import Alert, Cursor
 from hacrl_web.insight.bundle import importing, reader
 from hacrl_web.insight.bundle.layout import CHECKPOINT_FILE, EVENTS_NAME, MANIFEST_NAME, RUN_NAME
 from hacrl_web.insight.bundle.reader import directory_bytes
+from hacrl_web.insight.checkpoints import bundle_size
 from hacrl_web.registry.benchmarks.benchmarks import create_benchmark
 from hacrl_web.registry.locations import folder_fingerprint
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
+from hacrl_web.runs.archive.deletion import delete_run
+from hacrl_web.runs.archive.remains import DeletedRuns
 from hacrl_web.runs.launch.plan import cannot_repeat
 from hacrl_web.runs.models import Run, State, TelemetryEvent
 from hacrl_web.runs.telemetry import tables
@@ -278,6 +281,19 @@ def test_run_that_has_not_ended_is_not_exported(client, run):
     Run.objects.filter(pk=run.pk).update(state=State.RUNNING)
     answer = client.get(f"/api/v1/runs/{run.pk}/bundle.zip")
     assert (answer.status_code, answer.json()["error"]["code"]) == (409, "not_ended")
+
+
+@pytest.mark.once
+def test_checkpoints_that_no_bundle_holds_are_refused_before_the_export(client, run, monkeypatch):
+    monkeypatch.setattr(bundle_size, "MAX_BUNDLE_BYTES", 0)
+    page = client.get(f"/runs/{run.pk}/export").content.decode()
+    sentence = "is not imported: export it without them"
+    assert sentence in page
+    assert "Bundle with checkpoints" not in page
+    answer = client.get(f"/api/v1/runs/{run.pk}/bundle.zip?checkpoints=1")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "too_large")
+    assert sentence in answer.json()["error"]["message"]
+    assert exported(client, run, "")
 
 
 def changed(
@@ -573,6 +589,53 @@ def test_import_that_was_killed_is_replaced_after_a_while(client, run, monkeypat
     rest = Run.objects.get()
     assert (rest.state, rest.archived_at is not None) == (State.FAILED, True)
     assert imports(client, data).status_code == 409
-    Run.objects.update(created_at=timezone.now() - importing.UNFINISHED_FOR * 2)
+    Run.objects.update(heartbeat_at=timezone.now() - importing.ABANDONED_AFTER * 2)
     assert imports(client, data).status_code == 201
-    assert Run.objects.get().state == State.COMPLETED
+    assert (Run.objects.get().state, Run.objects.get().heartbeat_at) == (State.COMPLETED, None)
+
+
+def test_import_that_goes_on_is_not_replaced_however_long_it_takes(client, run, monkeypatch):
+    data = exported(client, run)
+    empty(run)
+    monkeypatch.setattr(importing, "ALIVE_EVERY_S", 0.0)
+    insert, write, looks = importing.insert, importing._write, []
+
+    def look() -> None:
+        """As if hours had passed since its begin and since this look, but for what it does until the next one."""
+        looks.append(importing._is_abandoned(Run.objects.get()))
+        long_ago = timezone.now() - importing.ABANDONED_AFTER * 2
+        Run.objects.update(created_at=long_ago, heartbeat_at=long_ago)
+
+    def slow_insert(*arguments: Any) -> Any:
+        look()
+        return insert(*arguments)
+
+    def slow_write(*arguments: Any) -> None:
+        write(*arguments)
+        look()
+
+    monkeypatch.setattr(importing, "insert", slow_insert)
+    monkeypatch.setattr(importing, "_write", slow_write)
+    assert imports(client, data).status_code == 201
+    assert len(looks) > 5
+    assert not any(looks)
+
+
+def test_run_that_is_deleted_while_it_is_imported_leaves_nothing(client, run, monkeypatch):
+    data = exported(client, run)
+    empty(run)
+    write = importing._write
+
+    def write_and_delete(path: Path, pieces: Any) -> None:
+        for one in Run.objects.all():
+            delete_run(one.owner, one)
+        assert imports(client, data).json()["error"]["message"].startswith("This run was deleted, and what it left")
+        DeletedRuns().tick()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(path, pieces)
+
+    monkeypatch.setattr(importing, "_write", write_and_delete)
+    assert imports(client, data).json()["error"]["code"] == "deleted"
+    assert not run.run_dir.exists()
+    assert not Run._base_manager.exists()
+    assert not TelemetryEvent.objects.exists()

@@ -11,7 +11,8 @@ from django.urls import reverse
 
 from hacrl_web.insight.checkpoints import conversions
 from hacrl_web.insight.checkpoints.background import start_job
-from hacrl_web.runs.archive.archive import delete_run
+from hacrl_web.runs.archive.deletion import delete_run
+from hacrl_web.runs.archive.remains import DeletedRuns
 from hacrl_web.runs.models import Quota, Run, State
 from hacrl_web.runs.worker.usage import UnmeasuredFiles
 from hacrl_web.web.errors import FieldErrors
@@ -183,6 +184,7 @@ def test_run_is_not_deleted_while_a_file_is_made_of_it(client, owner, run):
     assert run.run_dir.is_dir()
     client.delete(f"/api/v1/runs/{run.pk}/gguf/{key}")
     delete_run(owner, run)
+    assert DeletedRuns().tick() == 1
     assert not run.run_dir.exists()
 
 

@@ -77,6 +77,16 @@ def test_parquet_is_read_by_other_tools_and_explains_itself(ada: Client, run) ->
         assert all(field.metadata[b"help"] for field in read.schema)
 
 
+def test_data_card_is_a_file_beside_json_lines(ada: Client, run) -> None:
+    page = ada.get(f"/runs/{run.pk}/export").content.decode()
+    for name, table in TABLES.items():
+        assert f"/runs/{run.pk}/export/{name}.json" in page
+        card = json.loads(body(ada, f"/api/v1/runs/{run.pk}/export/{name}.json"))
+        assert card["table"] == name
+        assert card["columns"] == {column.name: column.help for column in table.columns}
+        assert [(one["id"], one["settings"]) for one in card["runs"]] == [(str(run.pk), run.spec)]
+
+
 def test_metrics_equal_the_series_of_the_api(ada: Client, run) -> None:
     rows = rows_of(body(ada, f"/runs/{run.pk}/export/metrics.jsonl"))
     answer = ada.get(f"/api/v1/runs/{run.pk}/series").json()

@@ -9,7 +9,8 @@ import pytest
 from django.urls import reverse
 
 from hacrl_web.accounts.audit_log import AuditEntry
-from hacrl_web.runs.archive import archive
+from hacrl_web.runs.archive import archive, deletion
+from hacrl_web.runs.archive.remains import DeletedRuns
 from hacrl_web.runs.models import Run, State, Sweep, TelemetryEvent, Worker
 from hacrl_web.runs.telemetry.shipper import Shipper
 from hacrl_web.web.errors import FieldErrors
@@ -62,6 +63,7 @@ def test_page_names_what_a_deletion_loses_and_then_it_is_gone(client, ended):
     assert Run.objects.filter(pk=ended.pk).exists(), "GET asks"
     assert send(client, "delete", ended).status_code == 302
     assert not Run.objects.filter(pk=ended.pk).exists()
+    assert DeletedRuns().tick() == 1
     assert not TelemetryEvent.objects.exists()
     assert not ended.run_dir.exists()
     (entry,) = AuditEntry.objects.filter(kind="run", action="deleted")
@@ -88,9 +90,10 @@ def test_run_whose_trainer_still_ends_is_kept(client, ended):
         answer = client.post(f"/api/v1/runs/{ended.pk}/delete")
     finally:
         os.close(lock)
-    assert (answer.status_code, "still ends" in answer.content.decode()) == (409, True)
+    assert (answer.status_code, "is still stopping" in answer.content.decode()) == (409, True)
     assert ended.run_dir.exists()
     assert client.post(f"/api/v1/runs/{ended.pk}/delete").status_code == 204
+    assert DeletedRuns().tick() == 1
     assert not ended.run_dir.exists()
 
 
@@ -193,6 +196,7 @@ def test_sweep_is_deleted_with_its_runs_or_not_at_all(client, ended, sweep, user
     assert client.post(page).status_code == 302
     assert not Sweep.objects.exists()
     assert not Run.objects.exists()
+    assert DeletedRuns().tick() == 2
     assert not ended.run_dir.exists()
 
 
@@ -205,7 +209,7 @@ def test_sweep_with_one_trainer_that_still_ends_loses_none_of_its_runs(client, e
         lock = lock_run_dir(held.run_dir)
         answer = client.post(f"/api/v1/sweeps/{sweep.pk}/delete")
         os.close(lock)
-        assert (answer.status_code, "still ends" in answer.content.decode()) == (409, True)
+        assert (answer.status_code, "is still stopping" in answer.content.decode()) == (409, True)
         assert sweep.runs.count() == 2
         assert [run.run_dir.is_dir() for run in (ended, other)] == [True, True]
     assert client.post(f"/api/v1/sweeps/{sweep.pk}/delete").status_code == 204
@@ -217,7 +221,7 @@ def test_draft_that_was_queued_meanwhile_keeps_its_row_and_its_files(user):
     run.run_dir.mkdir(parents=True, exist_ok=True)
     run.state = State.DRAFT  # as it was read before somebody queued it
     with pytest.raises(FieldErrors, match="is queued: stop it first"):
-        archive.delete_run(user, run)
+        deletion.delete_run(user, run)
     assert Run.objects.filter(pk=run.pk).exists()
     assert run.run_dir.is_dir()
 

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from hacrl_web.accounts.models import Membership
-from hacrl_web.runs.archive.archive import delete_sweep
+from hacrl_web.runs.archive.deletion import delete_sweep
 from hacrl_web.runs.launch.launch import retry
 from hacrl_web.runs.launch.plan import LaunchError
 from hacrl_web.runs.models import Run, State, Sweep, TelemetryEvent, Trial
