@@ -734,6 +734,15 @@ declare namespace Api {
     name: string;
     notes: string[];
   }
+  interface Importance {
+    trials: number;
+    shares: Record<string, ImportanceShare>;
+  }
+  interface ImportanceShare {
+    share: number;
+    low: number;
+    high: number;
+  }
   interface InfluentialAnswer {
     step: number | null;
     items: InfluentialRollout[];
@@ -1720,6 +1729,7 @@ declare namespace Api {
     reason: string;
     best: number | null;
     counts: Record<string, number>;
+    importance: Importance | null;
     trials: TrialAnswer[];
   }
   interface SystemAnswer {

@@ -269,6 +269,15 @@ def _show_search(detail: dict[str, Any]) -> None:
         for trial in search["trials"]
     )
     table(["trial", "run", "state", "objective", *names], rows, empty="It has no trials yet.")
+    importance = search["importance"] or {"shares": {}}
+    shares = sorted(importance["shares"].items(), key=lambda item: -item[1]["share"])
+    if shares:
+        line(f"Importance, from {importance['trials']} completed trials:")
+        table(
+            ["setting", "share", "range"],
+            ([name, f"{one['share']:.0%}", f"{one['low']:.0%} to {one['high']:.0%}"] for name, one in shares),
+            empty="",
+        )
 
 
 def _value_text(value: Any) -> str:

@@ -290,13 +290,35 @@ class TrialAnswer(TypedDict):
     run: str | None
 
 
+class ImportanceShare(TypedDict):
+    """share: of 1 over all settings.  low, high: nine in ten resamplings of the trials lie between them."""
+
+    share: float
+    low: float
+    high: float
+
+
+class Importance(TypedDict):
+    """What parts the best quarter of the completed trials from the others (PED-ANOVA).
+
+    trials: completed ones.  shares: by setting; none for fewer than 10 trials, or where all reached the same.
+    """
+
+    trials: int
+    shares: dict[str, ImportanceShare]
+
+
 class SweepSearchAnswer(TypedDict):
-    """state: searching, paused, finished or stopped.  best: number of the best trial.  counts: trials by state."""
+    """state: searching, paused, finished or stopped.  best: number of the best trial.  counts: trials by state.
+
+    importance: null before the dispatcher has counted.
+    """
 
     state: str
     reason: str
     best: int | None
     counts: dict[str, int]
+    importance: Importance | None
     trials: list[TrialAnswer]
 
 

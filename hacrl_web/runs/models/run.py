@@ -47,6 +47,8 @@ class Sweep(ProjectRow):
     # Of one that searches: what the dispatcher does with it (models/trials.py), and why it stopped.
     search_state = models.CharField(max_length=12, blank=True, default="", db_index=True)
     search_reason = models.TextField(blank=True, default="")
+    # How much each setting mattered, see trials/importance.py; null before the dispatcher has counted the trials.
+    importance: Any = models.JSONField(null=True, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
 
     objects = ProjectRowQuerySet["Sweep"].as_manager()

@@ -23,6 +23,7 @@ from hacrl_web.runs.quotas import QuotaReached
 from hacrl_web.runs.sweeps.plan import plan_trial
 from hacrl_web.runs.sweeps.sweeps import create_run_of
 from hacrl_web.runs.telemetry.scores import Scores, accuracies
+from hacrl_web.runs.trials.importance import NOTHING_COUNTED, importance_of
 from hacrl_web.runs.trials.points import Point, new_point, random_point
 from hacrl_web.runs.trials.search_settings import SearchSettings, stored_search
 from hacrl_web.web.errors import FieldErrors
@@ -40,7 +41,8 @@ class SearchAdvancer:
 
     def tick(self) -> None:
         under_way = Trial.objects.filter(sweep=OuterRef("pk"), state=TrialState.RUNNING)
-        sweeps = Sweep.objects.filter(Q(search_state=SearchState.SEARCHING) | Exists(under_way))
+        uncounted = Q(search_state__gt="", importance__isnull=True)
+        sweeps = Sweep.objects.filter(Q(search_state=SearchState.SEARCHING) | Exists(under_way) | uncounted)
         for sweep in sweeps.select_related("owner", "project").order_by("pk"):
             try:
                 self.advance(sweep)
@@ -53,11 +55,12 @@ class SearchAdvancer:
         try:
             settings = stored_search(sweep.request)
         except ValueError as refused:
-            return end_search(sweep, SearchState.STOPPED, f"its settings are refused: {refused}")
+            return end_unreadable(sweep, f"its settings are refused: {refused}")
         if settings is None:
-            return end_search(sweep, SearchState.STOPPED, "it has no settings")
+            return end_unreadable(sweep, "it has no settings")
         self.judge(sweep, settings)
         record_ends(sweep, settings)
+        store_importance(sweep, settings)
         if sweep.search_state == SearchState.SEARCHING:
             start_trials(sweep, settings)
         return None
@@ -147,6 +150,14 @@ def _record(trial: Trial, state: str, **columns: object) -> None:
     row.update(state=state, ended_at=timezone.now(), **columns)
 
 
+def store_importance(sweep: Sweep, settings: SearchSettings) -> None:
+    """Count anew what mattered where another number of trials has completed than before."""
+    completed = list(sweep.trials.filter(state=TrialState.COMPLETED))
+    if sweep.importance is None or sweep.importance["trials"] != len(completed):
+        sweep.importance = importance_of(settings, completed)
+        Sweep.objects.filter(pk=sweep.pk).update(importance=sweep.importance)
+
+
 def start_trials(sweep: Sweep, settings: SearchSettings) -> None:
     """Start trials until as many run as the search allows; end the search after the last."""
     while True:
@@ -226,7 +237,13 @@ def _write_refused(sweep: Sweep, number: int, point: Mapping[str, object], reaso
     return True
 
 
+def end_unreadable(sweep: Sweep, reason: str) -> None:
+    """End a search whose settings cannot be read: nothing of it can be counted either."""
+    end_search(sweep, SearchState.STOPPED, reason)
+    Sweep.objects.filter(pk=sweep.pk, importance__isnull=True).update(importance=NOTHING_COUNTED)
+
+
 def end_search(sweep: Sweep, state: str, reason: str) -> None:
-    """No further trials; those under way go on."""
+    """No further trials; those under way continue."""
     searching = Sweep.objects.filter(pk=sweep.pk, search_state__in=[SearchState.SEARCHING, SearchState.PAUSED])
     searching.update(search_state=state, search_reason=reason)

@@ -9,11 +9,10 @@ from typing import Any
 
 from hacrl_web.runs.grids.varied import short_names, value_text
 from hacrl_web.runs.models import Sweep, Trial, TrialState
+from hacrl_web.runs.sweeps.search_figures import search_figures
+from hacrl_web.runs.trials.importance import why_none
 from hacrl_web.runs.trials.search_settings import KEY
 
-HEIGHT = 260  # pixels of a picture
-# Mid-tones, legible on light and dark grounds, as in the pictures of boards.
-BEST, OTHER, AMBER = "#2590a1", "#8b8e93", "#d08300"
 METHOD_NAMES = {"random": "random search", "optuna": "Optuna (TPE)"}
 PRUNER_NAMES = {"none": "no pruner", "median": "median pruner", "halving": "successive halving"}
 
@@ -48,7 +47,8 @@ class SearchView:
     @property
     def version(self) -> str:
         """Changes with everything that the page shows."""
-        parts = [self.sweep.search_state, *(f"{line.state[0]}{line.state[-1]}" for line in self.lines)]
+        num_counted = (self.sweep.importance or {}).get("trials", "")
+        parts = [self.sweep.search_state, str(num_counted), *(f"{line.state[0]}{line.state[-1]}" for line in self.lines)]
         return "-".join(parts)[:2000]
 
     @property
@@ -65,15 +65,19 @@ class SearchView:
 
     @property
     def figures(self) -> list[dict[str, Any]]:
-        """Objective over trial, and each parameter against the objective; none before the first value."""
+        """As search_figures.py has them; none before the first value."""
         trials = [line.trial for line in reversed(self.lines) if line.trial.value is not None]
-        if not trials:
-            return []
-        log_names = {name for name in self.names if str(self.settings["parameters"][name]).endswith(" log")}
-        by_parameter = [
-            _by_parameter(trials, name, name in log_names, number) for number, name in enumerate(self.names)
-        ]
-        return [_over_trials(trials), *by_parameter]
+        return search_figures(trials, self.settings["parameters"], self.best)
+
+    @property
+    def importance(self) -> dict[str, Any]:
+        """`rows`: each setting with its share and range, the largest first; else `missing`, why there are none."""
+        stored = self.sweep.importance or {"trials": self.counts.get(TrialState.COMPLETED, 0), "shares": {}}
+        rows = [{"name": name, **one} for name, one in stored["shares"].items()]
+        missing = "" if rows else why_none(len(self.names), stored["trials"])
+        return {"trials": stored["trials"], "missing": missing} | {
+            "rows": sorted(rows, key=lambda row: -row["share"]),
+        }
 
 
 def search_view(sweep: Sweep) -> SearchView | None:
@@ -110,6 +114,7 @@ def search_answer(sweep: Sweep) -> dict[str, Any] | None:
         "reason": sweep.search_reason,
         "best": view.best.number if view.best else None,
         "counts": view.counts,
+        "importance": sweep.importance,
         "trials": [trial_answer(line.trial) for line in reversed(view.lines)],
     }
 
@@ -125,56 +130,3 @@ def trial_answer(trial: Trial) -> dict[str, Any]:
         "reason": trial.reason,
         "run": str(trial.run_id) if trial.run_id else None,
     }
-
-
-def _over_trials(trials: Sequence[Trial]) -> dict[str, Any]:
-    """The objective of each trial, and the best so far."""
-    best: list[float | None] = []
-    for trial in trials:
-        highest = best[-1] if best else None
-        is_better = trial.state == TrialState.COMPLETED and (highest is None or trial.value > highest)
-        best.append(trial.value if is_better else highest)
-    numbers = [trial.number for trial in trials]
-    line: dict[str, Any] = {"type": "scatter", "mode": "lines", "name": "best so far", "x": numbers, "y": best}
-    line["line"] = {"shape": "hv", "color": BEST, "width": 1.5}
-    figure = _figure([line, *_points(trials, numbers)], "trial", "linear")
-    figure["layout"]["xaxis"]["tickformat"] = "d"
-    return {"id": "figure-trials", "title": "Objective over trial", "json": figure}
-
-
-def _by_parameter(trials: Sequence[Trial], name: str, is_log: bool, number: int) -> dict[str, Any]:
-    values = [trial.parameters[name] for trial in trials]
-    is_number = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
-    places = values if is_number else [value_text(value) for value in values]
-    scale = ("log" if is_log else "linear") if is_number else "category"
-    figure = _figure(_points(trials, places), name, scale)
-    return {"id": f"figure-parameter-{number}", "title": f"{name} against the objective", "json": figure}
-
-
-def _points(trials: Sequence[Trial], places: Sequence[Any]) -> list[dict[str, Any]]:
-    """One trace of completed and one of pruned trials."""
-    traces = []
-    for state, colour, symbol in ((TrialState.COMPLETED, BEST, "circle"), (TrialState.PRUNED, AMBER, "x")):
-        some = [(place, trial) for place, trial in zip(places, trials, strict=True) if trial.state == state]
-        trace: dict[str, Any] = {"type": "scatter", "mode": "markers", "name": str(state)}
-        trace["x"] = [place for place, _ in some]
-        trace |= {"y": [trial.value for _, trial in some], "text": [f"trial {trial.number}" for _, trial in some]}
-        trace["marker"] = {"color": colour, "symbol": symbol, "size": 8}
-        trace["hovertemplate"] = "%{text}: %{y:.3f} at %{x}<extra></extra>"
-        traces.append(trace)
-    return [trace for trace in traces if trace["x"]]
-
-
-def _figure(data: list[dict[str, Any]], title: str, scale: str) -> dict[str, Any]:
-    axis = {"automargin": True, "fixedrange": True}
-    layout = {
-        "height": HEIGHT,
-        "font": {"family": "Inter, system-ui, sans-serif", "size": 12},
-        "dragmode": False,
-        "showlegend": len(data) > 1,
-        "legend": {"orientation": "h", "y": 1.15},
-        "margin": {"l": 56, "r": 16, "t": 24, "b": 44},
-        "xaxis": {**axis, "title": {"text": title}, "type": scale, "exponentformat": "e"},
-        "yaxis": {**axis, "title": {"text": "objective"}},
-    }
-    return {"data": data, "layout": layout}
