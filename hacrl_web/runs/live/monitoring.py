@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from django.contrib.auth.decorators import login_not_required
 from django.db import DatabaseError, connection
-from django.db.models import Count, Max, Min
+from django.db.models import Count, Max, Min, Sum
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
@@ -77,6 +77,7 @@ class Installation(Collector):
 
     def collect(self) -> Iterator[Metric]:
         yield from self._runs()
+        yield from self._faults()
         yield from self._telemetry()
         yield from self._hosts()
         yield GaugeMetricFamily("hacrl_sockets", "Open WebSockets of the web process that answers.", socket_count())
@@ -102,8 +103,31 @@ class Installation(Collector):
             changes.add_metric([before or "none", after], count)
         yield changes
 
+    def _faults(self) -> Iterator[Metric]:
+        faults = CounterMetricFamily(
+            "hacrl_faults", "Faults of the runs that exist. interrupted: a trainer died and its run is queued again; "
+            "lost: its worker went silent; incident: trouble that a trainer dealt with; refused event: a warning was "
+            "stored in its place.", labels=["kind"],
+        )  # fmt: skip
+        changes = StatusChange.objects.order_by()
+        faults.add_metric(["failed"], changes.filter(to_state=State.FAILED).count())
+        faults.add_metric(["lost"], changes.filter(to_state=State.LOST).count())
+        sums = Run.objects.aggregate(
+            *(Sum(name, default=0) for name in ("interruptions", "num_incidents", "num_refused"))
+        )
+        faults.add_metric(["interrupted"], sums["interruptions__sum"])
+        faults.add_metric(["incident"], sums["num_incidents__sum"])
+        faults.add_metric(["refused event"], sums["num_refused__sum"])
+        yield faults
+
     def _telemetry(self) -> Iterator[Metric]:
         held = list(Run.objects.filter(state__in=HELD).values_list("pk", "heartbeat_at"))
+        lag = Run.objects.filter(state__in=HELD).aggregate(most=Max("telemetry_lag_s"))["most"]
+        yield GaugeMetricFamily(
+            "hacrl_telemetry_lag_seconds",
+            "From the writing of an event to its storing: of the newest batch of the run where it is longest.",
+            lag or 0.0,
+        )
         now = timezone.now()
         beats = [(now - beat).total_seconds() for _, beat in held if beat]
         yield GaugeMetricFamily(
@@ -116,7 +140,7 @@ class Installation(Collector):
         ]
         yield GaugeMetricFamily(
             "hacrl_telemetry_age_seconds",
-            "Age of the newest stored event of the run where it is oldest: the trainer's silence plus the lag.",
+            "Age of the newest stored event of the run where it is oldest: the trainer's silence and the lag.",
             max((max(0.0, time.time() - each) for each in newest if each is not None), default=0.0),
         )
 

@@ -189,6 +189,10 @@ class Run(RunStateMachine, ProjectRow):
 
     last_seq = models.BigIntegerField(default=0)  # every event up to it is stored
     spool_offset = models.BigIntegerField(default=0)  # bytes of the spool that are stored
+    # Of the batch that was stored last: the age of its oldest event at that moment.
+    telemetry_lag_s = models.FloatField(null=True, blank=True)
+    num_incidents = models.PositiveIntegerField(default=0)  # events that name an incident
+    num_refused = models.PositiveIntegerField(default=0)  # events in whose place a warning was stored
     texts_from = models.PositiveIntegerField(default=0)  # first step whose rollouts have texts (table_upkeep.py)
     packed_seq = models.BigIntegerField(default=0)  # metrics up to it are in chunks too (metric_series.py)
     step = models.PositiveIntegerField(default=0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,13 +16,13 @@ from typing import Any
 from uuid import UUID
 
 from django.db import connection, transaction
-from django.db.models import QuerySet
+from django.db.models import F, QuerySet
 
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.pubsub import publish_update
 from hacrl_web.runs.telemetry.scores import score_of
 from hacrl_web.runs.telemetry.spool_reader import SpoolBatch, SpoolReader
-from hacrl_web.runs.telemetry.tables import Record, Rows, insert, integer, rows_if_valid
+from hacrl_web.runs.telemetry.tables import REFUSED, Record, Rows, insert, integer, rows_if_valid
 
 Fence = Callable[[UUID, int], QuerySet[Run]]
 Prepared = tuple[SpoolBatch, Rows | None]  # rows: None if one of the records cannot be stored
@@ -93,14 +94,31 @@ class Shipper:
         columns: dict[str, Any] = {"spool_offset": batch.offset}
         types = {record["type"] for record in batch.records}
         if batch.records:
-            columns |= {"last_seq": batch.records[-1]["seq"], **_progress(batch.records)}
+            columns |= {"last_seq": batch.records[-1]["seq"], **_progress(batch.records), **_measures(batch.records)}
         with transaction.atomic():
             # The fence first: it also locks the row against other writers for the rest of the transaction.
             if not self.fence(self.run_id, self.attempt).update(**columns):
                 raise LeaseLost(self.attempt)
-            insert(self.run_id, batch.records, rows)
+            if num_refused := insert(self.run_id, batch.records, rows):
+                Run.objects.filter(pk=self.run_id).update(num_refused=F("num_refused") + num_refused)
             if "evaluation" in types:
                 Run.objects.filter(pk=self.run_id).update(score=score_of(Run.objects.get(pk=self.run_id)))
+
+
+def _measures(records: Sequence[Record]) -> dict[str, Any]:
+    """Columns of the run for monitoring: the lag of this batch, and its faults beside those before."""
+    columns: dict[str, Any] = {}
+    written_at = records[0].get("time")
+    if type(written_at) is float:  # insert() reports others
+        columns["telemetry_lag_s"] = max(0.0, time.time() - written_at)
+    logs = [record for record in records if record["type"] == "log"]
+    for name, number in (
+        ("num_incidents", sum(record.get("incident") is not None for record in logs)),
+        ("num_refused", sum(REFUSED in record for record in logs)),
+    ):
+        if number:
+            columns[name] = F(name) + number
+    return columns
 
 
 def _progress(records: Sequence[Record]) -> dict[str, Any]:

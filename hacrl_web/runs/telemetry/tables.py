@@ -23,6 +23,7 @@ Record = dict[str, Any]
 Row = list[Any]
 # Key of a payload that was not parsed: the text of its spool line. No name that was read has a NUL (clean_texts).
 PAYLOAD_TEXT = "\0payload"
+REFUSED = "refused"  # key of a log event in place of a refused one: its type
 _HEAD = ("seq", "attempt", "time", "type", "step", "agent", "source")
 _ONCE = 'ON CONFLICT ("run_id", "seq") DO NOTHING'
 _LARGEST = 2**31 - 1
@@ -204,10 +205,10 @@ def rows_if_valid(run_id: UUID, records: Sequence[Record]) -> Rows | None:
         return None
 
 
-def insert(run_id: UUID, records: Sequence[Record], rows: Rows | None = None) -> None:
+def insert(run_id: UUID, records: Sequence[Record], rows: Rows | None = None) -> int:
     """Store records, within the caller's transaction; one that the database refuses is stored as a log event.
 
-    rows: of these records, if they were made before.
+    rows: of these records, if they were made before.  Returns how many were refused.
     """
     try:
         rows = rows_of(run_id, records) if rows is None else rows
@@ -217,10 +218,10 @@ def insert(run_id: UUID, records: Sequence[Record], rows: Rows | None = None) ->
     except _REFUSALS as error:
         if len(records) > 1:
             middle = len(records) // 2
-            insert(run_id, records[:middle])
-            insert(run_id, records[middle:])
-        else:
-            EVENTS.insert([EVENTS.row(run_id, refusal_record(run_id, records[0], str(error)))])
+            return insert(run_id, records[:middle]) + insert(run_id, records[middle:])
+        EVENTS.insert([EVENTS.row(run_id, refusal_record(run_id, records[0], str(error)))])
+        return 1
+    return 0
 
 
 def clean_texts(value: Any) -> Any:
@@ -239,7 +240,7 @@ def refusal_record(run_id: UUID, record: Record, reason: str) -> Record:
     message = f"An event of type {kind!r}{f' of {agent}' if agent else ''} could not be stored: {reason[:200]}"
     log.warning("run %s, seq %s: %s", run_id, record["seq"], message)
     body = {key: record[key] for key in ("seq", "attempt")} | {"type": "log", "level": "warning"}
-    body["message"] = message.replace("\x00", "")
+    body |= {"message": message.replace("\x00", ""), REFUSED: kind.replace("\x00", "")}
     for name in ("time", "step"):
         with contextlib.suppress(ValueError, TypeError, OverflowError):  # it may be the refused value
             body[name] = EVENTS.converters[name](record.get(name))

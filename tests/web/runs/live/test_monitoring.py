@@ -15,6 +15,7 @@ from hacrl_web.accounts.tokens.tokens import make_token
 from hacrl_web.ops.preflight import ROOT
 from hacrl_web.runs.models import Drain, Host, Run, State, StatusChange, TelemetryEvent
 from tests.support.web.factories import make_run, make_user
+from tests.web.runs.telemetry.test_shipper import shipper, write_line
 
 pytestmark = pytest.mark.django_db
 
@@ -90,6 +91,33 @@ def test_figures_agree_with_the_database(client: Client) -> None:
     assert figures["hacrl_host_gpu_used_ratio", "gpu1", "gpu-1"] == 0.5
     assert figures["hacrl_host_cpu_used_ratio", "gpu-1"] == 0.25
     assert figures["hacrl_host_drained", "gpu-1"] == figures["hacrl_host_runs", "gpu-1"] == 1
+
+
+def test_faults_are_counted_and_lag_is_that_of_storing_alone(client: Client) -> None:
+    boss = make_user("boss", is_staff=True)
+    client.force_login(boss)
+    assert scraped(client)["hacrl_faults_total", "failed"] == 0
+    run, other = make_run(boss), make_run(boss)
+    Run.objects.filter(pk=run.pk).update(state=State.RUNNING, attempt=1, interruptions=2)
+    run.refresh_from_db()
+    run.run_dir.mkdir(parents=True, exist_ok=True)
+    # Written 40 s ago and stored now. The third goes back to an earlier step; the fourth has a step that is no number.
+    old = time.time() - 40
+    write_line(run, seq=1, attempt=1, time=old, type="log", level="warning", message="m", incident="out of memory")
+    write_line(run, seq=2, attempt=1, time=old, type="metrics", step=5, agent="A", values={"x": 1.0})
+    write_line(run, seq=3, attempt=1, time=old, type="metrics", step=4, agent="A", values={"x": 1.0})
+    write_line(run, seq=4, attempt=1, time=old, type="rollout", step="x")
+    shipper(run).ship()
+    for state in (State.FAILED, State.LOST, State.LOST):
+        other.status_changes.create(to_state=state, attempt=1)
+    figures = scraped(client)
+    kinds = ("failed", "lost", "interrupted", "incident", "refused event")
+    assert [figures["hacrl_faults_total", kind] for kind in kinds] == [1, 2, 2, 1, 2]
+    assert figures["hacrl_telemetry_lag_seconds",] == pytest.approx(40, abs=15)
+    write_line(run, seq=5, attempt=1, time=time.time(), type="log", level="info", message="m")
+    shipper(run).ship()
+    assert scraped(client)["hacrl_telemetry_lag_seconds",] < 15  # a silent trainer is no lag
+    assert scraped(client)["hacrl_faults_total", "refused event"] == 2
 
 
 def test_dashboard_and_docs_name_the_metrics_that_exist(client: Client) -> None:
