@@ -1,4 +1,8 @@
-"""The board as a LaTeX table (booktabs): texts of the page, the best score bold, scores that may be best underlined."""
+"""The board as a LaTeX table (booktabs): texts of the page, the best score bold, scores that may be best underlined.
+
+Numbers are aligned at their points, without a package for it: what is before the point has a column of its own, as have
+the point with what is behind it, and the interval.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +30,8 @@ _ESCAPED = {
     "–": "--",
     **{character: f"\\{character}" for character in "&%$#_{}"},
 }
+MEASURED, DECIMAL, PLAIN = "r@{}l@{}l", "r@{}l", "r"  # columns of one of the page's: with an interval, without, others
+_DECIMALS = ("start", "training_hours", "per_1000")
 _HEADS = {
     "seeds": "Seeds",
     "start": "Start",
@@ -44,7 +50,8 @@ def escaped(text: str) -> str:
 def latex(table: BoardTable, section: paper.PaperSection | None, address: str) -> str:
     """Part of a document; needs booktabs. address: of the page with the same numbers."""
     names = extras(table)
-    heads = ["Algorithm", "Agent", *(escaped(f"{c.title} {c.measured_by}") for c in table.columns)]
+    kinds = [MEASURED] * len(table.columns) + [_kind(name) for name in names]
+    heads = [escaped(f"{c.title} {c.measured_by}") for c in table.columns]
     heads += [f"$\\Delta$ {escaped(table.baseline)}" if name == "gain" else _HEADS[name] for name in names]
     lines = [
         f"% {_comment(table.board.name)}",
@@ -52,9 +59,9 @@ def latex(table: BoardTable, section: paper.PaperSection | None, address: str) -
         f"% {_comment(INTERVALS)}.",
         *(f"% {_comment(group.row.label)}: {missing}" for group in table.groups for missing in group.row.missing),
         r"% \usepackage{booktabs}",
-        rf"\begin{{tabular}}{{ll{'r' * (len(heads) - 2)}}}",
+        rf"\begin{{tabular}}{{ll{''.join(kinds)}}}",
         r"\toprule",
-        _row(heads),
+        _heads(kinds, heads),
     ]
     for group in table.groups:
         lines.append(r"\midrule")
@@ -63,7 +70,8 @@ def latex(table: BoardTable, section: paper.PaperSection | None, address: str) -
         lines.append(r"\midrule")
         for line in start.lines:
             scores = [_score(line.cells[column.key]) for column in table.columns]
-            lines.append(_row(["start" if line is start.lines[0] else "", _agent(line), *scores, *[""] * len(names)]))
+            empty = [_empty(_kind(name)) for name in names]
+            lines.append(_row(["start" if line is start.lines[0] else "", _agent(line), *scores, *empty]))
     lines += [r"\bottomrule", r"\end{tabular}", *_reported(section)]
     return "\n".join(lines) + "\n"
 
@@ -75,6 +83,39 @@ def _comment(text: str) -> str:
 
 def _row(cells: Sequence[str]) -> str:
     return " & ".join(cells) + r" \\"
+
+
+def _kind(name: str) -> str:
+    """The LaTeX columns of one of the further columns of the page."""
+    return MEASURED if name == "gain" else DECIMAL if name in _DECIMALS else PLAIN
+
+
+def _width(kind: str) -> int:
+    """How many LaTeX columns it has."""
+    return len(kind.replace("@{}", ""))
+
+
+def _heads(kinds: Sequence[str], heads: Sequence[str]) -> str:
+    """The first row: a head stands over all columns of its numbers."""
+    over = zip(kinds, heads, strict=True)
+    return _row(["Algorithm", "Agent", *(rf"\multicolumn{{{_width(kind)}}}{{c}}{{{head}}}" for kind, head in over)])
+
+
+def _empty(kind: str) -> str:
+    return " & ".join([""] * _width(kind))
+
+
+def _missing(kind: str) -> str:
+    return rf"\multicolumn{{{_width(kind)}}}{{c}}{{{escaped(MISSING)}}}"
+
+
+def _number(text: str, style: str = "") -> str:
+    """Two cells: what is before the point, and the rest. style: a command around each that is not empty."""
+    if text == MISSING:
+        return _missing(DECIMAL)
+    whole, point, rest = text.partition(".")
+    parts = [escaped(part) for part in (whole, point + rest)]
+    return " & ".join(f"{style}{{{part}}}" if style and part else part for part in parts)
 
 
 def _agent(line: BoardLine) -> str:
@@ -92,9 +133,12 @@ def _cells(table: BoardTable, group: BoardGroup, line: BoardLine, names: Sequenc
         if name == "gain":
             yield _difference(line.cells[table.last.key])
         elif name == "start":
-            yield escaped(plain_score(line.start.mean if line.start else None))
+            yield _number(plain_score(line.start.mean if line.start else None))
+        elif not is_head:
+            yield _empty(_kind(name))
         else:
-            yield escaped(extra_text(table, group, name)) if is_head else ""
+            text = extra_text(table, group, name)
+            yield _number(text) if _kind(name) == DECIMAL else escaped(text)
 
 
 def extra_text(table: BoardTable, group: BoardGroup, name: str) -> str:
@@ -108,39 +152,44 @@ def extra_text(table: BoardTable, group: BoardGroup, name: str) -> str:
 
 def _interval(estimate: MeanInterval) -> str:
     if estimate.are_seeds_equal:
-        return f" (all {estimate.count} seeds equal)"
-    return "" if estimate.half_width is None else rf" $\pm$ {escaped(plain_score(estimate.half_width))}"
+        return rf"\ (all {estimate.count} seeds equal)"
+    return "" if estimate.half_width is None else rf"\ $\pm$ {escaped(plain_score(estimate.half_width))}"
 
 
 def _score(cell: Cell) -> str:
     if cell.score is None:
-        return escaped(MISSING)
-    text = escaped(plain_score(cell.score.mean))
-    marked = {"best": rf"\textbf{{{text}}}", "may be best": rf"\underline{{{text}}}"}.get(cell.mark, text)
-    return marked + _interval(cell.score)
+        return _missing(MEASURED)
+    style = {"best": r"\textbf", "may be best": r"\underline"}.get(cell.mark, "")
+    return f"{_number(plain_score(cell.score.mean), style)} & {_interval(cell.score)}"
 
 
 def _difference(cell: Cell) -> str:
     if cell.difference is None:
-        return escaped(MISSING)
+        return _missing(MEASURED)
     unclear = " (unclear)" if cell.comparison == "unclear" else ""
-    return escaped(signed_fixed(cell.difference.mean)) + _interval(cell.difference) + unclear
+    return f"{_number(signed_fixed(cell.difference.mean))} & {_interval(cell.difference)}{unclear}"
 
 
 def _reported(section: paper.PaperSection | None) -> list[str]:
     """The paper's numbers in a separate table: they are not measured here."""
     if section is None:
         return []
-    heads = ["Algorithm", "Agent", *(escaped(name) for name, _ in section.columns)]
+    kinds = [DECIMAL] * len(section.columns)
     return [
         "",
         f"% reported ({paper.SOURCE}), {_comment(section.key)}: not measured here",
-        rf"\begin{{tabular}}{{ll{'r' * len(section.columns)}}}",
+        rf"\begin{{tabular}}{{ll{''.join(kinds)}}}",
         r"\toprule",
-        _row(heads),
+        _heads(kinds, [escaped(name) for name, _ in section.columns]),
         r"\midrule",
         *(
-            _row([escaped(line.algorithm), escaped(line.agent), *(line.score(column) for _, column in section.columns)])
+            _row(
+                [
+                    escaped(line.algorithm),
+                    escaped(line.agent),
+                    *(_number(line.score(column)) for _, column in section.columns),
+                ]
+            )
             for line in section.lines
         ),
         r"\bottomrule",
