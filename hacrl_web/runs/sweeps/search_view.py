@@ -47,8 +47,8 @@ class SearchView:
     @property
     def version(self) -> str:
         """Changes with everything that the page shows."""
-        num_counted = (self.sweep.importance or {}).get("trials", "")
-        parts = [self.sweep.search_state, str(num_counted), *(f"{line.state[0]}{line.state[-1]}" for line in self.lines)]
+        number = (self.sweep.importance or {}).get("trials", "")
+        parts = [self.sweep.search_state, str(number), *(f"{line.state[0]}{line.state[-1]}" for line in self.lines)]
         return "-".join(parts)[:2000]
 
     @property
@@ -72,10 +72,10 @@ class SearchView:
     @property
     def importance(self) -> dict[str, Any]:
         """`rows`: each setting with its share and range, the largest first; else `missing`, why there are none."""
-        stored = self.sweep.importance or {"trials": self.counts.get(TrialState.COMPLETED, 0), "shares": {}}
-        rows = [{"name": name, **one} for name, one in stored["shares"].items()]
-        missing = "" if rows else why_none(len(self.names), stored["trials"])
-        return {"trials": stored["trials"], "missing": missing} | {
+        importance = self.sweep.importance or {"trials": self.counts.get(TrialState.COMPLETED, 0), "shares": {}}
+        rows = [{"name": name, **one} for name, one in importance["shares"].items()]
+        missing = "" if rows else why_none(len(self.names), importance["trials"])
+        return {"trials": importance["trials"], "missing": missing} | {
             "rows": sorted(rows, key=lambda row: -row["share"]),
         }
 
