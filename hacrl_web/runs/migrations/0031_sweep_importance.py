@@ -2,6 +2,6 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("runs", "0029_retention")]
+    dependencies = [("runs", "0030_deleted_runs")]
 
     operations = [migrations.AddField("sweep", "importance", models.JSONField(blank=True, null=True))]

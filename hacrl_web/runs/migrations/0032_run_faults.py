@@ -2,7 +2,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("runs", "0030_sweep_importance")]
+    dependencies = [("runs", "0031_sweep_importance")]
 
     operations = [
         migrations.AddField("run", "telemetry_lag_s", models.FloatField(blank=True, null=True)),
