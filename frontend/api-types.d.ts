@@ -206,6 +206,7 @@ declare namespace Api {
   interface BenchmarkOut {
     id: number;
     name: string;
+    edit_of: number | null;
     question_field: string;
     answer_field: string;
     prompt_template: string;
@@ -646,6 +647,7 @@ declare namespace Api {
   interface GroupOut {
     id: number;
     name: string;
+    edit_of: number | null;
     agents: AgentOut[];
     created_at: string;
   }

@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from hacrl_web.accounts.audit_log import AuditedQuerySet, audited
-from hacrl_web.accounts.visibility import ProjectRow, ProjectRowQuerySet
+from hacrl_web.accounts.visibility import ProjectRow, ProjectRowQuerySet, RowT
 from workers.contract.spec.agent import AgentSpec
 from workers.contract.spec.reward_function import VERSION_DIGITS, FunctionFile
 from workers.contract.verifier_kinds import AUDIT_METHODS, FLEXIBLE_KINDS, RESPONSE_EXTRACTIONS, RULES
@@ -79,6 +79,23 @@ class RegistryRow(ProjectRow):
         return reverse(self.page, args=[self.pk])
 
 
+class VersionQuerySet(ProjectRowQuerySet[RowT]):
+    """Rows that are edited as copies."""
+
+    def newest_versions(self) -> VersionQuerySet[RowT]:
+        """Without those that have a newer version."""
+        return self.filter(edits=None)
+
+
+class VersionedRow(RegistryRow):
+    """A row that stays as it is, since runs refer to it: an edit is a new row of the same project."""
+
+    edit_of = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, blank=True, related_name="edits")
+
+    class Meta(RegistryRow.Meta):
+        abstract = True
+
+
 @audited("name", "kind", "location", "revision")
 class LanguageModel(RegistryRow):
     """A model that agents start from, with the facts of its inspection."""
@@ -120,16 +137,16 @@ class LanguageModel(RegistryRow):
 
 
 @audited("name")
-class AgentGroup(RegistryRow):
+class AgentGroup(VersionedRow):
     """Agents that learn together."""
 
     section, page = "groups", "registry:group_detail"
 
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="agent_groups")
 
-    objects = ProjectRowQuerySet["AgentGroup"].as_manager()
+    objects = VersionQuerySet["AgentGroup"].as_manager()
 
-    class Meta(RegistryRow.Meta):
+    class Meta(VersionedRow.Meta):
         constraints = [models.UniqueConstraint(fields=["project", "name"], name="agent_group_name_per_project")]
 
     def agent_pairs(self) -> list[tuple[Agent, Agent]]:
@@ -183,7 +200,7 @@ class Agent(models.Model):
 
 
 @audited("name", "source", "verifier", "extraction", "held_out_fraction")
-class Benchmark(RegistryRow):
+class Benchmark(VersionedRow):
     """Questions with reference answers: a training set and a held-out set."""
 
     section, page = "benchmarks", "registry:benchmark_detail"
@@ -212,9 +229,9 @@ class Benchmark(RegistryRow):
     source = models.CharField(max_length=1000, blank=True)  # hub id and commit, or names of files
     questions_sha = models.CharField(max_length=64, blank=True)  # SHA-256 over the canonical files, held-out one first
 
-    objects = ProjectRowQuerySet["Benchmark"].as_manager()
+    objects = VersionQuerySet["Benchmark"].as_manager()
 
-    class Meta(RegistryRow.Meta):
+    class Meta(VersionedRow.Meta):
         constraints = [models.UniqueConstraint(fields=["project", "name"], name="benchmark_name_per_project")]
 
     @property

@@ -61,10 +61,11 @@ class BuiltInIn(StrictBody):
 
 
 class BenchmarkOut(Schema):
-    """audit: what the reward audit compares its rewards with."""
+    """audit: what the reward audit compares its rewards with.  edit_of: the id of the version before."""
 
     id: int
     name: str
+    edit_of: int | None
     question_field: str
     answer_field: str
     prompt_template: str
@@ -82,6 +83,10 @@ class BenchmarkOut(Schema):
     questions_sha: str
     facts: dict[str, Any]
     created_at: datetime
+
+    @staticmethod
+    def resolve_edit_of(benchmark: Benchmark) -> int | None:
+        return benchmark.edit_of_id
 
 
 class BuiltInOut(Schema):
@@ -248,7 +253,7 @@ class BenchmarkCopyIn(StrictBody):
 
 @router.post("/benchmarks/{int:pk}/copy", response={201: BenchmarkOut}, summary="The same questions with other options")
 def copy_benchmark(request: HttpRequest, pk: int, payload: BenchmarkCopyIn) -> Any:
-    """A new benchmark. The one that is copied, and its runs, stay as they are."""
+    """A newer version, as a benchmark of its own. The one that is copied, and its runs, stay as they are."""
     original = _benchmark(request, pk)
     staged = benchmarks.stage_copy(request.user, original)
     return _create_from(request, staged, benchmarks.own_options(original) | payload.dict(exclude_none=True))

@@ -145,10 +145,17 @@ class AgentOut(Schema):
 
 
 class GroupOut(Schema):
+    """edit_of: the id of the version before."""
+
     id: int
     name: str
+    edit_of: int | None
     agents: list[AgentOut]
     created_at: datetime
+
+    @staticmethod
+    def resolve_edit_of(group: AgentGroup) -> int | None:
+        return group.edit_of_id
 
     @staticmethod
     def resolve_agents(group: AgentGroup) -> list[dict[str, Any]]:
@@ -191,7 +198,7 @@ def get_group(request: HttpRequest, pk: int) -> Any:
 
 @router.post("/groups/{int:pk}/copy", response={201: GroupOut}, summary="A new group of the same agents")
 def copy_group(request: HttpRequest, pk: int, payload: GroupCopyIn) -> Any:
-    """With other settings of some. The group that is copied, and its runs, stay as they are."""
+    """A newer version, with other settings of some. The group that is copied, and its runs, stay as they are."""
     group = get_object_or_404(AgentGroup.objects.visible_to(request.user), pk=pk)
     copied = groups.copy_group(request.user, group, name=payload.name, changes=payload.agents)
     return Status(201, copied)

@@ -118,6 +118,7 @@ def stage_copy(owner: Any, benchmark: Benchmark) -> Staged:
         staged.source = benchmark.source or f"copy of {benchmark.name}"
         staged.name = f"{benchmark.name[: values.MAX_NAME - len(COPY)]}{COPY}"
         staged.is_evaluation_only = bool(benchmark.facts.get("is_evaluation_only"))
+        staged.edit_of = benchmark.pk
         _inspect(staged, "benchmark", "benchmark")
         staged.found |= {"prompt_template": benchmark.prompt_template, "system_prompt": benchmark.system_prompt}
         staged.note()
@@ -321,6 +322,8 @@ def _create(owner: Any, staged: Staged, options: BenchmarkOptions, *, is_upload:
     try:
         answer = _read(staged, options, folder, is_upload)
         row = Benchmark(owner=owner, name=options.name, held_out_fraction=options.held_out_fraction)
+        row.project = project_of_new(owner)
+        row.edit_of = Benchmark.objects.filter(pk=staged.edit_of, project=row.project).first()
         row.verifier, row.tolerance, row.extraction = options.verifier, options.tolerance, options.extraction
         row.reward_function, row.judge = options.reward_function, options.judge
         row.prompt_template, row.system_prompt = options.prompt_template, options.system_prompt

@@ -43,6 +43,7 @@ class Staged:
     name: str = ""  # proposed for the benchmark
     found: dict[str, Any] = field(default_factory=dict)  # columns, rows, guess
     is_evaluation_only: bool = False
+    edit_of: int | None = None  # id of the benchmark whose questions these are
 
     @property
     def token(self) -> str:

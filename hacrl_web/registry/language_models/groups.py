@@ -21,8 +21,12 @@ from hacrl_web.registry.models import MAX_AGENTS, Agent, AgentGroup, LanguageMod
 from hacrl_web.web.errors import FieldErrors, listed
 
 
-def create_group(owner: Any, *, name: str, agents: Sequence[Mapping[str, Any]]) -> AgentGroup:
+def create_group(
+    owner: Any, *, name: str, agents: Sequence[Mapping[str, Any]], edit_of: AgentGroup | None = None
+) -> AgentGroup:
     """Write a group and its agents; an agent has `model` (id), `name` and the fields of agent_settings.FIELDS.
+
+    edit_of: the group that it is a newer version of, unless its models are of another project.
 
     Errors: FieldErrors, with fields such as `agents.1.name`.
     """
@@ -37,7 +41,9 @@ def create_group(owner: Any, *, name: str, agents: Sequence[Mapping[str, Any]]) 
     if named is not None:
         checker.take("name", values.check_name_is_free, AgentGroup, project, named)
     (named,) = checker.finish(named)
-    group = AgentGroup(owner=owner, project=project, name=named)
+    if edit_of is not None and edit_of.project_id != project.pk:
+        edit_of = None
+    group = AgentGroup(owner=owner, project=project, name=named, edit_of=edit_of)
     with values.unique_name(named):
         group.save(force_insert=True)
         for row in rows:
@@ -47,7 +53,7 @@ def create_group(owner: Any, *, name: str, agents: Sequence[Mapping[str, Any]]) 
 
 
 def copy_group(user: Any, group: AgentGroup, *, name: object, changes: Any = None) -> AgentGroup:
-    """A new group of the same agents, with other settings of some. Runs of the old one keep theirs. Error: FieldErrors.
+    """A newer version of a group, with other settings of some. Runs of the old one keep theirs. Error: FieldErrors.
 
     changes: {agent: {setting: value}}, of agent_changes.py.
     """
@@ -57,7 +63,7 @@ def copy_group(user: Any, group: AgentGroup, *, name: object, changes: Any = Non
         checker.take("name", values.check_name_is_free, AgentGroup, group.project, named)
     rows, _ = with_changes(list(group.agents.select_related("model")), changes or {}, checker.errors)
     (named,) = checker.finish(named)
-    copied = AgentGroup(owner=user, project=group.project, name=named)
+    copied = AgentGroup(owner=user, project=group.project, name=named, edit_of=group)
     with values.unique_name(named):
         copied.save(force_insert=True)
         for row in rows:

@@ -24,9 +24,10 @@ from hacrl_web.registry.benchmarks.uploads import Staged
 from hacrl_web.registry.locations import model_roots
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.registry.pages.forms import MappingForm, ServiceForm, SourceForm, UploadForm
-from hacrl_web.registry.pages.models_and_groups import LIST_SIZE, require_page
+from hacrl_web.registry.pages.models_and_groups import require_page
+from hacrl_web.registry.pages.versions import versions_page
 from hacrl_web.web.errors import FieldErrors
-from hacrl_web.web.page_query import MAX_ID, page_of, whole_number
+from hacrl_web.web.page_query import MAX_ID, whole_number
 
 MAX_OTHERS = 500  # benchmarks to choose from
 
@@ -34,7 +35,7 @@ MAX_OTHERS = 500  # benchmarks to choose from
 @require_safe
 def benchmark_list(request: HttpRequest) -> HttpResponse:
     rows = Benchmark.objects.listed_for(request.user).select_related("owner")
-    return render(request, "registry/benchmarks/benchmark_list.html", {"page": page_of(request, rows, LIST_SIZE)})
+    return render(request, "registry/benchmarks/benchmark_list.html", versions_page(request, rows))
 
 
 # Adding one: first the files, then what their columns mean

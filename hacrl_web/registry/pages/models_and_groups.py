@@ -16,11 +16,11 @@ from hacrl_web.registry.language_models.model_pairs import ModelPair, known_fact
 from hacrl_web.registry.locations import model_roots
 from hacrl_web.registry.models import AgentGroup, LanguageModel
 from hacrl_web.registry.pages.forms import AgentForm, GroupForm, RegisterForm, agent_forms, fill_agent_forms
+from hacrl_web.registry.pages.versions import LIST_SIZE, versions_page
 from hacrl_web.registry.values import MAX_NAME
 from hacrl_web.web.errors import FieldErrors
-from hacrl_web.web.page_query import PageQuery, RowId, page_of
+from hacrl_web.web.page_query import MAX_ID, PageQuery, RowId, page_of, whole_number
 
-LIST_SIZE = 50
 COPY = " copy"
 require_page = require_http_methods(["GET", "HEAD", "POST"])
 
@@ -97,7 +97,7 @@ def _delete_page(
 @require_safe
 def group_list(request: HttpRequest) -> HttpResponse:
     rows = AgentGroup.objects.listed_for(request.user).prefetch_related("agents__model")
-    return render(request, "registry/language_models/group_list.html", {"page": page_of(request, rows, LIST_SIZE)})
+    return render(request, "registry/language_models/group_list.html", versions_page(request, rows))
 
 
 class GroupQuery(PageQuery):
@@ -115,7 +115,8 @@ def group_create(request: HttpRequest) -> HttpResponse:
     choices = [(str(model.pk), model.name) for model in listed]
     query = GroupQuery.read(request.GET)
     form, rows = GroupForm(data), agent_forms(choices, data, first=query.model)
-    original = AgentGroup.objects.visible_to(request.user).filter(pk=query.copy_of).first()
+    copy_of = query.copy_of if data is None else whole_number(data.get("copy_of"), MAX_ID)
+    original = AgentGroup.objects.visible_to(request.user).filter(pk=copy_of).first()
     if original is not None and data is None:
         form.initial["name"] = f"{original.name[: MAX_NAME - len(COPY)]}{COPY}"
         fill_agent_forms(rows, original)
@@ -124,7 +125,8 @@ def group_create(request: HttpRequest) -> HttpResponse:
         used = [row for row in rows if row.is_used]
         try:
             name = data.get("name", "").strip() or _name_of_agents(used, dict(choices))
-            group = groups.create_group(request.user, name=name, agents=[row.values() for row in used])
+            agents = [row.values() for row in used]
+            group = groups.create_group(request.user, name=name, agents=agents, edit_of=original)
             return redirect(group)
         except FieldErrors as refused:
             _show_group_errors(form, used, refused)
