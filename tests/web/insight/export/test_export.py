@@ -5,17 +5,21 @@ from __future__ import annotations
 import io
 import json
 import math
+import random
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.test import Client
 
 from hacrl_web.insight.export.tables import TABLES
-from hacrl_web.runs.models import Contribution, RolloutSample, TelemetryEvent
+from hacrl_web.runs.models import Contribution, RolloutSample, Run, TelemetryEvent
+from hacrl_web.runs.telemetry.metric_series import pack_block
 from tests.support.web.factories import make_run, make_user
 from tests.support.web.leaderboard_help import sweep_of
 
 pytestmark = pytest.mark.django_db
+NUM_STEPS = 3000
 
 
 @pytest.fixture
@@ -134,3 +138,79 @@ def test_empty_run_has_files_without_rows(client: Client) -> None:
     assert body(client, f"/runs/{run.pk}/export/rollouts.jsonl") == b""
     read = parquet.read_table(io.BytesIO(body(client, f"/runs/{run.pk}/export/rollouts.parquet")))
     assert (read.num_rows, read.column_names[0]) == (0, "run")
+
+
+@pytest.fixture
+def long_run(run) -> Run:
+    """With NUM_STEPS steps of two metrics, most of them packed, some repeated, and some without a number."""
+    chance = random.Random(7)
+    agents = run.agent_names[:2]
+    places = [(1, step) for step in range(1, 1600)] + [(2, step) for step in range(1500, NUM_STEPS + 1)]
+    run.events.all().delete()
+    TelemetryEvent.objects.bulk_create(
+        TelemetryEvent(
+            run=run, seq=100 + 2 * place + number, attempt=attempt, type="metrics", step=step, agent=agent, time=0.0,
+            payload={
+                "values": {"reward/mean": None if step % 7 == number else chance.random(), "loss": 1e-300 * step},
+                "ratios": {},
+            },
+        )
+        for place, (attempt, step) in enumerate(places)
+        for number, agent in enumerate(agents)
+    )  # fmt: skip
+    Run.objects.filter(pk=run.pk).update(last_seq=100 + 2 * len(places))
+    while pack_block(Run(pk=run.pk)):
+        pass
+    run.refresh_from_db()
+    assert run.packed_seq > 1000
+    return run
+
+
+def by_pandas(path: Path) -> list[dict[str, Any]]:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.read_parquet(path)
+    return frame.astype(object).where(frame.notna(), None).to_dict("records")
+
+
+def by_duckdb(path: Path) -> list[dict[str, Any]]:
+    duckdb = pytest.importorskip("duckdb")
+    query = duckdb.sql(f"SELECT * FROM '{path}'")
+    return [dict(zip(query.columns, row, strict=True)) for row in query.fetchall()]
+
+
+@pytest.mark.parametrize("read", [by_pandas, by_duckdb])
+def test_parquet_has_the_numbers_of_the_api(ada: Client, long_run, read, tmp_path: Path) -> None:
+    """Read by tools of others, and compared with what the API answers beside the export."""
+    api, rows = f"/api/v1/runs/{long_run.pk}", {}
+    for name in TABLES:
+        path = tmp_path / f"{name}.parquet"
+        path.write_bytes(body(ada, f"/runs/{long_run.pk}/export/{name}.parquet"))
+        rows[name] = read(path)
+
+    shown = {
+        (one["metric"], one["agent"], one["source"], step): value
+        for one in ada.get(f"{api}/series").json()["series"]
+        for step, value in zip(one["steps"], one["values"], strict=True)
+    }
+    assert len(shown) == 2 * 2 * NUM_STEPS
+    assert sum(value is None for value in shown.values()) == sum(step % 7 < 2 for step in range(1, NUM_STEPS + 1))
+    exported = {(row["metric"], row["agent"], row["source"], row["step"]): row["value"] for row in rows["metrics"]}
+    assert exported == shown, "to the last bit"
+    assert len(rows["metrics"]) == len(exported)
+
+    steps = sorted({row["step"] for row in rows["contributions"]})
+    answers = [one for step in steps for one in ada.get(f"{api}/contributions?step={step}").json()["items"]]
+    names = set(answers[0]) & set(rows["contributions"][0])
+    assert names >= {"advantage", "weight", "sequence_ratio", "reward", "clip_side"}
+    assert [{name: row[name] for name in names} for row in rows["contributions"]] == [
+        {name: one[name] for name in names} for one in answers
+    ]
+
+    hits = ada.get(f"{api}/rollouts").json()["items"]
+    names = set(hits[0]) & set(rows["rollouts"][0])
+    assert names >= {"step", "agent", "reward", "num_tokens"}
+    assert [{name: row[name] for name in names} for row in rows["rollouts"]] == [
+        {name: hit[name] for name in names} for hit in hits
+    ]
+    texts = [ada.get(f"{api}/rollout-text?seq={hit['seq']}").json()["rollout"] for hit in hits]
+    assert [row["completion"] for row in rows["rollouts"]] == [text["completion"] for text in texts]
