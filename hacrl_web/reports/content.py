@@ -22,7 +22,7 @@ from hacrl_web.reports.models import Report
 from hacrl_web.reports.panels import MAX_PANELS, Panel, PanelPlace, has_page, has_panel, panel_of
 
 MAX_NESTING = 20  # of quotes and lists, which the parser follows by recursion
-FIRST_PANELS = 3  # drawn with the page; a browser asks for the others one by one
+FIRST_PANELS = 2  # drawn with the page; a browser asks for the others one by one
 MAX_ADDRESSES = 200  # of a text, that are looked up
 KEPT_TEXTS = 64  # of a process
 # The parser's time grows with these, for some texts with their square.

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import BrowserContext, Page, expect
 
 from tests.browser.conftest import Server
 from tests.support.browser.axe import findings, source
@@ -58,3 +58,22 @@ def test_axe_finds_nothing_serious_and_no_report_scrolls_sideways(page: Page, bo
     for address in visit(page, ["/reports/", "/reports/new", report, f"{report}/edit", f"{report}/delete"]):
         found += findings(page, axe, address)
     assert found == []
+
+
+def test_panel_that_cannot_be_loaded_says_so_beside_its_link(context: BrowserContext) -> None:
+    page = context.new_page()  # its console reports the two failures
+    page.goto("/reports/new")
+    page.get_by_label("Title").fill("Five panels")
+    page.get_by_label("Text").fill("\n\n".join(f"[Panel {n}](/runs/)" for n in range(1, 6)))
+    page.route("**/panels/3?*", lambda route: route.fulfill(status=500))
+    page.route("**/panels/4?*", lambda route: route.abort())
+    page.get_by_role("button", name="Save").click()
+    cards = page.locator(".report > section")
+    for place, is_loaded in enumerate((True, True, False, False, True)):
+        expect(cards.nth(place)).not_to_contain_text("Loading…")
+        if is_loaded:
+            expect(cards.nth(place)).not_to_contain_text("This panel could not be loaded.")
+        else:
+            expect(cards.nth(place)).to_contain_text("This panel could not be loaded.")
+            expect(cards.nth(place).get_by_role("link", name="Open")).to_be_visible()
+    page.close()

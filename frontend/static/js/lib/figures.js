@@ -83,6 +83,14 @@ watch();
 // Results that arrive while the page is open replace the former ones.
 document.body.addEventListener("htmx:afterSettle", watch);
 
+// A panel of a report that does not come says so, beside the link to its page.
+for (const failure of ["htmx:responseError", "htmx:sendError"]) {
+  document.body.addEventListener(failure, ({ target }) => {
+    const note = target instanceof Element && target.matches("[data-later]") ? target.querySelector(".card-note") : null;
+    if (note) note.textContent = "This panel could not be loaded.";
+  });
+}
+
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   for (const element of document.querySelectorAll("[data-drawn]")) {
     recolour(/** @type {HTMLElement} */ (element));
