@@ -274,6 +274,7 @@ declare namespace Api {
   interface BoardRowAnswer {
     id: string;
     algorithm: string;
+    label: string;
     told_apart_by: Record<string, unknown>;
     seeds_launched: number;
     without_a_score: unknown[];

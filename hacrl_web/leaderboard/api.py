@@ -78,6 +78,7 @@ class BoardColumnAnswer(TypedDict):
 class BoardRowAnswer(TypedDict):
     id: str
     algorithm: str
+    label: str  # the algorithm with what tells its rows apart
     told_apart_by: dict[str, Any]
     seeds_launched: int
     without_a_score: list[Any]

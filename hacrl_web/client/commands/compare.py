@@ -110,16 +110,10 @@ def leaderboard(
     titles = [column["title"] for column in content["columns"]]
     line(f"{content['board']}: {content['metric']}, baseline {content['baseline'] or 'none'}")
     rows = (
-        [_label(row), one["agent"] or "all", *_scores(one, titles)] for row in content["rows"] for one in row["lines"]
+        [row["label"], one["agent"] or "all", *_scores(one, titles)] for row in content["rows"] for one in row["lines"]
     )
     heads = ["algorithm", "agent", *titles]
     return table(heads, rows, empty="No run of this board has a score yet.", folded=frozenset(heads[:2]))
-
-
-def _label(row: dict[str, Any]) -> str:
-    """The algorithm, with the settings in which its rows differ."""
-    differences = ", ".join(f"{path.rpartition('.')[2]} {value}" for path, value in row["told_apart_by"].items())
-    return f"{row['algorithm']} ({differences})" if differences else str(row["algorithm"])
 
 
 def _scores(one: dict[str, Any], titles: list[str]) -> list[Any]:

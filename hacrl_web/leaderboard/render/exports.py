@@ -105,6 +105,7 @@ def _json_row(table: BoardTable, group: BoardGroup) -> dict[str, Any]:
     return {
         "id": row.id,
         "algorithm": row.algorithm,
+        "label": row.label,
         "told_apart_by": row.distinctions,
         "seeds_launched": row.num_planned,
         "without_a_score": row.missing,

@@ -25,7 +25,7 @@ ROW_COLOURS = (BEST, "#9a5fd0", "#c2548f", "#5b8f2f", "#4a7fd6", "#b0762a", "#2f
 ROW_HEIGHT = 34  # pixels
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "triangle-down")
 LABEL_LETTERS = 48
-BESIDE = 0.16  # of the way to the next row: seeds are drawn beside their mean, not under it
+BESIDE = 0.04  # of the picture's width: seeds are drawn beside their mean, not under it
 LEGEND_ROW = 20  # pixels; long names are below one another
 
 
@@ -64,6 +64,7 @@ def seed_dots(table: BoardTable) -> dict[str, Any]:
     """Each seed as a dot, the mean over them with its interval, and a mark where the row started."""
     scored = _scored(table)
     places = list(range(len(scored)))
+    beside = BESIDE * min(4, max(1, len(scored)))
     dots = [(place, *dot) for place, (group, _) in enumerate(scored) for dot in table.cell(group).by_seed.items()]
     figure = go.Figure()
     figure.add_scatter(
@@ -74,7 +75,7 @@ def seed_dots(table: BoardTable) -> dict[str, Any]:
         hovertemplate="start: %{y:.3f}<extra></extra>",
     )
     figure.add_scatter(
-        x=[place + BESIDE for place, _, _ in dots],
+        x=[place + beside for place, _, _ in dots],
         y=[value for _, _, value in dots],
         customdata=[seed for _, seed, _ in dots],
         mode="markers",

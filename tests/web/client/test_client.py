@@ -24,10 +24,11 @@ from typer.testing import CliRunner
 from hacrl_web.accounts.tokens.tokens import make_token
 from hacrl_web.client import api, command, login, main, show
 from hacrl_web.client.api import ApiError, Client, Unreachable
-from hacrl_web.client.commands import compare, watch
+from hacrl_web.client.commands import watch
 from hacrl_web.runs.models import Run, State, TelemetryEvent, Worker
 from hacrl_web.runs.telemetry.shipper import Shipper
 from tests.support.web.factories import make_run, metrics, write_spool
+from tests.support.web.leaderboard_help import finish, sweep_of
 from tests.support.web.live import Server
 from workers.contract.events import Log, Metrics
 
@@ -266,6 +267,15 @@ def test_compare_leaderboard_and_export(hacrl, user, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir() if path.suffix != "") == ["log.txt", "metrics.jsonl"]
 
 
+def test_rows_of_a_board_are_named_as_on_its_page(hacrl, user):
+    sweep = sweep_of(user, ["gspo", "hacpo"], [1], grid={"delta": [0.2, 0.3]})
+    for run in sweep.runs.all():
+        finish(run, {"A": 0.5, "B": 0.5})
+    shown = hacrl("leaderboard", "--sweep", str(sweep.pk))
+    assert "hacpo delta=0.2" in shown
+    assert "hacpo delta=0.3" in shown
+
+
 def test_bundle_and_mirrors_by_command(hacrl, user, tmp_path, settings):
     settings.RUNS_DIR = tmp_path / "runs"
     run = stored(make_run(user, name="swan"), metrics(1, capability=0.5))
@@ -452,11 +462,6 @@ def test_row_is_one_line_for_a_pipe_and_only_names_give_way_in_a_terminal(monkey
     first, *others = capsys.readouterr().out.splitlines()[1:]
     assert first.startswith("0d93250c  a name of many")
     assert len(others) > 3
-
-
-def test_rows_of_one_algorithm_have_different_labels():
-    assert compare._label({"algorithm": "hacpo", "told_apart_by": {"algorithm.delta": 0.8}}) == "hacpo (delta 0.8)"
-    assert compare._label({"algorithm": "gspo", "told_apart_by": {}}) == "gspo"
 
 
 def test_ratio_of_an_event_is_divided():

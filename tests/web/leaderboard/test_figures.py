@@ -29,7 +29,7 @@ def test_one_seed_has_no_whiskers_and_several_have(user):
 def test_every_seed_is_a_dot(user):
     table = table_of(finished_sweep(user, {"gspo": (0.4, 0.5), "hacpo": (0.5, 0.7)}))
     _, dots, means = figures.seed_dots(table)["data"]
-    assert (dots["x"], dots["y"], dots["customdata"]) == ([0.16, 0.16, 1.16, 1.16], [0.5, 0.7, 0.4, 0.5], [1, 2, 1, 2])
+    assert (dots["x"], dots["y"], dots["customdata"]) == ([0.08, 0.08, 1.08, 1.08], [0.5, 0.7, 0.4, 0.5], [1, 2, 1, 2])
     assert means["y"] == [pytest.approx(0.6), pytest.approx(0.45)]
 
 
