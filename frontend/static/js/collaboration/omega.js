@@ -53,21 +53,23 @@ export class OmegaMap {
       return;
     }
     const width = Math.max(280, this.root.clientWidth);
-    const labels = width < 560 ? 96 : 220;
+    // Names are beside the tiles, or above them where both would have no room.
+    const [labels, above] = width < 560 ? [0, 18] : [220, 0];
     const row = this.pairs.length > 8 ? 16 : 24;
-    const height = this.pairs.length * row + 20;
+    const pitch = row + above;
+    const height = this.pairs.length * pitch + 20;
     const picture = canvas(width, height, "");
     const marks = { clamped: pattern(picture, "hatch", "ink"), warmup: pattern(picture, "dots", "ink") };
     const first = Math.floor(timeline.first / timeline.width);
     const columns = Math.floor(timeline.last / timeline.width) - first + 1;
-    const wide = (width - labels) / columns;
+    const wide = (width - labels - 1) / columns;
     const limit = this.#limit();
     this.pairs.forEach((pair, index) => {
-      this.#label(picture, pair, labels, index * row, row);
+      this.#label(picture, pair, labels || width, index * pitch, above || row);
       pair.omega?.steps.forEach((at, place) => {
         if (!pair.omega) return;
         const bucket = Math.floor(at / timeline.width);
-        const where = { x: labels + (bucket - first) * wide, y: index * row, width: Math.max(1, wide - (wide > 4 ? 1 : 0)), height: row - 2 };
+        const where = { x: labels + (bucket - first) * wide, y: index * pitch + above, width: Math.max(1, wide - (wide > 4 ? 1 : 0)), height: row - 2 };
         const value = extreme(pair.omega, place);
         const tile = shape("rect", { ...where, class: "tile" });
         tile.style.fill = ground(value, limit);
@@ -79,11 +81,13 @@ export class OmegaMap {
       });
     });
     for (const tick of stepTicks(timeline.first, timeline.last)) {
-      picture.append(shape("text", { x: labels + (Math.floor(tick / timeline.width) - first + 0.5) * wide, y: height - 4, class: "tick tick-middle" }, String(tick)));
+      const middle = labels + (Math.floor(tick / timeline.width) - first + 0.5) * wide;
+      picture.append(shape("text", { x: Math.min(middle, width - 4 * String(tick).length), y: height - 4, class: "tick tick-middle" }, String(tick)));
     }
     if (step !== null && step >= timeline.first && step <= timeline.last) {
       const x = labels + (Math.floor(step / timeline.width) - first) * wide;
-      picture.append(shape("rect", { x: x - 1, y: 0, width: wide + 1, height: this.pairs.length * row, class: "cursor-box" }));
+      const boxes = above ? this.pairs.map((_, index) => [index * pitch + above, row - 2]) : [[0, this.pairs.length * row]];
+      for (const [y, tall] of boxes) picture.append(shape("rect", { x: x - 1, y, width: wide + 1, height: tall, class: "cursor-box" }));
     }
     this.root.replaceChildren(picture);
     this.#legend(limit);

@@ -43,7 +43,7 @@ export function showProgress(progress) {
   show("step", count(progress.step));
   show("total", count(progress.total_steps));
   document.title = document.title.replace(/^\d+\/\d+ · /, `${progress.step}/${progress.total_steps} · `);
-  show("eta", duration(progress.eta_s));
+  show("eta", duration(progress.eta_s || null));
   show("elapsed", duration(progress.elapsed_s));
   show("rollouts", count(progress.rollouts_generated));
   show("tokens", count(progress.tokens_generated));

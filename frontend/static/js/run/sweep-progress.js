@@ -3,7 +3,7 @@
 import { count, duration, must } from "../lib/format.js";
 
 /**
- * @typedef {Omit<Api.SweepProgress, "is_finished">} Progress
+ * @typedef {Api.SweepProgress} Progress
  */
 
 /** Least time between two fetches of the numbers above the matrix. */
@@ -39,7 +39,8 @@ function showProgress(progress) {
   show("runs", count(progress.runs));
   show("steps", count(progress.steps));
   show("total_steps", count(progress.total_steps));
-  show("eta", duration(progress.eta_s));
+  show("eta", duration(progress.eta_s || null));
+  must("div:has(> dd[data-sweep=eta])").hidden = progress.is_finished;
   for (const place of document.querySelectorAll("[data-count]")) {
     if (!(place instanceof HTMLElement)) continue;
     const number = progress.counts[place.dataset.count ?? ""] ?? 0;

@@ -48,7 +48,7 @@ function showProgress(row, progress) {
   }
   show(row, "step", count(progress.step));
   show(row, "total", count(progress.total_steps));
-  show(row, "eta", TERMINAL.has(row.dataset.state ?? "") ? "–" : duration(progress.eta_s));
+  show(row, "eta", TERMINAL.has(row.dataset.state ?? "") ? "–" : duration(progress.eta_s || null));
   show(row, "rollouts", count(progress.rollouts_generated));
 }
 

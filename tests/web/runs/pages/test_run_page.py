@@ -13,6 +13,7 @@ from hacrl_web.alerts.signals import Facts
 from hacrl_web.runs.models import Contribution, RolloutSample, Run
 from hacrl_web.web.streaming import csv_cell
 from tests.support.web import factories
+from tests.support.web.leaderboard_help import finished_sweep
 from tests.support.web.page_text import add_event, text_of
 from workers.contract.spec.run import RunSpec
 
@@ -212,3 +213,18 @@ def test_settings_are_shown_in_words(web, user):
     shown = text_of(web.get(reverse("insight:run_config", args=[run.pk]), {"only": "all"})).partition("As JSON")[0]
     assert '<th scope="row" class="mono">algorithm.sharing</th><td class="mono">yes</td>' in shown
     assert not re.search(r">(True|False|None|{})<", shown)
+
+
+def test_no_time_is_left_to_tell_after_the_last_step(web, user):
+    """The final evaluation and checkpoint still run then; their time is not estimated."""
+    run = factories.make_run(user)
+    Run.objects.filter(pk=run.pk).update(state="running", step=9, progress={"step": 9, "total_steps": 9, "eta_s": 0.0})
+    for page in (reverse("runs:run_detail", args=[run.pk]), "/"):
+        assert 'data-show="eta">–</span>' in web.get(page).content.decode(), page
+
+
+def test_ended_sweep_shows_no_estimate(web, user):
+    sweep = finished_sweep(user, {"gspo": [0.5]})
+    assert "<div hidden><dt>ETA</dt>" in web.get(sweep.get_absolute_url()).content.decode()
+    Run.objects.filter(sweep=sweep).update(state="running")
+    assert "<div><dt>ETA</dt>" in web.get(sweep.get_absolute_url()).content.decode()
