@@ -109,7 +109,7 @@ def _plain_number(value: Any) -> Any:
     return value
 
 
-def _none_if_empty(value: Any) -> Any:
+def none_if_empty(value: Any) -> Any:
     """The empty text is what a form sends; `auto` is what people write."""
     return None if isinstance(value, str) and value.strip() in ("", "auto") else value
 
@@ -134,9 +134,9 @@ Count = Annotated[int, BeforeValidator(_plain_number)]
 Number = Annotated[float, BeforeValidator(_plain_number)]
 Share = Annotated[Number, Field(ge=0, le=1)]
 # Empty selects a value by the algorithm, the run or the machine.
-OwnNumber = Annotated[Number | None, BeforeValidator(_none_if_empty)]
-OwnCount = Annotated[Count | None, BeforeValidator(_none_if_empty)]
-OwnSwitch = Annotated[bool | None, BeforeValidator(_none_if_empty)]
+OwnNumber = Annotated[Number | None, BeforeValidator(none_if_empty)]
+OwnCount = Annotated[Count | None, BeforeValidator(none_if_empty)]
+OwnSwitch = Annotated[bool | None, BeforeValidator(none_if_empty)]
 PromptTemplate = Annotated[str, Field(max_length=MAX_TEMPLATE), AfterValidator(_holds_question)]
 Texts = Annotated[
     tuple[Annotated[str, StringConstraints(min_length=1, max_length=100, strip_whitespace=False)], ...],

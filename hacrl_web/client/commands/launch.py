@@ -48,7 +48,9 @@ def launch(
         typer.Option(help='Of a sweep: "agents.*.lora_rank=8, 16" or in a search "alpha=1..4". Repeat it.'),
     ] = None,
     trials: Annotated[int | None, typer.Option(help="Runs of a search.")] = None,
-    at_once: Annotated[int | None, typer.Option("--at-once", help="Trials of a search under way at a time.")] = None,
+    at_once: Annotated[
+        int | None, typer.Option("--at-once", help="Trials of a search under way; default: as workers take.")
+    ] = None,
     pruner: Annotated[str | None, typer.Option(help="Of a search: none, median or halving.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check it and estimate its cost.")] = False,
     key: Annotated[str, typer.Option(help="Idempotency key: the same key launches once.")] = "",

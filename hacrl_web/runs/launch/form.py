@@ -129,7 +129,14 @@ SEARCH_FIELDS = (
         default="grid",
     ),
     FormField("search.trials", "Trials", kind="number", help="Runs of a search.", bounds="1 to 200", default=20),
-    FormField("search.at_once", "At once", kind="number", help="Trials under way.", bounds="1 to 20", default=2),
+    FormField(
+        path="search.at_once",
+        label="At once",
+        kind="number",
+        help="Trials under way. Each waits in the queue for a worker as every run does, so never more train than hosts "
+        "allow. Empty: as many as workers take, the next one once none of them waits.",
+        bounds="1 to 20",
+    ),
     FormField("search.seed", "Seed of the search", kind="number", help="Repeats its random draws.", default=0),
     FormField(
         path="search.pruner",

@@ -25,7 +25,7 @@ from hacrl_web.runs.sweeps.sweeps import create_run_of
 from hacrl_web.runs.telemetry.scores import Scores, accuracies
 from hacrl_web.runs.trials.importance import NOTHING_COUNTED, importance_of
 from hacrl_web.runs.trials.points import Point, new_point, random_point
-from hacrl_web.runs.trials.search_settings import SearchSettings, stored_search
+from hacrl_web.runs.trials.search_settings import MAX_AT_ONCE, SearchSettings, stored_search
 from hacrl_web.web.errors import FieldErrors
 
 MAX_FAILED = 5  # trials that fail one after the other end the search: its settings do not train
@@ -170,12 +170,20 @@ def start_trials(sweep: Sweep, settings: SearchSettings) -> None:
         if is_hopeless(trials):
             reason = f"{MAX_FAILED} trials failed one after the other, most recently: {trials[-1].reason}"
             return end_search(sweep, SearchState.STOPPED, reason)
-        if num_open >= settings.at_once:
+        if not has_place(settings, sweep):
             return None
         # Outside the transaction: Optuna's answer may take a second, in which nobody else could write.
         point = next_point(settings, trials)
         if not start_trial(sweep, settings, len(trials), point):
             return None
+
+
+def has_place(settings: SearchSettings, sweep: Sweep) -> bool:
+    """Whether a further trial may start. Without a number of the user's: while no trial waits for a worker."""
+    under_way = sweep.trials.filter(state=TrialState.RUNNING)
+    if under_way.count() >= (settings.at_once or MAX_AT_ONCE):
+        return False
+    return settings.at_once is not None or not under_way.filter(run__state=State.QUEUED).exists()
 
 
 def is_hopeless(trials: Sequence[Trial]) -> bool:
@@ -200,9 +208,8 @@ def start_trial(sweep: Sweep, settings: SearchSettings, number: int, point: Poin
     try:
         with transaction.atomic():
             locked = Sweep.objects.select_for_update(of=("self",)).select_related("owner", "project").get(pk=sweep.pk)
-            num_open = locked.trials.filter(state=TrialState.RUNNING).count()
-            is_first = locked.trials.count() == number and num_open < settings.at_once
-            if locked.search_state != SearchState.SEARCHING or not is_first:
+            is_first = locked.trials.count() == number
+            if locked.search_state != SearchState.SEARCHING or not is_first or not has_place(settings, locked):
                 return False
             _write_trial(locked, number, point)
     except QuotaReached:  # tried again with the next tick

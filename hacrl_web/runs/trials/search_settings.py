@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from hacrl_web.runs.trials.parameters import Parameter, parameters_of
 from hacrl_web.web.errors import FieldError, plain_errors
+from workers.settings import none_if_empty
 
 KEY = "search"  # of a sweep's request
 METHODS = ("grid", "random", "optuna")
@@ -26,7 +27,7 @@ class SearchRequest(BaseModel):
 
     method: Literal["random", "optuna"]
     trials: Annotated[int, Field(ge=1, le=MAX_TRIALS)] = 20
-    at_once: Annotated[int, Field(ge=1, le=MAX_AT_ONCE)] = 2
+    at_once: Annotated[Annotated[int, Field(ge=1, le=MAX_AT_ONCE)] | None, BeforeValidator(none_if_empty)] = None
     seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = 0
     pruner: Literal["none", "median", "halving"] = "none"
     agent: Annotated[str, Field(max_length=80)] = ""
@@ -35,11 +36,14 @@ class SearchRequest(BaseModel):
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """A checked search. agent: whose held-out accuracy is maximized; empty: the mean over agents."""
+    """A checked search. agent: whose held-out accuracy is maximized; empty: the mean over agents.
+
+    at_once: trials under way; None: as many as workers take, and at most MAX_AT_ONCE.
+    """
 
     method: str
     trials: int
-    at_once: int
+    at_once: int | None
     seed: int
     pruner: str
     agent: str

@@ -36,7 +36,12 @@ def search_request(user, **changes):
     """A random search of four trials, two at once, over a rate and a choice."""
     request = launch_request(user, name="complete")
     del request["algorithm"], request["seed"]
-    search = {"method": "random", "trials": 4, "parameters": {RATE: "1e-6..1e-4 log", "alpha": [1, 2]}} | changes
+    search = {
+        "method": "random",
+        "trials": 4,
+        "at_once": 2,
+        "parameters": {RATE: "1e-6..1e-4 log", "alpha": [1, 2]},
+    } | changes
     return {**request, "algorithms": ["hacpo"], "seeds": [1], "search": search}
 
 
@@ -87,6 +92,18 @@ def test_trials_are_ordinary_runs_of_the_sweep_at_most_k_at_a_time(user, sweep):
     end(second, value=0.5)
     tick(sweep)
     assert [trial.number for trial in open_trials(sweep)] == [0, 2]
+
+
+def test_without_a_number_the_next_trial_starts_once_none_waits_for_a_worker(user):
+    sweep = launch_sweep(user, search_request(user, at_once="", trials=4))
+    assert sweep.request["search"]["at_once"] is None
+    for number in (1, 2, 3):
+        sweep = tick(tick(sweep))
+        assert sweep.trials.count() == number
+        Run.objects.filter(sweep=sweep, state=State.QUEUED).update(state=State.STARTING, attempt=1)  # one is claimed
+    # Three are with workers: the fourth waits, and no further one is queued behind it.
+    settings = stored_search(tick(sweep).request)
+    assert (sweep.trials.count(), module.has_place(settings, sweep)) == (4, False)
 
 
 def test_search_finishes_after_its_last_trial_with_the_best_marked(sweep):
@@ -287,6 +304,13 @@ def test_search_that_cannot_run_is_refused_beside_its_field(user, changes, field
         launch_sweep(user, search_request(user) | changes)
     assert [error.field for error in refused.value.errors][:1] in ([field], ["training"])
     assert not Sweep.objects.exists()
+
+
+@pytest.mark.parametrize(("at_once", "text"), [(2, "at most 2 at once"), ("", "as many at once as workers take")])
+def test_draft_says_how_many_trials_are_under_way(client, user, at_once, text):
+    draft = launch_sweep(user, search_request(user, at_once=at_once) | {"draft": True})
+    client.force_login(user)
+    assert f"random, {text}<" in client.get(draft.get_absolute_url()).content.decode()
 
 
 def test_draft_of_a_search_is_queued_as_a_search(user):

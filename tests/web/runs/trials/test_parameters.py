@@ -127,6 +127,7 @@ def test_search_of_more_trials_than_combinations_is_refused():
         ({"method": "bayes"}, "search.method"),
         ({"trials": 0}, "search.trials"),
         ({"trials": 201}, "search.trials"),
+        ({"at_once": 0}, "search.at_once"),
         ({"at_once": 21}, "search.at_once"),
         ({"seed": -1}, "search.seed"),
         ({"pruner": "hyperband"}, "search.pruner"),
