@@ -135,7 +135,9 @@ def _hold_with_sources(run: Run, spec: RunSpec) -> None:
     root = Path(settings.RUNS_DIR).resolve()
     places = [Path(agent.model) for agent in spec.agents]
     sources = {uuid_or_none(place.relative_to(root).parts[0]) for place in places if root in place.parents}
-    rows = list(Run.objects.select_for_update(of=("self",)).filter(pk__in={run.pk, *sources} - {None}).order_by("pk"))
+    # no_key: a continuation locks the benchmark, then refers to the run; a retry, which locks both, does not block it.
+    held = Run.objects.select_for_update(of=("self",), no_key=True)
+    rows = list(held.filter(pk__in={run.pk, *sources} - {None}).order_by("pk"))
     if run.pk not in {row.pk for row in rows}:
         message = f"{run.name} was deleted just now: it cannot be retried."
         raise LaunchError.single("deleted", message, status=409)
