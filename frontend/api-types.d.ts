@@ -466,6 +466,7 @@ declare namespace Api {
     step: number;
     agent: string;
     number_type: string;
+    weights: string;
     name: string;
     phase: string;
     size_bytes: number;

@@ -19,6 +19,9 @@ from django.utils import timezone
 from hacrl_web.accounts.actor import Actor, current_actor
 
 CREATED, CHANGED, DELETED = "created", "changed", "deleted"
+# Kinds are stored in lower case, as Django names models.
+KIND_WORDS = {"api token": "API token", "hub token": "Hub token"}
+WITHOUT_ARTICLE = ("notification settings", "retention")
 MAX_TEXT = 4000  # enough for texts that users write (runs/labels.py); a traceback is cut
 HIDDEN = "(hidden)"
 NOTHING: tuple[Any, ...] = (None, "", {}, [])
@@ -83,6 +86,14 @@ class AuditEntry(models.Model):
 
     def delete(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise AppendOnly("Entries of the audit log are not deleted.")
+
+    @property
+    def kind_in_words(self) -> str:
+        """The kind with its article: an API token."""
+        words = KIND_WORDS.get(self.kind, self.kind)
+        if self.kind in WITHOUT_ARTICLE:
+            return words
+        return f"{'an' if words[:1].lower() in 'aeio' else 'a'} {words}"
 
     @property
     def changes(self) -> list[tuple[str, Any, Any]]:

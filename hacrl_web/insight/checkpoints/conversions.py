@@ -45,13 +45,17 @@ _STOPPED = "The conversion ended without an answer: start it again."
 
 @dataclass
 class Conversion:
-    """One GGUF file. size_bytes: 0 until it is there.  name: under which it is saved."""
+    """One GGUF file. size_bytes: 0 until it is there.  name: under which it is saved.
+
+    weights: their type by the finished file; empty if it does not say.
+    """
 
     __pydantic_config__ = EVERY_FIELD
     key: str
     step: int
     agent: str
     number_type: str
+    weights: str
     name: str
     phase: str
     size_bytes: int
@@ -175,6 +179,7 @@ def _conversion(job: BackgroundJob) -> Conversion:
         step=int(facts["step"]),
         agent=str(facts["agent"]),
         number_type=str(facts["number_type"]),
+        weights=str(state.get("weights", "")),
         name=str(facts["name"]),
         phase=str(state.get("phase", "starting")),
         size_bytes=int(state.get("size_bytes", 0)),

@@ -21,17 +21,20 @@ from hacrl_web.web.page_query import Text
 from hacrl_web.web.streaming import download_csv
 from workers.contract.spec.harness import HARNESS_KINDS, INSTALL_HARNESS, HarnessSpec
 
-NUMBERS = ("num_fewshot", "limit", "batch_size", "time_limit_s")
+NUMBERS = ("num_fewshot", "limit", "batch_size")
+HOURS = "time_limit_h"  # of the form; the setting is in seconds
+HOUR_S = 3600
+MAX_HOURS = 720  # as many as HarnessSpec allows
 FORMATS = {"agent": "as the agent's", "chat": "chat template", "plain": "bare prompt"}
 OTHER = (
     (
         "max_completion_length",
         "Response tokens at most",
-        "For the benchmarks; tasks have limits of their own.",
+        "For the benchmarks; tasks have limits of their own. Empty: as in training.",
         "tokens",
     ),
-    ("max_questions", "Questions of each benchmark at most", "0: all that are held out.", "questions"),
-    ("seed", "Seed", "Of the random choice of examples.", ""),
+    ("max_questions", "Questions of each benchmark at most", "Empty or 0: all that are held out.", "questions"),
+    ("seed", "Seed", "Of the random choice of examples; empty: 0.", ""),
 )
 
 
@@ -52,14 +55,29 @@ def evaluate_by_harness(request: HttpRequest) -> HttpResponse:
     }
     fields |= {"tasks": request.POST.get("tasks", ""), "models": request.POST.getlist("models")}
     fields["benchmarks"] = request.POST.getlist("benchmarks")
+    hours = request.POST.get(HOURS, "").strip()
     try:
         if any("\x00" in value for value in fields.values() if isinstance(value, str)):
             raise FieldErrors.single("invalid_text", "A text holds a NUL character.")
-        run = launch_harness_evaluation(request.user, fields)
+        run = launch_harness_evaluation(request.user, fields | {"time_limit_s": _seconds(hours)})
     except FieldErrors as error:
-        return _show(request, fields, error.errors, error.status)
+        return _show(request, fields | {HOURS: hours}, error.errors, error.status)
     messages.success(request, f"{run.name} queued.")
     return redirect(run)
+
+
+def _seconds(hours: str) -> int | str:
+    """Empty: the default. Error: FieldErrors."""
+    if not hours:
+        return ""
+    try:
+        seconds = round(float(hours) * HOUR_S)
+        if not 1 <= seconds <= MAX_HOURS * HOUR_S:
+            raise ValueError(hours)
+    except (ValueError, OverflowError):
+        message = f"Must be a number of hours above 0 and at most {MAX_HOURS}."
+        raise FieldErrors.single("invalid", message, HOURS) from None
+    return seconds
 
 
 def _numbers(values: dict[str, Any], by_field: dict[str, list[str]]) -> list[dict[str, Any]]:
@@ -71,6 +89,8 @@ def _numbers(values: dict[str, Any], by_field: dict[str, list[str]]) -> list[dic
         label = str(extra.get("label") or name.replace("_", " ").capitalize())
         default = "" if field.default is None else field.default
         rows.append((name, label, field.description or "", str(extra.get("unit") or ""), default))
+    default_hours = HarnessSpec.model_fields["time_limit_s"].default // HOUR_S
+    rows.append((HOURS, "Time limit", "Of the evaluation of one model.", "hours", default_hours))
     rows += [(name, label, help_text, unit, "") for name, label, help_text, unit in OTHER]
     return [
         {"name": name, "label": label, "help": help_text, "unit": unit, "errors": by_field.get(name, [])}

@@ -175,6 +175,16 @@ def test_file_counts_towards_the_quota_and_a_full_project_converts_nothing(clien
     assert nothing_runs_of(key)
 
 
+def test_page_says_which_type_auto_became_and_what_the_file_is_for(client, run):
+    convert(client, run)
+    ended(client, run)
+    page = reverse("insight:run_checkpoints", args=[run.pk])
+    assert "For llama.cpp, Ollama and LM Studio" in client.get(page).content.decode()
+    (state,) = (run.run_dir / "gguf").glob("*.state")
+    state.write_text(json.dumps({**json.loads(state.read_text()), "weights": "bf16"}))
+    assert "auto: bf16" in client.get(page).content.decode()
+
+
 def test_run_is_not_deleted_while_a_file_is_made_of_it(client, owner, run):
     Run.objects.filter(pk=run.pk).update(state=State.COMPLETED)
     run.refresh_from_db()

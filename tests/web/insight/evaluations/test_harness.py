@@ -114,6 +114,20 @@ def test_form_queues_tasks_and_benchmarks(client, owner, installed):
     assert (run.benchmark, run.seed, harness.prompt_format) == (benchmark, 4, "plain")
 
 
+def test_form_takes_the_time_limit_in_hours(client, owner, installed):
+    assert 'name="time_limit_h" value="24"' in client.get(PATH).content.decode()
+    fields = {"models": [make_model(owner).pk], "tasks": "gsm8k"}
+    for hours in ("0", "721", "1e999", "soon", "nan"):
+        answer = client.post(PATH, {**fields, "time_limit_h": hours})
+        assert answer.status_code >= 400
+        assert "Must be a number of hours above 0 and at most 720." in answer.content.decode()
+        assert f'name="time_limit_h" value="{hours}"' in answer.content.decode()
+    client.post(PATH, {**fields, "time_limit_h": "1.5"})
+    client.post(PATH, {**fields, "time_limit_h": ""})
+    specs = [RunSpec.model_validate(run.spec).harness for run in Run.objects.order_by("created_at")]
+    assert [spec.time_limit_s for spec in specs if spec] == [5400, 86400]
+
+
 def test_form_leads_to_the_other_evaluator_and_says_what_is_installed(client, owner, installed, settings):
     model = make_model(owner)
     text = client.get(PATH, {"models": model.pk}).content.decode()
