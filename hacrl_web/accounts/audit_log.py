@@ -89,9 +89,9 @@ class AuditEntry(models.Model):
 
     @property
     def kind_in_words(self) -> str:
-        """The kind with its article: an API token."""
+        """The kind as a sentence names it: created an API token, but logged in user."""
         words = KIND_WORDS.get(self.kind, self.kind)
-        if self.kind in WITHOUT_ARTICLE:
+        if self.kind in WITHOUT_ARTICLE or self.action not in (CREATED, CHANGED, DELETED):
             return words
         return f"{'an' if words[:1].lower() in 'aeio' else 'a'} {words}"
 

@@ -82,7 +82,10 @@ def test_stop_pause_and_queue_are_recorded_with_before_and_after(client, ada):
 def test_page_names_kinds_in_words(client, ada, kind, words):
     AuditEntry.objects.create(actor="ada", via="page", action="created", kind=kind, name="laptop")
     client.force_login(make_user(is_staff=True))
-    assert f"created {words} “laptop”" in client.get("/audit").content.decode()
+    AuditEntry.objects.create(actor="ada", via="page", action="logged in", kind="user", name="ada")
+    page = client.get("/audit").content.decode()
+    assert f"created {words} “laptop”" in page
+    assert "logged in user “ada”" in page
 
 
 def test_each_kind_of_change_is_recorded(client, ada):
