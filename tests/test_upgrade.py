@@ -147,6 +147,8 @@ def test_forms_of_clones_and_drafts_hold_the_settings_that_they_held(answers):
             expected["algorithms"] = list(COMPARED)
         if before["address"] in ("/runs/new", "/runs/new?compare=1&group=1&benchmark=1"):
             expected |= {name: value for name, value in NEW_DEFAULTS.items() if name in expected}
+        if before["address"].startswith("/runs/new?compare=1"):
+            expected["name"] = "sweep"  # where it was "run"
         assert {name: form.get(name) for name in expected} == expected, before["address"]
 
 

@@ -40,12 +40,12 @@ def test_preset_brings_its_confirmation_and_typing_over_it_takes_it_back(page: P
     page.get_by_label("Preset").select_option(label=DEMO_PRESET)  # delta .8
     field = page.locator("[data-field='algorithm.delta']")
     expect(field.locator("input.input")).to_have_value("0.8")
-    expect(field).to_contain_text("0.8 is confirmed")
+    expect(field).to_contain_text("delta 0.8: confirmed by the preset")
     expect(page.locator("#warnings")).not_to_contain_text("asked to confirm")
     field.locator("input.input").fill(".80")
-    expect(field).to_contain_text("0.8 is confirmed")
+    expect(field).to_contain_text("delta 0.8: confirmed by the preset")
     field.locator("input.input").fill("0.9")
-    expect(field).not_to_contain_text("is confirmed")
+    expect(field).not_to_contain_text("confirmed by the preset")
     expect(page.locator("#warnings")).to_contain_text("asked to confirm")
     page.get_by_label("Preset").select_option(label="Paper: Qwen3-4B-Base + Llama3.2-3B-Instruct")  # delta .2
     expect(field.get_by_role("checkbox")).to_have_count(0)
