@@ -299,7 +299,7 @@ class ImportanceShare(TypedDict):
 
 
 class Importance(TypedDict):
-    """What parts the best quarter of the completed trials from the others (PED-ANOVA).
+    """What separates the best quarter of the completed trials from the others (PED-ANOVA).
 
     trials: completed ones.  shares: by setting; none for fewer than 10 trials, or where all reached the same.
     """

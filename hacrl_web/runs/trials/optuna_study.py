@@ -20,7 +20,7 @@ from hacrl_web.runs.trials.search_settings import SearchSettings
 STARTUP_TRIALS = 10  # drawn at random before TPE begins, as is Optuna's default
 MEDIAN_TRIALS = 5  # that have completed before the median prunes, as is Optuna's default
 HALVING_FACTOR = 2  # at each rung, the better half continues
-BEST_SHARE = 0.25  # of the completed trials: importance is what parts them from the others
+BEST_SHARE = 0.25  # of the completed trials: importance is what separates them from the others
 RESAMPLINGS = 40  # of the trials; the range of an importance leaves out the two lowest and the two highest
 OUTSIDE = 2
 FAILED = (TrialState.FAILED, TrialState.STOPPED)
@@ -67,7 +67,7 @@ def first_pruned_step(
 
 
 def importances(settings: SearchSettings, completed: Sequence[Trial]) -> dict[str, tuple[float, float, float]]:
-    """How much each parameter parts the best quarter of completed trials from the others, by PED-ANOVA.
+    """How much each parameter separates the best quarter of completed trials from the others, by PED-ANOVA.
 
     Returns by name the share, of 1 in all, and its range over resamplings of the trials: nine in ten lie in it.
     """
