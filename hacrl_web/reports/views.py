@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
 from django.utils.text import slugify
 from django.views.decorators.http import require_GET, require_http_methods
@@ -82,9 +82,13 @@ def report_page(request: HttpRequest, report_id: int) -> HttpResponse:
 def report_panel(request: HttpRequest, report_id: int, number: int) -> HttpResponse:
     """One panel, for its place in the page."""
     row = visible_report(request, report_id)
-    panel = panel_at(row, request.user, _hosts(request), number)
-    if panel is None or PanelQuery.read(request.GET).version not in (0, row.version):
+    panel: Panel | None
+    if PanelQuery.read(request.GET).version not in (0, row.version):
         panel = Panel("", "Panel", problem="The report has changed: load the page again.")
+    else:
+        panel = panel_at(row, request.user, _hosts(request), number)
+    if panel is None:
+        raise Http404
     return render(request, "reports/_panel.html", {"panel": panel})
 
 
