@@ -18,20 +18,11 @@ from hacrl_web.mirrors.sending import MirrorSender
 from hacrl_web.runs.models import Run, State
 from tests.support.waiting import wait_until
 from tests.support.web.event_files import event_file_scalars
-from tests.support.web.factories import make_user
 from tests.support.web.insight_help import claimed, store
 from tests.support.web.silent_destination import SilentServer, client_without_patience
 from tests.web.mirrors.test_mirrors import SENT, evaluation, metrics, step_of
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.once]
-
-
-@pytest.fixture
-def owner(client, settings, tmp_path):
-    settings.DATA_DIR = tmp_path
-    user = make_user("ada")
-    client.force_login(user)
-    return user
 
 
 @pytest.fixture
