@@ -48,14 +48,15 @@ def delete_sweep(user: Any, sweep: Sweep) -> None:
 
 
 def _delete_as(user: Any, runs: Sequence[Run]) -> None:
-    def refusal_of(run: Run) -> FieldErrors | None:
-        return deletion_refusal(user, run)
+    def refusal_of(run: Run, readers: Readers) -> FieldErrors | None:
+        return deletion_refusal(user, run, readers)
 
-    _require_none(map(refusal_of, runs))  # before the locks: a run that trains is said to train
+    readers = readers_by_folder()
+    _require_none(refusal_of(run, readers) for run in runs)  # before the locks: a run that trains is said to train
     delete_runs(runs, refusal_of)
 
 
-def delete_runs(runs: Sequence[Run], refusal_of: Callable[[Run], FieldErrors | None]) -> list[Run]:
+def delete_runs(runs: Sequence[Run], refusal_of: Callable[[Run, Readers], FieldErrors | None]) -> list[Run]:
     """All of these runs, or none; returns those that were still there.
 
     refusal_of: asked with the rows locked, for a retry may have begun since. Error: FieldErrors: the refusals of all,
@@ -68,7 +69,8 @@ def delete_runs(runs: Sequence[Run], refusal_of: Callable[[Run], FieldErrors | N
         with transaction.atomic():
             rows = Run.objects.select_for_update(of=("self",)).select_related("project").order_by("pk")
             there = list(rows.filter(pk__in=[run.pk for run in runs]))
-            _require_none(map(refusal_of, there))
+            readers = readers_by_folder()
+            _require_none(refusal_of(run, readers) for run in there)
             for run in there:
                 hide_run(run)
     return there
@@ -96,15 +98,15 @@ def hide_run(run: Run) -> None:
     Run._base_manager.filter(pk=run.pk).update(deleted_at=timezone.now(), **links)
 
 
-def deletion_refusal(user: Any, run: Run) -> FieldErrors | None:
-    """The error that deleting the run would raise."""
+def deletion_refusal(user: Any, run: Run, readers: Readers | None = None) -> FieldErrors | None:
+    """The error that deleting the run would raise. readers: of `readers_by_folder`, where several runs are asked of."""
     try:
         require_delete(user, run)
         if run.state not in INACTIVE:
             raise in_use(f"{run.name} is {run.state}: stop it first, or wait for its end.")
     except FieldErrors as refused:
         return refused
-    return reader_refusal(run, readers_by_folder())
+    return reader_refusal(run, readers_by_folder() if readers is None else readers)
 
 
 def readers_by_folder() -> Readers:

@@ -20,7 +20,14 @@ from django.utils import timezone
 
 from hacrl_web.accounts.actor import Actor, acting
 from hacrl_web.accounts.audit_log import note_change
-from hacrl_web.runs.archive.deletion import delete_runs, folder_locks, in_use, reader_refusal, readers_by_folder
+from hacrl_web.runs.archive.deletion import (
+    Readers,
+    delete_runs,
+    folder_locks,
+    in_use,
+    reader_refusal,
+    readers_by_folder,
+)
 from hacrl_web.runs.models import Retention, Run
 from hacrl_web.runs.retention.expiry import runs_archived_long_ago, runs_with_old_files, was_imported_since
 from hacrl_web.runs.run_files import folder_bytes, weight_folders
@@ -119,12 +126,12 @@ def delete_archived(run_id: UUID) -> bool:
     return bool(deleted)
 
 
-def _archived_refusal(run: Run) -> FieldErrors | None:
+def _archived_refusal(run: Run, readers: Readers) -> FieldErrors | None:
     """With its row locked."""
     days = _days_of(run).archived_days
     if not runs_archived_long_ago(run.project_id, days).filter(pk=run.pk).exists():
         return in_use(f"{run.name} is no longer one that the retention removes.")
-    return reader_refusal(run, readers_by_folder())
+    return reader_refusal(run, readers)
 
 
 def finish_removal(run_id: UUID) -> bool:
