@@ -29,7 +29,7 @@ KEPT_TEXTS = 64  # of a process
 LIMITS = {
     "lines": (re.compile(r"\n"), 4000),
     "brackets, [ or ]": (re.compile(r"[\[\]]"), 4000),
-    "cells of tables, parted by |": (re.compile(r"\|"), 8000),
+    "cells of tables, separated by |": (re.compile(r"\|"), 8000),
 }
 
 
