@@ -3,8 +3,9 @@
     python -m tests.bench.pages [--full] [--postgres] [--requests 20] [--data FOLDER] [--only WORD]
 
 --full: one run of 1,000,000 metric points, 500,000 rollouts and 1,000,000 contributions, and 10,000 small runs; else a
-twentieth of that. --data: keep the generated data in FOLDER, or measure on what lies there (SQLite only). Requests go
-through all of the product's middleware in this process, without a network; each kind once before it is measured.
+twentieth of that. --data: keep the generated data in FOLDER, or measure on what lies there; one folder for each
+database. Requests go through all of the product's middleware in this process, without a network; each kind once before
+it is measured.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def database(is_postgres: bool, folder: str | None) -> Iterator[None]:
         if not folder:
             stack.callback(shutil.rmtree, data, ignore_errors=True)
         if is_postgres:
-            os.environ["DATABASE_URL"] = stack.enter_context(private_postgresql())
+            os.environ["DATABASE_URL"] = stack.enter_context(private_postgresql(Path(folder) if folder else None))
         import django
 
         django.setup()
@@ -189,8 +190,6 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="few rows, three requests")
     options = parser.parse_args()
     options.requests = 3 if options.smoke else options.requests
-    if options.postgres and options.data:
-        parser.error("--data is for SQLite: the PostgreSQL server of this bench ends with it")
     kind = f"Python {platform.python_version()}; {'PostgreSQL' if options.postgres else 'SQLite'}"
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; {kind}")
     with database(options.postgres, options.data and str(Path(options.data).resolve())):
@@ -198,7 +197,9 @@ def main() -> None:
         from django.test import Client
 
         from hacrl_web.accounts.models import first_user
+        from hacrl_web.ops.garbage import spare_loaded_modules
 
+        spare_loaded_modules()
         client = Client(HTTP_HOST="localhost")
         client.force_login(first_user())
         print(f"{'':34} {'first':>7} {'p50':>7} {'p95':>7} {'CPU p95':>7} {'aim':>6}  ms, {options.requests} requests")

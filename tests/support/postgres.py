@@ -26,17 +26,23 @@ def binaries() -> Path | None:
 
 
 @contextlib.contextmanager
-def private_postgresql() -> Iterator[str]:
-    """Yields a DATABASE_URL; afterwards the server is stopped and its files are gone. Error: RuntimeError."""
+def private_postgresql(kept: Path | None = None) -> Iterator[str]:
+    """Yields a DATABASE_URL; afterwards the server is stopped and its files are gone. Error: RuntimeError.
+
+    kept: a folder in which the database stays, and is found again.
+    """
     folder_of_binaries = binaries()
     if folder_of_binaries is None:
         raise RuntimeError(f"PostgreSQL's initdb is not here: {GET_IT}")
     # Short: with its file name the socket's path must stay under 108 bytes.
     folder = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))
     account = _account()
-    if "user" in account:
-        shutil.chown(folder, account["user"])
-    data = folder / "data"
+    data = (kept or folder) / "data"
+    is_new = not data.exists()
+    if is_new:
+        data.mkdir(mode=0o700, parents=True)
+    for owned in (folder, data) if "user" in account else ():
+        shutil.chown(owned, account["user"])
 
     def run(program: str, *arguments: str) -> None:
         command = [str(folder_of_binaries / program), *arguments]
@@ -45,13 +51,14 @@ def private_postgresql() -> Iterator[str]:
             raise RuntimeError(f"{program} failed: {done.stdout[-500:]}\n{done.stderr[-1500:]}")
 
     try:
-        run("initdb", "-D", str(data), "-U", "hacrl", "--auth", "trust", "--encoding", "UTF8", "--no-sync")
+        if is_new:
+            run("initdb", "-D", str(data), "-U", "hacrl", "--auth", "trust", "--encoding", "UTF8", "--no-sync")
         options = f"-k {folder} -c listen_addresses='' -c fsync=off -c max_connections=200"
         run("pg_ctl", "-D", str(data), "-o", options, "-l", str(folder / "log"), "-w", "-t", "60", "start")
         try:
             yield f"postgres://hacrl@{quote(str(folder), safe='')}/postgres"
         finally:
-            run("pg_ctl", "-D", str(data), "-m", "immediate", "-w", "stop")
+            run("pg_ctl", "-D", str(data), "-m", "fast" if kept else "immediate", "-w", "stop")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

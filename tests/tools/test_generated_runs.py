@@ -243,3 +243,14 @@ def test_what_if_without_a_choice_is_over_all_recorded_steps(client, user) -> No
     # 3 steps; 2 learners from 2 sources, 4 prompts, 2 rollouts each, less what could not be scored
     assert (answer["first"], answer["last"], answer["steps"]) == (1, 3, 3)
     assert answer["rows"] == Contribution.objects.count() <= 3 * 32
+
+
+@pytest.mark.django_db
+def test_what_if_offers_the_first_and_the_last_ten_recorded_steps(client, user) -> None:
+    user.is_staff = True
+    user.save()
+    client.force_login(user)
+    seed(runs=1, steps=72, rollout_interval=3, algorithms="hacpo")
+    page = client.get(reverse("insight:run_what_if", args=[Run.objects.get().pk])).context
+    windows = [(one["label"], one["first"], one["last"]) for one in page["windows"]]
+    assert windows == [("all", 3, 72), ("first 10", 3, 30), ("last 10", 45, 72)]

@@ -12,7 +12,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_GET
 
-from hacrl_web.insight.recorded_steps import end, step_after, step_before
+from hacrl_web.insight.recorded_steps import end
 from hacrl_web.insight.what_if.rows import MAX_WINDOW
 from hacrl_web.insight.what_if.what_if import why_nothing
 from hacrl_web.runs.pages.run_header import header, run_or_404
@@ -27,7 +27,7 @@ WINDOW_STEPS = 10
 def run_what_if(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     run = run_or_404(request, run_id)
     spec = stored_spec(run)
-    rows = run.contributions.all()
+    rows, interval = run.contributions.all(), spec.telemetry.rollout_interval
     ends = {"first": end(rows, "step"), "last": end(rows, "-step")}
     schema = type(spec.algorithm).model_json_schema()["properties"]
     hypothetical = spec.algorithm.hypothetical_settings()
@@ -35,7 +35,7 @@ def run_what_if(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         "tab": "what-if",
         "nothing": why_nothing(spec),
         "ends": ends,
-        "windows": _windows(rows, ends["first"], ends["last"]) if ends["last"] is not None else [],
+        "windows": _windows(rows, ends["first"], ends["last"], interval) if ends["last"] is not None else [],
         "sliders": [_slider(name, spec, schema[name]) for name in hypothetical if "slider" in schema[name]],
         "choices": [_choice(name, spec, schema[name]) for name in hypothetical if "enum" in schema[name]],
         "page_data": {
@@ -49,11 +49,13 @@ def run_what_if(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     return render(request, "insight/what_if/what_if.html", context)
 
 
-def _windows(rows: QuerySet[Any], first: int, last: int) -> list[dict[str, Any]]:
-    """Ranges of steps to choose from: all that are recorded, the first ones and the last ones."""
-    early, late = first, last
-    for _ in range(WINDOW_STEPS - 1):
-        early, late = step_after(rows, early) or early, step_before(rows, late) or late
+def _windows(rows: QuerySet[Any], first: int, last: int, interval: int) -> list[dict[str, Any]]:
+    """Ranges of steps to choose from: all that are recorded, the first ones and the last ones.
+
+    interval: steps from one recorded step to the next.
+    """
+    width = (WINDOW_STEPS - 1) * interval
+    early, late = end(rows.filter(step__lte=first + width), "-step"), end(rows.filter(step__gte=last - width), "step")
     windows = [{"label": "all", "first": first, "last": last}]
     if early < last:
         windows.append({"label": f"first {WINDOW_STEPS}", "first": first, "last": early})

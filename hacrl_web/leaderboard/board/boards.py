@@ -94,9 +94,9 @@ class Board:
 
 def _newest(runs: Any) -> tuple[list[Run], int]:
     """The newest MAX_RUNS, and the number of older ones."""
-    total = runs.count()
     related = runs.select_related("group", "benchmark").prefetch_related("group__agents__model")
-    return list(related.order_by("-created_at", "-pk")[:MAX_RUNS]), max(0, total - MAX_RUNS)
+    newest = list(related.order_by("-created_at", "-pk")[: MAX_RUNS + 1])
+    return newest[:MAX_RUNS], runs.count() - MAX_RUNS if len(newest) > MAX_RUNS else 0
 
 
 def sweep_board(*sweeps: Sweep) -> Board:

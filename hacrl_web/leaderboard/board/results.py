@@ -11,6 +11,7 @@ from uuid import UUID
 from django.db.models import Max
 
 from hacrl_web.runs.models import Run, State, TelemetryEvent
+from hacrl_web.runs.telemetry.kept_readings import kept_readings
 from workers.contract.spec.reward_function import NETWORK_KEY
 
 ACCURACY = "accuracy"  # the metric of evaluation events; all estimates below are of it
@@ -37,6 +38,7 @@ class Score:
 
 
 Scores = Mapping[str, Mapping[str, Score]]  # by agent, then by benchmark
+_ByStep = dict[int, dict[str, dict[str, Score]]]
 
 
 @dataclass(frozen=True)
@@ -89,21 +91,27 @@ class RunResult:
 
 def run_results(runs: Iterable[Run]) -> dict[UUID, RunResult]:
     """By id, of completed runs whose last evaluation has a score of every agent on their own benchmark."""
-    completed = {run.pk: run for run in runs if run.state == State.COMPLETED}
-    points = _evaluations(completed)
-    versions = _versions(list(completed))
+    completed = [run for run in runs if run.state == State.COMPLETED]
+    readings = kept_readings("result", completed, _read)
     results = {}
-    for pk, run in completed.items():
-        by_step = points.get(pk, {})
+    for run in completed:
+        pk, (by_step, versions) = run.pk, readings[run.pk]
         if not by_step:
             continue
-        result = RunResult(run, by_step.get(0, {}), by_step[max(by_step)], versions.get(pk, {}))
+        result = RunResult(run, by_step.get(0, {}), by_step[max(by_step)], versions)
         if result.score(run.agent_names, [run.spec["data"]["benchmark"]]) is not None:
             results[pk] = result
     return results
 
 
-def _evaluations(runs: Mapping[UUID, Run]) -> dict[UUID, dict[int, dict[str, dict[str, Score]]]]:
+def _read(runs: Iterable[Run]) -> dict[UUID, tuple[_ByStep, dict[str, str]]]:
+    """Scores by step, and versions, of every run; in three queries."""
+    by_id = {run.pk: run for run in runs}
+    points, versions = _evaluations(by_id), _versions(list(by_id))
+    return {pk: (points.get(pk, {}), versions.get(pk, {})) for pk in by_id}
+
+
+def _evaluations(runs: Mapping[UUID, Run]) -> dict[UUID, _ByStep]:
     """run -> step -> agent -> benchmark, of step 0 and each run's last evaluated step, in the latest attempt.
 
     An evaluation in which no answer could be scored leaves its step without a score.
@@ -112,7 +120,7 @@ def _evaluations(runs: Mapping[UUID, Run]) -> dict[UUID, dict[int, dict[str, dic
     last_steps = events.order_by().values_list("run_id").annotate(Max("step"))
     ends = {run: {0, last} for run, last in last_steps}
     steps = {step for both in ends.values() for step in both}
-    by_run: dict[UUID, dict[int, dict[str, dict[str, Score]]]] = {}
+    by_run: dict[UUID, _ByStep] = {}
     rows = events.filter(step__in=steps).order_by("attempt", "seq").values_list("run_id", "agent", "step", "payload")
     for run, agent, step, payload in rows:
         if step in ends[run] and payload.get("metric") == ACCURACY:

@@ -14,12 +14,20 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from statistics import fmean
 from typing import Any
+from uuid import UUID
 
 from hacrl_web.leaderboard.board.results import FINAL, MEAN_OF_SAMPLES, RunResult, run_results
-from hacrl_web.leaderboard.board.row_settings import acts_on_start, algorithm_of, all_settings, relevant_settings
+from hacrl_web.leaderboard.board.row_settings import (
+    Settings,
+    acts_on_start,
+    algorithm_of,
+    all_settings,
+    relevant_settings,
+)
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.runs.grids.varied import short_names, value_text
 from hacrl_web.runs.models import Run, State
+from hacrl_web.runs.telemetry.kept_readings import kept_readings
 from hacrl_web.web.short_names import distinct_names
 from workers.contract.spec.reward_function import NETWORK_KEY
 from workers.contract.verifier_kinds import JUDGED
@@ -180,13 +188,11 @@ def _outcome(run: Run) -> str:
 def rows(runs: Iterable[Run]) -> list[BoardRow]:
     """Rows in the order in which they were launched, without drafts."""
     ordered = sorted((run for run in runs if run.state != State.DRAFT), key=lambda run: run.created_at)
-    results = run_results(ordered)
+    results, settings_of = run_results(ordered), kept_readings("settings", ordered, _settings)
     by_id: dict[str, BoardRow] = {}
     without: list[tuple[Run, BoardRow]] = []
     for run in ordered:
-        algorithm = algorithm_of(run)
-        every = all_settings(run)
-        settings = relevant_settings(every, algorithm)
+        algorithm, (every, settings) = algorithm_of(run), settings_of[run.pk]
         models, result = model_facts(run), results.get(run.pk)
         facts = models | (score_facts(result) if result else {})
         key = key_of(algorithm, settings, facts)
@@ -205,6 +211,12 @@ def rows(runs: Iterable[Run]) -> list[BoardRow]:
         _set_distinctions(row, [other for other in planned if other is not row])
     _shorten(planned)
     return planned
+
+
+def _settings(runs: Iterable[Run]) -> dict[UUID, tuple[Settings, Settings]]:
+    """All settings of each run, and those that act on its results."""
+    every = {run.pk: (all_settings(run), algorithm_of(run)) for run in runs}
+    return {pk: (settings, relevant_settings(settings, algorithm)) for pk, (settings, algorithm) in every.items()}
 
 
 def _place(run: Run, own: BoardRow, every: Sequence[BoardRow]) -> None:

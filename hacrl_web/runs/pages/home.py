@@ -41,37 +41,44 @@ class Matter:
 def home(request: HttpRequest) -> HttpResponse:
     """Live runs, what waits for the user, the queue, the newest runs; in an empty project, the way to the first run."""
     now = timezone.now()
-    runs = Run.objects.listed_for(request.user).select_related("benchmark", "group", "sweep", "project")
-    unarchived = runs.filter(archived_at=None)
-    live = list(runs.filter(state__in=LIVE).order_by("-started_at")[:MAX_LIVE])
+    runs = Run.objects.listed_for(request.user)
+    with_names = runs.select_related("sweep", "project")
+    live = list(with_names.filter(state__in=LIVE).order_by("-started_at")[:MAX_LIVE])
     add_devices(live)
     queue = list(runs.in_queue())
-    first_steps = (
-        ("Models", "Two or more, from the Hub or a folder.", "Add a model", LanguageModel, "registry:model_create"),
-        ("Agent group", "The models that learn together.", "New group", AgentGroup, "registry:group_create"),
-        ("Benchmark", "Questions with answers.", "Add a benchmark", Benchmark, "registry:benchmark_create"),
-    )
-    start: list[dict[str, Any]] = [
-        {"label": label, "text": text, "act": act, "name": name, "done": rows.objects.listed_for(request.user).exists()}
-        for label, text, act, rows, name in first_steps
-    ]
+    ended = with_names.filter(state__in=(State.COMPLETED, State.STOPPED), archived_at=None)
+    recent = list(ended.order_by("-finished_at")[:RUNS_SHOWN])
     drafts = list(Sweep.objects.listed_for(request.user).exclude(draft_digest="")[:RUNS_SHOWN])
-    recent = unarchived.filter(state__in=(State.COMPLETED, State.STOPPED)).order_by("-finished_at")
+    has_runs = bool(live or queue or recent or drafts) or runs.exists()
+    start = [] if has_runs else _first_steps(request.user)
     context = {
         "live": with_results(live, now),
         "num_queued": len(queue),
         "next_queued": queue[:NEXT_SHOWN],
         "queue_s": _training_s(runs, queue),
         "draft_sweeps": drafts,
-        "matters": matters(_waiting_for_user(unarchived)),
-        "recent": with_results(recent[:RUNS_SHOWN], now),
-        "has_runs": bool(drafts) or runs.exists(),
+        "matters": matters(_waiting_for_user(runs.filter(archived_at=None).select_related("project"))),
+        "recent": with_results(recent, now),
+        "has_runs": has_runs,
         "demo": preparation() if request.user.is_staff else None,
         "start": start,
         "next_step": next((step for step in start if not step["done"]), None),
         "demo_failure": failure_text() if request.user.is_staff else "",
     }
     return render(request, "runs/pages/home.html", context)
+
+
+def _first_steps(user: Any) -> list[dict[str, Any]]:
+    """What a first run needs, and whether it is there."""
+    first_steps = (
+        ("Models", "Two or more, from the Hub or a folder.", "Add a model", LanguageModel, "registry:model_create"),
+        ("Agent group", "The models that learn together.", "New group", AgentGroup, "registry:group_create"),
+        ("Benchmark", "Questions with answers.", "Add a benchmark", Benchmark, "registry:benchmark_create"),
+    )
+    return [
+        {"label": label, "text": text, "act": act, "name": name, "done": rows.objects.listed_for(user).exists()}
+        for label, text, act, rows, name in first_steps
+    ]
 
 
 def _waiting_for_user(runs: RunQuerySet) -> Iterable[Run]:

@@ -9,6 +9,7 @@ from uuid import UUID
 from django.db.models import Count
 
 from hacrl_web.runs.models import Run, TelemetryEvent
+from hacrl_web.runs.telemetry.kept_readings import kept_readings
 from workers.contract import verifier_kinds
 
 Scores = dict[int, dict[str, float]]  # step -> agent -> held-out accuracy
@@ -55,12 +56,16 @@ def score_of(run: Run) -> float | None:
 
 
 def curves(runs: Collection[Run]) -> dict[UUID, list[tuple[int, float]]]:
-    """`means` by run, in two queries; empty for a run with more than CURVE_EVENTS evaluations."""
+    """`means` by run, in two queries at most; empty for a run with more than CURVE_EVENTS evaluations."""
+    return kept_readings("curve", runs, _curves)
+
+
+def _curves(runs: Collection[Run]) -> dict[UUID, list[tuple[int, float]]]:
     events = TelemetryEvent.objects.filter(run__in=[run.pk for run in runs], type="evaluation")
     counts = dict(events.order_by().values_list("run").annotate(Count("pk")))
     some = [run for run in runs if 0 < counts.get(run.pk, 0) <= CURVE_EVENTS]
     by_run = _accuracies(some)
-    return {run.pk: means(by_run[run.pk], len(run.agent_names)) for run in some}
+    return {run.pk: means(by_run.get(run.pk, {}), len(run.agent_names)) for run in runs}
 
 
 def polyline_points(points: Sequence[tuple[int, float]]) -> str:

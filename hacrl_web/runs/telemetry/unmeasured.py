@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.stored_spec import stored_spec
+from hacrl_web.runs.telemetry.kept_readings import kept_readings
 from hacrl_web.web.errors import FieldErrors
 from workers.contract.spec.run import RunSpec
 
@@ -27,15 +28,16 @@ def unmeasured(spec: RunSpec, engine: str) -> list[str]:
     return [name for name, is_measured in measured.items() if not is_measured]
 
 
-def unmeasured_by_all(runs: Iterable[Run]) -> list[str]:
+def unmeasured_by_all(runs: Collection[Run]) -> list[str]:
     """Those that none of the runs measures, without a query; a run with unreadable settings may have any."""
-    names: set[str] | None = None
-    for run in runs:
-        try:
-            spec = stored_spec(run)
-        except FieldErrors:
-            return []
-        is_left_to_cpu = spec.rollout.engine == "auto" and spec.compute.device == "cpu"
-        own = set(unmeasured(spec, "transformers" if is_left_to_cpu else spec.rollout.engine))
-        names = own if names is None else names & own
-    return sorted(names or ())
+    of_each = kept_readings("unmeasured", runs, lambda some: {run.pk: _unmeasured_by(run) for run in some}).values()
+    return sorted(set.intersection(*map(set, of_each))) if of_each else []
+
+
+def _unmeasured_by(run: Run) -> list[str]:
+    try:
+        spec = stored_spec(run)
+    except FieldErrors:
+        return []
+    is_left_to_cpu = spec.rollout.engine == "auto" and spec.compute.device == "cpu"
+    return unmeasured(spec, "transformers" if is_left_to_cpu else spec.rollout.engine)

@@ -12,7 +12,7 @@ from hacrl_web.runs.telemetry.scores import curves, polyline_points
 def with_results(runs: Sequence[Run], now: datetime) -> Sequence[Run]:
     """The runs with `start` and `sparkline` of their mean held-out accuracy, and `took_s`: how long they have trained.
 
-    Two queries for all of them.
+    Two queries at most for all of them.
     """
     by_run = curves(runs)
     for run in runs:

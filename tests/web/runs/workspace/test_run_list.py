@@ -99,7 +99,7 @@ def test_number_of_queries_does_not_grow_with_the_list(client, owner, django_ass
 def test_run_with_very_many_evaluations_has_a_score_and_no_curve(owner):
     run = evaluated(make_run(owner), *((step, 1, 2) for step in range(CURVE_EVENTS // 2 + 1)))
     assert run.score == pytest.approx(0.15)
-    assert curves([run]) == {}
+    assert curves([run]) == {run.pk: []}
 
 
 def test_upgrade_fills_the_scores_of_earlier_runs(owner):
