@@ -109,6 +109,12 @@ def one_of(value: str, allowed: Iterable[str], default: str = "") -> str:
     return value if value in allowed else default
 
 
-def page_of(request: HttpRequest, rows: Any, size: int) -> Page:
-    """The page of `rows` that the address names by `page`: the first if it names none, the last if too high."""
-    return Paginator(rows, size).get_page(request.GET.get("page"))
+def page_of(request: HttpRequest, rows: Any, size: int, count: int | None = None) -> Page:
+    """The page of `rows` that the address names by `page`: the first if it names none, the last if too high.
+
+    count: how many rows there are, where it is known.
+    """
+    paginator = Paginator(rows, size)
+    if count is not None:
+        paginator.count = count
+    return paginator.get_page(request.GET.get("page"))

@@ -22,6 +22,7 @@ from django.db.models.functions import Coalesce
 from hacrl_web.insight.recorded_steps import segments
 from hacrl_web.insight.rescued_prompts import CORRECT, NOT_CORRECT, OF_STEP, TAUGHT, is_avoided, is_rescued
 from hacrl_web.runs.models import Contribution, RolloutSample, Run
+from hacrl_web.runs.telemetry.kept_readings import kept_readings
 
 CACHED_STEPS = 256  # at most 0.1 MB each, with 8 agents
 CACHED_RUNS = 32
@@ -79,6 +80,10 @@ SELECT step FROM recorded WHERE step <= %(last)s
 
 def recorded_steps(run: Run) -> dict[int, int]:
     """Step -> attempt for the steps with contributions, in order; without the current step of a live run."""
+    return kept_readings("steps", [run], lambda runs: {one.pk: _recorded_steps(one) for one in runs})[run.pk]
+
+
+def _recorded_steps(run: Run) -> dict[int, int]:
     attempts: dict[int, int] = {}
     run_key = Run._meta.pk.get_db_prep_value(run.pk, connection)
     with connection.cursor() as cursor:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from django.db.models import Exists, F, Max, Min, OuterRef, Q, QuerySet
+from django.db.models import F, Max, Min, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 
 from hacrl_web.insight.recorded_steps import Segment, segments
@@ -264,7 +264,9 @@ def _with_text(run: Run, rows: QuerySet[Any], rollout_filter: RolloutFilter) -> 
     # A replayed rollout may have been sampled in an earlier attempt. By a bare column SQLite would read all attempts.
     sampled = sampled.alias(sampled_in=Coalesce("attempt", 0))
     of_step = Q(sampled_in=OuterRef("attempt")) | Q(sampled_in__lt=OuterRef("attempt"), step__lt=OuterRef("step"))
-    return rows.filter(Exists(sampled.filter(of_step, step=OuterRef("step") - Coalesce(OuterRef("age"), 0))))
+    sampled = sampled.filter(of_step, step=OuterRef("step") - Coalesce(OuterRef("age"), 0))
+    # Not by EXISTS: PostgreSQL would make a join of it, and read all rollouts of the run.
+    return rows.alias(sampled_as=Subquery(sampled.order_by().values("pk")[:1])).filter(sampled_as__isnull=False)
 
 
 def read_rewards(text: str | None) -> dict[str, float] | None:

@@ -22,6 +22,7 @@ from hacrl_web.runs.workspace.results import with_results
 
 NEXT_SHOWN = 3
 LIVE = (State.STARTING, State.RUNNING, State.LOST)
+ENDED = (State.COMPLETED, State.STOPPED)
 FAILURES_SHOWN_FOR = timedelta(hours=24)
 RUNS_SHOWN = 10
 MAX_LIVE = 12
@@ -46,8 +47,7 @@ def home(request: HttpRequest) -> HttpResponse:
     live = list(with_names.filter(state__in=LIVE).order_by("-started_at")[:MAX_LIVE])
     add_devices(live)
     queue = list(runs.in_queue())
-    ended = with_names.filter(state__in=(State.COMPLETED, State.STOPPED), archived_at=None)
-    recent = list(ended.order_by("-finished_at")[:RUNS_SHOWN])
+    recent = _newest_ended(with_names.filter(archived_at=None))
     drafts = list(Sweep.objects.listed_for(request.user).exclude(draft_digest="")[:RUNS_SHOWN])
     has_runs = bool(live or queue or recent or drafts) or runs.exists()
     start = [] if has_runs else _first_steps(request.user)
@@ -66,6 +66,12 @@ def home(request: HttpRequest) -> HttpResponse:
         "demo_failure": failure_text() if request.user.is_staff else "",
     }
     return render(request, "runs/pages/home.html", context)
+
+
+def _newest_ended(runs: RunQuerySet) -> list[Run]:
+    """The newest completed and stopped runs; of each state by itself, for which the index has their order."""
+    ended = [run for state in ENDED for run in runs.filter(state=state).order_by("-finished_at")[:RUNS_SHOWN]]
+    return sorted(ended, key=lambda run: run.finished_at or run.created_at, reverse=True)[:RUNS_SHOWN]
 
 
 def _first_steps(user: Any) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ here too, so that links and saved views keep it.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Annotated, Literal
 from uuid import UUID
 
@@ -93,8 +94,13 @@ def named(runs: RunQuerySet, words: str) -> RunQuerySet:
     return runs.filter(Q(name__icontains=words) | Q(sweep__name__icontains=words)) if words else runs
 
 
-def in_state(runs: RunQuerySet, state: str) -> RunQuerySet:
-    """Those in a state; `held`: those that train now; empty: all."""
+def states_of(state: str) -> Collection[str]:
+    """The states that a list shows; `held`: those of runs that train now; empty: all."""
     if not state:
-        return runs
-    return runs.filter(state__in=HELD if state == UNDER_WAY else [state])
+        return State.values
+    return HELD if state == UNDER_WAY else [state]
+
+
+def in_state(runs: RunQuerySet, state: str) -> RunQuerySet:
+    """Those in the states of `states_of`."""
+    return runs.filter(state__in=states_of(state)) if state else runs

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from django.contrib import messages
-from django.db.models import Count
+from django.db.models import Count, QuerySet
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -18,7 +19,7 @@ from hacrl_web.runs.telemetry.scores import score_benchmark, score_word
 from hacrl_web.runs.telemetry.unmeasured import unmeasured_by_all
 from hacrl_web.runs.workspace import columns as run_columns
 from hacrl_web.runs.workspace import rows as run_rows
-from hacrl_web.runs.workspace.query import UNDER_WAY, WorkspaceQuery, in_state, narrowed
+from hacrl_web.runs.workspace.query import UNDER_WAY, WorkspaceQuery, in_state, narrowed, states_of
 from hacrl_web.runs.workspace.results import with_results
 from hacrl_web.runs.workspace.saved_views import MAX_QUERY, delete_view, save_view
 from hacrl_web.web.errors import FieldErrors
@@ -36,11 +37,12 @@ def run_list(request: HttpRequest) -> HttpResponse:
     tags = tags_of(every.filter(archived_at__isnull=not query.archived))
     query = query.model_copy(update={"tag": one_of(query.tag, tags)})
     matches = narrowed(every, query)
-    runs = in_state(matches.select_related("benchmark", "group", "sweep"), query.state)
+    counts = Counter(dict(matches.order_by().values_list("state").annotate(Count("pk"))))
     keys = run_rows.readable_keys(query)
-    listed = run_columns.sorted_runs(runs, query.sort)
-    page = page_of(request, listed, run_rows.MAX_GROUPED if keys else PAGE_SIZE)
-    page.object_list = with_results(list(page.object_list), timezone.now())
+    listed = run_columns.sorted_runs(in_state(matches, query.state), query.sort)
+    num_listed = sum(counts[state] for state in states_of(query.state))
+    page = page_of(request, listed, run_rows.MAX_GROUPED if keys else PAGE_SIZE, num_listed)
+    page.object_list = with_results(_with_related(page.object_list), timezone.now())
     rows = run_rows.grouped(page.object_list, keys, query.sort) if keys else run_rows.single_rows(page.object_list)
     visible_keys = set(run_rows.coloured(rows, query))
     context = {
@@ -64,28 +66,37 @@ def run_list(request: HttpRequest) -> HttpResponse:
     return render(
         request,
         "runs/workspace/workspace.html",
-        context | _filters(every, matches, query, tags) | _table(query, page.object_list),
+        context | _filters(every, counts, query, tags) | _table(query, page.object_list),
     )
 
 
-def _filters(every: RunQuerySet, matches: RunQuerySet, query: WorkspaceQuery, tags: list[str]) -> dict[str, Any]:
-    """The links above the list: states, archived runs, tags; each keeps the rest of the address."""
-    counts = dict(matches.order_by().values_list("state").annotate(Count("pk")))
+def _with_related(page: QuerySet[Run]) -> list[Run]:
+    """The runs of a page, with what its table names of other objects: only theirs are read, also on a late page."""
+    order = {pk: place for place, pk in enumerate(page.values_list("pk", flat=True))}
+    runs = Run.objects.filter(pk__in=order).select_related("benchmark", "group", "sweep")
+    return sorted(runs, key=lambda run: order[run.pk])
+
+
+def _filters(every: RunQuerySet, counts: Counter[str], query: WorkspaceQuery, tags: list[str]) -> dict[str, Any]:
+    """The links above the list: states, archived runs, tags; each keeps the rest of the address.
+
+    counts: runs by state.
+    """
     archived = narrowed(every, query.model_copy(update={"archived": "1"})) if not query.runs else every.none()
     return {
         "states": [
-            (state, counts.get(state, 0), query.encode(state=state))
+            (state, counts[state], query.encode(state=state))
             for state in State.values
-            if counts.get(state) or state == query.state
+            if counts[state] or state == query.state
         ],
         "all_query": query.encode(state=""),
         "held_query": query.encode(state=UNDER_WAY),
         "tags": [(tag, query.encode(tag="" if tag == query.tag else tag)) for tag in tags[:TAGS_SHOWN]],
         "has_runs": every.exists(),
-        "total": sum(counts.values()),
+        "total": counts.total(),
         "num_archived": archived.count(),
         "archived_query": query.encode(archived="" if query.archived else "1", state=""),
-        "num_held": sum(counts.get(state, 0) for state in HELD),
+        "num_held": sum(counts[state] for state in HELD),
         "order_text": "sorted" if query.sort else "newest first",
         "hidden": [(name, value) for name, value in query.pairs if name != "q"],
         "layouts": [
