@@ -222,6 +222,8 @@ class Run(RunStateMachine, ProjectRow):
             models.Index(fields=["-created_at"], name="run_created"),
             models.Index(fields=["state", "-priority", "queue_key"], name="run_queue"),
             models.Index(fields=["state", "-finished_at"], name="run_finished"),
+            # What lists count and offer, without the wide rows.
+            models.Index(fields=["project", "deleted_at", "archived_at", "state", "tags"], name="run_counts"),
         ]
 
     def __str__(self) -> str:
