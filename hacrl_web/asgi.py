@@ -17,7 +17,7 @@ from django.urls import path, re_path  # noqa: E402
 
 from hacrl_web.body_limit import LimitBody  # noqa: E402
 from hacrl_web.ops.database_waits import limit_database_waits  # noqa: E402
-from hacrl_web.ops.garbage import spare_loaded_modules  # noqa: E402
+from hacrl_web.ops.garbage import freeze_loaded_modules  # noqa: E402
 from hacrl_web.runs.live.consumers import RunConsumer  # noqa: E402
 
 limit_database_waits()
@@ -36,4 +36,4 @@ application = ProtocolTypeRouter(
         "websocket": AuthMiddlewareStack(sockets),
     }
 )
-spare_loaded_modules()
+freeze_loaded_modules()

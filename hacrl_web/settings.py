@@ -178,12 +178,12 @@ API_READS_PER_MINUTE = int(os.environ.get("HACRL_API_READS_PER_MINUTE") or 1200)
 API_WRITES_PER_MINUTE = int(os.environ.get("HACRL_API_WRITES_PER_MINUTE") or 120)
 CACHES = {
     "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "OPTIONS": {"MAX_ENTRIES": 10_000}},
-    # Apart, so that many runs push out no limit of requests (runs/telemetry/kept_readings.py).
-    "readings": {
+    # Apart, so that many runs push out no limit of requests (runs/telemetry/ended_run_cache.py).
+    "ended_runs": {
         "BACKEND": "django.core.cache.backends.locmem.LocMemCache",
-        "LOCATION": "readings",
+        "LOCATION": "ended_runs",
         "TIMEOUT": 3600,
-        "OPTIONS": {"MAX_ENTRIES": 2_000},  # of some 10 KB
+        "OPTIONS": {"MAX_ENTRIES": 5_000},  # of some 10 KB
     },
 }
 

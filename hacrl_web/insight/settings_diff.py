@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from typing_extensions import TypedDict
 
 from hacrl_web.runs.models import Run, TelemetryEvent
+from hacrl_web.web.dotted_paths import flat
 from workers.algorithms.registry import algorithms
 from workers.contract.spec.algorithm import BASELINE
 from workers.contract.spec.run import RunSpec
@@ -114,19 +115,6 @@ def as_trained(runs: Sequence[Run]) -> list[dict[str, Any]]:
             spec[section] |= {name: values[name] for name in is_open & values.keys()}
         specs.append(spec)
     return specs
-
-
-def flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """(dotted path, value) of each setting; agents are numbered from 0, as in the API. An empty list is a value."""
-    children: list[tuple[str, Any]] = []
-    if isinstance(value, Mapping):
-        children = [(str(key), item) for key, item in value.items()]
-    elif isinstance(value, Sequence) and not isinstance(value, str):
-        children = [(str(place), item) for place, item in enumerate(value)]
-    if not children:
-        yield path, value
-    for name, item in children:
-        yield from flat(item, f"{path}.{name}" if path else name)
 
 
 def idle_paths(spec: Mapping[str, Any]) -> set[str]:

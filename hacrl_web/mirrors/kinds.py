@@ -68,7 +68,7 @@ KINDS = {
                 MirrorOption("entity", "Entity", "User or team; empty: the key's own."),
                 MirrorOption("url", "Address", f"Of a server of your own; empty: {WANDB_ADDRESS}."),
             ),
-            "API key, of the mode online",
+            "API key, for online mode",
             "wandb",
         ),
         MirrorKind(

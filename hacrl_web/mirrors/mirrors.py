@@ -93,8 +93,8 @@ def create_mirror(user: Any, project: Project, fields: Mapping[str, Any]) -> Mir
     name = checker.take("name", values.name, fields.get("name") or kind or "")
     columns = _checked(checker, kind, fields) if kind else {}
     secret = checked_secret(checker, kind, fields.get("secret")) if kind else ""
-    if kind == "wandb" and columns["options"].get("mode") == "online" and not secret:
-        checker.add("secret", "missing", "The mode online needs an API key.")
+    if kind:
+        _check_key(checker, kind, columns["options"], has_key=bool(secret))
     checker.finish()
     if Mirror.objects.filter(project=project).count() >= MAX_MIRRORS:
         raise FieldErrors.single("too_many", f"A project has at most {MAX_MIRRORS} mirrors: remove one first.")
@@ -109,6 +109,11 @@ def create_mirror(user: Any, project: Project, fields: Mapping[str, Any]) -> Mir
     return row
 
 
+def _check_key(checker: values.Checker, kind: str, options: Mapping[str, Any], *, has_key: bool) -> None:
+    if kind == "wandb" and options.get("mode") == "online" and not has_key:
+        checker.add("secret", "missing", "Online mode needs an API key.")
+
+
 def change_mirror(user: Any, mirror: Mirror, fields: Mapping[str, Any]) -> Mirror:
     """fields: of options, sends, rollouts, rollout_interval, is_enabled and secret those that change.
 
@@ -120,12 +125,15 @@ def change_mirror(user: Any, mirror: Mirror, fields: Mapping[str, Any]) -> Mirro
     changes = {name: fields[name] for name in current if fields.get(name) is not None}
     columns = {k: v for k, v in _checked(checker, mirror.kind, current | changes).items() if k in changes}
     secret = checked_secret(checker, mirror.kind, fields.get("secret"))
+    options = columns.get("options", mirror.options)
+    keeps_key = options.get("url") == mirror.options.get("url")  # a key goes only where its owner sent it
+    if "options" in columns:
+        _check_key(checker, mirror.kind, options, has_key=bool(secret or (keeps_key and mirror.ciphertext)))
     is_enabled = fields.get("is_enabled")
     if is_enabled is not None and not isinstance(is_enabled, bool):
         checker.add("is_enabled", "invalid", "Must be true or false.")
     checker.finish()
-    # A key goes only where its owner sent it.
-    if "options" in columns and columns["options"].get("url") != mirror.options.get("url"):
+    if not keeps_key:
         columns["ciphertext"] = ""
     if secret:
         columns["ciphertext"] = encrypt(mirror.secret_name, secret)

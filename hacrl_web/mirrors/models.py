@@ -76,7 +76,7 @@ class Mirror(ProjectRow):
         return Path(settings.DATA_DIR) / "mirrors" / f"{self.kind}-{self.pk}"
 
     def due_runs(self) -> QuerySet[Run]:
-        """Runs with something to send: the oldest first, those whose last try failed behind them."""
+        """Runs with something to send: the oldest first, then those whose last try failed."""
         cursors = MirrorCursor.objects.filter(mirror=self, run=OuterRef("pk"))
         is_chosen = Exists(cursors.filter(choice=Choice.ON))
         if self.sends == Sends.NEW:
@@ -105,7 +105,7 @@ class MirrorCursor(models.Model):
     url = models.CharField(max_length=500, blank=True)  # of the run there
     is_done = models.BooleanField(default=False)  # the run has ended, and all of it was sent
     problem = models.CharField(max_length=400, blank=True)  # of the last try, empty if it succeeded
-    tries = models.PositiveIntegerField(default=0)  # in vain, since the last success
+    tries = models.PositiveIntegerField(default=0)  # that failed since the last success
     next_try_at: models.DateTimeField[datetime, datetime] = models.DateTimeField(default=timezone.now)
     sent_at = models.DateTimeField(null=True, blank=True)
 

@@ -1,7 +1,7 @@
 """The rounds of all mirrors, in the watcher: each mirror that has something to send gets a thread for a while.
 
-A destination that does not answer delays no other mirror. While it is waited for, its thread soon counts no more; and
-after that, until a run has been sent again, the mirror shares a few threads with others of its kind.
+A destination that does not answer delays no other mirror: after PATIENCE_S the mirror that waits for it no longer
+counts towards BUSY_AT_ONCE, and until it has sent a run again it shares SILENT_AT_ONCE threads with other silent ones.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ KEPT_TEXTS = 64  # of a process
 # The parser's time grows with these, for some texts with their square.
 LIMITS = {
     "lines": (re.compile(r"\n"), 4000),
-    "brackets, [ or ]": (re.compile(r"[\[\]]"), 4000),
+    "square brackets": (re.compile(r"[\[\]]"), 4000),
     "cells of tables, separated by |": (re.compile(r"\|"), 8000),
 }
 
@@ -43,7 +43,7 @@ class ReportPart:
 
 
 def excess_of(text: str) -> str:
-    """What a text has too much of to be read in good time, in a sentence; empty if nothing."""
+    """What a text has too much of to be parsed quickly, in a sentence; empty if nothing."""
     for what, (pattern, most) in LIMITS.items():
         if (count := len(pattern.findall(text))) > most:
             return f"A report has at most {most:,} {what}; it has {count:,}."

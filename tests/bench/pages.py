@@ -197,9 +197,9 @@ def main() -> None:
         from django.test import Client
 
         from hacrl_web.accounts.models import first_user
-        from hacrl_web.ops.garbage import spare_loaded_modules
+        from hacrl_web.ops.garbage import freeze_loaded_modules
 
-        spare_loaded_modules()
+        freeze_loaded_modules()
         client = Client(HTTP_HOST="localhost")
         client.force_login(first_user())
         print(f"{'':34} {'first':>7} {'p50':>7} {'p95':>7} {'CPU p95':>7} {'aim':>6}  ms, {options.requests} requests")

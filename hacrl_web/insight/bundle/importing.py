@@ -1,8 +1,8 @@
 """Imports a bundle: a run that has ended, with all its events, as another installation stored it.
 
 Rows are written in batches, so that other writers wait only briefly. Until the last of them the run is archived and
-failed, which nothing starts or queues; a bundle_refusal removes it again. `heartbeat_at` says that it goes on: a second
-try of the same bundle removes an import that has none any more, and no other.
+failed, which nothing starts or queues; a refusal removes it. `heartbeat_at` shows that the import is alive: a second
+import of the same bundle removes only one without a recent heartbeat.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from hacrl_web.ops.disk_space import check_room, disk_error
 from hacrl_web.runs.archive.deletion import hide_run
 from hacrl_web.runs.archive.remains import remove_remains
 from hacrl_web.runs.launch.launch import columns_of
-from hacrl_web.runs.models import GENERATED, Run, State, StatusChange
+from hacrl_web.runs.models import GENERATED, Quota, Run, RunQuerySet, State, StatusChange
+from hacrl_web.runs.quotas import check_disk
 from hacrl_web.runs.telemetry.admission import Admission, EventRefused, FieldsRefused
 from hacrl_web.runs.telemetry.event_checks import problem_of
 from hacrl_web.runs.telemetry.scores import score_of
@@ -69,6 +70,7 @@ def import_bundle(user: Any, file: IO[bytes], size: int) -> ImportedRun:
     project = project_of_new(user)
     require(user, project, Role.MEMBER)
     check_room("file")
+    check_disk(project, Quota.objects.filter(project=project).first())
     with open_bundle(file, size) as bundle:
         spec = checked_spec(bundle.content.run)
         check_words(bundle.content)
@@ -101,6 +103,7 @@ def _begin(user: Any, project: Project, bundle: Bundle, spec: RunSpec) -> Run:
     elif existing:  # of a project that the user does not see
         run_id = uuid.uuid4()
     origin = {
+        "import_id": uuid.uuid4().hex,
         "imported_at": timezone.now().isoformat(timespec="seconds"),
         "imported_by": user.get_username(),
         "exported_at": bundle.manifest.exported_at.isoformat(timespec="seconds"),
@@ -146,7 +149,7 @@ class _SignOfLife:
         if time.monotonic() < self._next_at:
             return
         self._next_at = time.monotonic() + ALIVE_EVERY_S
-        if not Run.objects.filter(pk=self._run.pk).update(heartbeat_at=timezone.now()):
+        if not _rows(self._run).update(heartbeat_at=timezone.now()):
             raise _deleted()
 
     def while_reading(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
@@ -202,9 +205,11 @@ def _unpack_files(run: Run, bundle: Bundle) -> None:
         message = full.text if full else f"The run's files could not be stored: {error.strerror}."
         raise FieldErrors.single("not_stored", message, "file", status=507) from None
     for step in step_folders(folder / FOLDER_NAME):
-        sign_of_life.give()
         try:
-            read_manifest(step).check_bytes()
+            manifest = read_manifest(step)
+            for name in manifest.files:
+                sign_of_life.give()
+                manifest.check_bytes([name])
         except DamagedCheckpoint as error:
             raise bundle_refusal(f"A checkpoint is damaged: {error}.") from None
 
@@ -260,4 +265,9 @@ def _deleted() -> FieldErrors:
 
 def _locked(run: Run) -> bool:
     """Lock its row until the transaction ends; False if there is none."""
-    return Run.objects.select_for_update().filter(pk=run.pk).values_list("pk").first() is not None
+    return _rows(run).select_for_update().values_list("pk").first() is not None
+
+
+def _rows(run: Run) -> RunQuerySet:
+    """The run while it is of this import, as a query of at most one row."""
+    return Run.objects.filter(pk=run.pk, origin__import_id=run.import_id)

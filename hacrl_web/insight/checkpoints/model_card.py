@@ -19,8 +19,9 @@ from typing import Any
 
 from django.conf import settings
 
-from hacrl_web.insight.settings_diff import effective, flat, non_default_paths
+from hacrl_web.insight.settings_diff import effective, non_default_paths
 from hacrl_web.runs.models import Run
+from hacrl_web.web.dotted_paths import flat
 from hacrl_web.web.streaming import file_slug
 from workers.contract.spec.run import dump_yaml
 from workers.contract.verifier_kinds import score_word

@@ -22,7 +22,7 @@ from django.db.models.functions import Coalesce
 from hacrl_web.insight.recorded_steps import segments
 from hacrl_web.insight.rescued_prompts import CORRECT, NOT_CORRECT, OF_STEP, TAUGHT, is_avoided, is_rescued
 from hacrl_web.runs.models import Contribution, RolloutSample, Run
-from hacrl_web.runs.telemetry.kept_readings import kept_readings
+from hacrl_web.runs.telemetry.ended_run_cache import cached_by_run
 
 CACHED_STEPS = 256  # at most 0.1 MB each, with 8 agents
 CACHED_RUNS = 32
@@ -80,7 +80,7 @@ SELECT step FROM recorded WHERE step <= %(last)s
 
 def recorded_steps(run: Run) -> dict[int, int]:
     """Step -> attempt for the steps with contributions, in order; without the current step of a live run."""
-    return kept_readings("steps", [run], lambda runs: {one.pk: _recorded_steps(one) for one in runs})[run.pk]
+    return cached_by_run("steps", [run], lambda runs: {one.pk: _recorded_steps(one) for one in runs})[run.pk]
 
 
 def _recorded_steps(run: Run) -> dict[int, int]:
@@ -97,11 +97,11 @@ def _recorded_steps(run: Run) -> dict[int, int]:
 def summary_of(run: Run, steps: dict[int, int], step: int) -> Summary:
     """The sums of a recorded step, shared: do not change them. steps: from recorded_steps."""
     rows = run.contributions.filter(attempt=steps[step], step=step).count()
-    return _step_summary(run.pk, step, steps[step], rows)
+    return _step_summary(run.pk, run.import_id, step, steps[step], rows)
 
 
 @lru_cache(maxsize=CACHED_STEPS)
-def _step_summary(run_id: UUID, step: int, attempt: int, rows: int) -> Summary:
+def _step_summary(run_id: UUID, import_id: str, step: int, attempt: int, rows: int) -> Summary:
     """rows: their number; a step with more rows has other sums."""
     return _sums(run_id=run_id, attempt=attempt, step=step)
 
@@ -223,7 +223,7 @@ class _Total:
     summary: Summary = field(default_factory=Summary)
 
 
-_totals: OrderedDict[UUID, _Total] = OrderedDict()
+_totals: OrderedDict[tuple[UUID, str], _Total] = OrderedDict()  # by run and import
 _lock = Lock()
 
 
@@ -233,11 +233,12 @@ def run_summary(run: Run, steps: dict[int, int], budget_s: float) -> tuple[Summa
     steps: from recorded_steps. The next call continues.
     """
     with _lock:
-        total = _totals.get(run.pk)
+        key = (run.pk, run.import_id)
+        total = _totals.get(key)
         if total is None or any(steps.get(step) != attempt for step, attempt in total.steps.items()):
             total = _Total()
-        _totals[run.pk] = total
-        _totals.move_to_end(run.pk)
+        _totals[key] = total
+        _totals.move_to_end(key)
         while len(_totals) > CACHED_RUNS:
             _totals.popitem(last=False)
         end = time.monotonic() + budget_s

@@ -151,12 +151,13 @@ def read(
     window: the run's own capability_window.  overlong: what its training added to the recorded rewards.
     by_prompt: its omega differs between prompts.
     """
-    return _read(run.pk, tuple(run.agent_names), first, last, run.last_seq, window, overlong, by_prompt)
+    return _read(run.pk, run.import_id, tuple(run.agent_names), first, last, run.last_seq, window, overlong, by_prompt)
 
 
 @lru_cache(maxsize=CACHED)
 def _read(
     run_id: UUID,
+    import_id: str,
     names: tuple[str, ...],
     first: int,
     last: int,

@@ -11,7 +11,7 @@ from uuid import UUID
 from django.db.models import Max
 
 from hacrl_web.runs.models import Run, State, TelemetryEvent
-from hacrl_web.runs.telemetry.kept_readings import kept_readings
+from hacrl_web.runs.telemetry.ended_run_cache import cached_by_run
 from workers.contract.spec.reward_function import NETWORK_KEY
 
 ACCURACY = "accuracy"  # the metric of evaluation events; all estimates below are of it
@@ -92,7 +92,7 @@ class RunResult:
 def run_results(runs: Iterable[Run]) -> dict[UUID, RunResult]:
     """By id, of completed runs whose last evaluation has a score of every agent on their own benchmark."""
     completed = [run for run in runs if run.state == State.COMPLETED]
-    readings = kept_readings("result", completed, _read)
+    readings = cached_by_run("result", completed, _read)
     results = {}
     for run in completed:
         pk, (by_step, versions) = run.pk, readings[run.pk]

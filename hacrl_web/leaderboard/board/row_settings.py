@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from hacrl_web.insight.settings_diff import effective, flat
+from hacrl_web.insight.settings_diff import effective
 from hacrl_web.runs.models import Run
+from hacrl_web.web.dotted_paths import flat
 from workers.algorithms.base.spec import AlgorithmSpec
 from workers.algorithms.registry import algorithms
 from workers.contract.spec.rewards import text_of_terms

@@ -27,7 +27,7 @@ from hacrl_web.leaderboard.board.row_settings import (
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.runs.grids.varied import short_names, value_text
 from hacrl_web.runs.models import Run, State
-from hacrl_web.runs.telemetry.kept_readings import kept_readings
+from hacrl_web.runs.telemetry.ended_run_cache import cached_by_run
 from hacrl_web.web.short_names import distinct_names
 from workers.contract.spec.reward_function import NETWORK_KEY
 from workers.contract.verifier_kinds import JUDGED
@@ -188,7 +188,7 @@ def _outcome(run: Run) -> str:
 def rows(runs: Iterable[Run]) -> list[BoardRow]:
     """Rows in the order in which they were launched, without drafts."""
     ordered = sorted((run for run in runs if run.state != State.DRAFT), key=lambda run: run.created_at)
-    results, settings_of = run_results(ordered), kept_readings("settings", ordered, _settings)
+    results, settings_of = run_results(ordered), cached_by_run("settings", ordered, _settings)
     by_id: dict[str, BoardRow] = {}
     without: list[tuple[Run, BoardRow]] = []
     for run in ordered:

@@ -99,7 +99,7 @@ def hide_run(run: Run) -> None:
 
 
 def deletion_refusal(user: Any, run: Run, readers: Readers | None = None) -> FieldErrors | None:
-    """The error that deleting the run would raise. readers: of `readers_by_folder`, where several runs are asked of."""
+    """The error that deleting the run would raise. readers: `readers_by_folder()`, passed to check several."""
     try:
         require_delete(user, run)
         if run.state not in INACTIVE:
@@ -147,7 +147,7 @@ def folder_locks(run: Run) -> Iterator[int]:
     busy = f"The trainer of {run.name} is still stopping: try again in a minute."
     try:
         yield lock_run_dir(run.run_dir)
-        busy = f"A GGUF file of {run.name} is being made: wait for its end, or remove it on the Checkpoints tab."
+        busy = f"A GGUF file of {run.name} is being created: wait until it is finished, or remove it on the Checkpoints tab."
         yield lock_conversion(run.run_dir)
         busy = f"A download or an upload reads the checkpoints of {run.name}: wait for its end."
         yield lock_readers_out(run.run_dir)

@@ -246,6 +246,11 @@ class Run(RunStateMachine, ProjectRow):
         return bool(self.origin)
 
     @property
+    def import_id(self) -> str:
+        """Of an imported run: another import of the same run has other rows; else empty."""
+        return str(self.origin.get("import_id", ""))
+
+    @property
     def waits_for_host(self) -> str:
         """The host that holds the files of a run that has begun: it continues there, or where the folder is shared."""
         return self.worker_host if self.state in (State.QUEUED, State.LOST) and self.data_folder else ""

@@ -6,7 +6,7 @@ Also the disk use of one run.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,7 +53,8 @@ def change_runs(request: HttpRequest, act: str) -> HttpResponse:
     ids = [uuid_or_none(text) for text in (request.POST if is_post else request.GET).getlist("runs")[:MAX_RUNS]]
     runs = Run.objects.visible_to(request.user).filter(pk__in=ids).select_related("project", "sweep")
     if not is_post:
-        return _confirm(request, act, [_loss(request, run) if act == "delete" else BulkEntry(run) for run in runs])
+        entries = _losses(request, runs) if act == "delete" else [BulkEntry(run) for run in runs]
+        return _confirm(request, act, entries)
     num_changed, refusals = 0, []
     for run in runs:
         try:
@@ -79,7 +80,7 @@ def sweep_delete(request: HttpRequest, sweep_id: int) -> HttpResponse:
             return redirect("runs:sweep_list")
         except FieldErrors as refused:
             error, status = refused.text, refused.status
-    entries = [_loss(request, run) for run in sweep.runs.select_related("project", "sweep")]
+    entries = _losses(request, sweep.runs.select_related("project", "sweep"))
     return _confirm(request, "delete", entries, status, sweep=sweep, error=error)
 
 
@@ -108,8 +109,13 @@ def run_disk(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     return render(request, "runs/archive/_disk.html", {"run": run, "use": disk_use(run)})
 
 
-def _loss(request: HttpRequest, run: Run) -> BulkEntry:
-    if refusal := deletion.deletion_refusal(request.user, run):
+def _losses(request: HttpRequest, runs: Iterable[Run]) -> list[BulkEntry]:
+    readers = deletion.readers_by_folder()
+    return [_loss(request, run, readers) for run in runs]
+
+
+def _loss(request: HttpRequest, run: Run, readers: deletion.Readers) -> BulkEntry:
+    if refusal := deletion.deletion_refusal(request.user, run, readers):
         return BulkEntry(run, str(refusal))
     saved = run.events.filter(type="checkpoint").order_by("-seq").values_list("step", flat=True).first()
     return BulkEntry(run, use=disk_use(run), last_checkpoint=None if run.files_removed_at else saved)

@@ -100,7 +100,7 @@ def run_queue_draft(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         queue_draft(request.user, run, request.POST.getlist("confirm"))
         messages.success(request, f"{run.name} queued.", extra_tags=State.QUEUED)
     except FieldErrors as refused:
-        messages.error(request, "It stays as it was. " + refused.text)
+        messages.error(request, "Nothing was changed. " + refused.text)
     return redirect(run)
 
 

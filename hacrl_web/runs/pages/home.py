@@ -46,7 +46,7 @@ def home(request: HttpRequest) -> HttpResponse:
     with_names = runs.select_related("sweep", "project")
     live = list(with_names.filter(state__in=LIVE).order_by("-started_at")[:MAX_LIVE])
     add_devices(live)
-    queue = list(runs.in_queue())
+    queue = list(runs.in_queue().defer("spec"))
     recent = _newest_ended(with_names.filter(archived_at=None))
     drafts = list(Sweep.objects.listed_for(request.user).exclude(draft_digest="")[:RUNS_SHOWN])
     has_runs = bool(live or queue or recent or drafts) or runs.exists()

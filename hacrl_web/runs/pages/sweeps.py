@@ -107,7 +107,7 @@ def sweep_queue_draft(request: HttpRequest, sweep_id: int) -> HttpResponse:
         message = "The search begins in a moment." if sweep.search_state else f"{sweep.runs.count()} runs queued."
         messages.success(request, message, extra_tags=State.QUEUED)
     except FieldErrors as refused:
-        messages.error(request, "It stays as it was. " + refused.text)
+        messages.error(request, "Nothing was changed. " + refused.text)
     return redirect(sweep)
 
 
@@ -125,6 +125,9 @@ def _context(sweep: Sweep) -> dict[str, Any]:
     saved = newest_checkpoints(held)
     progress = state.progress()
     if progress["is_finished"]:
+        specs = dict(sweep.runs.values_list("pk", "spec"))  # which state_of leaves out
+        for run in state.runs:
+            run.spec = specs.get(run.pk, run.spec)
         with_results(state.runs, timezone.now())
     reason = " reason" if not progress["is_finished"] or any(run.reason for run in state.runs) else ""
     search = search_view(sweep)
@@ -210,7 +213,7 @@ def sweep_retry(request: HttpRequest, sweep_id: int) -> HttpResponse:
     sweep = visible_sweep(request, sweep_id)
     try:
         new_runs = sweeps.retry_all(request.user, sweep, request.POST.get("state", State.FAILED))
-        _report(request, new_runs, "Queued {} anew.", "There was nothing to retry.")
+        _report(request, new_runs, "Requeued {}.", "There was nothing to retry.")
     except FieldErrors as refused:
         messages.error(request, refused.text)
     return redirect(sweep)

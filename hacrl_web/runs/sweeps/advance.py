@@ -103,12 +103,13 @@ class SearchAdvancer:
 
 def pruning_reason(settings: SearchSettings, trial: Trial) -> str:
     """pruned at step 20: held-out accuracy 0.120 is below the median of earlier trials."""
+    word = trial.run.score_word if trial.run else "score"
     score = trial.scores[str(trial.pruned_step)]
     rule = {
         "median": "is below the median of earlier trials at that step",
         "halving": "is not in the better half of the trials at that step",
     }[settings.pruner]
-    return f"{PRUNED} {trial.pruned_step}: held-out accuracy {score:.3f} {rule}"
+    return f"{PRUNED} {trial.pruned_step}: held-out {word} {score:.3f} {rule}"
 
 
 def objective_by_step(run: Run, agent: str, scores: Scores) -> dict[int, float]:

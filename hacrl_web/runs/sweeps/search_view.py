@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -48,8 +49,8 @@ class SearchView:
     def version(self) -> str:
         """Changes with everything that the page shows."""
         number = (self.sweep.importance or {}).get("trials", "")
-        parts = [self.sweep.search_state, str(number), *(f"{line.state[0]}{line.state[-1]}" for line in self.lines)]
-        return "-".join(parts)[:2000]
+        parts = [self.sweep.search_state, str(number), *(line.state for line in self.lines)]
+        return hashlib.sha256("-".join(parts).encode()).hexdigest()[:16]
 
     @property
     def method(self) -> str:

@@ -9,7 +9,7 @@ from uuid import UUID
 from django.db.models import Count
 
 from hacrl_web.runs.models import Run, TelemetryEvent
-from hacrl_web.runs.telemetry.kept_readings import kept_readings
+from hacrl_web.runs.telemetry.ended_run_cache import cached_by_run
 from workers.contract import verifier_kinds
 
 Scores = dict[int, dict[str, float]]  # step -> agent -> held-out accuracy
@@ -57,7 +57,7 @@ def score_of(run: Run) -> float | None:
 
 def curves(runs: Collection[Run]) -> dict[UUID, list[tuple[int, float]]]:
     """`means` by run, in two queries at most; empty for a run with more than CURVE_EVENTS evaluations."""
-    return kept_readings("curve", runs, _curves)
+    return cached_by_run("curve", runs, _curves)
 
 
 def _curves(runs: Collection[Run]) -> dict[UUID, list[tuple[int, float]]]:

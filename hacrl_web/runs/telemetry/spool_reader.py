@@ -24,7 +24,7 @@ MAX_LINES = 2000
 MAX_BYTES = 4 * 2**20
 MAX_LINE_BYTES = 16 * 2**20
 MAX_SEQ = 2**62
-MAX_UNPARSED, MAX_BRACKETS = 4000, 200  # characters, and opening brackets, of numbers that are not parsed here
+MAX_UNPARSED = 4000  # characters of numbers that are not parsed here
 _HEAD = re.compile(rb'\{"seq": ?(\d{1,18}), ?"attempt": ?(\d{1,9}), ?"time": ?(\d{1,12}(?:\.\d+)?),')
 log = logging.getLogger(__name__)
 
@@ -185,7 +185,7 @@ def _parse(line: bytes) -> Record:
     """The record of a spool line; the numbers of metrics, most of their text, are not parsed. Error: ValueError."""
     text = verified(line)
     # The databases refuse NUL and half surrogate pairs, which a model may write.
-    if b"\\u0000" in text or b"\\ud" in text or b"\\uD" in text:
+    if b"\\" in text and any(escape in text for escape in (b"\\u0000", b"\\ud", b"\\uD")):
         try:
             return clean_texts(json.loads(text))
         except RecursionError:
@@ -196,8 +196,7 @@ def _parse(line: bytes) -> Record:
         return from_json(text)
     record: Record = from_json(head + b"}")
     payload = '{"values":' + numbers.decode()
-    # What readers refuse, as too deep or with thousands of digits, is refused here.
-    if len(payload) > MAX_UNPARSED or payload.count("[") + payload.count("{") > MAX_BRACKETS:
+    if len(payload) > MAX_UNPARSED:  # with thousands of digits it is refused here, as readers would refuse it
         from_json(payload)
     record[PAYLOAD_TEXT] = payload
     return record

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.stored_spec import stored_spec
-from hacrl_web.runs.telemetry.kept_readings import kept_readings
+from hacrl_web.runs.telemetry.ended_run_cache import cached_by_run
 from hacrl_web.web.errors import FieldErrors
 from workers.contract.spec.run import RunSpec
 
@@ -30,7 +30,7 @@ def unmeasured(spec: RunSpec, engine: str) -> list[str]:
 
 def unmeasured_by_all(runs: Collection[Run]) -> list[str]:
     """Those that none of the runs measures, without a query; a run with unreadable settings may have any."""
-    of_each = kept_readings("unmeasured", runs, lambda some: {run.pk: _unmeasured_by(run) for run in some}).values()
+    of_each = cached_by_run("unmeasured", runs, lambda some: {run.pk: _unmeasured_by(run) for run in some}).values()
     return sorted(set.intersection(*map(set, of_each))) if of_each else []
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -14,6 +14,7 @@ from django.db.models.functions import Coalesce, Lower, Now
 from hacrl_web.runs.models import Run, RunQuerySet
 from hacrl_web.runs.telemetry.scores import score_benchmark, score_word
 from hacrl_web.runs.workspace.query import WorkspaceQuery, is_setting
+from hacrl_web.web.dotted_paths import flat
 
 MAX_COLUMNS = 24
 MAX_OFFERED = 60  # settings
@@ -123,21 +124,7 @@ def varied_settings(runs: Sequence[Run]) -> list[str]:
     values: dict[str, set[str]] = {}
     for name, different in sections.items():
         for section in different.values() if len(different) > 1 else ():
-            for path, value in _flat(section, name):
+            for path, value in flat(section, name):
                 values.setdefault(path, set()).add(repr(value))  # 1, 1.0 and true are three values
     counts = {path: len(texts) for path, texts in values.items()}
     return sorted(path for path, count in counts.items() if count > 1 and is_setting(path))[:MAX_OFFERED]
-
-
-def _flat(value: Any, path: str) -> Iterable[tuple[str, Any]]:
-    children: Iterable[tuple[Any, Any]] = ()
-    if isinstance(value, dict):
-        children = value.items()
-    elif isinstance(value, list):
-        children = enumerate(value)
-    is_leaf = True
-    for key, child in children:
-        is_leaf = False
-        yield from _flat(child, f"{path}.{key}")
-    if is_leaf:
-        yield path, value

@@ -7,8 +7,9 @@ import re
 import pytest
 from django.urls import reverse
 
-from hacrl_web.insight.settings_diff import ABSENT, cloned_baseline, diff_lines, flat, is_same, sections
+from hacrl_web.insight.settings_diff import ABSENT, cloned_baseline, diff_lines, is_same, sections
 from hacrl_web.runs.sweeps.sweeps import launch_sweep
+from hacrl_web.web.dotted_paths import flat
 from tests.support.web.factories import launch_request, make_group, make_run, make_user
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]

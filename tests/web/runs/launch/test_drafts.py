@@ -199,7 +199,7 @@ class TestForm:
         assert "A delta of 0.8 means a lower bound of 0.2" in page
         assert 'name="confirm" value="delta_above_half" required' in page
         url = reverse("runs:run_queue_draft", args=[run.pk])
-        assert "It stays as it was. " in text_of(web.post(url, follow=True))
+        assert "Nothing was changed. " in text_of(web.post(url, follow=True))
         run.refresh_from_db()
         assert run.state == "draft"
         web.post(url, {"confirm": "delta_above_half"})

@@ -1,7 +1,4 @@
-"""What lists and boards read from the events of ended runs, kept in this process' memory.
-
-An ended run's events change only when late ones are stored, which raises its `last_seq`.
-"""
+"""Values of ended runs for lists and boards, cached in this process: what is stored of an ended run does not change."""
 
 from __future__ import annotations
 
@@ -16,15 +13,17 @@ from hacrl_web.runs.models import Run
 Value = TypeVar("Value")
 
 
-def kept_readings(
+def cached_by_run(
     name: str, runs: Collection[Run], read: Callable[[Collection[Run]], Mapping[UUID, Value]]
 ) -> dict[UUID, Value]:
-    """`read` of these runs, by id, each value a copy of its own; only runs that are not kept are read.
+    """`read` of these runs, by id, each value a copy of its own; `read` is called only with runs that are not cached.
 
     name: says what is read.  read: gives every run a value.
     """
-    cache = caches["readings"]
-    keys = {run.pk: f"{name}:{run.pk.hex}:{run.last_seq}" for run in runs if run.is_terminal and run.last_seq}
+    cache = caches["ended_runs"]
+    keys = {
+        run.pk: f"{name}:{run.pk.hex}{run.import_id}:{run.last_seq}" for run in runs if run.is_terminal and run.last_seq
+    }
     hits = cache.get_many(keys.values())
     values = {pk: hits[key] for pk, key in keys.items() if key in hits}
     if missing := [run for run in runs if run.pk not in values]:

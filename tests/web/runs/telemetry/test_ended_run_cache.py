@@ -1,9 +1,9 @@
-"""Readings of ended runs are kept until late events are stored; those of others are read each time."""
+"""Values of ended runs are read once for each import and last event; those of other runs each time."""
 
 import pytest
 
 from hacrl_web.runs.models import Run, State
-from hacrl_web.runs.telemetry.kept_readings import kept_readings
+from hacrl_web.runs.telemetry.ended_run_cache import cached_by_run
 from tests.support.web.factories import make_run, make_user
 
 pytestmark = pytest.mark.django_db
@@ -26,29 +26,31 @@ def run_of(owner, name, state, last_seq) -> Run:
     return Run.objects.get(pk=run.pk)
 
 
-def test_ended_run_is_read_once_and_again_after_a_late_event():
+def test_ended_run_is_read_once_for_its_last_event_and_its_import():
     owner, read = make_user(), Reader()
     ended = run_of(owner, "ended", State.STOPPED, 7)
     live = run_of(owner, "live", State.RUNNING, 7)
     bare = run_of(owner, "bare", State.FAILED, 0)
     runs = [ended, live, bare]
-    first = kept_readings("test", runs, read)
+    first = cached_by_run("test", runs, read)
     assert first == {ended.pk: [3], live.pk: [3], bare.pk: [3]}
     first[ended.pk].append("changed by its reader")
-    assert kept_readings("test", runs, read) == {ended.pk: [3], live.pk: [5], bare.pk: [5]}
+    assert cached_by_run("test", runs, read) == {ended.pk: [3], live.pk: [5], bare.pk: [5]}
     assert read.read_runs == ["ended", "live", "bare", "live", "bare"]
     ended.last_seq = 8
-    assert kept_readings("test", [ended], read) == {ended.pk: [6]}
-    assert kept_readings("other", [ended], read) == {ended.pk: [7]}
-    assert kept_readings("other", [], read) == {}
+    assert cached_by_run("test", [ended], read) == {ended.pk: [6]}
+    assert cached_by_run("other", [ended], read) == {ended.pk: [7]}
+    assert cached_by_run("other", [], read) == {}
+    ended.origin = {"import_id": "of another import"}
+    assert cached_by_run("test", [ended], read) == {ended.pk: [8]}
 
 
-def test_number_of_kept_readings_is_limited(settings):
+def test_number_of_cached_values_is_limited(settings):
     owner, read = make_user(), Reader()
     run = run_of(owner, "run", State.COMPLETED, 1)
-    limit = settings.CACHES["readings"]["OPTIONS"]["MAX_ENTRIES"]
+    limit = settings.CACHES["ended_runs"]["OPTIONS"]["MAX_ENTRIES"]
     for run.last_seq in range(1, limit + 2):
-        kept_readings("test", [run], lambda runs: {one.pk: 0 for one in runs})
+        cached_by_run("test", [run], lambda runs: {one.pk: 0 for one in runs})
     for run.last_seq in range(1, limit + 2):
-        kept_readings("test", [run], read)
+        cached_by_run("test", [run], read)
     assert len(read.read_runs) > limit // 4
