@@ -892,6 +892,7 @@ declare namespace Api {
     kind: string;
     label: string;
     options: Record<string, string>;
+    takes_secret: boolean;
     has_secret: boolean;
     sends: string;
     rollouts: number;

@@ -25,7 +25,9 @@ MAX_MIRRORS = 20  # of a project
 
 
 class MirrorState(TypedDict):
-    """A mirror as its members see it. has_secret: a key is stored; it is never shown.  folder: of its files.
+    """A mirror as its members see it.
+
+    takes_secret: a key can be stored.  has_secret: one is; it is never shown.  folder: of its files.
 
     rollouts: of each agent, with their texts, at the multiples of rollout_interval steps; 0: none are sent.
 
@@ -38,6 +40,7 @@ class MirrorState(TypedDict):
     kind: str
     label: str
     options: dict[str, str]
+    takes_secret: bool
     has_secret: bool
     sends: str
     rollouts: int
@@ -185,6 +188,7 @@ def _state(row: Any) -> MirrorState:
         "kind": row.kind,
         "label": KINDS[row.kind].label,
         "options": row.options,
+        "takes_secret": bool(KINDS[row.kind].secret),
         "has_secret": bool(row.ciphertext),
         "sends": row.sends,
         "rollouts": row.rollouts,

@@ -72,7 +72,7 @@ def stop_and_retry(page: Page, matrix: Locator) -> None:
     expect(page.locator("#results [data-algorithm]").first).to_be_visible()
     page.get_by_text(f"Retry {stopped} stopped").click()
     page.get_by_role("button", name=f"Retry {stopped} run").press("Enter")
-    expect(page.locator("[data-banner]")).to_contain_text(f"Queued {stopped} runs anew")
+    expect(page.locator("[data-banner]")).to_contain_text(f"Requeued {stopped} runs")
     page.locator("#stop-all summary").click()
     page.get_by_role("button", name="Stop all runs").click()
 

@@ -147,7 +147,7 @@ def folder_locks(run: Run) -> Iterator[int]:
     busy = f"The trainer of {run.name} is still stopping: try again in a minute."
     try:
         yield lock_run_dir(run.run_dir)
-        busy = f"A GGUF file of {run.name} is being created: wait until it is finished, or remove it on the Checkpoints tab."
+        busy = f"A GGUF file of {run.name} is being created: wait for it, or remove it on the Checkpoints tab."
         yield lock_conversion(run.run_dir)
         busy = f"A download or an upload reads the checkpoints of {run.name}: wait for its end."
         yield lock_readers_out(run.run_dir)

@@ -127,7 +127,8 @@ def _context(sweep: Sweep) -> dict[str, Any]:
     if progress["is_finished"]:
         specs = dict(sweep.runs.values_list("pk", "spec"))  # which state_of leaves out
         for run in state.runs:
-            run.spec = specs.get(run.pk, run.spec)
+            if run.pk in specs:
+                run.spec = specs[run.pk]
         with_results(state.runs, timezone.now())
     reason = " reason" if not progress["is_finished"] or any(run.reason for run in state.runs) else ""
     search = search_view(sweep)

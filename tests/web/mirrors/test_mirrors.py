@@ -227,6 +227,21 @@ def test_secret_is_stored_encrypted_and_never_shown(client, owner, settings):
         decrypt(mirror.secret_name, mirror.ciphertext)
 
 
+def test_key_is_replaced_on_the_page_and_online_mode_is_refused_without_one(client, owner):
+    project = owner.memberships.get().project
+    made = create_mirror(owner, project, {"kind": "wandb", "options": {"mode": "offline"}})
+    path, page = f"/api/v1/projects/{project.pk}/mirrors/{made.pk}", f"/projects/{project.pk}/mirrors"
+    online = {"options": {"mode": "online"}}
+    refused = client.put(path, online, content_type="application/json")
+    assert (refused.status_code, refused.json()["error"]["field"]) == (422, "secret")
+    assert "Set the key of wandb" in client.get(page).content.decode()
+    client.post(f"{page}/{made.pk}", {"do": "secret", "secret": "a" * 40})
+    assert "Replace the key of wandb" in client.get(page).content.decode()
+    assert client.put(path, online, content_type="application/json").status_code == 200
+    made.refresh_from_db()
+    assert decrypt(made.secret_name, made.ciphertext) == "a" * 40
+
+
 @pytest.mark.parametrize(
     ("body", "field", "message"),
     [

@@ -34,7 +34,7 @@ from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.archive.deletion import delete_run
 from hacrl_web.runs.archive.remains import DeletedRuns
 from hacrl_web.runs.launch.plan import cannot_repeat
-from hacrl_web.runs.models import Run, State, TelemetryEvent
+from hacrl_web.runs.models import Quota, Run, State, TelemetryEvent
 from hacrl_web.runs.telemetry import tables
 from hacrl_web.runs.telemetry.event_checks import problem_of
 from hacrl_web.runs.telemetry.scores import score_of
@@ -687,6 +687,34 @@ def test_import_that_goes_on_is_not_replaced_however_long_it_takes(client, run, 
     assert imports(client, data).status_code == 201
     assert len(looks) > 5
     assert not any(looks)
+
+
+def test_import_that_was_replaced_leaves_the_other_alone(client, run, monkeypatch):
+    data = exported(client, run)
+    empty(run)
+    write = importing._write
+
+    def pause_and_write(path: Path, pieces: Any) -> None:
+        """As if the first import had stood still until the second one had ended."""
+        monkeypatch.setattr(importing, "_write", write)
+        Run.objects.update(heartbeat_at=timezone.now() - importing.ABANDONED_AFTER * 2)
+        assert imports(client, data).status_code == 201
+        assert next(pieces)
+
+    monkeypatch.setattr(importing, "_write", pause_and_write)
+    assert imports(client, data).json()["error"]["code"] == "deleted"
+    left = Run.objects.get()
+    assert (left.state, left.events.count() > 0, left.status_changes.count()) == (State.COMPLETED, True, 3)
+    assert left.run_dir.is_dir()
+
+
+def test_import_is_refused_while_the_projects_files_take_what_they_may(client, run, owner):
+    data = exported(client, run)
+    empty(run)
+    Quota.objects.create(project=owner.memberships.get().project, disk_gib=0)
+    refused = imports(client, data)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "quota")
+    assert not Run.objects.exists()
 
 
 def test_run_that_is_deleted_while_it_is_imported_leaves_nothing(client, run, monkeypatch):

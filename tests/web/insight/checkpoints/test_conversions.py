@@ -189,7 +189,7 @@ def test_run_is_not_deleted_while_a_file_is_made_of_it(client, owner, run):
     Run.objects.filter(pk=run.pk).update(state=State.COMPLETED)
     run.refresh_from_db()
     key = convert(client, run, "bf16").json()["key"]
-    with pytest.raises(FieldErrors, match=r"A GGUF file of .* is being made: wait for its end, or remove it"):
+    with pytest.raises(FieldErrors, match=r"A GGUF file of .* is being created: wait for it, or remove it"):
         delete_run(owner, run)
     assert run.run_dir.is_dir()
     client.delete(f"/api/v1/runs/{run.pk}/gguf/{key}")

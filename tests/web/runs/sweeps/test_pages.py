@@ -328,6 +328,11 @@ def test_large_sweep_is_shown_quickly_by_few_queries(web, user, django_assert_ma
     web.get(address)
     with django_assert_max_num_queries(16):
         assert web.get(address).status_code == 200
+    for run in sweep.runs.all()[30:]:
+        complete(run, dict.fromkeys(agents, (0.2, 0.5)))
+    web.get(address)
+    with django_assert_max_num_queries(16):
+        assert "0.500" in web.get(address).content.decode()
     with django_assert_max_num_queries(9):  # one of them for the user's projects
         assert web.get(reverse("runs:sweep_list")).status_code == 200
     seconds = []
