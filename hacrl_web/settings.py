@@ -148,6 +148,10 @@ if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
 else:
     DATABASES["default"]["CONN_MAX_AGE"] = 60
     DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
+    # A server that vanished without a word: the request that finds it so, and connects again, is a 503 within 20 s.
+    waits = {"connect_timeout": 5, "keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
+    options = DATABASES["default"].get("OPTIONS", {})
+    DATABASES["default"]["OPTIONS"] = waits | {"tcp_user_timeout": 10_000} | options
 
 REDIS_URL = os.environ.get("REDIS_URL") or f"unix://{DATA_DIR / 'redis' / 'redis.sock'}?db=0"
 REDIS_URL = with_password(REDIS_URL, secret("REDIS_PASSWORD"))

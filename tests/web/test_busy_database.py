@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 
@@ -15,6 +16,15 @@ from tests.support.postgres import GET_IT, binaries, private_postgresql
 pytestmark = pytest.mark.once
 IN_THE_WEB = "import hacrl_web.asgi"
 IN_A_COMMAND = "import os, django; os.environ['DJANGO_SETTINGS_MODULE'] = 'hacrl_web.settings'; django.setup()"
+CONNECTS = """
+import time
+from django.db import OperationalError, connection
+began = time.monotonic()
+try:
+    connection.ensure_connection()
+except OperationalError:
+    print(time.monotonic() - began)
+"""
 WAITS = """
 from django.db import connection
 for name in ("lock_timeout", "idle_in_transaction_session_timeout"):
@@ -61,3 +71,12 @@ def test_requests_wait_for_a_lock_of_postgresql_for_15_s_and_commands_as_long_as
             for code in (IN_THE_WEB, IN_A_COMMAND)
         ]
     assert [done.stdout.split() for done in waits] == [["15s", "1min"], ["0", "0"]], waits[0].stderr + waits[1].stderr
+
+
+def test_server_of_a_database_that_says_nothing_is_given_up_within_seconds(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"postgres://swan@127.0.0.1:{silent.getsockname()[1]}/swan?application_name=web"
+        environment = {**os.environ, "DATABASE_URL": url, "HACRL_DATA": str(tmp_path)}
+        command = [sys.executable, "-c", IN_A_COMMAND + CONNECTS]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert 4 < float(done.stdout) < 15, done.stderr
