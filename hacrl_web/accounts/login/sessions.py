@@ -99,6 +99,7 @@ def _open_sessions(user: User) -> Iterator[tuple[Session, dict[str, Any]]]:
 
 @receiver(user_logged_in)
 def _note_login(sender: Any, request: HttpRequest, user: User, **_: Any) -> None:
+    Session.objects.filter(expire_date__lt=timezone.now()).delete()  # which Django leaves to a command
     request.session[LOGIN_DETAILS] = {
         "at": timezone.now().isoformat(timespec="seconds"),
         "address": request.META.get("REMOTE_ADDR", ""),

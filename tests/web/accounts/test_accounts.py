@@ -6,6 +6,7 @@ from io import StringIO
 import pytest
 from django.contrib.auth import hashers
 from django.contrib.auth.models import AnonymousUser
+from django.contrib.sessions.models import Session
 from django.core.management import CommandError, call_command
 from django.test import Client
 from django.utils import timezone
@@ -95,6 +96,14 @@ def test_link_names_its_user(client):
     assert client.session["_auth_user_id"] == str(User.objects.get(username="bob").pk)
     with pytest.raises(CommandError, match="'eve'"):
         new_link("--user", "eve")
+
+
+def test_login_removes_the_sessions_that_have_expired(client):
+    user = make_user("ada")
+    for days in (-1, 1):
+        Session.objects.create(session_key=f"day {days}", expire_date=timezone.now() + timedelta(days=days))
+    client.force_login(user)
+    assert set(Session.objects.values_list("session_key", flat=True)) == {"day 1", client.session.session_key}
 
 
 @pytest.mark.parametrize("token", ["x", "..", "%00", "%2e%2e", "a" * 5000, "日本", "'; drop table--", "%ff"])
