@@ -82,6 +82,7 @@ class Worker:
     started: float  # seconds since the host's boot
     data_folder: str
     boot: str = ""  # id of the host's boot
+    namespace: str = ""  # in which the pid counts (hosts.pid_namespace)
 
 
 class RunQuerySet(ProjectRowQuerySet["Run"]):
@@ -116,7 +117,7 @@ class RunQuerySet(ProjectRowQuerySet["Run"]):
                 worker_host=worker.host,
                 worker_pid=worker.pid,
                 worker_started=worker.started,
-                worker_boot=worker.boot,
+                worker_boot=f"{worker.boot} {worker.namespace}".rstrip(),
                 data_folder=worker.data_folder,
                 heartbeat_at=now,
                 started_at=Coalesce("started_at", now),
@@ -180,7 +181,8 @@ class Run(RunStateMachine, ProjectRow):
     worker_host = models.CharField(max_length=255, blank=True)
     worker_pid = models.PositiveIntegerField(null=True, blank=True)
     worker_started = models.FloatField(null=True, blank=True)  # a later process with the same pid has another value
-    worker_boot = models.CharField(max_length=64, blank=True)  # a host that has restarted has another value
+    # The host's boot and, after a space, the namespace of the pid: the latter is missing in claims of older versions.
+    worker_boot = models.CharField(max_length=64, blank=True)
     data_folder = models.CharField(max_length=64, blank=True)  # id of the data folder that holds the run directory
     heartbeat_at = models.DateTimeField(null=True, blank=True)
 

@@ -20,7 +20,7 @@ from hacrl_web.runs import worker_queue
 from hacrl_web.runs.models import HELD, USER_STOP, Desire, Host, Run, State
 from hacrl_web.runs.pubsub import publish_update
 from hacrl_web.runs.telemetry.shipper import LeaseLost, Shipper
-from hacrl_web.runs.worker.hosts import boot_id, data_folder_id, host_name, process_start
+from hacrl_web.runs.worker.hosts import boot_id, data_folder_id, host_name, pid_namespace, process_start
 from workers.contract.cluster.job import JOB_NAME, MARGIN_S, TASK_LEASE_S, refuse_job
 from workers.contract.trainer_process import RunDirBusy, kill_earlier_attempts, lock_run_dir
 
@@ -80,8 +80,8 @@ class Dispatcher:
             held = {(run.pk, run.attempt, run.heartbeat_at): run for run in Run.objects.filter(state__in=HELD)}
             self._first_seen = {heartbeat: self._first_seen.get(heartbeat, now) for heartbeat in held}
             silent_s = {run.pk: now - self._first_seen[heartbeat] for heartbeat, run in held.items()}
-            boots = dict(Host.objects.values_list("name", "boot_id")) | {host_name(): boot_id()}
-            _each(held.values(), lambda run: _mark_if_lost(run, boots.get(run.worker_host, ""), silent_s[run.pk]))
+            boots = dict(Host.objects.values_list("name", "boot_id"))
+            _each(held.values(), lambda run: _mark_if_lost(run, _boot_of(run, boots), silent_s[run.pk]))
         except (OperationalError, InterfaceError):  # nobody can write a heartbeat either: silence proves nothing
             self._first_seen.clear()
             raise
@@ -116,7 +116,8 @@ def _each(runs: Iterable[Run], function: Callable[[Run], None]) -> None:
 
 def _mark_if_lost(run: Run, boot: str, silent_s: float) -> None:
     """boot: the boot id of the run's host as last known, or empty."""
-    if boot and run.worker_boot and boot != run.worker_boot:  # no process of the run can have survived
+    worker_boot = run.worker_boot.partition(" ")[0]
+    if boot and worker_boot and boot != worker_boot:  # no process of the run can have survived
         reason = f"host {run.worker_host} was restarted"
     elif _is_process_gone(run):
         reason = f"its worker process on {run.worker_host} is gone"
@@ -135,9 +136,19 @@ def _mark_if_lost(run: Run, boot: str, silent_s: float) -> None:
         publish_update(run.pk)
 
 
+def _boot_of(run: Run, boots: dict[str, str]) -> str:
+    """The boot id of the run's host as last known, or empty. boots: as the hosts wrote them."""
+    return boot_id() if _has_our_pids(run) else boots.get(run.worker_host, "")
+
+
+def _has_our_pids(run: Run) -> bool:
+    """Whether the supervisor's pid means the same process here. On this host it does not in another container."""
+    return run.worker_host == host_name() and run.worker_boot.partition(" ")[2] == pid_namespace()
+
+
 def _is_process_gone(run: Run) -> bool:
-    """True if the supervisor ran on this host and its process no longer exists."""
-    if run.worker_host != host_name() or not run.worker_pid or run.worker_started is None:
+    """True if the supervisor ran on this host, beside this process, and its process no longer exists."""
+    if not _has_our_pids(run) or not run.worker_pid or run.worker_started is None:
         return False
     started = process_start(run.worker_pid)
     return started is None or abs(started - run.worker_started) > 2

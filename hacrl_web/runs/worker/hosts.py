@@ -56,6 +56,13 @@ def boot_id() -> str:
     return ""
 
 
+def pid_namespace() -> str:
+    """In which namespace this process sees pids; each container has its own. Empty if the system has none."""
+    with contextlib.suppress(OSError):
+        return str(os.stat("/proc/self/ns/pid").st_ino)
+    return ""
+
+
 def process_start(pid: int) -> float | None:
     """When a process started, in seconds since the machine did; None if no living process has this pid.
 

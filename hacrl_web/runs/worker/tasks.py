@@ -21,7 +21,14 @@ from hacrl_web.runs import worker_queue
 from hacrl_web.runs.models import Run, Worker
 from hacrl_web.runs.pubsub import publish_update
 from hacrl_web.runs.quotas import blocked_projects
-from hacrl_web.runs.worker.hosts import HeartbeatThread, boot_id, data_folder_id, host_name, process_start
+from hacrl_web.runs.worker.hosts import (
+    HeartbeatThread,
+    boot_id,
+    data_folder_id,
+    host_name,
+    pid_namespace,
+    process_start,
+)
 from hacrl_web.runs.worker.left_jobs import LeftJobs
 from hacrl_web.runs.worker.restart import ConsumerCheck, handled_message
 from hacrl_web.runs.worker.supervisor import RunSupervisor
@@ -96,7 +103,8 @@ def _term_noted() -> Iterator[Callable[[], bool]]:
 
 def this_worker() -> Worker:
     """This process, as a claim names it."""
-    return Worker(host_name(), os.getpid(), process_start(os.getpid()) or 0.0, data_folder_id(), boot_id())
+    pid = os.getpid()
+    return Worker(host_name(), pid, process_start(pid) or 0.0, data_folder_id(), boot_id(), pid_namespace())
 
 
 def claim_next() -> Run | None:

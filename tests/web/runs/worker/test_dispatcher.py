@@ -1,14 +1,19 @@
 """The dispatcher: messages do not pile up, and runs without a supervisor return to the queue."""
 
 import contextlib
+import json
 import os
+import subprocess
 import sys
+from dataclasses import replace
 
 import psutil
 import pytest
+from django.conf import settings
 from django.db import OperationalError
 from django.utils import timezone
 
+from hacrl_web.ops.preflight import ROOT
 from hacrl_web.runs import worker_queue
 from hacrl_web.runs.models import Host, Run, State, Worker
 from hacrl_web.runs.worker import dispatcher as module
@@ -66,6 +71,50 @@ def elsewhere(run: Run) -> Run:
     claimed = Run.objects.claim(run.pk, Worker("another host", 1, 0.0, "there"))
     assert claimed is not None
     return claimed
+
+
+def assert_only_silence_loses(run: Run, watch: Watch) -> None:
+    dispatcher = Dispatcher(watch)
+    dispatcher.tick()
+    run.refresh_from_db()
+    assert run.state == "starting"
+    for _ in range(5):
+        watch.now += LEASE_S / 4
+        dispatcher.tick()
+    run.refresh_from_db()
+    assert (run.state, run.interruptions) == ("queued", 1)
+    assert "no heartbeat" in run.reason
+
+
+@contextlib.contextmanager
+def worker_of_another_namespace():
+    """A living process in a namespace of pids of its own, as it would claim a run."""
+    command = ["unshare", *([] if os.geteuid() == 0 else ["-Ur"]), "-p", "-f", "--mount-proc", "--kill-child"]
+    try:
+        allowed = subprocess.run([*command, "true"], capture_output=True, text=True)
+    except FileNotFoundError:
+        pytest.skip("there is no unshare here (util-linux)")
+    if allowed.returncode:
+        pytest.skip(f"no namespace can be made here: {allowed.stderr.strip()}")
+    code = (
+        "import dataclasses, json, sys, django; django.setup()\n"
+        "from hacrl_web.runs.worker.tasks import this_worker\n"
+        "print(json.dumps(dataclasses.asdict(this_worker())), flush=True); sys.stdin.read()"
+    )
+    own = {"HACRL_DATA": str(settings.DATA_DIR), "DJANGO_SETTINGS_MODULE": "hacrl_web.settings"}
+    with subprocess.Popen(
+        [*command, sys.executable, "-c", code],
+        cwd=ROOT,
+        env={**os.environ, **own},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        try:
+            yield Worker(**json.loads(process.stdout.readline()))
+        finally:
+            process.stdin.close()  # it ends
 
 
 class TestNotify:
@@ -213,8 +262,7 @@ class TestReap:
     def test_process_that_is_gone_from_this_host_is_noticed_at_once(self, watch):
         run = make_run()
         me = this_worker()
-        gone = Worker(me.host, 2**22 + 1, 1.0, me.data_folder)
-        Run.objects.claim(run.pk, gone)
+        Run.objects.claim(run.pk, replace(me, pid=2**22 + 1, started=1.0))
         Dispatcher(watch).tick()
         run.refresh_from_db()
         assert (run.state, run.interruptions) == ("queued", 1)
@@ -223,10 +271,24 @@ class TestReap:
     def test_other_process_with_the_same_pid_is_not_taken_for_it(self, watch):
         run = make_run()
         me = this_worker()
-        Run.objects.claim(run.pk, Worker(me.host, os.getpid(), me.started - 100, me.data_folder))
+        Run.objects.claim(run.pk, replace(me, started=me.started - 100))
         Dispatcher(watch).tick()
         run.refresh_from_db()
         assert run.state == "queued"
+
+    @pytest.mark.parametrize("namespace", ["1", ""])  # another container's; that of a claim of an older version
+    def test_pid_of_another_namespace_proves_nothing(self, watch, namespace):
+        """The containers of a host have its name, and each counts its processes by itself."""
+        run = make_run()
+        Run.objects.claim(run.pk, replace(this_worker(), pid=2**22 + 1, started=1.0, namespace=namespace))
+        assert_only_silence_loses(run, watch)
+
+    def test_worker_in_a_container_beside_the_dispatcher_keeps_its_run(self, watch):
+        run = make_run()
+        with worker_of_another_namespace() as worker:
+            assert (worker.host, worker.boot) == (this_worker().host, this_worker().boot)
+            Run.objects.claim(run.pk, worker)
+            assert_only_silence_loses(run, watch)
 
     @pytest.mark.parametrize("is_here", [True, False])
     def test_restart_of_the_host_is_noticed_at_once(self, watch, is_here):
@@ -234,9 +296,7 @@ class TestReap:
         run, me = make_run(), this_worker()
         Host.objects.create(name="another host", boot_id="after")
         # The pid is taken again by a living process.
-        Run.objects.claim(
-            run.pk, Worker(me.host if is_here else "another host", me.pid, me.started, me.data_folder, boot="before")
-        )
+        Run.objects.claim(run.pk, replace(me, host=me.host if is_here else "another host", boot="before"))
         Dispatcher(watch).tick()
         run.refresh_from_db()
         assert (run.state, run.interruptions) == ("queued", 1)
