@@ -702,6 +702,9 @@ declare namespace Api {
     drain: string;
     drain_reason: string;
   }
+  interface HostName {
+    name: string;
+  }
   interface HubTokenAnswer {
     is_set: boolean;
     works: boolean | null;

@@ -70,12 +70,12 @@ def worker_health() -> str:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "hacrl_web.settings")
     django.setup()
     from hacrl_web.runs.models import Host
-    from hacrl_web.runs.worker.hosts import SILENT_S, host_name
+    from hacrl_web.runs.worker.hosts import host_name
 
     host = Host.objects.with_now().filter(name=host_name()).first()
     if host is None or host.silent_s is None:
         return f"host {host_name()} has written no heartbeat"
-    return f"no heartbeat for {host.silent_s:.0f} s" if host.silent_s > SILENT_S else ""
+    return f"no heartbeat for {host.silent_s:.0f} s" if host.is_silent else ""
 
 
 def liveness_health() -> str:

@@ -8,7 +8,6 @@ from hacrl_web.accounts.projects import require_here
 from hacrl_web.demo.tasks import request_demo
 from hacrl_web.runs.demo_state import preparation
 from hacrl_web.runs.models import Host
-from hacrl_web.runs.worker.hosts import SILENT_S
 from hacrl_web.web.errors import FieldErrors
 
 
@@ -20,8 +19,7 @@ def start_demo(user: Any) -> None:
     require_here(user)
     if preparation() is not None:
         raise FieldErrors.single("under_way", "The demo is being prepared already.", status=409)
-    live = [one for one in Host.objects.with_now() if one.silent_s is not None and one.silent_s <= SILENT_S]
-    if not any(not host.is_drained for host in live):
+    if all(host.is_silent or host.is_drained for host in Host.objects.with_now()):
         message = "No worker is running that takes work: see Workers and queue. ./hacrl up starts one."
         raise FieldErrors.single("no_worker", message, status=409)
     if not request_demo(user):

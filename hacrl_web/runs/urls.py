@@ -68,6 +68,7 @@ urlpatterns = [
     path("sweeps/<int:sweep_id>/delete", archive.sweep_delete, name="sweep_delete"),
     path("benchmarks/<int:pk>/delete", archive.benchmark_delete, name="benchmark_delete"),
     path("workers/drain", workers.host_drain, name="host_drain"),
+    path("workers/forget", workers.host_forget, name="host_forget"),
     path("pulse", home.pulse, name="pulse"),
     path("find", search.find_page, name="find"),
     path("workers/", workers.worker_list, name="worker_list"),

@@ -134,6 +134,7 @@ PAGES = {
         "PUT /projects/{project_id}/retention",
     ),
     "runs:host_drain": ("POST /hosts/drain",),
+    "runs:host_forget": ("POST /hosts/forget",),
     "runs:worker_list": ("GET /hosts", "GET /runs"),
     "runs:pulse": ("GET /runs",),
     "runs:find": ("GET /find",),

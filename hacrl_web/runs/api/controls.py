@@ -1,4 +1,4 @@
-"""The API's part for controlling runs and hosts: stop, pause, resume, reorder the queue, drain a host."""
+"""The API's part for controlling runs and hosts: stop, pause, resume, reorder the queue, drain or forget a host."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from django.http import HttpRequest
-from ninja import Field, Query, Router
+from ninja import Field, Query, Router, Status
 
 from hacrl_web.runs.api.runs import run_summary_row
 from hacrl_web.runs.api.schemas import HostAnswer, PlacedRun, RunRow
 from hacrl_web.runs.launch import queue
 from hacrl_web.runs.models import Host
 from hacrl_web.runs.requests import change_reason, visible_run
-from hacrl_web.runs.worker.hosts import change_drain
+from hacrl_web.runs.worker.hosts import change_drain, forget_host
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.pagination import ListQuery, listing
 from hacrl_web.web.schemas import PageOf, StrictBody
@@ -89,3 +89,13 @@ class DrainOrder(Why):
 def drain_host(request: HttpRequest, payload: DrainOrder) -> Any:
     reason = change_reason("drained", request, payload.why)
     return host_summary(change_drain(request.user, payload.name, payload.drain, reason))
+
+
+class HostName(StrictBody):
+    name: Annotated[str, Field(max_length=255)]
+
+
+@router.post("/hosts/forget", response={204: None}, summary="Remove a silent host that holds no runs; for staff")
+def remove_host(request: HttpRequest, payload: HostName) -> Any:
+    forget_host(request.user, payload.name)
+    return Status(204, None)

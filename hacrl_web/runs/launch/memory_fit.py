@@ -10,7 +10,6 @@ from typing import Any
 
 from hacrl_web.registry.models import Agent
 from hacrl_web.runs.models import Host
-from hacrl_web.runs.worker.hosts import SILENT_S
 from hacrl_web.web.errors import FieldError, RequestFix
 from workers.contract.machine import Machine
 from workers.contract.memory_footprint import Shape, estimate_memory, shape_of
@@ -79,8 +78,7 @@ def live_machines(device: str) -> dict[str, Machine]:
     machines = {}
     for host in Host.objects.with_now():
         memory = [device for device in host.devices if device.get("kind") == "memory"]
-        is_silent = host.silent_s is None or host.silent_s > SILENT_S
-        if is_silent or host.is_drained or not memory:
+        if host.is_silent or host.is_drained or not memory:
             continue
         gpus = [device["total_bytes"] for device in host.devices if device.get("kind") == "gpu"]
         if device == "cuda" and not gpus:

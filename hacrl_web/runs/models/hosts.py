@@ -9,6 +9,8 @@ from django.db.models.functions import Now
 
 from hacrl_web.accounts.audit_log import AuditedQuerySet, audited
 
+SILENT_S = 30.0  # after so long without a heartbeat, pages call a host silent
+
 
 class Drain(models.TextChoices):
     """Whether a host takes runs."""
@@ -58,3 +60,8 @@ class Host(models.Model):
     def silent_s(self) -> float | None:
         """Seconds since its last heartbeat, for hosts read with_now; None before the first."""
         return None if self.last_seen is None else max(0.0, (self.now - self.last_seen).total_seconds())
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether its heartbeat has stopped or never came, for hosts read with_now."""
+        return self.silent_s is None or self.silent_s > SILENT_S

@@ -1,4 +1,4 @@
-"""The Workers page: hosts, the queue, and the button that drains a host."""
+"""The Workers page: hosts, the queue, and the buttons that drain and forget a host."""
 
 from __future__ import annotations
 
@@ -51,6 +51,18 @@ def host_drain(request: HttpRequest) -> HttpResponse:
     try:
         host = hosts.change_drain(request.user, name, drain, reason)
         messages.info(request, DRAIN_WORDS[Drain(drain)].format(host.name))
+    except FieldErrors as refused:
+        messages.error(request, refused.text)
+    return redirect("runs:worker_list")
+
+
+@require_POST
+def host_forget(request: HttpRequest) -> HttpResponse:
+    """Remove a silent host; for staff."""
+    name = request.POST.get("name", "")
+    try:
+        hosts.forget_host(request.user, name)
+        messages.info(request, f"{name} is forgotten.")
     except FieldErrors as refused:
         messages.error(request, refused.text)
     return redirect("runs:worker_list")

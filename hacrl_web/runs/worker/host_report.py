@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hacrl_web.runs.models import HELD, Host, Run, TelemetryEvent
-from hacrl_web.runs.worker.hosts import SILENT_S, known_schema
+from hacrl_web.runs.worker.hosts import known_schema
 
 CLOCK_LIMIT_S = 2.0  # a host's clock off by more: its events seem to be in another order
 DISK_LIMIT = 0.95
@@ -33,7 +33,7 @@ class HostCard:
 
     @property
     def is_silent(self) -> bool:
-        return self.host is None or self.host.silent_s is None or self.host.silent_s > SILENT_S
+        return self.host is None or self.host.is_silent
 
     @property
     def device(self) -> dict[str, dict[str, Any]]:

