@@ -29,7 +29,7 @@ from hacrl_web.insight.bundle.reader import Bundle, bundle_refusal, open_bundle
 from hacrl_web.insight.bundle.registry_rows import benchmark_or_reason, group_for
 from hacrl_web.insight.bundle.run_facts import check_words, checked_spec, completed
 from hacrl_web.ops.disk_space import check_room, disk_error
-from hacrl_web.runs.archive.deletion import hide_run
+from hacrl_web.runs.archive.deletion import hide_runs
 from hacrl_web.runs.archive.remains import remove_remains
 from hacrl_web.runs.launch.launch import columns_of
 from hacrl_web.runs.models import GENERATED, Quota, Run, RunQuerySet, State, StatusChange
@@ -244,7 +244,7 @@ def _remove(run: Run) -> None:
     """At once, as it may be imported again. What is left of a run that somebody deleted, the dispatcher removes."""
     with transaction.atomic():
         if is_there := _locked(run):
-            hide_run(run)
+            hide_runs([run])
     if not is_there and Run._base_manager.filter(pk=run.pk).exists():
         return
     try:

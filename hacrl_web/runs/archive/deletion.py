@@ -20,6 +20,7 @@ from django.utils import timezone
 from hacrl_web.accounts.audit_log import note_deletion
 from hacrl_web.accounts.projects import require_delete
 from hacrl_web.registry.models import LanguageModel
+from hacrl_web.runs.live.counts import add_deleted, counts_of
 from hacrl_web.runs.models import INACTIVE, RECORDED_TABLES, TERMINAL, Run, Sweep
 from hacrl_web.runs.run_files import lock_conversion, lock_readers_out
 from hacrl_web.web.errors import FieldErrors, listed
@@ -71,8 +72,7 @@ def delete_runs(runs: Sequence[Run], refusal_of: Callable[[Run, Readers], FieldE
             there = list(rows.filter(pk__in=[run.pk for run in runs]))
             readers = readers_by_folder()
             _require_none(refusal_of(run, readers) for run in there)
-            for run in there:
-                hide_run(run)
+            hide_runs(there)
     return there
 
 
@@ -80,6 +80,14 @@ def _require_none(refusals: Iterable[FieldErrors | None]) -> None:
     """Error: FieldErrors with all of them."""
     if all_of_them := [refusal for refusal in refusals if refusal]:
         raise FieldErrors([error for one in all_of_them for error in one.errors], all_of_them[0].status)
+
+
+def hide_runs(runs: Sequence[Run]) -> None:
+    """Take these out of every list, in a transaction that holds their rows; what monitoring counts of them is kept."""
+    counts = counts_of(run.pk for run in runs)
+    for run in runs:
+        hide_run(run)
+    add_deleted(counts)
 
 
 def hide_run(run: Run) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from django.contrib.auth.decorators import login_not_required
 from django.db import DatabaseError, connection
-from django.db.models import Count, Max, Min, Sum
+from django.db.models import Count, Max, Min
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
@@ -21,6 +21,7 @@ from prometheus_client.registry import Collector
 from redis.exceptions import RedisError
 
 from hacrl_web.runs.live.broadcaster import socket_count
+from hacrl_web.runs.live.counts import CHANGE, FAULTS, Counts, all_counts
 from hacrl_web.runs.models import HELD, Host, Run, State, StatusChange, TelemetryEvent
 from hacrl_web.runs.pubsub import client
 from hacrl_web.web.errors import FieldErrors
@@ -76,17 +77,18 @@ class Installation(Collector):
     """Runs, queue, telemetry, hosts and their devices, as the database has them now."""
 
     def collect(self) -> Iterator[Metric]:
-        yield from self._runs()
-        yield from self._faults()
+        counts = all_counts()
+        yield from self._runs(counts)
+        yield from self._faults(counts)
         yield from self._telemetry()
         yield from self._hosts()
         yield GaugeMetricFamily("hacrl_sockets", "Open WebSockets of the web process that answers.", socket_count())
 
-    def _runs(self) -> Iterator[Metric]:
+    def _runs(self, counts: Counts) -> Iterator[Metric]:
         runs = GaugeMetricFamily("hacrl_runs", "Runs by state.", labels=["state"])
-        counts = dict(Run.objects.order_by().values_list("state").annotate(Count("pk")))
+        by_state = dict(Run.objects.order_by().values_list("state").annotate(Count("pk")))
         for state in State.values:
-            runs.add_metric([state], counts.get(state, 0))
+            runs.add_metric([state], by_state.get(state, 0))
         yield runs
         waiting = Run.objects.in_queue().order_by()
         yield GaugeMetricFamily("hacrl_queue_length", "Runs that wait for a worker.", waiting.count())
@@ -98,26 +100,22 @@ class Installation(Collector):
             "hacrl_run_transitions", "Changes of state; to starting: claims, to lost: workers that went silent.",
             labels=["from", "to"],
         )  # fmt: skip
-        counted = StatusChange.objects.order_by().values_list("from_state", "to_state").annotate(Count("pk"))
-        for before, after, count in counted:
-            changes.add_metric([before or "none", after], count)
+        for (kind, before, after), count in counts.items():
+            if kind == CHANGE:
+                changes.add_metric([before or "none", after], count)
         yield changes
 
-    def _faults(self) -> Iterator[Metric]:
+    def _faults(self, counts: Counts) -> Iterator[Metric]:
         faults = CounterMetricFamily(
-            "hacrl_faults", "Faults of the runs that exist. interrupted: a trainer died and its run is queued again; "
+            "hacrl_faults", "Faults of runs, deleted ones too. interrupted: a trainer died and its run was requeued; "
             "lost: its worker went silent; incident: trouble that a trainer dealt with; refused event: a warning was "
             "stored in its place.", labels=["kind"],
         )  # fmt: skip
-        changes = StatusChange.objects.order_by()
-        faults.add_metric(["failed"], changes.filter(to_state=State.FAILED).count())
-        faults.add_metric(["lost"], changes.filter(to_state=State.LOST).count())
-        sums = Run.objects.aggregate(
-            *(Sum(name, default=0) for name in ("interruptions", "num_incidents", "num_refused"))
-        )
-        faults.add_metric(["interrupted"], sums["interruptions__sum"])
-        faults.add_metric(["incident"], sums["num_incidents__sum"])
-        faults.add_metric(["refused event"], sums["num_refused__sum"])
+        for state in (State.FAILED, State.LOST):
+            ends = (count for (kind, _, after), count in counts.items() if kind == CHANGE and after == state)
+            faults.add_metric([state], sum(ends))
+        for name in FAULTS:
+            faults.add_metric([name], counts[name, "", ""])
         yield faults
 
     def _telemetry(self) -> Iterator[Metric]:

@@ -1,5 +1,6 @@
 """The tables of runs, as other modules import them."""
 
+from hacrl_web.runs.models.counts import DeletedCount
 from hacrl_web.runs.models.events import (
     RECORDED_TABLES,
     AnswerChunk,

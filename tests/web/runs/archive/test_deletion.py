@@ -24,6 +24,7 @@ from hacrl_web.runs.archive.deletion import delete_run
 from hacrl_web.runs.archive.remains import DeletedRuns
 from hacrl_web.runs.launch import launch
 from hacrl_web.runs.launch.launch import retry
+from hacrl_web.runs.live.counts import CHANGE, FAULTS, all_counts, counts_of
 from hacrl_web.runs.models import RECORDED_TABLES, Retention, Run, State, StatusChange, Sweep, TelemetryEvent
 from hacrl_web.runs.retention.upkeep import delete_archived
 from hacrl_web.runs.run_files import reading_files
@@ -63,6 +64,23 @@ def by_retention(run: Run) -> bool:
 
 
 WAYS = pytest.mark.parametrize("delete", [by_user, by_retention])
+
+
+@WAYS
+def test_what_monitoring_counts_never_falls(run, delete):
+    for number in (1, 2):  # the second time the counts of deleted runs exist already
+        for old, new in (("queued", "starting"), ("running", "lost"), ("lost", "failed")):
+            run.status_changes.create(from_state=old, to_state=new, attempt=1)
+        faults = {"interruptions": 2, "num_incidents": 3, "num_refused": 4}
+        Run.objects.filter(pk=run.pk).update(state=State.FAILED, **faults)
+        run.refresh_from_db()
+        before = all_counts()
+        assert delete(run)
+        assert all_counts() == before
+        assert [before[kind, "", ""] for kind in FAULTS] == [2 * number, 3 * number, 4 * number]
+        assert before[CHANGE, "lost", "failed"] == number
+        run = make_run(run.owner)
+        assert all_counts() == before + counts_of([run.pk])
 
 
 @WAYS
