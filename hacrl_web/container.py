@@ -15,10 +15,11 @@ import urllib.request
 from pathlib import Path
 
 from hacrl_web.ops.preflight import ROLES, ROOT, command
+from hacrl_web.ops.variables import read_number
 
 WAIT_S = 120.0  # for the database to start, or for the web to migrate it
 LIVENESS_S = 60.0  # a dispatcher or watcher without a round for this long hangs
-PORT = int(os.environ.get("HACRL_PORT") or 8000)
+PORT = read_number("HACRL_PORT", 8000, least=1)
 USAGE = f"usage: python -m hacrl_web.container {{{','.join(ROLES)}}} | health {{{','.join(ROLES)}}}"
 
 

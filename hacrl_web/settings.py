@@ -24,6 +24,7 @@ from pythonjsonlogger.core import RESERVED_ATTRS
 from hacrl_web.ops.oidc_settings import provider_of_environment
 from hacrl_web.ops.secret_files import secret, with_password
 from hacrl_web.ops.trainer_place import trainer_command
+from hacrl_web.ops.variables import read_choice, read_hosts, read_mail_server, read_number, read_switch, read_text
 from workers.contract.spec.harness import (
     HARNESS_CATALOGUE,
     HARNESS_ENVIRONMENT,
@@ -32,7 +33,7 @@ from workers.contract.spec.harness import (
     TASKS_VARIABLE,
     python_of_environment,
 )
-from workers.contract.spec.reward_function import network_is_allowed
+from workers.contract.spec.reward_function import NETWORK_VARIABLE
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 DATA_DIR = Path(os.environ.get("HACRL_DATA") or BASE_DIR / "var").expanduser().resolve()
@@ -43,16 +44,17 @@ MODELS_DIR = DATA_DIR / "models"
 REWARD_FUNCTIONS_DIR = DATA_DIR / "reward_functions"
 JUDGES_DIR = DATA_DIR / "judges"
 # Who may register reward functions, which are code: staff, admins (of a project) or members.
-REWARD_AUTHORS = os.environ.get("HACRL_REWARD_AUTHORS") or "staff"
+REWARD_AUTHORS = read_choice("HACRL_REWARD_AUTHORS", ("staff", "admins", "members"), "staff")
 # Whether reward functions that ask for it may use the network.
-REWARD_NETWORK = network_is_allowed(os.environ)
+REWARD_NETWORK = read_switch(NETWORK_VARIABLE)
+read_switch("HACRL_BUBBLEWRAP", default=True)  # is read by trainers and only checked here
 # Folders that may contain local models.
 MODEL_ROOTS = [MODELS_DIR, *(Path(p) for p in os.environ.get("HACRL_MODEL_ROOTS", "").split(os.pathsep) if p)]
 # The Python that has lm-evaluation-harness, the operator's folder of its tasks, the names of all tasks, and whether
 # tasks may fetch code of metrics.
 LM_EVAL_PYTHON = os.environ.get(PYTHON_VARIABLE) or str(python_of_environment(DATA_DIR / HARNESS_ENVIRONMENT))
 LM_EVAL_TASKS = os.environ.get(TASKS_VARIABLE) or ""
-LM_EVAL_METRIC_CODE = os.environ.get(METRIC_CODE_VARIABLE) or ""
+LM_EVAL_METRIC_CODE = "1" if read_switch(METRIC_CODE_VARIABLE) else ""
 LM_EVAL_CATALOGUE = DATA_DIR / HARNESS_CATALOGUE
 # Replaces the trainer's command, `python -m workers`: a job of a scheduler, or the fake trainer of the tests.
 TRAINER_COMMAND = trainer_command()
@@ -72,8 +74,8 @@ def _secret_key() -> str:
 
 SECRET_KEY_NAME = "HACRL_SECRET_KEY"  # noqa: S105 - a name
 SECRET_KEY = secret(SECRET_KEY_NAME) or _secret_key()
-DEBUG = os.environ.get("HACRL_DEBUG") == "1"
-ALLOWED_HOSTS = [h for h in os.environ.get("HACRL_ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]").split(",") if h]
+DEBUG = read_switch("HACRL_DEBUG")
+ALLOWED_HOSTS = [h for h in read_text("HACRL_ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]").split(",") if h]
 
 INSTALLED_APPS = [
     "django.contrib.auth",
@@ -132,9 +134,11 @@ TEMPLATES = [
     }
 ]
 
-DATABASES = {
-    "default": dj_database_url.parse(os.environ.get("DATABASE_URL") or f"sqlite:///{DATA_DIR / 'db.sqlite3'}"),
-}
+try:
+    _database = dj_database_url.parse(read_text("DATABASE_URL", f"sqlite:///{DATA_DIR / 'db.sqlite3'}"))
+except ValueError as error:
+    raise ImproperlyConfigured(f"DATABASE_URL cannot be read: {error}") from None
+DATABASES = {"default": _database}
 DATABASES["default"]["PASSWORD"] = DATABASES["default"]["PASSWORD"] or secret("DATABASE_PASSWORD")
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 LOCK_WAIT_S = 15  # of a write that waits for another: with its own work it answers within 20 s
@@ -153,7 +157,9 @@ else:
     options = DATABASES["default"].get("OPTIONS", {})
     DATABASES["default"]["OPTIONS"] = waits | {"tcp_user_timeout": 10_000} | options
 
-REDIS_URL = os.environ.get("REDIS_URL") or f"unix://{DATA_DIR / 'redis' / 'redis.sock'}?db=0"
+REDIS_URL = read_text("REDIS_URL", f"unix://{DATA_DIR / 'redis' / 'redis.sock'}?db=0")
+if not REDIS_URL.startswith(("redis://", "rediss://", "unix://")):
+    raise ImproperlyConfigured("REDIS_URL must begin with redis://, rediss:// or unix://.")
 REDIS_URL = with_password(REDIS_URL, secret("REDIS_PASSWORD"))
 
 
@@ -178,8 +184,8 @@ CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_TASK_PUBLISH_RETRY = False  # the dispatcher sends it again
 
 # Requests of one user to the API per minute, counted by each web process; 0: no limit.
-API_READS_PER_MINUTE = int(os.environ.get("HACRL_API_READS_PER_MINUTE") or 1200)
-API_WRITES_PER_MINUTE = int(os.environ.get("HACRL_API_WRITES_PER_MINUTE") or 120)
+API_READS_PER_MINUTE = read_number("HACRL_API_READS_PER_MINUTE", 1200)
+API_WRITES_PER_MINUTE = read_number("HACRL_API_WRITES_PER_MINUTE", 120)
 CACHES = {
     "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "OPTIONS": {"MAX_ENTRIES": 10_000}},
     # Apart, so that many runs push out no limit of requests (runs/telemetry/ended_run_cache.py).
@@ -192,17 +198,17 @@ CACHES = {
 }
 
 # Notifications: the base of their links, allowed addresses of webhooks, the mail server (smtp[+tls]://, smtps://).
-PUBLIC_URL = os.environ.get("HACRL_PUBLIC_URL", "").rstrip("/")
+PUBLIC_URL = read_text("HACRL_PUBLIC_URL").rstrip("/")
 # Hosts of judges: trainers and try-outs send questions and responses to no others.
-JUDGE_ALLOW = [entry.strip() for entry in os.environ.get("HACRL_JUDGE_ALLOW", "").split(",") if entry.strip()]
-WEBHOOK_ALLOW = [entry.strip() for entry in os.environ.get("HACRL_WEBHOOK_ALLOW", "").split(",") if entry.strip()]
+JUDGE_ALLOW = read_hosts("HACRL_JUDGE_ALLOW")
+WEBHOOK_ALLOW = read_hosts("HACRL_WEBHOOK_ALLOW")
 # Mirrors of runs (hacrl_web/mirrors): hosts that they may send to, and the Python that has their packages.
-_mirror_hosts = os.environ.get("HACRL_MIRROR_ALLOW", "api.wandb.ai")
-MIRROR_ALLOW = [entry.strip() for entry in _mirror_hosts.split(",") if entry.strip()]
+# Set and empty: none.
+MIRROR_ALLOW = read_hosts("HACRL_MIRROR_ALLOW", "" if "HACRL_MIRROR_ALLOW" in os.environ else "api.wandb.ai")
 GGUF_CONVERTER = os.environ.get("HACRL_GGUF_CONVERTER", "")  # llama.cpp's convert_hf_to_gguf.py; empty: on PATH
 GGUF_PYTHON = os.environ.get("HACRL_GGUF_PYTHON") or sys.executable  # that has its packages
 MIRRORS_PYTHON = os.environ.get("HACRL_MIRRORS_PYTHON") or sys.executable
-_mail = urlsplit(secret("HACRL_EMAIL_URL"))
+_mail = read_mail_server("HACRL_EMAIL_URL")
 HAS_MAIL = bool(_mail.hostname)
 EMAIL_HOST = _mail.hostname or "localhost"
 EMAIL_USE_TLS = _mail.scheme == "smtp+tls"
@@ -210,7 +216,7 @@ EMAIL_USE_SSL = _mail.scheme == "smtps"
 EMAIL_PORT = _mail.port or (587 if EMAIL_USE_TLS else 465 if EMAIL_USE_SSL else 25)
 EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = unquote(_mail.username or ""), unquote(_mail.password or "")
 EMAIL_TIMEOUT = 10
-DEFAULT_FROM_EMAIL = os.environ.get("HACRL_EMAIL_FROM", "hacrl@localhost")
+DEFAULT_FROM_EMAIL = read_text("HACRL_EMAIL_FROM", "hacrl@localhost")
 
 AUTH_USER_MODEL = "accounts.User"
 OIDC = provider_of_environment()  # sign-in at a provider; None: by password and link only
@@ -227,11 +233,14 @@ AUTH_PASSWORD_VALIDATORS = [
     )
 ]
 # Only behind a proxy that ends TLS and sets this header: otherwise any client could set it.
-HAS_TLS = os.environ.get("HACRL_TLS_PROXY") == "1"
+HAS_TLS = read_switch("HACRL_TLS_PROXY")
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HAS_TLS else None
 SECURE_SSL_REDIRECT = SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HAS_TLS
 # Browsers then refuse plain http for this name: for 30 days, so that a mistake ends.
-SECURE_HSTS_SECONDS = int(os.environ.get("HACRL_HSTS_S") or 30 * 24 * 3600) if HAS_TLS else 0
+HSTS_S = read_number("HACRL_HSTS_S", 30 * 24 * 3600)
+SECURE_HSTS_SECONDS = HSTS_S if HAS_TLS else 0
+PLAIN_HTTP = read_switch("HACRL_PLAIN_HTTP")  # containers may serve other machines without TLS
+CONNECTIONS_PER_ADDRESS = read_number("HACRL_CONNECTIONS_PER_ADDRESS", 256, least=1)  # without WebSockets
 # HSTS for subdomains and in browsers' preload lists is a decision of the domain's owner.
 SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
 SESSION_COOKIE_HTTPONLY = True
@@ -267,9 +276,7 @@ TIME_ZONE = "UTC"
 LANGUAGE_CODE = "en"
 USE_I18N = False
 
-LOG_FORMAT = os.environ.get("HACRL_LOG_FORMAT") or "text"
-if LOG_FORMAT not in ("text", "json"):
-    raise ImproperlyConfigured(f"HACRL_LOG_FORMAT is {LOG_FORMAT!r}: give text or json.")
+LOG_FORMAT = read_choice("HACRL_LOG_FORMAT", ("text", "json"), "text")
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,

@@ -89,7 +89,7 @@ def _unsafe_tls() -> Iterator[tuple[str, str]]:
 
 def _unsafe_deployment() -> Iterator[tuple[str, str]]:
     if is_public():
-        if settings.SECURE_PROXY_SSL_HEADER is None and os.environ.get("HACRL_PLAIN_HTTP") != "1":
+        if settings.SECURE_PROXY_SSL_HEADER is None and not settings.PLAIN_HTTP:
             yield (
                 "E010",
                 "HACRL_ALLOWED_HOSTS admits other machines, and without TLS anybody on the network path can read "

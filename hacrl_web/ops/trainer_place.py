@@ -10,24 +10,23 @@ from urllib.parse import urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
+from hacrl_web.ops.variables import read_choice, read_command, read_text
+
 PLACES = ("local", "slurm", "kubernetes")
 
 
 def trains_elsewhere() -> bool:
     """Whether trainers are jobs of a scheduler."""
-    return (os.environ.get("HACRL_TRAINER_PLACE") or "local") != "local"
+    return read_text("HACRL_TRAINER_PLACE", "local") != "local"
 
 
 def trainer_command() -> list[str] | None:
     """In place of `python -m workers`; None for that. Error: ImproperlyConfigured."""
-    program = os.environ.get("HACRL_TRAINER_COMMAND") or "null"
-    place = os.environ.get("HACRL_TRAINER_PLACE") or "local"
-    if place not in PLACES:
-        raise ImproperlyConfigured(f"HACRL_TRAINER_PLACE is {place!r}: give {', '.join(PLACES[:-1])} or {PLACES[-1]}.")
+    program = read_command("HACRL_TRAINER_COMMAND")
+    place = read_choice("HACRL_TRAINER_PLACE", PLACES, "local")
     if place == "local":
-        command: list[str] | None = json.loads(program)
-        return command
-    words = [sys.executable, "-m", "workers.cluster", place, "--program", program]
+        return program
+    words = [sys.executable, "-m", "workers.cluster", place, "--program", json.dumps(program)]
     words += ["--python", os.environ.get("HACRL_NODE_PYTHON") or sys.executable]
     if place == "slurm":
         return [*words, f"--options={os.environ.get('HACRL_SLURM_OPTIONS', '')}"]

@@ -35,9 +35,11 @@ def require_author(user: Any, project: Any) -> None:
     require(user, project, Role.MEMBER)
     if user.is_staff:
         return
-    if settings.REWARD_AUTHORS == "staff":
+    if settings.REWARD_AUTHORS == "members":
+        return
+    if settings.REWARD_AUTHORS != "admins":
         raise forbidden("Reward functions are code: only staff may register them (HACRL_REWARD_AUTHORS).")
-    require(user, project, Role.ADMIN if settings.REWARD_AUTHORS == "admins" else Role.MEMBER)
+    require(user, project, Role.ADMIN)
 
 
 def may_author(user: Any, project: Any) -> bool:

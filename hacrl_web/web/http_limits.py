@@ -12,6 +12,7 @@ from collections import Counter
 from ipaddress import ip_address, ip_network
 from typing import Any
 
+from django.conf import settings
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 MAX_HEAD_BYTES = 64 * 2**10  # request line and headers
@@ -19,7 +20,6 @@ HEAD_TIMEOUT_S = 20.0  # from the first byte of a request, or the connection, to
 BODY_TIMEOUT_S = 60.0  # without a byte of a body that is waited for
 BODY_BYTES_PER_S = 1024  # a body arrives within BODY_TIMEOUT_S and a second for so many of its bytes
 HALF_SENT = 512  # requests of all addresses that have not arrived completely, and connections without one
-CONNECTIONS_PER_ADDRESS = int(os.environ.get("HACRL_CONNECTIONS_PER_ADDRESS", "256"))  # without WebSockets
 SLOW_HEAD_S = 1.0  # a head that takes longer is the first to go
 
 TOO_LONG = "The request line and headers may have 64 KiB together."
@@ -61,7 +61,7 @@ class HttpProtocol(HttpToolsProtocol):
         if self.client and not self._is_proxy(self.client[0]):
             self._address = self.client[0]
             self.by_address[self._address] += 1
-            if self.by_address[self._address] > CONNECTIONS_PER_ADDRESS:
+            if self.by_address[self._address] > settings.CONNECTIONS_PER_ADDRESS:
                 self._refuse(429, TOO_MANY)
                 return
         self._begin()

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 
 import pytest
+from django.conf import settings
 
 from hacrl_web.web import http_limits
 from tests.support.web.live import Server
@@ -114,7 +115,7 @@ def test_of_too_many_half_sent_requests_the_slowest_goes_and_whole_ones_are_answ
 ) -> None:
     monkeypatch.setattr(http_limits, "HALF_SENT", 6)
     monkeypatch.setattr(http_limits, "SLOW_HEAD_S", 3.0)
-    monkeypatch.setattr(http_limits, "CONNECTIONS_PER_ADDRESS", 1000)
+    monkeypatch.setattr(settings, "CONNECTIONS_PER_ADDRESS", 1000)
     with ExitStack() as stack:
         upload = opened(stack, port, POST + b"Content-Length: 100000\r\nConnection: close\r\n\r\n" + b"a" * 50_000)
         idle = opened(stack, port, POST + b"Content-Length: 100000\r\n\r\na")
@@ -135,7 +136,7 @@ def test_of_too_many_half_sent_requests_the_slowest_goes_and_whole_ones_are_answ
 
 @pytest.mark.once
 def test_one_address_has_so_many_connections_and_a_proxy_any_number(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_limits, "CONNECTIONS_PER_ADDRESS", 5)
+    monkeypatch.setattr(settings, "CONNECTIONS_PER_ADDRESS", 5)
     with ExitStack() as stack:
         for _ in range(5):
             opened(stack, port, HEAD)

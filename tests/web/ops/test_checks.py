@@ -30,7 +30,8 @@ def sound(settings, monkeypatch, tmp_path):
     settings.SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
     settings.SESSION_COOKIE_SECURE = settings.CSRF_COOKIE_SECURE = True
     settings.DATA_DIR = tmp_path
-    for name in ("HACRL_PLAIN_HTTP", "HACRL_SECRET_KEY", "HACRL_SECRET_KEY_FILE"):
+    settings.PLAIN_HTTP = False
+    for name in ("HACRL_SECRET_KEY", "HACRL_SECRET_KEY_FILE"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -117,11 +118,11 @@ def test_key_file_that_others_can_read_is_refused(tmp_path, monkeypatch):
     assert found() == {}
 
 
-def test_plain_http_is_refused_in_a_deployment_unless_allowed(settings, monkeypatch):
+def test_plain_http_is_refused_in_a_deployment_unless_allowed(settings):
     settings.PUBLIC_URL, settings.SECURE_PROXY_SSL_HEADER = "http://hacrl.example.org", None
     assert checks.safe_settings() == []  # ./hacrl up --host in a laboratory goes on
     assert "HACRL_TLS_PROXY=1" in found()["hacrl.E010"]
-    monkeypatch.setenv("HACRL_PLAIN_HTTP", "1")
+    settings.PLAIN_HTTP = True
     assert found() == {}
 
 

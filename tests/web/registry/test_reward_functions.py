@@ -102,7 +102,9 @@ def test_failing_try_out_names_the_line(web, user, function):
     assert "ZeroDivisionError in line 2" in text_of(page)
 
 
-@pytest.mark.parametrize(("authors", "may"), [("staff", ()), ("admins", ("admin",)), ("members", ("admin", "member"))])
+@pytest.mark.parametrize(
+    ("authors", "may"), [("staff", ()), ("admins", ("admin",)), ("members", ("admin", "member")), ("all", ())]
+)
 def test_only_those_may_register_code_whom_the_operator_lets(settings, client, user, function, authors, may):
     settings.REWARD_AUTHORS = authors
     for role in ("admin", "member", "viewer"):

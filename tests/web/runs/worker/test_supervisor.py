@@ -533,10 +533,11 @@ def test_trainer_sees_no_secret(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
+    monkeypatch.setenv("HACRL_BUBBLEWRAP", "0")
     seen = trainer_environment()
     assert not set(secrets) & set(seen)
     assert seen["HF_HUB_DISABLE_IMPLICIT_TOKEN"] == "1"
-    assert {"PATH", "CUDA_VISIBLE_DEVICES", "HF_HUB_OFFLINE", "TOKENIZERS_PARALLELISM"} <= set(seen)
+    assert {"PATH", "CUDA_VISIBLE_DEVICES", "HF_HUB_OFFLINE", "TOKENIZERS_PARALLELISM", "HACRL_BUBBLEWRAP"} <= set(seen)
 
 
 @pytest.mark.parametrize(
