@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from urllib.parse import unquote
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -17,7 +18,7 @@ from django.db import connection
 from django.db.migrations.recorder import MigrationRecorder
 
 from hacrl_web.ops import schema
-from hacrl_web.ops.backups import BackupError, back_up, restore
+from hacrl_web.ops.backups import DROP_TABLES, BackupError, _replace_postgresql, back_up, restore
 from hacrl_web.ops.preflight import ROOT, take_lock
 from tests.support.postgres import GET_IT, binaries, private_postgresql
 
@@ -28,6 +29,7 @@ import django
 django.setup()
 from django.contrib.auth import get_user_model
 from django.core.management import CommandError, call_command
+from django.db import connection
 
 def refused(*words):
     try:
@@ -35,7 +37,7 @@ def refused(*words):
     except CommandError as error:
         print("refused:", error)
 
-file, text = sys.argv[1:]
+file, text, part = sys.argv[1:]
 users = get_user_model().objects
 call_command("prepare_database", verbosity=0)
 users.create_user("before")
@@ -44,8 +46,14 @@ refused("backup", file)
 refused("restore", text)
 users.create_user("after")
 users.filter(username="before").delete()
+with connection.cursor() as cursor:
+    cursor.execute("CREATE TABLE of_a_newer_version (run uuid REFERENCES runs_run)")
+whole = open(file, "rb").read()
+open(part, "wb").write(whole[: len(whole) * 3 // 4])
+refused("restore", part)
+print([*users.values_list("username", flat=True)], "of_a_newer_version" in connection.introspection.table_names())
 call_command("restore", file)
-print(sorted(users.values_list("username", flat=True)))
+print([*users.values_list("username", flat=True)], "of_a_newer_version" in connection.introspection.table_names())
 call_command("prepare_database", "--follow")
 """
 
@@ -55,12 +63,14 @@ def told(tmp_path: Path, **more: str) -> list[str]:
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LD_LIBRARY_PATH") if name in os.environ}
     own = {"HACRL_DATA": str(tmp_path / "data"), "DJANGO_SETTINGS_MODULE": "hacrl_web.settings"}
     (tmp_path / "text").write_text("no database")
-    command = [sys.executable, "-c", STORY, str(tmp_path / "backup"), str(tmp_path / "text")]
+    command = [sys.executable, "-c", STORY, *(str(tmp_path / name) for name in ("backup", "text", "part"))]
     done = subprocess.run(command, cwd=ROOT, env=kept | own | more, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert (tmp_path / "backup").stat().st_mode & 0o077 == 0
-    assert lines[-1] == "['before']"
+    assert lines[-3] == "['after'] True"  # nothing was replaced
+    assert lines[-2].startswith("Restored.")
+    assert lines[-1] == "['before'] False"
     refusals = [line for line in lines if line.startswith("refused: ")]
     assert refusals[0] == f"refused: {tmp_path / 'backup'} exists: name a new file."
     return refusals
@@ -113,8 +123,9 @@ def test_full_disk_ends_a_restore_with_one_sentence_and_the_old_database(tmp_pat
 
 @pytest.mark.slow
 def test_sqlite_is_restored_from_its_backup(tmp_path):
-    [_, text] = told(tmp_path)
+    [_, text, part] = told(tmp_path)
     assert "is not a backup of our SQLite database" in text
+    assert "database disk image is malformed" in part
     assert (tmp_path / "data" / "db.sqlite3.before-restore").exists()
 
 
@@ -124,8 +135,64 @@ def test_postgresql_is_restored_from_its_backup(tmp_path):
     if folder is None:
         pytest.skip(f"PostgreSQL is not here: {GET_IT}")
     with private_postgresql() as url:
-        [_, text] = told(tmp_path, DATABASE_URL=url, PATH=f"{folder}{os.pathsep}{os.environ['PATH']}")
+        [_, text, part] = told(tmp_path, DATABASE_URL=url, PATH=f"{folder}{os.pathsep}{os.environ['PATH']}")
     assert "pg_restore failed" in text
+    assert "pg_restore failed" in part
+
+
+@pytest.fixture
+def container(tmp_path):
+    """Words that run a client program with a database named hacrl, whose account has all rights, and its folder."""
+    folder = binaries()
+    if folder is None:
+        pytest.skip(f"PostgreSQL is not here: {GET_IT}")
+    with private_postgresql() as url:
+        host = unquote(url.partition("@")[2].partition("/")[0])
+        words = ["env", f"PGHOST={host}", f"PATH={folder}{os.pathsep}{os.environ['PATH']}"]
+        subprocess.run([*words, "createdb", "-U", "hacrl", "hacrl"], check=True)
+        yield words
+
+
+def test_script_restores_onto_a_newer_database_or_changes_nothing(tmp_path, container):
+    dump, part = tmp_path / "dump", tmp_path / "part"
+
+    def sql(statements: str) -> str:
+        command = [*container, "psql", "-U", "hacrl", "-d", "hacrl", "-qAtc", statements]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    def script(path: Path) -> tuple[int, str]:
+        done = subprocess.run(
+            [ROOT / "docker" / "restore.sh", path, *container], capture_output=True, text=True, timeout=60
+        )
+        return done.returncode, (done.stdout + done.stderr).splitlines()[-1]
+
+    sql("CREATE TABLE run (id int PRIMARY KEY, text text); INSERT INTO run SELECT n, n FROM generate_series(1, 9999) n")
+    subprocess.run([*container, "pg_dump", "-U", "hacrl", "-Fc", f"--file={dump}", "hacrl"], check=True)
+    sql("DELETE FROM run WHERE id > 1; CREATE TABLE newer (run int REFERENCES run)")
+    for text in (dump.read_bytes()[:-5000], b"no dump"):
+        part.write_bytes(text)
+        assert script(part) == (1, "Nothing was changed.")
+        assert sql("SELECT count(*) FROM run") == "1"
+        assert sql("SELECT count(*) FROM newer") == "0"
+    assert script(dump) == (0, "Restored.")
+    assert sql("SELECT count(*) FROM run") == "9999"
+    assert sql("SELECT to_regclass('newer') IS NULL") == "t"
+    assert script(tmp_path / "none")[0] == 2
+
+
+def test_script_drops_the_same_tables_as_the_command():
+    assert DROP_TABLES in (ROOT / "docker" / "restore.sh").read_text()
+
+
+def test_restore_that_psql_refuses_is_one_sentence(tmp_path, container, monkeypatch):
+    monkeypatch.setenv("PATH", container[2].removeprefix("PATH="))
+    dump = tmp_path / "dump"
+    subprocess.run([*container, "pg_dump", "-U", "hacrl", "-Fc", f"--file={dump}", "hacrl"], check=True)
+    host = container[1].removeprefix("PGHOST=")
+    other = {"HOST": host, "PORT": "", "USER": "hacrl", "PASSWORD": "", "NAME": "unknown"}
+    monkeypatch.setattr("hacrl_web.ops.backups.connection", SimpleNamespace(settings_dict=other))
+    with pytest.raises(BackupError, match=r'^psql failed: .* database "unknown" does not exist$'):
+        _replace_postgresql(dump)
 
 
 def test_nothing_is_restored_under_a_running_product(settings, tmp_path, monkeypatch):
