@@ -7,6 +7,7 @@ then receives the signals and sets the exit status. No shell is involved.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -14,11 +15,12 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from hacrl_web.ops.preflight import ROLES, ROOT, command
+from hacrl_web.ops.preflight import ROLES, ROOT, command, data_folder
 from hacrl_web.ops.variables import read_number
 
 WAIT_S = 120.0  # for the database to start, or for the web to migrate it
 LIVENESS_S = 60.0  # a dispatcher or watcher without a round for this long hangs
+UPLOADS = "tmp"  # of the data folder
 PORT = read_number("HACRL_PORT", 8000, least=1)
 USAGE = f"usage: python -m hacrl_web.container {{{','.join(ROLES)}}} | health {{{','.join(ROLES)}}}"
 
@@ -32,9 +34,22 @@ def make_home_folder() -> str:
     return ""
 
 
+def make_upload_folder() -> str:
+    """Makes an empty folder for bodies of requests: a bundle has 4 GiB, and /tmp is small. The problem; else empty."""
+    folder = data_folder() / UPLOADS
+    try:
+        if folder.exists():
+            shutil.rmtree(folder)  # uploads that a process before this one did not finish
+        folder.mkdir(mode=0o700, parents=True)
+    except OSError as error:
+        return f"{folder} cannot be made anew ({error.strerror}): let user {os.getuid()} write to the data volume."
+    os.environ["TMPDIR"] = str(folder)
+    return ""
+
+
 def prepare_container(role: str) -> int:
     """Exit status: 0 if the process may start; else the problem has been printed."""
-    if problem := make_home_folder():
+    if problem := make_home_folder() or (make_upload_folder() if role == "web" else ""):
         print(problem, file=sys.stderr)
         return 1
     checks = subprocess.run([sys.executable, "manage.py", "check", "--deploy", "--fail-level", "ERROR"], cwd=ROOT)

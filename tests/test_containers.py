@@ -135,6 +135,28 @@ def test_settings_that_every_training_host_needs_reach_the_containers_there() ->
         assert {name: environment.get(name) for name in names} == {name: f"${{{name}:-}}" for name in names}
 
 
+# Why the containers of compose do not get a documented variable from docker/.env.
+NOT_PASSED = {
+    **dict.fromkeys(("HACRL_DATA", "DATABASE_URL", "REDIS_URL"), "the file sets it itself"),
+    **dict.fromkeys(("HACRL_SECRET_KEY", "DATABASE_PASSWORD", "REDIS_PASSWORD"), "a secret, given as a file"),
+    "HACRL_OIDC_ISSUER": "with its secret in a compose file of one's own (docs/sign-in.md)",
+    **dict.fromkeys(("HACRL_TRAINER_PLACE", "HACRL_TRAINER_COMMAND", "RAY_ADDRESS"), "needs what the images lack"),
+    **dict.fromkeys(("HACRL_PYTHON", "HACRL_TORCH_INDEX", "HACRL_VLLM"), "for the launcher's installation"),
+    **dict.fromkeys(("HACRL_JUDGE_KEY", "HACRL_JUDGE_KEY_NAME"), "without the web server"),
+    **dict.fromkeys(("HACRL_URL", "HACRL_TOKEN"), "for commands that call the API"),
+    "HACRL_DEBUG": "refused in containers",
+    "HACRL_WEB_EXTRAS": "for the building of the image",
+}
+
+
+def test_every_documented_variable_reaches_the_containers_or_has_a_reason_not_to() -> None:
+    known, passed = documented(), BASE["x-environment"]
+    assert set(NOT_PASSED) <= set(known)
+    for name in set(known) - set(NOT_PASSED):
+        assert re.fullmatch(rf"\$\{{{name}:?-.*\}}", passed.get(name, "")), name
+    assert {name for name in NOT_PASSED if str(passed.get(name, "")).startswith(f"${{{name}")} == set()
+
+
 def test_compose_sets_no_variable_that_is_not_documented() -> None:
     known = {*documented(), "HACRL_PULSE"}  # the latter is for the health checks of the images
     for _, one in SERVICES:
@@ -157,7 +179,12 @@ def test_images_run_as_nobody_by_the_entry_point() -> None:
         assert found[target][-2:] == ['ENTRYPOINT ["python", "-m", "hacrl_web.container"]', f'CMD ["{target}"]']
         assert [line for line in found[target] if line.startswith("RUN")][-1].find("-c constraints.txt") > 0
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert '".[web,inspect]"' in " ".join(found["web"])
+    assert '".[web,inspect${MORE_EXTRAS:+,$MORE_EXTRAS}]"' in " ".join(found["web"])
+    assert found["web"].index("ARG MORE_EXTRAS=") < next(
+        place for place, line in enumerate(found["web"]) if "MORE_EXTRAS:+" in line
+    )
+    assert BASE["services"]["web"]["build"]["args"] == {"MORE_EXTRAS": "${HACRL_WEB_EXTRAS:-}"}
+    assert "mirrors" in extras
     needed = {re.match(r"[\w-]+", line)[0] for line in [*extras["web"], *extras["inspect"]]}  # type: ignore[index]
     assert not needed & {"torch", "accelerate", "peft", "vllm", "ray"}
     assert set(extras["inspect"]) <= set(extras["train"])
@@ -228,6 +255,37 @@ def test_home_folder_is_made_on_a_new_volume(tmp_path: Path, monkeypatch: pytest
     assert "write to the data volume" in container.make_home_folder()
 
 
+def test_web_receives_bodies_in_the_data_volume_and_removes_unfinished_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HACRL_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    places: list[str] = []
+
+    def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        """In place of the checks and migrations: which folder this process's children and successor write to."""
+        code = "import tempfile; print(tempfile.gettempdir())"
+        with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as child:
+            places.append(child.communicate()[0].strip())
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(container.subprocess, "run", run)
+    folder = tmp_path / "data" / "tmp"
+    assert container.prepare_container("dispatcher") == 0
+    assert not folder.exists()
+    places.clear()
+    assert container.prepare_container("web") == 0
+    assert set(places) == {str(folder)}
+    assert folder.stat().st_mode & 0o777 == 0o700
+    (folder / "unfinished.upload").write_text("half a bundle")
+    assert container.prepare_container("web") == 0
+    assert list(folder.iterdir()) == []
+    monkeypatch.setenv("HACRL_DATA", str(tmp_path / "file"))
+    (tmp_path / "file").touch()
+    assert "write to the data volume" in container.make_upload_folder()
+
+
 @pytest.mark.full
 @pytest.mark.slow
 def test_containers_start_answer_their_health_checks_and_end_at_term(tmp_path: Path) -> None:
@@ -252,6 +310,8 @@ def test_containers_start_answer_their_health_checks_and_end_at_term(tmp_path: P
             started[role] = subprocess.Popen(command, env=environment, cwd="/")
             assert wait_until(lambda role=role: run("health", role).returncode == 0, 150, pause_s=0.3), role  # type: ignore[misc]
         assert "has written no heartbeat" in run("health", "worker").stderr
+        environ = Path(f"/proc/{started['web'].pid}/environ")
+        assert not environ.exists() or f"TMPDIR={tmp_path / 'tmp'}".encode() in environ.read_bytes().split(b"\0")
         for process in started.values():
             process.send_signal(signal.SIGTERM)
         # uvicorn ends by the signal itself, once it has closed its connections.

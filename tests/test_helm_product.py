@@ -32,12 +32,13 @@ from workers.cluster.kubernetes import Kubernetes
 
 def test_roles_are_those_of_compose_with_its_variables_and_defaults():
     compose = BASE["services"]
-    default = {name: re.sub(r"\$\{\w+:-(.*)\}", r"\1", str(value)) for name, value in BASE["x-environment"].items()}
+    default = {name: re.sub(r"\$\{\w+:?-(.*)\}", r"\1", str(value)) for name, value in BASE["x-environment"].items()}
     default |= {
         "DATABASE_URL": f"postgres://hacrl@{RELEASE}-database:5432/hacrl",
         "REDIS_URL": f"redis://{RELEASE}-redis:6379/0",
         "HACRL_HOST": {"fieldRef": {"fieldPath": "metadata.name"}},
     }
+    del default["HACRL_EMAIL_URL"]  # may hold a password: in values only as HACRL_EMAIL_URL_FILE
     for name in ("DATABASE_PASSWORD_FILE", "REDIS_PASSWORD_FILE", "HACRL_SECRET_KEY_FILE"):
         default[name] = default[name].replace("/run/secrets", SECRETS_FOLDER)
     for role in preflight.ROLES:
