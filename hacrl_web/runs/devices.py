@@ -15,6 +15,8 @@ from typing import Any
 import psutil
 from django.conf import settings
 
+from hacrl_web.ops.disk_space import full_disk
+
 try:
     import pynvml
 except ImportError:  # an installation without the package has no GPU to show
@@ -57,9 +59,10 @@ def memory() -> Device:
 
 
 def disk(folder: Path) -> Device:
-    """The file system that holds the runs."""
+    """The file system that holds the runs. `full`: what is said of a full disk, this or another one; else empty."""
     usage = psutil.disk_usage(str(folder))
-    return {"kind": "disk", "total_bytes": usage.total, "used_bytes": usage.total - usage.free}
+    used = usage.total - usage.free
+    return {"kind": "disk", "total_bytes": usage.total, "used_bytes": used, "full": full_disk()}
 
 
 def gpus() -> list[Device]:

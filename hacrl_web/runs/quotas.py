@@ -16,9 +16,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from hacrl_web.accounts.models import Project
 from hacrl_web.ops.disk_space import full_disk
-from hacrl_web.runs.models import HELD, GpuUse, Quota, Run, State
+from hacrl_web.runs.models import HELD, GpuUse, Host, Quota, Run, State
 from hacrl_web.runs.project_settings import checked_settings, replace_settings, stored_settings
-from hacrl_web.web.errors import FieldErrors
+from hacrl_web.web.errors import FieldErrors, listed
 
 WAITING = frozenset({State.QUEUED, State.PAUSED, State.LOST})  # paused ones too: resuming needs no further place
 GIB = 2**30
@@ -26,6 +26,7 @@ MAX_COUNT = 100_000
 MAX_AMOUNT = 1e7
 Count = Annotated[int, Field(ge=0, le=MAX_COUNT)] | None
 Amount = Annotated[float, Field(ge=0, le=MAX_AMOUNT, allow_inf_nan=False)] | None
+NAMED_HOSTS = 3
 MORE = "or ask the staff of this installation for a larger quota"
 
 
@@ -146,7 +147,20 @@ def waiting_reason(run: Run) -> str:
     """Why a queued run waits, if it is because of a full disk or a quota; else empty."""
     if run.state != State.QUEUED:
         return ""
-    if sentence := full_disk():
+    if sentence := _full_disk_of_hosts(run):
         return sentence
     quota = Quota.objects.filter(project=run.project_id).select_related("project").first()
     return start_refusal(quota) if quota is not None else ""
+
+
+def _full_disk_of_hosts(run: Run) -> str:
+    """What is said if the disks of all live hosts that could take the run are full; without such hosts: of this one."""
+    live = [host for host in Host.objects.with_now() if not host.is_silent and not host.is_drained]
+    hosts = [host for host in live if run.data_folder in ("", host.data_folder)]
+    if not hosts:
+        return full_disk()
+    if not all(host.full_disk for host in hosts):
+        return ""
+    if len(hosts) == 1:
+        return f"{hosts[0].name} takes no runs. {hosts[0].full_disk}"
+    return f"{listed([host.name for host in hosts], NAMED_HOSTS)} take no runs: their disks are full."

@@ -9,7 +9,9 @@ import os
 import random
 import re
 import signal
+import socket
 import time
+from uuid import UUID
 
 import pytest
 
@@ -23,6 +25,7 @@ from workers.trainer.checkpoints import newest_checkpoint
 pytestmark = pytest.mark.slow
 GRACE_S = SHORT["hacrl_web.runs.worker.supervisor.STOP_GRACE_S"][1]
 LEASE_S = SHORT["hacrl_web.runs.worker.dispatcher.LEASE_S"][1]
+NOTIFY_S = SHORT["hacrl_web.runs.worker.dispatcher.NOTIFY_EVERY_S"][1]
 TRAINER_GONE_S = 2.0  # promised, and no time-out shortens it
 REQUEUED_S = 10.0  # promised
 TASK = "hacrl.train"
@@ -116,6 +119,35 @@ def test_deaf_trainer_is_killed_after_its_grace_and_only_then_stopped(world: Wor
     world.until_state(run_id, "stopped", seconds=10)
     assert "the trainer was killed" in reasons(world, run_id, "stopped")
     report.ends(run_id, recovered_s=gone_s)
+
+
+@pytest.mark.full
+def test_host_that_takes_no_runs_leaves_messages_to_another(world: World, report: Report) -> None:
+    """It takes one message, passes it on, and none further, until it takes runs again."""
+    here = {"name": socket.gethostname()}
+    assert world.ask("/api/v1/hosts/drain", {**here, "drain": "finish"}).status == 200
+    report.kills("the only host drained")
+    before = len(world.log("worker"))
+    first, second = world.launch(), world.launch()
+    client = world.redis_client()
+    wait(lambda: "this host takes no runs" in world.log("worker")[before:], "the message is passed on")
+    time.sleep(3 * NOTIFY_S)
+    assert world.log("worker")[before:].count("received") == 1
+    assert client.llen("celery") >= 1
+    client.close()
+    world.add_worker(HACRL_DATA=str(world.folder / "roomy"), HACRL_HOST="roomy")
+    wait(lambda: "roomy" in [host_of(world, run_id) for run_id in (first, second)], "the other host takes a run", 60)
+    assert world.ask("/api/v1/hosts/drain", {**here, "drain": "no"}).status == 200
+    wait(lambda: all(host_of(world, run_id) for run_id in (first, second)), "both hosts have a run", 30)
+    assert world.log("worker")[before:].count("this host takes no runs") == 1
+    for run_id in (first, second):
+        world.end(run_id)
+    report.ends(second)
+
+
+def host_of(world: World, run_id: UUID) -> str:
+    ((host,),) = world.database.rows("SELECT worker_host FROM runs_run WHERE id = ?", run_id)
+    return str(host)
 
 
 @pytest.mark.full

@@ -57,6 +57,11 @@ class Host(models.Model):
         return self.drain != Drain.NO
 
     @property
+    def full_disk(self) -> str:
+        """What it says of a full disk, with which it takes no runs; else empty."""
+        return next((device.get("full", "") for device in self.devices if device.get("kind") == "disk"), "")
+
+    @property
     def silent_s(self) -> float | None:
         """Seconds since its last heartbeat, for hosts read with_now; None before the first."""
         return None if self.last_seen is None else max(0.0, (self.now - self.last_seen).total_seconds())

@@ -72,7 +72,9 @@ class HostCard:
                 f"update {'it' if age == 'older' else 'the web'} and restart."
             )
         disk = self.device.get("disk")
-        if disk and disk["used_bytes"] > DISK_LIMIT * disk["total_bytes"]:
+        if host.full_disk:
+            texts.append(f"It takes no runs. {host.full_disk}")
+        elif disk and disk["used_bytes"] > DISK_LIMIT * disk["total_bytes"]:
             texts.append("The disk of its data folder is nearly full: checkpoints will fail.")
         return texts
 

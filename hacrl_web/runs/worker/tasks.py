@@ -8,6 +8,7 @@ import mmap
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import UUID
@@ -18,13 +19,14 @@ from hacrl_web.celery import app
 from hacrl_web.ops.disk_space import full_disk
 from hacrl_web.ops.trainer_place import trains_elsewhere
 from hacrl_web.runs import worker_queue
-from hacrl_web.runs.models import Run, Worker
+from hacrl_web.runs.models import Drain, Run, Worker
 from hacrl_web.runs.pubsub import publish_update
 from hacrl_web.runs.quotas import blocked_projects
 from hacrl_web.runs.worker.hosts import (
     HeartbeatThread,
     boot_id,
     data_folder_id,
+    drain_of,
     host_name,
     pid_namespace,
     process_start,
@@ -35,6 +37,7 @@ from hacrl_web.runs.worker.supervisor import RunSupervisor
 from workers.contract.trainer_process import RunDirBusy, lock_run_dir
 
 MAX_TRIES = 20  # runs that another worker claimed first, or whose directory is in use
+WAIT_S = 2.0  # between two looks whether this host takes runs again
 log = logging.getLogger(__name__)
 
 # One byte shared by the worker's main process and the pool child that it forks: 1 once the worker shuts down. Celery
@@ -67,7 +70,29 @@ def _note_shutdown(**_: Any) -> None:
 def train(run_id: str) -> None:
     """Claim a run and supervise it to its end, or drop the message."""
     with handled_message():
+        _wait_while_closed(UUID(run_id))
         supervise(UUID(run_id), is_shutting_down=worker_is_ending)
+
+
+def _wait_while_closed(run_id: UUID) -> None:
+    """While this host takes no runs, pass the message on to others, and keep this pool child from taking further ones.
+
+    The pool child that waits is busy, and a worker without a free one takes no message.
+    """
+    if worker_is_ending() or not (reason := _why_closed()):
+        return
+    folder = Run.objects.in_queue().filter(pk=run_id).values_list("data_folder", flat=True).first()
+    if folder is None:
+        return
+    log.warning("this host takes no runs: %s", reason)
+    worker_queue.notify_worker(run_id, folder)
+    while not worker_is_ending() and _why_closed():
+        time.sleep(WAIT_S)
+
+
+def _why_closed() -> str:
+    """Why this host takes no runs now; empty if it does."""
+    return full_disk() or ("" if drain_of(host_name()) == Drain.NO else "it is drained")
 
 
 def supervise(run_id: UUID, *, is_shutting_down: Callable[[], bool] = lambda: False) -> bool:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db import OperationalError
+from django.utils import timezone
 
 from hacrl_web import body_limit
 from hacrl_web.insight.bundle.importing import import_bundle
@@ -23,6 +24,8 @@ from hacrl_web.insight.checkpoints.reuse import removed_on_error
 from hacrl_web.ops import disk_space
 from hacrl_web.ops.disk_space import disk_error
 from hacrl_web.registry.benchmarks import benchmarks, uploads
+from hacrl_web.runs import devices
+from hacrl_web.runs.models import Host, Run
 from hacrl_web.runs.quotas import waiting_reason
 from hacrl_web.runs.worker import tasks
 from hacrl_web.web.errors import FieldErrors
@@ -30,7 +33,7 @@ from tests.support.web.factories import make_run
 
 pytestmark = pytest.mark.once
 GIB = 2**30
-Usage = namedtuple("Usage", "f_frsize f_blocks f_bavail f_files f_favail")
+Usage = namedtuple("Usage", "f_frsize f_blocks f_bavail f_bfree f_files f_favail")
 
 
 @pytest.fixture
@@ -38,7 +41,7 @@ def usage(monkeypatch):
     """Sets what all disks have: total and free GiB."""
 
     def put(total: float, free: float, files: int = 9) -> None:
-        values = Usage(1, int(total * GIB), int(free * GIB), 9, files)
+        values = Usage(1, int(total * GIB), int(free * GIB), int(free * GIB), 9, files)
         monkeypatch.setattr(disk_space.os, "statvfs", lambda folder: values)
         monkeypatch.setattr(disk_space._looks, "at", float("-inf"))
 
@@ -91,6 +94,29 @@ def test_disks_are_looked_at_once_in_5_s_and_a_look_that_hangs_holds_nothing_up(
         assert disk_space.full_disk()  # as last seen
     assert time.monotonic() - began < 2
     assert len(looks) == 2, "one look at a time"
+
+
+def test_queued_run_says_that_the_hosts_which_could_take_it_are_full(user, usage):
+    run = make_run(user)
+    usage(100, 0)
+    reported = devices.disk(Path("/"))
+    assert reported["full"] == disk_space.full_disk()
+    usage(100, 50)
+    assert devices.disk(Path("/"))["full"] == ""
+    values = {"last_seen": timezone.now(), "devices": [reported]}
+    full = Host.objects.create(name="a", data_folder="of a", **values)
+    assert waiting_reason(run) == f"a takes no runs. {reported['full']}"
+    Host.objects.create(name="b", **values)
+    assert waiting_reason(run) == "a, b take no runs: their disks are full."
+    Host.objects.create(name="c", drain="finish", **values | {"devices": []})
+    Host.objects.create(name="d", devices=[])
+    assert waiting_reason(run), "a host that is drained or silent takes no runs either"
+    Host.objects.create(name="e", **values | {"devices": []})
+    usage(100, 0)
+    assert waiting_reason(run) == "", "the disk of the web's host does not matter then"
+    Run.objects.filter(pk=run.pk).update(data_folder=full.data_folder)
+    run.refresh_from_db()
+    assert waiting_reason(run).startswith("a takes no runs.")
 
 
 def test_no_run_starts_and_its_page_says_why(client, user, settings, usage):

@@ -144,6 +144,10 @@ class TestWarnings:
         (text,) = warnings_of(schema="0005_here", devices=[full])
         assert "nearly full" in text
 
+    def test_host_that_takes_no_runs_says_so(self):
+        full = {"kind": "disk", "total_bytes": 100, "used_bytes": 99, "full": "The disk of /data is full."}
+        assert warnings_of(schema="0005_here", devices=[full]) == ["It takes no runs. The disk of /data is full."]
+
     def test_host_that_only_runs_name_is_said(self):
         assert "never wrote a heartbeat" in HostCard("other", None).warnings[0]
 

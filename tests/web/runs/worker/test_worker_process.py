@@ -13,8 +13,9 @@ from django.conf import settings as django_settings
 from django.db import connection
 
 from hacrl_web.celery import app
+from hacrl_web.runs.models import Drain, Host, Run
 from hacrl_web.runs.worker import tasks
-from hacrl_web.runs.worker.hosts import data_folder_id
+from hacrl_web.runs.worker.hosts import data_folder_id, host_name
 from tests.support.web.factories import make_run
 from tests.test_architecture import ML
 
@@ -103,3 +104,34 @@ def test_worker_that_shuts_down_claims_nothing(monkeypatch):
     run.refresh_from_db()
     assert (run.state, run.attempt) == ("queued", 0)
     assert tasks.supervise(run.pk, is_shutting_down=lambda: True) is False
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("why", ["full", "drained"])
+def test_worker_of_a_host_that_takes_no_runs_passes_its_message_on_and_waits(monkeypatch, why):
+    run = make_run()
+    Run.objects.filter(pk=run.pk).update(data_folder="of here")
+    host = Host.objects.create(name=host_name(), drain=Drain.FINISH if why == "drained" else Drain.NO)
+    happened = []
+
+    def sleep(_):
+        happened.append("wait")
+        if len(happened) == 3:
+            Host.objects.filter(pk=host.pk).update(drain=Drain.NO)
+
+    monkeypatch.setattr(tasks, "time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(tasks, "full_disk", lambda: "Full." if why == "full" and len(happened) < 3 else "")
+    monkeypatch.setattr(tasks.worker_queue, "notify_worker", lambda *message: happened.append(message))
+    monkeypatch.setattr(tasks, "supervise", lambda run_id, **_: happened.append(run_id))
+    tasks.train(str(run.pk))
+    assert happened == [(run.pk, "of here"), "wait", "wait", run.pk]
+
+
+@pytest.mark.django_db
+def test_worker_that_ends_does_not_wait_for_room(monkeypatch):
+    run = make_run()
+    monkeypatch.setattr(tasks, "full_disk", lambda: "Full.")
+    monkeypatch.setattr(tasks, "_shutting_down", bytearray(b"\x00"))
+    monkeypatch.setattr(tasks.worker_queue, "notify_worker", lambda *_: tasks._note_shutdown())
+    tasks.train(str(run.pk))
+    assert Run.objects.get().state == "queued"
