@@ -14,7 +14,6 @@ from workers.contract import verifier_kinds
 
 Scores = dict[int, dict[str, float]]  # step -> agent -> held-out accuracy
 CURVE_EVENTS = 500  # a run with more evaluations has no curve in a list
-SPARK_WIDTH, SPARK_HEIGHT = 64, 24  # of the SVG that holds a sparkline
 
 
 def score_word(runs: Iterable[Run]) -> str:
@@ -66,13 +65,3 @@ def _curves(runs: Collection[Run]) -> dict[UUID, list[tuple[int, float]]]:
     some = [run for run in runs if 0 < counts.get(run.pk, 0) <= CURVE_EVENTS]
     by_run = _accuracies(some)
     return {run.pk: means(by_run.get(run.pk, {}), len(run.agent_names)) for run in runs}
-
-
-def polyline_points(points: Sequence[tuple[int, float]]) -> str:
-    """Points of an SVG polyline of the whole scale from 0 to 1; empty before the second evaluation."""
-    if len(points) < 2:
-        return ""
-    first, last = points[0][0], points[-1][0]
-    width, height = SPARK_WIDTH - 2, SPARK_HEIGHT - 2
-    places = ((1 + width * (step - first) / (last - first), 1 + height * (1 - value)) for step, value in points)
-    return " ".join(f"{x:.1f},{y:.1f}" for x, y in places)

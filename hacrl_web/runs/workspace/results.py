@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.telemetry.scores import curves, polyline_points
+from hacrl_web.runs.telemetry.scores import curves
+from hacrl_web.web.sparkline import polyline_points
 
 
 def with_results(runs: Sequence[Run], now: datetime) -> Sequence[Run]:
