@@ -111,6 +111,8 @@ def as_trained(runs: Sequence[Run]) -> list[dict[str, Any]]:
         spec = read.model_dump(mode="json")
         spec["checkpoint"]["save_steps"] = read.save_interval
         for section, values in settled.get(run.pk, {}).items():
+            if not isinstance(spec.get(section), dict) or not isinstance(values, dict):
+                continue  # of another version
             is_open = {name for name, value in spec[section].items() if value in (None, "auto")}
             spec[section] |= {name: values[name] for name in is_open & values.keys()}
         specs.append(spec)

@@ -117,12 +117,17 @@ def _check_key(checker: values.Checker, kind: str, options: Mapping[str, Any], *
         checker.add("secret", "missing", "Online mode needs an API key.")
 
 
+@transaction.atomic
 def change_mirror(user: Any, mirror: Mirror, fields: Mapping[str, Any]) -> Mirror:
     """fields: of options, sends, rollouts, rollout_interval, is_enabled and secret those that change.
 
     A new secret replaces the old one; another url removes it.
     """
     require(user, mirror.project, Role.ADMIN)
+    try:  # as it is now: somebody else may have changed it since it was read
+        mirror = Mirror.objects.select_for_update().get(pk=mirror.pk)
+    except Mirror.DoesNotExist:
+        raise FieldErrors.single("not_found", "This mirror has been removed.", status=404) from None
     checker = values.Checker()
     current = {name: getattr(mirror, name) for name in ("options", "sends", "rollouts", "rollout_interval")}
     changes = {name: fields[name] for name in current if fields.get(name) is not None}
@@ -144,8 +149,7 @@ def change_mirror(user: Any, mirror: Mirror, fields: Mapping[str, Any]) -> Mirro
         columns["is_enabled"] = is_enabled
     # A changed setting may be the cure: what failed is tried at once. The time tells a sender of the change.
     columns |= {"problem": "", "tries": 0, "next_try_at": timezone.now()}
-    if not Mirror.objects.filter(pk=mirror.pk).update(**columns):  # the rest stays as somebody else may have set it
-        raise FieldErrors.single("not_found", "This mirror has been removed.", status=404)
+    Mirror.objects.filter(pk=mirror.pk).update(**columns)
     mirror.refresh_from_db()
     MirrorCursor.objects.filter(mirror=mirror, tries__gt=0).update(tries=0, next_try_at=mirror.created_at)
     return mirror

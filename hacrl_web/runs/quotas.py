@@ -106,11 +106,12 @@ def check_launch(project: Project) -> None:
     check_disk(project, quota)
 
 
-def check_disk(project: Project, quota: Quota | None) -> None:
-    """Error: QuotaReached (409), if the files of the project's runs take what they may."""
+def check_disk(project: Project, quota: Quota | None, more_bytes: int = 0) -> None:
+    """more_bytes: of files to come.  Error: QuotaReached (409), if the project has the files that it may have."""
     if quota is None or quota.disk_gib is None:
         return
-    if (used := disk_gib_of(project.pk)) >= quota.disk_gib:
+    used = disk_gib_of(project.pk)
+    if used >= quota.disk_gib or used + more_bytes / 2**30 > quota.disk_gib:
         text = f"The runs of project “{project}” take {used:,.1f} of {quota.disk_gib:,.1f} GiB: delete some, {MORE}."
         raise _refusal(text)
 

@@ -39,6 +39,7 @@ from hacrl_web.runs.telemetry.event_checks import problem_of
 from hacrl_web.runs.telemetry.scores import score_of
 from hacrl_web.runs.telemetry.tables import insert, refusal_record
 from hacrl_web.runs.worker.hosts import data_folder_id
+from hacrl_web.runs.worker.usage import measure_files
 from hacrl_web.web.errors import FieldErrors
 from workers.contract.checkpoint_manifest import FOLDER_NAME, DamagedCheckpoint, read_manifest, step_folders
 from workers.contract.spec.run import RunSpec
@@ -70,8 +71,8 @@ def import_bundle(user: Any, file: IO[bytes], size: int) -> ImportedRun:
     project = project_of_new(user)
     require(user, project, Role.MEMBER)
     check_room("file")
-    check_disk(project, Quota.objects.filter(project=project).first())
     with open_bundle(file, size) as bundle:
+        check_disk(project, Quota.objects.filter(project=project).first(), bundle.file_bytes)
         spec = checked_spec(bundle.content.run)
         check_words(bundle.content)
         run = _begin(user, project, bundle, spec)
@@ -88,6 +89,8 @@ def import_bundle(user: Any, file: IO[bytes], size: int) -> ImportedRun:
             _remove(run)
             raise
     run.refresh_from_db()
+    if not run.is_generated:
+        measure_files(run)
     return imported
 
 
@@ -241,11 +244,13 @@ def _finish(run: Run, bundle: Bundle, last_seq: int, **rows: Any) -> None:
 
 
 def _remove(run: Run) -> None:
-    """At once, as it may be imported again. What is left of a run that somebody deleted, the dispatcher removes."""
+    """At once, as it may be imported again. The rows of a run that somebody deleted, the dispatcher removes."""
     with transaction.atomic():
         if is_there := _locked(run):
             hide_runs([run])
-    if not is_there and Run._base_manager.filter(pk=run.pk).exists():
+    if not is_there:
+        if not Run._base_manager.filter(pk=run.pk).exists():
+            shutil.rmtree(run.run_dir, ignore_errors=True)  # files that were written after its deletion
         return
     try:
         remove_remains(run)

@@ -81,6 +81,11 @@ class Bundle:
     def checkpoint_bytes(self) -> int:
         return sum(self._members[name].file_size for name in self.checkpoint_files)
 
+    @property
+    def file_bytes(self) -> int:
+        """Of the files that an import unpacks."""
+        return self.checkpoint_bytes + (self._members[OUTPUT_NAME].file_size if self.has(OUTPUT_NAME) else 0)
+
     def has(self, name: str) -> bool:
         return name in self._members
 

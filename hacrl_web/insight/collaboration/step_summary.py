@@ -223,7 +223,8 @@ class _Total:
     summary: Summary = field(default_factory=Summary)
 
 
-_totals: OrderedDict[tuple[UUID, str], _Total] = OrderedDict()  # by run and import
+# By run, import, and the last event of a run that has ended: before it, its import may still have been storing others.
+_totals: OrderedDict[tuple[UUID, str, int | None], _Total] = OrderedDict()
 _lock = Lock()
 
 
@@ -233,7 +234,7 @@ def run_summary(run: Run, steps: dict[int, int], budget_s: float) -> tuple[Summa
     steps: from recorded_steps. The next call continues.
     """
     with _lock:
-        key = (run.pk, run.import_id)
+        key = (run.pk, run.import_id, run.last_seq if run.is_terminal else None)
         total = _totals.get(key)
         if total is None or any(steps.get(step) != attempt for step, attempt in total.steps.items()):
             total = _Total()

@@ -129,7 +129,8 @@ def evaluation_summary(run: Run) -> list[BenchmarkEvaluations]:
             for place, agent in enumerate(run.agent_names)
             if agent in by_agent
         ]
-        benchmarks.append(BenchmarkEvaluations(name, name not in further, agents))
+        if agents:
+            benchmarks.append(BenchmarkEvaluations(name, name not in further, agents))
     return benchmarks
 
 

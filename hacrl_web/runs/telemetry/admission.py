@@ -16,16 +16,18 @@ from typing import Any
 from pydantic_core import from_json
 
 from hacrl_web.runs.telemetry.event_checks import problem_of
+from hacrl_web.runs.telemetry.tables import HEAD
 
 Record = dict[str, Any]
 NAME_CHARACTERS = 200
 NAMES_PER_RUN = 2000
 MAX_PATTERNS = 50
 MAX_NAMES_OF_PATTERN = 200
-MAX_SHAPES = 1000
+MAX_SHAPES, MAX_SHAPE = 1000, 2**16  # and the characters of one
 _FIELDS = ("values", "ratios", "nonfinite")
 _STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 _NUMBER = r"(?:-?\d[-+.\deE]{0,24}|null)"  # no number of ours has more characters
+_NEVER = re.compile(r"(?!)")  # matches nothing
 _STRINGS, _TOKENS = re.compile(_STRING), re.compile(f"({_STRING})|{_NUMBER}")
 
 
@@ -83,7 +85,7 @@ class Admission:
 
     def _check_payload(self, record: Record, text: str | None) -> None:
         if text is None:
-            text = json.dumps({name: record[name] for name in _FIELDS if name in record})
+            text = json.dumps({name: record[name] for name in _FIELDS if name in record}, separators=(",", ":"))
         counts = text.count('"'), _count("[", text), _count("{", text)
         pattern = self._patterns.get(counts)
         if pattern is not None and pattern.fullmatch(text):
@@ -91,7 +93,7 @@ class Admission:
         shape = _TOKENS.sub(lambda token: token[1] or "0", text)
         if shape in self._shapes:
             if counts[0] <= 2 * MAX_NAMES_OF_PATTERN and len(self._patterns) < MAX_PATTERNS:
-                self._patterns.setdefault(counts, _pattern(shape))
+                self._patterns.setdefault(counts, _pattern(shape) or _NEVER)
             return
         names = [name[1:-1] for name in _STRINGS.findall(shape)]
         longest = max(map(len, names), default=0)
@@ -99,10 +101,13 @@ class Admission:
             raise EventRefused(f"a name in it has {longest:,} characters; at most {NAME_CHARACTERS} are allowed")
         if len(self._names.union(names)) > NAMES_PER_RUN + len(_FIELDS):
             raise EventRefused(f"the run would have more than {NAMES_PER_RUN:,} metric names")
-        if problem := problem_of(record | _parsed(text)):
+        payload = _parsed(text)
+        if own := next((name for name in HEAD if name in payload), ""):
+            raise FieldsRefused(f"{own} stands among its values")
+        if problem := problem_of(record | payload):
             raise FieldsRefused(problem)
         self._names.update(names)
-        if len(self._shapes) < MAX_SHAPES:
+        if len(self._shapes) < MAX_SHAPES and len(shape) <= MAX_SHAPE:
             self._shapes.add(shape)
 
 
@@ -120,12 +125,15 @@ def _parsed(text: str) -> Record:
     return payload
 
 
-def _pattern(shape: str) -> re.Pattern[str]:
+def _pattern(shape: str) -> re.Pattern[str] | None:
     """What every payload of this shape matches, and none with a text, list or object in a number's place.
 
     Quotes and opening brackets are counted before. Ten times as fast as finding the shape.
+    None for a shape with more than a number or a pair between two texts: it would be tried in too many ways.
     """
     strings_and_rest = re.split(f"({_STRING})", shape)
     strings_and_rest[::2] = [re.sub("0(?:,0)?", '[^"]+', re.escape(rest)) for rest in strings_and_rest[::2]]
+    if any(rest.count("+") > 1 for rest in strings_and_rest[::2]):
+        return None
     strings_and_rest[1::2] = map(re.escape, strings_and_rest[1::2])
     return re.compile("".join(strings_and_rest))

@@ -30,6 +30,7 @@ _KINDS: tuple[type[events.Body], ...] = (
 )
 _MOST_EXACT = 2**53  # beyond it a number of JSON is not exact, and no count reaches it
 _MOST = 1e300  # sums and squares of what is larger are infinite
+_MOST_ENTRIES = 20_000  # of a field, at all depths; pages show them
 
 
 def _reading(kind: type[events.Body]) -> type[events.Body]:
@@ -47,10 +48,15 @@ def problem_of(record: Record) -> str:
     if kind is None:
         return ""
     fields = {name: record[name] for name in kind.model_fields if name in record}
-    if isinstance(places := record.get("nonfinite"), dict):
+    places = record.get("nonfinite", {})
+    if not isinstance(places, dict) or not all(isinstance(what, str) for what in places.values()):
+        return "nonfinite: Should name a place and what is there"
+    if places:
         fields = {name: _filled(value, name, places) for name, value in fields.items()}
     if large := next((name for name, value in fields.items() if _has_large_number(value)), ""):
         return f"{large} has a number that is too large"
+    if long := next((name for name, value in fields.items() if _num_entries(value) > _MOST_ENTRIES), ""):
+        return f"{long} has more than {_MOST_ENTRIES:,} entries"
     try:
         kind.model_validate_json(json.dumps(fields))
     except ValidationError as error:
@@ -66,6 +72,12 @@ def _filled(value: Any, place: str, places: Container[str]) -> Any:
     if isinstance(value, list):
         return [_filled(item, f"{place}.{index}", places) for index, item in enumerate(value)]
     return 0.0 if value is None and place in places else value
+
+
+def _num_entries(value: Any) -> int:
+    if not isinstance(value, dict | list):
+        return 0
+    return len(value) + sum(map(_num_entries, value.values() if isinstance(value, dict) else value))
 
 
 def _has_large_number(value: Any) -> bool:

@@ -184,6 +184,8 @@ class SpoolReader:
 def _parse(line: bytes) -> Record:
     """The record of a spool line; the numbers of metrics, most of their text, are not parsed. Error: ValueError."""
     text = verified(line)
+    if b"\0" in text:  # where SQLite's check of JSON would end
+        raise DamagedLine("it has a NUL")
     # The databases refuse NUL and half surrogate pairs, which a model may write.
     if b"\\" in text and any(escape in text for escape in (b"\\u0000", b"\\ud", b"\\uD")):
         try:
@@ -195,6 +197,8 @@ def _parse(line: bytes) -> Record:
     if not mark or b'"type":"metrics"' not in head:
         return from_json(text)
     record: Record = from_json(head + b"}")
+    if record.get("type") != "metrics":
+        return from_json(text)
     payload = '{"values":' + numbers.decode()
     if len(payload) > MAX_UNPARSED:  # with thousands of digits it is refused here, as readers would refuse it
         from_json(payload)

@@ -24,7 +24,7 @@ Row = list[Any]
 # Key of a payload that was not parsed: the text of its spool line. No name that was read has a NUL (clean_texts).
 PAYLOAD_TEXT = "\0payload"
 REFUSED = "refused"  # key of a log event in place of a refused one: its type
-_HEAD = ("seq", "attempt", "time", "type", "step", "agent", "source")
+HEAD = ("seq", "attempt", "time", "type", "step", "agent", "source")
 _ONCE = 'ON CONFLICT ("run_id", "seq") DO NOTHING'
 _LARGEST = 2**31 - 1
 _NAME_CHARACTERS = 80  # of an agent
@@ -89,7 +89,7 @@ def _converter(column: models.Field) -> Callable[[Any], Any]:
 
 def _payload(record: Record) -> str:
     """The fields that have no column, as JSON. Error: ValueError."""
-    return json.dumps({key: value for key, value in record.items() if key not in _HEAD}, allow_nan=False)
+    return json.dumps({key: value for key, value in record.items() if key not in HEAD}, allow_nan=False)
 
 
 class TelemetryTable:

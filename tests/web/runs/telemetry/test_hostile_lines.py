@@ -1,6 +1,7 @@
 """Lines that no trainer of ours writes, and readings that fail: what is whole around them is stored, once."""
 
 import json
+import time
 import zlib
 
 import pytest
@@ -72,6 +73,13 @@ LINES = {
     + '"type":"rollout","step":1,"agent":"A","prompt_id":"p","sample":0,"prompt":"a","completion":"b","answer":"c",'
     '"reward":1.0,"finish_reason":"stop","num_tokens":1,"mean_logp":-1.0,'
     '"turns":[{"role":"zzz","is_failed":false,"text":"x"}]}',
+    "evaluation with the mark of metrics": HEAD
+    + '"type":"evaluation","step":1,"agent":"A","benchmark":"b","metric":"accuracy","value":0.5,"correct":1,"asked":2,'
+    '"x":{"type":"metrics"},"values":{},"metric":"accuracy","value":"abc"}',
+    "metrics of another type at the end": METRICS + ',"values":5,"type":"zz"}',
+    "evaluation with very many estimates": HEAD
+    + '"type":"evaluation","step":1,"agent":"A","benchmark":"b","metric":"accuracy","value":0.5,"correct":1,"asked":2,'
+    f'"estimates":{json.dumps(dict.fromkeys(map(str, range(20_001)), 0.5))}}}',
     "no time after a gap": '{"seq":3,"attempt":1,"type":"log","level":"info","message":"x"}',
 }
 
@@ -102,6 +110,32 @@ def test_line_that_is_true_as_a_number_is_no_event(run):
     write_spool(run.run_dir, 1, Log(message="y"))
     ship_all(run)
     assert "x" not in [payload["message"] for payload in run.events.values_list("payload", flat=True)]
+
+
+def test_shape_with_many_numbers_between_two_texts_costs_no_time():
+    """As one pattern it was tried in all ways of parting them: seconds with 14, for ever with 30."""
+    admission = Admission()
+    record = {"type": "metrics", "attempt": 1, "step": 1, "agent": "A", "source": None}
+    began = time.process_time()
+    for numbers in ([1] * 30 + [[1]], [1] * 30 + [[1]], [1] * 30 + [[1]], [[1]] + [1] * 60):
+        text = json.dumps({"values": {"x": 1.0}, "other": numbers}, separators=(",", ":"))
+        admission.check(record, text)
+    assert time.process_time() - began < 1
+    refused = json.dumps({"values": {"x": 1.0}, "nonfinite": [1, [1]]})
+    with pytest.raises(EventRefused, match="nonfinite"):
+        admission.check(record, refused)
+
+
+def test_nul_behind_a_whole_object_is_a_damaged_line(run):
+    """SQLite's check of JSON ends there."""
+    write_spool(run.run_dir, 1, *(metrics(step, a=1.0, b=2.0) for step in range(1, 5)))
+    text = '{"seq":5,"attempt":1,"time":1.5,"type":"metrics","step":5,"agent":"A","source":null,'
+    write_text(run, text + '"values":{"a":1.0}}\0 ,"b":2.0}}')
+    write_text(run, '{"seq":6,"attempt":1,"time":2.0,"type":"log","level":"info","message":"after it"}')
+    ship_all(run)
+    assert not any("\0" in str(payload) for payload in run.events.values_list("payload", flat=True))
+    assert run.events.filter(type="metrics").count() == 4
+    assert run.events.get(seq=6).payload["message"] == "after it"
 
 
 PAYLOADS = ["5", '{"values":5,"ratios":[1]}', "[" * 999 + "]" * 999, '{"values":{"x":' + "9" * 5000 + "}}"]
