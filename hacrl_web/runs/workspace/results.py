@@ -7,7 +7,8 @@ from datetime import datetime
 
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.telemetry.scores import curves
-from hacrl_web.web.sparkline import polyline_points
+
+SPARK_WIDTH, SPARK_HEIGHT = 64, 24  # of the SVG that holds a sparkline
 
 
 def with_results(runs: Sequence[Run], now: datetime) -> Sequence[Run]:
@@ -22,3 +23,13 @@ def with_results(runs: Sequence[Run], now: datetime) -> Sequence[Run]:
         run.sparkline = polyline_points(curve)
         run.took_s = ((run.finished_at or now) - run.started_at).total_seconds() if run.started_at else None
     return runs
+
+
+def polyline_points(points: Sequence[tuple[int, float]]) -> str:
+    """Points of an SVG polyline of the whole scale from 0 to 1; empty before the second evaluation."""
+    if len(points) < 2:
+        return ""
+    first, last = points[0][0], points[-1][0]
+    width, height = SPARK_WIDTH - 2, SPARK_HEIGHT - 2
+    places = ((1 + width * (step - first) / (last - first), 1 + height * (1 - value)) for step, value in points)
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
