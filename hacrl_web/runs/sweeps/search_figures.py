@@ -131,7 +131,7 @@ def _over_trials(trials: Sequence[Trial]) -> dict[str, Any]:
     line: dict[str, Any] = {"type": "scatter", "mode": "lines", "name": "best so far", "x": numbers, "y": best}
     line["line"] = {"shape": "hv", "color": BEST, "width": 1.5}
     figure = _figure([line, *_points(trials, numbers)], "trial", "linear")
-    figure["layout"]["xaxis"]["tickformat"] = "d"
+    figure["layout"]["xaxis"] |= {"tick0": 0, "dtick": max(numbers) // 10 + 1}  # whole numbers alone
     return {"id": "figure-trials", "title": "Objective over trial", "json": figure}
 
 

@@ -113,20 +113,25 @@ class JudgeSettings(SettingsSection):
     )
     scale: Literal["sigmoid", "linear"] = setting(
         "sigmoid",
-        help="Of a reward model with one output. sigmoid of its logit, or linear from lowest to highest, and 0 or 1 "
-        "beyond. With several outputs the reward is the probability of `label`.",
+        help="How a reward model with one output gives its reward. sigmoid: that of its logit; linear: from lowest "
+        "to highest, and 0 or 1 beyond. With several outputs the reward is the probability of `label`.",
         source="arXiv 2203.02155",
         needs=[_REWARD_MODEL],
     )
     label: Count = setting(
-        1, help="The output that means good, from 0.", source="ours", ge=0, le=1000, needs=[_REWARD_MODEL]
+        1,
+        help="Which output of the reward model means good, counted from 0.",
+        source="ours",
+        ge=0,
+        le=1000,
+        needs=[_REWARD_MODEL],
     )
     max_tokens: Count = setting(
-        512, help="Tokens of the judge's answer.", source="ours", unit="tokens", ge=1, le=32_768, needs=[_ASKED]
+        512, help="Longest answer of the judge.", source="ours", unit="tokens", ge=1, le=32_768, needs=[_ASKED]
     )
     max_input_tokens: Count = setting(
         4096,
-        help="Of question and response; a longer text is unscorable.",
+        help="Longest question and response together; a longer text is unscorable.",
         source="ours",
         unit="tokens",
         ge=16,
@@ -134,21 +139,38 @@ class JudgeSettings(SettingsSection):
         needs=[_LOCAL],
     )
     time_limit_s: Number = setting(
-        60.0, help="Of one request, or one batch of a local model.", source="ours", unit="s", ge=0.1, le=3600
+        60.0,
+        help="Longest time for one request, or for one batch of a local model.",
+        source="ours",
+        unit="s",
+        ge=0.1,
+        le=3600,
     )
-    concurrency: Count = setting(8, help="Requests at once.", source="ours", ge=1, le=64, needs=[_ENDPOINT])
+    concurrency: Count = setting(
+        8, help="Most requests at the same time.", source="ours", ge=1, le=64, needs=[_ENDPOINT]
+    )
     retries: Count = setting(
-        2, help="Further tries of a request that fails.", source="ours", ge=0, le=10, needs=[_ENDPOINT]
+        2, help="How often a failed request is tried again.", source="ours", ge=0, le=10, needs=[_ENDPOINT]
     )
-    batch_size: Count = setting(8, help="Responses at once.", source="ours", ge=1, le=512, needs=[If("kind", "model")])
+    batch_size: Count = setting(
+        8, help="Responses that are judged at the same time.", source="ours", ge=1, le=512, needs=[If("kind", "model")]
+    )
     device: Literal["cpu", "cuda"] = setting(
-        "cpu", help="Of a local model; the memory estimate of a run does not include it.", source="ours", needs=[_LOCAL]
+        "cpu",
+        help="Where a local model is loaded; a run's memory estimate does not include it.",
+        source="ours",
+        needs=[_LOCAL],
     )
     price_input: Number = setting(
-        0.0, help="Of a million tokens that are sent, in any currency.", source="ours", ge=0, le=1e6, needs=[_ENDPOINT]
+        0.0,
+        help="Price of a million tokens sent to the judge, in any currency.",
+        source="ours",
+        ge=0,
+        le=1e6,
+        needs=[_ENDPOINT],
     )
     price_output: Number = setting(
-        0.0, help="Of a million tokens that come back.", source="ours", ge=0, le=1e6, needs=[_ENDPOINT]
+        0.0, help="Price of a million tokens of its answers.", source="ours", ge=0, le=1e6, needs=[_ENDPOINT]
     )
     budget: Number = setting(
         0.0,
