@@ -88,7 +88,7 @@ class TestText:
     @pytest.mark.parametrize(
         ("text", "part"),
         [
-            ("![" * 4001, "4,000 brackets"),
+            ("![" * 4001, "4,000 square brackets"),
             ("|a|b|\n|-|-|\n" + "|x|y|\n" * 2700, "8,000 cells"),
             ("x\n\n" * 2001, "4,000 lines"),
         ],
