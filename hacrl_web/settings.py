@@ -153,9 +153,8 @@ else:
     DATABASES["default"]["CONN_MAX_AGE"] = 60
     DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
     # A server that vanished without a word: the request that finds it so, and connects again, is a 503 within 20 s.
-    waits = {"connect_timeout": 5, "keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
-    options = DATABASES["default"].get("OPTIONS", {})
-    DATABASES["default"]["OPTIONS"] = waits | {"tcp_user_timeout": 10_000} | options
+    _waits = {"connect_timeout": 5, "keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
+    _database["OPTIONS"] = _waits | {"tcp_user_timeout": 10_000} | _database.get("OPTIONS", {})
 
 REDIS_URL = read_text("REDIS_URL", f"unix://{DATA_DIR / 'redis' / 'redis.sock'}?db=0")
 if not REDIS_URL.startswith(("redis://", "rediss://", "unix://")):

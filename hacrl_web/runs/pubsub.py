@@ -17,7 +17,7 @@ from django.conf import settings
 from kombu.exceptions import OperationalError
 
 # Names of the wire protocol: during an update, processes of two versions use them at once.
-UPDATE_CHANNEL = "hacrl:updates"  # a run's id: it has news
+UPDATE_CHANNEL = "hacrl:bell"  # a run's id: it has news
 LOGOUT_CHANNEL = "hacrl:logout"  # a session's digest: it was logged out
 RIGHTS_CHANNEL = "hacrl:rights"  # a user's id: the user's rights have changed
 TIMEOUT_S = 1.0

@@ -111,7 +111,7 @@ def check_disk(project: Project, quota: Quota | None, more_bytes: int = 0) -> No
     if quota is None or quota.disk_gib is None:
         return
     used = disk_gib_of(project.pk)
-    if used >= quota.disk_gib or used + more_bytes / 2**30 > quota.disk_gib:
+    if used >= quota.disk_gib or used + more_bytes / GIB > quota.disk_gib:
         text = f"The runs of project “{project}” take {used:,.1f} of {quota.disk_gib:,.1f} GiB: delete some, {MORE}."
         raise _refusal(text)
 
