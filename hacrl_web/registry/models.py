@@ -246,9 +246,8 @@ class Benchmark(VersionedRow):
 
     @property
     def audit(self) -> str:
-        """What the reward audit compares its rewards with; empty for a verifier that this version does not know."""
-        method = AUDIT_METHODS.get(self.verifier)
-        return method.text if method else ""
+        """What the reward audit compares its rewards with; empty for a rule, which always judges alike."""
+        return AUDIT_METHODS.get(self.verifier, "")
 
     @property
     def compares_numbers(self) -> bool:

@@ -65,41 +65,14 @@ RULES: dict[VerifierKind, Rules] = {
 }
 
 
-@dataclass(frozen=True)
-class AuditMethod:
-    """What the reward audit compares the rewards of a kind with, in one line.
-
-    is_independent: other code decides, so that it can find a wrong rule. Otherwise the same judgement is made once
-    more, which finds only rewards that depend on chance, on time or on earlier calls.
-    """
-
-    is_independent: bool
-    line: str
-
-    @property
-    def text(self) -> str:
-        """The line, with what it can find."""
-        return f"{'independent' if self.is_independent else 'the same judgement again'}: {self.line}"
-
-
-_OTHER_CODE = "other code decides clear cases: "
-AUDIT_METHODS: dict[VerifierKind, AuditMethod] = {
-    "math": AuditMethod(True, _OTHER_CODE + "the same text, plain numbers, no answer at all"),
-    "exact": AuditMethod(True, _OTHER_CODE + "the text in the last box, or the whole response"),
-    "choice": AuditMethod(True, _OTHER_CODE + "a letter alone in a box"),
-    "numeric": AuditMethod(True, _OTHER_CODE + "plain decimals and fractions in a box"),
-    "regex": AuditMethod(True, _OTHER_CODE + "expressions without special signs; it matches no others"),
-    "python": AuditMethod(False, "the same tests run again in new processes with another hash seed"),
-    "python_partial": AuditMethod(False, "the same tests run again in new processes with another hash seed"),
-    "countdown": AuditMethod(
-        True, "another parser, with whole numbers in place of fractions, computes plain expressions"
-    ),
-    "words": AuditMethod(True, "other code counts the words of ASCII texts"),
-    "rouge": AuditMethod(True, "the table of the longest common subsequence, for ASCII texts that are not very long"),
-    "json": AuditMethod(True, "other code compares values, the jsonschema package checks schemas"),
-    "instructions": AuditMethod(True, "other code checks 13 of the 25 instructions"),
-    "function": AuditMethod(False, "the same call again in a new process with another hash seed"),
-    "judge": AuditMethod(False, "the judge is asked again, in the reverse order, whatever it answered before"),
+_TESTS_AGAIN = "the same tests run again in new processes with another hash seed"
+# What the reward audit compares a reward with: the same judgement once more. The other kinds are rules, which always
+# judge alike.
+AUDIT_METHODS: dict[VerifierKind, str] = {
+    "python": _TESTS_AGAIN,
+    "python_partial": _TESTS_AGAIN,
+    "function": "the same call again in a new process with another hash seed",
+    "judge": "the judge is asked again, in the reverse order, whatever it answered before",
 }
 JUDGED = "judge"  # the kind whose rewards are a model's opinion
 

@@ -23,9 +23,8 @@ from workers.verifiers.functions.function_verifier import Case, FunctionVerifier
 from workers.verifiers.instructions.language import LIBRARY, is_available
 from workers.verifiers.judges.judge_verifier import JudgeVerifier
 from workers.verifiers.judges.keys import judge_key
-from workers.verifiers.second_opinions.opinions import (
+from workers.verifiers.repeated_judgements import (
     OTHER_HASH_SEED,
-    OtherCode,
     RepeatedCalls,
     RepeatedQuestions,
     RepeatedTests,
@@ -128,15 +127,18 @@ def open_function(path: str, rewards: RewardsSpec) -> FunctionVerifier:
     return FunctionVerifier(function_file(path), processes, rewards.time_limit_s, rewards.memory_mib)
 
 
-def open_second_opinion(data: DataSpec, rewards: RewardsSpec, judges: Judges) -> SecondOpinion:
-    """What the audit compares the rewards of a benchmark with. Errors: FunctionFileError, JudgeFileError."""
+def open_second_opinion(data: DataSpec, rewards: RewardsSpec, judges: Judges) -> SecondOpinion | None:
+    """What the audit compares the rewards of a benchmark with; None for a rule, which always judges alike.
+
+    Errors: FunctionFileError, JudgeFileError.
+    """
     if data.verifier == "function":
         return repeated_calls(data.reward_function, rewards)
     if data.verifier == JUDGED:
         return RepeatedQuestions(judges.open(data.judge))
     if data.verifier in CODE_KINDS:
         return RepeatedTests(data.verifier)
-    return OtherCode(data.verifier, data.tolerance, data.extraction)
+    return None
 
 
 def open_term_opinions(rewards: RewardsSpec, judges: Judges) -> dict[str, SecondOpinion]:

@@ -4,9 +4,8 @@ Two smoothed signals decide, each with a gap between the bound that excludes a s
 alignment of its gradient with the learner's own (peer_quarantine, by pair), and the share of its rewards that a second
 opinion contradicts (audit, for all learners).
 
-The audited rollouts are drawn from run seed, agent, step, prompt and sample, so a resumed run repeats them. Their
-second opinions (workers.verifiers.second_opinions) are those of other code where there is one, else the same judgement
-once more.
+The audited rollouts are drawn from run seed, agent, step, prompt and sample, so a resumed run repeats them. A second
+opinion is the same judgement once more (workers.verifiers.repeated_judgements).
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from workers.randomness import derived_key
 from workers.trainer.rewards import Judges, case_of, open_second_opinion, open_term_opinions, verifier_settings
 from workers.trainer.scoring import Scores, VerifierFails
 from workers.verifiers.children.child_client import VerifierError
-from workers.verifiers.second_opinions.opinions import SecondOpinion
+from workers.verifiers.repeated_judgements import SecondOpinion
 
 # Fewer answers than this, smoothed, are no evidence against a verifier.
 MIN_AUDITED = 10.0
@@ -173,8 +172,9 @@ class RewardAudit:
         self.share = spec.sharing.audit_share if spec.sharing else 0.0
         self.findings: list[str] = []  # of the last check: what judged one response in two ways, each of them once
         self._known: set[str] = set()  # such findings of this attempt
-        by_settings: dict[str, SecondOpinion] = {}
-        self.second_verifiers: dict[str, SecondOpinion] = {}  # by training set; of the run's own also without a name
+        by_settings: dict[str, SecondOpinion | None] = {}
+        # By training set; of the run's own also without a name.
+        self.second_verifiers: dict[str, SecondOpinion | None] = {}
         for data in spec.training_data:
             key = repr(verifier_settings(data))
             if key not in by_settings:
@@ -218,14 +218,14 @@ class RewardAudit:
         """Error: VerifierError."""
         differences: dict[int, float] = {}  # by place in `drawn`, of those with a second opinion
         contradicted: set[int] = set()
-        by_opinion: dict[tuple[int, str], list[int]] = {}
-        opinions = {id(one): one for one in (*self.second_verifiers.values(), *self.term_opinions.values())}
+        by_opinion: dict[tuple[SecondOpinion, str], list[int]] = {}
         for place, one in enumerate(drawn):
-            of_set = self.second_verifiers.get(one.question.benchmark) or self.second_verifiers[""]
+            benchmark = one.question.benchmark
+            of_set = self.second_verifiers[benchmark if benchmark in self.second_verifiers else ""]
             for name, opinion in {VERIFIER: of_set, **self.term_opinions}.items():
-                by_opinion.setdefault((id(opinion), name), []).append(place)
-        for (number, name), places in by_opinion.items():
-            opinion = opinions[number]
+                if opinion is not None:
+                    by_opinion.setdefault((opinion, name), []).append(place)
+        for (opinion, name), places in by_opinion.items():
             rewards = scores.of_verifier if name == VERIFIER else scores.parts[name]
             cases = [case_of(drawn[place].response.text, drawn[place].question) for place in places]
             for place, second in zip(places, opinion.ask(cases), strict=True):
@@ -240,7 +240,7 @@ class RewardAudit:
 
     def _note(self, opinion: SecondOpinion, question: Question, first: float, second: float) -> None:
         """The first time that one judges a response in two ways."""
-        if opinion.subject and opinion.subject not in self._known:
+        if opinion.subject not in self._known:
             self._known.add(opinion.subject)
             self.findings.append(
                 f"{opinion.subject} gave a response to question {question.id!r} the reward {first:.3g} at first and "
@@ -250,7 +250,7 @@ class RewardAudit:
     def close(self) -> None:
         """End the processes of second opinions; judges are the attempt's."""
         opinions = (*self.second_verifiers.values(), *self.term_opinions.values())
-        for opinion in {id(one): one for one in opinions}.values():  # sets may share one
+        for opinion in {one for one in opinions if one is not None}:  # sets may share one
             opinion.close()
 
 

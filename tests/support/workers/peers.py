@@ -46,13 +46,17 @@ class StartVerifier(HashVerifier):
         return [Verdict(float(completion[:1] in ("0", "1", "2", "3")), "start") for completion in completions]
 
 
-class StartChild:
-    """The second verifier of that rule."""
+class Again:
+    """The same judgement again, by the verifier whose verdicts on the liar are inverted."""
 
-    tolerance, subject = 1e-4, ""
+    tolerance, subject = 1e-4, "the verifier"
+
+    def __init__(self, verifier: Any) -> None:
+        self.verifier = verifier
 
     def ask(self, cases: Sequence[Case]) -> list[float | None]:
-        return [float(one.response[:1] < "4" and one.response[:1].isdigit()) for one in cases]
+        verdicts = self.verifier.score([one.response for one in cases], [one.answer for one in cases])
+        return [verdict.reward for verdict in verdicts]
 
     def close(self) -> None: ...
 
@@ -85,16 +89,15 @@ def emit_noise(monkeypatch, name: str, letters: str, longest: int) -> None:
 
 
 def train_with_liar(spec: RunSpec, run_dir: Path, liar: int | None, verifier: Any, attempt: int = 1) -> Trainer:
-    """Train in this process; the verdicts on agent `liar` are inverted, not those of the second verifier."""
+    """Train in this process; the verdicts on agent `liar` are inverted, not those of the audit."""
     run_dir.mkdir(exist_ok=True)
     spool = SpoolWriter(run_dir, attempt)
     trainer = Trainer(spec, run_dir, spool, verifier, StopFlag())
     if liar is not None:
         plain = trainer.scorer
         trainer.scorer = InvertedVerdicts(plain.verifier, plain.stop, plain.warn, plain.max_unscorable, liar=liar)
-    if isinstance(verifier, StartVerifier):
-        assert trainer.audit.second_verifiers.keys() >= {""}
-        trainer.audit.second_verifiers = {"": StartChild()}
+    assert trainer.audit.second_verifiers == {"": None, spec.data.benchmark: None}  # a rule
+    trainer.audit.second_verifiers = {"": Again(verifier)}
     try:
         trainer.train()
     finally:

@@ -225,11 +225,13 @@ def test_only_what_is_clipped_has_cautions_about_the_clip():
         assert spec(algorithm={"delta": 0.8, **changes}).cautions() == []
 
 
-def test_audit_of_a_verifier_that_the_second_one_hardly_follows_is_a_caution():
-    for verifier, codes in {"math": [], "choice": [], "regex": ["audit_decides_little"]}.items():
+def test_audit_of_rules_is_a_caution():
+    audit, terms = {"audit_share": 0.1}, [{"name": "own", "kind": "function", "function": "own.py"}]
+    for verifier, codes in {"math": ["audit_decides_little"], "json": ["audit_decides_little"], "python": []}.items():
         data = {**BASE["data"], "verifier": verifier}
-        assert [c.code for c in spec(data=data, algorithm={"audit_share": 0.1}).cautions()] == codes
+        assert [c.code for c in spec(data=data, algorithm=audit).cautions()] == codes
         assert spec(data=data).cautions() == []
+    assert spec(rewards={"terms": terms}, algorithm=audit).cautions() == []  # its calls are repeated
 
 
 def test_audit_where_the_environment_gives_the_rewards_is_a_caution():
@@ -238,7 +240,8 @@ def test_audit_where_the_environment_gives_the_rewards_is_a_caution():
     assert (caution.code, caution.field) == ("audit_decides_little", "algorithm.audit_share")
     assert "Rewards of an environment are not audited" in caution.message
     assert spec(rollout=paying).cautions() == []
-    assert spec(rollout={**paying, "environment": "calculator"}, algorithm={"audit_share": 0.1}).cautions() == []
+    (caution,) = spec(rollout={**paying, "environment": "calculator"}, algorithm={"audit_share": 0.1}).cautions()
+    assert "environment" not in caution.message
 
 
 def test_raw_schedule_of_five_agents_warns_that_the_last_batch_teaches_nothing():

@@ -21,7 +21,6 @@ from workers.trainer.rewards import Judges, open_set_verifiers, open_verifier
 from workers.trainer.step import batch_of_step
 from workers.trainer.stop_signals import StopFlag, Stopped
 from workers.trainer.trainer import Trainer
-from workers.verifiers.children.child_client import VerifierProcess
 from workers.verifiers.service import Verifier
 from workers.verifiers.verdicts import Verdict
 
@@ -359,15 +358,14 @@ def test_sets_with_equal_settings_share_a_verifier_that_is_closed_once(tmp_path,
         one.close()
 
     closed: Counter[int] = Counter()
-    for cls in (Verifier, VerifierProcess):
-        monkeypatch.setattr(cls, "close", lambda self: closed.update([id(self)]))
+    monkeypatch.setattr(Verifier, "close", lambda self: closed.update([id(self)]))
     spool = SpoolWriter(tmp_path, 1)
     trainer = Trainer(spec, tmp_path, spool, HashVerifier(), StopFlag())
     trainer.close()
     trainer.audit.close()
     spool.close()
     assert set(closed.values()) == {1}
-    assert len(closed) == 2 + 3  # of the further sets: numeric and choice; of the audit: exact, numeric and choice
+    assert len(closed) == 2  # of the further sets: numeric and choice
 
 
 class OftenWrong(HashVerifier):

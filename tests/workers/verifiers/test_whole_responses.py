@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from workers.verifiers.cross_check import cross_check
 from workers.verifiers.kinds import kind_of
 from workers.verifiers.mathematics.endings.retractions import taken_back
 from workers.verifiers.mathematics.reading import answer_in
@@ -26,14 +25,6 @@ def test_labelled_responses_are_judged_as_labelled():
         found = verifier.score([case["response"] for case in cases], [case["gold"] for case in cases])
     pairs = zip(cases, found, strict=True)
     assert [case for case, verdict in pairs if verdict.reward != float(case["expected"])] == []
-
-
-def test_second_verifier_contradicts_no_label():
-    cases = [json.loads(line) for line in CASES.read_text().splitlines()]
-    second = [cross_check(case["gold"], case["response"], kind="math") for case in cases]
-    pairs = zip(cases, second, strict=True)
-    assert [case for case, said in pairs if said not in (None, case["expected"])] == []
-    assert sum(said is not None for said in second) >= 10
 
 
 @pytest.mark.parametrize(

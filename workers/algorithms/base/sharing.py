@@ -86,9 +86,8 @@ class SharingSpec(AlgorithmSpec):
     )
     audit_share: Share = setting(
         0.0,
-        help="Share of each agent's rollouts whose rewards get a second opinion; 0: none. Other code decides clear "
-        "cases; functions, judges and Python tests judge once more, which finds rewards that depend on chance "
-        "(docs/verifiers.md).",
+        help="Share of each agent's rollouts whose rewards get a second opinion; 0: none. Functions, judges and Python "
+        "tests judge once more, which finds rewards that depend on chance (docs/verifiers.md).",
         source="ours",
     )
     audit_threshold: Number = setting(

@@ -31,11 +31,9 @@ from workers.contract.spec.rewards import RewardsSpec
 from workers.contract.spec.rollout import VLLM_LORA_RANKS, RolloutSpec
 from workers.contract.spec.telemetry import TelemetrySpec
 from workers.contract.spec.training import TrainingSpec
-from workers.contract.verifier_kinds import GRADED_KINDS, VerifierKind
+from workers.contract.verifier_kinds import AUDIT_METHODS, GRADED_KINDS
 from workers.settings import UNPRINTABLE, Count, SettingsSection, setting, void_because
 
-# Kinds of verifier on whose rewards the audit has hardly any second opinion, and why.
-BARELY_AUDITED: dict[VerifierKind, str] = {"regex": "matches no expressions"}
 YAML_SUFFIXES = (".yaml", ".yml")
 # Learning rates of LoRA that teach: below, nothing moves; above, runs diverge.
 LORA_LEARNING_RATES = (2e-6, 5e-4)
@@ -353,14 +351,15 @@ class RunSpec(SettingsSection):
         return result
 
     def _audit_limit(self) -> str:
-        """Why the audit decides almost nothing; empty if it does not."""
+        """Why the audit decides nothing; empty if it decides something."""
         environment, kinds = self.rollout.environment, {one.verifier for one in self.training_data}
         if environment in PAYING:
             return f"Rewards of an environment are not audited: with environment {environment} the audit does nothing."
-        if kinds <= BARELY_AUDITED.keys():
-            verifier = self.data.verifier
-            reason = BARELY_AUDITED[verifier]
-            return f"The audit {reason}: with verifier {verifier} it decides almost nothing."
+        if not kinds & AUDIT_METHODS.keys() and not any(term.kind in AUDIT_METHODS for term in self.rewards.terms):
+            return (
+                "The audit repeats judgements of functions, judges and Python tests; a rule always judges alike, and "
+                f"no other code checks it any more: with verifier {self.data.verifier} the audit does nothing."
+            )
         return ""
 
     def _lora_cautions(self) -> list[Caution]:

@@ -1,7 +1,7 @@
-"""The second opinions of the audit on rewards: by other code, or by the same judgement once more.
+"""The second opinions of the reward audit: the same judgement once more.
 
-`workers.contract.verifier_kinds.AUDIT_METHODS` says in a line which kind has which. Only other code can find a wrong
-rule; a second judgement by the same code or model finds rewards that depend on chance, on time or on earlier calls.
+`workers.contract.verifier_kinds.AUDIT_METHODS` has the kinds whose judgement can differ, with a line on each. A second
+judgement finds rewards that depend on chance, on time or on earlier calls; it does not find a wrong rule.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from workers import heartbeat
-from workers.contract.verifier_kinds import ResponseExtraction, VerifierKind
+from workers.contract.verifier_kinds import VerifierKind
 from workers.verifiers.children.child_client import VerifierProcess
 from workers.verifiers.functions.function_verifier import Case, FunctionVerifier
 from workers.verifiers.judges.judge_verifier import JudgeError, JudgeUnusable, JudgeVerifier
@@ -23,8 +23,7 @@ OTHER_HASH_SEED = 1  # that of the first judgement is 0
 
 
 class SecondOpinion(Protocol):
-    """tolerance: the largest difference of two rewards that agree.  subject: what judges twice, with its name and
-    version; empty where other code decides."""
+    """tolerance: the largest difference of two rewards that agree.  subject: what judges, with its name and version."""
 
     tolerance: float
     subject: str
@@ -38,23 +37,6 @@ class SecondOpinion(Protocol):
         ...
 
 
-class OtherCode:
-    """The second verifier, which decides clear cases with code of its own."""
-
-    tolerance, subject = SMALL, ""
-
-    def __init__(self, kind: VerifierKind, tolerance: float, extraction: ResponseExtraction) -> None:
-        self._child = VerifierProcess("workers.verifiers.cross_check", kind, repr(tolerance), extraction)
-
-    def ask(self, cases: Sequence[Case]) -> list[float | None]:
-        """Error: VerifierError."""
-        return [_asked(self._child, case.response, case.answer).reward for case in cases]
-
-    def close(self) -> None:
-        """End its process."""
-        self._child.close()
-
-
 class RepeatedTests:
     """The same tests of the same code, in new processes with another hash seed."""
 
@@ -65,12 +47,14 @@ class RepeatedTests:
 
     def ask(self, cases: Sequence[Case]) -> list[float | None]:
         """Error: VerifierError."""
-        rewards = []
-        for case in cases:
-            query = python_verdict(case.response, case.answer)
-            verdict = query if isinstance(query, Verdict) else _asked(self._child, *query)
-            rewards.append(verdict.reward)
-        return rewards
+        return [self._reward(case) for case in cases]
+
+    def _reward(self, case: Case) -> float | None:
+        query = python_verdict(case.response, case.answer)
+        if isinstance(query, Verdict):
+            return query.reward
+        heartbeat.send_heartbeat()
+        return self._child.ask(*query).reward
 
     def close(self) -> None:
         """End its process."""
@@ -118,9 +102,3 @@ class RepeatedQuestions:
 
     def close(self) -> None:
         """Nothing of its own."""
-
-
-def _asked(child: VerifierProcess, response: str, gold: str) -> Verdict:
-    """Error: VerifierError."""
-    heartbeat.send_heartbeat()
-    return child.ask(response, gold)
