@@ -36,8 +36,8 @@ def refuse_newer() -> None:
         missing = [f"{app}.{name}" for app, name in migration.replaces if (app, name) not in applied]
         if 0 < len(missing) < len(migration.replaces):
             raise NewerDatabase(
-                f"The database is from a version before 0.1.0 ({missing[0]} is missing): start version 0.1.0 once, "
-                "then this version."
+                f"The database is from before 26 November 2026 ({missing[0]} is missing): start the version of that "
+                "day (commit ca894bb6) once, then this version."
             )
     loader = MigrationExecutor(connection).loader
     apps = {app for app, _ in loader.disk_migrations}

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from importlib import import_module
 
 import pytest
-from django.apps import apps
 from django.utils import timezone
 
 from hacrl_web.runs.models import Run, Worker
@@ -100,16 +98,6 @@ def test_run_with_very_many_evaluations_has_a_score_and_no_curve(owner):
     run = evaluated(make_run(owner), *((step, 1, 2) for step in range(CURVE_EVENTS // 2 + 1)))
     assert run.score == pytest.approx(0.15)
     assert curves([run]) == {run.pk: []}
-
-
-def test_upgrade_fills_the_scores_of_earlier_runs(owner):
-    run = evaluated(make_run(owner), (0, 2, 4), (5, 6, 8), (10, 9))
-    bare = make_run(owner)
-    Run.objects.update(score=None)
-    import_module("hacrl_web.runs.migrations.0017_score").fill(apps, None)
-    run.refresh_from_db()
-    bare.refresh_from_db()
-    assert (run.score, bare.score) == (pytest.approx(0.7), None)
 
 
 def test_score_says_on_which_benchmark_it_is(client, owner):

@@ -1,4 +1,4 @@
-"""All tables of this app, in place of its migrations up to version 0.1.0; a database with those keeps its tables."""
+"""All tables of this app, in place of its migrations until 26 November 2026; a database with those keeps its tables."""
 
 import django.contrib.auth.validators
 import django.core.serializers.json
@@ -9,15 +9,20 @@ from django.db import migrations, models
 
 import hacrl_web.accounts.models
 
+_REPLACED = (
+    "0001_start",
+    "0002_projects",
+    "0003_api_tokens",
+    "0004_squashed",
+    "0005_provider_account",
+    "0006_provider_seen_at",
+)
+
 
 class Migration(migrations.Migration):
     initial = True
 
-    replaces = [
-        ("accounts", "0001_start"),
-        ("accounts", "0002_projects"),
-        ("accounts", "0003_api_tokens"),
-    ]
+    replaces = [("accounts", name) for name in _REPLACED]
 
     dependencies = [
         ("auth", "0012_alter_user_first_name_max_length"),
@@ -83,16 +88,20 @@ class Migration(migrations.Migration):
                     "is_active",
                     models.BooleanField(
                         default=True,
-                        help_text="Designates whether this user should be treated as active. Unselect this instead of deleting accounts.",  # noqa: E501 - Django's
+                        help_text="Designates whether this user should be treated as active. "
+                        "Unselect this instead of deleting accounts.",
                         verbose_name="active",
                     ),
                 ),
                 ("date_joined", models.DateTimeField(default=django.utils.timezone.now, verbose_name="date joined")),
+                ("provider_account", models.CharField(blank=True, max_length=600, null=True, unique=True)),
+                ("provider_seen_at", models.DateTimeField(blank=True, null=True)),
                 (
                     "groups",
                     models.ManyToManyField(
                         blank=True,
-                        help_text="The groups this user belongs to. A user will get all permissions granted to each of their groups.",  # noqa: E501 - Django's
+                        help_text="The groups this user belongs to. "
+                        "A user will get all permissions granted to each of their groups.",
                         related_name="user_set",
                         related_query_name="user",
                         to="auth.group",

@@ -1,4 +1,4 @@
-"""All tables of this app, in place of its migrations up to version 0.1.0; a database with those keeps its tables."""
+"""All tables of this app, in place of its migrations until 26 November 2026; a database with those keeps its tables."""
 
 import time
 import uuid
@@ -8,30 +8,54 @@ import django.utils.timezone
 from django.conf import settings
 from django.db import migrations, models
 
+import hacrl_web.runs.models.events
+
+_REPLACED = (
+    "0001_start",
+    "0002_host",
+    "0003_contribution_rewards_lengths_capabilities",
+    "0004_pause_and_queue",
+    "0005_rollout_texts_kept",
+    "0006_metric_chunks",
+    "0007_rollouts_by_place_and_order",
+    "0008_events_by_type_and_order",
+    "0009_sweep_requests_and_variants",
+    "0010_answers_of_evaluations",
+    "0011_cloned_from",
+    "0012_projects",
+    "0013_tags_notes_archive",
+    "0014_start_step",
+    "0015_squashed",
+    "0016_start_ratio_and_age",
+    "0017_score",
+    "0018_rewards_of_rollouts",
+    "0019_run_views",
+    "0020_turns_of_rollouts",
+    "0021_sweep_draft",
+    "0022_run_origin",
+    "0023_contribution_importance",
+    "0024_trials",
+    "0025_rollout_benchmark",
+    "0026_quotas",
+    "0027_files_changed_at",
+    "0028_event_payload",
+    "0029_retention",
+    "0030_deleted_runs",
+    "0031_sweep_importance",
+    "0032_run_faults",
+    "0033_run_counts",
+    "0034_deleted_counts",
+)
+
 
 class Migration(migrations.Migration):
     initial = True
 
-    replaces = [
-        ("runs", "0001_start"),
-        ("runs", "0002_host"),
-        ("runs", "0003_contribution_rewards_lengths_capabilities"),
-        ("runs", "0004_pause_and_queue"),
-        ("runs", "0005_rollout_texts_kept"),
-        ("runs", "0006_metric_chunks"),
-        ("runs", "0007_rollouts_by_place_and_order"),
-        ("runs", "0008_events_by_type_and_order"),
-        ("runs", "0009_sweep_requests_and_variants"),
-        ("runs", "0010_answers_of_evaluations"),
-        ("runs", "0011_cloned_from"),
-        ("runs", "0012_projects"),
-        ("runs", "0013_tags_notes_archive"),
-        ("runs", "0014_start_step"),
-    ]
+    replaces = [("runs", name) for name in _REPLACED]
 
     dependencies = [
-        ("accounts", "0004_squashed"),
-        ("registry", "0007_squashed"),
+        ("accounts", "0006_squashed_again"),
+        ("registry", "0014_squashed_again"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
@@ -59,6 +83,51 @@ class Migration(migrations.Migration):
             options={
                 "ordering": ["name"],
             },
+        ),
+        migrations.CreateModel(
+            name="DeletedCount",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("kind", models.CharField(max_length=24)),
+                ("from_state", models.CharField(blank=True, max_length=16)),
+                ("to_state", models.CharField(blank=True, max_length=16)),
+                ("count", models.BigIntegerField(default=0)),
+            ],
+            options={
+                "constraints": [
+                    models.UniqueConstraint(fields=("kind", "from_state", "to_state"), name="deleted_count_once")
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="Quota",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("running", models.PositiveIntegerField(blank=True, null=True)),
+                ("waiting", models.PositiveIntegerField(blank=True, null=True)),
+                ("gpu_hours", models.FloatField(blank=True, null=True)),
+                ("disk_gib", models.FloatField(blank=True, null=True)),
+                (
+                    "project",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="quota", to="accounts.project"
+                    ),
+                ),
+            ],
+        ),
+        migrations.CreateModel(
+            name="Retention",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("checkpoint_days", models.PositiveIntegerField(blank=True, null=True)),
+                ("archived_days", models.PositiveIntegerField(blank=True, null=True)),
+                (
+                    "project",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="retention", to="accounts.project"
+                    ),
+                ),
+            ],
         ),
         migrations.CreateModel(
             name="Run",
@@ -97,6 +166,7 @@ class Migration(migrations.Migration):
                 ("name", models.CharField(max_length=120)),
                 ("variant", models.CharField(blank=True, max_length=120)),
                 ("spec", models.JSONField()),
+                ("agent_changes", models.JSONField(blank=True, default=dict)),
                 ("algorithm", models.CharField(max_length=32)),
                 ("seed", models.PositiveIntegerField()),
                 ("start_step", models.PositiveIntegerField(default=0)),
@@ -112,13 +182,23 @@ class Migration(migrations.Migration):
                 ("started_at", models.DateTimeField(blank=True, null=True)),
                 ("last_seq", models.BigIntegerField(default=0)),
                 ("spool_offset", models.BigIntegerField(default=0)),
+                ("telemetry_lag_s", models.FloatField(blank=True, null=True)),
+                ("num_incidents", models.PositiveIntegerField(default=0)),
+                ("num_refused", models.PositiveIntegerField(default=0)),
                 ("texts_from", models.PositiveIntegerField(default=0)),
                 ("packed_seq", models.BigIntegerField(default=0)),
                 ("step", models.PositiveIntegerField(default=0)),
                 ("total_steps", models.PositiveIntegerField(default=0)),
+                ("files_bytes", models.BigIntegerField(blank=True, null=True)),
+                ("files_changed_at", models.DateTimeField(blank=True, null=True)),
+                ("files_removed_at", models.DateTimeField(blank=True, null=True)),
+                ("files_removed_days", models.PositiveIntegerField(blank=True, null=True)),
+                ("score", models.FloatField(blank=True, null=True)),
+                ("deleted_at", models.DateTimeField(blank=True, null=True)),
                 ("tags", models.CharField(blank=True, max_length=450)),
                 ("notes", models.TextField(blank=True)),
                 ("archived_at", models.DateTimeField(blank=True, null=True)),
+                ("origin", models.JSONField(blank=True, default=dict)),
                 (
                     "benchmark",
                     models.ForeignKey(
@@ -202,6 +282,10 @@ class Migration(migrations.Migration):
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 ("name", models.CharField(max_length=120)),
                 ("request", models.JSONField(blank=True, default=dict)),
+                ("draft_digest", models.CharField(blank=True, default="", max_length=64)),
+                ("search_state", models.CharField(blank=True, db_index=True, default="", max_length=12)),
+                ("search_reason", models.TextField(blank=True, default="")),
+                ("importance", models.JSONField(blank=True, null=True)),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
                 (
                     "owner",
@@ -241,11 +325,12 @@ class Migration(migrations.Migration):
                 ("step", models.PositiveIntegerField(null=True)),
                 ("agent", models.CharField(blank=True, max_length=80)),
                 ("source", models.CharField(blank=True, max_length=80)),
-                ("payload", models.JSONField()),
+                ("payload", hacrl_web.runs.models.events.PayloadField()),
                 ("time", models.FloatField()),
                 (
                     "run",
                     models.ForeignKey(
+                        db_constraint=False,
                         db_index=False,
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="events",
@@ -255,6 +340,77 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["seq"],
+                "abstract": False,
+            },
+        ),
+        migrations.CreateModel(
+            name="Trial",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("number", models.PositiveIntegerField()),
+                ("parameters", models.JSONField(default=dict)),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("running", "Running"),
+                            ("completed", "Completed"),
+                            ("pruned", "Pruned"),
+                            ("failed", "Failed"),
+                            ("stopped", "Stopped"),
+                        ],
+                        db_index=True,
+                        default="running",
+                        max_length=12,
+                    ),
+                ),
+                ("value", models.FloatField(null=True)),
+                ("scores", models.JSONField(default=dict)),
+                ("rungs", models.JSONField(default=dict)),
+                ("pruned_step", models.PositiveIntegerField(null=True)),
+                ("reason", models.TextField(blank=True)),
+                ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
+                ("ended_at", models.DateTimeField(null=True)),
+                (
+                    "run",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="trials",
+                        to="runs.run",
+                    ),
+                ),
+                (
+                    "sweep",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="trials", to="runs.sweep"
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["number"],
+            },
+        ),
+        migrations.CreateModel(
+            name="GpuUse",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("run_id", models.UUIDField()),
+                ("attempt", models.PositiveIntegerField()),
+                ("gpus", models.FloatField()),
+                ("from_at", models.DateTimeField()),
+                ("until_at", models.DateTimeField()),
+                (
+                    "project",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="+", to="accounts.project"
+                    ),
+                ),
+            ],
+            options={
+                "indexes": [models.Index(fields=["project", "until_at"], name="gpu_use_project")],
+                "constraints": [models.UniqueConstraint(fields=("run_id", "attempt"), name="gpu_use_once")],
             },
         ),
         migrations.CreateModel(
@@ -274,6 +430,9 @@ class Migration(migrations.Migration):
                 ("finish_reason", models.CharField(max_length=16)),
                 ("num_tokens", models.PositiveIntegerField()),
                 ("mean_logp", models.FloatField(null=True)),
+                ("rewards", models.TextField(null=True)),
+                ("turns", models.TextField(null=True)),
+                ("benchmark", models.CharField(max_length=120, null=True)),
                 (
                     "run",
                     models.ForeignKey(
@@ -286,6 +445,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["seq"],
+                "abstract": False,
                 "indexes": [
                     models.Index(fields=["run", "step", "agent", "prompt_id", "sample"], name="rollout_place"),
                     models.Index(fields=["run", "attempt", "step", "seq"], name="rollout_order"),
@@ -318,6 +478,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["seq"],
+                "abstract": False,
                 "indexes": [models.Index(fields=["run", "benchmark", "first"], name="questions_place")],
                 "constraints": [models.UniqueConstraint(fields=("run", "seq"), name="questions_once")],
             },
@@ -363,6 +524,7 @@ class Migration(migrations.Migration):
                 ("num_tokens", models.PositiveIntegerField()),
                 ("advantage", models.FloatField(null=True)),
                 ("sequence_ratio", models.FloatField(null=True)),
+                ("start_ratio", models.FloatField(null=True)),
                 ("clipped_ratio", models.FloatField(null=True)),
                 ("clip_side", models.CharField(max_length=8)),
                 ("omega", models.FloatField(null=True)),
@@ -374,6 +536,8 @@ class Migration(migrations.Migration):
                 ("alpha", models.FloatField(null=True)),
                 ("capability", models.FloatField(null=True)),
                 ("source_capability", models.FloatField(null=True)),
+                ("age", models.PositiveIntegerField(null=True)),
+                ("importance", models.FloatField(null=True)),
                 (
                     "run",
                     models.ForeignKey(
@@ -386,6 +550,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["seq"],
+                "abstract": False,
                 "indexes": [
                     models.Index(fields=["run", "step", "agent", "source", "prompt_id"], name="contribution_place"),
                     models.Index(fields=["run", "attempt", "step", "seq"], name="contribution_order"),
@@ -418,8 +583,33 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["seq"],
+                "abstract": False,
                 "indexes": [models.Index(fields=["run", "benchmark", "step", "first"], name="answers_place")],
                 "constraints": [models.UniqueConstraint(fields=("run", "seq"), name="answers_once")],
+            },
+        ),
+        migrations.CreateModel(
+            name="RunView",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("name", models.CharField(max_length=80)),
+                ("query", models.TextField(blank=True)),
+                (
+                    "owner",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="+", to=settings.AUTH_USER_MODEL
+                    ),
+                ),
+                (
+                    "project",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="+", to="accounts.project"
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["name", "pk"],
+                "constraints": [models.UniqueConstraint(fields=("project", "name"), name="run_view_name")],
             },
         ),
         migrations.AddIndex(
@@ -439,6 +629,10 @@ class Migration(migrations.Migration):
             index=models.Index(fields=["state", "-finished_at"], name="run_finished"),
         ),
         migrations.AddIndex(
+            model_name="run",
+            index=models.Index(fields=["project", "deleted_at", "archived_at", "state", "tags"], name="run_counts"),
+        ),
+        migrations.AddIndex(
             model_name="telemetryevent",
             index=models.Index(fields=["run", "type", "agent", "source", "step"], name="event_metrics"),
         ),
@@ -449,5 +643,9 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name="telemetryevent",
             constraint=models.UniqueConstraint(fields=("run", "seq"), name="event_once"),
+        ),
+        migrations.AddConstraint(
+            model_name="trial",
+            constraint=models.UniqueConstraint(fields=("sweep", "number"), name="trial_once"),
         ),
     ]
