@@ -23,8 +23,17 @@ from pythonjsonlogger.core import RESERVED_ATTRS
 
 from hacrl_web.ops.oidc_settings import provider_of_environment
 from hacrl_web.ops.secret_files import secret, with_password
-from hacrl_web.ops.trainer_place import trainer_command
-from hacrl_web.ops.variables import read_choice, read_hosts, read_mail_server, read_number, read_switch, read_text
+from hacrl_web.ops.variables import (
+    read_choice,
+    read_command,
+    read_hosts,
+    read_mail_server,
+    read_number,
+    read_switch,
+    read_text,
+    read_words,
+    refuse_replaced,
+)
 from workers.contract.spec.harness import (
     HARNESS_CATALOGUE,
     HARNESS_ENVIRONMENT,
@@ -56,8 +65,16 @@ LM_EVAL_PYTHON = os.environ.get(PYTHON_VARIABLE) or str(python_of_environment(DA
 LM_EVAL_TASKS = os.environ.get(TASKS_VARIABLE) or ""
 LM_EVAL_METRIC_CODE = "1" if read_switch(METRIC_CODE_VARIABLE) else ""
 LM_EVAL_CATALOGUE = DATA_DIR / HARNESS_CATALOGUE
-# Replaces the trainer's command, `python -m workers`: a job of a scheduler, or the fake trainer of the tests.
-TRAINER_COMMAND = trainer_command()
+# Replaces the trainer's command, `python -m workers` (the fake trainer of the tests), and words before it.
+TRAINER_COMMAND = read_command("HACRL_TRAINER_COMMAND")
+TRAINER_PREFIX = read_words("HACRL_TRAINER_PREFIX")
+refuse_replaced(
+    "HACRL_TRAINER_PLACE",
+    {
+        "slurm": "remove it and set HACRL_TRAINER_PREFIX, such as srun --gpus=1 with the words of HACRL_SLURM_OPTIONS",
+        "kubernetes": "remove it and train in workers that have GPUs, with worker.gpus of the Helm chart",
+    },
+)
 
 
 def _secret_key() -> str:

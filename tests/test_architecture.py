@@ -17,7 +17,6 @@ PACKAGES = ("hacrl_web", "workers", "tools")
 WORKERS_ROOMS = (
     "algorithms",
     "contract",
-    "cluster",
     "mirrors",
     "verifiers",
     "hub",

@@ -140,7 +140,7 @@ NOT_PASSED = {
     **dict.fromkeys(("HACRL_DATA", "DATABASE_URL", "REDIS_URL"), "the file sets it itself"),
     **dict.fromkeys(("HACRL_SECRET_KEY", "DATABASE_PASSWORD", "REDIS_PASSWORD"), "a secret, given as a file"),
     "HACRL_OIDC_ISSUER": "with its secret in a compose file of one's own (docs/sign-in.md)",
-    **dict.fromkeys(("HACRL_TRAINER_PLACE", "HACRL_TRAINER_COMMAND", "RAY_ADDRESS"), "needs what the images lack"),
+    **dict.fromkeys(("HACRL_TRAINER_PREFIX", "HACRL_TRAINER_COMMAND", "RAY_ADDRESS"), "needs what the images lack"),
     **dict.fromkeys(("HACRL_PYTHON", "HACRL_TORCH_INDEX", "HACRL_VLLM"), "for the launcher's installation"),
     **dict.fromkeys(("HACRL_JUDGE_KEY", "HACRL_JUDGE_KEY_NAME"), "without the web server"),
     **dict.fromkeys(("HACRL_URL", "HACRL_TOKEN"), "for commands that call the API"),

@@ -17,7 +17,6 @@ from hacrl_web.ops import preflight
 from tests.support.helm import (
     CASES,
     CHART,
-    JOBS,
     NAMESPACE,
     OUTSIDE,
     RELEASE,
@@ -30,13 +29,10 @@ from tests.support.helm import (
     objects,
     pod_of,
     pods,
-    trainer_job,
 )
 
 each_case = pytest.mark.parametrize("values", CASES.values(), ids=CASES.keys())
 SECRET = re.compile("PASSWORD|SECRET|TOKEN|KEY")
-# Of trainers: no value of a secret, and what a worker adds from a Secret of the run.
-NO_SECRET = {"HF_HUB_DISABLE_IMPLICIT_TOKEN", "HACRL_CLUSTER_KEYS"}
 
 
 def selects(labels: dict[str, str], pod: dict[str, Any]) -> bool:
@@ -50,10 +46,9 @@ def test_helm_finds_nothing_to_complain_about(values):
 
 @pytest.mark.parametrize("version", ["1.25.0", "1.32.0", "1.37.0"])
 @each_case
-def test_every_object_is_one_of_kubernetes(values, version, tmp_path):
+def test_every_object_is_one_of_kubernetes(values, version):
     schemas = pytest.importorskip("kubernetes_validate", reason="pip install kubernetes-validate")
-    jobs = [trainer_job(values, tmp_path)] if values == JOBS else []
-    for one in [*objects(values), *jobs]:
+    for one in objects(values):
         assert schemas.validate(one, version, strict=True) == version.removesuffix(".0")
 
 
@@ -71,8 +66,8 @@ def test_helm_of_this_machine_agrees(tmp_path):
 
 
 @each_case
-def test_every_pod_is_fenced_in(values, tmp_path):
-    for pod in pods(values, tmp_path):
+def test_every_pod_is_fenced_in(values):
+    for pod in pods(values):
         spec, fence = pod["spec"], pod["spec"]["securityContext"]
         assert fence["runAsNonRoot"] is True
         assert fence["seccompProfile"] == {"type": "RuntimeDefault"}
@@ -85,34 +80,24 @@ def test_every_pod_is_fenced_in(values, tmp_path):
                 "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
             }  # fmt: skip
             assert "/tmp" in [mount["mountPath"] for mount in one["volumeMounts"]]
-            assert ("startupProbe" in one or "livenessProbe" in one) or one["name"] == "trainer"
+            assert "startupProbe" in one or "livenessProbe" in one
 
 
 @each_case
-def test_only_workers_that_create_jobs_have_an_account_of_the_cluster(values, tmp_path):
-    accounts = [
-        pod["spec"]["serviceAccountName"]
-        for pod in pods(values, tmp_path)
-        if pod["spec"]["automountServiceAccountToken"]
-    ]
-    assert accounts == ([f"{RELEASE}-worker"] if values == JOBS else [])
-    kinds = {one["kind"] for one in objects(values)}
-    assert {"ServiceAccount", "Role", "RoleBinding"} & kinds == (
-        {"ServiceAccount", "Role", "RoleBinding"} if values == JOBS else set()
-    )
+def test_no_pod_has_an_account_of_the_cluster(values):
+    assert not any(pod["spec"]["automountServiceAccountToken"] for pod in pods(values))
+    assert not {"ServiceAccount", "Role", "RoleBinding"} & {one["kind"] for one in objects(values)}
 
 
 @each_case
-def test_secrets_are_files_of_a_secret_that_exists_already(values, tmp_path):
+def test_secrets_are_files_of_a_secret_that_exists_already(values):
     assert "Secret" not in {one["kind"] for one in objects(values)}
-    for pod in pods(values, tmp_path):
+    for pod in pods(values):
         for one in pod["spec"]["containers"]:
             for name, value in environment(one).items():
                 is_path = name.endswith("_FILE") and str(value).startswith(f"{SECRETS_FOLDER}/")
-                assert is_path or not SECRET.search(name) or name in NO_SECRET, name
+                assert is_path or not SECRET.search(name), name
                 assert not re.search(r"://[^/@]*:[^/@]*@", str(value)), f"{name} holds a password"
-            if one["name"] == "trainer":
-                assert SECRETS_FOLDER not in str(pod)
         for volume in pod["spec"]["volumes"]:
             if "secret" in volume:
                 assert volume["secret"]["secretName"] == VALUES["secretName"]
@@ -122,10 +107,10 @@ def test_secrets_are_files_of_a_secret_that_exists_already(values, tmp_path):
 
 
 @each_case
-def test_volumes_are_mounted_where_nothing_else_is(values, tmp_path):
+def test_volumes_are_mounted_where_nothing_else_is(values):
     claims = {one["metadata"]["name"] for one in objects(values) if one["kind"] == "PersistentVolumeClaim"}
     assert claims == (set() if values == OUTSIDE else {f"{RELEASE}-data"})
-    for pod in pods(values, tmp_path):
+    for pod in pods(values):
         volumes = {volume["name"]: volume for volume in pod["spec"]["volumes"]}
         for one in pod["spec"]["containers"]:
             paths = [mount["mountPath"] for mount in one["volumeMounts"]]
@@ -186,7 +171,6 @@ def test_database_and_redis_are_reached_by_the_product_alone():
         {"database": {"address": "postgres://hacrl:s@db/hacrl"}},
         {"redis": {"builtin": False, "address": "redis://:s@redis:6379/0"}},
         {"ingress": {"enabled": True, "host": "hacrl.example.org"}},
-        {"worker": {"trainerPlace": "slurm"}},
         {"worker": {"gpu": 2}},
         {"wroker": {}},
         {"secretName": ""},
@@ -198,12 +182,18 @@ def test_secrets_and_mistakes_in_values_are_refused(values):
         objects(values)
 
 
+def test_values_with_jobs_of_the_version_before_are_refused_with_the_way_out():
+    with pytest.raises(ValuesRefused, match="remove it; the workers train"):
+        objects({"worker": {"trainerPlace": "kubernetes"}})
+    assert objects({"worker": {"trainerPlace": "local"}}) == objects({})
+
+
 def test_every_value_is_in_the_schema_and_explained():
     schema = json.loads((CHART / "values.schema.json").read_text())["properties"]
     assert set(VALUES) == set(schema) - {"global"}
     for name, one in schema.items():
         if "properties" in one and name != "global":
-            assert set(VALUES[name]) == set(one["properties"]), name
+            assert set(VALUES[name]) == set(one["properties"]) - {"trainerPlace"}, name
     lines = (CHART / "values.yaml").read_text().splitlines()
     for before, line in itertools.pairwise(lines):
         if re.match(r"\w+:", line) and line.split(":")[0] not in ("dispatcher", "watcher"):

@@ -1,4 +1,4 @@
-"""The Helm chart beside what it must agree with: compose files, documentation, and the code that asks for Jobs."""
+"""The Helm chart beside what it must agree with: compose files, documentation and code."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from hacrl_web.ops import preflight
 from tests.support.helm import (
     CHART,
     GPUS,
-    JOBS,
-    NAMESPACE,
     OUTSIDE,
     RELEASE,
     ROOT,
@@ -24,10 +22,8 @@ from tests.support.helm import (
     objects,
     pod_of,
     render,
-    trainer_job,
 )
 from tests.test_containers import BASE, documented
-from workers.cluster.kubernetes import Kubernetes
 
 
 def test_roles_are_those_of_compose_with_its_variables_and_defaults():
@@ -43,7 +39,7 @@ def test_roles_are_those_of_compose_with_its_variables_and_defaults():
         default[name] = default[name].replace("/run/secrets", SECRETS_FOLDER)
     for role in preflight.ROLES:
         one = container({}, role)
-        more = {"worker": {"HACRL_TRAINER_PLACE": "local"}, "web": {}}.get(role, {"HACRL_PULSE_FILE": "/tmp/pulse"})
+        more = {} if role in ("web", "worker") else {"HACRL_PULSE_FILE": "/tmp/pulse"}
         assert one["args"] == compose[role]["command"]
         assert environment(one) == default | more
         health = compose[role]["healthcheck"]["test"][1:]
@@ -77,53 +73,18 @@ def test_database_and_redis_are_those_of_compose():
     assert str(container({}, "redis")["command"]) == text
 
 
-def test_a_trainers_job_has_what_every_training_host_needs(tmp_path):
-    variables = environment(trainer_job(JOBS, tmp_path)["spec"]["template"]["spec"]["containers"][0])
-    needed = {name for name, row in documented().items() if "on every host" in row}
-    assert set(variables) == {*needed, "HF_HUB_DISABLE_IMPLICIT_TOKEN", "HACRL_CLUSTER_KEYS"}
+def test_a_training_pod_has_what_every_training_host_needs():
+    variables = environment(container(GPUS, "worker"))
+    assert {name for name, row in documented().items() if "on every host" in row} <= set(variables)
     assert (variables["HACRL_JUDGE_ALLOW"], variables["HACRL_REWARD_NETWORK"]) == ("judge.example.org", "1")
-    assert variables["HACRL_LM_EVAL"] == "/data/lm_eval/bin/python"
-    worker = environment(container(JOBS, "worker"))
-    assert (worker["HACRL_TRAINER_PLACE"], worker["HACRL_KUBERNETES_JOB"]) == (
-        "kubernetes",
-        "/etc/hacrl/trainer/job.yaml",
-    )
 
 
-def test_workers_have_the_rights_that_they_use_and_no_other(monkeypatch, tmp_path):
-    verbs = {"POST": "create", "GET": "list", "DELETE": "deletecollection"}
-    used = set()
-
-    def ask(self, verb, group, kind, **_):
-        used.add((group.removesuffix("v1").strip("/").removeprefix("apis/").removeprefix("api"), kind, verbs[verb]))
-        return {"items": []}
-
-    monkeypatch.setattr(Kubernetes, "_ask", ask)
-    scheduler = Kubernetes(trainer_job(JOBS, tmp_path))
-    scheduler.start("hacrl-1", ["python", "2"], keys="{}")
-    scheduler.state("hacrl-1")
-    scheduler.cancel("hacrl-1")
-    scheduler.forget_keys("hacrl-1")
-    rules = named(JOBS, "Role", "worker")["rules"]
-    assert used == {
-        (group, kind, verb)
-        for rule in rules for group in rule["apiGroups"] for kind in rule["resources"] for verb in rule["verbs"]
-    }  # fmt: skip
-    binding = named(JOBS, "RoleBinding", "worker")
-    assert binding["roleRef"]["name"] == f"{RELEASE}-worker"
-    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": f"{RELEASE}-worker", "namespace": NAMESPACE}]
-
-
-def test_gpus_are_where_trainers_run(tmp_path):
+def test_gpus_are_where_trainers_run():
     cpu, gpu = container({}, "worker"), container(GPUS, "worker")
     assert (cpu["image"], cpu["resources"]["limits"]) == ("hacrl-worker:cpu", {})
     assert (gpu["image"], gpu["resources"]["limits"]) == ("hacrl-worker:cuda", {"nvidia.com/gpu": 2})
     assert "/dev/shm" in [mount["mountPath"] for mount in gpu["volumeMounts"]]
-    waits = container(JOBS, "worker")
-    assert (waits["image"], "resources" in waits) == ("hacrl-worker:cpu", False)
-    pod = trainer_job(JOBS, tmp_path)["spec"]["template"]["spec"]
-    [trainer] = pod["containers"]
-    assert (trainer["image"], trainer["resources"]["limits"]) == ("hacrl-worker:cuda", {"nvidia.com/gpu": 2})
+    pod = pod_of(GPUS, "worker")["spec"]
     assert (pod["nodeSelector"], pod["tolerations"]) == ({"pool": "gpu"}, GPUS["worker"]["tolerations"])
     assert container(OUTSIDE, "worker")["resources"]["limits"] == {"memory": "64Gi"}
 

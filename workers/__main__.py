@@ -43,17 +43,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--attempt", type=int, help="above 1: resume from the newest checkpoint (default: last attempt in RUN_DIR + 1)"
     )
+    # Of a supervisor whose prefix starts this process: the keys of judges are on standard input.
+    parser.add_argument(trainer_process.LEASE_OPTION, action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     try:
         spec = RunSpec.from_file(options.spec)
-        attempt = prepare(spec, options.run_dir, options.attempt)
+        attempt = prepare(spec, options.run_dir, options.attempt, has_lease=options.lease)
     except (RunRefused, InvalidSettings) as refusal:
         print(f"python -m workers: {refusal}", file=sys.stderr)
         return 2
     return run(spec, options.run_dir, attempt)
 
 
-def prepare(spec: RunSpec, run_dir: Path, attempt: int | None) -> int:
+def prepare(spec: RunSpec, run_dir: Path, attempt: int | None, *, has_lease: bool = False) -> int:
     """Lock the run directory and write the spec into it; print the spec's cautions.
 
     Returns the attempt. Errors: RunRefused, InvalidSettings.
@@ -63,7 +65,9 @@ def prepare(spec: RunSpec, run_dir: Path, attempt: int | None) -> int:
     trainer_process.dump_stacks_on_signal()
     try:
         run_dir.mkdir(parents=True, exist_ok=True)
-        if not is_supervised:
+        if has_lease and attempt is not None:
+            trainer_process.hold_run_dir(run_dir, attempt)
+        elif not is_supervised:
             trainer_process.lock_run_dir(run_dir)
             # The cautions of a launched run were confirmed in the form.
             for caution in spec.cautions():

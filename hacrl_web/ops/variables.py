@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 from urllib.parse import SplitResult, urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
@@ -61,6 +62,20 @@ def read_command(name: str) -> list[str] | None:
     if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
         raise _invalid(name, value, 'give a JSON list of texts, such as ["python", "-m", "workers"]')
     return words
+
+
+def read_words(name: str) -> list[str]:
+    """Words, split as a shell splits them."""
+    try:
+        return shlex.split(read_text(name))
+    except ValueError as error:
+        raise _invalid(name, read_text(name), f"close its quotes ({error})") from None
+
+
+def refuse_replaced(name: str, replacements: Mapping[str, str]) -> None:
+    """Refuse a value that does nothing any more. replacements: by value, what to do instead."""
+    if (value := read_text(name)) in replacements:
+        raise _invalid(name, value, replacements[value])
 
 
 def read_mail_server(name: str) -> SplitResult:

@@ -30,10 +30,17 @@ from pathlib import Path
 
 from tests.support.fake_events import agent_metrics, evaluations, questions, rollouts, step_bodies
 from workers import heartbeat
+from workers.contract import trainer_process
 from workers.contract.events import PAUSE_REQUESTED, Body, Checkpoint, Finished, Log, Started
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
-from workers.contract.trainer_process import PAUSE_SIGNAL, die_with_supervisor, dump_stacks_on_signal
+from workers.contract.trainer_process import (
+    LEASE_OPTION,
+    PAUSE_SIGNAL,
+    die_with_supervisor,
+    dump_stacks_on_signal,
+    hold_run_dir,
+)
 from workers.trainer.checkpoints import newest_checkpoint, save_checkpoint
 
 __all__ = ["rollouts"]
@@ -241,12 +248,15 @@ def _use_up_memory() -> int:
         return count
 
 
-def main(spec_path: str, run_dir: str, attempt: str) -> int:
+def main(spec_path: str, run_dir: str, attempt: str, has_lease: bool) -> int:
     die_with_supervisor()
+    if has_lease:
+        trainer_process.LEASE_S = float(os.environ.get("HACRL_FAKE_LEASE_S", trainer_process.LEASE_S))
+        hold_run_dir(Path(run_dir), int(attempt))
     dump_stacks_on_signal()
     heartbeat.start(Path(run_dir))
     return FakeTrainer(RunSpec.from_file(Path(spec_path)), Path(run_dir), int(attempt)).run()
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:3], sys.argv[4]))
+    sys.exit(main(*sys.argv[1:3], sys.argv[4], LEASE_OPTION in sys.argv))

@@ -17,15 +17,17 @@ from typing import Any
 import pytest
 import yaml
 
-from workers.cluster.kubernetes import job_of, read_template
-
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "docker" / "helm" / "hacrl-web"
 RELEASE, NAMESPACE = "team", "ml"
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
-GPUS = {"worker": {"gpus": 2, "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}]}}
-JOBS = {
-    "worker": {**GPUS["worker"], "trainerPlace": "kubernetes", "nodeSelector": {"pool": "gpu"}, "replicas": 3},
+GPUS = {
+    "worker": {
+        "gpus": 2,
+        "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
+        "nodeSelector": {"pool": "gpu"},
+        "replicas": 3,
+    },
     "environment": {"HACRL_JUDGE_ALLOW": "judge.example.org", "HACRL_REWARD_NETWORK": "1"},
     "images": {"pullSecrets": ["registry-login"]},
 }
@@ -37,7 +39,7 @@ OUTSIDE = {
     "environment": {"HACRL_EMAIL_URL_FILE": "/etc/hacrl/secrets/email_url"},
     "worker": {"replicas": 0, "resources": {"limits": {"memory": "64Gi"}}},
 }
-CASES = {"as it is": {}, "GPUs": GPUS, "Jobs": JOBS, "outside": OUTSIDE}
+CASES = {"as it is": {}, "GPUs": GPUS, "outside": OUTSIDE}
 SECRETS_FOLDER = "/etc/hacrl/secrets"
 WARNING = 2  # severity of a message of the linter
 PROGRAM = """
@@ -105,20 +107,11 @@ def environment(one: dict[str, Any]) -> dict[str, Any]:
     return {line["name"]: line.get("value", line.get("valueFrom")) for line in one.get("env", ())}
 
 
-def trainer_job(values: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """A Job as a worker creates it from the chart's template."""
-    path = folder / "job.yaml"
-    path.write_text(named(values, "ConfigMap", "trainer")["data"]["job.yaml"])
-    return job_of(read_template(path), "hacrl-1", "hacrl-1-2", ["python", "-m", "workers.cluster"], has_keys=True)
-
-
-def pods(values: dict[str, Any], folder: Path) -> Iterator[dict[str, Any]]:
-    """What describes a pod: in controllers of the chart, and in Jobs of its workers."""
+def pods(values: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """What describes a pod in the controllers of the chart."""
     for one in objects(values):
         if "template" in one.get("spec", {}):
             yield one["spec"]["template"]
-    if values == JOBS:
-        yield trainer_job(values, folder)["spec"]["template"]
 
 
 @functools.cache

@@ -21,8 +21,7 @@ from hacrl_web.runs.models import HELD, USER_STOP, Desire, Host, Run, State
 from hacrl_web.runs.pubsub import publish_update
 from hacrl_web.runs.telemetry.shipper import LeaseLost, Shipper
 from hacrl_web.runs.worker.hosts import boot_id, data_folder_id, host_name, pid_namespace, process_start
-from workers.contract.cluster.job import JOB_NAME, MARGIN_S, TASK_LEASE_S, refuse_job
-from workers.contract.trainer_process import RunDirBusy, kill_earlier_attempts, lock_run_dir
+from workers.contract.trainer_process import RunDirBusy, kill_earlier_attempts, lease_path, lock_run_dir
 
 NOTIFY_EVERY_S = 10.0
 NOTIFY_AT_ONCE = 20
@@ -40,7 +39,6 @@ class Dispatcher:
         # Run, attempt and heartbeat: when this process first read them.
         self._first_seen: dict[tuple[UUID, int, datetime | None], float] = {}
         self._last_look = clock()
-        self._job_refused_at: dict[tuple[UUID, int], float] = {}  # by run and attempt
 
     def tick(self) -> None:
         self.mark_lost_runs()
@@ -91,16 +89,8 @@ class Dispatcher:
         # An idle run that is to stop was lost once, or the process that requested it died before it wrote the end.
         to_stop = Q(state__in=[State.QUEUED, State.PAUSED], desired_state=Desire.STOP)
         to_pause = Q(state=State.QUEUED, desired_state=Desire.PAUSE)
-        runs = list(Run.objects.filter(to_stop | to_pause | Q(state=State.LOST)))
-        keys = {(run.pk, run.attempt) for run in runs}
-        self._job_refused_at = {key: at for key, at in self._job_refused_at.items() if key in keys}
-        _each(runs, lambda run: _requeue_or_end(run, lambda: self._is_job_over(run)))
+        _each(Run.objects.filter(to_stop | to_pause | Q(state=State.LOST)), _requeue_or_end)
         _each(Run.objects.filter(state=State.PAUSED, desired_state=Desire.RUN), _finish_resume)
-
-    def _is_job_over(self, run: Run) -> bool:
-        """Whether a job that was refused has ended by itself, since no worker has cancelled it (left_jobs.py)."""
-        now = self._now()
-        return now - self._job_refused_at.setdefault((run.pk, run.attempt), now) > TASK_LEASE_S + MARGIN_S
 
 
 def _each(runs: Iterable[Run], function: Callable[[Run], None]) -> None:
@@ -154,8 +144,8 @@ def _is_process_gone(run: Run) -> bool:
     return started is None or abs(started - run.worker_started) > 2
 
 
-def _requeue_or_end(run: Run, is_job_over: Callable[[], bool]) -> None:
-    if run.will_end and not finish_lost_run(run, is_job_over):
+def _requeue_or_end(run: Run) -> None:
+    if run.will_end and not finish_lost_run(run):
         return
     if run.desired_state == Desire.STOP:
         run.transition_to(State.STOPPED, reason=run.desire_reason or USER_STOP, attempt=run.attempt)
@@ -173,16 +163,16 @@ def _finish_resume(run: Run) -> None:
     publish_update(run.pk)
 
 
-def finish_lost_run(run: Run, is_job_over: Callable[[], bool]) -> bool:
+def finish_lost_run(run: Run) -> bool:
     """Store the rest of an idle run's spool. False: the run cannot end yet, for there is more or its trainer lives.
 
     A run that has ended has all its events and no process, which a supervisor that is killed or frozen cannot ensure.
     If the run directory is on another machine, it cannot be read here, and the run may end.
-    is_job_over: whether a job that was left and told to end has had the time.
     """
     if run.data_folder != data_folder_id():
         return True
     try:
+        lease_path(run.run_dir, run.attempt).unlink(missing_ok=True)  # a trainer behind a prefix ends, or never begins
         lock = lock_run_dir(run.run_dir)
     except FileNotFoundError:
         return True
@@ -197,10 +187,6 @@ def finish_lost_run(run: Run, is_job_over: Callable[[], bool]) -> bool:
         if not kill_earlier_attempts(run.run_dir, FINISH_S):
             log.warning("run %s cannot end yet: a process that its trainer started does not end", run.pk)
             return False
-        if (run.run_dir / JOB_NAME).exists():
-            refuse_job(run.run_dir)
-            if not is_job_over():
-                return False
         shipper = Shipper(run.pk, run.run_dir, run.attempt, Run.objects.idle_after)
         while shipper.has_more and time.monotonic() < deadline:
             shipper.ship()

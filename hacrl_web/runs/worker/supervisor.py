@@ -2,7 +2,7 @@
 records how the attempt ended.
 
 It runs in a Celery pool child (or a test's process). The trainer is a process in its own session, so nothing here ever
-waits for it; when this process dies, however that happens, the trainer dies by its death pipe.
+waits for it; when this process dies, however that happens, the trainer dies by its death pipe, or by its lease.
 """
 
 from __future__ import annotations
@@ -188,7 +188,12 @@ class RunSupervisor:
             environment["HF_HUB_OFFLINE"] = "1"
         keys = self._retry_on_db_error(lambda: judge_keys(self.run.project, spec.judge_paths))
         return start_trainer(
-            run_dir, self.attempt, command=settings.TRAINER_COMMAND, environment=environment, keys=keys
+            run_dir,
+            self.attempt,
+            command=settings.TRAINER_COMMAND,
+            prefix=settings.TRAINER_PREFIX,
+            environment=environment,
+            keys=keys,
         )
 
     def _mend_spool(self, run_dir: Path) -> None:

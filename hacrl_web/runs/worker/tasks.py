@@ -17,7 +17,6 @@ from celery import signals
 
 from hacrl_web.celery import app
 from hacrl_web.ops.disk_space import full_disk
-from hacrl_web.ops.trainer_place import trains_elsewhere
 from hacrl_web.runs import worker_queue
 from hacrl_web.runs.models import Drain, Run, Worker
 from hacrl_web.runs.pubsub import publish_update
@@ -31,7 +30,6 @@ from hacrl_web.runs.worker.hosts import (
     pid_namespace,
     process_start,
 )
-from hacrl_web.runs.worker.left_jobs import LeftJobs
 from hacrl_web.runs.worker.restart import ConsumerCheck, handled_message
 from hacrl_web.runs.worker.supervisor import RunSupervisor
 from workers.contract.trainer_process import RunDirBusy, lock_run_dir
@@ -57,8 +55,7 @@ def _consume_queue_of_folder(instance: Any, **_: Any) -> None:
 
 @signals.worker_ready.connect
 def _start_heartbeat(**_: Any) -> None:
-    checks = [ConsumerCheck(worker_is_ending).look, *([LeftJobs().look] if trains_elsewhere() else [])]
-    HeartbeatThread(lambda: [check() for check in checks]).start()
+    HeartbeatThread(ConsumerCheck(worker_is_ending).look).start()
 
 
 @signals.worker_shutting_down.connect

@@ -51,6 +51,9 @@ def test_empty_values_count_as_not_set(tmp_path):
         ("HACRL_CONNECTIONS_PER_ADDRESS", "0", "HACRL_CONNECTIONS_PER_ADDRESS is '0': give a whole number from 1"),
         ("HACRL_HSTS_S", "-1", "HACRL_HSTS_S is '-1': give a whole number from 0"),
         ("HACRL_TRAINER_COMMAND", "python", "HACRL_TRAINER_COMMAND is 'python': give a JSON list of texts"),
+        ("HACRL_TRAINER_PREFIX", "srun 'x", 'HACRL_TRAINER_PREFIX is "srun \'x": close its quotes'),
+        ("HACRL_TRAINER_PLACE", "slurm", "is 'slurm': remove it and set HACRL_TRAINER_PREFIX, such as srun --gpus=1"),
+        ("HACRL_TRAINER_PLACE", "kubernetes", "is 'kubernetes': remove it and train in workers that have GPUs"),
         ("HACRL_WEBHOOK_ALLOW", "https://a.example", "'https://a.example' is not a host"),
         ("HACRL_EMAIL_URL", "smtp://mail:port", "HACRL_EMAIL_URL cannot be read"),
         ("DATABASE_URL", "db.example.org", "DATABASE_URL cannot be read"),
@@ -69,6 +72,13 @@ def test_an_address_with_a_password_is_in_no_error(monkeypatch):
     with pytest.raises(ImproperlyConfigured, match="OWL cannot be read") as refused:
         variables.read_mail_server("OWL")
     assert "hoot" not in str(refused.value)
+
+
+def test_prefix_is_split_as_a_shell_splits_words(monkeypatch):
+    monkeypatch.setenv("OWL", "srun --gpus=1 --comment='two words' $HOME;")
+    assert variables.read_words("OWL") == ["srun", "--gpus=1", "--comment=two words", "$HOME;"]
+    monkeypatch.setenv("HACRL_TRAINER_PLACE", "local")  # of the version before: as it was
+    variables.refuse_replaced("HACRL_TRAINER_PLACE", {"slurm": "remove it"})
 
 
 @pytest.mark.parametrize("value", ["[]", "{}", '["python", 1]', '"python"', "null"])

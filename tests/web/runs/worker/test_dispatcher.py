@@ -457,7 +457,7 @@ class TestFinishLost:
 
     def test_run_that_is_stopped_while_the_dispatcher_requeues_it_has_the_rest_of_its_spool(self, watch, left):
         Run.objects.get(pk=left.pk).request_stop()
-        module._requeue_or_end(left, lambda: True)  # as read before that
+        module._requeue_or_end(left)  # as read before that
         left.refresh_from_db()
         assert (left.state, left.events.count()) == ("lost", 0)
         Dispatcher(watch).tick()
