@@ -1,6 +1,6 @@
 """Real training beside a peer that nobody should learn from: the honest agent ends no worse than alone.
 
-Measured in docs/LOG.md, "A lying peer". TOLERANCE is on the mean over the seeds.
+Measured in docs/LOG.md, "A liar and a noisy peer". TOLERANCE is on the mean over the seeds.
 """
 
 from __future__ import annotations
