@@ -905,8 +905,6 @@ declare namespace Api {
     num_sent: number;
     num_failing: number;
     problem: string;
-    num_tries: number;
-    next_try_at: string | null;
   }
   interface MirrorStates {
     items: MirrorState[];
@@ -1526,7 +1524,6 @@ declare namespace Api {
     step: number;
     url: string;
     problem: string;
-    next_try_at: string | null;
     sent_at: string | null;
   }
   interface RunMirrorStates {

@@ -37,6 +37,7 @@ READ_BY_WEB = (
     "workers.settings",
     "workers.number_format",
     "workers.allowed_address",
+    "workers.mirrors.destination",
 )
 ML = {
     "torch", "transformers", "tokenizers", "safetensors", "accelerate", "peft", "vllm", "ray", "trl", "numpy", "scipy",

@@ -6,29 +6,50 @@ from typing import Any, Literal
 from uuid import UUID
 
 from django.http import HttpRequest
-from django.shortcuts import get_object_or_404
-from ninja import Router, Status
+from ninja import Router, Schema, Status
 from typing_extensions import TypedDict
 
 from hacrl_web.accounts.models import Role
 from hacrl_web.accounts.projects import project_for
 from hacrl_web.mirrors.mirrors import (
-    MirrorState,
     RunMirrorState,
     change_mirror,
     choose,
     create_mirror,
     delete_mirror,
-    mirror_state,
-    mirror_states,
+    mirror_of,
     run_mirror_states,
 )
 from hacrl_web.mirrors.models import Mirror
-from hacrl_web.mirrors.requests import mirror_of
 from hacrl_web.runs.requests import visible_run
 from hacrl_web.web.schemas import StrictBody
 
 router = Router(tags=["mirrors"])
+
+
+class MirrorState(Schema):
+    """A mirror as its members see it.
+
+    takes_secret: a key can be stored.  has_secret: one is; it is never shown.  folder: of its files.
+
+    rollouts: of each agent, with their texts, at the multiples of rollout_interval steps; 0: none are sent.
+    """
+
+    id: int
+    name: str
+    kind: str
+    label: str
+    options: dict[str, str]
+    takes_secret: bool
+    has_secret: bool
+    sends: str
+    rollouts: int
+    rollout_interval: int
+    is_enabled: bool
+    folder: str
+    num_sent: int
+    num_failing: int
+    problem: str
 
 
 class MirrorStates(TypedDict):
@@ -37,6 +58,17 @@ class MirrorStates(TypedDict):
 
 class RunMirrorStates(TypedDict):
     items: list[RunMirrorState]
+
+
+class MirrorChange(StrictBody):
+    """What is left out stays as it is."""
+
+    options: dict[str, Any] | None = None
+    secret: str = ""
+    sends: Literal["new", "chosen"] | None = None
+    rollouts: int | None = None
+    rollout_interval: int | None = None
+    is_enabled: bool | None = None
 
 
 class MirrorIn(StrictBody):
@@ -56,17 +88,6 @@ class MirrorIn(StrictBody):
     rollout_interval: int = 1
 
 
-class MirrorChange(StrictBody):
-    """What is left out stays as it is."""
-
-    options: dict[str, Any] | None = None
-    secret: str = ""
-    sends: Literal["new", "chosen"] | None = None
-    rollouts: int | None = None
-    rollout_interval: int | None = None
-    is_enabled: bool | None = None
-
-
 class ChoiceIn(StrictBody):
     """choice: default (as the mirror says), on or off."""
 
@@ -75,21 +96,19 @@ class ChoiceIn(StrictBody):
 
 @router.get("/projects/{int:project_id}/mirrors", response=MirrorStates, summary="The mirrors of a project")
 def list_mirrors(request: HttpRequest, project_id: int) -> Any:
-    return {"items": mirror_states(project_for(request, project_id, Role.VIEWER))}
+    return {"items": list(Mirror.objects.filter(project=project_for(request, project_id, Role.VIEWER)))}
 
 
 @router.post("/projects/{int:project_id}/mirrors", response={201: MirrorState}, summary="Add a mirror (admins)")
 def add_mirror(request: HttpRequest, project_id: int, payload: MirrorIn) -> Any:
-    project = project_for(request, project_id, Role.ADMIN)
-    return Status(201, mirror_state(create_mirror(request.user, project, payload.dict())))
+    return Status(201, create_mirror(request.user, project_for(request, project_id, Role.ADMIN), payload.dict()))
 
 
 @router.put(
     "/projects/{int:project_id}/mirrors/{int:mirror_id}", response=MirrorState, summary="Change a mirror (admins)"
 )
 def edit_mirror(request: HttpRequest, project_id: int, mirror_id: int, payload: MirrorChange) -> Any:
-    mirror = mirror_of(request, project_id, mirror_id)
-    return mirror_state(change_mirror(request.user, mirror, payload.dict()))
+    return change_mirror(request.user, mirror_of(request, project_id, mirror_id), payload.dict())
 
 
 @router.delete(
@@ -109,6 +128,5 @@ def list_run_mirrors(request: HttpRequest, run_id: UUID) -> Any:
 @router.put("/runs/{run_id}/mirrors/{int:mirror_id}", response=RunMirrorStates, summary="Whether a mirror sends a run")
 def choose_mirror(request: HttpRequest, run_id: UUID, mirror_id: int, payload: ChoiceIn) -> Any:
     run = visible_run(request, run_id)
-    mirror = get_object_or_404(Mirror.objects.filter(project=run.project_id), pk=mirror_id)
-    choose(request.user, run, mirror, payload.choice)
+    choose(request.user, run, mirror_id, payload.choice)
     return {"items": run_mirror_states(run)}

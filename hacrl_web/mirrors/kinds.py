@@ -1,4 +1,4 @@
-"""The kinds of mirrors, their options, and the checks of both."""
+"""The kinds of mirrors, their options, and the checks of both. Errors are added to the checker by field."""
 
 from __future__ import annotations
 
@@ -10,17 +10,15 @@ from typing import Any
 from django.conf import settings
 
 from hacrl_web.registry.values import Checker, ValueProblem, choice, text
-from hacrl_web.web.page_query import whole_number
 from workers.allowed_address import AddressRefused, AllowList
 
 MAX_OPTION = 200
-WANDB_ADDRESS = "https://api.wandb.ai"
 _PLAUSIBLE_SECRET = re.compile(r"[!-~]{1,400}")
 
 
 @dataclass(frozen=True)
 class MirrorOption:
-    """A setting of a kind. choices: those that are possible; any text without."""
+    """A setting of a kind. choices: those that are possible, the first without a choice; any text without them."""
 
     name: str
     label: str
@@ -41,46 +39,44 @@ class MirrorKind:
     package: str = ""
 
 
-KINDS = {
-    kind.key: kind
-    for kind in (
-        MirrorKind("tensorboard", "TensorBoard", "Event files on the host of the watcher, for tensorboard --logdir."),
-        MirrorKind(
-            "mlflow",
-            "MLflow",
-            "Runs of an experiment on a tracking server.",
-            (
-                MirrorOption(
-                    "url", "Address", "Of the tracking server, such as https://mlflow.example.org.", is_needed=True
-                ),
-                MirrorOption("experiment", "Experiment", "Empty: the name of the project."),
+_PROJECT = MirrorOption("project", "Project", "Empty: the name of the project here.")
+_ALL = (
+    MirrorKind("tensorboard", "TensorBoard", "Event files on the host of the watcher, for tensorboard --logdir."),
+    MirrorKind(
+        "mlflow",
+        "MLflow",
+        "Runs of an experiment on a tracking server.",
+        (
+            MirrorOption(
+                "url", "Address", "Of the tracking server, such as https://mlflow.example.org.", is_needed=True
             ),
-            "Token, or user:password; empty for a server without a login",
-            "mlflow-skinny",
+            MirrorOption("experiment", "Experiment", "Empty: the name of the project."),
         ),
-        MirrorKind(
-            "wandb",
-            "Weights & Biases",
-            "Runs of a project, online, or as files for wandb sync.",
-            (
-                MirrorOption("mode", "Mode", "offline: files on the host of the watcher.", ("offline", "online"), True),
-                MirrorOption("project", "Project", "Empty: the name of the project here."),
-                MirrorOption("entity", "Entity", "User or team; empty: the key's own."),
-                MirrorOption("url", "Address", f"Of a server of your own; empty: {WANDB_ADDRESS}."),
-            ),
-            "API key, for online mode",
-            "wandb",
+        "Token, or user:password; empty for a server without a login",
+        "mlflow-skinny",
+    ),
+    MirrorKind(
+        "wandb",
+        "Weights & Biases",
+        "Runs of a project, online, or as files for wandb sync.",
+        (
+            MirrorOption("mode", "Mode", "offline: files on the host of the watcher.", ("offline", "online")),
+            _PROJECT,
+            MirrorOption("entity", "Entity", "User or team; empty: the key's own."),
+            MirrorOption("url", "Address", "Of a server of your own; empty: https://api.wandb.ai."),
         ),
-        MirrorKind(
-            "trackio",
-            "Trackio",
-            "A database on the host of the watcher, for trackio show.",
-            (MirrorOption("project", "Project", "Empty: the name of the project here."),),
-            package="trackio",
-        ),
-    )
-}
-HAS_FILES = ("tensorboard", "trackio")
+        "API key, for online mode",
+        "wandb",
+    ),
+    MirrorKind(
+        "trackio",
+        "Trackio",
+        "A database on the host of the watcher, for trackio show.",
+        (_PROJECT,),
+        package="trackio",
+    ),
+)
+KINDS = {kind.key: kind for kind in _ALL}
 
 
 def check_mirror_address(url: str) -> None:
@@ -88,31 +84,25 @@ def check_mirror_address(url: str) -> None:
     AllowList.of("HACRL_MIRROR_ALLOW", settings.MIRROR_ALLOW).check_url(url)
 
 
-def mirror_options(checker: Checker, kind: str, values: Any) -> dict[str, str]:
-    """The options of a kind. Errors are added to the checker at `options.NAME`."""
+def checked_options(checker: Checker, kind: str, values: Any) -> dict[str, str]:
+    """The options of a kind, at `options.NAME`."""
     if not isinstance(values, Mapping):
         checker.add("options", "invalid", "Must be an object with texts.")
         return {}
     options = {option.name: option for option in KINDS[kind].options}
-    for name in values:
-        if name not in options:
-            checker.add(f"options.{str(name)[:40]}", "unknown_key", "There is no option of this name.")
+    for name in values.keys() - options:
+        checker.add(f"options.{str(name)[:40]}", "unknown_key", "There is no option of this name.")
     result = {}
     for name, option in options.items():
-        value = values.get(name)
-        if value in (None, "") and not option.choices:
-            if option.is_needed:
-                checker.add(f"options.{name}", "missing", "This field is required.")
-            continue
-        checked = checker.take(f"options.{name}", _option, option, value)
-        if checked is not None:
-            result[name] = checked
+        value = values.get(name) or next(iter(option.choices), "")
+        if value or option.is_needed:
+            result[name] = checker.take(f"options.{name}", _option, option, value) or ""
     return result
 
 
 def _option(option: MirrorOption, value: Any) -> str:
     if option.choices:
-        return choice(value or option.choices[0], option.choices)
+        return choice(value, option.choices)
     line = text(value, MAX_OPTION)
     if option.name == "url":
         try:
@@ -125,18 +115,8 @@ def _option(option: MirrorOption, value: Any) -> str:
     return line
 
 
-def whole_between(value: Any, least: int, most: int) -> int:
-    """A whole number from `least` to `most`, from a number or its text; `least` without one. Error: ValueProblem."""
-    if value in (None, ""):
-        return least
-    number = None if isinstance(value, bool | float) else whole_number(str(value).strip(), most)
-    if number is None or number < least:
-        raise ValueProblem("out_of_bounds", f"A whole number from {least} to {most:,} is needed.")
-    return number
-
-
 def checked_secret(checker: Checker, kind: str, secret: Any) -> str:
-    """An API key or password. Errors are added to the checker at `secret`."""
+    """An API key or password, at `secret`; empty without one."""
     if secret in (None, ""):
         return ""
     if not KINDS[kind].secret:

@@ -8,12 +8,12 @@ from typing import Any
 
 from django.conf import settings
 from django.db import models
-from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery, Value
-from django.db.models.functions import Coalesce
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from hacrl_web.accounts.audit_log import audited
 from hacrl_web.accounts.visibility import ProjectRow, ProjectRowQuerySet
+from hacrl_web.mirrors.kinds import KINDS
 from hacrl_web.runs.models import TERMINAL, Run, RunRowQuerySet
 
 
@@ -32,10 +32,6 @@ class Choice(models.TextChoices):
     OFF = "off", "no"
 
 
-# The columns of a mirror that decide what is sent where: their change ends what is under way.
-SENT_SETTINGS = ("options", "ciphertext", "rollouts", "rollout_interval")
-
-
 @audited("name", "kind", "options", "sends", "rollouts", "rollout_interval", "is_enabled", secrets=("ciphertext",))
 class Mirror(ProjectRow):
     """A destination of a project's runs. kind: a key of kinds.KINDS."""
@@ -52,9 +48,7 @@ class Mirror(ProjectRow):
     rollout_interval = models.PositiveIntegerField(default=1)  # they are sent at the multiples of so many steps
     is_enabled = models.BooleanField(default=True)
     created_at: models.DateTimeField[datetime, datetime] = models.DateTimeField(default=timezone.now)
-    problem = models.CharField(max_length=400, blank=True)  # why nothing is sent before next_try_at
-    tries = models.PositiveIntegerField(default=0)  # without an answer in time, since a run was sent
-    next_try_at: models.DateTimeField[datetime, datetime] = models.DateTimeField(default=timezone.now)
+    silence = models.CharField(max_length=400, blank=True)  # the destination did not answer: no run is sent for a while
 
     objects = ProjectRowQuerySet["Mirror"].as_manager()
 
@@ -66,47 +60,76 @@ class Mirror(ProjectRow):
         return self.name
 
     @property
-    def sent_settings(self) -> tuple[Any, ...]:
-        """The values of SENT_SETTINGS."""
-        return tuple(getattr(self, name) for name in SENT_SETTINGS)
+    def secret_name(self) -> str:
+        return f"secret of mirror {self.pk}"
 
     @property
-    def folder(self) -> Path:
+    def sent_settings(self) -> tuple[Any, ...]:
+        """Its settings: their change ends what is under way, and what failed is tried at once."""
+        return self.options, self.ciphertext, self.sends, self.rollouts, self.rollout_interval
+
+    @property
+    def files(self) -> Path:
         """Its files, on the host of the watcher."""
         return Path(settings.DATA_DIR) / "mirrors" / f"{self.kind}-{self.pk}"
 
     def due_runs(self) -> QuerySet[Run]:
-        """Runs with something to send: the oldest first, then those whose last try failed."""
+        """Runs with something to send, the oldest first."""
         cursors = MirrorCursor.objects.filter(mirror=self, run=OuterRef("pk"))
-        is_chosen = Exists(cursors.filter(choice=Choice.ON))
+        is_chosen: Any = Exists(cursors.filter(choice=Choice.ON))
         if self.sends == Sends.NEW:
-            is_chosen = Q(is_chosen) | Q(created_at__gte=self.created_at) & ~Exists(cursors.filter(choice=Choice.OFF))
-        is_settled = cursors.filter(Q(is_done=True) | Q(next_try_at__gt=timezone.now()))
-        is_read = cursors.filter(read_seq__gte=OuterRef("last_seq"))
-        runs = Run.objects.filter(is_chosen, project=self.project_id, last_seq__gt=0).exclude(Exists(is_settled))
-        tries = Coalesce(Subquery(cursors.values("tries")[:1]), Value(0))
-        return runs.filter(Q(state__in=TERMINAL) | ~Exists(is_read)).order_by(tries, "created_at", "pk")
+            is_chosen |= Q(created_at__gte=self.created_at) & ~Exists(cursors.filter(choice=Choice.OFF))
+        is_sent = Exists(cursors.filter(seq__gte=OuterRef("last_seq")))
+        runs = Run.objects.filter(is_chosen, project=self.project_id, last_seq__gt=0)
+        runs = runs.exclude(Exists(cursors.filter(is_done=True))).filter(Q(state__in=TERMINAL) | ~is_sent)
+        return runs.order_by("created_at", "pk")
+
+    # What its page and the API say of it
 
     @property
-    def secret_name(self) -> str:
-        return f"secret of mirror {self.pk}"
+    def label(self) -> str:
+        return KINDS[self.kind].label
+
+    @property
+    def takes_secret(self) -> bool:
+        return bool(KINDS[self.kind].secret)
+
+    @property
+    def has_secret(self) -> bool:
+        return bool(self.ciphertext)
+
+    @property
+    def folder(self) -> str:
+        """Of its files; empty for a server."""
+        has_files = self.kind in ("tensorboard", "trackio") or self.options.get("mode") == "offline"
+        return str(self.files) if has_files else ""
+
+    @property
+    def num_sent(self) -> int:
+        return self.cursors.filter(sent_at__isnull=False).count()
+
+    @property
+    def num_failing(self) -> int:
+        return self.cursors.exclude(problem="").count()
+
+    @property
+    def problem(self) -> str:
+        """Why nothing is sent, or why some run is not; empty without one."""
+        return self.silence or self.cursors.exclude(problem="").values_list("problem", flat=True).first() or ""
 
 
 class MirrorCursor(models.Model):
-    """How far a run has been sent by a mirror."""
+    """How far a run has been sent by a mirror: it moves when the destination has accepted."""
 
     mirror = models.ForeignKey(Mirror, on_delete=models.CASCADE, related_name="cursors")
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="mirror_cursors")
     choice = models.CharField(max_length=8, choices=Choice.choices, default=Choice.DEFAULT)
     seq = models.BigIntegerField(default=0)  # the destination has every number up to this event
-    read_seq = models.BigIntegerField(default=0)  # events up to it were looked at
     step = models.PositiveIntegerField(default=0)  # of the last row that was sent
     state: Any = models.JSONField(default=dict, blank=True)  # of the destination (workers/mirrors)
     url = models.CharField(max_length=500, blank=True)  # of the run there
     is_done = models.BooleanField(default=False)  # the run has ended, and all of it was sent
     problem = models.CharField(max_length=400, blank=True)  # of the last try, empty if it succeeded
-    tries = models.PositiveIntegerField(default=0)  # that failed since the last success
-    next_try_at: models.DateTimeField[datetime, datetime] = models.DateTimeField(default=timezone.now)
     sent_at = models.DateTimeField(null=True, blank=True)
 
     objects = RunRowQuerySet.as_manager()

@@ -7,26 +7,24 @@ from uuid import UUID
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
-from django.urls import reverse
+from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from hacrl_web.accounts.models import Project, Role
+from hacrl_web.accounts.models import Role
 from hacrl_web.accounts.projects import project_for, role_in
 from hacrl_web.mirrors.kinds import KINDS
 from hacrl_web.mirrors.mirrors import (
+    BOUNDS,
     change_mirror,
     choose,
     create_mirror,
     delete_mirror,
-    mirror_states,
+    mirror_of,
     run_mirror_states,
 )
 from hacrl_web.mirrors.models import Choice, Mirror, Sends
-from hacrl_web.mirrors.requests import mirror_of
-from hacrl_web.mirrors.rollout_rows import MAX_INTERVAL, MAX_ROLLOUTS
 from hacrl_web.runs.pages.run_header import header
 from hacrl_web.runs.requests import visible_run
 from hacrl_web.web.errors import FieldErrors
@@ -38,37 +36,35 @@ from hacrl_web.web.errors import FieldErrors
 def project_mirrors(request: HttpRequest, project_id: int) -> HttpResponse:
     """The mirrors of a project; a POST of an admin adds one: `kind`, `name`, `secret`, `sends`, `KIND.OPTION`,
     `rollouts` and `rollout_interval`."""
-    needed = Role.ADMIN if request.method == "POST" else Role.VIEWER
-    project = project_for(request, project_id, needed)
-    if request.method != "POST":
-        return _page(request, project)
-    try:
-        mirror = create_mirror(request.user, project, _fields(request))
-    except FieldErrors as refused:
-        return _page(request, project, refused.status, errors=refused.errors, typed=request.POST)
-    messages.success(request, f"The mirror {mirror.name} is added.")
-    return redirect(reverse("mirrors:project_mirrors", args=[project.pk]))
+    project = project_for(request, project_id, Role.ADMIN if request.method == "POST" else Role.VIEWER)
+    context: dict[str, Any] = {
+        "project": project,
+        "mirrors": Mirror.objects.filter(project=project),
+        "kinds": list(KINDS.values()),
+        "sends": Sends.choices,
+        "max_rollouts": BOUNDS["rollouts"][1],
+        "max_interval": BOUNDS["rollout_interval"][1],
+        "is_managed": role_in(request.user, project) == Role.ADMIN,
+    }
+    status = 200
+    if request.method == "POST":
+        try:
+            mirror = create_mirror(request.user, project, _fields(request))
+        except FieldErrors as refused:
+            status = refused.status
+            context |= {"errors": refused.errors, "typed": request.POST}
+        else:
+            messages.success(request, f"The mirror {mirror.name} is added.")
+            return redirect("mirrors:project_mirrors", project.pk)
+    return render(request, "mirrors/project_mirrors.html", context, status=status)
 
 
 def _fields(request: HttpRequest) -> dict[str, Any]:
-    kind = request.POST.get("kind", "")
-    names = [option.name for option in KINDS[kind].options] if kind in KINDS else []
-    options = {name: value for name in names if (value := request.POST.get(f"{kind}.{name}", "").strip())}
-    columns = ("kind", "name", "secret", "sends", "rollouts", "rollout_interval")
-    return {name: request.POST.get(name, "") for name in columns} | {"options": options}
-
-
-def _page(request: HttpRequest, project: Project, status: int = 200, **more: Any) -> HttpResponse:
-    context = {
-        "project": project,
-        "mirrors": mirror_states(project),
-        "kinds": list(KINDS.values()),
-        "sends": Sends.choices,
-        "max_rollouts": MAX_ROLLOUTS,
-        "max_interval": MAX_INTERVAL,
-        "is_managed": role_in(request.user, project) == Role.ADMIN,
-    }
-    return render(request, "mirrors/project_mirrors.html", context | more, status=status)
+    """Those of the form, with the options of its kind."""
+    fields: dict[str, Any] = request.POST.dict()
+    start = f"{fields.get('kind')}."
+    options = {name.removeprefix(start): value.strip() for name, value in fields.items() if name.startswith(start)}
+    return fields | {"options": {name: value for name, value in options.items() if value}}
 
 
 @sensitive_post_parameters("secret")
@@ -87,13 +83,10 @@ def mirror_change(request: HttpRequest, project_id: int, mirror_id: int) -> Http
             change_mirror(request.user, mirror, {"secret": request.POST.get("secret", "")})
             messages.success(request, f"The key of {mirror.name} is replaced.")
         elif act == "rollouts":
-            names = ("rollouts", "rollout_interval")
-            change_mirror(request.user, mirror, {name: request.POST.get(name, "") for name in names})
+            change_mirror(request.user, mirror, {name: request.POST.get(name, "") for name in BOUNDS})
     except FieldErrors as refused:
-        if refused.status == 403:
-            raise
         messages.error(request, refused.text)
-    return redirect(reverse("mirrors:project_mirrors", args=[project_id]))
+    return redirect("mirrors:project_mirrors", project_id)
 
 
 @require_GET
@@ -107,11 +100,10 @@ def run_mirrors(request: HttpRequest, run_id: UUID) -> HttpResponse:
 def run_mirror_choose(request: HttpRequest, run_id: UUID, mirror_id: int) -> HttpResponse:
     """`choice`: default, on or off."""
     run = visible_run(request, run_id)
-    mirror = get_object_or_404(Mirror.objects.filter(project=run.project_id), pk=mirror_id)
     try:
-        choose(request.user, run, mirror, request.POST.get("choice"))
+        choose(request.user, run, mirror_id, request.POST.get("choice"))
     except FieldErrors as refused:
         if refused.status == 403:
             raise
         messages.error(request, refused.text)
-    return redirect(reverse("mirrors:run_mirrors", args=[run.pk]))
+    return redirect("mirrors:run_mirrors", run.pk)

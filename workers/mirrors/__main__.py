@@ -1,6 +1,6 @@
-"""`python -m workers.mirrors`: sends the rows of one run to one destination, as its standard input asks.
+"""`python -m workers.mirrors`: writes the rows of runs to one destination, as its standard input asks.
 
-messages.py describes the requests. It has no access to the database; it ends when its input does.
+destination.py describes the requests. It has no access to the database; it ends when its input does.
 """
 
 from __future__ import annotations
@@ -8,67 +8,60 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
-from dataclasses import asdict
+import traceback
+from collections.abc import Iterable, Iterator
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
-from workers.mirrors.messages import MirroredRun, MirrorProblem, Opening, Row, Session
+from workers.mirrors.destination import Destination, Row
 
-# Module and class; a module imports the client of its destination.
-SESSIONS = {
-    "tensorboard": ("tensorboard", "TensorBoardSession"),
-    "mlflow": ("mlflow_server", "MlflowSession"),
-    "wandb": ("wandb_runs", "WandbSession"),
-    "trackio": ("trackio_runs", "TrackioSession"),
+# By kind: module, class, and the package of its client.
+KINDS = {
+    "tensorboard": ("tensorboard", "TensorBoard", ""),
+    "mlflow": ("mlflow_server", "Mlflow", "mlflow-skinny"),
+    "wandb": ("wandb_runs", "Wandb", "wandb"),
+    "trackio": ("trackio_runs", "Trackio", "trackio"),
 }
+MISSING = (
+    "The Python package {0} is not installed on the host of the watcher: .venv/bin/pip install -c constraints.txt {0}"
+)
 
 
-def _session(kind: str, opening: Opening) -> Session:
-    module, name = SESSIONS[kind]
-    session: Session = getattr(import_module(f"workers.mirrors.{module}"), name)(opening)
-    return session
-
-
-def answer_lines(lines: Any, answer: Callable[[dict[str, Any]], None]) -> None:
-    """Answer each line until the run is closed, the input ends, or something is refused."""
-    session: Session | None = None
+def answers(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
+    """An answer to each line."""
+    runs: dict[str, Destination] = {}
     for line in lines:
         request = json.loads(line)
+        op, run_id, package = request.pop("op"), request.pop("run"), ""
+        run: Any = runs.pop(run_id, None)
         try:
-            if request["op"] == "open":
-                names = ("options", "secret", "after", "state")
-                run = MirroredRun(**request["run"])
-                opening = Opening(run=run, folder=Path(request["folder"]), **{name: request[name] for name in names})
-                session = _session(request["kind"], opening)
-                answer(asdict(session.open()))
-            elif session is None:
-                raise MirrorProblem("The first request opens a run.")
-            elif request["op"] == "rows":
-                rows = [Row(**row) for row in request["rows"]]
-                answer({"state": session.send(rows), "ack": rows[-1].seq})
+            if op == "open":
+                module, name, package = KINDS[request.pop("kind")]
+                run = getattr(import_module(f"workers.mirrors.{module}"), name)(**request)
+                run.open()
+            elif op == "rows":
+                run.send([Row(**row) for row in request["rows"]])
             else:
-                answer({"state": session.close(request["status"])})
-                return
-        except MirrorProblem as problem:
-            answer({"error": str(problem)})
-            return
-        except Exception as error:  # of a library that knows nothing of us
-            answer({"error": f"{type(error).__name__}: {str(error)[:300]}"})
-            raise
+                run.close(request["status"])
+        except ModuleNotFoundError:
+            yield {"error": MISSING.format(package)}
+        except Exception as error:  # the clients have many kinds
+            traceback.print_exc()
+            yield {"error": f"{run.place if run else 'The mirror'}: {str(error)[:200] or type(error).__name__}"}
+        else:
+            if op != "close":
+                runs[run_id] = run
+            yield {"after": run.after, "state": run.state, "url": run.url}
 
 
 def main() -> None:
     # Libraries print to standard output, which carries the answers.
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    output = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 
-    def answer(body: dict[str, Any]) -> None:
-        answers.write(json.dumps(body) + "\n")
-        answers.flush()
-
-    answer_lines(sys.stdin, answer)
+    for answer in answers(sys.stdin):
+        output.write(json.dumps(answer) + "\n")
+        output.flush()
 
 
 if __name__ == "__main__":

@@ -12,9 +12,9 @@ import os
 import re
 import struct
 from collections.abc import Iterable
-from io import BufferedRandom
+from pathlib import Path
 
-from workers.mirrors.messages import COLUMNS, TABLE, MirroredRun, Opened, Opening, Row, State
+from workers.mirrors.destination import COLUMNS, TABLE, Destination, MirroredRun, Row
 
 _POLYNOMIAL = 0x82F63B78  # of CRC-32C, reversed
 _DT_STRING = 7
@@ -110,45 +110,36 @@ def row_event(row: Row) -> bytes:
     return struct.pack("<Bd", 1 << 3 | 1, row.time) + _varint(2 << 3) + _varint(row.step) + _text(5, summary)
 
 
-class TensorBoardSession:
+class TensorBoard(Destination):
     """state: name and size of the file."""
 
-    def __init__(self, opening: Opening) -> None:
-        self._opening = opening
-        self._file: BufferedRandom | None = None
-        self._state: State = {}
+    place = "TensorBoard"
 
-    def open(self) -> Opened:
-        run, state = self._opening.run, self._opening.state
+    def open(self) -> None:
+        run, state = self.run, self.state
         name = re.sub(r"[^A-Za-z0-9._-]+", "-", run.name).strip("-.")[:60] or "run"
-        folder = self._opening.folder / f"{name}-{run.id[:8]}"
+        folder = self.folder / f"{name}-{run.id[:8]}"
         folder.mkdir(parents=True, exist_ok=True)
-        path, after = folder / str(state.get("file") or f"events.out.tfevents.{int(run.created)}.hacrl"), 0
+        path = folder / str(state.get("file") or f"events.out.tfevents.{int(run.created)}.hacrl")
         size = int(state.get("size") or 0)
-        if size and path.is_file() and path.stat().st_size >= size:
-            after = self._opening.after
-            self._file = open(path, "r+b")  # noqa: SIM115 - closed in close()
+        is_there = size > 0 and path.is_file() and path.stat().st_size >= size
+        self._file = open(path, "r+b" if is_there else "w+b")  # noqa: SIM115 - closed in close()
+        if is_there:
             self._file.truncate(size)
             self._file.seek(size)
         else:  # a new file, or one that somebody removed
-            self._file = open(path, "w+b")  # noqa: SIM115 - closed in close()
+            self.after = 0
             self._file.write(record(version_event(run.created)) + record(run_event(run)))
-        self._state = {"file": path.name}
-        return Opened(after, self._written(), "")
+        self._store()
 
-    def _written(self) -> State:
-        assert self._file is not None
+    def _store(self) -> None:
         self._file.flush()
         os.fsync(self._file.fileno())
-        return self._state | {"size": self._file.tell()}
+        self.state = {"file": Path(self._file.name).name, "size": self._file.tell()}
 
-    def send(self, rows: list[Row]) -> State:
-        assert self._file is not None
+    def send(self, rows: list[Row]) -> None:
         self._file.write(b"".join(record(row_event(row)) for row in rows))
-        return self._written()
+        self._store()
 
-    def close(self, status: str) -> State:
-        state = self._written()
-        assert self._file is not None
+    def close(self, status: str) -> None:
         self._file.close()
-        return state

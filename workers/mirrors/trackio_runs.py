@@ -9,46 +9,41 @@ import os
 from datetime import UTC, datetime
 from typing import Any
 
-from workers.mirrors.messages import COLUMNS, TABLE, Opened, Opening, Row, State, import_problem
+from workers.mirrors.destination import COLUMNS, TABLE, Destination, Row
 
 
-def _table(row: Row) -> dict[str, Any]:
-    """As the database stores a trackio.Table."""
-    if not row.rollouts:
-        return {}
-    return {TABLE: {"_type": "trackio.table", "_value": [dict(zip(COLUMNS, one, strict=True)) for one in row.table]}}
+def _values(row: Row) -> dict[str, Any]:
+    """Of a row, with its table as the database stores a trackio.Table."""
+    values: dict[str, Any] = row.values | {"attempt": row.attempt}
+    if row.rollouts:
+        values[TABLE] = {
+            "_type": "trackio.table",
+            "_value": [dict(zip(COLUMNS, one, strict=True)) for one in row.table],
+        }
+    return values
 
 
-class TrackioSession:
-    """It needs no state: the database says which rows it has."""
+class Trackio(Destination):
+    """It needs no state: the database knows a row that it has."""
 
-    def __init__(self, opening: Opening) -> None:
-        self._opening = opening
-        os.environ["TRACKIO_DIR"] = str(opening.folder)
-        try:
-            from trackio.sqlite_storage import SQLiteStorage
-        except ImportError:
-            raise import_problem("trackio") from None
+    place = "Trackio"
+
+    def open(self) -> None:
+        os.environ["TRACKIO_DIR"] = str(self.folder)
+        from trackio.sqlite_storage import SQLiteStorage
+
         self._storage: Any = SQLiteStorage
-        self._project = opening.options.get("project") or opening.run.project
-        self._name = f"{opening.run.name} {opening.run.id[:8]}"
-
-    def open(self) -> Opened:
+        self._project = self.options.get("project") or self.run.project
         self._storage.init_db(self._project)
-        return Opened(self._opening.after, {})
 
-    def send(self, rows: list[Row]) -> State:
+    def send(self, rows: list[Row]) -> None:
         self._storage.bulk_log(
             project=self._project,
-            run=self._name,
-            run_id=self._opening.run.id,
-            metrics_list=[row.values | {"attempt": row.attempt} | _table(row) for row in rows],
+            run=f"{self.run.name} {self.run.id[:8]}",
+            run_id=self.run.id,
+            metrics_list=[_values(row) for row in rows],
             steps=[row.step for row in rows],
             timestamps=[datetime.fromtimestamp(row.time, UTC).isoformat() for row in rows],
-            config=self._opening.run.settings | {"hacrl_url": self._opening.run.url},
-            log_ids=[f"{self._opening.run.id}-{row.seq}" for row in rows],
+            config=self.run.settings | {"hacrl_url": self.run.url},
+            log_ids=[f"{self.run.id}-{row.seq}" for row in rows],
         )
-        return {}
-
-    def close(self, status: str) -> State:
-        return {}

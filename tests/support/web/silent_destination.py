@@ -7,22 +7,24 @@ import socket
 import threading
 from pathlib import Path
 
-# Started in place of the mirrors' Python. A run for `mlflow` is sent only after the address answered; it is then
+# Started in place of the mirrors' Python. A run for `mlflow` is opened only after the address answered; it is then
 # written as TensorBoard's files are, which a test can read.
 CLIENT = """#!/bin/sh
 exec {python} -c '
-import itertools, json, os, socket, sys
-from workers.mirrors.__main__ import answer_lines
-opening = json.loads(sys.stdin.readline())
-answers = os.fdopen(os.dup(1), "w")
-if opening["kind"] == "mlflow":
-    host, port = opening["options"]["url"].removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port))) as connection:
-        connection.sendall(b"swan")
-        connection.recv(1)
-def answer(body):
-    print(json.dumps(body), file=answers, flush=True)
-answer_lines(itertools.chain([json.dumps(opening | {{"kind": "tensorboard"}})], sys.stdin), answer)
+import json, os, socket, sys
+from workers.mirrors.__main__ import answers
+output = os.fdopen(os.dup(1), "w")
+def lines():
+    for line in sys.stdin:
+        request = json.loads(line)
+        if request.get("kind") == "mlflow":
+            host, port = request["options"]["url"].removeprefix("http://").split(":")
+            with socket.create_connection((host, int(port))) as connection:
+                connection.recv(1)
+            request["kind"] = "tensorboard"
+        yield json.dumps(request)
+for answer in answers(lines()):
+    print(json.dumps(answer), file=output, flush=True)
 '
 """
 

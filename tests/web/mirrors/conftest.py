@@ -4,21 +4,33 @@ import os
 import signal
 import socket
 import subprocess
-import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 
-from hacrl_web.mirrors import process
+from hacrl_web.mirrors import follower
+from hacrl_web.mirrors.process import MirrorProcess
+from tests.support.waiting import wait_until
 from tests.support.web.factories import make_user
 
 
 @pytest.fixture(autouse=True)
-def no_process_left():
-    yield
-    for one in list(process._living):
+def processes(monkeypatch) -> Iterator[list[MirrorProcess]]:
+    """Those that write to a destination; they are ended with the test."""
+    started: list[MirrorProcess] = []
+
+    class Noted(MirrorProcess):
+        def __init__(self, *arguments: object) -> None:
+            super().__init__(*arguments)
+            started.append(self)
+
+    monkeypatch.setattr(follower, "MirrorProcess", Noted)
+    yield started
+    for one in started:
         one.end()
 
 
@@ -30,13 +42,26 @@ def owner(client, settings, tmp_path):
     return user
 
 
+@pytest.fixture
+def die(monkeypatch):
+    """The follower dies before it notes what has arrived."""
+
+    def fail() -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(follower, "timezone", SimpleNamespace(now=fail))
+        yield patch.undo
+
+
 @dataclass(frozen=True)
 class MlflowServer:
-    address: str
+    port: int
     group: int  # of its processes
 
-    def signal(self, number: signal.Signals) -> None:
-        os.killpg(self.group, number)
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
 
 
 @pytest.fixture
@@ -45,26 +70,20 @@ def mlflow_server(settings, tmp_path) -> Iterator[MlflowServer]:
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port = one.getsockname()[1]
-    settings.MIRROR_ALLOW = [f"127.0.0.1:{port}"]
     words = ["server", "--backend-store-uri", f"sqlite:///{tmp_path / 'mlflow.db'}", "--workers", "1"]
     words += ["--port", str(port), "--artifacts-destination", str(tmp_path / "artifacts")]
     command = [settings.MIRRORS_PYTHON, "-m", "mlflow", *words]
     environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
     with subprocess.Popen(command, start_new_session=True, env=environment) as child:
-        server = MlflowServer(f"http://127.0.0.1:{port}", child.pid)
+        server = MlflowServer(port, child.pid)
         try:
-            _wait_for(f"{server.address}/health")
+            assert wait_until(lambda: _answers(server.address), 240, pause_s=0.2), "the server does not start"
             yield server
         finally:
-            server.signal(signal.SIGKILL)
+            os.killpg(server.group, signal.SIGKILL)
 
 
-def _wait_for(address: str) -> None:
-    deadline = time.monotonic() + 120
-    while True:
-        try:
-            urllib.request.urlopen(address, timeout=1)
-            return
-        except OSError:
-            assert time.monotonic() < deadline, "the server does not start"
-            time.sleep(0.2)
+def _answers(address: str) -> bool:
+    with suppress(OSError):
+        return bool(urllib.request.urlopen(f"{address}/health", timeout=5))
+    return False

@@ -1,4 +1,4 @@
-"""Mirrors: every number once at its destination, no secret shown, and no trouble for anything else."""
+"""Mirrors: complete steps once, some rollouts if the admins want it, no secret shown, and no trouble for other runs."""
 
 from __future__ import annotations
 
@@ -8,21 +8,20 @@ import subprocess
 from typing import Any
 
 import pytest
-from django.utils import timezone
 
-from hacrl_web.mirrors import process, sending
-from hacrl_web.mirrors.event_rows import read_rows, series_key
+from hacrl_web.mirrors import follower, process, rows
+from hacrl_web.mirrors.follower import MirrorFollower
 from hacrl_web.mirrors.mirrors import change_mirror, create_mirror
 from hacrl_web.mirrors.models import Mirror, MirrorCursor
-from hacrl_web.mirrors.sending import MirrorSender
+from hacrl_web.mirrors.rows import CUT, batches, evenly_chosen, read_rows, safe_text, series_key
 from hacrl_web.runs.models import Run, State
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.stored_secrets import SecretUnreadable, decrypt
 from tests.support.waiting import wait_until
-from tests.support.web.event_files import event_file_scalars
+from tests.support.web.event_files import event_file_scalars, event_file_tables
 from tests.support.web.factories import make_member, make_user, metrics
 from tests.support.web.insight_help import claimed, evaluation, store
-from workers.contract.events import Progress
+from workers.contract.events import Progress, Rollout
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
@@ -38,9 +37,29 @@ def step_of(step: int, reward: float) -> list[Any]:
     return [metrics(step, "A", **{"reward/mean": reward}), metrics(step, "A", "B", ess=reward / 2), progress(step)]
 
 
+def rollout(step: int, agent: str, sample: int, **changes: Any) -> Rollout:
+    values: dict[str, Any] = {
+        "step": step, "agent": agent, "prompt_id": "q1", "sample": sample, "prompt": "2 + 2?",
+        "completion": f"{agent} {step}.{sample}", "answer": "4", "reward": 1.0, "finish_reason": "stop",
+        "num_tokens": 3, "mean_logp": -0.5,
+    }  # fmt: skip
+    return Rollout(**values | changes)
+
+
+def step_with_rollouts(step: int, number: int = 4, **changes: Any) -> list[Any]:
+    rollouts = [rollout(step, agent, sample, **changes) for agent in ("A", "B") for sample in range(number)]
+    return [*rollouts, *step_of(step, 0.5)]
+
+
 def new_mirror(owner: Any, kind: str = "tensorboard", **fields: Any) -> Mirror:
-    project = owner.memberships.get().project
-    return create_mirror(owner, project, {"kind": kind, **fields})
+    return create_mirror(owner, owner.memberships.get().project, {"kind": kind, **fields})
+
+
+def new_run(owner: Any, name: str = "Swan") -> Run:
+    """Two steps, and a third that is still being recorded."""
+    run = claimed(owner, name=name)
+    store(run, evaluation(0, "A", 0.25), *step_of(1, 0.5), *step_of(2, 0.75), metrics(3, "A", **{"reward/mean": 1.0}))
+    return run
 
 
 @pytest.fixture
@@ -50,10 +69,7 @@ def mirror(owner) -> Mirror:
 
 @pytest.fixture
 def run(owner, mirror) -> Run:
-    """Two steps, and a third that is still being recorded."""
-    run = claimed(owner, name="Swan")
-    store(run, evaluation(0, "A", 0.25), *step_of(1, 0.5), *step_of(2, 0.75), metrics(3, "A", **{"reward/mean": 1.0}))
-    return run
+    return new_run(owner)
 
 
 # The evaluation of step 0, and steps 1 and 2; step 3 has not ended.
@@ -64,99 +80,92 @@ SENT = [
     (2, "A/reward/mean", 0.75),
     (2, "A/ess/from B", 0.375),
 ]
+REST = [(3, "A/reward/mean", 1.0), (3, "A/ess/from B", 0.5)]
 
 
 def test_complete_steps_are_sent_once_and_the_rest_when_the_run_ends(mirror, run):
-    sender = MirrorSender(mirror.pk)
-    assert sender.serve() == 3
-    assert event_file_scalars(mirror.folder) == SENT
-    assert sender.serve() == 0  # nothing new
+    """Also by one that begins anew, as after a restart of the watcher."""
+    sender = MirrorFollower(mirror)
+    sender.send_due()
+    assert event_file_scalars(mirror.files) == SENT
+    sender.send_due()
     store(run, *step_of(3, 1.0)[1:], metrics(4, "A", **{"reward/mean": 2.0}))
-    assert sender.serve() == 1
+    sender.send_due()
+    assert event_file_scalars(mirror.files) == SENT + REST
     Run.objects.filter(pk=run.pk).update(state=State.STOPPED)
-    assert sender.serve() == 1
-    rest = [(3, "A/reward/mean", 1.0), (3, "A/ess/from B", 0.5), (4, "A/reward/mean", 2.0)]
-    assert event_file_scalars(mirror.folder) == SENT + rest
+    MirrorFollower(mirror).send_due()
+    assert event_file_scalars(mirror.files) == [*SENT, *REST, (4, "A/reward/mean", 2.0)]
     cursor = MirrorCursor.objects.get()
     assert (cursor.is_done, cursor.step, cursor.problem) == (True, 4, "")
     assert not mirror.due_runs().exists()
 
 
-def test_full_disk_holds_the_files_of_mirrors_back_and_says_so(mirror, run, monkeypatch):
-    monkeypatch.setattr(sending, "full_disk", lambda: "The disk of /data is full.")
-    sender = MirrorSender(mirror.pk)
-    assert sender.serve() == 0
-    assert MirrorCursor.objects.get().problem == "The disk of /data is full."
-    assert not mirror.folder.exists()
-    monkeypatch.setattr(sending, "full_disk", lambda: "")
-    MirrorCursor.objects.update(next_try_at=timezone.now())
-    assert sender.serve() == 3
-    assert MirrorCursor.objects.get().problem == ""
+def test_run_that_cannot_be_sent_holds_no_other_back_and_is_tried_again_later(mirror, run, owner, monkeypatch):
+    def fail(one: Run) -> Any:
+        if one.pk == run.pk:
+            raise process.MirrorFailed("It is refused.")
+        return facts_of(one)
 
-
-def test_sender_that_dies_before_it_noted_what_was_sent_sends_nothing_twice(mirror, run, monkeypatch):
-    def die(cursor: MirrorCursor, **values: Any) -> None:
-        if "sent_at" in values:
-            raise KeyboardInterrupt
-        move(cursor, **values)
-
-    move = MirrorCursor.move
-    monkeypatch.setattr(MirrorCursor, "move", die)
-    sender = MirrorSender(mirror.pk)
-    with pytest.raises(KeyboardInterrupt):
-        sender.serve()
-    assert len(event_file_scalars(mirror.folder)) == len(SENT)  # it had arrived
-    process.kill_all()
+    facts_of = follower.facts_of
+    monkeypatch.setattr(follower, "facts_of", fail)
+    other = new_run(owner, "Goose")
+    sender = MirrorFollower(mirror)
+    sender.send_due()
+    cursors = {cursor.run_id: cursor for cursor in MirrorCursor.objects.all()}
+    assert [(cursors[one.pk].problem, cursors[one.pk].seq > 0) for one in (run, other)] == [
+        ("It is refused.", False), ("", True),
+    ]  # fmt: skip
     monkeypatch.undo()
-    assert MirrorSender(mirror.pk).serve() == 3
-    assert event_file_scalars(mirror.folder) == SENT
+    sender.send_due()
+    assert MirrorCursor.objects.get(run=run).seq == 0  # not yet due again
+    sender._retries.clear()
+    sender.send_due()
+    assert MirrorCursor.objects.filter(seq__gt=0, problem="").count() == 2
 
 
-def test_event_file_has_settings_and_link_of_its_run_once_also_after_a_restart(mirror, run, settings):
-    settings.PUBLIC_URL = "https://hacrl.example.org"
-    sender = MirrorSender(mirror.pk)
-    sender.serve()
-    sender.forget_all()
-    store(run, *step_of(3, 1.0)[1:])
-    sender.serve()
-    (path,) = mirror.folder.glob("*/events*")
-    data = path.read_bytes()
-    assert [data.count(tag) for tag in (b"hacrl/settings", b"hacrl/url")] == [1, 1]
-    assert f"<https://hacrl.example.org/runs/{run.pk}>".encode() in data
-    assert b"    algorithm.name" in data
+@pytest.mark.parametrize(
+    ("patch", "problem"),
+    [
+        ("disk", "The disk of /data is full."),
+        ("python", "The process that sends cannot be started (No such file or directory)."),
+        ("ends", "The process that sends ended (no answer)."),
+    ],
+)
+def test_what_keeps_a_run_back_is_said(mirror, run, patch, problem, monkeypatch, settings, tmp_path):
+    if patch == "disk":
+        monkeypatch.setattr(follower, "full_disk", lambda: problem)
+    settings.MIRRORS_PYTHON = {"python": "/none/python", "ends": "/bin/true"}.get(patch, settings.MIRRORS_PYTHON)
+    MirrorFollower(mirror).send_due()
+    assert MirrorCursor.objects.get().problem.replace("[Errno 32] Broken pipe", "no answer") == problem
+    assert mirror.files.exists() == (patch == "ends" or patch == "python")
 
 
 def test_file_that_was_removed_is_written_again(mirror, run):
-    MirrorSender(mirror.pk).serve()
-    for path in mirror.folder.glob("*/events*"):
+    sender = MirrorFollower(mirror)
+    sender.send_due()
+    sender._end_process()
+    for path in mirror.files.glob("*/events*"):
         path.unlink()
     store(run, *step_of(3, 1.0)[1:])
-    MirrorSender(mirror.pk).serve()
-    assert event_file_scalars(mirror.folder) == [*SENT, (3, "A/reward/mean", 1.0), (3, "A/ess/from B", 0.5)]
+    sender.send_due()
+    assert event_file_scalars(mirror.files) == SENT + REST
 
 
-def test_mirror_that_hangs_is_ended_says_so_and_catches_up(mirror, run, settings, tmp_path, monkeypatch):
-    python = settings.MIRRORS_PYTHON
-    silent = tmp_path / "silent"
-    silent.write_text("#!/bin/sh\nexec sleep 600\n")
-    silent.chmod(0o755)
-    settings.MIRRORS_PYTHON = str(silent)
-    monkeypatch.setattr(process, "ANSWER_S", 0.2)
-    sender = MirrorSender(mirror.pk)
-    assert sender.serve() == 0
-    cursor = MirrorCursor.objects.get()
-    assert (cursor.tries, cursor.problem) == (1, "The destination did not answer within 0.2 s.")
-    assert not process._living
-    assert sender.serve() == 0
-    assert MirrorCursor.objects.get().tries == 1  # not yet due again
-    settings.MIRRORS_PYTHON = python
-    monkeypatch.undo()
-    MirrorCursor.objects.update(next_try_at=timezone.now())
-    Mirror.objects.update(next_try_at=timezone.now())
-    assert sender.serve() == 3
-    cursor.refresh_from_db()
-    assert (cursor.tries, cursor.problem) == (0, "")
-    assert event_file_scalars(mirror.folder) == SENT
+def test_each_run_gets_its_turn_beside_one_with_much_to_send(mirror, run, owner, monkeypatch):
+    monkeypatch.setattr(rows, "EVENTS_AT_ONCE", 4)
+    monkeypatch.setattr(follower, "RUNS_OPEN", 1)
+    new_run(owner, "Goose")
+    sender = MirrorFollower(mirror)
+    assert sender.send_due()  # there is more
+    assert [cursor.seq > 0 for cursor in MirrorCursor.objects.all()] == [True, True]
+    while sender.send_due():
+        pass
+    Run.objects.update(state=State.STOPPED)
+    while sender.send_due():
+        pass
+    for path in mirror.files.glob("*/events*"):
+        assert event_file_scalars(path.parent) == [*SENT, (3, "A/reward/mean", 1.0)]
+    assert MirrorCursor.objects.filter(is_done=True).count() == 2
 
 
 def test_process_gets_no_secret_but_its_own(mirror, run, monkeypatch, settings, tmp_path):
@@ -166,11 +175,10 @@ def test_process_gets_no_secret_but_its_own(mirror, run, monkeypatch, settings, 
     shown.write_text(f"#!/bin/sh\nenv > {tmp_path / 'env'}\n")
     shown.chmod(0o755)
     settings.MIRRORS_PYTHON = str(shown)
-    MirrorSender(mirror.pk).serve()
+    MirrorFollower(mirror).send_due()
     text = (tmp_path / "env").read_text()
     assert "postgres://secret" not in text
     assert "HACRL_SECRET_KEY" not in text
-    assert "The process that sends ended" in MirrorCursor.objects.get().problem
 
 
 def test_missing_package_is_named(owner, settings):
@@ -178,9 +186,8 @@ def test_missing_package_is_named(owner, settings):
     command = [settings.MIRRORS_PYTHON, "-c", "import trackio"]
     if not subprocess.run(command, capture_output=True, check=False).returncode:
         pytest.skip("trackio is installed")
-    run = claimed(owner)
-    store(run, *step_of(1, 0.5))
-    MirrorSender(mirror.pk).serve()
+    new_run(owner)
+    MirrorFollower(mirror).send_due()
     assert MirrorCursor.objects.get().problem == (
         "The Python package trackio is not installed on the host of the watcher: "
         ".venv/bin/pip install -c constraints.txt trackio"
@@ -188,13 +195,10 @@ def test_missing_package_is_named(owner, settings):
 
 
 def test_runs_before_the_mirror_and_those_of_other_projects_are_sent_only_if_chosen(client, owner):
-    old = claimed(owner, name="old")
-    store(old, *step_of(1, 0.5))
+    old = new_run(owner, "old")
     mirror = new_mirror(owner)
-    foreign = claimed(make_user("eve"))
-    store(foreign, *step_of(1, 0.5))
-    new = claimed(owner, name="new")
-    store(new, *step_of(1, 0.5))
+    foreign = new_run(make_user("eve"))
+    new = new_run(owner, "new")
     assert [run.name for run in mirror.due_runs()] == ["new"]
     for run, choice in ((old, "on"), (new, "off")):
         path = f"/api/v1/runs/{run.pk}/mirrors/{mirror.pk}"
@@ -253,6 +257,10 @@ def test_key_is_replaced_on_the_page_and_online_mode_is_refused_without_one(clie
         ({"kind": "wandb", "options": {"project": "../x"}}, "options.project", "not allowed"),
         ({"kind": "tensorboard", "options": {"folder": "/etc"}}, "options.folder", "no option"),
         ({"kind": "trackio", "secret": "x"}, "secret", "does not use a key"),
+        ({"kind": "tensorboard", "rollouts": 21}, "rollouts", "from 0 to 20"),
+        ({"kind": "tensorboard", "rollouts": -1}, "rollouts", "from 0 to 20"),
+        ({"kind": "tensorboard", "rollout_interval": 0}, "rollout_interval", "from 1 to 100,000"),
+        ({"kind": "tensorboard", "rollout_interval": True}, "rollout_interval", ""),
     ],
 )
 def test_what_no_mirror_can_have_is_refused_at_its_field(client, owner, body, field, message):
@@ -266,16 +274,23 @@ def test_what_no_mirror_can_have_is_refused_at_its_field(client, owner, body, fi
 
 def test_admins_manage_members_choose_and_viewers_look(client, mirror, run):
     project, pages = mirror.project, (f"/projects/{mirror.project_id}/mirrors", f"/runs/{run.pk}/mirrors")
-    changes = [(pages[0], {"kind": "tensorboard", "name": "b"}), (f"{pages[0]}/{mirror.pk}", {"do": "pause"})]
+    form = {"do": "rollouts", "rollouts": "5", "rollout_interval": "10"}
+    changes = [(pages[0], {"kind": "tensorboard", "name": "b", "rollouts": "3"})]
+    changes += [(f"{pages[0]}/{mirror.pk}", data) for data in ({"do": "pause"}, form)]
     choice = (f"/runs/{run.pk}/mirrors/{mirror.pk}", {"choice": "off"})
-    for role, allowed in (("viewer", 0), ("member", 1), ("admin", 3)):
+    for role, allowed in (("viewer", 0), ("member", 1), ("admin", 4)):
         client.force_login(make_member(project, role))
         assert [client.get(page).status_code for page in pages] == [200, 200]
         statuses = [client.post(*change).status_code for change in (choice, *changes)]
-        assert statuses == [302] * allowed + [403] * (3 - allowed), role
+        assert statuses == [302] * allowed + [403] * (4 - allowed), role
     mirror.refresh_from_db()
-    assert not mirror.is_enabled
-    assert MirrorSender(mirror.pk).serve() == 0
+    assert (mirror.is_enabled, mirror.rollouts, mirror.rollout_interval) == (False, 5, 10)
+    assert Mirror.objects.get(name="b").rollouts == 3
+    assert "questions and answers of the runs leave this installation" in client.get(pages[0]).content.decode()
+    assert "rollout_interval" in client.get("/audit").content.decode()
+    client.force_login(make_member(project, "viewer"))
+    text = client.get(pages[0]).content.decode()
+    assert "with 5 rollouts of each agent, questions and answers included, every 10 steps" in text
 
 
 def test_names_are_safe_for_every_destination_and_stay_apart():
@@ -291,77 +306,38 @@ def test_repeated_steps_are_rows_of_their_attempt(owner):
     run = claimed(owner)
     store(run, *step_of(1, 0.5), *step_of(2, 0.75))
     store(run, *step_of(2, 0.7), attempt=2)
-    rows = read_rows(run, 0).rows
-    assert [(row.attempt, row.step) for row in rows] == [(1, 1), (1, 2), (2, 2)]
-    assert json.dumps(rows[2].values) == '{"A/reward/mean": 0.7, "A/ess/from B": 0.35}'
+    found = read_rows(run, 0).rows
+    assert [(row.attempt, row.step) for row in found] == [(1, 1), (1, 2), (2, 2)]
+    assert json.dumps(found[2].values) == '{"A/reward/mean": 0.7, "A/ess/from B": 0.35}'
 
 
-def test_process_that_cannot_be_started_is_a_failure_of_the_run_and_tried_again_later(mirror, run, settings):
-    settings.MIRRORS_PYTHON = "/none/python"
-    assert MirrorSender(mirror.pk).serve() == 0
-    cursor = MirrorCursor.objects.get(mirror=mirror, run=run)
-    assert (cursor.tries, cursor.next_try_at > timezone.now()) == (1, True)
-    assert cursor.problem == "The process that sends cannot be started (No such file or directory)."
-
-
-def test_mirror_with_much_to_send_gives_its_thread_to_others_and_goes_on_in_its_next_turn(mirror, run, monkeypatch):
-    monkeypatch.setattr(sending, "ROUND_S", -1.0)
-    monkeypatch.setattr(sending, "ROWS_AT_ONCE", 1)
-    sender = MirrorSender(mirror.pk)
-    assert [sender.serve() for _ in range(4)] == [1, 1, 1, 0]
-    assert event_file_scalars(mirror.folder) == SENT
-    Run.objects.filter(pk=run.pk).update(state=State.STOPPED)
-    while mirror.due_runs().exists():
-        sender.serve()
-    assert event_file_scalars(mirror.folder) == [*SENT, (3, "A/reward/mean", 1.0)]
-
-
-def test_run_that_failed_and_then_sends_a_whole_round_no_longer_waits_for_another_try(mirror, run, monkeypatch):
-    """A slow destination also keeps its small batches, which grow, in the next round."""
-    sizes = []
-    ask = process.MirrorProcess.ask
-
-    def noted(self: Any, **request: Any) -> Any:
-        sizes.append(len(request.get("rows", ())))
-        return ask(self, **request)
-
-    monkeypatch.setattr(process.MirrorProcess, "ask", noted)
-    monkeypatch.setattr(sending, "ROUND_S", -1.0)
-    monkeypatch.setattr(sending, "ROWS_AT_ONCE", 4)
-    store(run, *(event for step in range(4, 9) for event in step_of(step, step / 8)))
-    MirrorCursor.objects.create(mirror=mirror, run=run, tries=1, problem="The destination did not answer.")
-    sender = MirrorSender(mirror.pk)
-    assert sender.serve() == 1
-    cursor = MirrorCursor.objects.get()
-    assert (cursor.tries, cursor.problem, cursor.is_done) == (0, "", False)
-    while sender.serve():
-        pass
-    assert sizes == [0, 1, 2, 4, 2]  # nine rows: those of the steps 0 to 8
+def test_slow_destination_gets_few_rows_and_then_more(mirror, owner, monkeypatch):
+    monkeypatch.setattr(rows, "ROWS_AT_ONCE", 4)
+    run = claimed(owner)
+    store(run, *(event for step in range(1, 15) for event in step_of(step, 0.5)))
+    assert [len(batch) for batch in batches(mirror, run, read_rows(run, 0).rows, 0)] == [1, 2, 4, 4, 3]
 
 
 def test_number_beyond_32_bits_is_infinite_in_tensorboard_and_keeps_no_other_back(mirror, run):
     store(run, metrics(3, "A", ess=1e39, kl=-1e300), progress(3))
-    assert MirrorSender(mirror.pk).serve() == 4
-    assert event_file_scalars(mirror.folder)[-2:] == [(3, "A/ess", math.inf), (3, "A/kl", -math.inf)]
+    MirrorFollower(mirror).send_due()
+    assert event_file_scalars(mirror.files)[-2:] == [(3, "A/ess", math.inf), (3, "A/kl", -math.inf)]
     assert MirrorCursor.objects.get().problem == ""
 
 
 def test_log_keeps_the_lines_of_every_process_and_is_bounded(settings, tmp_path, monkeypatch):
-    loud = tmp_path / "loud"
+    loud, log = tmp_path / "loud", tmp_path / "mirror.log"
     loud.write_text("#!/bin/sh\necho began >&2\nread line\necho ended >&2\n")
     loud.chmod(0o755)
     settings.MIRRORS_PYTHON = str(loud)
-    log = tmp_path / "mirror.log"
-    processes = [process.MirrorProcess(tmp_path) for _ in range(2)]
-    wait_until(lambda: log.read_text() == "began\nbegan\n")
-    for one in processes:
+    for _ in range(2):
         with pytest.raises(process.MirrorFailed):
-            one.ask(op="open")
-    assert log.read_text() == "began\nbegan\nended\nended\n"
+            process.MirrorProcess(tmp_path).ask(op="open")
+    assert log.read_text() == "began\nended\nbegan\nended\n"
     monkeypatch.setattr(process, "LOG_BYTES", 20)
     last = process.MirrorProcess(tmp_path)
-    wait_until(lambda: log.read_text() == "began\n")
-    assert (tmp_path / "mirror.log.1").read_text() == "began\nbegan\nended\nended\n"
+    assert wait_until(lambda: log.read_text() == "began\n", 60)
+    assert (tmp_path / "mirror.log.1").read_text() == "began\nended\nbegan\nended\n"
     last.end()
 
 
@@ -376,3 +352,75 @@ def test_two_changes_at_once_keep_both(owner, mirror):
     with pytest.raises(FieldErrors, match="has been removed"):
         change_mirror(owner, stale, {"sends": "new"})
     assert not Mirror.objects.exists()
+
+
+# ---- rollouts
+
+
+def completions(mirror: Mirror, run: Run) -> list[list[str]]:
+    """Of each row that has some."""
+    found = [row for batch in batches(mirror, run, read_rows(run, 0).rows, 0) for row in batch]
+    return [[one["completion"] for one in row.rollouts] for row in found if row.rollouts]
+
+
+def test_no_rollout_is_sent_unless_the_mirror_says_so_and_a_change_holds_for_later_rows(owner, mirror):
+    run = claimed(owner)
+    store(run, *step_with_rollouts(1))
+    MirrorFollower(mirror).send_due()
+    change_mirror(owner, mirror, {"rollouts": 1})
+    store(run, *step_with_rollouts(2))
+    MirrorFollower(Mirror.objects.get()).send_due()
+    ((step, table),) = event_file_tables(mirror.files)
+    head = ["step", "agent", "prompt", "completion", "answer", "reward", "finish_reason", "num_tokens"]
+    cells = [["2", agent, "2 + 2?", f"{agent} 2.0", "4", "1.0", "stop", "3"] for agent in "AB"]
+    # Each cell is a block of code, which no Markdown in it can end.
+    assert (step, table) == (2, [head, *([f"    {cell}" for cell in row] for row in cells)])
+
+
+def test_rollouts_are_spread_evenly_and_always_the_same():
+    assert evenly_chosen([10, 11, 12, 13, 14, 15, 16, 17, 18, 19], 3) == [10, 13, 16]
+    assert evenly_chosen([5, 6, 7], 3) == evenly_chosen([5, 6, 7], 20) == [5, 6, 7]
+    assert evenly_chosen([], 3) == []
+
+
+def test_hostile_texts_are_cut_and_written_out():
+    assert safe_text("a\x00b\x1b[31mred\x1b[0m\r\nc\rd\te") == "a␀b␛[31mred␛[0m\nc␍d\te"
+    assert safe_text("half \ud800 pair") == "half ? pair"
+    assert safe_text("\u202eevil") == "⟨U+202E⟩evil"
+    assert safe_text("x" * 2000) == "x" * 2000
+    assert safe_text("x" * 2001) == "x" * 2000 + CUT
+    assert safe_text("\r\n" * 1001) == "\n" * 1000 + CUT  # the first 2,000 characters become 1,000
+    assert len(safe_text("\u202e" * 2000)) == 2000 + len(CUT)
+
+
+def test_rollouts_go_with_the_steps_of_the_interval_and_the_rows_of_their_attempt(owner):
+    mirror, run = new_mirror(owner, rollouts=1, rollout_interval=2), claimed(owner)
+    store(run, *(event for step in range(1, 5) for event in step_with_rollouts(step)))
+    store(run, *step_with_rollouts(6)[:6])  # it ends within step 6
+    store(run, *step_with_rollouts(6, completion="again"), attempt=2)
+    assert completions(mirror, run) == [["A 2.0", "B 2.0"], ["A 4.0", "B 4.0"], ["again", "again"]]
+
+
+def test_step_that_is_sent_in_parts_has_its_rollouts_in_one_of_them(owner, monkeypatch):
+    monkeypatch.setattr(rows, "EVENTS_AT_ONCE", 2)
+    mirror, run = new_mirror(owner, rollouts=20), claimed(owner)
+    many = [metrics(1, "A", **{f"m{number}": 0.5}) for number in range(5)]
+    store(run, *step_with_rollouts(1)[:8], *many, progress(1))
+    sender = MirrorFollower(mirror)
+    assert sender.send_due()
+    while sender.send_due():
+        pass
+    (table,) = event_file_tables(mirror.files)
+    assert len(table[1]) == 1 + 8
+
+
+def test_row_has_few_bytes_of_texts_and_none_that_is_no_longer_kept(owner, monkeypatch):
+    mirror, run = new_mirror(owner, rollouts=4), claimed(owner)
+    store(run, *(event for step in (1, 2, 3) for event in step_with_rollouts(step, prompt="ä" * 3000)))
+    # A prompt has 2,000 characters of two bytes and the mark, a rollout some 4,200 bytes with its numbers.
+    monkeypatch.setattr(rows, "ROLLOUT_BYTES", 3 * 4300)
+    run.rollouts.filter(step=1).update(prompt="", completion="")
+    run.rollouts.filter(step=2, agent="A", sample=0).update(prompt="", completion="")
+    # Of each agent the first before the second.
+    assert completions(mirror, run) == [["A 2.1", "B 2.0", "B 2.1"], ["A 3.0", "A 3.1", "B 3.0"]]
+    assert [len(batch) for batch in batches(mirror, run, read_rows(run, 0).rows, 0)] == [1, 1, 1]

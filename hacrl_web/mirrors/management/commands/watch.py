@@ -12,7 +12,7 @@ from django.core.management.base import BaseCommand
 from hacrl_web.alerts.evaluate import Evaluator
 from hacrl_web.alerts.notify import Notifier
 from hacrl_web.alerts.send import send_due
-from hacrl_web.mirrors.rounds import MirrorScheduler
+from hacrl_web.mirrors.follower import MirrorFollowers
 from hacrl_web.ops.loop import liveness_file, repeat
 
 
@@ -27,9 +27,9 @@ class Command(BaseCommand):
         ended = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: ended.set())
-        # Both wait for other hosts, so each has its own thread and never delays an alert.
-        mirrors = MirrorScheduler()
-        for act in (send_due, mirrors.tick):
-            threading.Thread(target=repeat, args=([act], ended, options["interval"]), daemon=True).start()
-        repeat([Evaluator().tick, Notifier().tick], ended, options["interval"], liveness_file())
+        # It waits for other hosts, so it has its own thread and never delays an alert; so has each mirror.
+        threading.Thread(target=repeat, args=([send_due], ended, options["interval"]), daemon=True).start()
+        mirrors = MirrorFollowers()
+        acts = [Evaluator().tick, Notifier().tick, mirrors.tick]
+        repeat(acts, ended, options["interval"], liveness_file())
         mirrors.stop()
