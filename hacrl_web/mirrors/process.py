@@ -69,9 +69,9 @@ class MirrorProcess:
         except TimeoutError:
             self.end()
             problem = f"The destination did not answer within {ANSWER_S:g} s."
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError):
             self.end()
-            problem = f"The process that sends ended ({error or 'no answer'})."
+            problem = "The process that sends ended: the end of mirror.log in its folder says why."
         if problem:
             raise MirrorFailed(problem, is_silence=time.monotonic() - began_at >= min(SILENT_S, ANSWER_S))
         return answer

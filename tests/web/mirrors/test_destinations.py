@@ -215,7 +215,8 @@ def test_client_of_a_silent_server_is_ended_with_its_helpers(owner, settings, mo
     kill = process.MirrorProcess.kill
 
     def noted(self: process.MirrorProcess) -> None:
-        family.extend(psutil.Process(self._child.pid).children(recursive=True))
+        with contextlib.suppress(psutil.Error):  # it is gone already
+            family.extend(psutil.Process(self._child.pid).children(recursive=True))
         kill(self)
 
     monkeypatch.setattr(process.MirrorProcess, "kill", noted)
