@@ -7,7 +7,7 @@ from django.db import migrations
 
 
 class Migration(migrations.Migration):
-    dependencies = [("mirrors", "0003_mirror_rollouts")]
+    dependencies = [("mirrors", "0003_squashed_again")]
 
     operations = [
         migrations.RenameField("mirror", "problem", "silence"),
