@@ -38,7 +38,7 @@ from workers.questions.files import MAX_COLUMNS, BenchmarkError, Source
 from workers.questions.hub_files import fetch
 from workers.questions.overlap import KnownQuestions, count_overlap
 from workers.verifiers.python.bubblewrap import sandbox_name
-from workers.verifiers.python.reference_check import ReferenceTrial, try_references
+from workers.verifiers.python.reference_check import ReferenceTrial, in_one_process, try_references
 
 PREVIEW_ROWS = 100  # whose columns are offered
 SHOWN_ROWS = 5
@@ -142,7 +142,8 @@ def make_canonical(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tried_references(folder: Path, column: str, progress: ImportProgress) -> dict[str, Any]:
-    """Try an empty solution against each reference answer: {num_tried, num_questions, sandbox, unavailable}.
+    """Try an empty solution against each reference answer: {num_tried, num_questions, sandbox, unavailable,
+    num_one_process, one_process (why the first of them needs it)}.
 
     Error: BenchmarkError that names the question whose tests reward it.
     """
@@ -155,7 +156,10 @@ def _tried_references(folder: Path, column: str, progress: ImportProgress) -> di
             question = rows[trial.num_tried]
             text = f"{column!r} of question {question['id']!r} cannot be verified: {trial.refusal}"
             raise BenchmarkError(f"{text}. It begins: {question['question'][:80]!r}")
+    together = in_one_process([row["answer"] for row in rows])
     return {
+        "num_one_process": len(together),
+        "one_process": f"those of question {rows[together[0][0]]['id']!r} {together[0][1]}" if together else "",
         "num_tried": trial.num_tried,
         "num_questions": len(rows),
         "sandbox": sandbox_name() if not trial.unavailable else "",

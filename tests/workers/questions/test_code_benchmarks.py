@@ -67,7 +67,16 @@ def test_a_machine_without_a_sandbox_imports_and_says_so(tmp_path, monkeypatch):
 
     monkeypatch.setattr(reference_check.Verifier, "score", score)
     result = import_rows(tmp_path, [{"question": "a", "answer": "assert f(2) == 4"}], QuestionMapping())
-    assert result["trials"] == {"num_tried": 0, "num_questions": 1, "sandbox": "", "unavailable": "no Landlock"}
+    assert result["trials"]["unavailable"] == "no Landlock"
+    assert (result["trials"]["num_tried"], result["trials"]["num_questions"], result["trials"]["sandbox"]) == (0, 1, "")
+
+
+def test_an_import_counts_the_tests_that_a_response_could_fake(tmp_path):
+    tests = ["assert f(2) == 4", "a = Account(3)\nassert a.balance == 3", "assert apply(lambda n: n, 2) == 2"]
+    rows = [{"question": str(n), "answer": one, "id": str(n)} for n, one in enumerate(tests)]
+    trials = import_rows(tmp_path, rows, QuestionMapping(id="id"))["trials"]
+    assert trials["num_one_process"] == 2
+    assert trials["one_process"] == "those of question '1' use objects of the class Account"
 
 
 def test_a_list_that_is_no_list_of_tests_is_refused():

@@ -65,7 +65,7 @@ CHEATS = [
     _cheat("answer before the question", """
         import os
         for number in range(3, 64):
-            try: os.write(number, b'{"value": null}\\n{"value": ["f"]}\\n{"value": 4}\\n{"value": 9}\\n')
+            try: os.write(number, b'{"value": null}\\n{"value": ["d", [["f", ["t", true, null]]], null]}\\n{"value": 5}\\n{"value": 9}\\n')
             except OSError: pass
         def f(x): return 5"""),
     _cheat("replies that are code", """
@@ -151,8 +151,6 @@ CHEATS = [
     _cheat("zero after subtraction from the expected", _methods("__sub__", "__rsub__", result="0"), "assert abs(4 - f(2)) < 1e-6"),
     _cheat("a class in place of the function", "class f:\n    def __init__(self, x): pass\n    def __eq__(self, o): return True\n    def __sub__(self, o): return 0"),
     _cheat("a metaclass that is equal to everything", "class M(type):\n    def __eq__(self, o): return True\n    __hash__ = type.__hash__\nclass Any(metaclass=M): pass\ndef f(x): return Any"),
-    _cheat("two objects that say they are equal", "class P:\n    def __init__(self, *a): pass\n    def __eq__(self, o): return True\n    def __add__(self, o): return self",
-           "assert P(1) + P(2) == P(3)"),
     _cheat("an instance of everything", "class Any:\n    __class__ = int\n    def __eq__(self, o): return True\ndef f(x): return Any()", "assert isinstance(f(2), int) and f(2) == 4"),
     _cheat("NaN of every comparison", "def f(x): return float('nan')", "assert f(2) == 4"),
     _cheat("an assertRaises of any error", "def f(x): raise Exception", "import unittest\nclass A(unittest.TestCase):\n    def test(self):\n        with self.assertRaises(ValueError): f(2)"),
@@ -162,15 +160,8 @@ CHEATS = [
            "def right(x):\n    assert f(x) == x * x\n    return True\nassert all(map(right, [2, 3]))"),
     _cheat("nothing to iterate", "def f(x): return []", "for one in f(2):\n    assert one == 4"),
     _cheat("exit where the tests expect an error", "import os\ndef f(x): os._exit(0)", "try:\n    f(-1)\nexcept:\n    pass\nassert True"),
-    _cheat("a callback's globals", """
-        def f(g):
-            g.__globals__['__builtins__']['AssertionError'] = KeyError
-            return 4""", "assert f(lambda: 1) == 5"),
-    _cheat("the code of a callback", "def f(g):\n    g.__code__ = (lambda: 4).__code__\n    return 4", "assert f(lambda: 1) == 5"),
     _cheat("the frame of a generator of the tests", "def f(g):\n    g.gi_frame.f_globals['expected'] = 5\n    return 5",
            "expected = 4\nassert f(one for one in [1]) == expected"),
-    _cheat("the class of an object of the tests", "def f(node):\n    node.__class__.__eq__ = lambda *a: True\n    return 5",
-           "class Node:\n    value = 4\nassert f(Node()) == 4"),
     _cheat("a file that the tests import", """
         import os
         for folder in ('.', os.environ['HOME']):
@@ -192,7 +183,11 @@ CHEATS = [
     _cheat('Decimal that is equal to everything', 'from decimal import Decimal\nclass D(Decimal):\n    def __eq__(s,o): return True\ndef f(x): return D(5)'),
     _cheat('argument changed so that it matches', 'class A(list): pass\ndef f(x):\n    x[:] = [4]\n    return 4', 'e=[5]\nassert f(e) == e'),
     _cheat('expected value set in __main__', 'import __main__\n__main__.expected=5\ndef f(x): return 5', 'expected=4\nassert f(2) == expected'),
-    _cheat('object that is every attribute and call', 'class B:\n    def __bool__(s): return True\n    def __eq__(s,o): return s\n    def __getattr__(s,n): return s\n    def __call__(s,*a): return s\ndef f(x): return B()', 'assert f(2).value == 4'),
+    _cheat("a method that says yes", _methods("is_integer", "startswith", "issubset"),
+           "assert f(2).is_integer()\nassert f(2).issubset({4})"),
+    _cheat("an object that NumPy reads", "class Any:\n    __array_interface__ = {'shape': (1,), 'typestr': '<i8', 'data': (4096, True), 'version': 3}\n    def __array__(self, *a, **k): return [4]\ndef f(x): return Any()", "import numpy as np\nassert np.allclose(f(2), 4)"),
+    _cheat("an object where the tests expect an error", "def f(x): return object()", "import pytest\nwith pytest.raises(TypeError):\n    f('a')"),
+    _cheat("an object that is passed back", "def f(x): return object()\ndef g(x): return 4", "assert g(f(2)) == 4"),
     _cheat('object that contains everything', 'class B:\n    def __contains__(s,o): return True\n    def __iter__(s): return iter([])\ndef f(x): return B()', 'assert 4 in f(2)'),
     _cheat('array class that is equal to everything', 'import numpy as np\nclass A(np.ndarray):\n    def __eq__(s,o): return np.array([True])\ndef f(x): return np.array([5]).view(A)', 'assert (f(2) == 4).all()'),
     _cheat('named tuple that is equal to everything', "from collections import namedtuple\nP=namedtuple('P','a')\nclass Q(P):\n    def __eq__(s,o): return True\ndef f(x): return Q(5)", 'assert f(2) == (4,)'),

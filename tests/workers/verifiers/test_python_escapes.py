@@ -17,6 +17,7 @@ from workers.verifiers.children.child_server import Incorrect, Unscorable
 from workers.verifiers.python import python_tests
 from workers.verifiers.python.bubblewrap import SWITCH, bubblewrap
 from workers.verifiers.python.python_tests import passes
+from workers.verifiers.python.uses import why_one_process
 
 RUNNER = """
 import sys
@@ -68,6 +69,7 @@ def test_no_cheat_is_rewarded(folders):
     results = outcomes(CHEATS)
     assert len(results) == len(CHEATS) >= 60
     assert [name for name, result in results.items() if result == "rewarded"] == []
+    assert [one.name for one in CHEATS if why_one_process("", one.tests)] == []
 
 
 @pytest.mark.parametrize("sandbox", ["Bubblewrap, Landlock and seccomp", "Landlock and seccomp", *RUNNERS])

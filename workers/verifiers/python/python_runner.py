@@ -1,10 +1,9 @@
 """Runs the code of one response and its tests, in two processes; `workers.verifiers.python.python_tests` starts it.
 
 `python -m workers.verifiers.python.python_runner FOLDER DEADLINE outer|alone` forks: the child enters the sandbox and
-serves the code (`workers.verifiers.python.solution_process`); this process enters it too, reads `{prefix, code, tests,
-credit}` from stdin, runs the tests and writes one JSON object: `{"passed": true}`, `{"failed": reason}`, with the
-credit "partial" and "held": [assertions that hold, all assertions], `{"unscorable": reason}` or `{"late": processor
-seconds}`. The child was forked before the tests were read, and has no descriptor of this report.
+serves the code (`workers.verifiers.python.code_process`); this process enters it too, reads `{prefix, code, tests,
+credit}` from stdin, runs the tests and writes one JSON object: a verdict (`workers.verifiers.python.verdict`) or
+`{"late": processor seconds}`. The child was forked before the tests were read, and has no descriptor of this report.
 """
 
 from __future__ import annotations
@@ -15,70 +14,61 @@ import os
 import signal
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from workers.verifiers.python.code_connection import CodeConnection
+from workers.verifiers.python.code_process import serve_code
 from workers.verifiers.python.event_loop import use_pipes
 from workers.verifiers.python.fences import parses
-from workers.verifiers.python.peer import TooLate, Unsupported, error_line, is_remote
+from workers.verifiers.python.forms import NOT_USED, run_helpers
 from workers.verifiers.python.sandbox import CPU_SECONDS, SandboxUnavailable, confine, has_own_folder
-from workers.verifiers.python.solution_process import serve_solution
-from workers.verifiers.python.test_forms import NOT_USED, NotRun, run_helpers, run_tests
-from workers.verifiers.python.test_process import Tests
-from workers.verifiers.python.test_units import num_units_held
+from workers.verifiers.python.uses import why_one_process, with_methods
+from workers.verifiers.python.verdict import reason, verdict_of
 
 SPARE_S = 0.1  # for the report, within the time limit
 
 
-def reason(error: BaseException) -> str:
-    """The error, and its line in the answer or the tests."""
-    line, file = getattr(error, "answer_line", None), "answer"
-    if line is None:
-        line, file = error_line(error, "tests"), "tests"
-    where = f" (line {line} of the {file})" if line else ""
-    return f"{type(error).__name__}{where}: {str(error)[:200]}".removesuffix(": ")
-
-
-def verdict(tests_end: Tests, request: dict[str, str], solution: int) -> dict[str, Any]:
+def verdict(connection: CodeConnection, request: dict[str, str], code_process: int) -> dict[str, Any]:
     """Run the code, then the tests."""
-    failed = ""
-    space: dict[str, Any] | None = None
+    result: dict[str, Any] = {}
     try:
         for part, name in _parts(request["prefix"], request["code"]):
-            tests_end.ask("run", part, name)
-        tree = ast.parse(request["tests"], "tests")
-        space = tests_end.names_for(tree) | run_helpers(request["prefix"])
-        num_assertions = run_tests(tree, space)
-    except TooLate:
-        pass
-    except (NotRun, Unsupported) as error:
-        return {"unscorable": str(error)}
+            connection.ask("run", part, name)
+        result = _judged(connection, request["prefix"], request["tests"], request.get("credit", "all"))
     except BaseException as error:
-        if type(error).__name__ in ("SkipTest", "Skipped") and not is_remote(type(error)):
-            return {"unscorable": f"its tests skip themselves ({str(error)[:200]})"}
-        failed = reason(error)
-    if tests_end.breach:  # also where a test caught the error
-        return _ending(tests_end.breach, solution)
-    if failed and request.get("credit") == "partial" and space is not None:
-        held = _partial(tests_end, request, space)
-        return _ending(tests_end.breach, solution) if tests_end.breach else {"failed": failed} | held
-    if failed:
-        return {"failed": failed}
-    if not num_assertions:
-        return {"unscorable": "its tests ran no assertion"}
-    if not tests_end.num_calls:
-        return {"unscorable": NOT_USED}
-    return {"passed": True}
+        result = {"failed": reason(error)}
+    if connection.breach:  # also where a test caught the error
+        return _ending(connection.breach, code_process)
+    if connection.classes and "failed" in result:
+        names = ", ".join(sorted(connection.classes)[:3])
+        result["failed"] += f"; the code returned an object of {names}: its tests compare plain values"
+    return result
 
 
-def _partial(tests_end: Tests, request: dict[str, Any], space: dict[str, Any]) -> dict[str, Any]:
-    """How many assertions hold, of how many; empty if the code breaks the connection or takes too long."""
-    with suppress(BaseException):
-        held = num_units_held(ast.parse(request["tests"], "tests"), space, run_helpers(request["prefix"]))
-        if not tests_end.breach and tests_end.num_calls:
-            return {"held": held}
-    return {}
+def _judged(connection: CodeConnection, prefix: str, tests: str, credit: str) -> dict[str, Any]:
+    """The verdict of the tests, which run here, or with the code if they need objects of it."""
+    if why_one_process(prefix, tests):
+        return _checked(connection.ask("judge", prefix, tests, credit))
+    tree = with_methods(ast.parse(tests, "tests"))
+    helpers = run_helpers(prefix)
+    result = verdict_of(tree, connection.names_for(tree) | helpers, helpers, credit)
+    if not connection.num_calls:
+        result.pop("held", None)
+        return {"unscorable": NOT_USED} if result.get("passed") else result
+    return result
+
+
+def _checked(result: Any) -> dict[str, Any]:
+    """A verdict of the process of the code, which may have written anything."""
+    if result.get("passed") is True:
+        return {"passed": True}
+    if "unscorable" in result:
+        return {"unscorable": str(result["unscorable"])[:300]}
+    checked: dict[str, Any] = {"failed": str(result["failed"])[:300]}
+    if "held" in result:
+        checked["held"] = [int(number) for number in result["held"][:2]]
+    return checked
 
 
 def _parts(prefix: str, code: str) -> list[tuple[str, str]]:
@@ -88,12 +78,12 @@ def _parts(prefix: str, code: str) -> list[tuple[str, str]]:
     return [*([(prefix, "prompt")] if prefix else []), (code, "answer")]
 
 
-def _ending(breach: str, solution: int) -> dict[str, Any]:
+def _ending(breach: str, code_process: int) -> dict[str, Any]:
     """What ended the connection to the process of the code."""
     if breach == "the time is over":
-        return {"late": time.clock_gettime(~solution << 3 | 2)}  # the processor clock of that process
+        return {"late": time.clock_gettime(~code_process << 3 | 2)}  # the processor clock of that process
     for _ in range(100):
-        number, status, usage = os.wait4(solution, os.WNOHANG)
+        number, status, usage = os.wait4(code_process, os.WNOHANG)
         if number and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
             return {"late": CPU_SECONDS}
         if number and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
@@ -115,21 +105,20 @@ def main() -> None:
     use_pipes()
     requests, replies = os.pipe(), os.pipe()
     report = os.dup(1)
-    solution = os.fork()
+    code_process = os.fork()
     try:
-        if solution == 0:
+        if code_process == 0:
             _enter(folder, has_quota, is_inner, [requests[0], replies[1]])
-            serve_solution(requests[0], replies[1])
+            serve_code(requests[0], replies[1])
         source = os.fdopen(os.dup(0), "rb")
         _enter(folder, has_quota, is_inner, [requests[1], replies[0], report, source.fileno()])
     except (SandboxUnavailable, OSError, ValueError) as error:
-        if solution == 0:
+        if code_process == 0:
             os._exit(1)
         os.write(report, json.dumps({"unavailable": str(error)}).encode())
         sys.exit(1)
-    tests_end = Tests(replies[0], requests[1])
-    tests_end.deadline = deadline - SPARE_S
-    result = verdict(tests_end, json.loads(source.read()), solution)
+    connection = CodeConnection(replies[0], requests[1], deadline - SPARE_S)
+    result = verdict(connection, json.loads(source.read()), code_process)
     os.write(report, json.dumps(result).encode())
     os._exit(0)  # does not wait for threads
 

@@ -8,8 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from workers.verifiers.children.child_client import VerifierError
+from workers.verifiers.python.forms import NOT_USED
 from workers.verifiers.python.python_tests import unclear_tests
-from workers.verifiers.python.test_forms import NOT_USED
+from workers.verifiers.python.reference import split_reference
+from workers.verifiers.python.uses import why_one_process
 from workers.verifiers.service import Verifier
 from workers.verifiers.verdicts import DIED
 
@@ -52,3 +54,9 @@ def try_references(references: Sequence[str], limit_s: float) -> Iterator[Refere
             yield ReferenceTrial(start + len(chunk))
             if time.monotonic() > end_s:
                 return
+
+
+def in_one_process(references: Sequence[str]) -> list[tuple[int, str]]:
+    """The places of those whose tests run in the process of the response, which can fake their result, and why."""
+    reasons = ("" if unclear_tests(one) else why_one_process(*split_reference(one)) for one in references)
+    return [(place, reason) for place, reason in enumerate(reasons) if reason]

@@ -1,124 +1,92 @@
-"""Values as JSON between the process of the tests and the process of the solution.
+"""Plain values as JSON between the process of the tests and the process of the code.
 
-Data is copied: numbers, text, containers, dates, arrays. Only the data of an object of a subclass is read, so that a
-number or a list is one, whatever its methods say. Everything else stays in its process, and the other one gets a
-handle (`workers.verifiers.python.peer`). Errors of `decode` mean that the other process broke the rules.
+Numbers, text, containers, dates, arrays and exceptions are copied. Only the data of an object of a subclass is read,
+so that a number or a list is one, whatever its methods say; an iterator is read to its end. No other object is passed.
+Errors of `decode` mean that the other process broke the rules.
 """
 
 from __future__ import annotations
 
 import base64
 import builtins
+import importlib
+import json
 import re
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
+from itertools import islice
 from typing import Any
 
 MAX_PLAIN_INTEGER = 2**53
+MAX_ITEMS = 10_000  # of an iterator
 TYPES: dict[str, type] = {name: kind for name, kind in vars(builtins).items() if isinstance(kind, type)}
 TYPES |= {
     kind.__name__: kind
     for kind in (Counter, OrderedDict, defaultdict, deque, date, datetime, time, timedelta, timezone, Decimal, Fraction)
 }
 TYPE_NAMES: dict[Any, str] = {kind: name for name, kind in TYPES.items()}
+# Exceptions of the standard library that tests may expect by name, beside the builtin ones.
+_EXCEPTION_MODULES = {
+    "json.decoder", "decimal", "re", "struct", "binascii", "statistics", "dataclasses", "asyncio.exceptions", "_csv",
+    "configparser", "_queue", "queue",
+}  # fmt: skip
 _DTYPE = re.compile(r"[<>|=]?[biufcSUmM?]\d*(\[\w+\])?")
+# Containers that can change: a change is copied back.
 _OF_TAG: dict[str, Any] = {
-    "l": list, "d": dict, "s": set, "ba": bytearray, "dq": deque, "od": OrderedDict, "ct": Counter
+    "l": list, "d": dict, "s": set, "ba": bytearray, "dq": deque, "od": OrderedDict, "ct": Counter, "dd": defaultdict
 }  # fmt: skip
 _CONTAINERS = {kind: tag for tag, kind in _OF_TAG.items()}
-
-
-class Encoder:
-    """The values of one message. `containers`: the mutable ones in it, in their order."""
-
-    def __init__(self, export: Callable[[Encoder, Any], Any], originals: Iterable[Any] = ()) -> None:
-        """export: of what is no data; originals: the containers of the message that this one answers."""
-        self._export = export
-        self.containers: list[Any] = []
-        self._kept: list[Any] = [*originals]  # an id is only unique as long as its object exists
-        self._places = {id(value): ["a", number] for number, value in enumerate(self._kept)}
-
-    def encode(self, value: Any) -> Any:
-        """JSON of a value."""
-        kind = type(value)
-        if value is None or kind is bool or kind is float or kind is str:
-            return value
-        if kind is int:
-            return value if abs(value) < MAX_PLAIN_INTEGER else ["i", hex(value)]
-        if id(value) in self._places:
-            return self._places[id(value)]
-        if kind in _CONTAINERS or kind is defaultdict or _is_array(value):
-            self._kept.append(value)
-            self._places[id(value)] = ["r", len(self.containers)]
-            self.containers.append(value)
-            return self.contents(value)
-        simple = self._simple(value, kind)
-        return simple if simple is not None else self._export(self, value)
-
-    def contents(self, value: Any) -> list[Any]:
-        """JSON of a mutable container."""
-        kind = type(value)
-        if kind is bytearray:
-            return ["ba", _text(value)]
-        if _is_array(value):
-            return ["np", value.dtype.str, list(value.shape), _text(value.tobytes())]
-        if kind in (list, set, deque):
-            items = [self.encode(item) for item in value]
-            return [_CONTAINERS[kind], items, value.maxlen] if kind is deque else [_CONTAINERS[kind], items]
-        pairs = [[self.encode(key), self.encode(item)] for key, item in value.items()]
-        if kind is defaultdict:
-            return ["dd", pairs, TYPE_NAMES.get(value.default_factory, "")]
-        return [_CONTAINERS[kind], pairs]
-
-    def _simple(self, value: Any, kind: type) -> list[Any] | Any:
-        """JSON of a value that cannot change; None if it is no data."""
-        if kind is tuple:
-            return ["t", [self.encode(item) for item in value]]
-        if kind is frozenset:
-            return ["f", [self.encode(item) for item in value]]
-        if kind is bytes:
-            return ["b", _text(value)]
-        if kind is complex:
-            return ["c", value.real, value.imag]
-        if kind is range:
-            return ["range", value.start, value.stop, value.step]
-        if kind is slice:
-            return ["slice", *map(self.encode, (value.start, value.stop, value.step))]
-        if value is Ellipsis or value is NotImplemented:
-            return ["one", repr(value)]
-        if kind is Decimal:
-            return ["dec", str(value)]
-        if kind is Fraction:
-            return ["frac", hex(value.numerator), hex(value.denominator)]
-        if kind in (date, datetime, time, timedelta):
-            return _moment(value, kind)
-        if isinstance(value, type) and value in TYPE_NAMES:
-            return ["type", TYPE_NAMES[value]]
-        if _is_scalar(value):
-            return ["ng", value.dtype.str, _text(value.tobytes())]
-        return self._of_subclass(value)
-
-    def _of_subclass(self, value: Any) -> Any:
-        """JSON of the data of an object whose class is derived from one of data; None for any other object."""
-        fields = getattr(type(value), "_fields", None)
-        if isinstance(value, tuple):
-            items = list(tuple.__iter__(value))
-            self._kept.append(items)
-            if isinstance(fields, tuple) and len(fields) == len(items):
-                return ["nt", type(value).__name__, [*fields], [self.encode(item) for item in items]]
-            return ["t", [self.encode(item) for item in items]]
-        for base, read in _READ.items():
-            if isinstance(value, base):
-                plain = read(value)
-                self._kept.append(plain)
-                return self.encode(plain)
-        return None
-
-
+_VIEWS: list[type] = [type({}.keys()), type({}.values()), type({}.items())]
+# Values that cannot change, by their class: a tag, and the plain values that make the value again.
+_PARTS: dict[type, tuple[str, Callable[[Any], Iterable[Any]]]] = {
+    tuple: ("t", iter),
+    frozenset: ("f", iter),
+    bytes: ("b", lambda value: [_text(value)]),
+    complex: ("c", lambda value: [value.real, value.imag]),
+    range: ("range", lambda value: [value.start, value.stop, value.step]),
+    slice: ("slice", lambda value: [value.start, value.stop, value.step]),
+    type(...): ("one", lambda value: ["Ellipsis"]),
+    type(NotImplemented): ("one", lambda value: ["NotImplemented"]),
+    Decimal: ("dec", lambda value: [str(value)]),
+    Fraction: ("frac", lambda value: [value.numerator, value.denominator]),
+    date: ("date", lambda value: [value.year, value.month, value.day]),
+    time: ("time", lambda value: [*_clock(value), value.fold, value.utcoffset()]),
+    datetime: (
+        "datetime",
+        lambda value: [value.year, value.month, value.day, *_clock(value), value.fold, value.utcoffset()],
+    ),
+    timedelta: ("timedelta", lambda value: [value.days, value.seconds, value.microseconds]),
+    **{view: (tag, iter) for view, tag in zip(_VIEWS, ("keys", "values", "pairs"), strict=True)},
+}
+_MADE: dict[str, Callable[..., Any]] = {
+    "i": lambda text: int(text, 16),
+    "t": lambda *items: items,
+    "f": lambda *items: frozenset(items),
+    "b": lambda text: base64.b64decode(text),
+    "c": complex,
+    "range": range,
+    "slice": slice,
+    "one": lambda name: {"Ellipsis": ..., "NotImplemented": NotImplemented}[name],
+    "dec": Decimal,
+    "frac": Fraction,
+    "date": date,
+    "time": lambda *parts: _at(time(*parts[:4]), *parts[4:]),
+    "datetime": lambda *parts: _at(datetime(*parts[:7]), *parts[7:]),
+    "timedelta": timedelta,
+    "keys": lambda *items: dict.fromkeys(items).keys(),
+    "values": lambda *items: dict(enumerate(items)).values(),
+    "pairs": lambda *items: dict(items).items(),
+    "items": lambda is_cut, *items: _items(is_cut, items),
+    "type": lambda name: TYPES[name],
+    "ng": lambda kind, text: _array(kind, text)[0],
+    "nt": lambda name, fields, *items: namedtuple(name, fields)(*items),  # checks the names
+    "error": lambda *parts: _error(*parts),
+    "error class": lambda name, module, *bases: _error_class(name, module, bases),
+}
 # How the data of an object of a subclass is read, without its own methods.
 _READ: dict[type, Callable[[Any], Any]] = {
     int: int.__index__,
@@ -132,12 +100,91 @@ _READ: dict[type, Callable[[Any], Any]] = {
 }
 
 
+class Encoder:
+    """The values of one message. `containers`: those in it that can change, in their order."""
+
+    def __init__(self, of_object: Callable[[Any], list[Any]], originals: Iterable[Any] = ()) -> None:
+        """of_object: JSON in place of what is not plain; originals: the containers of the message that this one
+        answers."""
+        self._of_object = of_object
+        self.containers: list[Any] = []
+        self._kept: list[Any] = [*originals]  # an id is only unique as long as its object exists
+        self._places = {id(value): ["a", number] for number, value in enumerate(self._kept)}
+
+    def encode(self, value: Any) -> Any:
+        """JSON of a value. Errors: any that reading it raises."""
+        kind = type(value)
+        if value is None or kind is bool or kind is float or kind is str:
+            return value
+        if kind is int:
+            return value if abs(value) < MAX_PLAIN_INTEGER else ["i", hex(value)]
+        if id(value) in self._places:
+            return self._places[id(value)]
+        if kind in _CONTAINERS or _is_array(value):
+            self._kept.append(value)
+            self._places[id(value)] = ["r", len(self.containers)]
+            self.containers.append(value)
+            return self.contents(value)
+        if kind in _PARTS:
+            tag, parts_of = _PARTS[kind]
+            return self._made(tag, *parts_of(value))
+        return self._other(value)
+
+    def contents(self, value: Any) -> list[Any]:
+        """JSON of a container that can change."""
+        if _is_array(value):
+            return ["np", _text(value.tobytes()), value.dtype.str, list(value.shape)]
+        kind = type(value)
+        items = value.items() if isinstance(value, dict) else value
+        codes = [[*map(self.encode, item)] if isinstance(value, dict) else self.encode(item) for item in items]
+        factory = TYPE_NAMES.get(value.default_factory) if kind is defaultdict else None
+        return [_CONTAINERS[kind], codes, value.maxlen if kind is deque else factory]
+
+    def _made(self, tag: str, *parts: Any) -> list[Any]:
+        self._kept += parts
+        return [tag, *map(self.encode, parts)]
+
+    def _other(self, value: Any) -> Any:
+        """JSON of a class, an exception, or an object of a subclass of something plain."""
+        if isinstance(value, type):
+            if value in TYPE_NAMES:
+                return ["type", TYPE_NAMES[value]]
+            if not issubclass(value, BaseException):
+                return self._of_object(value)
+            bases = [base for base in value.__bases__ if issubclass(base, BaseException)]
+            return self._made("error class", str(value.__name__), str(value.__module__), *bases)
+        if isinstance(value, BaseException):
+            return self._error(value)
+        if _is_scalar(value):
+            return ["ng", value.dtype.str, _text(value.tobytes())]
+        if isinstance(value, tuple):
+            fields, items = getattr(type(value), "_fields", None), [*tuple.__iter__(value)]
+            is_named = isinstance(fields, tuple) and len(fields) == len(items)
+            return self._made("nt", type(value).__name__, fields, *items) if is_named else self._made("t", *items)
+        for base, read in _READ.items():
+            if isinstance(value, base):
+                self._kept.append(plain := read(value))
+                return self.encode(plain)
+        if hasattr(type(value), "__next__"):
+            items = [*islice(value, MAX_ITEMS + 1)]
+            return self._made("items", len(items) > MAX_ITEMS, *items[:MAX_ITEMS])
+        return self._of_object(value)
+
+    def _error(self, error: BaseException) -> list[Any]:
+        try:
+            args = BaseException.__getattribute__(error, "args")
+            own = {key: item for key, item in vars(error).items() if not key.startswith("_")}
+            return self._made("error", type(error), args, str(str(error))[:1000], own)
+        except Exception:  # of its own methods
+            return self._made("error", type(error), (), "", {})
+
+
 class Decoder:
     """The values of one message. `containers`: as in its encoder."""
 
-    def __init__(self, import_: Callable[[Decoder, list[Any]], Any], originals: Iterable[Any] = ()) -> None:
-        """import_: of what is no data; originals: the containers of the message that this one answers."""
-        self._import = import_
+    def __init__(self, object_of: Callable[[Any], Any] | None = None, originals: Iterable[Any] = ()) -> None:
+        """object_of: what stands for the object of a code that `of_object` made; originals: as in the encoder."""
+        self._object_of = object_of
         self._originals = [*originals]
         self.containers: list[Any] = []
 
@@ -146,94 +193,58 @@ class Decoder:
         if not isinstance(code, list):
             return code
         tag, *rest = code
-        if tag in _OF_TAG or tag in ("dd", "np"):
-            value = self._empty(tag, rest)
-            self.containers.append(value)
-            self.fill(value, code)
-            return value
         if tag == "a":
             return self._originals[rest[0]]
         if tag == "r":
             return self.containers[rest[0]]
-        read = _OF_CODE.get(tag)
-        return read(self, *rest) if read else self._import(self, code)
-
-    @staticmethod
-    def _empty(tag: str, rest: list[Any]) -> Any:
-        if tag == "np":
-            return _array(rest[0], rest[2]).reshape(rest[1]).copy()
-        if tag == "dd":
-            return defaultdict(TYPES[rest[1]] if rest[1] else None)
-        return deque(maxlen=rest[1]) if tag == "dq" else _OF_TAG[tag]()
+        if tag == "object" and self._object_of is not None:
+            return self._object_of(rest[0])
+        if tag not in _OF_TAG and tag != "np":
+            return _MADE[tag](*map(self.decode, rest))
+        value = _empty(tag, rest)
+        self.containers.append(value)
+        self.fill(value, code)
+        return value
 
     def fill(self, value: Any, code: list[Any]) -> None:
         """Replace the contents of a container."""
-        tag, items = code[0], code[1]
-        if tag == "np":
-            value[...] = _array(items, code[3]).reshape(code[2])
-        elif tag == "ba":
-            value[:] = _bytes(items)
-        elif tag in ("l", "s", "dq"):
-            items = [self.decode(item) for item in items]
-            value.clear()
-            value.update(items) if tag == "s" else value.extend(items)
-        else:
-            pairs = [(self.decode(key), self.decode(item)) for key, item in items]
-            value.clear()
-            for key, item in pairs:
+        if code[0] == "np":
+            value[...] = _array(code[2], code[1]).reshape(code[3])
+            return
+        is_mapping = isinstance(value, dict)
+        items = [[*map(self.decode, item)] if is_mapping else self.decode(item) for item in code[1]]
+        value.clear()
+        if is_mapping:
+            for key, item in items:
                 value[key] = item
-
-    def _items(self, codes: list[Any]) -> list[Any]:
-        return [self.decode(code) for code in codes]
-
-    def _named_tuple(self, name: str, fields: list[str], codes: list[Any]) -> Any:
-        return namedtuple(name, fields)(*self._items(codes))  # checks the names
+        else:
+            value.update(items) if isinstance(value, set) else value.extend(items)
 
 
-_OF_CODE: dict[str, Callable[..., Any]] = {
-    "i": lambda decoder, text: int(text, 16),
-    "t": lambda decoder, codes: tuple(decoder._items(codes)),
-    "f": lambda decoder, codes: frozenset(decoder._items(codes)),
-    "b": lambda decoder, text: _bytes(text),
-    "c": lambda decoder, real, imaginary: complex(real, imaginary),
-    "range": lambda decoder, *bounds: range(*bounds),
-    "slice": lambda decoder, *bounds: slice(*decoder._items(bounds)),
-    "one": lambda decoder, name: {"Ellipsis": ..., "NotImplemented": NotImplemented}[name],
-    "dec": lambda decoder, text: Decimal(text),
-    "frac": lambda decoder, above, below: Fraction(int(above, 16), int(below, 16)),
-    "date": lambda decoder, *numbers: date(*numbers),
-    "datetime": lambda decoder, numbers, fold, zone: datetime(*numbers).replace(fold=fold, tzinfo=_zone(zone)),
-    "time": lambda decoder, numbers, fold, zone: time(*numbers).replace(fold=fold, tzinfo=_zone(zone)),
-    "timedelta": lambda decoder, *numbers: timedelta(*numbers),
-    "type": lambda decoder, name: TYPES[name],
-    "ng": lambda decoder, kind, text: _array(kind, text)[0],
-    "nt": Decoder._named_tuple,
-}
+def _empty(tag: str, rest: list[Any]) -> Any:
+    if tag == "np":
+        return _array(rest[1], rest[0]).reshape(rest[2]).copy()
+    if tag == "dd":
+        return defaultdict(TYPES[rest[1]] if rest[1] else None)
+    return deque(maxlen=rest[1]) if tag == "dq" else _OF_TAG[tag]()
 
 
-def _text(data: bytes | bytearray) -> str:
+def _items(is_cut: bool, items: Iterable[Any]) -> Iterator[Any]:
+    yield from items
+    if is_cut:
+        raise ValueError(f"an iterator of the code has more than {MAX_ITEMS} items")
+
+
+def _text(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-def _bytes(text: str) -> bytes:
-    return base64.b64decode(text)
+def _clock(value: time | datetime) -> list[int]:
+    return [value.hour, value.minute, value.second, value.microsecond]
 
 
-def _moment(value: Any, kind: type) -> list[Any]:
-    if kind is timedelta:
-        return ["timedelta", value.days, value.seconds, value.microseconds]
-    if kind is date:
-        return ["date", value.year, value.month, value.day]
-    numbers = [value.hour, value.minute, value.second, value.microsecond]
-    offset = value.utcoffset()
-    rest = [value.fold, None if offset is None else offset.total_seconds()]
-    if kind is time:
-        return ["time", numbers, *rest]
-    return ["datetime", [value.year, value.month, value.day, *numbers], *rest]
-
-
-def _zone(seconds: float | None) -> timezone | None:
-    return None if seconds is None else timezone(timedelta(seconds=seconds))
+def _at(moment: time | datetime, fold: int, offset: timedelta | None) -> time | datetime:
+    return moment.replace(fold=fold, tzinfo=None if offset is None else timezone(offset))
 
 
 def _is_array(value: Any) -> bool:
@@ -251,4 +262,43 @@ def _array(kind: str, text: str) -> Any:
         raise ValueError(kind)
     import numpy
 
-    return numpy.frombuffer(_bytes(text), dtype=kind)
+    return numpy.frombuffer(base64.b64decode(text), dtype=kind)
+
+
+# A class of exceptions that the other process defines is made here again, for `except`.
+
+_error_classes: dict[str, type[BaseException]] = {}
+
+
+def _error_class(name: str, module: str, bases: tuple[Any, ...]) -> type[BaseException]:
+    if module in _EXCEPTION_MODULES:
+        kind = getattr(importlib.import_module(module), name, None)
+        if isinstance(kind, type) and issubclass(kind, Exception):
+            return kind
+    if not all(issubclass(base, BaseException) for base in bases):
+        raise ValueError(bases)
+    key = json.dumps([name, module, *map(repr, bases)])
+    if key not in _error_classes:
+        members = {"_is_copy": True, "_text": "", "__str__": lambda error: error._text}
+        members["__init__"] = lambda error, *args: None
+        _error_classes[key] = type(name, bases, members)
+    return _error_classes[key]
+
+
+def _error(kind: Any, args: tuple[Any, ...], text: str, own: dict[str, Any]) -> BaseException:
+    if not issubclass(kind, BaseException):
+        raise ValueError(kind)
+    try:
+        error = kind(*args)
+    except Exception:
+        error = kind.__new__(kind)
+        error.args = tuple(args)
+    vars(error).update({key: value for key, value in own.items() if not key.startswith("_")})
+    if is_copy(kind):
+        error._text = str(text)
+    return error
+
+
+def is_copy(kind: type) -> bool:
+    """Whether an exception's class was made for one of the other process."""
+    return "_is_copy" in vars(kind)
