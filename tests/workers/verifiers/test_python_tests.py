@@ -236,7 +236,7 @@ def test_machine_without_fences_runs_no_code(monkeypatch):
     with pytest.raises(sandbox.SandboxUnavailable, match="no system call filter for vax"):
         sandbox._filter_calls(None)  # type: ignore[arg-type] # refused before anything is called
     child = Verifier("python")
-    monkeypatch.setattr("workers.verifiers.children.child_client.sys.executable", "/bin/false")
+    monkeypatch.setattr("workers.verifiers.children.line_process.sys.executable", "/bin/false")
     with child, pytest.raises(VerifierError, match="did not start"):
         child.score(["```\n1\n```"], [TESTS])
 

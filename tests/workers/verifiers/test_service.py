@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from workers.verifiers.children import child_client
+from workers.verifiers.children import child_client, line_process
 from workers.verifiers.children.child_client import VerifierError
 from workers.verifiers.functions.function_verifier import FunctionVerifier
 from workers.verifiers.mathematics.answers import clean, decide
@@ -51,7 +51,7 @@ def reward(verifier: Verifier, completion: str, gold: str) -> float | None:
 
 
 def children_of(verifier: Verifier) -> list[int]:
-    return [child._process.pid for child in verifier._children if child._process]
+    return [child.pid for child in verifier._children if child.pid]
 
 
 def forks_of(verifier: Verifier) -> list[int]:
@@ -250,7 +250,7 @@ def test_close_ends_the_children():
 
 
 def test_a_verifier_that_cannot_start_is_an_error_and_no_verdict(monkeypatch):
-    monkeypatch.setattr(child_client.sys, "executable", "/bin/false")
+    monkeypatch.setattr(line_process.sys, "executable", "/bin/false")
     with Verifier("math") as verifier, pytest.raises(VerifierError, match="install the train extra"):
         verifier.score(["\\boxed{x+1}"], ["1+x"])
 

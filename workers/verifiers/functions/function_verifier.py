@@ -7,27 +7,25 @@ question.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import queue
-import selectors
 import subprocess
-import sys
 import tempfile
 import threading
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any
 
 from workers import heartbeat
-from workers.contract.repository import ROOT
 from workers.contract.spec.reward_function import NETWORK_VARIABLE, FunctionFile, network_is_allowed
 from workers.verifiers.children.child_client import VerifierError
+from workers.verifiers.children.line_process import LineProcess, ProcessLost
+from workers.verifiers.functions import function_process
 from workers.verifiers.functions.function_process import MAX_PARTS
+from workers.verifiers.python.sandbox import child_environment
 from workers.verifiers.verdicts import Verdict
 
 TIME_LIMIT_S = 10.0
@@ -50,12 +48,11 @@ class Case:
     response: str
     fields: Mapping[str, str] = field(default_factory=dict)
 
-    def to_json(self) -> str:
-        arguments = {**self.fields, "question": self.question, "answer": self.answer, "response": self.response}
-        return json.dumps(arguments)
+    def to_json(self) -> dict[str, str]:
+        return {**self.fields, "question": self.question, "answer": self.answer, "response": self.response}
 
 
-class _ProcessLost(Exception):
+class _CallLost(Exception):
     """The process was killed at the time limit, or died; the text says which."""
 
 
@@ -65,112 +62,69 @@ class _FunctionProcess:
     def __init__(self, file: FunctionFile, time_limit_s: float, memory_mib: int, hash_seed: int) -> None:
         self._file, self._time_limit_s, self._memory_mib = file, time_limit_s, memory_mib
         self._hash_seed = hash_seed
-        self._process: subprocess.Popen[bytes] | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._buffer = b""
+        self._lines = LineProcess(
+            "-s", "-B", "-m", function_process.__name__,
+            max_reply_bytes=MAX_REPLY_BYTES, stderr=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
 
     def ask(self, case: Case) -> dict[str, Any]:
-        """{reward, reason, parts} or {failed}. Errors: _ProcessLost, VerifierError (no sandbox here)."""
-        process = self._process or self.start()
-        self._send(process, case.to_json())
-        return self._read(process, self._time_limit_s, f"did not return in {self._time_limit_s:g} s")
+        """{reward, reason, parts} or {failed}. Errors: _CallLost, VerifierError (no sandbox here)."""
+        if self._lines.pid is None:
+            self.start()
+        late = f"did not return in {self._time_limit_s:g} s"
+        return self._reply(lambda: self._lines.ask(case.to_json(), self._time_limit_s), late)
 
-    def start(self) -> subprocess.Popen[bytes]:
-        """A new process that has loaded the file. Errors: _ProcessLost, RewardFunctionError, VerifierError."""
+    def start(self) -> None:
+        """A new process that has loaded the file. Errors: _CallLost, RewardFunctionError, VerifierError."""
         has_network = self._file.uses_network
         if has_network and not network_is_allowed(os.environ):
             raise RewardFunctionError(
                 "it asks for the network (NETWORK = True), which is allowed only where the operator sets "
                 f"{NETWORK_VARIABLE}=1"
             )
+        self.close()
         self._folder = tempfile.TemporaryDirectory(prefix="hacrl-reward-", ignore_cleanup_errors=True)
         folder = self._folder.name
-        environment = {
-            "PATH": "/usr/bin:/bin",
-            "LANG": "C.UTF-8",
-            "HOME": folder,
-            "TMPDIR": folder,
-            "PYTHONHASHSEED": str(self._hash_seed),  # the same reward every time
-            "OMP_NUM_THREADS": "1",
-            "OPENBLAS_NUM_THREADS": "1",
-        }
-        self._process = process = subprocess.Popen(
-            [sys.executable, "-s", "-B", "-m", "workers.verifiers.functions.function_process"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            cwd=ROOT,
-            env=environment,
-            start_new_session=True,
-        )
-        self._buffer = b""
+        environment = child_environment(folder, str(self._hash_seed))
         first = {
             "source": self._file.text,
             "folder": folder,
             "memory_bytes": self._memory_mib * 2**20,
             "has_network": has_network,
         }
-        self._send(process, json.dumps(first))
-        greeting = self._read(process, START_LIMIT_S, f"its file did not load in {START_LIMIT_S:g} s")
+        late = f"its file did not load in {START_LIMIT_S:g} s"
+        greeting = self._reply(lambda: self._lines.start(environment, START_LIMIT_S, first), late)
         if "refused" in greeting:
             self.close()
             raise VerifierError(f"reward functions cannot run here: {greeting['refused']}")
         if "failed" in greeting:
             self.close()
             raise RewardFunctionError(f"its file does not load: {greeting['failed']}")
-        return process
 
-    def _send(self, process: subprocess.Popen[bytes], line: str) -> None:
-        assert process.stdin is not None
-        with suppress(BrokenPipeError):  # reading tells how it ended
-            process.stdin.write(line.encode() + b"\n")
-            process.stdin.flush()
-
-    def _read(self, process: subprocess.Popen[bytes], limit_s: float, late: str) -> dict[str, Any]:
-        """The next line as an object. Error: _ProcessLost."""
-        assert process.stdout is not None
-        deadline = time.monotonic() + limit_s
-        with selectors.DefaultSelector() as selector:
-            selector.register(process.stdout, selectors.EVENT_READ)
-            while b"\n" not in self._buffer:
-                if not selector.select(max(0.0, deadline - time.monotonic())):
-                    self.close()
-                    raise _ProcessLost(late)
-                piece = os.read(process.stdout.fileno(), 65536)
-                if not piece:
-                    self.close()
-                    raise _ProcessLost(f"ended its process; it has {self._memory_mib} MiB of memory")
-                self._buffer += piece
-                if len(self._buffer) > MAX_REPLY_BYTES:
-                    self._refuse_reply()
-        line, _, self._buffer = self._buffer.partition(b"\n")
+    def _reply(self, ask: Callable[[], dict[str, Any]], late: str) -> dict[str, Any]:
+        """A reply, checked again: the file may write to its pipe, or change what writes it. Error: _CallLost."""
+        problem = "wrote what is no reply"
         try:
-            return read_reply(line)
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            self._refuse_reply()
-
-    def _refuse_reply(self) -> NoReturn:
-        """The file has written to the pipe of the replies, or changed what writes them. Error: _ProcessLost."""
+            return read_reply(ask())
+        except ProcessLost as lost:
+            if not lost.is_broken:
+                problem = late if lost.is_late else f"ended its process; it has {self._memory_mib} MiB of memory"
+        except (ValueError, TypeError, KeyError, AttributeError):
+            pass
         self.close()
-        raise _ProcessLost("wrote what is no reply")
+        raise _CallLost(problem)
 
     def close(self) -> None:
         """Kill the process and delete its folder; the next call starts another."""
-        process, self._process = self._process, None
-        if process is not None:
-            process.kill()
-            process.wait()
-            for pipe in filter(None, (process.stdin, process.stdout)):
-                with suppress(BrokenPipeError):
-                    pipe.close()
+        self._lines.close()
         folder, self._folder = self._folder, None
         if folder is not None:
             folder.cleanup()
 
 
-def read_reply(line: bytes) -> dict[str, Any]:
-    """A reply, checked again: the file runs in the process that writes it. Errors: of other types and keys."""
-    reply = json.loads(line)
+def read_reply(reply: dict[str, Any]) -> dict[str, Any]:
+    """The parts of a reply. Errors: of other types and keys."""
     for key in ("ready", "refused", "failed"):
         if key in reply:
             return {key: storable(str(reply[key]))}
@@ -231,7 +185,7 @@ class FunctionVerifier(AbstractContextManager["FunctionVerifier"]):
             child.start()
         except RewardFunctionError as error:
             raise self._error(str(error), None) from None
-        except _ProcessLost as lost:
+        except _CallLost as lost:
             raise self._error(str(lost), None) from None
         finally:
             self._free.put(child)
@@ -268,7 +222,7 @@ class FunctionVerifier(AbstractContextManager["FunctionVerifier"]):
         for _ in range(TRIES):
             try:
                 reply = child.ask(case)
-            except _ProcessLost as lost:
+            except _CallLost as lost:
                 problem = f"{lost}, {TRIES} times"
                 continue
             except RewardFunctionError as error:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
-import selectors
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any
 
 from workers import heartbeat
-from workers.contract.repository import ROOT
 from workers.contract.spec.judge import JudgeSettings
+from workers.verifiers.children.line_process import LineProcess, ProcessLost
+from workers.verifiers.judges import model_process
 from workers.verifiers.judges.endpoint import JudgeRefuses
 from workers.verifiers.judges.replies import CUT_OFF, Reply
 
@@ -25,17 +22,14 @@ TRIES = 2
 PASSED_ON = ("PATH", "LANG", "LD_LIBRARY_PATH", "HOME", "TMPDIR", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
 
 
-class _ProcessLost(Exception):
-    """The process was killed at the time limit, or died; the text says which."""
-
-
 class LocalModel:
     """One folder. `ask` is called by one thread at a time."""
 
     def __init__(self, settings: JudgeSettings) -> None:
         self._settings = settings
-        self._process: subprocess.Popen[bytes] | None = None
-        self._buffer = b""
+        self._lines = LineProcess(
+            "-s", "-m", model_process.__name__, on_wait=heartbeat.send_heartbeat, stderr=subprocess.DEVNULL
+        )
 
     def ask(self, questions: Sequence[Any], on_reply: Callable[[Reply], None] = lambda reply: None) -> list[Reply]:
         """A reply to each message, or to each (question, response) of a reward model. Error: JudgeRefuses."""
@@ -62,12 +56,12 @@ class LocalModel:
         problem = ""
         for _ in range(TRIES):
             try:
-                process = self._process or self._start()
-                self._send(process, {key: list(batch)})
-                answer = self._read(process, limit_s, f"no answer within {limit_s:g} s")
-                return list(answer["replies"]), ""
-            except _ProcessLost as lost:
-                problem = str(lost)
+                if self._lines.pid is None:
+                    self._start()
+                return list(self._lines.ask({key: list(batch)}, limit_s)["replies"]), ""
+            except ProcessLost as lost:
+                late = f"no answer within {limit_s:g} s"
+                problem = late if lost.is_late else "its process ended, perhaps for want of memory"
         return [], problem
 
     def _reply(self, line: dict[str, Any], seconds: float) -> Reply:
@@ -79,66 +73,20 @@ class LocalModel:
             return Reply(str(line["text"]), None, failure, False, seconds, tokens, int(line["new_tokens"]))
         return Reply("", value_of(self._settings, line["values"]), "", False, seconds, tokens)
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        """A process that has loaded the model. Errors: _ProcessLost, JudgeRefuses."""
-        settings = self._settings
+    def _start(self) -> None:
+        """A process that has loaded the model. Errors: ProcessLost, JudgeRefuses."""
         environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-        self._buffer = b""
-        self._process = process = subprocess.Popen(
-            [sys.executable, "-s", "-m", "workers.verifiers.judges.model_process"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            cwd=ROOT,
-            env={**environment, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"},
-        )
+        environment |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
         names = ("kind", "model", "device", "max_tokens", "max_input_tokens")
-        self._send(process, {name: getattr(settings, name) for name in names})
-        greeting = self._read(process, START_LIMIT_S, f"its model did not load in {START_LIMIT_S:g} s")
+        first = {name: getattr(self._settings, name) for name in names}
+        greeting = self._lines.start(environment, START_LIMIT_S, first)
         if "failed" in greeting:
             self.close()
             raise JudgeRefuses(f"its model does not load: {greeting['failed']}")
-        return process
-
-    def _send(self, process: subprocess.Popen[bytes], line: dict[str, Any]) -> None:
-        assert process.stdin is not None
-        with suppress(BrokenPipeError):  # reading tells how it ended
-            process.stdin.write(json.dumps(line).encode() + b"\n")
-            process.stdin.flush()
-
-    def _read(self, process: subprocess.Popen[bytes], limit_s: float, late: str) -> dict[str, Any]:
-        """The next line as an object. Error: _ProcessLost."""
-        assert process.stdout is not None
-        deadline = time.monotonic() + limit_s
-        with selectors.DefaultSelector() as selector:
-            selector.register(process.stdout, selectors.EVENT_READ)
-            while b"\n" not in self._buffer:
-                remaining_s = deadline - time.monotonic()
-                if remaining_s <= 0:
-                    self.close()
-                    raise _ProcessLost(late)
-                heartbeat.send_heartbeat()
-                if not selector.select(min(heartbeat.EVERY_S, remaining_s)):
-                    continue
-                piece = os.read(process.stdout.fileno(), 65536)
-                if not piece:
-                    self.close()
-                    raise _ProcessLost("its process ended, perhaps for want of memory")
-                self._buffer += piece
-        line, _, self._buffer = self._buffer.partition(b"\n")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
 
     def close(self) -> None:
         """Kill the process; the next question starts another."""
-        process, self._process = self._process, None
-        if process is None:
-            return
-        process.kill()
-        process.wait()
-        for pipe in filter(None, (process.stdin, process.stdout)):
-            with suppress(BrokenPipeError):
-                pipe.close()
+        self._lines.close()
 
 
 def _lost(problem: str, seconds: float) -> Reply:

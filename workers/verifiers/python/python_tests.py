@@ -28,7 +28,7 @@ from workers.verifiers.python import python_runner
 from workers.verifiers.python.bubblewrap import bubblewrap
 from workers.verifiers.python.fences import solution_code
 from workers.verifiers.python.reference import split_reference
-from workers.verifiers.python.sandbox import CPU_SECONDS
+from workers.verifiers.python.sandbox import CPU_SECONDS, child_environment
 from workers.verifiers.verdicts import NO_REFERENCE, Query, Verdict
 
 MAX_CHARACTERS = 100_000
@@ -113,15 +113,6 @@ class _Ending:
 def _run(request: dict[str, str], seconds: int, hash_seed: str) -> _Ending:
     """Run one answer in a new process and a temporary folder, which stays empty: see `sandbox.has_own_folder`."""
     with tempfile.TemporaryDirectory(prefix="hacrl-tests-", ignore_cleanup_errors=True) as folder:
-        environment = {
-            "PATH": "/usr/bin:/bin",
-            "LANG": "C.UTF-8",
-            "HOME": folder,
-            "TMPDIR": folder,
-            "PYTHONHASHSEED": hash_seed,  # the same verdict every time
-            "OMP_NUM_THREADS": "1",
-            "OPENBLAS_NUM_THREADS": "1",
-        }
         begin_s, end_s = _processor_s(), time.monotonic() + seconds
         outer = bubblewrap(folder)
         process = subprocess.Popen(
@@ -130,7 +121,7 @@ def _run(request: dict[str, str], seconds: int, hash_seed: str) -> _Ending:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             cwd=ROOT,
-            env=environment,
+            env=child_environment(folder, hash_seed),
             start_new_session=True,
         )
         assert process.stdin is not None

@@ -107,6 +107,19 @@ class SandboxUnavailable(RuntimeError):
     """This kernel lacks a restriction that the sandbox needs; the text names it."""
 
 
+def child_environment(folder: str, hash_seed: str) -> dict[str, str]:
+    """The variables of a process that runs such code. hash_seed: of Python's hashes, for the same result every time."""
+    return {
+        "PATH": "/usr/bin:/bin",
+        "LANG": "C.UTF-8",
+        "HOME": folder,
+        "TMPDIR": folder,
+        "PYTHONHASHSEED": hash_seed,
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
+
+
 def has_own_folder(folder: Path, *, has_network: bool = False) -> bool:
     """Put a small file system in memory on `folder`, which goes with this process; False if the kernel refuses it.
 
