@@ -39,6 +39,8 @@ def fenced(code: str, info: str = "python", marks: str = "```", indent: str = ""
         (f"<think>\n{fenced(F)}", None),
         (fenced("a = 'x\fy'\u2028"), "a = 'x\fy'\u2028"),
         (fenced(DOCUMENTED), DOCUMENTED),
+        (fenced("a", ""), "a"),
+        (fenced("{}", "json"), None),
         (fenced("ls -l", "bash"), None),
         (f"{fenced(F)}\n{fenced('npm', 'sh')}", F),
         (fenced("def f(x:"), "def f(x:"),

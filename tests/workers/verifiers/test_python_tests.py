@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
-import socket
 import subprocess
 import sys
 import time
@@ -16,7 +13,6 @@ from tests.support.workers.processes import child_pids, remaining
 from workers.verifiers.children.child_client import VerifierError
 from workers.verifiers.children.child_server import Incorrect, Unscorable
 from workers.verifiers.python import python_tests, sandbox
-from workers.verifiers.python.fences import solution_code
 from workers.verifiers.python.python_tests import passes
 from workers.verifiers.service import Verifier
 
@@ -71,15 +67,6 @@ def f(x):
     with tempfile.TemporaryFile() as file:
         return file.write(b"four")
 """
-TRIES_ALL_PIPES = """
-import os
-for number in range(3, 60):
-    try:
-        os.write(number, b"0" * 32)
-    except OSError:
-        pass
-os._exit(0)
-"""
 
 
 @pytest.mark.parametrize(
@@ -115,69 +102,11 @@ def test_code_that_fails_is_wrong_and_says_where(code, tests, told):
     assert outcome(code, tests).startswith(told)
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "import sys\nsys.exit(0)",
-        "import os\nos._exit(0)",
-        "raise SystemExit",
-        "import os\nos.write(1, b'right')\nos._exit(0)",
-        TRIES_ALL_PIPES,
-        "import builtins\nbuiltins.exec = builtins.compile = lambda *a, **k: None",
-        "import builtins\nbuiltins.AssertionError = KeyError\ndef f(x): return 5",
-        "class Same:\n    pass\nimport atexit, os\natexit.register(os._exit, 0)\nraise SystemExit(0)",
-    ],
-)  # fmt: skip
-def test_ending_early_passes_no_test(code):
-    assert outcome(code).startswith("incorrect: ")
-
-
-@pytest.mark.parametrize(
-    "deed",
-    [
-        "__import__('socket').socket()",
-        "__import__('socket').create_connection(('127.0.0.1', 80))",
-        "__import__('os').fork()",
-        "__import__('subprocess').run(['/bin/true'])",
-        "__import__('os').kill(__import__('os').getppid(), 9)",
-        "__import__('os').listdir('/')",
-        "open('/etc/passwd').read()",
-        "open('/proc/self/environ').read()",
-        f"open({str(ROOT / 'README.md')!r}).read()",
-        "open('/tmp/left-behind', 'w')",
-        "__import__('os').chmod('/tmp', 0o777)",
-        "__import__('os').setuid(0)" if os.getuid() else "__import__('os').mount",
-        # What Landlock does not guard, and what would stay when the process is gone.
-        f"__import__('os').utime({str(ROOT / 'README.md')!r})",
-        f"__import__('os').setxattr({str(ROOT / 'README.md')!r}, 'user.a', b'b')",
-        "__import__('os').setpriority(0, __import__('os').getppid(), 19)",
-        "__import__('os').sched_setaffinity(__import__('os').getppid(), {0})",
-        "c = __import__('ctypes').CDLL(None, use_errno=True)\n    if c.msgget(0, 0o1600) < 0: raise OSError",
-        "__import__('resource').setrlimit(__import__('resource').RLIMIT_AS, (2**40, 2**40))",
-    ],
-)
-def test_nothing_outside_can_be_reached(deed):
-    told = outcome(f"def f(x):\n    {deed}\n    return 4")
-    assert told.startswith("incorrect: ")
-    assert re.search(r"Error \(line [23] of the answer\)", told)
-
-
-def test_network_of_this_machine_is_not_seen():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        told = outcome(f"import socket\ndef f(x):\n    socket.create_connection(('127.0.0.1', {port}))\n    return 4")
-    assert told.startswith("incorrect: PermissionError")
-
-
 def test_environment_is_clean(monkeypatch):
     monkeypatch.setenv("HACRL_SECRET_KEY", "hidden")
     told = outcome("import os\ndef f(x): raise ValueError(sorted(os.environ))")
     assert "SECRET" not in told
     assert "'HOME'" in told
-
-
-def test_too_much_writing_is_refused():
-    assert "OSError" in outcome("def f(x):\n    open('big', 'wb').write(b'0' * 2**25)\n    return 4")
 
 
 def test_endless_computation_is_wrong_and_endless_waiting_unscorable():
@@ -214,21 +143,6 @@ def test_whole_verifier_scores_blocks_of_code():
     assert [verdict.reward for verdict in found] == [1.0, 0.0, 0.0, 0.0]
     assert found[1].reason == "AssertionError (line 1 of the tests)"
     assert found[3].reason == "no closed block of Python code"
-
-
-@pytest.mark.parametrize(
-    ("text", "code"),
-    [
-        ("```python\na\n```\n```py\nb\n```", "b"),
-        ("```\na\n```", "a"),
-        ("```python\na\n```\n```bash\nls\n```", "a"),
-        ("```python\na\n```\n```python\nb", None),
-        ("a", None),
-        ("```json\n{}\n```", None),
-    ],
-)
-def test_last_closed_block_of_python_is_the_code(text, code):
-    assert solution_code(text) == code
 
 
 def test_machine_without_fences_runs_no_code(monkeypatch):

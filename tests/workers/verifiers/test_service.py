@@ -331,7 +331,3 @@ def test_command_line_prints_a_verdict_a_line(tmp_path):
         ("b", 0.0, "incorrect"),
     ]
     assert set(lines[0]) == {"id", "reward", "reason", "seconds"}
-
-
-def test_verdicts_are_values():
-    assert Verdict(1.0, "correct") == Verdict(1.0, "correct")

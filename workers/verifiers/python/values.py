@@ -48,9 +48,7 @@ _PARTS: dict[type, tuple[str, Callable[[Any], Iterable[Any]]]] = {
     bytes: ("b", lambda value: [_text(value)]),
     complex: ("c", lambda value: [value.real, value.imag]),
     range: ("range", lambda value: [value.start, value.stop, value.step]),
-    slice: ("slice", lambda value: [value.start, value.stop, value.step]),
-    type(...): ("one", lambda value: ["Ellipsis"]),
-    type(NotImplemented): ("one", lambda value: ["NotImplemented"]),
+    type(...): ("ellipsis", lambda value: []),
     Decimal: ("dec", lambda value: [str(value)]),
     Fraction: ("frac", lambda value: [value.numerator, value.denominator]),
     date: ("date", lambda value: [value.year, value.month, value.day]),
@@ -69,8 +67,7 @@ _MADE: dict[str, Callable[..., Any]] = {
     "b": lambda text: base64.b64decode(text),
     "c": complex,
     "range": range,
-    "slice": slice,
-    "one": lambda name: {"Ellipsis": ..., "NotImplemented": NotImplemented}[name],
+    "ellipsis": lambda: ...,
     "dec": Decimal,
     "frac": Fraction,
     "date": date,
@@ -82,7 +79,6 @@ _MADE: dict[str, Callable[..., Any]] = {
     "pairs": lambda *items: dict(items).items(),
     "items": lambda is_cut, *items: _items(is_cut, items),
     "type": lambda name: TYPES[name],
-    "ng": lambda kind, text: _array(kind, text)[0],
     "nt": lambda name, fields, *items: namedtuple(name, fields)(*items),  # checks the names
     "error": lambda *parts: _error(*parts),
     "error class": lambda name, module, *bases: _error_class(name, module, bases),
@@ -155,8 +151,8 @@ class Encoder:
             return self._made("error class", str(value.__name__), str(value.__module__), *bases)
         if isinstance(value, BaseException):
             return self._error(value)
-        if _is_scalar(value):
-            return ["ng", value.dtype.str, _text(value.tobytes())]
+        if _is_of_numpy(value, "generic"):
+            return self.encode(value.item())
         if isinstance(value, tuple):
             fields, items = getattr(type(value), "_fields", None), [*tuple.__iter__(value)]
             is_named = isinstance(fields, tuple) and len(fields) == len(items)
@@ -247,14 +243,14 @@ def _at(moment: time | datetime, fold: int, offset: timedelta | None) -> time | 
     return moment.replace(fold=fold, tzinfo=None if offset is None else timezone(offset))
 
 
+def _is_of_numpy(value: Any, name: str) -> bool:
+    """Whether it is such an object, of a kind that consists of numbers or text."""
+    kind = getattr(sys.modules.get("numpy"), name, None)
+    return kind is not None and isinstance(value, kind) and _DTYPE.fullmatch(value.dtype.str) is not None
+
+
 def _is_array(value: Any) -> bool:
-    numpy = sys.modules.get("numpy")
-    return numpy is not None and type(value) is numpy.ndarray and _DTYPE.fullmatch(value.dtype.str) is not None
-
-
-def _is_scalar(value: Any) -> bool:
-    numpy = sys.modules.get("numpy")
-    return numpy is not None and isinstance(value, numpy.generic) and _DTYPE.fullmatch(value.dtype.str) is not None
+    return _is_of_numpy(value, "ndarray") and type(value).__name__ == "ndarray"
 
 
 def _array(kind: str, text: str) -> Any:
