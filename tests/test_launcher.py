@@ -13,6 +13,8 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import threading
+import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +26,7 @@ import pytest
 
 from hacrl_web.ops import preflight
 from hacrl_web.ops.processes import ManagedProcess, ProcessSupervisor, is_alive, rotate
+from tests.support.http_server import Handler, http_server
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -81,6 +84,7 @@ def steps(script: ModuleType, checkout: Path, monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(script, "step", note)
     monkeypatch.setattr(script, "node_command", lambda logs: ["npm"])
+    monkeypatch.setattr(script, "CPU_INDEX", "http://127.0.0.1:9")  # nobody answers
     script.write_stamp(root=str(checkout))
     return ran
 
@@ -261,10 +265,69 @@ def test_torch_index_is_added_and_does_not_replace_the_users(
     script: ModuleType, steps: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HACRL_TORCH_INDEX", "https://torch.example.org/cpu")
-    script.install(["web"])
+    script.install(["web", "train"])
     place = steps[0].index("--extra-index-url")
     assert steps[0][place + 1] == "https://torch.example.org/cpu"
     assert "--index-url" not in steps[0]
+
+
+@pytest.fixture
+def cpu_builds(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """PyTorch's index of CPU builds, on this machine."""
+    with http_server(FileAnswer) as address:
+        monkeypatch.setattr(script, "CPU_INDEX", address)
+        yield address
+
+
+class FileAnswer(Handler):
+    def do_GET(self) -> None:
+        self.reply(200, b"torch-2.13.0+cpu.whl")
+
+
+@pytest.mark.parametrize(
+    ("extras", "has_gpu", "has_index"),
+    [(["web", "train"], False, True), (["web"], False, False), (["web", "train"], True, False)],
+    ids=["trains on CPUs", "has no torch", "has a GPU"],
+)
+def test_cpu_build_of_torch_is_taken_where_no_gpu_is_seen(
+    script: ModuleType, steps: list[list[str]], monkeypatch: pytest.MonkeyPatch, cpu_builds: str,
+    extras: list[str], has_gpu: bool, has_index: bool,
+) -> None:  # fmt: skip
+    monkeypatch.delenv("HACRL_TORCH_INDEX", raising=False)
+    monkeypatch.setattr(script, "has_gpu", lambda: has_gpu)
+    script.install(extras)
+    assert (cpu_builds in steps[0]) is has_index
+
+
+@pytest.mark.parametrize("is_silent", [True, False], ids=["silent", "refuses"])
+def test_index_of_cpu_builds_that_does_not_answer_is_left_out_and_named(
+    script: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], is_silent: bool
+) -> None:
+    monkeypatch.delenv("HACRL_TORCH_INDEX", raising=False)
+    monkeypatch.setattr(script, "has_gpu", lambda: False)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        monkeypatch.setattr(script, "CPU_INDEX", f"http://127.0.0.1:{listener.getsockname()[1]}")
+        if not is_silent:
+            listener.close()
+        began = time.monotonic()
+        assert script.torch_index() == ""
+    assert time.monotonic() - began < script.PROBE_S + 3
+    assert "does not answer: torch comes from the index of your pip." in capsys.readouterr().err
+
+
+def test_waiting_launcher_says_who_installs(
+    script: ModuleType, checkout: Path, steps: list[list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    script.install(["web"])
+    assert "Waiting" not in capsys.readouterr().err
+    path = checkout / "var" / "install.lock"
+    with path.open("a+") as held:
+        script.take_lock(held)
+        threading.Timer(0.3, held.close).start()
+        script.install(["web"])
+    since = rf"pid {os.getpid()}, since \d\d:\d\d:\d\d"
+    assert re.search(rf"^Waiting for another launcher, .* \({since}\)", capsys.readouterr().err)
+    assert re.fullmatch(since, path.read_text())
 
 
 def test_full_disk_is_reported_before_anything_is_downloaded(
@@ -311,6 +374,18 @@ def test_long_step_names_its_log_and_reports_progress(
     assert between
     assert all(re.fullmatch(r"  \d+ s \.\.\.", line) for line in between)
     assert last.startswith("  done in ")
+
+
+def test_size_of_the_environment_is_shown_beside_what_it_will_have(
+    script: ModuleType, checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setattr(script, "REPORT_EVERY_S", 0.1)
+    with (checkout / ".venv" / "torch.so").open("wb") as file:
+        file.truncate(11 * 10**8)
+    for most_gb, size in ((1.6, "1.1 of 1.6 GB"), (0.0, "1.1 GB"), (1.0, "1.1 GB")):
+        script.step("Filling", [sys.executable, "-c", "import time; time.sleep(0.3)"], tmp_path / "log", most_gb)
+        assert f" s, {size} ...\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
