@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from tests.faults.world import World
 from tests.support.browser.steps import add_benchmark, make_group, register_model
 
 ROOT = Path(__file__).resolve().parents[2]
-START_S = 60
+START_S = 120
+PATIENCE_MS = 60_000  # of what a page does: a loaded machine is no failure
 OFFLINE = "ERR_INTERNET_DISCONNECTED"
 # No sandbox: the tests also run as root in containers. The rest keeps Chromium from asking its maker's hosts.
 CHROMIUM_FLAGS = [
@@ -107,6 +108,7 @@ def browser() -> Iterator[Browser]:
         if os.environ.get("CI") == "true":
             pytest.fail(message)
         pytest.skip(message)
+    expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
         launched = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_FLAGS)
         yield launched
@@ -117,7 +119,7 @@ def browser() -> Iterator[Browser]:
 def context(browser: Browser, server: Server) -> Iterator[BrowserContext]:
     """A logged-in browser that fails the test as soon as a page asks another host for anything."""
     opened = browser.new_context(base_url=server.url, viewport={"width": 1440, "height": 900})
-    opened.set_default_timeout(20_000)
+    opened.set_default_timeout(PATIENCE_MS)
     asked_elsewhere: list[str] = []
     opened.on(
         "request", lambda r: None if r.url.startswith((server.url, "data:", "blob:")) else asked_elsewhere.append(r.url)
@@ -154,7 +156,7 @@ def clock_page(browser: Browser, context: BrowserContext, server: Server) -> Ite
     """A page with a clock that the test moves, in a context of its own: it replaces `performance` of all its pages."""
     state = context.storage_state()
     opened = browser.new_context(base_url=server.url, viewport={"width": 1440, "height": 900}, storage_state=state)
-    opened.set_default_timeout(20_000)
+    opened.set_default_timeout(PATIENCE_MS)
     opened.clock.install()
     yield opened.new_page()
     opened.close()
@@ -217,7 +219,7 @@ def world(shared_world: World) -> Iterator[World]:
 def world_page(browser: Browser, world: World) -> Iterator[Page]:
     """A page of that product, logged in, whose scripts may not fail."""
     context = browser.new_context(base_url=world.url, viewport={"width": 1440, "height": 900})
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(PATIENCE_MS)
     context.add_cookies([{"name": "hacrl_session", "value": world.keys["session"], "url": world.url}])
     opened = context.new_page()
     problems: list[str] = []

@@ -18,7 +18,7 @@ from asgiref.sync import sync_to_async
 from django.db import connection, connections
 from websockets.sync.client import ClientConnection, connect
 
-from hacrl_web.runs.live import broadcaster
+from hacrl_web.runs.live import broadcaster, consumers
 from hacrl_web.runs.models import Run, State, Worker
 from hacrl_web.runs.telemetry.shipper import Shipper
 from hacrl_web.web.http_limits import HttpProtocol
@@ -37,7 +37,7 @@ class Server:
         self.uvicorn = uvicorn.Server(config)
         self.thread = threading.Thread(target=self._run)
         self.thread.start()
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while not self.uvicorn.started and time.monotonic() < deadline:
             time.sleep(0.01)
         self.port = self.uvicorn.servers[0].sockets[0].getsockname()[1]
@@ -156,7 +156,8 @@ class Browser:
     def sub(self, run: Run, after: int | None = None) -> None:
         self.send(op="sub", run=str(run.pk), after=self.cursor if after is None else after)
 
-    def receive(self, timeout_s: float = 10.0) -> dict:
+    def receive(self, timeout_s: float = consumers.SESSION_CHECK_S / 2) -> dict:
+        """The next frame. What arrives in this time does not come from a session check."""
         frame = json.loads(self.socket.recv(timeout=timeout_s))
         if frame["op"] == "events":
             assert frame["prev"] == self.cursor, "a gap or a duplicate"
@@ -174,7 +175,7 @@ class Browser:
             self.delayed.append(frame["delayed"])
         return frame
 
-    def until(self, condition, timeout_s: float = 15.0) -> float:
+    def until(self, condition, timeout_s: float = 60.0) -> float:
         """Receive until it is true; returns the seconds that took."""
         start = time.monotonic()
         while not condition():

@@ -107,10 +107,10 @@ def test_call_that_cannot_be_read_is_a_failed_answer(call):
 def test_no_expression_takes_long():
     nines = "9" * 60
     hostile = [f"{nines}^16", "1/" + "/".join(["3"] * 90), f"({nines}/7)^5*{nines}", "2^999*2^999", "1.5^900"]
-    begin = time.monotonic()
+    begin = time.process_time()
     for expression in hostile * 20:
         answer(f"<calculator>{expression}</calculator>")
-    assert time.monotonic() - begin < 1
+    assert time.process_time() - begin < 1
 
 
 def test_expression_of_a_turn():
