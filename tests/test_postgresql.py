@@ -21,7 +21,7 @@ def test_web_suite_passes_on_postgresql(request: pytest.FixtureRequest, tmp_path
         pytest.skip(f"no PostgreSQL here; get it: {GET_IT}")
     inherited = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "HACRL_"))}
     is_all = not request.config.getoption("markexpr")  # ./hacrl test full
-    chosen = "not full" if is_all else "not full and not once"
+    chosen = "not full" if is_all else "not full and database"
     command = [sys.executable, "-m", "pytest", "tests/web", "-q", "-m", chosen, "-p", "no:cacheprovider"]
     command += ["-p", "tests.support.only_database"]
     with private_postgresql() as url:

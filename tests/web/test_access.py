@@ -47,7 +47,6 @@ from tests.support.web.page_help import MARKUP, check_page
 from tests.support.web.page_text import SHOWN_BY_SCRIPT
 from tests.support.web.registry_help import PASSED, answer_inspections
 
-pytestmark = pytest.mark.once
 # Addresses where people change what is their own: whatever the role.
 OWN = {"logout", "account", "sessions/end", "projects/switch", "notifications", "notifications/test"}
 OWN |= {"account/tokens", "account/tokens/<int:pk>/revoke", "account/hub-token"}

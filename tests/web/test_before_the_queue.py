@@ -24,7 +24,7 @@ from tests.support.web.registry_help import field_error, jsonl, written_rows
 from tests.web.client.test_client import hacrl as hacrl  # its fixture
 from tests.web.runs.launch.test_memory_fit import GIB, group_of, host
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 DOORS = ("form", "api", "command")
 JSON = {"content_type": "application/json"}
 

@@ -13,7 +13,6 @@ from django.db import InterfaceError, OperationalError
 
 from tests.support.postgres import GET_IT, binaries, private_postgresql
 
-pytestmark = pytest.mark.once
 IN_THE_WEB = "import hacrl_web.asgi"
 IN_A_COMMAND = "import os, django; os.environ['DJANGO_SETTINGS_MODULE'] = 'hacrl_web.settings'; django.setup()"
 CONNECTS = """

@@ -46,7 +46,7 @@ from tests.support.web.live import tab as tab
 from tests.support.web.registry_help import PASSED, answer_inspections
 from tests.web.client.test_client import hacrl as hacrl
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 LIMIT_S = 2.0  # of processor time, with that of child processes; the design says 1 s
 OURS = re.compile(r"Traceback|Exception|<class|object at 0x|our mistake|pydantic|django", re.IGNORECASE)
 SAID = re.compile(r'class="(?:field-error|alert alert-error)"[^>]*>(.*?)</(?:div|span></span|span>)', re.DOTALL)

@@ -50,7 +50,6 @@ def wait_until_closed() -> None:
         time.sleep(0.01)
 
 
-@pytest.mark.once
 def test_head_over_64_kib_is_a_431_in_one_piece_or_without_an_end(port: int) -> None:
     with ExitStack() as stack:
         whole = opened(stack, port, HEAD + b"X: " + b"a" * http_limits.MAX_HEAD_BYTES + b"\r\n\r\n")
@@ -67,7 +66,6 @@ def test_head_over_64_kib_is_a_431_in_one_piece_or_without_an_end(port: int) -> 
     wait_until_closed()
 
 
-@pytest.mark.once
 def test_head_and_body_that_do_not_arrive_are_a_408_and_a_silent_connection_is_closed(
     port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,7 +89,6 @@ def test_head_and_body_that_do_not_arrive_are_a_408_and_a_silent_connection_is_c
 POST = b"POST /login HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/x-www-form-urlencoded\r\n"
 
 
-@pytest.mark.once
 def test_body_that_trickles_is_a_408_and_a_slow_one_that_goes_on_arrives(
     port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,7 +106,6 @@ def test_body_that_trickles_is_a_408_and_a_slow_one_that_goes_on_arrives(
     wait_until_closed()
 
 
-@pytest.mark.once
 def test_of_too_many_half_sent_requests_the_slowest_goes_and_whole_ones_are_answered(
     port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,7 +130,6 @@ def test_of_too_many_half_sent_requests_the_slowest_goes_and_whole_ones_are_answ
     wait_until_closed()
 
 
-@pytest.mark.once
 def test_one_address_has_so_many_connections_and_a_proxy_any_number(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "CONNECTIONS_PER_ADDRESS", 5)
     with ExitStack() as stack:

@@ -17,8 +17,6 @@ from tests.support.web.addresses import (
 )
 from tests.support.web.addresses import mine as mine
 
-pytestmark = pytest.mark.once
-
 
 def test_number_beyond_every_column_is_not_found(client, mine):
     client.force_login(mine.owner)

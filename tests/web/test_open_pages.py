@@ -19,8 +19,6 @@ from hacrl_web.runs.demo_state import preparation, preparing
 from hacrl_web.runs.models import Run, TelemetryEvent
 from tests.support.web import factories
 
-pytestmark = pytest.mark.once
-
 
 @pytest.fixture(autouse=True)
 def _own_data_folder(settings, tmp_path):

@@ -55,7 +55,6 @@ class NotFinite(GatedSpec):
 }
 
 
-@pytest.mark.once
 @pytest.mark.slow
 def test_a_rule_in_one_file_is_in_form_api_command_line_trainer_what_if_and_board(tmp_path):
     example = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "algorithms.md").read_text(), re.DOTALL)

@@ -16,7 +16,7 @@ from django.contrib.staticfiles.finders import find
 from tests.support.web.factories import make_run, metrics
 from tests.web.client.test_client import stored
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 LIMIT = 350_000  # bytes
 ROOT = "/" + settings.STATIC_URL.lstrip("/")
 NAMED = re.compile(r"""<script\b[^>]*\bsrc="([^"]+)"|<link\b[^>]*\brel="stylesheet"[^>]*\bhref="([^"]+)\"""")

@@ -12,8 +12,6 @@ from tests.support.web.insight_help import add_checkpoint, evaluation, stored
 from workers.contract.events import Evaluation
 from workers.contract.verifier_kinds import score_word
 
-pytestmark = pytest.mark.once
-
 GRADED = {"verifier": "function/steps@3f1c09a2b7de", "metric": "accuracy", "correct": 0, "asked": 10}
 
 

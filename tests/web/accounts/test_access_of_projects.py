@@ -12,8 +12,6 @@ from tests.support.web.addresses import PARAMETER, routes
 from tests.support.web.addresses import mine as mine
 from tests.support.web.factories import launch_request, make_benchmark, make_model, make_user
 
-pytestmark = pytest.mark.once
-
 
 @pytest.mark.parametrize("role", ["viewer", "member"])
 def test_role_applies_to_its_own_project_only(client, mine, role):

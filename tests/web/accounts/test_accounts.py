@@ -16,7 +16,7 @@ from hacrl_web.accounts.models import LoginLink, LoginTry, User
 from hacrl_web.registry.models import LanguageModel
 from tests.support.web.registry_help import make_model, make_user
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 PASSWORD = "correct horse 42"
 
 

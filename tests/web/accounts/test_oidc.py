@@ -32,8 +32,6 @@ from hacrl_web.accounts.tokens.tokens import make_token
 from hacrl_web.ops.oidc_settings import GroupRole, OidcProvider, provider_of_environment, roles_of_text
 from tests.support.web.registry_help import make_user
 
-pytestmark = pytest.mark.once
-
 ADA = {"email": "ada@lab.example", "email_verified": True, "preferred_username": "ada", "groups": ["nlp"]}
 LAB = OidcProvider("https://id.lab.example", "hacrl", "secret", name="Lab login")
 

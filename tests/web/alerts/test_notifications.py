@@ -22,7 +22,7 @@ from tests.support.http_server import Handler, http_server
 from tests.support.web.factories import make_training_run, make_user
 from workers.allowed_address import AddressRefused
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 
 
 class Receiver:

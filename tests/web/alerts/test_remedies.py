@@ -11,8 +11,6 @@ from hacrl_web.alerts.models import ENDED, Alert
 from hacrl_web.runs.models import Run
 from tests.support.web import factories
 
-pytestmark = pytest.mark.once
-
 
 def alert_of(run: Run, kind: str, agent: str = "A", **more) -> Alert:
     times = {"raised_step": 3, "raised_at": datetime(2026, 1, 1, tzinfo=UTC)}

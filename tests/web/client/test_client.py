@@ -34,7 +34,7 @@ from workers.contract.events import Log, Metrics
 
 ROOT = Path(__file__).resolve().parents[3]
 HOSTILE = "\x1b]0;owned\x07\x1b[31mred\u202e"
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from tests.web.client.test_client import HOSTILE, said_json, stored
 from tests.web.client.test_client import hacrl as hacrl  # its fixture
 from workers.contract.events import Log
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 
 
 def answering(answer):

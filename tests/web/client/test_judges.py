@@ -12,7 +12,7 @@ from hacrl_web.registry.models import Judge
 from tests.web.client.test_client import hacrl as hacrl  # its fixture
 from tests.web.client.test_client import said_json
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 TRIED = {"version": "0", "results": [{"reward": 0.9, "reason": "score 9", "parts": {}, "seconds": 1, "cost": 0}]}
 
 

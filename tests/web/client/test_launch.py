@@ -18,7 +18,7 @@ from tests.support.web.factories import launch_request, make_run
 from tests.web.client.test_client import hacrl as hacrl  # its fixture
 from tests.web.client.test_client import said_json
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 
 
 @pytest.mark.parametrize("suffix", ["yaml", "json"])

@@ -15,7 +15,7 @@ from tests.support.web.factories import make_benchmark, make_group
 from tests.support.web.leaderboard_help import by_name, finish, finished_sweep, sweep_of
 from workers.contract.demo_recipe import PRETRAINED, PRETRAINED_MODEL, TINY
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 FINALS = {
     "hacpo": (0.68, 0.70, 0.66),
     "gspo": (0.46, 0.50, 0.42),

@@ -9,7 +9,7 @@ from hacrl_web.runs.demo_state import failure_text, preparation, preparing
 from hacrl_web.runs.models import Host, Run, Sweep
 from tests.support.web.factories import make_benchmark, make_group, make_user
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 START = "/demo/start"
 
 

@@ -128,7 +128,6 @@ def test_docs_need_a_login(client, db):
         assert client.get(path)["Location"].startswith(reverse("accounts:login"))
 
 
-@pytest.mark.once
 def test_search_finds_a_passage_and_leads_to_it(client, user):
     client.force_login(user)
     page = client.get(reverse("docs:search"), {"q": "delta TRAP"}).content.decode()

@@ -12,7 +12,7 @@ from hacrl_web.leaderboard.render.latex import escaped
 from hacrl_web.runs.models import Run, Sweep
 from tests.support.web.leaderboard_help import by_name, finish, finished_sweep, groups_of, sweep_of, table_of
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 FINALS = {"gspo": (0.3, 0.31, 0.35), "gspox2": (0.6, 0.5, 0.7), "hacpo": (0.61, 0.63, 0.6666)}
 
 

@@ -9,7 +9,7 @@ from hacrl_web.runs.launch.launch import launch
 from tests.support.web.factories import launch_request
 from tests.support.web.leaderboard_help import by_name, finish, finished_sweep, sweep_of, table_of
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 
 
 def traces(figure, mode):

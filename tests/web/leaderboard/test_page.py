@@ -19,7 +19,7 @@ from tests.support.web.factories import launch_request, make_user
 from tests.support.web.leaderboard_help import by_name, finish, finished_sweep, sweep_of, table_of
 from workers.contract.demo_recipe import AGENTS
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 BOARD = ("board", "board_csv", "board_tex", "board_json", "report", "row")
 
 

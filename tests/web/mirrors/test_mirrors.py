@@ -23,7 +23,7 @@ from tests.support.web.factories import make_member, make_user, metrics
 from tests.support.web.insight_help import claimed, evaluation, store
 from workers.contract.events import Progress, Rollout
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 
 
 def progress(step: int) -> Progress:

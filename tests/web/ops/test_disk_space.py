@@ -31,7 +31,6 @@ from hacrl_web.runs.worker import tasks
 from hacrl_web.web.errors import FieldErrors
 from tests.support.web.factories import make_run
 
-pytestmark = pytest.mark.once
 GIB = 2**30
 Usage = namedtuple("Usage", "f_frsize f_blocks f_bavail f_bfree f_files f_favail")
 

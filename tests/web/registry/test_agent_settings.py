@@ -16,7 +16,7 @@ from tests.support.web.registry_help import field_error
 from workers.contract.spec.agent import AgentSpec
 from workers.contract.spec.run import RunSpec
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 GIVEN = {
     "lora_rank": 8,
     "lora_alpha": 16.0,

@@ -17,7 +17,7 @@ from hacrl_web.registry.models import Benchmark
 from hacrl_web.web.errors import FieldErrors
 from tests.support.web.registry_help import QUESTIONS, field_error, jsonl, make_user
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 
 
 def files_in(folder: Path) -> list[str]:

@@ -11,7 +11,7 @@ from tests.support.web.registry_help import field_error, jsonl
 from tests.web.registry.test_benchmark_pages import upload
 from tests.workers.questions.test_code_benchmarks import MBPP_ROW
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 MAPPED = {
     "name": "MBPP",
     "question_field": "text",

@@ -10,7 +10,7 @@ from hacrl_web.registry.models import AGENT_COLORS, Agent, AgentGroup, PairInspe
 from hacrl_web.web.errors import FieldErrors
 from tests.support.web.registry_help import answer_inspections, field_error, make_model, make_user, written_rows
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 PAIR = {
     "kind": "model",
     "reason": "Different families: qwen3 and llama.",

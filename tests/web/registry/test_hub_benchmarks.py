@@ -13,7 +13,7 @@ from hacrl_web.registry.benchmarks.built_in import BUILT_IN, BY_KEY
 from hacrl_web.registry.models import Benchmark
 from tests.support.web.page_text import text_of
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 CHOICES = {"text": ["ice", "sand", "iron"], "label": ["A", "B", "C"]}
 ROWS: dict[str, list[dict[str, Any]]] = {
     "arc-challenge": [{"id": "a1", "question": "Which melts first?", "choices": CHOICES, "answerKey": "A"}],

@@ -19,7 +19,7 @@ from hacrl_web.web.errors import FieldErrors
 from tests.support.web.factories import make_member, make_user
 from tests.support.web.registry_help import PASSED
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 TOKEN, OTHER = "hf_SecretSecretSecret1", "hf_AnotherAnotherAnother2"
 
 

@@ -11,7 +11,7 @@ from tests.support.web.registry_help import field_error, make_user, written_rows
 pytest.importorskip("torch", reason="needs the train extra: pip install '.[train]'")
 from tests.support.workers.tiny import make_pair
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture(scope="module")

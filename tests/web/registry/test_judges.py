@@ -25,7 +25,7 @@ from workers.contract.spec.judge import JudgeFile
 from workers.contract.trainer_process import KEYS_PIPE_VARIABLE, keys_pipe, read_keys
 
 KEY = "sk-very-secret-key"
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from tests.support.web.registry_help import (
     written_rows,
 )
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from tests.support.web.registry_help import field_error, jsonl
 from workers.contract.spec.run import RunSpec
 from workers.verifiers.service import Verifier
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 JSON = {"content_type": "application/json"}
 MAPPED = {"name": "sums", "verifier": "exact", "held_out_fraction": "0.2"}
 READY = {one.key: one for one in READY_PROMPTS}

@@ -253,7 +253,6 @@ with open(sys.argv[2], "w") as file:
 
 
 @pytest.mark.full
-@pytest.mark.once
 def test_every_page_is_equal_in_another_installation(client, run, tmp_path):
     """With a process, a data folder and a database of its own."""
     before = answers(client, run) | comparisons(client, run)
@@ -304,7 +303,6 @@ def test_run_of_a_foreign_project_gets_another_id_and_says_nothing_of_it(client,
     assert Run.objects.get(pk=answer.json()["id"]).owner == stranger
 
 
-@pytest.mark.once
 def test_imported_run_trains_nothing_by_its_own_settings(client, run):
     """They name files of another machine, which a bundle could choose at will."""
     data = exported(client, run)
@@ -322,7 +320,6 @@ def test_imported_run_trains_nothing_by_its_own_settings(client, run):
     assert run.spec["agents"][0]["model"] not in model.location
 
 
-@pytest.mark.once
 def test_page_imports_and_names_what_is_missing(client, run):
     data = exported(client, run, "")
     empty(run)
@@ -335,7 +332,6 @@ def test_page_imports_and_names_what_is_missing(client, run):
     assert "Choose a file." in client.post("/runs/import").content.decode()
 
 
-@pytest.mark.once
 def test_viewer_may_export_and_not_import(client, run):
     data = exported(client, run)
     client.force_login(make_member(run.project, "viewer"))
@@ -344,14 +340,12 @@ def test_viewer_may_export_and_not_import(client, run):
     assert client.post("/runs/import", {"file": upload(data)}).status_code == 403
 
 
-@pytest.mark.once
 def test_run_that_has_not_ended_is_not_exported(client, run):
     Run.objects.filter(pk=run.pk).update(state=State.RUNNING)
     answer = client.get(f"/api/v1/runs/{run.pk}/bundle.zip")
     assert (answer.status_code, answer.json()["error"]["code"]) == (409, "not_ended")
 
 
-@pytest.mark.once
 def test_checkpoints_that_no_bundle_holds_are_refused_before_the_export(client, run, monkeypatch):
     monkeypatch.setattr(bundle_size, "MAX_BUNDLE_BYTES", 0)
     page = client.get(f"/runs/{run.pk}/export").content.decode()
@@ -493,7 +487,6 @@ def manifest_of(data: bytes, **changes: Any) -> bytes:
     return json.dumps(json.loads(zipfile.ZipFile(io.BytesIO(data)).read(MANIFEST_NAME)) | changes).encode()
 
 
-@pytest.mark.once
 def test_hostile_bundles_are_refused_by_name_and_leave_nothing(client, run, settings):
     data = exported(client, run)
     empty(run)
@@ -616,7 +609,6 @@ def test_numbers_that_were_not_finite_are_imported_as_they_are(client, run):
     assert problem_of(event | {"nonfinite": None}).startswith("nonfinite")
 
 
-@pytest.mark.once
 def test_limits_hold_before_anything_is_unpacked(client, run, monkeypatch):
     data = exported(client, run)
     empty(run)

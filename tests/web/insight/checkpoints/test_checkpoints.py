@@ -33,7 +33,7 @@ from workers.contract.checkpoint_manifest import DamagedCheckpoint, read_manifes
 from workers.contract.events import Checkpoint
 from workers.trainer.checkpoints import newest_checkpoint
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from tests.support.waiting import wait_until
 from tests.support.web.factories import make_member, make_user
 from tests.support.web.insight_help import add_checkpoint, claimed
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 CONVERTER = """import pathlib, subprocess, sys, time
 folder, kind = sys.argv[1], sys.argv[3]
 assert sys.argv[2] == "--outtype" and sys.argv[4] == "--outfile"

@@ -12,7 +12,7 @@ from hacrl_web.runs.models import Run
 from tests.support.web.factories import make_user
 from tests.support.web.insight_help import claimed, evaluation, store
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture

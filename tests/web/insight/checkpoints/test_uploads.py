@@ -22,7 +22,7 @@ from tests.support.web.factories import make_member, make_user
 from tests.support.web.insight_help import claimed
 from workers.trainer.checkpoints import save_checkpoint
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 WEIGHTS = b"weights" * 50_000
 FILES = {
     "config.json": json.dumps({"model_type": "qwen3", "_name_or_path": "/secret/models/base"}).encode(),

@@ -12,8 +12,6 @@ from hacrl_web.runs.telemetry.tables import insert
 from tests.support.workers.tiny import make_pair, make_spec, train
 from workers.contract.spool import read_records
 
-pytestmark = pytest.mark.once
-
 
 @pytest.mark.slow
 @pytest.mark.parametrize("replay_steps", [0, 2])

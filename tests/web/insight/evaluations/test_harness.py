@@ -32,7 +32,7 @@ from tests.support.web.leaderboard_help import by_name, finished_sweep
 from workers.contract.events import HarnessResult, HarnessScore
 from workers.contract.spec.run import RunSpec
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 PATH = "/evaluate/harness"
 
 

@@ -23,7 +23,7 @@ from tests.support.web.factories import launch_request, make_benchmark, make_gro
 from tests.support.web.insight_help import add_checkpoint, claimed
 from workers.contract.spec.run import RunSpec
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 PATH = "/evaluate"
 
 

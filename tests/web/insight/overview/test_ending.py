@@ -12,7 +12,7 @@ from tests.support.web.factories import make_member, make_run
 from tests.support.web.insight_help import add_checkpoint, claimed
 from tests.support.web.page_text import text_of
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture

@@ -13,8 +13,6 @@ from tests.support.web.page_text import text_of
 from tests.web.insight.overview.test_overview import store
 from workers.contract.events import Evaluation
 
-pytestmark = pytest.mark.once
-
 
 def evaluated(step: int, *values: float) -> list[Evaluation]:
     count = {"benchmark": "sums", "metric": "accuracy", "correct": 0, "asked": 0}

@@ -12,7 +12,7 @@ from hacrl_web.runs.sweeps.sweeps import launch_sweep
 from hacrl_web.web.dotted_paths import flat
 from tests.support.web.factories import launch_request, make_group, make_run, make_user
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 
 
 def rows(client, run, **query) -> dict[str, list[str]]:

@@ -12,7 +12,7 @@ from tests.support.web.factories import make_benchmark, make_group, make_run
 from workers.contract.spec.run import RunSpec
 from workers.contract.verl_export import recipe
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 
 
 def test_config_tab_offers_both_files_and_they_hold_the_run(client, owner):

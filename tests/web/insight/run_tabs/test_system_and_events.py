@@ -17,7 +17,7 @@ from tests.support.web.factories import make_run, make_user
 from tests.support.web.insight_help import add_checkpoint, evaluation, store, stored
 from workers.contract.events import Checkpoint, Finished, LeftOut, Log, Progress, Started
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 
 
 def progress(step: int, elapsed_s: float, tokens: int, rollouts: int, **more: Any) -> Progress:

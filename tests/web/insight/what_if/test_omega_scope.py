@@ -17,8 +17,6 @@ from tests.support.workers.tiny import make_pair, make_spec, train
 from workers.algorithms.hacpo import CapabilityTracker
 from workers.contract.spec.run import RunSpec
 
-pytestmark = pytest.mark.once
-
 SCOPES = {
     "prompt": {"omega_scope": "prompt"},
     "prompt, overlong": {"omega_scope": "prompt", "overlong_cache": 4},  # omega is of the rewards without the penalty

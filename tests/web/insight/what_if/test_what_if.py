@@ -24,8 +24,6 @@ from workers.contract.events import Metrics
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
 
-pytestmark = pytest.mark.once
-
 
 @pytest.fixture(scope="module", params=[HashVerifier, GradedVerifier], ids=["binary", "graded"])
 def trained(tmp_path_factory, request):

@@ -15,7 +15,7 @@ from hacrl_web.runs.models import Run, State
 from hacrl_web.runs.sweeps.sweeps import add_seeds, launch_sweep
 from tests.support.web.factories import launch_request, make_run, make_user
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 CHANGES = {"A": {"learning_rate": 2e-5, "lora_rank": 8}, "B": {"prompt_template": "Q; {question} = ?"}}
 
 

@@ -26,7 +26,7 @@ from tests.support.web.page_text import field_of, text_of
 from tests.web.client.test_client import hacrl as hacrl  # its fixture
 from tests.web.client.test_client import said_json
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 JSON = "application/json"
 
 

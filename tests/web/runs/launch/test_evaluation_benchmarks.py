@@ -18,7 +18,7 @@ from hacrl_web.runs.sweeps.sweeps import add_seeds, launch_sweep
 from tests.support.web.factories import launch_request, make_benchmark
 from tests.support.web.insight_help import add_checkpoint
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 FIELD = "evaluation.benchmarks"
 
 

@@ -18,8 +18,6 @@ from tests.support.web.page_text import field_of, text_of
 from workers.algorithms.registry import settings_schema
 from workers.contract.spec.run import RunSpec
 
-pytestmark = pytest.mark.once
-
 
 @pytest.fixture
 def form(user):

@@ -21,7 +21,7 @@ from hacrl_web.runs.sweeps.sweeps import launch_sweep, queue_sweep_draft, retry_
 from hacrl_web.web.errors import FieldErrors
 from tests.support.web.factories import launch_request, make_group, make_user
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 JSON = {"content_type": "application/json"}
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 SENTENCE = "meta/gated is gated: accept its licence."

@@ -15,7 +15,7 @@ from tests.support.web.factories import launch_request, make_group, make_run, ma
 from workers.algorithms.registry import algorithms
 from workers.contract.spec.run import RunSpec
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 
 
 def refusal(user, request) -> dict[str, str]:

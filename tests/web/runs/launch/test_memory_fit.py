@@ -30,7 +30,7 @@ SIZES = {
 FULL = {"gradient_checkpointing": False, "agent_devices": "shared"}  # what takes most memory
 SMALL = {"training": {"micro_batch_size": 1}, "rollout": {"rollout_batch_size": 1}}
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 
 
 def host(name: str, memory: int, *gpus: int) -> None:

@@ -13,7 +13,7 @@ from tests.web.client.test_client import hacrl as hacrl  # its fixture
 from tests.web.client.test_client import said_json
 from tests.web.runs.launch.test_memory_fit import small_pair
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 JSON = {"content_type": "application/json"}
 
 

@@ -13,7 +13,7 @@ from hacrl_web.runs.sweeps.sweeps import launch_sweep
 from hacrl_web.web.errors import FieldErrors
 from tests.support.web.factories import launch_request
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 FIELD = "rollout.max_prompt_length"
 
 

@@ -13,7 +13,7 @@ from hacrl_web.runs.models import Run
 from hacrl_web.web.settings_file import MAX_BYTES
 from tests.support.web.factories import make_benchmark, make_run
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 
 
 def send(client: Any, data: bytes) -> Any:

@@ -8,8 +8,6 @@ from django.contrib.messages import get_messages
 from hacrl_web.runs.models import Run
 from tests.support.web import factories
 
-pytestmark = pytest.mark.once
-
 READABLE = ("config", "events", "system", "checkpoints", "metrics.csv")
 UNREADABLE = ("", "/collaboration", "/rollouts", "/what-if", "/clone")
 

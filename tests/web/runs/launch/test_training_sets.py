@@ -20,7 +20,7 @@ from hacrl_web.runs.telemetry.tables import insert
 from tests.support.web.factories import launch_request, make_benchmark, make_user
 from tests.web.client.test_client import hacrl as hacrl  # its fixture
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 TRAINING = {"steps": 5, "train_batch_size": 4, "mini_batch_size": 4}
 FIELD = "training.benchmarks"
 

@@ -134,7 +134,6 @@ class TestStream:
             tab.receive(0.5)
 
     @pytest.mark.slow
-    @pytest.mark.once
     def test_browser_that_does_not_read_costs_only_itself(self, tab, owner, server, client, monkeypatch):
         monkeypatch.setattr(broadcaster, "MAX_QUEUED_BATCHES", 2)
         monkeypatch.setattr(event_reader, "BATCH_EVENTS", 50)
@@ -179,7 +178,6 @@ class TestStream:
         assert tab.seqs == [1, 10, 20, 31]
 
     @pytest.mark.slow
-    @pytest.mark.once
     def test_socket_that_was_idle_for_six_seconds_is_still_live(self, rare_poll, tab, owner):
         """redis-py 8 closes a silent connection after 5 s by default."""
         run = claimed(owner)
@@ -200,7 +198,6 @@ class TestStream:
         tab.until(lambda: tab.delayed == [True])  # and the page says so
 
     @pytest.mark.slow
-    @pytest.mark.once
     def test_frozen_redis_is_told_to_the_page_and_its_return_too(self, tab, owner, real_redis):
         run = claimed(owner)
         tab.sub(run)

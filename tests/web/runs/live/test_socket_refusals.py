@@ -23,7 +23,7 @@ from tests.support.web.live import real_redis as real_redis
 from tests.support.web.live import server as server
 from tests.support.web.live import tab as tab
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.once]
+pytestmark = pytest.mark.django_db(transaction=True)
 
 
 class TestRefusals:

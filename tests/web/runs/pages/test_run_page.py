@@ -17,8 +17,6 @@ from tests.support.web.leaderboard_help import finished_sweep
 from tests.support.web.page_text import add_event, text_of
 from workers.contract.spec.run import RunSpec
 
-pytestmark = pytest.mark.once
-
 
 @pytest.mark.parametrize(
     ("algorithm", "shares", "can_trap"),

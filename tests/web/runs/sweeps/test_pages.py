@@ -18,7 +18,7 @@ from tests.web.runs.sweeps.test_sweeps import set_state, sweep_request
 from workers.algorithms.registry import algorithms
 from workers.contract.spec.run import RunSpec
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from tests.support.web.page_text import field_of
 from tests.web.runs.sweeps.test_search import search_request, tick
 from tests.web.runs.sweeps.test_sweeps import labels, refused, sweep_request
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 
 
 def ranks(run: Run) -> list[int]:

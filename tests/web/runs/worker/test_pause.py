@@ -62,7 +62,6 @@ class TestPause:
         run.refresh_from_db()
         assert (run.state, run.interruptions, run.reason) == ("queued", 0, "resumed before it was paused")
 
-    @pytest.mark.once
     def test_pause_while_loading_does_not_wait_for_a_step(self, monkeypatch):
         monkeypatch.setattr(supervisor, "STOP_GRACE_S", 0.5)  # that trainer handles no signal while it loads
         run = make_run(name="load")
@@ -77,7 +76,6 @@ class TestPause:
         assert (run.state, run.reason, run.interruptions) == ("paused", "paused by ada", 0)
         assert processes_of(run) == []
 
-    @pytest.mark.once
     def test_pause_taken_back_while_loading_is_no_interruption(self, monkeypatch):
         monkeypatch.setattr(supervisor, "STOP_GRACE_S", 0.5)
         run = make_run(name="load")
@@ -123,7 +121,6 @@ class TestPause:
         assert run.interruptions == 1
         assert run.reason.startswith("paused by ada")
 
-    @pytest.mark.once
     def test_failing_verifier_pauses_the_run_until_somebody_resumes_it(self):
         run = make_run(name="verifier")
         supervise(run.pk)
@@ -136,7 +133,6 @@ class TestPause:
         assert (run.state, run.interruptions) == ("completed", 0)
         assert_nothing_left(run)
 
-    @pytest.mark.once
     def test_shutdown_does_not_wait_for_a_long_step(self, monkeypatch):
         monkeypatch.setattr(supervisor, "SHUTDOWN_PATIENCE_S", 0.3)
         monkeypatch.setattr(supervisor, "STOP_GRACE_S", 0.5)
@@ -172,7 +168,6 @@ class TestPause:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("fake_trainer")
-@pytest.mark.once
 class TestHungTrainer:
     def test_hung_step_leaves_its_stacks_and_is_an_interruption(self, monkeypatch):
         monkeypatch.setattr(supervisor, "STOP_GRACE_S", 0.5)

@@ -28,7 +28,7 @@ from tests.web.runs.worker.test_supervisor import assert_nothing_left, changes, 
 from workers.contract.repository import ROOT
 from workers.contract.trainer_process import HEARTBEAT_NAME, RunDirBusy, lock_run_dir, start_trainer
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.once, pytest.mark.slow]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 FAKE = [sys.executable, "-m", "tests.support.fake_trainer"]
 LONG = {"steps": 5000, "train_batch_size": 4, "mini_batch_size": 4}
 LEASE_S = 4.0  # of the fake trainers here: above BEAT_S

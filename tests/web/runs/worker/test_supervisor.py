@@ -38,7 +38,7 @@ from workers.contract.events import Log
 from workers.contract.spool import SPOOL_NAME, SpoolWriter, read_records, rotated
 from workers.contract.trainer_process import LOCK_NAME, RunDirBusy, start_trainer
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("fake_trainer")]
+pytestmark = pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("fake_trainer")
 
 
 def stored_seqs(run: Run) -> list[int]:
@@ -130,7 +130,6 @@ def test_lost_agent_is_an_interruption_and_the_run_goes_on_from_its_checkpoint()
     assert list(run.events.filter(type="started").values_list("step", flat=True)) == [0, 2]
 
 
-@pytest.mark.once
 def test_output_without_measure_is_cut_while_the_run_goes_on(monkeypatch):
     """Five steps of 4,000 lines, about 80 kB each, where 100 kB are too long."""
     for name, size in (("FIRST_BYTES", 5_000), ("KEPT_BYTES", 30_000), ("LIMIT_BYTES", 100_000), ("CHECK_S", 0.02)):
@@ -146,7 +145,6 @@ def test_output_without_measure_is_cut_while_the_run_goes_on(monkeypatch):
     assert_nothing_left(run)
 
 
-@pytest.mark.once
 def test_run_that_always_crashes_fails_with_its_last_lines():
     run = make_run(name="crash")
     for _ in range(4):
@@ -181,7 +179,6 @@ def test_stop_asked_after_the_trainer_failed_does_not_hide_why(monkeypatch):
     assert (run.state, run.reason) == ("failed", "the fake loss became NaN in step 3")
 
 
-@pytest.mark.once
 def test_exit_without_an_outcome_is_no_completion():
     run = make_run(name="silent")
     supervise(run.pk)
@@ -201,7 +198,6 @@ def test_stop_while_running_ends_the_trainer_by_its_own_word():
     assert_nothing_left(run)
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("mode", ["deaf", "hang"])
 def test_trainer_that_does_not_stop_is_killed_after_its_grace(monkeypatch, mode):
     monkeypatch.setattr(supervisor, "STOP_GRACE_S", 0.5)
@@ -218,7 +214,6 @@ def test_trainer_that_does_not_stop_is_killed_after_its_grace(monkeypatch, mode)
     assert_nothing_left(run)
 
 
-@pytest.mark.once
 def test_pruned_trainer_that_does_not_stop_is_killed_within_five_seconds():
     """The device is for the next trial: 2 s of grace in place of 30."""
     run = make_run(name="deaf", training={"steps": 100_000, "train_batch_size": 4, "mini_batch_size": 4})
@@ -237,7 +232,6 @@ def test_pruned_trainer_that_does_not_stop_is_killed_within_five_seconds():
     assert_nothing_left(run)
 
 
-@pytest.mark.once
 def test_child_of_the_trainer_does_not_outlive_the_run():
     run = make_run(name="orphan")
     supervise(run.pk)
@@ -424,7 +418,6 @@ def test_stop_while_the_directory_is_busy_ends_the_run(monkeypatch):
     assert (run.state, run.desired_state) == ("stopped", "stop")
 
 
-@pytest.mark.once
 def test_spool_shortened_by_a_power_cut_does_not_reuse_numbers():
     run = make_run(name="crash-once", checkpoint={"save_steps": 2})
     supervise(run.pk)
@@ -445,7 +438,6 @@ def test_spool_shortened_by_a_power_cut_does_not_reuse_numbers():
     )
 
 
-@pytest.mark.once
 def test_damaged_end_of_the_spool_that_nobody_stored_is_said_on_the_run():
     """The supervisor's writer cuts it off before the trainer can see it, so the supervisor records the loss."""
     run = make_run(name="crash-once", checkpoint={"save_steps": 2})
@@ -466,7 +458,6 @@ def test_damaged_end_of_the_spool_that_nobody_stored_is_said_on_the_run():
     assert_nothing_left(run)
 
 
-@pytest.mark.once
 def test_command_that_does_not_exist_fails_the_run_with_the_reason(settings):
     settings.TRAINER_COMMAND = ["/no/such/program"]
     run = make_run()
@@ -490,7 +481,6 @@ supervise(uuid.UUID(sys.argv[4]))
 """
 
 
-@pytest.mark.once
 def test_kill_of_the_supervisor_ends_the_trainer_within_two_seconds(settings):
     run = make_run(training={"steps": 100_000, "train_batch_size": 4, "mini_batch_size": 4})
     arguments = [
@@ -588,7 +578,6 @@ def test_message_starts_the_run_that_is_next_and_not_the_one_it_names():
     assert second.state == "queued"
 
 
-@pytest.mark.once
 def test_run_of_many_full_spool_files_is_stored_to_the_last_word(settings):
     settings.TRAINER_COMMAND = [sys.executable, "-c", SMALL_FILES]
     run = make_run(training={"steps": 30, "train_batch_size": 4, "mini_batch_size": 4})
