@@ -19,7 +19,7 @@ from tests.support.web.insight_help import store
 from tests.support.web.silent_destination import SilentServer, client_without_patience
 from tests.web.mirrors.test_mirrors import REST, SENT, new_run, step_of
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.once]
+pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture
