@@ -364,7 +364,6 @@ declare namespace Api {
     timeline: TimelineOfPairs;
     so_far: AgentProgress[];
     score_word: string;
-    omega_spread: string;
   }
   interface CompareQuery {
     runs?: string[];

@@ -20,7 +20,7 @@ from hacrl_web.alerts import apply_rules
 from hacrl_web.alerts.models import ENDED, Alert, Cursor
 from hacrl_web.alerts.signals import Facts, StepMetrics
 from hacrl_web.runs.models import HELD, TERMINAL, Run, TelemetryEvent
-from workers.contract.spec.run import RunSpec
+from hacrl_web.runs.stored_spec import readable_spec
 
 BATCH_EVENTS = 2000
 SWEEP_EVERY_S = 60.0
@@ -127,7 +127,7 @@ class Evaluator:
         if run_id not in self._facts:
             try:
                 spec = Run.objects.values_list("spec", flat=True).get(pk=run_id)
-                self._facts[run_id] = Facts.of(RunSpec.model_validate(spec))
+                self._facts[run_id] = Facts.of(readable_spec(spec))
             except (ValidationError, Run.DoesNotExist) as error:
                 log.warning("run %s has settings that cannot be read, so it gets no alerts: %s", run_id, error)
                 self._facts[run_id] = None

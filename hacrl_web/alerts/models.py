@@ -20,6 +20,7 @@ from hacrl_web.alerts.remedies import Remedy
 from hacrl_web.alerts.rules import BY_KIND, Rule
 from hacrl_web.registry.language_models.agent_changes import text_of_changes
 from hacrl_web.runs.models import Run, RunRowQuerySet, StatusChange
+from hacrl_web.runs.stored_spec import readable_spec
 from workers.contract.spec.run import RunSpec
 
 ENDED = "the run ended"
@@ -29,7 +30,7 @@ ENDED = "the run ended"
 def _spec_of(run_id: UUID) -> RunSpec | None:
     """The settings of a run that has begun, which do not change any more; None if this version cannot read them."""
     try:
-        return RunSpec.model_validate(Run.objects.values_list("spec", flat=True).get(pk=run_id))
+        return readable_spec(Run.objects.values_list("spec", flat=True).get(pk=run_id))
     except (ValidationError, Run.DoesNotExist):
         return None
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from pydantic import ValidationError
 
 from workers.contract.spec.algorithm import SECTION, algorithms, field_path
+from workers.contract.spec.left import LEFT_CODE
 
 if TYPE_CHECKING:
     from django.forms import Form
@@ -147,7 +148,11 @@ def plain_errors(error: ValidationError) -> list[FieldError]:
             kind, value, place = "literal_error", item["ctx"]["tag"], f"{place}.name"
         if value == "":
             message = "Must not be empty."
-        elif isinstance(value, str | int | float) and not isinstance(value, bool) and kind != "extra_forbidden":
+        elif (
+            isinstance(value, str | int | float)
+            and not isinstance(value, bool)
+            and kind not in ("extra_forbidden", LEFT_CODE)
+        ):
             message += f" You gave {str(value)[:60]!r}." if isinstance(value, str) else f" You gave {str(value)[:60]}."
         code = {"extra_forbidden": "unknown_key", "value_error": "invalid"}.get(kind, kind)
         errors.append(FieldError(code, message, place[:200]))

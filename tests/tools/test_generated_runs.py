@@ -25,7 +25,6 @@ from hacrl_web.runs.models import (
 from tools.generated_runs import runs as generated_runs
 from tools.generated_runs.command import Command
 from tools.generated_runs.runs import NOT_TRAINED, Plan, generated_events, new_run, store_run
-from tools.generated_runs.world import exercises
 from workers.contract import events
 from workers.contract.spec.run import RunSpec
 
@@ -55,32 +54,6 @@ def test_recorded_weights_follow_the_formula_that_pages_use(algorithm, delta, ag
             assert event.sequence_ratio == 1.0
     assert {(True, "none"), (True, "upper"), (True, "lower")} <= sides
     assert algorithm == "gspo" or (False, "lower" if delta == 0.2 else "none") in sides
-
-
-def test_replayed_rollouts_are_generated_too() -> None:
-    spec = spec_of("signed", 0.8, 2)
-    spec = spec.model_copy(update={"algorithm": spec.algorithm.model_copy(update={"replay_steps": 2})})
-    made = [event for _, event in generated_events(PLAN, 0, spec, 4)]
-    replayed = [event for event in made if isinstance(event, events.Contribution) and event.age]
-    assert {event.age for event in replayed} == {1, 2}
-    told = sum(event.values.get("replayed") or 0 for event in made if isinstance(event, events.Metrics))
-    assert told == len(replayed)
-
-
-@pytest.mark.parametrize("scope", ["prompt", "subject"])
-def test_generated_omega_differs_between_prompts_or_between_subjects(scope) -> None:
-    spec = spec_of("hacpo", 0.8, 3)
-    spec = spec.model_copy(update={"algorithm": spec.algorithm.model_copy(update={"omega_scope": scope})})
-    timed = [event for _, event in generated_events(PLAN, 0, spec, 4)]
-    spreads = [e.values for e in timed if isinstance(e, events.Metrics) and e.source]
-    assert any(values["omega/min"] < values["omega/max"] for values in spreads)
-    rows = [e for e in timed if isinstance(e, events.Contribution) and e.agent != e.source]
-    subject_of = {exercise.question.id: exercise.question.subject for exercise in exercises()}
-    by_place: dict[tuple, set[float]] = {}
-    for row in rows:
-        place = row.prompt_id if scope == "prompt" else subject_of[row.prompt_id]
-        by_place.setdefault((row.step, row.agent, row.source, place), set()).add(row.omega)
-    assert {len(omegas) for omegas in by_place.values()} == {1}
 
 
 def seed(**options: Any) -> None:

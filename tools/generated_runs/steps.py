@@ -20,7 +20,6 @@ from workers.algorithms.hacpo import CapabilityTracker
 from workers.contract.spec.run import RunSpec
 from workers.model.policy import Policy
 from workers.model.process_group import Ranks, Round, Value
-from workers.trainer.replay import Replay
 from workers.trainer.scoring import Scores
 from workers.trainer.step import plan_step
 from workers.trainer.step_events import StepRecord
@@ -88,7 +87,6 @@ class Stepper:
         self.spec, self.world = spec, world
         self.tracker = CapabilityTracker.of(len(spec.agents), spec.algorithm.capability_options)
         self.trust = Trust([agent.name for agent in spec.agents], spec.sharing)
-        self.replay = Replay(spec)
 
     def make(self, step: int) -> StepRecord:
         """Step 1, 2, ...: rollouts, objective and updates; afterwards the agents have learned."""
@@ -97,11 +95,9 @@ class Stepper:
         done = step / spec.training.steps
         generated, scores = self._generate(batch, done)
         questions = [exercise.question for exercise in batch]
-        self.tracker.update(scores.rewards, scores.valid, [question.subject for question in questions])
-        self.replay.begin_step(step - 1, questions)
-        plan = plan_step(spec, step - 1, generated, scores, self.tracker.step_ratio(), self.trust, self.replay)
+        self.tracker.update(scores.rewards, scores.valid)
+        plan = plan_step(spec, step - 1, generated, scores, self.tracker.ratio(), self.trust)
         reports = [self._update(learner, step, generated, plan.mini_batches[learner]) for learner in world.agents]
-        self.replay.end_step(step - 1, questions, scores, plan.trusted_sources, plan.mini_batches, reports)
         return StepRecord(
             step=step,
             names=self.trust.names,

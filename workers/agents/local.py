@@ -355,13 +355,12 @@ class LocalAgent:
         tokens = retokenize(self.policy, row.response, self.spec.sharing, self.spec.rollout.max_completion_length)
         if isinstance(tokens, str):
             return tokens
-        prompt = self._prompts[row.prompt] if row.question is None else self._encode(row.question)
+        prompt = self._prompts[row.prompt]
         return Inputs(prompt, tokens.token_ids, row.response.mean_logp, row.response.length, counts=tokens.counts)
 
     def _inputs_by_row(self, mini_batches: Sequence[Sequence[LearnerRow]]) -> RowInputs:
         """`_inputs`, with this agent's log-probabilities of shared rows before its updates if the rule needs them."""
-        algorithm = self.spec.algorithm
-        if not (algorithm.rescores_shared or algorithm.measures_start):
+        if not self.spec.algorithm.rescores_shared:
             return self._inputs
         shared = {
             (row.source, row.prompt, row.sample): self._inputs(row)
@@ -372,11 +371,8 @@ class LocalAgent:
         fitting = [(place, inputs) for place, inputs in shared.items() if isinstance(inputs, Inputs)]
         scored = self._score([(inputs.prompt, inputs.response) for _, inputs in fitting])
         for (place, inputs), logps in zip(fitting, scored, strict=True):
-            start = _mean(logps, inputs.counts)
-            if algorithm.measures_start:
-                shared[place] = replace(inputs, start_mean_logp=start)
-            else:  # both sides are this agent's tokens now, so both are divided by their number
-                shared[place] = replace(inputs, mean_logp=start, length=inputs.num_trained)
+            # Both sides are this agent's tokens now, so both are divided by their number.
+            shared[place] = replace(inputs, mean_logp=_mean(logps, inputs.counts), length=inputs.num_trained)
         return lambda row: shared.get((row.source, row.prompt, row.sample)) or self._inputs(row)
 
     def update(

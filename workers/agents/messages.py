@@ -5,12 +5,10 @@ They hold no token ids and no tensors, so an agent may be in another process, on
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from workers.contract.spec.environments import Turn
-from workers.questions.dataset import Question
 
 
 @dataclass(frozen=True)
@@ -32,11 +30,6 @@ class Response:
     has_eos: bool = True  # if the reason is stop
     turns: tuple[Turn, ...] = ()
     reward: float | None = None
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> Response:
-        """From what dataclasses.asdict makes of it, also by way of JSON."""
-        return cls(**{**state, "turns": tuple(Turn(**turn) for turn in state.get("turns", ()))})
 
 
 @dataclass(frozen=True)
@@ -72,10 +65,7 @@ class GeneratedRollouts:
 
 @dataclass(frozen=True)
 class LearnerRow:
-    """One rollout in one learner's mini-batch. Own rollouts have omega 1 and no response: the agent has their ids.
-
-    question: of a replayed rollout (trainer/replay.py), whose `prompt` is none of the step's, but a number after them.
-    """
+    """One rollout in one learner's mini-batch. Own rollouts have omega 1 and no response: the agent has their ids."""
 
     prompt: int
     source: int
@@ -84,7 +74,6 @@ class LearnerRow:
     advantage: float
     omega: float
     response: Response | None = None
-    question: Question | None = None
 
 
 @dataclass(slots=True)
@@ -101,7 +90,6 @@ class RowResult:
     # Shares of the row's tokens whose gradient the clip removed; 0 or 1 if a row has one ratio.
     clipped_low: float = 0.0
     clipped_high: float = 0.0
-    start_ratio: float | None = None
     importance: float | None = None  # the factor of its loss; None for 1
 
 

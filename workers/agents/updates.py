@@ -34,7 +34,6 @@ class Inputs:
     token_logps: the old log-probabilities token by token, if the rule needs them (own rollouts only).
     importance: the factor of the row's loss (rollouts/engine.py).
     counts: by token of the response, whether it trains, which an environment's does not; empty: all do.
-    start_mean_logp: of a shared rollout, the learner's own at the start of the step, if the rule measures it.
     """
 
     prompt: Sequence[int]
@@ -43,7 +42,6 @@ class Inputs:
     length: int
     token_logps: Sequence[float] = ()
     importance: float = 1.0
-    start_mean_logp: float | None = None
     counts: Sequence[bool] = ()
 
     @property
@@ -160,7 +158,6 @@ def _alignment(
     Over all rows of this step once, with the bound of m = 0 and without the KL term. None if either norm is 0 or not
     finite.
     """
-    active = [item for item in active if item[0].question is None]  # without replayed rows
     plain = rule.model_copy(update={"beta": 0.0})
     by_source: dict[int, dict[tuple[int, int], ActiveRow]] = {}
     own = -1
@@ -297,11 +294,6 @@ def _backward(
         is_self=is_self,
         omega=column([row.omega for row, _, _ in chunk]),
         source_lengths=column([inputs.length for _, _, inputs in chunk]),
-        start_mean_logp=column(
-            [inputs.mean_logp if (start := inputs.start_mean_logp) is None else start for _, _, inputs in chunk]
-        )
-        if rule.measures_start
-        else None,
         ref_logps=ref_logps,
         old_logps=old_logps,
         num_tokens=size.tokens,
@@ -325,7 +317,6 @@ def _fill_results(
     chunk: Sequence[ActiveRow], stats: Mapping[str, Tensor], num_updates: int, has_reference: bool, sums: GradientSums
 ) -> None:
     ratios, clipped, sides, flows, weights, kls = (stats[name].tolist() for name in ROW_STATS)
-    starts = stats["start_ratio"].tolist() if "start_ratio" in stats else None
     # A rule with one ratio for a row clips all of it or nothing.
     is_cut = ~stats["gradient_flows"]
     low, high = (
@@ -334,7 +325,6 @@ def _fill_results(
     )
     for index, (row, result, inputs) in enumerate(chunk):
         result.sequence_ratio, result.clipped_ratio = ratios[index], clipped[index]
-        result.start_ratio = None if starts is None or row.is_self else starts[index]
         result.importance = None if inputs.importance == 1 else inputs.importance
         result.clip_side, result.gradient_flows, result.weight = sides[index], flows[index], weights[index]
         result.clipped_low, result.clipped_high = float(low[index]), float(high[index])

@@ -24,16 +24,9 @@ from workers.algorithms.base.contribution import (
 )
 from workers.algorithms.base.gated import GatedSpec
 from workers.algorithms.base.gates import GATES
-from workers.algorithms.base.spec import (
-    Ablation,
-    AlgorithmSpec,
-    CapabilityOptions,
-    LearnerAdvantages,
-    MicroBatch,
-    OmegaScope,
-)
+from workers.algorithms.base.spec import Ablation, AlgorithmSpec, CapabilityOptions, LearnerAdvantages, MicroBatch
 from workers.lazy_torch import torch
-from workers.settings import Count, If, Needs, Number, Share, Slider, setting
+from workers.settings import Count, If, Number, Share, Slider, setting
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -92,15 +85,14 @@ def baselines(
 ) -> Baselines:
     """Capability-adjusted baselines of one learner, Eq. (7), with its two exceptions.
 
-    rewards: (n, B, G).  ratio: (n, n), or (n, n, B) by prompt.  valid: (n, B, G) bool.  reward_max: the verifier's
-    upper bound.
+    rewards: (n, B, G).  ratio: (n, n).  valid: (n, B, G) bool.  reward_max: the verifier's upper bound.
     All rewards of a prompt equal: the baseline is that reward. Above reward_max, or below minus that (possible with the
     overlong penalty alone): the mean of the learner's own.
     """
     valid = torch.ones_like(rewards, dtype=torch.bool) if valid is None else valid
     scored = rewards.where(valid, 0.0)  # (n, B, G)
     count = valid.sum(dim=(0, 2))  # (B,)  N_q
-    omega = ratio[learner].to(rewards.dtype).reshape(len(ratio), -1, 1)  # (n, 1 or B, 1)  omega(k, source)
+    omega = ratio[learner].to(rewards.dtype)[:, None, None]  # (n, 1, 1)  omega(k, source)
     value = (omega * scored).sum(dim=(0, 2)) / count.clamp(min=1)  # (B,)
     uniform, highest = tensors.uniform_groups(rewards, valid)  # (B,) each
     own_count = valid[learner].sum(dim=1)  # (B,)
@@ -125,9 +117,8 @@ def advantages(
 ) -> tuple[Tensor, Tensor]:
     """Advantages of every rollout as one learner sees them, Eq. (6): (r - mu_k) / (std_ddof1 of all + epsilon).
 
-    rewards: (n, B, G).  ratio: (n, n), Eq. (8), or (n, n, B) by prompt.  valid: (n, B, G) bool, True = scored; an
-    unscored rollout counts nowhere and gets advantage 0.  scale_rewards: the std is of the prompt's group, of the
-    batch, or 1 (none).
+    rewards: (n, B, G).  ratio: (n, n), Eq. (8).  valid: (n, B, G) bool, True = scored; an unscored rollout counts
+    nowhere and gets advantage 0.  scale_rewards: the std is of the prompt's group, of the batch, or 1 (none).
     baseline: (B,), if the caller has it from `baselines`.
     Returns advantages (n, B, G) and baselines (B,).
     """
@@ -240,7 +231,7 @@ class Hacpo(GatedSpec):
     modulate_gradient: bool = setting(
         True, help="Weight shared rollouts by omega; off is the paper's -omega.", source="Eq. (10); Sec. 4.3"
     )
-    cross_gate: Literal["hacpo", "signed", "gamma", "balance", "truncated", "tapered"] = setting(
+    cross_gate: Literal["hacpo", "signed", "gamma"] = setting(
         "hacpo",
         help="Which shared rollouts teach, by their ratio and the sign of their advantage. hacpo: the stepwise clip, "
         "with alpha; the others replace both: docs/algorithms.md has their formulas.",
@@ -304,26 +295,6 @@ class Hacpo(GatedSpec):
         le=100_000,
         needs=[OMEGA_ACTS],
     )
-    omega_scope: OmegaScope = setting(
-        "run",
-        label="Scope of omega",
-        help="Which capabilities omega compares: of the run, of each prompt in this step, or of the prompt's subject "
-        "over the capability window (the run's for a question without a subject).",
-        source="run: Eq. (8); others: ours",
-        needs=[OMEGA_ACTS],
-    )
-    omega_shrinkage: Number = setting(
-        4.0,
-        label="Shrinkage of omega",
-        help="The capability on a prompt or subject is the mean positive reward of its rollouts and this many more "
-        "with the agent's overall capability.",
-        source="ours",
-        needs=[OMEGA_ACTS, If("omega_scope", "prompt", "subject")],
-        unit="rollouts",
-        slider=Slider(0.5, 32, 0.5),
-        gt=0,
-        le=1_000_000,
-    )
 
     @property
     def weighs_baseline(self) -> bool:
@@ -344,39 +315,7 @@ class Hacpo(GatedSpec):
 
     @property
     def capability_options(self) -> CapabilityOptions:
-        return CapabilityOptions(
-            *(self.capability_window, self.ratio_min, self.ratio_max, self.ratio_warmup_steps),
-            scope=self.omega_scope if self.uses_omega else "run",
-            shrinkage=self.omega_shrinkage,
-        )
-
-    def hypothetical_settings(self) -> list[str]:
-        # By subject What-if cannot compute omega: the records hold the rewards of prompts, but not their subjects.
-        of_omega = {"capability_window", "ratio_min", "ratio_max", "omega_shrinkage"}
-        scope = self.capability_options.scope
-        constants = {"omega_shrinkage"} if scope == "run" else of_omega if scope == "subject" else set()
-        return [name for name in super().hypothetical_settings() if name not in constants]
-
-    @property
-    def omega_help(self) -> str:
-        scope = self.capability_options.scope
-        if scope == "run":
-            return ""
-        place = "on each prompt in the step" if scope == "prompt" else "on each prompt's subject over the last steps"
-        return (
-            f"The rows are the run's ω. In this run ω acts by {scope}: it compares mean positive rewards {place}, with "
-            f"{self.omega_shrinkage:g} rollouts of the agent's overall capability added."
-        )
-
-    @property
-    def omega_reason(self) -> str:
-        place = {"run": "; Eq. (8)", "prompt": " on this prompt", "subject": " on this prompt's subject, if it has one"}
-        return "of the source to the learner" + place[self.capability_options.scope]
-
-    @classmethod
-    def needs_of(cls, name: str) -> Needs:
-        other_gate = [If("cross_gate", *(gate for gate in GATES if gate != "hacpo"))]
-        return [*super().needs_of(name), *(other_gate if name in ("anchor", "anchor_clip") else [])]
+        return CapabilityOptions(self.capability_window, self.ratio_min, self.ratio_max, self.ratio_warmup_steps)
 
     def filled(self, num_blocks: int, updates_per_block: int) -> AlgorithmSpec:
         n, m = num_blocks, updates_per_block
@@ -469,10 +408,9 @@ class Hacpo(GatedSpec):
         ratios: Sequence[float],
         advantages: Sequence[float],
         omega: float = 1.0,
-        starts: Sequence[float] | None = None,
     ) -> RowWeights:
         if not self._clips(is_own):
-            return super().weigh(is_own, num_updates, ratios, advantages, omega, starts)
+            return super().weigh(is_own, num_updates, ratios, advantages, omega)
         low, high = map(single, self.shared_band(num_updates) or (0.0, inf))
         sides = [(s > high) - (s < low) for s in ratios]
         clipped = [low if s < low else high if s > high else s for s in ratios]

@@ -38,7 +38,7 @@ def _loaded() -> tuple[dict[str, type[AlgorithmSpec]], dict[str, str]]:
         for path in sorted(Path(folder).glob("*.py")):
             try:
                 own: dict[str, type[AlgorithmSpec]] = {}
-                for cls in _classes(_from_file(path)):
+                for cls in _classes(load_file(path)):
                     _check(cls, classes | own)
                     own[cls.model_fields["name"].default] = cls
                 classes |= own  # all of a file, or none
@@ -49,7 +49,8 @@ def _loaded() -> tuple[dict[str, type[AlgorithmSpec]], dict[str, str]]:
     return dict(shared_first), refused
 
 
-def _from_file(path: Path) -> ModuleType:
+def load_file(path: Path) -> ModuleType:
+    """The module of an algorithm file. Errors: whatever it raises."""
     name = f"hacrl_algorithm_{path.stem}_{zlib.crc32(str(path).encode()):x}"  # two folders may have the same stem
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None

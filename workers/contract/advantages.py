@@ -48,14 +48,6 @@ def capability(means: Sequence[float], window: int) -> float:
     return max(sum(recent) / len(recent) if recent else 0.0, CAPABILITY_FLOOR)
 
 
-def capability_on_prompt(total: float, count: int, overall: float, shrinkage: float) -> float:
-    """The capability on one prompt, as hacpo.CapabilityTracker measures it; `overall` without a valid rollout.
-
-    total: sum of the positive rewards of the agent's `count` valid rollouts.
-    """
-    return max((total + shrinkage * overall) / (count + shrinkage), CAPABILITY_FLOOR) if count else overall
-
-
 def capability_ratio(source: float, learner: float, options: CapabilityOptions) -> float:
     """Omega, Eq. (8), clamped."""
     return min(max(source / learner, options.ratio_min), options.ratio_max)

@@ -112,9 +112,9 @@ class Contribution(Body):
 
     `num_tokens` is in the learner's tokens, `source_num_tokens` in the source's; `alpha` is empty for own rollouts,
     and where the rule has no such exponent.
-    `start_ratio` is the sequence ratio at the start of the step, where the rule measures it (anchor: own). `age` is the
-    number of steps since a replayed rollout was sampled; empty for those of this step. `importance` is the importance
-    weight of an own rollout; empty for 1.
+    `importance` is the importance weight of an own rollout; empty for 1.
+    Of runs of earlier versions alone: `start_ratio`, the sequence ratio at the start of the step, and `age`, the number
+    of steps since a replayed rollout was sampled, empty for those of this step.
     """
 
     type: Literal["contribution"] = "contribution"

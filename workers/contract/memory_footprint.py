@@ -149,10 +149,7 @@ def parts_of(spec: RunSpec, agent: AgentSpec, shape: Shape, *, on_gpu: bool, gpu
 
 def _rows(spec: RunSpec) -> int:
     """The most rows of a mini-batch that one process of an agent trains on."""
-    rows = spec.mini_batch_prompts * spec.num_generations
-    if spec.sharing and spec.num_blocks > 1:  # one of each prompt can be replayed, spread over the cross mini-batches
-        rows += ceil(spec.sharing.replay_steps * spec.mini_batch_prompts / (spec.num_blocks - 1))
-    return ceil(rows / spec.compute.processes_per_agent)
+    return ceil(spec.mini_batch_prompts * spec.num_generations / spec.compute.processes_per_agent)
 
 
 def _longest(spec: RunSpec) -> int:

@@ -1,8 +1,7 @@
 """Step 1 of Algorithm 1: which questions a step asks.
 
 Of one training set each epoch has another order (`step.batch_of_step`). Of several sets every prompt is of the set that
-is furthest behind its share, so that shares hold in any stretch of a run; within a set, epochs follow each other. With
-a curriculum, prompts without a learning signal rest for some of their turns.
+is furthest behind its share, so that shares hold in any stretch of a run; within a set, epochs follow each other.
 
 All of it follows from the run's seed, the step and what a checkpoint stores, so a resumed run draws the same.
 """
@@ -18,40 +17,6 @@ from workers.questions.dataset import Question
 from workers.randomness import derived_key, permutation
 from workers.trainer.resampling import extra_questions
 from workers.trainer.step import batch_of_step
-
-_MAX_STREAK = 20  # 2 to this power is beyond every curriculum_rest
-
-
-class Curriculum:
-    """Prompts whose last c times in a row gave no signal rest for the next min(most, 2^c - 1) of their turns.
-
-    most: 0 switches it off.  By id of a question: its c, and the turns that it still rests.
-    """
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self.streaks: dict[str, int] = {}
-        self.rests: dict[str, int] = {}
-
-    def note(self, questions: Sequence[Question], no_signal: Sequence[bool]) -> None:
-        """What a step showed of the questions that it asked."""
-        for question, is_empty in zip(questions, no_signal, strict=True) if self.most else ():
-            if is_empty:
-                streak = min(self.streaks.get(question.id, 0) + 1, _MAX_STREAK)
-                self.streaks[question.id] = streak
-                self.rests[question.id] = min(self.most, 2**streak - 1)
-            else:
-                self.streaks.pop(question.id, None)
-                self.rests.pop(question.id, None)
-
-    def spend_turn(self, question: Question) -> bool:
-        """Use up a turn of a question: True if it rests in it, and then has one turn less to rest."""
-        turns = self.rests.get(question.id, 0)
-        if turns > 1:
-            self.rests[question.id] = turns - 1
-        else:
-            self.rests.pop(question.id, None)
-        return turns > 0
 
 
 @dataclass
@@ -72,15 +37,14 @@ class SetDraw:
     _order: list[int] = field(default_factory=list)
     _order_of: int = -1  # the epoch
 
-    def take(self, batch: Mapping[str, Question], curriculum: Curriculum) -> Question:
-        """The next question that is not in the batch and does not rest; the set must have one outside the batch."""
+    def take(self, batch: Mapping[str, Question]) -> Question:
+        """The next question that is not in the batch; the set must have one."""
         self.count += 1
         for index in list(self.passed):
             question = self.questions[index]
             if question.id not in batch:
                 self.passed.remove(index)
-                if not curriculum.spend_turn(question):
-                    return question
+                return question
         while True:
             if self.position == len(self.questions):
                 self.epoch, self.position = self.epoch + 1, 0
@@ -92,10 +56,9 @@ class SetDraw:
             index = self._order[self.position]
             self.position += 1
             question = self.questions[index]
-            if question.id in batch:
-                self.passed += [index] if index not in self.passed else []
-            elif not curriculum.spend_turn(question):
+            if question.id not in batch:
                 return question
+            self.passed += [index] if index not in self.passed else []
 
     def state_dict(self) -> dict[str, Any]:
         return {"count": self.count, "epoch": self.epoch, "position": self.position, "passed": list(self.passed)}
@@ -110,7 +73,6 @@ class PromptDraw:
 
     def __init__(self, spec: RunSpec, sets: Sequence[Sequence[Question]]) -> None:
         self.spec, self.sets = spec, sets
-        self.curriculum = Curriculum(spec.training.curriculum_rest)
         names = [one.benchmark for one in spec.training.benchmarks]
         keys = [("prompts", spec.seed), *(("prompts", spec.seed, name) for name in names)]
         triples = zip(sets, spec.training_shares, keys, strict=True)
@@ -122,12 +84,7 @@ class PromptDraw:
     @property
     def has_state(self) -> bool:
         """Whether what a step asks depends on the steps before."""
-        return len(self.sets) > 1 or self.curriculum.most > 0
-
-    @property
-    def resting(self) -> tuple[int, int]:
-        """(questions that rest, all)."""
-        return len(self.curriculum.rests), sum(map(len, self.sets))
+        return len(self.sets) > 1
 
     def batch(self, step: int) -> list[Question]:
         """The prompts of step 0, 1, ...; steps are drawn in their order."""
@@ -149,16 +106,16 @@ class PromptDraw:
             }
             set_index = max(behind, key=lambda index: (behind[index], -index))
             counts[set_index] += 1
-            question = self._draws[set_index].take(batch, self.curriculum)
+            question = self._draws[set_index].take(batch)
             batch[question.id] = question
         return list(batch.values())
 
     def substitutes(self, step: int, batch: Sequence[Question]) -> list[Question]:
-        """What dynamic sampling may ask in a step besides its batch, in its order; none that rests."""
+        """What dynamic sampling may ask in a step besides its batch, in its order."""
         most = self.spec.rollout.max_extra_prompts
         if not self.has_state or not most:
             return extra_questions(self.spec, step, batch, self.sets[0])
-        left_out = {question.id for question in batch} | self.curriculum.rests.keys()
+        left_out = {question.id for question in batch}
         waiting = [self._others(draw, step, left_out) for draw in self._draws]
         candidates: list[Question | None] = [next(one, None) for one in waiting]
         extra: list[Question] = []
@@ -177,27 +134,23 @@ class PromptDraw:
         order = permutation(len(draw.questions), key)
         return (draw.questions[index] for index in order if draw.questions[index].id not in left_out)
 
-    def end_step(self, step: int, questions: Sequence[Question], no_signal: Sequence[bool]) -> None:
-        """A step was trained. questions: all that it asked, with whether each gave no signal; none if unknown."""
+    def end_step(self, step: int) -> None:
+        """A step was trained."""
         self._batches.pop(step, None)
-        self.curriculum.note(questions, no_signal)
 
     def state_dict(self) -> dict[str, Any]:
         """What resuming needs, as JSON values."""
         return {
             "sets": {name: draw.state_dict() for name, draw in self._by_name.items()},
             "batches": [[step, [question.id for question in batch]] for step, batch in self._batches.items()],
-            "streaks": self.curriculum.streaks,
-            "rests": self.curriculum.rests,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """state: of a run with the same training sets, questions and longest rest."""
+        """state: of a run with the same training sets and questions."""
         by_id = {question.id: question for questions in self.sets for question in questions}
         for name, draw in self._by_name.items():
             draw.load_state_dict(state["sets"][name])
         self._batches = {step: [by_id[one] for one in ids] for step, ids in state["batches"]}
-        self.curriculum.streaks, self.curriculum.rests = dict(state["streaks"]), dict(state["rests"])
 
 
 def _index_of(target: float, weights: Sequence[float]) -> int:

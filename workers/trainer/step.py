@@ -1,7 +1,6 @@
 """Steps 1 and 3 of Algorithm 1: the prompts and learning rate of a step, and each learner's mini-batches.
 
-A learner's rows are its own rollouts, those of the sources that it trusts at the start of the step, and replayed ones
-of earlier steps (replay.py).
+A learner's rows are its own rollouts, and those of the sources that it trusts at the start of the step.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from workers.contract.advantages import REWARD_MAX
 from workers.contract.spec.run import RunSpec
 from workers.questions.dataset import Question
 from workers.randomness import derived_key, permutation
-from workers.trainer.replay import Replay, Rescue
 from workers.trainer.scoring import Scores
 from workers.trainer.trust import Trust
 
@@ -54,20 +52,19 @@ class LearnerRows:
     generated: Sequence[GeneratedRollouts]
     advantages: Tensor  # (n, B, G)
     valid: Tensor  # (n, B, G)
-    ratio: Tensor  # (n, n) or (n, n, B)
+    ratio: Tensor  # (n, n)
     trusted: Sequence[bool] | None = None  # by source; None: every source is trusted
-    replayed: Sequence[Rescue] = ()
 
     def of_source(self, source: int) -> list[LearnerRow | None]:
         """One source's rollouts, by prompt and number; None if there is no reward."""
         _, num_prompts, per_prompt = self.advantages.shape
         advantages, valid = self.advantages[source].tolist(), self.valid[source].tolist()
         is_self = source == self.learner
-        omega = self.spec.algorithm.omega(self.ratio, self.learner, source).expand(num_prompts).tolist()
+        omega = self.spec.algorithm.omega(self.ratio, self.learner, source).item()
 
         def row(prompt: int, number: int) -> LearnerRow:
             response = None if is_self else self.generated[source].responses[prompt][number]
-            return LearnerRow(prompt, source, number, is_self, advantages[prompt][number], omega[prompt], response)
+            return LearnerRow(prompt, source, number, is_self, advantages[prompt][number], omega, response)
 
         places = itertools.product(range(num_prompts), range(per_prompt))
         return [row(prompt, number) if valid[prompt][number] else None for prompt, number in places]
@@ -91,22 +88,7 @@ class LearnerRows:
                 blocks += [cross[place] for place in places]
         # The planned rows, which are also the loss's denominator, whatever is missing.
         size = spec.mini_batch_prompts * self.advantages.shape[2]
-        batches = [[row for row in blocks[start : start + size] if row] for start in range(0, len(blocks), size)]
-        self._add_replayed(batches[spec.updates_per_block :])
-        return batches
-
-    def _add_replayed(self, cross: Sequence[list[LearnerRow]]) -> None:
-        """Spread the replayed rows evenly over the cross mini-batches of each pass, in an order of its own."""
-        num_prompts = self.advantages.shape[1]
-        rows = [rescue.row(num_prompts + place) for place, rescue in enumerate(self.replayed)]
-        per_pass = len(cross) // self.spec.training.num_iterations
-        if not per_pass:  # no trusted source
-            return
-        seed = self.spec.agents[self.learner].stable_seed
-        for iteration in range(self.spec.training.num_iterations):
-            key = derived_key("replayed", self.spec.seed, seed, self.step, iteration)
-            for place, number in enumerate(permutation(len(rows), key)):
-                cross[iteration * per_pass + place % per_pass].append(rows[number])
+        return [[row for row in blocks[start : start + size] if row] for start in range(0, len(blocks), size)]
 
     def quarantined(self) -> list[LearnerRow]:
         """The rollouts of untrusted sources: the learner does not learn from them, but their alignment is measured."""
@@ -135,7 +117,6 @@ def sources_of_step(spec: RunSpec, step: int, learner: int, trusted: Sequence[bo
 class StepPlan:
     """The objective, and by learner: the trusted sources, the mini-batches, and the rows of untrusted sources.
 
-    replayed: by learner; their rows are numbered as prompts after those of the step.
     penalties: (n, B, G), what the overlong penalty adds to the verifier's rewards in the objective.
     """
 
@@ -144,7 +125,6 @@ class StepPlan:
     mini_batches: Sequence[Sequence[Sequence[LearnerRow]]]
     quarantined: Sequence[Sequence[LearnerRow]]
     penalties: Tensor
-    replayed: Sequence[Sequence[Rescue]] = ()
 
 
 def overlong_penalties(spec: RunSpec, generated: Sequence[GeneratedRollouts], valid: Tensor) -> Tensor:
@@ -162,18 +142,14 @@ def plan_step(
     scores: Scores,
     ratio: Tensor,
     trust: Trust,
-    replay: Replay,
 ) -> StepPlan:
-    """step: 0, 1, ...  ratio: omega, (n, n) or (n, n, B)."""
+    """step: 0, 1, ...  ratio: omega, (n, n)."""
     trusted = [trust.trusted_sources(learner) for learner in range(len(spec.agents))]
     penalties = overlong_penalties(spec, generated, scores.valid)
     rewards = scores.rewards + penalties  # (n, B, G)
     objective = spec.algorithm.objective(rewards, scores.valid, ratio, REWARD_MAX, torch.tensor(trusted))
-    replayed = [replay.of_learner(learner, sources) for learner, sources in enumerate(trusted)]
     learners = [
-        LearnerRows(
-            spec, step, learner, generated, advantages, scores.valid, ratio, trusted[learner], replayed[learner]
-        )
+        LearnerRows(spec, step, learner, generated, advantages, scores.valid, ratio, trusted[learner])
         for learner, advantages in enumerate(objective.advantages)
     ]
     return StepPlan(
@@ -182,5 +158,4 @@ def plan_step(
         [rows.mini_batches() for rows in learners],
         [rows.quarantined() for rows in learners],
         penalties,
-        replayed,
     )

@@ -45,8 +45,6 @@ class StepRecord:
     audit_tallies: Sequence[AuditTally] = ()  # by agent
     importance_cap: float = inf  # the highest importance weight
     sampled: SampledStep | None = None  # with dynamic sampling: also what was sampled and not trained
-    no_signal: Sequence[bool] = ()  # with a curriculum: by prompt that was sampled
-    resting: tuple[int, int] = (0, 0)  # after the step: prompts that rest, all
 
     @property
     def everything(self) -> StepRecord | SampledStep:
@@ -133,9 +131,6 @@ def agent_metrics(record: StepRecord, agent: int) -> events.Metrics:
         values["resampling/extra_prompts"] = float(sampled.num_extra)
         values["resampling/replaced_prompts"] = float(sampled.num_replaced)
         ratios["resampling/no_signal_frac"] = (float(sampled.num_uninformative), float(len(sampled.trained_places)))
-    if record.no_signal:
-        ratios["curriculum/no_signal_frac"] = _share(record.no_signal)
-        ratios["curriculum/resting_frac"] = (float(record.resting[0]), float(record.resting[1]))
     ratios |= _set_ratios(record, agent)
     if any(response.turns for response in responses):
         ratios |= _turn_ratios(responses)
@@ -179,9 +174,8 @@ def _turn_ratios(responses: Sequence[Response]) -> dict[str, tuple[float, float]
 
 
 def pair_metrics(record: StepRecord, learner: int, source: int) -> events.Metrics:
-    """The numbers of a learner-source pair in a step, over all visits of all passes; replayed rows are only counted."""
-    of_source = [(row, result) for _, row, result in _visits(record, learner) if row.source == source]
-    visits = [(row, result) for row, result in of_source if row.question is None]
+    """The numbers of a learner-source pair in a step, over all visits of all passes."""
+    visits = [(row, result) for _, row, result in _visits(record, learner) if row.source == source]
     with_ratio = [(row, result) for row, result in visits if result.sequence_ratio is not None]
     ratio = np.array([result.sequence_ratio for _, result in with_ratio])
     omega = record.tracker.ratio()[source, learner].item()
@@ -197,12 +191,8 @@ def pair_metrics(record: StepRecord, learner: int, source: int) -> events.Metric
         "retok_len_ratio": _average(lengths),
         "dropped": float(sum(result.drop_reason is not None for _, result in visits)),
     }
-    if (by_prompt := record.tracker.step_ratio()[source, learner]).ndim:  # (B,)
-        values |= {"omega/min": by_prompt.min().item(), "omega/max": by_prompt.max().item()}
     for percent in (10, 50, 90):
         values[f"sequence_ratio/p{percent}"] = float(np.percentile(ratio, percent)) if len(ratio) else None
-    if getattr(record.algorithm, "replay_steps", 0):
-        values["replayed"] = float(len({row.prompt for row, _ in of_source if row.question is not None}))
     if source in record.reports[learner].alignment:
         values["gradient_alignment"] = record.reports[learner].alignment[source]
     if record.trust is not None:
@@ -262,52 +252,29 @@ def contribution_events(record: StepRecord) -> Iterator[events.Contribution]:
             if place in recorded:
                 continue
             recorded.add(place)
-            origin = _origin(record, rewards, learner, row)
+            response = record.generated[row.source].responses[row.prompt][row.sample]
             yield events.Contribution(
                 step=record.step,
                 agent=name,
                 source=record.names[row.source],
-                prompt_id=origin.prompt_id,
+                prompt_id=record.questions[row.prompt].id,
                 sample=row.sample,
                 num_tokens=result.num_tokens,
                 advantage=row.advantage,
                 sequence_ratio=result.sequence_ratio,
-                start_ratio=result.start_ratio,
                 clipped_ratio=result.clipped_ratio,
                 clip_side=CLIP_SIDES[result.clip_side],
                 omega=row.omega,
                 weight=result.weight,
                 mini_batch=num_updates,
                 drop_reason=result.drop_reason,
-                reward=origin.reward,
-                source_num_tokens=origin.num_tokens,
+                reward=rewards[row.source][row.prompt][row.sample],
+                source_num_tokens=response.length,
                 alpha=None if row.is_self else alpha,
                 capability=capability[learner],
                 source_capability=capability[row.source],
-                age=origin.age,
                 importance=result.importance,
             )
-
-
-@dataclass(frozen=True)
-class _Origin:
-    """The rollout of a row: its prompt, reward and length, and its age if it is replayed."""
-
-    prompt_id: str
-    reward: float
-    num_tokens: int
-    age: int | None
-
-
-def _origin(record: StepRecord, rewards: list[list[list[float]]], learner: int, row: LearnerRow) -> _Origin:
-    """rewards: those of this step, (n, B, G)."""
-    if row.question is None:
-        response = record.generated[row.source].responses[row.prompt][row.sample]
-        reward = rewards[row.source][row.prompt][row.sample]
-        return _Origin(record.questions[row.prompt].id, reward, response.length, None)
-    rescue = record.plan.replayed[learner][row.prompt - len(record.questions)]
-    # A rescue counts steps from 0, an event from 1.
-    return _Origin(rescue.question.id, rescue.reward, rescue.response.length, record.step - 1 - rescue.step)
 
 
 def _visits(record: StepRecord, learner: int) -> Iterator[tuple[int | None, LearnerRow, RowResult]]:

@@ -41,8 +41,7 @@ from workers.trainer.preflight import (
     settled_here,
 )
 from workers.trainer.progress import ProgressReporter
-from workers.trainer.replay import Replay
-from workers.trainer.resampling import DynamicSampling, SampledStep, has_no_signal
+from workers.trainer.resampling import DynamicSampling, SampledStep
 from workers.trainer.rewards import AnyVerifier, Judges, network_labels, open_set_verifiers, verifier_label
 from workers.trainer.scoring import Scores
 from workers.trainer.step import StepPlan, learning_rate, plan_step
@@ -79,7 +78,6 @@ class Trainer:
         self.tracker = hacpo.CapabilityTracker.of(len(spec.agents), spec.algorithm.capability_options)
         self.trust = Trust([agent.name for agent in spec.agents], spec.sharing)
         self.audit = RewardAudit(spec, self.judges)
-        self.replay = Replay(spec)
         self.prompts = PromptDraw(spec, [[] for _ in spec.training_data])  # with questions once they are read
         self.prompts_state: dict[str, Any] = {}  # of the checkpoint, until the questions are read
         self.placement: Placement
@@ -141,7 +139,7 @@ class Trainer:
             self.sample_ahead(following)
         # 1, 2. The same prompts go to all agents; each samples G rollouts and scores them with its own weights.
         sampled = self.sample(batch, extra)
-        step, no_signal = sampled.trained(), self.no_signal(sampled)
+        step = sampled.trained()
         questions, generated, scores = step.questions, step.generated, step.scores
         with self.phase("verify"):
             tallies = self.audit.check(self.step, questions, generated, scores) if self.trust.audits else []
@@ -152,25 +150,21 @@ class Trainer:
         self.is_mid_step = True
         self.log_trust(self.trust.note_audit(tallies))
         # Of all sampled prompts: those with a signal alone would say less of how strong an agent is.
-        subjects = [question.subject or question.benchmark for question in sampled.questions]
-        self.tracker.update(sampled.scores.rewards, sampled.scores.valid, subjects)
-        ratio = self.tracker.step_ratio()  # (n, n) or (n, n, B)  ratio[a, b] = omega(a, b)
-        ratio = ratio[..., list(sampled.trained_places)] if ratio.ndim == 3 else ratio
-        self.replay.begin_step(self.step, questions)
-        plan = plan_step(spec, self.step, generated, scores, ratio, self.trust, self.replay)
+        self.tracker.update(sampled.scores.rewards, sampled.scores.valid)
+        ratio = self.tracker.ratio()  # (n, n)  ratio[a, b] = omega(a, b)
+        plan = plan_step(spec, self.step, generated, scores, ratio, self.trust)
         is_watched = self.trust.is_due(self.step + 1)
         alignments = self.measure_alignments(plan) if is_watched else []
         # A source that is excluded by this step's evidence is not used in this step.
         if self.log_trust([change for each in enumerate(alignments) for change in self.trust.note_alignment(*each)]):
-            plan = plan_step(spec, self.step, generated, scores, ratio, self.trust, self.replay)
+            plan = plan_step(spec, self.step, generated, scores, ratio, self.trust)
         # 4. Each learner takes its [self block, cross block] in mini-batches, one optimizer step each.
         interval = spec.telemetry.alignment_interval
         is_recorded = bool(interval and (self.step + 1) % interval == 0 and spec.algorithm.shares_rollouts)
         reports = self.update(plan, measures_alignment=is_recorded and not is_watched)
         for report, alignment in zip(reports, alignments, strict=False):  # none if it is not watched
             report.alignment = alignment
-        self.replay.end_step(self.step, questions, scores, plan.trusted_sources, plan.mini_batches, reports)
-        self.prompts.end_step(self.step, sampled.questions if no_signal else [], no_signal)
+        self.prompts.end_step(self.step)
         # 5. The new weights are the next step's policies.
         self.step += 1
         self.is_in_step = self.is_mid_step = False
@@ -189,8 +183,6 @@ class Trainer:
             audit_tallies=tallies,
             importance_cap=spec.rollout.importance_cap,
             sampled=sampled if spec.rollout.max_extra_prompts else None,
-            no_signal=no_signal,
-            resting=self.prompts.resting,
         )
 
     # The agents
@@ -204,12 +196,6 @@ class Trainer:
                 return answer()
 
         return [partial(wait, answer) for answer in self.placement.begin(calls)]
-
-    def no_signal(self, sampled: SampledStep) -> list[bool]:
-        """By prompt, with a curriculum: whether it gave no signal; empty if an agent's rollouts are missing."""
-        if not self.prompts.curriculum.most or any(rollouts.is_missing for rollouts in sampled.generated):
-            return []
-        return has_no_signal(self.spec, sampled.generated, sampled.scores, self.trust)
 
     def next_questions(self) -> list[Question]:
         """The next step's prompts if it may be sampled ahead; none in the last step."""
@@ -434,10 +420,9 @@ class Trainer:
     def state_dict(self) -> dict[str, Any]:
         """The trainer's own state, beside the agents'."""
         trust = {"trust": self.trust.state_dict()} if self.trust.is_on else {}
-        replay = {"replay": self.replay.state_dict()} if self.replay.is_on else {}
         prompts = {"prompts": self.prompts.state_dict()} if self.prompts.has_state else {}
         settled = {"settled": self.settled, **prompts}
-        return {"tracker": self.tracker.state_dict(), **self.progress.state_dict(), **settled, **trust, **replay}
+        return {"tracker": self.tracker.state_dict(), **self.progress.state_dict(), **settled, **trust}
 
     def load_state_dict(self, step: int, state: dict[str, Any]) -> None:
         self.step = step
@@ -447,8 +432,6 @@ class Trainer:
         self.prompts_state = state.get("prompts", {})
         if "trust" in state:
             self.trust.load_state_dict(state["trust"])
-        if "replay" in state:
-            self.replay.load_state_dict(state["replay"])
 
     def is_due(self, interval: int) -> bool:
         """Whether something that happens every `interval` steps, and after the last, happens after this one."""

@@ -11,6 +11,7 @@ from hacrl_web.insight.bundle.layout import RUN_NAME, RunFacts, RunFile
 from hacrl_web.insight.bundle.reader import bundle_refusal
 from hacrl_web.registry import values
 from hacrl_web.runs.labels import checked_labels, split_tags
+from hacrl_web.runs.stored_spec import readable_spec
 from hacrl_web.web.errors import FieldErrors, plain_errors
 from workers.contract.spec.run import RunSpec
 
@@ -20,8 +21,8 @@ ValueT = TypeVar("ValueT")
 def checked_spec(facts: RunFacts) -> RunSpec:
     """The run's settings as this version reads them. Error: FieldErrors, also for a name that no run can have."""
     try:
-        RunSpec.model_validate(facts.spec | {"name": facts.name})
-        return RunSpec.model_validate(facts.spec)
+        readable_spec(facts.spec | {"name": facts.name})
+        return readable_spec(facts.spec)
     except ValidationError as error:
         first = plain_errors(error)[0]
         raise bundle_refusal(f"This version cannot read the run's settings: {first.field}: {first.message}") from None

@@ -10,12 +10,12 @@ from django.shortcuts import get_object_or_404
 from ninja import Query, Router
 from typing_extensions import TypedDict
 
-from hacrl_web.insight.collaboration.collaboration import omega_spread, sentences, so_far, view
+from hacrl_web.insight.collaboration.collaboration import sentences, so_far, view
 from hacrl_web.insight.collaboration.ratio_histogram import clipping, window_steps
 from hacrl_web.insight.collaboration.step_summary import recorded_steps, run_summary, summary_of
 from hacrl_web.insight.collaboration.timeline import timeline
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.stored_spec import stored_spec
+from hacrl_web.runs.stored_spec import recorded_spec
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.schemas import Number
 from workers.contract.spec.run import RunSpec
@@ -70,7 +70,6 @@ class CollaborationAnswer(StepsAnswer):
     timeline: TimelineOfPairs
     so_far: list[AgentProgress]
     score_word: str
-    omega_spread: str
 
 
 class AgentSums(TypedDict):
@@ -180,7 +179,7 @@ class RatiosAnswer(TypedDict):
 
 def _run(request: HttpRequest, run_id: UUID) -> tuple[Run, RunSpec]:
     run = get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
-    return run, stored_spec(run)
+    return run, recorded_spec(run)
 
 
 def _state(run: Run) -> dict[str, Any]:
@@ -205,7 +204,6 @@ def get_collaboration(request: HttpRequest, run_id: UUID) -> Any:
 
     `so_far`: by agent the peers' share of |weight| and the held-out score, first and newest, as texts.
     `score_word`: what that score is called, accuracy or mean reward.
-    `omega_spread`: a sentence on the omegas of the newest step, where they are by prompt or subject.
     """
     run, spec = _run(request, run_id)
     return {
@@ -213,7 +211,6 @@ def get_collaboration(request: HttpRequest, run_id: UUID) -> Any:
         "timeline": timeline(run, spec),
         "so_far": so_far(run, recorded_steps(run)),
         "score_word": run.score_word,
-        "omega_spread": omega_spread(run, spec),
     }
 
 

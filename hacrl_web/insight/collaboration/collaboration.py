@@ -13,15 +13,12 @@ from hacrl_web.alerts.rules import BY_KIND
 from hacrl_web.alerts.signals import Facts
 from hacrl_web.insight.collaboration.step_summary import OUTCOMES, Summary, summary_of
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.telemetry.metric_series import read_series
 from hacrl_web.runs.telemetry.scores import accuracies
 from workers.algorithms.base.spec import CAPABILITY_FLOOR
 from workers.contract.spec.run import RunSpec
 
 TRAP = BY_KIND["cross_clip"]
 MOST_TRAPS = 3  # with a sentence each
-MOST_SPREADS = 6  # pairs with numbers in one sentence
-SPREAD = ("omega/min", "omega/max")
 GENERATED = ("rollouts", "tokens", "verified", "verified_tokens")
 BY_SIGN = ("weight", "lost", "evaluated", "lower", "upper")
 NOTHING: Counter[str] = Counter()
@@ -88,11 +85,11 @@ def _omega(
 ) -> dict[str, Any]:
     """The factor on the weights of the pair's rollouts in a step, and whether the clamp of Eq. (8) changed it.
 
-    By prompt or subject there are several: omega is the highest, omega_low the lowest.
+    Runs of earlier versions may have several, by prompt: omega is the highest, omega_low the lowest.
     """
     omega, learner, source, lowest = factors or (None, None, None, None)
     options = spec.algorithm.capability_options
-    is_weighed = not is_own and spec.algorithm.modulates_gradient and options.scope == "run"
+    is_weighed = not is_own and spec.algorithm.modulates_gradient and lowest == omega
     clamped = False
     if is_weighed and learner and source and step is not None and step > options.warmup_steps:
         is_lost = max(learner, source) <= CAPABILITY_FLOOR
@@ -221,22 +218,6 @@ def _on_prompts(names: Sequence[str], pair: dict[str, Any]) -> list[Sentence]:
         )
         result.append({"text": text})
     return result
-
-
-def omega_spread(run: Run, spec: RunSpec) -> str:
-    """The lowest and the highest omega on the prompts of the newest step, by pair; empty with one omega for all."""
-    if spec.algorithm.capability_options.scope == "run":
-        return ""
-    series = {one.key: dict(one.points()) for one in read_series(run, SPREAD)}
-    lows, highs = ({key[1:]: points for key, points in series.items() if key[0] == metric} for metric in SPREAD)
-    step = max((max(points, default=0) for points in lows.values()), default=0)
-    ends = {pair: (points[step], highs[pair][step]) for pair, points in lows.items() if step in points}
-    if not ends:
-        return ""
-    widest = sorted(ends, key=lambda pair: (ends[pair][0] / ends[pair][1], pair))[:MOST_SPREADS]
-    texts = [f"{' ← '.join(map(short, pair))} {ends[pair][0]:.3g} to {ends[pair][1]:.3g}" for pair in widest]
-    which = f", in the {MOST_SPREADS} pairs in which they differ most" if len(ends) > MOST_SPREADS else ""
-    return f"Lowest and highest ω on the prompts of step {step:,}{which}: {'; '.join(texts)}."
 
 
 def so_far(run: Run, steps: dict[int, int]) -> list[dict[str, Any]]:

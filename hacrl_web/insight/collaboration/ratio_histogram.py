@@ -49,7 +49,7 @@ def gate_curve(spec: RunSpec, ends: Sequence[float]) -> list[dict[str, float]]:
     positive, negative: |weight| by the sign of A, at the first update of shared rollouts.
     """
     rule = spec.rule
-    if not rule.shares_rollouts or len(spec.agents) == 1 or not ends:
+    if not rule.shares_rollouts or rule.is_recorded_only or len(spec.agents) == 1 or not ends:
         return []
     grain = (ends[-1] / ends[0]) ** (1 / GATE_POINTS)
     ratios = [single(ends[0] * grain**place) for place in range(GATE_POINTS + 1)]

@@ -12,18 +12,18 @@ from hacrl_web.alerts.rules import BY_KIND
 from hacrl_web.alerts.signals import Facts
 from hacrl_web.insight.collaboration.step_summary import recorded_steps
 from hacrl_web.runs.pages.run_header import header, run_or_404
-from hacrl_web.runs.stored_spec import stored_spec
+from hacrl_web.runs.stored_spec import recorded_spec
 
 
 @require_GET
 def run_collaboration(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     """The page; its script loads the step of the address from the API."""
     run = run_or_404(request, run_id)
-    spec = stored_spec(run)
+    spec = recorded_spec(run)
     rule = spec.rule
     steps = list(recorded_steps(run))
     shares = spec.algorithm.shares_rollouts and len(spec.agents) > 1
-    replays = shares and spec.sharing is not None and spec.sharing.replay_steps > 0
+    replays = shares and run.spec.get("algorithm", {}).get("replay_steps", 0) > 0  # of an earlier version
     context = header(run) | {
         "tab": "collaboration",
         "has_steps": bool(steps),

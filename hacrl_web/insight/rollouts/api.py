@@ -17,7 +17,7 @@ from hacrl_web.insight.rollouts.search import RolloutHit, search_rollouts
 from hacrl_web.insight.rollouts.turns import RecordedTurn, read_turns, shown_turns
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.stored_spec import stored_spec
+from hacrl_web.runs.stored_spec import recorded_spec
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import clean_text
 from hacrl_web.web.visible import visible
@@ -127,7 +127,7 @@ def get_influential(
 ) -> Any:
     """Shared rollouts, or own ones where the run shares none. Without a step: of the newest one. Texts are cut."""
     run = get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
-    spec = stored_spec(run)
+    spec = recorded_spec(run)
     is_shared = spec.algorithm.shares_rollouts and len(spec.agents) > 1
     return most_influential(run, step, is_shared=is_shared, learner=clean_text(learner))
 

@@ -197,7 +197,7 @@ def _contributions(
     by_rollout: dict[tuple[str, int], list[LearnerContribution]] = {}
     of_prompt = run.contributions.filter(agent__in=agents, source__in=agents, prompt_id=place["prompt_id"])
     rows = list(of_prompt.filter(OF_STEP, attempt=place["attempt"], step=place["step"]).order_by("seq"))
-    if num_steps := getattr(rule, "replay_steps", 0):
+    if num_steps := run.spec.get("algorithm", {}).get("replay_steps", 0):  # of an earlier version
         later = range(place["step"] + 1, place["step"] + num_steps + 1)
         replayed = of_prompt.filter(step__in=later, age=F("step") - place["step"]).order_by("attempt", "seq")
         # A repeated step counts with its latest attempt.

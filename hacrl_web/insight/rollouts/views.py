@@ -22,7 +22,7 @@ from hacrl_web.insight.rollouts.search import RolloutHit, RolloutPage, first_tha
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.pages.run_header import header, run_or_404
-from hacrl_web.runs.stored_spec import stored_spec
+from hacrl_web.runs.stored_spec import recorded_spec
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import MAX_ID, clean_text, encode_query, whole_number
 from workers.contract.spec.run import RunSpec
@@ -36,7 +36,7 @@ def run_rollouts(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         return HttpResponseRedirect(f"{request.path}?{_typed(request.GET, run.agent_names)}")
     rollout_filter, ignored = read_filter(request.GET, run.agent_names)
     ends = {"first": end(run.rollouts.all(), "step"), "last": end(run.rollouts.all(), "-step")}
-    spec = stored_spec(run)  # also without rollouts: a page of settings that cannot be read says so
+    spec = recorded_spec(run)  # also without rollouts: a page of settings that cannot be read says so
     seq = request.GET.get("rollout", "")
     listing = _rollouts if rollout_filter.listing else _prompts
     context = header(run) | listing(run, spec, rollout_filter, seq, ends["last"])

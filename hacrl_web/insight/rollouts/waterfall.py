@@ -62,7 +62,6 @@ def _weighted(row: Contribution) -> WeightedRow:
         1.0 if row.omega is None else row.omega,
         row.weight or 0.0,
         row.clipped_ratio,
-        row.start_ratio,
         1.0 if row.importance is None else row.importance,
     )
 

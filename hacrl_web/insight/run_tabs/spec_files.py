@@ -5,12 +5,14 @@ from __future__ import annotations
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.web.errors import FieldErrors
+from workers.contract.spec.left import left_settings
+from workers.contract.spec.run import dump_yaml
 from workers.contract.verl_export import UnsupportedByVerl, to_recipe_yaml
 
 
 def as_yaml(run: Run) -> str:
-    """Error: FieldErrors (409), if another version stored them."""
-    return stored_spec(run).to_yaml()
+    """As stored where they have settings that left. Error: FieldErrors (409), if another version stored them."""
+    return dump_yaml(run.spec) if left_settings(run.spec) else stored_spec(run).to_yaml()
 
 
 def as_verl_yaml(run: Run) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from hacrl_web.insight.what_if.rows import ANY_PROMPT, Block, Rows
+from hacrl_web.insight.what_if.rows import Block, Rows
 from workers.algorithms.base.contribution import single
 from workers.algorithms.base.sharing import SharingSpec
 from workers.algorithms.base.spec import AlgorithmSpec
@@ -14,15 +14,12 @@ from workers.contract.advantages import (
     advantages,
     baseline,
     capability,
-    capability_on_prompt,
     capability_ratio,
     divisor,
 )
 
 Shared = tuple[dict[int, float], dict[int, float]]  # baselines and divisors, by prompt
 Ratios = dict[tuple[int, int], float]
-RatiosOfPrompts = Mapping[int, Ratios]  # of the prompts that have their own
-NO_PROMPT: RatiosOfPrompts = {}
 
 
 @dataclass
@@ -34,17 +31,11 @@ class LearnerStep:
 
     learner: int
     ratios: Ratios
-    of_prompts: RatiosOfPrompts
     of_source: dict[int, Shared]
 
-    def factor(self, source: int, prompt: int) -> float:
-        """Omega of a source's rollouts of a prompt."""
-        return self.of_prompts.get(prompt, self.ratios)[source, self.learner]
-
-    def omega(self, block: Block, rule: AlgorithmSpec) -> float:
-        if block.is_own or not rule.modulates_gradient:
-            return 1.0
-        return self.factor(block.source, block.prompts[0] if block.prompts else ANY_PROMPT)
+    def factor(self, source: int, rule: AlgorithmSpec) -> float:
+        """Omega on a source's rollouts."""
+        return self.ratios[source, self.learner] if rule.modulates_gradient and source != self.learner else 1.0
 
     def advantages(self, block: Block) -> list[float]:
         return self.of(block.source, block.rewards, block.prompts)
@@ -63,55 +54,25 @@ def changed_steps(rows: Rows, recorded_rule: AlgorithmSpec, rule: AlgorithmSpec)
     """By step and learner, for the steps in which the rule changes an omega."""
     steps: dict[tuple[int, int], LearnerStep] = {}
     for step in rows.steps:
-        before, after = ((ratios(rows, step, one), ratios_of_prompts(rows, step, one)) for one in (recorded_rule, rule))
-        if before != after:
+        after = ratios(rows, step, rule)
+        if after != ratios(rows, step, recorded_rule):
             for learner in range(rows.num_agents):
-                steps[step, learner] = learner_step_of(rows, step, learner, rule, *after)
+                steps[step, learner] = learner_step_of(rows, step, learner, rule, after)
     return steps
 
 
 def ratios(rows: Rows, step: int, rule: AlgorithmSpec) -> Ratios:
     """omega(a, b) of a step for all ordered pairs, Eqs. (8) and (9)."""
-    return _ratios(_capabilities(rows, step, rule), step, rule)
-
-
-def ratios_of_prompts(rows: Rows, step: int, rule: AlgorithmSpec) -> RatiosOfPrompts:
-    """The same by prompt, where the rule measures it so."""
-    options = rule.capability_options
-    if options.scope != "prompt":
-        return {}
-    overall = list(enumerate(_capabilities(rows, step, rule)))
-    result = {}
-    for prompt in rows.groups[step]:
-        sums = [rows.positives.get((step, prompt, agent), (0.0, 0)) for agent, _ in overall]
-        strengths = [capability_on_prompt(*sums[agent], of_agent, options.shrinkage) for agent, of_agent in overall]
-        result[prompt] = _ratios(strengths, step, rule)
-    return result
-
-
-def _capabilities(rows: Rows, step: int, rule: AlgorithmSpec) -> list[float]:
-    """P of each agent, Eq. (9)."""
-    window = rule.capability_options.window
-    return [capability(rows.means_until(agent, step), window) for agent in range(rows.num_agents)]
-
-
-def _ratios(strengths: Sequence[float], step: int, rule: AlgorithmSpec) -> Ratios:
-    agents, options = range(len(strengths)), rule.capability_options
+    agents, options = range(rows.num_agents), rule.capability_options
     if step <= options.warmup_steps:
         return {(a, b): 1.0 for a in agents for b in agents}
+    strengths = [capability(rows.means_until(agent, step), options.window) for agent in agents]
     return {
         (a, b): 1.0 if a == b else capability_ratio(strengths[a], strengths[b], options) for a in agents for b in agents
     }
 
 
-def learner_step_of(
-    rows: Rows,
-    step: int,
-    learner: int,
-    rule: AlgorithmSpec,
-    omega: Ratios,
-    of_prompts: RatiosOfPrompts = NO_PROMPT,
-) -> LearnerStep:
+def learner_step_of(rows: Rows, step: int, learner: int, rule: AlgorithmSpec, omega: Ratios) -> LearnerStep:
     """As SharingSpec.objective computes it, with quarantine and all options."""
     cache: dict[tuple[int, tuple[int, ...]], Shared] = {}
     of_source = {}
@@ -123,28 +84,18 @@ def learner_step_of(
             j for j in range(rows.num_agents) if (step, owner, j) not in rows.quarantined or j == source
         )
         if (owner, in_baseline) not in cache:
-            cache[owner, in_baseline] = _baselines(rows, step, in_baseline, owner, rule, omega, of_prompts)
+            cache[owner, in_baseline] = _baselines(rows, step, in_baseline, owner, rule, omega)
         of_source[source] = cache[owner, in_baseline]
-    return LearnerStep(learner, omega, of_prompts, of_source)
+    return LearnerStep(learner, omega, of_source)
 
 
 def _baselines(
-    rows: Rows,
-    step: int,
-    in_baseline: tuple[int, ...],
-    learner: int,
-    rule: AlgorithmSpec,
-    omega: Ratios,
-    of_prompts: RatiosOfPrompts,
+    rows: Rows, step: int, in_baseline: tuple[int, ...], learner: int, rule: AlgorithmSpec, omega: Ratios
 ) -> Shared:
     groups = rows.groups[step]
     is_plain = not rule.weighs_baseline or len(in_baseline) == 1
-
-    def factors(prompt: int) -> dict[int, float]:
-        of_prompt = of_prompts.get(prompt, omega)
-        return {j: 1.0 if is_plain else single(of_prompt[learner, j]) for j in in_baseline}
-
-    mus = {prompt: baseline(group, in_baseline, learner, factors(prompt)) for prompt, group in groups.items()}
+    factors = {j: 1.0 if is_plain else single(omega[learner, j]) for j in in_baseline}
+    mus = {prompt: baseline(group, in_baseline, learner, factors) for prompt, group in groups.items()}
     place = (step, in_baseline, rule.scale_rewards)
     if place not in rows.divisors:
         rows.divisors[place] = _divisors(groups, in_baseline, rule.scale_rewards)

@@ -27,11 +27,10 @@ MAX_WINDOW = 100
 MAX_HISTORY = 1000  # steps of a capability window: RunSpec's bound
 NEAR = 1e-9  # means of the same rewards differ by less, in whatever order they are added up
 CACHED = 4  # ranges of steps in memory, about 5 MB each
-ANY_PROMPT = -1
 SIDES = {"lower": -1, "none": 0, "upper": 1}
 NO_PENALTY = OverlongPenalty(0, 0)
 COLUMNS = (
-    "step", "agent", "source", "prompt_id", "reward", "advantage", "sequence_ratio", "start_ratio", "clip_side",
+    "step", "agent", "source", "prompt_id", "reward", "advantage", "sequence_ratio", "clip_side",
     "omega", "weight", "mini_batch", "drop_reason", "age", "importance", "source_num_tokens",
 )  # fmt: skip
 
@@ -54,9 +53,8 @@ class OutcomeCounts:
 class Block:
     """Evaluated rows of one learner from one source in one update, column by column; agents by place.
 
-    Where omega is by prompt or subject, those of one prompt: a block has one omega.
     silent_*: rows of the same update that were not evaluated, because their A was 0.
-    age: of replayed rows, whose omega and A are those of an earlier step, whatever the hypothesis; else 0.
+    age: of replayed rows (of earlier versions), whose omega and A are of an earlier step, whatever the hypothesis.
     """
 
     step: int
@@ -70,7 +68,6 @@ class Block:
     advantages: array[float] = field(default_factory=lambda: array("d"))
     signs: list[int] = field(default_factory=list)
     ratios: array[float] = field(default_factory=lambda: array("d"))
-    starts: array[float] = field(default_factory=lambda: array("d"))  # the ratios where the rule measures no start
     sides: list[int] = field(default_factory=list)
     weights: array[float] = field(default_factory=lambda: array("d"))
     importances: array[float] = field(default_factory=lambda: array("d"))
@@ -99,8 +96,7 @@ class RecordedCheck:
     """How exactly the arithmetic reproduces the recorded numbers at the recorded settings.
 
     weights, sides: rows that are equal bit for bit, of `rows`.  worst: largest relative difference of a weight.
-    capabilities: agents and steps that are equal, of `strengths`.  advantage: largest difference of a recomputed A,
-    None where A depends on an omega by subject.
+    capabilities: agents and steps that are equal, of `strengths`.  advantage: largest difference of a recomputed A.
     """
 
     rows: int
@@ -109,7 +105,7 @@ class RecordedCheck:
     worst: float
     strengths: int
     capabilities: int
-    advantage: float | None
+    advantage: float
 
 
 @dataclass
@@ -121,10 +117,7 @@ class Rows:
     blocks: list[Block] = field(default_factory=list)
     # (learner, source): all valid rollouts of the steps
     counts: dict[tuple[int, int], int] = field(default_factory=dict)
-    # (step, learner, source): the factors on its rollouts, by prompt, or one with the key ANY_PROMPT
-    omegas: dict[tuple[int, int, int], dict[int, float]] = field(default_factory=dict)
-    # (step, prompt, agent): sum of the verifier's positive rewards and number of rollouts, where omega is by prompt
-    positives: dict[tuple[int, int, int], tuple[float, int]] = field(default_factory=dict)
+    omegas: dict[tuple[int, int, int], float] = field(default_factory=dict)  # (step, learner, source)
     groups: dict[int, dict[int, RewardGroup]] = field(default_factory=dict)  # by step and prompt
     quarantined: set[tuple[int, int, int]] = field(default_factory=set)  # (step, learner, source)
     means: list[tuple[array[int], array[float]]] = field(default_factory=list)  # by agent: steps, and mean rewards
@@ -143,15 +136,12 @@ class Rows:
         return means[max(bisect_left(steps, begin), stop - MAX_HISTORY) : stop].tolist()
 
 
-def read(
-    run: Run, first: int, last: int, window: int, overlong: OverlongPenalty = NO_PENALTY, *, by_prompt: bool = False
-) -> Rows:
+def read(run: Run, first: int, last: int, window: int, overlong: OverlongPenalty = NO_PENALTY) -> Rows:
     """The rows of the recorded steps from `first` to `last`; cached until the run records more.
 
     window: the run's own capability_window.  overlong: what its training added to the recorded rewards.
-    by_prompt: its omega differs between prompts.
     """
-    return _read(run.pk, run.import_id, tuple(run.agent_names), first, last, run.last_seq, window, overlong, by_prompt)
+    return _read(run.pk, run.import_id, tuple(run.agent_names), first, last, run.last_seq, window, overlong)
 
 
 @lru_cache(maxsize=CACHED)
@@ -164,14 +154,13 @@ def _read(
     last_seq: int,
     window: int,
     overlong: OverlongPenalty,
-    by_prompt: bool,
 ) -> Rows:
     run = Run.objects.only("pk").get(pk=run_id)
     places = {name: place for place, name in enumerate(names)}
     rows = Rows(len(names))
     parts = segments(run.contributions.all(), first, last)
     steps, rows.is_thinned = spread_steps(run.contributions.all(), parts, MAX_STEPS, MAX_ROWS)
-    reader = _RowReader(rows, places, overlong, by_prompt)
+    reader = _RowReader(rows, places, overlong)
     for one in parts:
         of_attempt = run.contributions.filter(attempt=one.attempt, step__range=(one.first, one.last))
         if rows.is_thinned:
@@ -186,39 +175,34 @@ def _read(
 class _RowReader:
     """Collects rows into blocks and reward groups. Their rewards have the overlong penalty, as in training."""
 
-    def __init__(self, rows: Rows, places: dict[str, int], overlong: OverlongPenalty, by_prompt: bool) -> None:
-        self.rows, self.places, self.overlong, self.by_prompt = rows, places, overlong, by_prompt
-        self.blocks: dict[tuple[int, int, int, int, int, int], Block] = {}
+    def __init__(self, rows: Rows, places: dict[str, int], overlong: OverlongPenalty) -> None:
+        self.rows, self.places, self.overlong = rows, places, overlong
+        self.blocks: dict[tuple[int, int, int, int, int], Block] = {}
         self.counts: Counter[tuple[int, int, int]] = Counter()  # (step, learner, source)
         self.rewards: dict[int, dict[int, dict[int, list[float]]]] = {}  # step, prompt, source
         self.prompts: dict[str, int] = {}
 
     def take(self, records: Iterable[tuple[Any, ...]]) -> None:
         places, prompts, rows = self.places, self.prompts, self.rows
-        for *place, reward, a, s, start, side, omega, weight, m, drop_reason, age, importance, length in records:
+        for *place, reward, a, s, side, omega, weight, m, drop_reason, age, importance, length in records:
             step, agent, source, prompt_id = place
             if agent not in places or source not in places or reward is None or a is None or omega is None:
                 continue
-            verified = reward
             if self.overlong.cache:
                 reward = single(reward + single(self.overlong.of_contribution(length or 0)))
             k, j = places[agent], places[source]
             self.counts[step, k, j] += age is None
             prompt = prompts.setdefault(prompt_id, len(prompts))
             if k == j:
-                if self.by_prompt:
-                    total, count = rows.positives.get((step, prompt, k), (0.0, 0))
-                    rows.positives[step, prompt, k] = total + max(verified, 0.0), count + 1
                 of_step = self.rewards.setdefault(step, {})
                 of_step.setdefault(prompt, {}).setdefault(j, []).append(reward)
-            of_omega = prompt if self.by_prompt and k != j else ANY_PROMPT
             if age is None:
-                rows.omegas.setdefault((step, k, j), {})[of_omega] = omega
+                rows.omegas[step, k, j] = omega
             if m is None:
                 if drop_reason == "quarantined":
                     rows.quarantined.add((step, k, j))
                 continue
-            key = (step, k, j, m, age or 0, of_omega)
+            key = (step, k, j, m, age or 0)
             block = self.blocks.get(key)
             if block is None:
                 block = self.blocks[key] = Block(step, k, j, m, omega, age or 0)
@@ -232,7 +216,6 @@ class _RowReader:
             block.advantages.append(a)
             block.signs.append((a > 0) - (a < 0))
             block.ratios.append(s)
-            block.starts.append(s if start is None else start)
             block.sides.append(SIDES.get(side, 0))
             block.weights.append(weight or 0.0)
             block.importances.append(1.0 if importance is None else importance)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import isclose
 from typing import Any
 
-from hacrl_web.insight.what_if.learner_step import changed_steps, learner_step_of, ratios, ratios_of_prompts
+from hacrl_web.insight.what_if.learner_step import changed_steps, learner_step_of, ratios
 from hacrl_web.insight.what_if.rows import NEAR, OutcomeCounts, RecordedCheck, Rows
 from workers.algorithms.base.spec import AlgorithmSpec
 from workers.contract.advantages import capability
@@ -74,8 +74,8 @@ def recorded(rows: Rows, rule: AlgorithmSpec) -> Pairs:
         pairs[block.learner, block.source].add(
             block.recorded_counts, with_zero=with_zero, is_replayed=block.is_replayed
         )
-    for (_, learner, source), omegas in rows.omegas.items():
-        pairs[learner, source].omegas += omegas.values()
+    for (_, learner, source), omega in rows.omegas.items():
+        pairs[learner, source].omegas.append(omega)
     return pairs
 
 
@@ -94,17 +94,14 @@ def hypothetical(rows: Rows, recorded_rule: AlgorithmSpec, rule: AlgorithmSpec) 
         advantages: Sequence[float] = block.advantages
         signs, omega = block.signs, block.omega
         if learner_step is not None:
-            advantages, omega = learner_step.advantages(block), learner_step.omega(block, rule)
+            advantages, omega = learner_step.advantages(block), learner_step.factor(block.source, rule)
             signs = [(a > 0) - (a < 0) for a in advantages]
             pair.unknown += learner_step.num_unknown(block)
-        place = (block.is_own, block.mini_batch, block.ratios, block.weighed(advantages), omega)
-        sides, weights = rule.weigh(*place, block.starts)
+        sides, weights = rule.weigh(block.is_own, block.mini_batch, block.ratios, block.weighed(advantages), omega)
         pair.add(OutcomeCounts.of(sides, signs, weights), with_zero=with_zero, is_replayed=block.is_replayed)
-    for (step, learner, source), omegas in rows.omegas.items():
+    for (step, learner, source), omega in rows.omegas.items():
         learner_step = changed.get((step, learner))
-        if learner_step is not None and rule.modulates_gradient and learner != source:
-            omegas = {prompt: learner_step.factor(source, prompt) for prompt in omegas}
-        pairs[learner, source].omegas += omegas.values()
+        pairs[learner, source].omegas.append(learner_step.factor(source, rule) if learner_step else omega)
     return pairs
 
 
@@ -116,17 +113,14 @@ def check_recorded(rows: Rows, rule: AlgorithmSpec) -> RecordedCheck:
     """The recorded numbers beside those that this arithmetic gives at the recorded settings."""
     same = sides_same = total = 0
     worst = advantage_worst = 0.0
-    has_advantages = rule.capability_options.scope != "subject" or not rule.weighs_baseline
     learner_steps = {
-        (step, learner): learner_step_of(
-            rows, step, learner, rule, ratios(rows, step, rule), ratios_of_prompts(rows, step, rule)
-        )
+        (step, learner): learner_step_of(rows, step, learner, rule, ratios(rows, step, rule))
         for step in rows.steps
         for learner in range(rows.num_agents)
     }
     for block in rows.blocks:
         place = (block.is_own, block.mini_batch, block.ratios, block.weighed(block.advantages), block.omega)
-        sides, weights = rule.weigh(*place, block.starts)
+        sides, weights = rule.weigh(*place)
         total += len(weights)
         sides_same += sum(a == b for a, b in zip(sides, block.sides, strict=True))
         for ours, theirs in zip(weights, block.weights, strict=True):
@@ -134,7 +128,7 @@ def check_recorded(rows: Rows, rule: AlgorithmSpec) -> RecordedCheck:
                 same += 1
             else:
                 worst = max(worst, abs(ours - theirs) / max(abs(ours), abs(theirs)))
-        if block.is_replayed or not has_advantages:  # a replayed row's come from the rewards of another step
+        if block.is_replayed:  # a replayed row's come from the rewards of another step
             continue
         advantages = learner_steps[block.step, block.learner].advantages(block)
         gaps = [abs(a - b) for a, b in zip(advantages, block.advantages, strict=True)]
@@ -144,5 +138,4 @@ def check_recorded(rows: Rows, rule: AlgorithmSpec) -> RecordedCheck:
         for (step, agent), value in rows.capabilities.items()
     ]
     exact = sum(isclose(ours, theirs, rel_tol=NEAR) for ours, theirs in strengths)
-    gap = advantage_worst if has_advantages else None
-    return RecordedCheck(total, same, sides_same, worst, len(strengths), exact, gap)
+    return RecordedCheck(total, same, sides_same, worst, len(strengths), exact, advantage_worst)

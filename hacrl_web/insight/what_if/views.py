@@ -16,7 +16,7 @@ from hacrl_web.insight.recorded_steps import end
 from hacrl_web.insight.what_if.rows import MAX_WINDOW
 from hacrl_web.insight.what_if.what_if import why_nothing
 from hacrl_web.runs.pages.run_header import header, run_or_404
-from hacrl_web.runs.stored_spec import stored_spec
+from hacrl_web.runs.stored_spec import recorded_spec
 from workers.contract.spec.run import RunSpec
 from workers.settings import label_of
 
@@ -26,7 +26,7 @@ WINDOW_STEPS = 10
 @require_GET
 def run_what_if(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     run = run_or_404(request, run_id)
-    spec = stored_spec(run)
+    spec = recorded_spec(run)
     rows, interval = run.contributions.all(), spec.telemetry.rollout_interval
     ends = {"first": end(rows, "step"), "last": end(rows, "-step")}
     schema = type(spec.algorithm).model_json_schema()["properties"]

@@ -16,9 +16,8 @@ from pydantic import ValidationError
 from hacrl_web.insight.what_if.rows import read
 from hacrl_web.insight.what_if.sums import Pairs, check_recorded, hypothetical, recorded
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.stored_spec import stored_spec
+from hacrl_web.runs.stored_spec import recorded_spec
 from hacrl_web.web.errors import FieldErrors, plain_errors
-from workers.algorithms.base.spec import AlgorithmSpec
 from workers.contract.spec.run import RunSpec
 
 NO_WEIGHT = (
@@ -26,13 +25,13 @@ NO_WEIGHT = (
     "This happens if all answers to a question get the same reward, because each advantage is then 0."
 )
 NOT_VARIED = "What-if does not vary this setting."
-NO_EFFECT = "It has no effect in this run."
-BY_SUBJECT = "It cannot be varied in this run: omega acts by subject, and the records hold no omega by subject."
 
 
 def why_nothing(spec: RunSpec) -> str:
     """Why none of the settings acts on this run; empty if they do."""
     rule = spec.algorithm
+    if rule.is_recorded_only:
+        return "This version no longer has the rule of this run, so it cannot weigh its rollouts again."
     if not rule.hypothetical_settings():
         return f"This run follows {rule.name}, which has no setting that weighs shared rollouts."
     if not rule.shares_rollouts or len(spec.agents) == 1:
@@ -45,20 +44,19 @@ def what_if_answer(
 ) -> dict[str, Any]:
     """Recorded and hypothetical numbers of every ordered pair. checks: with RecordedCheck. Error: FieldErrors."""
     began = time.perf_counter()
-    spec = stored_spec(run)
+    spec = recorded_spec(run)
     nothing = why_nothing(spec)
     if nothing:
         return {"nothing": nothing, "pairs": [], "steps": 0}
     if last < first:
         raise FieldErrors.single("invalid", "The last step must not be before the first.", "last")
     if constants := [name for name in settings if is_constant(name, spec)]:
-        raise FieldErrors.single("invalid", why_constant(constants[0], spec), constants[0])
+        raise FieldErrors.single("invalid", NOT_VARIED, constants[0])
     try:
         other = with_hypothetical(spec, settings)
     except ValidationError as error:
         raise FieldErrors(plain_errors(error)) from error
-    options = spec.algorithm.capability_options
-    rows = read(run, first, last, options.window, spec.overlong, by_prompt=options.scope != "run")
+    rows = read(run, first, last, spec.algorithm.capability_options.window, spec.overlong)
     before, after = recorded(rows, spec.rule), hypothetical(rows, spec.rule, other.rule)
     if checks and rows.steps and rows.check is None:
         rows.check = check_recorded(rows, spec.rule)
@@ -85,13 +83,6 @@ def what_if_answer(
 def is_constant(name: str, spec: RunSpec) -> bool:
     """True for a setting of the run's algorithm with whose other values What-if cannot weigh its rollouts."""
     return name in type(spec.algorithm).model_fields and name not in spec.algorithm.hypothetical_settings()
-
-
-def why_constant(name: str, spec: RunSpec) -> str:
-    """Why What-if cannot vary a setting of the run's algorithm."""
-    if name not in AlgorithmSpec.hypothetical_settings(spec.algorithm):
-        return NOT_VARIED
-    return BY_SUBJECT if spec.algorithm.capability_options.scope == "subject" else NO_EFFECT
 
 
 def with_hypothetical(spec: RunSpec, settings: Mapping[str, Any]) -> RunSpec:

@@ -26,7 +26,14 @@ from hacrl_web.runs.launch.presets import memory_of_presets
 from hacrl_web.runs.launch.recommendation import recommended
 from hacrl_web.runs.launch.settings_import import read_settings
 from hacrl_web.runs.models import Run, State, Sweep
-from hacrl_web.runs.pages.run_form import NewRunQuery, first_values, posted_values, render_form, settings_in_address
+from hacrl_web.runs.pages.run_form import (
+    NewRunQuery,
+    first_values,
+    left_errors,
+    posted_values,
+    render_form,
+    settings_in_address,
+)
 from hacrl_web.runs.requests import visible_run
 from hacrl_web.runs.sweeps.drafts import change_sweep_draft
 from hacrl_web.runs.sweeps.plan import SWEEP_KEYS, SweepError, named_request, plan_sweep
@@ -61,7 +68,10 @@ def _or_form(view: View) -> View:
 @require_http_methods(["GET", "HEAD", "POST"])
 def run_create(request: HttpRequest) -> HttpResponse:
     """The form, and its button that queues."""
-    return _queue(request) if request.method == "POST" else render_form(request, first_values(request))
+    if request.method == "POST":
+        return _queue(request)
+    values = first_values(request)
+    return render_form(request, values, left_errors(values))
 
 
 @_or_form

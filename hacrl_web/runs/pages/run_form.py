@@ -46,6 +46,7 @@ from hacrl_web.web.errors import FieldError
 from hacrl_web.web.page_query import MAX_ID, PageQuery, RowId, Text, uuid_or_none, whole_number
 from workers.algorithms.registry import algorithms, refused_files
 from workers.contract.spec.algorithm import BASELINE, DEFAULT, RECOMMENDED
+from workers.contract.spec.left import LEFT_CODE, left_settings
 
 COMPARED = (DEFAULT, RECOMMENDED, BASELINE)  # ticked when Compare is opened
 ABLATION_SEEDS = 3
@@ -85,7 +86,7 @@ def first_values(request: HttpRequest) -> dict[str, Any]:
     if (run := visible.filter(pk=query.clone).first()) is not None:
         replaced = settings_in_address(request.GET)
         # A replaced value is not confirmed, and neither is a draft.
-        before = [] if run.state == State.DRAFT else confirmed_by(stored_spec(run))
+        before = [] if run.state == State.DRAFT or left_settings(run.spec) else confirmed_by(stored_spec(run))
         values |= _values_of(run) | {
             "agents": _changed_agents(run, query.agents),
             "name": run.name.removesuffix(CLONE)[: MAX_NAME - len(CLONE)] + CLONE,
@@ -129,6 +130,16 @@ def _ablation_of(run: Run) -> dict[str, Any]:
         "ablations": [one.key for one in rule.ablations if one.key not in idle],
         "seeds": ", ".join(str(run.seed + number) for number in range(ABLATION_SEEDS)),
     }
+
+
+def left_errors(values: Mapping[str, Any]) -> list[FieldError]:
+    """An error for each setting of a draft, or of the run to clone, that this version no longer has."""
+    spec: dict[str, dict[str, Any]] = {}
+    for path, value in values.items():
+        section, dot, name = path.partition(".")
+        if dot:
+            spec.setdefault(section, {})[name] = value
+    return [FieldError(LEFT_CODE, one.message, f"{one.section}.{one.name}") for one in left_settings(spec)]
 
 
 def posted_values(post: QueryDict) -> dict[str, Any]:

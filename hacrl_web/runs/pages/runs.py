@@ -14,7 +14,7 @@ from pydantic import Field
 from hacrl_web.runs.models import State
 from hacrl_web.runs.pages.run_header import MAX_SPEED, header, replay, run_or_404
 from hacrl_web.runs.requests import visible_run
-from hacrl_web.runs.stored_spec import stored_spec
+from hacrl_web.runs.stored_spec import recorded_spec
 from hacrl_web.runs.telemetry.metric_series import metric_rows
 from hacrl_web.runs.telemetry.unmeasured import unmeasured
 from hacrl_web.web.page_query import PageQuery, Whole
@@ -42,12 +42,12 @@ def run_detail(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         return redirect(f"insight:run_{tab}", run_id)
     if run.is_evaluation_only and tab != "logs":
         return redirect("insight:run_evaluations", run_id)
-    spec = stored_spec(run)
+    spec = recorded_spec(run)
     context = header(run) | {
         "tab": tab,
         "page_data": {
             "agents": run.agent_names,
-            "unmeasured": unmeasured(spec, run.rollout_engine),
+            "unmeasured": unmeasured(run, spec, run.rollout_engine),
             "further": sorted(run.further_benchmarks),  # their evaluations are on no chart
             "rewards": [*spec.rewards.weights] if spec.rewards.terms else [],
             "training_sets": [one.benchmark for one in spec.training_data] if spec.training.benchmarks else [],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.stored_spec import stored_spec
+from hacrl_web.runs.stored_spec import recorded_spec
 from hacrl_web.runs.telemetry.ended_run_cache import cached_by_run
 from hacrl_web.web.errors import FieldErrors
 from workers.contract.spec.run import RunSpec
@@ -13,7 +13,7 @@ from workers.contract.spec.run import RunSpec
 OF_TURNS = ("turns/mean", "tool_calls/mean", "tool_calls/failed_frac")  # recorded with an environment
 
 
-def unmeasured(spec: RunSpec, engine: str) -> list[str]:
+def unmeasured(run: Run, spec: RunSpec, engine: str) -> list[str]:
     """Of one run. engine: the one that sampled."""
     rule, interval = spec.algorithm, spec.telemetry.alignment_interval
     measured = {
@@ -21,7 +21,7 @@ def unmeasured(spec: RunSpec, engine: str) -> list[str]:
         "omega": rule.uses_omega,
         "gradient_alignment": 0 < interval <= spec.training.steps,
         "engine_logp_difference": engine != "transformers",
-        "curriculum/resting_frac": spec.training.curriculum_rest > 0,
+        "curriculum/resting_frac": run.spec.get("training", {}).get("curriculum_rest", 0) > 0,  # of earlier versions
         "overlong_penalty/mean": spec.overlong.cache > 0,
         **dict.fromkeys(OF_TURNS, spec.rollout.environment != "none"),
     }
@@ -36,8 +36,8 @@ def unmeasured_by_all(runs: Collection[Run]) -> list[str]:
 
 def _unmeasured_by(run: Run) -> list[str]:
     try:
-        spec = stored_spec(run)
+        spec = recorded_spec(run)
     except FieldErrors:
         return []
     is_left_to_cpu = spec.rollout.engine == "auto" and spec.compute.device == "cpu"
-    return unmeasured(spec, "transformers" if is_left_to_cpu else spec.rollout.engine)
+    return unmeasured(run, spec, "transformers" if is_left_to_cpu else spec.rollout.engine)

@@ -24,6 +24,7 @@ from hacrl_web.registry.hub_tokens import usable_hub_token
 from hacrl_web.registry.judges import judge_keys
 from hacrl_web.runs.models import PRUNED, USER_STOP, Desire, Drain, Run, State
 from hacrl_web.runs.pubsub import publish_update
+from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.runs.telemetry.shipper import LeaseLost, Shipper
 from hacrl_web.runs.worker.hosts import drain_of
 from hacrl_web.runs.worker.model_download import DownloadFailed, ModelDownload, hub_models
@@ -32,7 +33,6 @@ from hacrl_web.runs.worker.usage import UsageMeter
 from hacrl_web.runs.worker.watchdog import Watchdog
 from hacrl_web.web.errors import FieldErrors
 from workers.contract.events import PAUSE_REQUESTED, Log
-from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SPOOL_NAME, SpoolWriter
 from workers.contract.trainer_log import last_output
 from workers.contract.trainer_process import SPEC_NAME, RunDirBusy, TrainerProcess, lock_run_dir, start_trainer
@@ -118,7 +118,7 @@ class RunSupervisor:
 
         Errors: DownloadFailed, LeaseLost, RunDirBusy, OSError, ValueError.
         """
-        spec = RunSpec.model_validate(self.run.spec)
+        spec = stored_spec(self.run)
         models = hub_models(spec)
         if not models:
             return True
@@ -172,7 +172,7 @@ class RunSupervisor:
         """Errors: RunDirBusy, OSError, ValueError, FieldErrors."""
         run_dir = self.run.run_dir
         run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        spec = RunSpec.model_validate(self.run.spec)
+        spec = stored_spec(self.run)
         temporary = run_dir / f"{SPEC_NAME}.new"
         temporary.write_text(spec.to_json())
         temporary.replace(run_dir / SPEC_NAME)

@@ -89,6 +89,14 @@ def make_run(owner: Any = None, name: str = "complete", **changes: Any) -> Run:
     return launch(owner, launch_request(owner, name=name, **changes))
 
 
+def as_of_earlier_version(run: Run, **changes: Any) -> Run:
+    """Write settings into a run that this version no longer has, by section."""
+    spec = run.spec | {section: run.spec[section] | values for section, values in changes.items()}
+    Run.objects.filter(pk=run.pk).update(spec=spec, algorithm=spec["algorithm"]["name"])
+    run.refresh_from_db()
+    return run
+
+
 def make_training_run(owner: Any, name: str = "complete") -> Run:
     """A run in its first attempt, with nobody behind it."""
     run = make_run(owner, name=name)

@@ -23,7 +23,7 @@ from workers.contract.spec.run import RunSpec
 from workers.model.memory import OutOfMemory
 from workers.model.process_group import ALONE, Ranks, RoundsDone
 
-BETA = {"name": "hacpo", "beta": 0.01, "delta": 0.8, "replay_steps": 2}
+BETA = {"name": "hacpo", "beta": 0.01, "delta": 0.8}
 
 
 def spec_of(root: Path, agents: list[dict], processes: int, sharding: str = "none", **changes) -> RunSpec:
@@ -74,7 +74,6 @@ def test_two_processes_learn_what_one_learns(tmp_path, sharding, lora_rank):
         for name in ("one", "two")
     )
     assert of_one == of_two
-    assert any(row["age"] for row in records(tmp_path / "two", "contribution"))  # replayed rows too
 
 
 @pytest.mark.full

@@ -1,12 +1,17 @@
-"""Success transfer: one success of a peer on the prompts that the learner never solves, and nothing else."""
+"""The example docs/examples/success_transfer.py: one success of a peer where the learner has none, nothing else."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import torch
 
 from workers.algorithms.base import tensors
 from workers.algorithms.base.contribution import WeightedRow, factors
-from workers.algorithms.transfer import SuccessTransfer
+from workers.algorithms.registry import load_file
+
+EXAMPLE = Path(__file__).resolve().parents[3] / "docs" / "examples" / "success_transfer.py"
+SuccessTransfer = load_file(EXAMPLE).SuccessTransfer
 
 ONE = torch.ones(3, 3)
 # Three agents, four prompts, two rollouts each.

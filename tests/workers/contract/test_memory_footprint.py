@@ -159,16 +159,6 @@ def test_agents_that_take_turns_add_what_they_keep_but_not_their_turns():
     assert idle == two - always
 
 
-def test_replayed_rows_enlarge_a_mini_batch():
-    training = {"train_batch_size": 8, "mini_batch_size": 4, "micro_batch_size": 64}
-    rows = []
-    for steps in (0, 1, 3):
-        run = spec_of(3, **{**SMALL, "algorithm": {"replay_steps": steps}, "training": training})
-        rows.append(sizes(run)["activations", "update"] / (16 * 3 * 4 * 160))
-    # 4 prompts of 2 rollouts. Of 8 prompts a step, one rollout each over the 4 cross mini-batches: 2 rows a step.
-    assert rows == [8, 10, 14]
-
-
 def test_quarantine_compares_gradients_also_where_no_alignment_is_told():
     found = []
     for peer_quarantine in (False, True):

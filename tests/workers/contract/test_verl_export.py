@@ -192,7 +192,6 @@ def test_what_the_recipe_would_not_train_is_refused(over, reason):
         ({"algorithm": {"scale_rewards": "batch"}}, "algorithm.scale_rewards batch"),
         ({"algorithm": {"advantage": "plain"}}, "algorithm.advantage plain"),
         ({"algorithm": {"modulate_gradient": False}}, "algorithm.modulate_gradient false"),
-        ({"algorithm": {"omega_scope": "subject"}}, "algorithm.omega_scope subject"),
         ({"algorithm": {"clip_cross": False}}, "algorithm.clip_cross false"),
         ({"algorithm": {"cross_weight": 0.5}}, "algorithm.cross_weight 0.5"),
         ({"algorithm": {"cross_clip_gradient": "sided"}}, "algorithm.cross_clip_gradient sided"),

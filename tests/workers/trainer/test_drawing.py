@@ -1,4 +1,4 @@
-"""Which questions a step asks: shares of several training sets, a curriculum, and runs that resume bit for bit."""
+"""Which questions a step asks: shares of several training sets, and runs that resume bit for bit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from workers.agents.local import LocalAgent
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
 from workers.questions.dataset import BenchmarkError, Question, split_sets
-from workers.trainer.drawing import Curriculum, PromptDraw, SetDraw
+from workers.trainer.drawing import PromptDraw
 from workers.trainer.rewards import Judges, open_set_verifiers, open_verifier
 from workers.trainer.step import batch_of_step
 from workers.trainer.stop_signals import StopFlag, Stopped
@@ -43,7 +43,7 @@ def ids(batch) -> list[str]:
 # Several sets
 
 
-def test_one_set_without_a_curriculum_is_drawn_as_ever(tmp_path):
+def test_one_set_is_drawn_as_ever(tmp_path):
     spec, own = spec_of(tmp_path), questions_of("a", 10)
     draw = PromptDraw(spec, [own])
     assert not draw.has_state
@@ -57,7 +57,7 @@ def test_every_batch_has_the_shares_of_the_weights(tmp_path):
         batch = draw.batch(step)
         assert Counter(question.benchmark for question in batch) == {"a": 3, "b": 1}
         assert len(set(ids(batch))) == 4
-        draw.end_step(step, [], [])
+        draw.end_step(step)
 
 
 def test_shares_that_no_batch_can_have_hold_over_the_run(tmp_path):
@@ -84,16 +84,14 @@ def test_each_set_is_asked_in_epochs_and_no_batch_asks_a_question_twice(tmp_path
 
 
 def test_draw_depends_on_the_seed_and_continues_from_its_state(tmp_path):
-    spec = spec_of(tmp_path, weights={"b": 2.0}, curriculum_rest=3)
+    spec = spec_of(tmp_path, weights={"b": 2.0})
     sets = [questions_of("a", 5), questions_of("b", 6)]
 
     def drawn(draw: PromptDraw, steps: range) -> list[list[str]]:
         batches = []
         for step in steps:
             batches.append(ids(draw.batch(step)))
-            draw.end_step(
-                step, draw.sets[0] if step % 2 else draw.sets[1], [True] * len(draw.sets[0 if step % 2 else 1])
-            )
+            draw.end_step(step)
         return batches
 
     whole = drawn(PromptDraw(spec, sets), range(12))
@@ -181,95 +179,6 @@ def test_training_set_without_held_out_questions_is_not_evaluated(tmp_path):
         make_spec(tmp_path, agents, training={"benchmarks": [cured]}, evaluation={"benchmarks": [cured]})
     only_evaluated = {"benchmarks": [further], "steps": 0}
     make_spec(tmp_path, agents, training=only_evaluated, evaluation={"benchmarks": [further]})
-
-
-# The curriculum
-
-
-def test_prompt_without_a_signal_rests_for_twice_as_many_turns_each_time():
-    question, curriculum, turns = Question("q", "q?", "1"), Curriculum(5), []
-    for no_signal in (True, True, True, False, True):
-        curriculum.note([question], [no_signal])
-        turns.append(0)
-        while curriculum.spend_turn(question):
-            turns[-1] += 1
-    assert turns == [1, 3, 5, 0, 1]  # 2^c - 1, at most 5; a signal ends the count
-
-
-def test_resting_prompts_are_asked_less_often_and_are_no_substitutes(tmp_path):
-    spec = spec_of(tmp_path, curriculum_rest=1)
-    spec = spec.model_copy(update={"rollout": spec.rollout.model_copy(update={"max_extra_prompts": 8})})
-    own = questions_of("a", 8)
-    draw, counts, empty = PromptDraw(spec, [own]), Counter(), {"a0", "a1", "a2", "a3"}
-    for step in range(60):
-        batch = draw.batch(step)
-        counts.update(ids(batch))
-        others = ids(draw.substitutes(step, batch))
-        assert not set(others) & {*ids(batch), *draw.curriculum.rests}
-        assert len(others) == 8 - len({*ids(batch), *draw.curriculum.rests})
-        draw.end_step(step, batch, [one.id in empty for one in batch])
-    # Those without a signal have every other turn: 240 prompts are 4 x 20 and 4 x 40.
-    assert all(abs(counts[one.id] - (20 if one.id in empty else 40)) <= 1 for one in own)
-
-
-def test_turn_that_was_put_aside_is_rested_if_the_question_had_no_signal_meanwhile():
-    questions, curriculum = questions_of("a", 3), Curriculum(1)
-    draw = SetDraw(questions, 1.0, ("prompts", 0))
-    first = draw.take({}, curriculum)
-    batch = {first.id: first}
-    while not draw.passed:  # until the first question's next turn comes while it is in the batch
-        draw.take(batch, curriculum)
-    curriculum.note([first], [True])
-    following = draw.take({}, curriculum)
-    assert following != first
-    assert (draw.passed, curriculum.rests) == ([], {})  # its one turn of rest was the one that was put aside
-
-
-def steps_of(draw: PromptDraw, steps: range) -> list[list[str]]:
-    """The batches, in which only a5 has no signal."""
-    batches = []
-    for step in steps:
-        batch = draw.batch(step)
-        batches.append(ids(batch))
-        draw.end_step(step, batch, [one.id == "a5" for one in batch])
-    return batches
-
-
-def test_small_set_rests_its_prompts_as_often_as_a_large_one_and_resumes_the_same(tmp_path):
-    spec, own = spec_of(tmp_path, curriculum_rest=3), questions_of("a", 6)
-    whole = steps_of(PromptDraw(spec, [own]), range(60))
-    counts = Counter(one for batch in whole for one in batch)
-    # One turn of four for a5, all for the others: 240 prompts are 5 T + T / 4 with T = 45.7 turns.
-    assert abs(counts.pop("a5") - 11.4) <= 2
-    assert all(abs(count - 45.7) <= 2 for count in counts.values())
-    num_with_both = 0
-    for cut in range(1, 30):
-        first = PromptDraw(spec, [own])
-        steps_of(first, range(cut))
-        state = first.state_dict()
-        num_with_both += bool(state["rests"] and any(each["passed"] for each in state["sets"].values()))
-        second = PromptDraw(spec, [own])
-        second.load_state_dict(json.loads(json.dumps(state)))
-        assert steps_of(second, range(cut, 60)) == whole[cut:]
-    assert num_with_both  # some cut fell where a question rested and another was put aside
-
-
-def test_curriculum_without_any_signal_still_fills_every_batch(tmp_path):
-    draw = PromptDraw(spec_of(tmp_path, curriculum_rest=1000), [questions_of("a", 4)])
-    for step in range(20):
-        batch = draw.batch(step)
-        assert sorted(ids(batch)) == ["a0", "a1", "a2", "a3"]
-        draw.end_step(step, batch, [True] * 4)
-
-
-def test_curriculum_is_refused_with_rollouts_that_are_sampled_ahead(tmp_path):
-    with pytest.raises(ValidationError, match="max_staleness to 0, or curriculum_rest to 0"):
-        make_spec(
-            tmp_path,
-            [{"name": "A", "model": "unused"}],
-            training={"curriculum_rest": 1},
-            rollout={"max_staleness": 1},
-        )
 
 
 # Runs
@@ -368,57 +277,25 @@ def test_sets_with_equal_settings_share_a_verifier_that_is_closed_once(tmp_path,
     assert len(closed) == 2  # of the further sets: numeric and choice
 
 
-class OftenWrong(HashVerifier):
-    """Questions whose answer is 0 are never answered correctly: they give no signal."""
-
-    def score(self, completions: list[str], answers: list[str]) -> list[Verdict]:
-        verdicts = super().score(completions, answers)
-        return [Verdict(0.0, "0") if gold == "0" else one for one, gold in zip(verdicts, answers, strict=True)]
-
-
-def test_run_with_a_curriculum_resumes_bit_for_bit_and_asks_easy_and_hard_prompts_less(tmp_path, monkeypatch):
-    training = {"steps": 12, "curriculum_rest": 3}
-    spec = make_spec(
-        tmp_path, make_pair(tmp_path), training=training, checkpoint={"save_steps": 5}, evaluation={"eval_interval": 0}
-    )
-    stopped_and_resumed(spec, tmp_path, monkeypatch, OftenWrong)
-    train_questions = split_sets(spec.data)[0].train
-    asked = Counter(one["answer"] for one in records(tmp_path / "whole", "rollout"))
-    rates = {gold: asked[gold] / sum(one.answer == gold for one in train_questions) for gold in "012"}
-    assert rates["0"] < 0.7 * min(rates["1"], rates["2"])
-    shares = [record["ratios"]["curriculum/resting_frac"] for record in records(tmp_path / "whole", "metrics")
-              if not record["source"]]  # fmt: skip
-    assert shares[-1][0] > 0
-    assert shares[-1][1] == len(train_questions)
-
-
 @pytest.mark.parametrize("is_real", [False, pytest.param(True, marks=pytest.mark.full)])
-def test_two_weighted_sets_with_a_curriculum_in_processes_end_as_in_one_bit_for_bit(tmp_path, monkeypatch, is_real):
-    spec = two_sets(tmp_path, training={"curriculum_rest": 1, "steps": 6})
+def test_two_weighted_sets_in_processes_end_as_in_one_bit_for_bit(tmp_path, monkeypatch, is_real):
+    spec = two_sets(tmp_path, training={"steps": 6})
     write_questions(tmp_path / "questions.jsonl", 12)  # nine to train on, three asked a step: two passes
-    train(spec, tmp_path / "local", verifier=OftenWrong()).close()
+    train(spec, tmp_path / "local").close()
     if not is_real:
         put_ranks_into_threads(monkeypatch)
     apart = spec.model_copy(update={"compute": spec.compute.model_copy(update={"placement": "processes"})})
-    train(apart, tmp_path / "apart", verifier=OftenWrong()).close()
+    train(apart, tmp_path / "apart").close()
     assert_same_end(tmp_path / "local", tmp_path / "apart")
     rollouts = last_records(tmp_path / "apart", "rollout")
     counts = Counter(one["benchmark"] for one in rollouts)
     assert counts == {"questions": 6 * 3 * 8, "more": 6 * 8}  # steps x prompts x rollouts of both agents
-    # The curriculum decided what was asked.
-    plain = spec.model_copy(update={"training": spec.training.model_copy(update={"curriculum_rest": 0})})
-    draw = PromptDraw(plain, [one.train for one in split_sets(*plain.training_data)])
-    usual = {(step, question.id) for step in range(6) for question in draw.batch(step)}
-    asked = {(one["step"] - 1, one["prompt_id"]) for one in rollouts}
-    assert len(asked) == len(usual) == 6 * 4
-    assert asked != usual
-    assert {one for one in asked if one[0] == 0} == {one for one in usual if one[0] == 0}
 
 
-def test_without_a_curriculum_and_further_sets_nothing_is_recorded_of_them(tmp_path):
+def test_without_further_sets_nothing_is_recorded_of_them(tmp_path):
     train(make_spec(tmp_path, make_pair(tmp_path), training={"steps": 1}), tmp_path / "run")
     stored = records(tmp_path / "run", "metrics")
-    assert not any(word in json.dumps(stored) for word in ("curriculum/", "sets/"))
+    assert "sets/" not in json.dumps(stored)
     assert {one["benchmark"] for one in records(tmp_path / "run", "rollout")} == {""}
 
 

@@ -16,9 +16,8 @@ from workers.trainer.trainer import Trainer
 from workers.trainer.trust import Trust
 
 pytestmark = pytest.mark.slow
-# Every algorithm, HACPO with every gate, and a gate anchored at the learner.
+# Every algorithm, and HACPO with every gate.
 GATED = [pytest.param({"name": "hacpo", "cross_gate": gate}, marks=pytest.mark.full) for gate in GATES]
-GATED.append(pytest.param({"name": "signed", "anchor": "own"}, marks=pytest.mark.full))
 SHARING: list[Any] = [*({"name": name} for name in sharing_names()), *GATED]
 # Their own terms differ from GRPO's in the loss of a token alone.
 LIKE_GRPO = {"cispo", "dapo", "dr_grpo", "sapo"}

@@ -268,9 +268,7 @@ def test_run_counts_every_sampled_rollout_and_trains_whole_batches(tmp_path):
     assert all(trained == sampled for trained, sampled in lengths)
 
 
-@pytest.mark.parametrize(
-    "algorithm", [{"name": "hacpo", "omega_scope": "prompt"}, {"name": "grpo"}, {"name": "gspox2"}]
-)
+@pytest.mark.parametrize("algorithm", [{"name": "grpo"}, {"name": "gspox2"}])
 def test_other_rules_train_with_replaced_prompts(tmp_path, algorithm):
     spec = run_spec(tmp_path, algorithm=algorithm, training={"steps": 2}, evaluation={"eval_interval": 0})
     trainer = train(spec, tmp_path / "run", verifier=RareVerifier())

@@ -43,7 +43,6 @@ class WeightedRow:
     omega: float
     weight: float
     clipped_ratio: float | None = None
-    start_ratio: float | None = None
     importance: float = 1.0
 
     @property

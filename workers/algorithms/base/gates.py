@@ -47,18 +47,6 @@ def _gamma(s: Any, sign: Any, delta: float, ops: Any) -> Any:
     return ops.where(sign > 0, (s * ops.exp(3 / 2 * (1 - s))) ** 2, (s * ops.exp(2 / 3 * (1 - s))) ** 3)
 
 
-def _balance(s: Any, sign: Any, delta: float, ops: Any) -> Any:
-    return 2 / (1 + 1 / s)  # and not 2 s / (1 + s), which is inf / inf for the largest s
-
-
-def _truncated(s: Any, sign: Any, delta: float, ops: Any) -> Any:
-    return ops.clip(s, 0.0, 1.0)
-
-
-def _tapered(s: Any, sign: Any, delta: float, ops: Any) -> Any:
-    return ops.where(sign > 0, 1.0, ops.clip(s, 0.0, 1.0))
-
-
 GATES = {
     "signed": Gate(
         "A > 0: s clipped to [1 - delta, 1]; A < 0: 1 where s >= 1, else 0",
@@ -70,11 +58,4 @@ GATES = {
         "VESPO, arXiv 2602.10693",
         _gamma,
     ),
-    "balance": Gate(
-        "2 s / (1 + s)",
-        "balance heuristic of learner and source, Veach and Guibas 1995",
-        _balance,
-    ),
-    "truncated": Gate("min(s, 1)", "truncated importance sampling; CISPO, arXiv 2506.13585", _truncated),
-    "tapered": Gate("A > 0: 1; A < 0: min(s, 1)", "TOPR, arXiv 2503.14286", _tapered),
 }

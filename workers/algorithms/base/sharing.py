@@ -40,15 +40,6 @@ class SharingSpec(AlgorithmSpec):
         ge=0,
         le=7,
     )
-    replay_steps: Count = setting(
-        0,
-        help="For so many further steps a peer's correct answer to a prompt that the learner did not solve is added "
-        "to its shared rollouts again; 0: never.",
-        source="ours; ExGRPO keeps one's own",
-        unit="steps",
-        ge=0,
-        le=100,
-    )
     on_missing_source: Literal["error", "degrade"] = setting(
         "error",
         label="Without a peer's rollouts",

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 CAPABILITY_FLOOR = 1e-8  # Eq. (9)
-OmegaScope = Literal["run", "prompt", "subject"]
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,6 @@ class MicroBatch:
     """Rows of one learner. logps, mask, ref_logps, old_logps: (b, T); the rest (b,).
 
     old_mean_logp: the denominator of the sequence ratio.  old_logps: the same by token (own rollouts only).
-    start_mean_logp: the learner's own log-probability at the start of the step, where the rule measures it.
     num_tokens: of all responses of the mini-batch.  max_tokens: the longest response that the run allows.
     """
 
@@ -53,7 +51,6 @@ class MicroBatch:
     is_self: Tensor
     omega: Tensor
     source_lengths: Tensor
-    start_mean_logp: Tensor | None = None
     ref_logps: Tensor | None = None
     old_logps: Tensor | None = None
     num_tokens: int = 0
@@ -70,17 +67,12 @@ class LearnerAdvantages(NamedTuple):
 
 @dataclass(frozen=True)
 class CapabilityOptions:
-    """How capabilities and their ratios are measured, Eqs. (8) and (9). Every run records them.
-
-    scope, shrinkage: which capabilities omega compares, see base/capability.py.
-    """
+    """How capabilities and their ratios are measured, Eqs. (8) and (9). Every run records them."""
 
     window: int = 5
     ratio_min: float = 0.1
     ratio_max: float = 10.0
     warmup_steps: int = 0
-    scope: OmegaScope = "run"
-    shrinkage: float = 4.0
 
 
 @dataclass(frozen=True)
@@ -105,6 +97,7 @@ class AlgorithmSpec(SettingsSection):
     needs_token_logps: ClassVar[bool] = False  # the old log-probabilities token by token
     can_share: ClassVar[bool] = False  # it has the settings of SharingSpec
     unused: ClassVar[tuple[str, ...]] = ()  # settings of its base that mean nothing to it
+    is_recorded_only: ClassVar[bool] = False  # a stand-in for one that left, see base/recorded.py
     ablations: ClassVar[tuple[Ablation, ...]] = ()
 
     name: str
@@ -196,11 +189,6 @@ class AlgorithmSpec(SettingsSection):
         return False
 
     @property
-    def measures_start(self) -> bool:
-        """True if the loss also needs the learner's own log-probability of shared rollouts at the start of the step."""
-        return False
-
-    @property
     def capability_options(self) -> CapabilityOptions:
         return CapabilityOptions()
 
@@ -257,7 +245,7 @@ class AlgorithmSpec(SettingsSection):
         reward_max: float = 1.0,
         trusted: Tensor | None = None,
     ) -> Objective:
-        """Every learner's advantages of a step. rewards, valid: (n, B, G).  ratio: omega, (n, n) or (n, n, B).
+        """Every learner's advantages of a step. rewards, valid: (n, B, G).  ratio: omega, (n, n).
 
         rewards: the verifier's, 0 to reward_max, with the overlong penalty, at least -1.
         trusted: (n, n) bool, [learner, source], its diagonal True; None: every source is trusted.
@@ -286,7 +274,7 @@ class AlgorithmSpec(SettingsSection):
         return LearnerAdvantages(advantages, baseline, torch.zeros_like(baseline, dtype=torch.bool))
 
     def omega(self, ratio: Tensor, learner: int, source: int) -> Tensor:
-        """The factor on the gradient of a source's rollouts: () for a ratio (n, n), Eq. (8), (B,) for (n, n, B)."""
+        """The factor on the gradient of a source's rollouts, (). ratio: (n, n), Eq. (8)."""
         factor = ratio[source, learner]
         return factor if self.modulates_gradient and source != learner else torch.ones_like(factor)
 
@@ -315,11 +303,6 @@ class AlgorithmSpec(SettingsSection):
         return False
 
     @property
-    def omega_help(self) -> str:
-        """Sentences on how omega is measured, where it is not the run's of Eq. (8)."""
-        return ""
-
-    @property
     def shared_help(self) -> str:
         """A sentence under the histogram of shared ratios: what the rule does with them."""
         return ""
@@ -331,12 +314,10 @@ class AlgorithmSpec(SettingsSection):
         ratios: Sequence[float],
         advantages: Sequence[float],
         omega: float = 1.0,
-        starts: Sequence[float] | None = None,
     ) -> RowWeights:
         """Weights of one source's rows in one update of a learner. Not for a ratio by token.
 
         ratios: s before clipping, float32 numbers, as recorded.  advantages: A, float32 numbers.  omega: of Eq. (8).
-        starts: s at the start of the step, for rules that measure it; None: where s is now.
         """
         return own_weights(ratios, advantages, self.own_band(), self.max_log_ratio)
 
@@ -355,6 +336,5 @@ class AlgorithmSpec(SettingsSection):
         return f"s · A{symbol} = {row.sequence_ratio:.6g} · {row.advantage:.3g}{value}"
 
     def _weight_of(self, row: WeightedRow) -> float:
-        starts = None if row.start_ratio is None else [row.start_ratio]
         place = (row.is_own, row.mini_batch or 0, [row.sequence_ratio or 0.0], [row.scaled_advantage])
-        return self.weigh(*place, row.omega, starts).weights[0]
+        return self.weigh(*place, row.omega).weights[0]

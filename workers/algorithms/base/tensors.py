@@ -120,20 +120,6 @@ def gated_term(gate: Tensor, log_ratio: Tensor, factor: Tensor) -> CrossTerm:
     return CrossTerm(objective, gate, torch.where(flows, torch.zeros_like(side), side), flows)
 
 
-def anchored_term(gate: Tensor, log_ratio: Tensor, start: Tensor, factor: Tensor, clip: float) -> CrossTerm:
-    """gate * min(r factor, clip(r) factor), r = s / start; (b,) each. clip: how far r may leave 1.
-
-    Decoupled PPO, arXiv 2110.00641: the gate of the ratio at the start of the step is a fixed weight.
-    """
-    move = log_ratio.detach().exp() / start  # (b,)  r
-    side = side_of_band(move, 1 - clip, 1 + clip)
-    is_free = side * factor <= 0  # the unclipped branch is the minimum
-    gradient = torch.where(is_free, log_ratio - log_ratio.detach(), 0.0)  # (b,)
-    objective = gate * factor * torch.where(is_free, move, move.clamp(1 - clip, 1 + clip)) * (1 + gradient)
-    outside = side_of_band(start, 1.0, 1.0)
-    return CrossTerm(objective, gate, torch.where(gate != 0, side, outside), is_free & (gate != 0))
-
-
 def own_and_cross_loss(
     logps: Tensor,
     completion_mask: Tensor,

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from workers.algorithms.base.spec import AlgorithmSpec
 from workers.algorithms.registry import algorithms, own_settings
+from workers.contract.spec.left import without_idle
 
 SCHEMA_VERSION = 3
 # Of settings that have another default since, or are new and would change a run.
@@ -36,7 +37,8 @@ def upgraded(values: Any) -> Any:
     """The settings of a run as this version reads them; anything else as it is.
 
     Up to version 1 every algorithm had the settings of all of them: those that it does not have are left out.
-    Up to version 2 some defaults were others: they are filled in.
+    Up to version 2 some defaults were others: they are filled in. Settings that left are dropped where they had no
+    effect.
     """
     if not isinstance(values, Mapping):
         return values
@@ -45,7 +47,7 @@ def upgraded(values: Any) -> Any:
         section = {"name": DEFAULT, **section}
         if values.get("schema_version") == 1 and isinstance(section["name"], str):
             section = own_settings(section["name"], section)
-    values = {**values, SECTION: section}
+    values = without_idle({**values, SECTION: section})
     if values.setdefault("schema_version", SCHEMA_VERSION) not in (1, 2):
         return values
     for name, defaults in DEFAULTS_OF_VERSION_2.items():

@@ -27,6 +27,7 @@ from workers.contract.spec.compute import ComputeSpec
 from workers.contract.spec.data import DataSpec, EvaluationSpec
 from workers.contract.spec.environments import PAYING
 from workers.contract.spec.harness import HARNESS_KINDS, HarnessSpec
+from workers.contract.spec.left import refuse_left
 from workers.contract.spec.rewards import RewardsSpec
 from workers.contract.spec.rollout import VLLM_LORA_RANKS, RolloutSpec
 from workers.contract.spec.telemetry import TelemetrySpec
@@ -70,7 +71,10 @@ class RunSpec(SettingsSection):
     @model_validator(mode="before")
     @classmethod
     def _of_this_version(cls, values: Any) -> Any:
-        return upgraded(values)
+        values = upgraded(values)
+        if isinstance(values, Mapping):
+            refuse_left(values)
+        return values
 
     @field_validator("agents")
     @classmethod
@@ -143,17 +147,6 @@ class RunSpec(SettingsSection):
             raise ValueError(
                 f"benchmarks: {data.benchmark!r} is the run's own benchmark, which is trained on anyway: remove it, "
                 "and set benchmark_weight"
-            )
-        return training
-
-    @field_validator("training")
-    @classmethod
-    def _curriculum_knows_the_last_step(cls, training: TrainingSpec, info: ValidationInfo) -> TrainingSpec:
-        rollout = info.data.get("rollout")
-        if training.curriculum_rest and rollout and rollout.max_staleness:
-            raise ValueError(
-                "which prompts rest is known only once a step is sampled, so none is sampled ahead: set "
-                "rollout.max_staleness to 0, or curriculum_rest to 0"
             )
         return training
 

@@ -127,17 +127,6 @@ class TrainingSpec(SettingsSection):
         gt=0,
         le=1e6,
     )
-    curriculum_rest: Count = setting(
-        0,
-        label="Longest rest",
-        help="A curriculum by measured difficulty: a prompt whose last c times in a row gave no learning signal (no "
-        "agent's advantages differed from 0) rests for the next 2^c - 1 of its turns, at most this many, so that "
-        "it is asked less often. It has an effect from the second pass over the questions on; 0: off.",
-        source="ours",
-        unit="turns",
-        ge=0,
-        le=1000,
-    )
 
     @field_validator("benchmarks")
     @classmethod

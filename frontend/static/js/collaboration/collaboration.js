@@ -386,8 +386,6 @@ async function load() {
   take(answer);
   state.timeline = answer.timeline;
   drawSoFar(answer.so_far, answer.score_word);
-  const spread = document.querySelector("#omega-spread");
-  if (spread) spread.textContent = answer.omega_spread;
   if (wasAtEnd && state.steps.length) state.step = state.steps[state.steps.length - 1];
   await draw();
   drawClipping();

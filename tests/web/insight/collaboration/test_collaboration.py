@@ -16,6 +16,7 @@ from hacrl_web.insight.collaboration import ratio_histogram, step_summary
 from hacrl_web.insight.collaboration.collaboration import sentences, view
 from hacrl_web.insight.collaboration.timeline import timeline
 from hacrl_web.runs.models import Contribution, RolloutSample, Run, TelemetryEvent
+from hacrl_web.runs.stored_spec import readable_spec
 from hacrl_web.runs.telemetry.tables import insert
 from tests.support.web import factories
 from workers.algorithms.registry import own_settings
@@ -435,7 +436,7 @@ def test_run_without_recorded_rollouts_says_why(client, make_run):
 
 @pytest.mark.parametrize("replay_steps", [0, 2])
 def test_page_explains_replay_only_where_the_run_replays(client, make_run, replay_steps):
-    page = page_of(client, make_run(algorithm={"name": "hacpo", "replay_steps": replay_steps}))
+    page = page_of(client, factories.as_of_earlier_version(make_run(), algorithm={"replay_steps": replay_steps}))
     assert ("Replayed: correct answers of the source" in page) == (replay_steps > 0)
     assert ('"replays": true' in page) == (replay_steps > 0)
 
@@ -459,35 +460,11 @@ def test_run_that_shares_nothing_has_a_ledger_and_no_pairs(client, make_run):
     assert client.get(f"{base}/ratios?step=1&learner=0").status_code == 200
 
 
-def test_spread_of_omega_by_prompt_is_told_in_numbers_and_drawn_from_lowest_to_highest(client, make_run):
-    run = make_run(algorithm={"name": "hacpo", "omega_scope": "prompt", "omega_shrinkage": 2.0, "ratio_max": 1.5})
-    client.force_login(run.owner)
+def test_run_of_an_earlier_version_has_the_lowest_and_the_highest_omega_of_a_step_by_prompt(make_run):
+    run = make_run()
     store(run, 1)
     Contribution.objects.filter(run=run, agent="A", source="B", prompt_id="q").update(omega=0.75)
-    bodies = [
-        factories.metrics(step, learner, source, **{"omega/min": low, "omega/max": high})
-        for step, learner, source, low, high in (
-            (1, "A", "B", 0.5, 0.5), (1, "B", "A", 2.0, 2.0), (2, "B", "A", 0.625, 1.0), (2, "A", "B", 0.75, 2.0)
-        )
-    ]  # fmt: skip
-    insert(run.pk, [
-        {**body.model_dump(), "seq": seq, "attempt": 1, "time": 1.0, "type": "metrics"}
-        for seq, body in enumerate(bodies, start=1)
-    ])  # fmt: skip
-    finish(run, 2)
-    answer = client.get(reverse("api-1:get_collaboration", args=[run.pk])).json()
-    assert answer["omega_spread"] == (
-        "Lowest and highest ω on the prompts of step 2: A ← B 0.75 to 2; B ← A 0.625 to 1."
-    )
-    page = client.get(reverse("insight:collaboration", args=[run.pk])).content.decode()
-    assert "on each prompt in the step, with 2 rollouts of the agent&#x27;s overall capability added" in page
-    pair = pair_of(picture_of(run), 0, 1)
+    factories.as_of_earlier_version(run, algorithm={"omega_scope": "prompt"})
+    spec = readable_spec(run.spec)
+    pair = pair_of(view(spec, step_summary.summary_of(run, step_summary.recorded_steps(run), 1), 1), 0, 1)
     assert (pair["omega_low"], pair["omega"], pair["clamped"]) == (0.75, 2.0, False)
-
-
-def test_one_omega_for_a_run_has_no_spread(web, world):
-    answer = web.get(reverse("api-1:get_collaboration", args=[world.pk])).json()
-    assert answer["omega_spread"] == ""
-    assert "omega-spread" not in web.get(reverse("insight:collaboration", args=[world.pk])).content.decode()
-    pair = pair_of(picture_of(world), 0, 1)
-    assert (pair["omega_low"], pair["omega"]) == (2.0, 2.0)

@@ -14,12 +14,9 @@ from workers.contract.spool import read_records
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("replay_steps", [0, 2])
-def test_sums_agree_with_what_the_trainer_logged(make_run, tmp_path, replay_steps):
+def test_sums_agree_with_what_the_trainer_logged(make_run, tmp_path):
     """A real training of untrained models: no number may differ by one rollout."""
-    algorithm = {"name": "hacpo", "delta": 0.8, "replay_steps": replay_steps}
-    few = {"num_generations": 2} if replay_steps else {}  # so that rescues are frequent
-    spec = make_spec(tmp_path, make_pair(tmp_path), algorithm=algorithm, rollout=few)
+    spec = make_spec(tmp_path, make_pair(tmp_path), algorithm={"name": "hacpo", "delta": 0.8})
     train(spec, tmp_path / "run")
     run = make_run()
     records = [record for _, record in read_records(tmp_path / "run" / "events.jsonl")]
@@ -27,7 +24,7 @@ def test_sums_agree_with_what_the_trainer_logged(make_run, tmp_path, replay_step
     Run.objects.filter(pk=run.pk).update(spec=spec.model_dump(mode="json"), state="completed", step=3)
     run.refresh_from_db()
     steps = recorded_steps(run)
-    names, compared, replayed = [agent.name for agent in spec.agents], 0, 0
+    names, compared = [agent.name for agent in spec.agents], 0
     for event in run.events.filter(type="metrics").exclude(source=""):
         learner, source = names.index(event.agent), names.index(event.source)
         pairs = view(spec, summary_of(run, steps, event.step), event.step)["pairs"]
@@ -43,10 +40,7 @@ def test_sums_agree_with_what_the_trainer_logged(make_run, tmp_path, replay_step
         assert [pair["used"][0], pair["rows"]] == ratios["used_frac"]
         assert [pair["rescue"][0], pair["prompts"]] == ratios["rescue_frac"]
         assert sum(counts[0] for counts in pair["dropped"].values()) == event.payload["values"]["dropped"]
-        assert pair["replayed"][0] == event.payload["values"].get("replayed", 0)
-        replayed += pair["replayed"][0]
         assert pair["omega"] == event.payload["values"]["omega"]
         compared += 1
     print(f"{compared} numbers above 0")
     assert compared >= 12
-    assert (replayed > 0) == (replay_steps > 0)

@@ -69,7 +69,7 @@ def test_run_that_shares_nothing_lists_own_rollouts_and_old_texts_may_be_gone(we
 
 
 def test_replayed_rollout_is_shown_with_the_prompt_of_the_step_in_which_it_was_sampled(web, user, make_run):
-    run = make_run(user, algorithm={"name": "hacpo", "replay_steps": 3})
+    run = factories.as_of_earlier_version(make_run(user), algorithm={"replay_steps": 3})
     insert(
         run.pk,
         [

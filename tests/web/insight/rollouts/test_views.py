@@ -195,7 +195,7 @@ def test_search_that_ran_out_of_time_says_so(web, run, monkeypatch):
 
 
 def test_replayed_rollout_leads_to_the_prompt_of_its_own_step(web, user, make_run):
-    run = make_run(user, algorithm={"name": "hacpo", "replay_steps": 3})
+    run = factories.as_of_earlier_version(make_run(user), algorithm={"replay_steps": 3})
     replay = {"age": 2, "weight": 0.25}
     insert(
         run.pk,
@@ -232,7 +232,7 @@ def test_replayed_rollout_leads_to_the_prompt_of_its_own_step(web, user, make_ru
 
 
 def test_page_opens_at_a_rollout_of_its_step_not_at_a_replayed_one(web, user, make_run):
-    run = make_run(user, algorithm={"name": "hacpo", "replay_steps": 3})
+    run = factories.as_of_earlier_version(make_run(user), algorithm={"replay_steps": 3})
     body = [rollout(1, 3, "B", "p", 0), rollout(2, 4, "A", "q", 0), rollout(3, 4, "A", "q", 1)]
     body += [contribution(4, 4, "A", "B", "p", 0, age=1), contribution(5, 4, "A", "A", "q", 1)]
     insert(run.pk, body)

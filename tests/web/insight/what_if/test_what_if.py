@@ -75,39 +75,6 @@ def test_recorded_values_give_the_recorded_shares_and_weights_exactly(web, real)
             assert shares == by_pair[names[pair["learner"]], names[pair["source"]]]
 
 
-@pytest.mark.parametrize("omega_scope", ["run", "prompt"])
-def test_replayed_rollouts_weigh_but_leave_the_counts_of_a_step(make_run, user, tmp_path, omega_scope):
-    spec = make_spec(
-        tmp_path,
-        make_pair(tmp_path),
-        rollout={"num_generations": 2},  # few, so that rescues are frequent
-        training={"steps": 4},
-        evaluation={"eval_interval": 100},
-        algorithm={"name": "hacpo", "delta": 0.8, "replay_steps": 2, "omega_scope": omega_scope},
-    )
-    train(spec, tmp_path / "run")
-    run = make_run(user)
-    run.spec = spec.model_dump(mode="json")
-    run.save()
-    store(run, tmp_path / "run")
-    assert run.contributions.exclude(age=None).exclude(weight=0).exists()
-    check = what_if_answer(run, 1, 4, {}, checks=True)["check"]
-    assert check.rows == check.weights == check.sides == run.contributions.exclude(sequence_ratio=None).count()
-    assert check.advantage < 1e-6
-    other = with_hypothetical(spec, {"alpha": 0.5}).rule
-    for pair in what_if_answer(run, 1, 4, {"alpha": 0.5})["pairs"]:
-        learner, source = (run.agent_names[pair[name]] for name in ("learner", "source"))
-        rows = run.contributions.filter(agent=learner, source=source)
-        assert pair["recorded"]["rows"] == rows.filter(age=None).count() == 32  # 4 steps, 4 prompts, 2 rollouts
-        assert pair["recorded"]["weight"] == pytest.approx(sum(map(abs, rows.values_list("weight", flat=True))))
-        columns = ("mini_batch", "sequence_ratio", "advantage", "omega")
-        weights = [
-            other.weigh(learner == source, m, [s], [a], omega).weights[0]
-            for m, s, a, omega in rows.exclude(sequence_ratio=None).values_list(*columns)
-        ]
-        assert pair["hypothetical"]["weight"] == pytest.approx(sum(map(abs, weights)))
-
-
 def test_importance_weights_are_a_factor_of_own_weights_here_and_in_the_waterfall(
     make_run, user, tmp_path, monkeypatch
 ):
@@ -145,7 +112,7 @@ def test_importance_weights_are_a_factor_of_own_weights_here_and_in_the_waterfal
 
 
 def test_another_window_leaves_what_a_replayed_rollout_weighs(make_run, user):
-    run = make_run(user, algorithm={"name": "hacpo", "replay_steps": 2, "capability_window": 5})
+    run = make_run(user, algorithm={"name": "hacpo", "capability_window": 5})
     by_hand(run)
     replay = {"age": 1, "omega": 3.0, "weight": 1.5, "sequence_ratio": 0.9, "mini_batch": 1, "advantage": 0.5}
     insert(run.pk, [contribution(900, 1, "A", "B", "q", 0, **replay)])

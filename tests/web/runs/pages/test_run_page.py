@@ -74,9 +74,9 @@ def test_run_page_has_the_charts_of_an_engine_that_samples_of_a_penalty_and_of_t
     changes = {
         "rollout": {"engine": "vllm", "environment": "calculator"},
         "algorithm": {"overlong_cache": 2, "beta": 0.001},
-        "training": {"curriculum_rest": 3},
     }
     run = factories.make_run(user, **changes, telemetry={"alignment_interval": 1})
+    factories.as_of_earlier_version(run, training={"curriculum_rest": 3})
     assert web.get(run.get_absolute_url()).context["page_data"]["unmeasured"] == []
 
 

@@ -21,9 +21,6 @@ BY_HAND = {
         tuple(s**2 * math.exp(3 * (1 - s)) for s in RATIOS),
         tuple(s**3 * math.exp(2 * (1 - s)) for s in RATIOS),
     ),
-    "balance": ((0.6 / 1.3, 1 / 1.5, 1.6 / 1.8, 1.0, 2.6 / 2.3),) * 2,
-    "truncated": ((0.3, 0.5, 0.8, 1.0, 1.0),) * 2,
-    "tapered": ((1.0,) * 5, (0.3, 0.5, 0.8, 1.0, 1.0)),
 }
 GATED = [*({"name": "hacpo", "cross_gate": gate, "delta": 0.8} for gate in GATES), {"name": "signed"}]
 
@@ -69,9 +66,6 @@ def test_floor_of_the_signed_gate_holds_however_small_the_ratio_is():
 AT_BOUNDS = {
     "signed": ((1.0, 0.2), (1.0, 0.0)),
     "gamma": ((0.0, 0.0), (0.0, 0.0)),
-    "balance": ((2.0, 0.0), (2.0, 0.0)),
-    "truncated": ((1.0, 0.0), (1.0, 0.0)),
-    "tapered": ((1.0, 1.0), (1.0, 0.0)),
 }
 
 
