@@ -1,7 +1,4 @@
-"""What the most visited pages make a browser load: scripts and styles, ours and the libraries', but for Plotly.
-
-How long a browser takes over them is measured by tests/bench/first_paint.py.
-"""
+"""What the most visited pages make a browser load: scripts and styles, ours and the libraries', but for Plotly."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ import pytest
 
 pytest.importorskip("torch", reason="torch is missing: pip install -c constraints.txt -e '.[train]'")
 
-from tests.bench.pairs import OLMO2, PAIRS, questions, run_spec, warm_start
+from tests.support.workers.pairs import OLMO2, PAIRS, questions, run_spec, warm_start
 from tests.support.workers.tiny import train
 from workers.agents.interface import AgentInterface
 from workers.agents.placement import LocalPlacement

@@ -1,4 +1,4 @@
-"""Kinds of agents for studies: small models whose warm starts leave them something to learn from each other."""
+"""Agents for tests of learning: small models whose warm starts leave them something to learn from each other."""
 
 from __future__ import annotations
 
@@ -23,52 +23,21 @@ from workers.demo.task import make_problems, write_questions
 from workers.demo.warm_start import BOX, DIGIT_PAIRS, STEPS, WarmStart, train_agent
 
 QWEN3, LLAMA, OLMO2 = AGENTS["qwen3"], AGENTS["llama"], "OLMo2 200k"
-# Numbers up to 199 and whole steps such as `3*4=`: half as many tokens as characters for the same working.
-COARSE_PIECES = (
-    *DIGIT_PAIRS,
-    *(str(value) for value in range(100, 200)),
-    *(f"{a}{symbol}{b}=" for symbol in "+-*" for a in range(1, 10) for b in range(1, 10)),
-    f"={BOX}",
-)
-
-
-def knows(right: float, *skills: str, otherwise: float = 0.02) -> dict[str, float]:
-    """A mixture: the right working of these skills with probability `right`, of the others with `otherwise`."""
-    return {skill: right if skill in skills else otherwise for skill in SKILLS}
-
-
 _QWEN3, _LLAMA = WARM_STARTS["qwen3"], WARM_STARTS["llama"]
 PAIRS: dict[str, dict[str, WarmStart]] = {
     "complementary": {QWEN3: _QWEN3, LLAMA: _LLAMA},  # the demo's
-    "mirrored": {
-        QWEN3: WarmStart("qwen3", _LLAMA.correct_share),
-        LLAMA: WarmStart("llama", _QWEN3.correct_share, DIGIT_PAIRS),
-    },
-    "strong and weak": {
-        QWEN3: WarmStart("qwen3", knows(0.05, *SKILLS)),
-        LLAMA: WarmStart("llama", knows(0.5, *SKILLS), DIGIT_PAIRS),
-    },
-    "tokenizers": {QWEN3: _QWEN3, LLAMA: WarmStart("llama", _LLAMA.correct_share, COARSE_PIECES)},
     # The demo's, and one that knows a little of everything.
     "three": {
         QWEN3: _QWEN3,
         LLAMA: _LLAMA,
-        OLMO2: WarmStart("olmo2", knows(0.3, *SKILLS), (*DIGIT_PAIRS, f"={BOX}")),
+        OLMO2: WarmStart("olmo2", dict.fromkeys(SKILLS, 0.3), (*DIGIT_PAIRS, f"={BOX}")),
     },
 }
-
-
-SMOKE = "HACRL_BENCH_SMOKE"  # set for a smoke run and its child processes: hardly trained agents, two steps
-
-
-def is_smoke() -> bool:
-    return os.environ.get(SMOKE) == "1"
 
 
 def warm_start(agent: WarmStart, seed: int, cache: Path, steps: int = STEPS) -> Path:
     """The folder of a warm-started agent, made where the cache has none. Safe beside other processes."""
     code = "".join(Path(str(module.__file__)).read_text(encoding="utf-8") for module in (recipe, task))
-    steps = 5 if is_smoke() else steps
     identity = json.dumps([asdict(agent), seed, steps, code], sort_keys=True)
     folder = cache / f"{agent.architecture}-{seed}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
     cache.mkdir(parents=True, exist_ok=True)
@@ -114,7 +83,4 @@ def run_spec(agents: Mapping[str, Path], data: Path, **sections: Any) -> RunSpec
     for name, changes in sections.items():
         settings[name] = {**settings.get(name, {}), **changes} if isinstance(changes, dict) else changes
     settings["algorithm"] = own_settings(settings["algorithm"]["name"], settings["algorithm"])
-    if is_smoke():
-        settings["training"] = {**settings["training"], "steps": 2, "warmup_steps": 1}
-        settings["evaluation"] = {**settings["evaluation"], "eval_interval": 2, "max_questions": 8}
     return RunSpec.model_validate(settings)
