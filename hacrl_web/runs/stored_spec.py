@@ -12,7 +12,7 @@ from hacrl_web.web.errors import FieldErrors, plain_errors
 from workers.algorithms.base.recorded import RecordedHacpo, RecordedSharing
 from workers.algorithms.base.sharing import SharingSpec
 from workers.algorithms.hacpo import Hacpo
-from workers.contract.spec.left import LEFT_CODE, left_settings, without_left
+from workers.contract.spec.algorithm import LEFT_CODE, left_settings, without_left
 from workers.contract.spec.run import RunSpec
 
 
@@ -34,12 +34,12 @@ def recorded_spec(run: Run) -> RunSpec:
 
 def readable_spec(values: Mapping[str, Any]) -> RunSpec:
     """The same of a run's settings. Error: ValidationError."""
-    left = {one.name for one in left_settings(values)}
-    if not left:
+    names = {one.name for one in left_settings(values)}
+    if not names:
         return RunSpec.model_validate(values)
     values = without_left(values)
     section = values["algorithm"]
-    if left <= {"replay_steps", "curriculum_rest"}:  # which change no weight
+    if names <= {"replay_steps", "curriculum_rest"}:  # which change no weight
         return RunSpec.model_validate(values)
     kind = RecordedHacpo if section.get("name") == "hacpo" else RecordedSharing
     own = {name: value for name, value in section.items() if name in kind.model_fields}

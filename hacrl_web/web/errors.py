@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import ValidationError
 
-from workers.contract.spec.algorithm import SECTION, algorithms, field_path
-from workers.contract.spec.left import LEFT_CODE
+from workers.contract.spec.algorithm import LEFT_CODE, SECTION, algorithms, field_path
 
 if TYPE_CHECKING:
     from django.forms import Form

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.web.errors import FieldErrors
-from workers.contract.spec.left import left_settings
+from workers.contract.spec.algorithm import left_settings
 from workers.contract.spec.run import dump_yaml
 from workers.contract.verl_export import UnsupportedByVerl, to_recipe_yaml
 

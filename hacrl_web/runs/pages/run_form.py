@@ -45,8 +45,7 @@ from hacrl_web.runs.sweeps.sweeps import MAX_NAME
 from hacrl_web.web.errors import FieldError
 from hacrl_web.web.page_query import MAX_ID, PageQuery, RowId, Text, uuid_or_none, whole_number
 from workers.algorithms.registry import algorithms, refused_files
-from workers.contract.spec.algorithm import BASELINE, DEFAULT, RECOMMENDED
-from workers.contract.spec.left import LEFT_CODE, left_settings
+from workers.contract.spec.algorithm import BASELINE, DEFAULT, LEFT_CODE, RECOMMENDED, left_settings
 
 COMPARED = (DEFAULT, RECOMMENDED, BASELINE)  # ticked when Compare is opened
 ABLATION_SEEDS = 3

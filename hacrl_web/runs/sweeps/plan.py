@@ -46,8 +46,7 @@ from hacrl_web.runs.trials.search_settings import KEY as SEARCH
 from hacrl_web.runs.trials.search_settings import SearchSettings, search_of
 from hacrl_web.web.errors import MAX_ERRORS, FieldError
 from workers.algorithms.registry import algorithms, own_settings, settings_schema
-from workers.contract.spec.algorithm import DEFAULT
-from workers.contract.spec.left import left_settings, without_idle
+from workers.contract.spec.algorithm import DEFAULT, left_settings, without_idle
 from workers.contract.spec.run import RunSpec
 
 SWEEP_KEYS = frozenset({"algorithms", "ablations", "seeds", "grid", SEARCH})
@@ -248,11 +247,11 @@ def _variants(parts: SweepParts, errors: list[FieldError]) -> list[Variant]:
             message = f"None of the chosen algorithms uses {name}, so there is nothing to vary."
             problems.append(FieldError("unused", message, f"grid.{name}"))
     used = {name for variant in variants for name in _settings_of(variant.algorithm)}
-    left = {one.name: one.message for one in left_settings({"algorithm": parts.base})}
+    messages = {one.name: one.message for one in left_settings({"algorithm": parts.base})}
     for name in parts.base.keys() - used:
         is_known = name in settings_schema()
         message = "None of the chosen algorithms has this setting." if is_known else "There is no setting of this name."
-        message = left.get(name, message)
+        message = messages.get(name, message)
         problems.append(FieldError("unknown_key", message, f"algorithm.{str(name)[:80]}"))
     for key in parts.ablations:
         name, ablation = ablations()[key]

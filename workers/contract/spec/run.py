@@ -21,13 +21,12 @@ from workers.algorithms.base.spec import AlgorithmSpec
 from workers.algorithms.hacpo import Hacpo
 from workers.contract.advantages import OverlongPenalty
 from workers.contract.spec.agent import AgentSpec
-from workers.contract.spec.algorithm import AnyAlgorithm, field_path, upgraded
+from workers.contract.spec.algorithm import AnyAlgorithm, field_path, refuse_left, upgraded
 from workers.contract.spec.checkpoint import CheckpointSpec
 from workers.contract.spec.compute import ComputeSpec
 from workers.contract.spec.data import DataSpec, EvaluationSpec
 from workers.contract.spec.environments import PAYING
 from workers.contract.spec.harness import HARNESS_KINDS, HarnessSpec
-from workers.contract.spec.left import refuse_left
 from workers.contract.spec.rewards import RewardsSpec
 from workers.contract.spec.rollout import VLLM_LORA_RANKS, RolloutSpec
 from workers.contract.spec.telemetry import TelemetrySpec

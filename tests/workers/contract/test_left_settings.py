@@ -12,7 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from tests.support.workers.tiny import make_spec
-from workers.contract.spec.left import left_settings, without_left
+from workers.contract.spec.algorithm import left_settings, without_left
 from workers.contract.spec.run import InvalidSettings, RunSpec
 
 ROOT = Path(__file__).resolve().parents[3]
