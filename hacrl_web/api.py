@@ -43,11 +43,10 @@ from hacrl_web.runs.api.controls import router as controls_router
 from hacrl_web.runs.api.events_and_log import router as events_router
 from hacrl_web.runs.api.numbers import router as numbers_router
 from hacrl_web.runs.api.presets import router as presets_router
-from hacrl_web.runs.api.quotas import router as quotas_router
-from hacrl_web.runs.api.retention import router as retention_router
 from hacrl_web.runs.api.runs import router as runs_router
 from hacrl_web.runs.api.sweeps import router as sweeps_router
 from hacrl_web.runs.api.views import router as run_views_router
+from hacrl_web.runs.limits.api import router as limits_router
 from hacrl_web.web.errors import FieldError, FieldErrors, plain_message
 from hacrl_web.web.middleware import gone_error
 
@@ -165,8 +164,7 @@ api.add_router("", controls_router)
 api.add_router("", events_router)
 api.add_router("", numbers_router)
 api.add_router("", sweeps_router)
-api.add_router("", quotas_router)
-api.add_router("", retention_router)
+api.add_router("", limits_router)
 api.add_router("", presets_router)
 api.add_router("", run_views_router)
 api.add_router("", alerts_router)

@@ -2,6 +2,7 @@
 
 from django.urls import path
 
+from hacrl_web.runs.limits import views as limits
 from hacrl_web.runs.live import monitoring
 from hacrl_web.runs.pages import (
     archive,
@@ -11,13 +12,11 @@ from hacrl_web.runs.pages import (
     labels,
     log,
     new_run,
-    quotas,
     runs,
     search,
     sweeps,
     workers,
 )
-from hacrl_web.runs.retention import views as retention
 from hacrl_web.runs.workspace import views as workspace
 
 app_name = "runs"
@@ -53,8 +52,8 @@ urlpatterns = [
     path("runs/<uuid:run_id>/log", log.log_search, name="log_search"),
     path("runs/<uuid:run_id>/log.txt", log.log_download, name="log_download"),
     path("runs/<uuid:run_id>/disk", archive.run_disk, name="run_disk"),
-    path("projects/<int:project_id>/quota", quotas.quota_change, name="quota_change"),
-    path("projects/<int:project_id>/retention", retention.retention_change, name="retention_change"),
+    path("projects/<int:project_id>/quota", limits.quota_change, name="quota_change"),
+    path("projects/<int:project_id>/retention", limits.retention_change, name="retention_change"),
     path("sweeps/", sweeps.sweep_list, name="sweep_list"),
     path("sweeps/<int:sweep_id>", sweeps.sweep_detail, name="sweep_detail"),
     path("sweeps/<int:sweep_id>/trials", sweeps.sweep_trials, name="sweep_trials"),

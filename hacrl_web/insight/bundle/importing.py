@@ -32,8 +32,8 @@ from hacrl_web.ops.disk_space import check_room, disk_error
 from hacrl_web.runs.archive.deletion import hide_runs
 from hacrl_web.runs.archive.remains import remove_remains
 from hacrl_web.runs.launch.launch import columns_of
-from hacrl_web.runs.models import GENERATED, Quota, Run, RunQuerySet, State, StatusChange
-from hacrl_web.runs.quotas import check_disk
+from hacrl_web.runs.limits.quotas import check_disk
+from hacrl_web.runs.models import GENERATED, Run, RunQuerySet, State, StatusChange
 from hacrl_web.runs.telemetry.admission import Admission, EventRefused, FieldsRefused
 from hacrl_web.runs.telemetry.event_checks import problem_of
 from hacrl_web.runs.telemetry.scores import score_of
@@ -72,7 +72,7 @@ def import_bundle(user: Any, file: IO[bytes], size: int) -> ImportedRun:
     require(user, project, Role.MEMBER)
     check_room("file")
     with open_bundle(file, size) as bundle:
-        check_disk(project, Quota.objects.filter(project=project).first(), bundle.file_bytes)
+        check_disk(project, bundle.file_bytes)
         spec = checked_spec(bundle.content.run)
         check_words(bundle.content)
         run = _begin(user, project, bundle, spec)

@@ -23,8 +23,8 @@ from hacrl_web.accounts.models import Role
 from hacrl_web.accounts.projects import require
 from hacrl_web.insight.checkpoints.background import BackgroundJob, jobs_in, new_key, start_job
 from hacrl_web.insight.checkpoints.model_card import gguf_converter
-from hacrl_web.runs.models import Quota, Run
-from hacrl_web.runs.quotas import check_disk
+from hacrl_web.runs.limits.quotas import check_disk
+from hacrl_web.runs.models import Run
 from hacrl_web.runs.run_files import GGUF_FOLDER as FOLDER
 from hacrl_web.runs.run_files import files_removal, is_converting, lock_conversion, reading_files
 from hacrl_web.runs.worker.usage import measure_files
@@ -76,7 +76,7 @@ def start_conversion(user: Any, run: Run, manifest: Manifest, agent: str, number
     if not converter:
         message = "llama.cpp's converter is not on this host: the operator names it by HACRL_GGUF_CONVERTER."
         raise FieldErrors.single("no_converter", message, status=409)
-    check_disk(run.project, Quota.objects.filter(project=run.project).first())
+    check_disk(run.project)
     try:
         lock = _lock(run)
         try:

@@ -20,9 +20,9 @@ from hacrl_web.runs import worker_queue
 from hacrl_web.runs.launch.hub_access import require_hub_access_to_group
 from hacrl_web.runs.launch.launch import columns_of, hold, origin_of
 from hacrl_web.runs.launch.plan import LaunchError, plan_run, request_of
+from hacrl_web.runs.limits.quotas import check_launch
 from hacrl_web.runs.models import Run, State
 from hacrl_web.runs.pubsub import publish_update
-from hacrl_web.runs.quotas import check_launch
 from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.web.errors import FieldError, FieldErrors
 from workers.contract.spec.run import RunSpec

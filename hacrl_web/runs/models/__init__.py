@@ -12,7 +12,7 @@ from hacrl_web.runs.models.events import (
     TelemetryEvent,
 )
 from hacrl_web.runs.models.hosts import SILENT_S, Drain, Host
-from hacrl_web.runs.models.quotas import GpuUse, Quota, Retention
+from hacrl_web.runs.models.limits import MORE, GpuUse, Quota, Retention
 from hacrl_web.runs.models.run import GENERATED, QUEUE_ORDER, Run, RunQuerySet, StatusChange, Sweep, Worker
 from hacrl_web.runs.models.states import HELD, INACTIVE, PRUNED, TERMINAL, TRANSITIONS, USER_STOP, Desire, State
 from hacrl_web.runs.models.trials import SearchState, Trial, TrialState

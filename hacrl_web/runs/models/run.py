@@ -24,7 +24,7 @@ from django.utils import timezone
 from hacrl_web.accounts.audit_log import audited
 from hacrl_web.accounts.visibility import ProjectRow, ProjectRowQuerySet
 from hacrl_web.runs.models.hosts import Drain, Host
-from hacrl_web.runs.models.quotas import Quota
+from hacrl_web.runs.models.limits import Quota
 from hacrl_web.runs.models.states import HELD, IDLE, Desire, RunStateMachine, State
 from hacrl_web.runs.models.trials import SearchState
 from workers.contract.verifier_kinds import score_word
@@ -139,9 +139,19 @@ class RunQuerySet(ProjectRowQuerySet["Run"]):
         """Whether its project may run one more; other claims of the project wait until this transaction ends."""
         quotas = Quota.objects.select_for_update(of=("self",)).exclude(running=None)
         quota = quotas.filter(project__in=self.filter(pk=run_id).order_by().values("project")).first()
-        if quota is None or quota.running is None:
-            return True
-        return self.filter(project=quota.project_id, state__in=HELD).count() < quota.running
+        return quota is None or not self.start_refusal(quota)
+
+    def start_refusal(self, quota: Quota) -> str:
+        """Why a waiting run of the quota's project does not begin now; empty if it may."""
+        running = self.filter(project=quota.project_id, state__in=HELD).count()
+        if quota.running is not None and running >= quota.running:
+            return f"Project “{quota.project}” may run {quota.running:,} at once, and {running:,} run now."
+        return quota.gpu_hours_refusal()
+
+    def startable(self) -> RunQuerySet:
+        """The queue without the runs of projects whose quota lets none begin now."""
+        quotas = Quota.objects.exclude(running=None, gpu_hours=None).select_related("project")
+        return self.in_queue().exclude(project__in=[one.project_id for one in quotas if self.start_refusal(one)])
 
 
 class _KeptRuns(models.Manager["Run"]):

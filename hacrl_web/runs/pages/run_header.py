@@ -10,8 +10,8 @@ from django.shortcuts import get_object_or_404
 
 from hacrl_web.runs.launch.drafts import open_cautions
 from hacrl_web.runs.launch.queue import place_in_queue
+from hacrl_web.runs.limits.quotas import waiting_reason
 from hacrl_web.runs.models import Run, State
-from hacrl_web.runs.quotas import waiting_reason
 from hacrl_web.runs.telemetry.resumption import under_way
 from workers.algorithms.registry import algorithms
 

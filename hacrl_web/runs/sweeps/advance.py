@@ -18,8 +18,8 @@ from django.utils import timezone
 from hacrl_web.accounts.models import Role
 from hacrl_web.accounts.projects import require
 from hacrl_web.runs.launch.launch import hold
+from hacrl_web.runs.limits.quotas import QuotaReached
 from hacrl_web.runs.models import PRUNED, Run, SearchState, State, Sweep, Trial, TrialState
-from hacrl_web.runs.quotas import QuotaReached
 from hacrl_web.runs.sweeps.plan import plan_trial
 from hacrl_web.runs.sweeps.sweeps import create_run_of
 from hacrl_web.runs.telemetry.scores import Scores, accuracies

@@ -20,7 +20,6 @@ from hacrl_web.ops.disk_space import full_disk
 from hacrl_web.runs import worker_queue
 from hacrl_web.runs.models import Drain, Run, Worker
 from hacrl_web.runs.pubsub import publish_update
-from hacrl_web.runs.quotas import blocked_projects
 from hacrl_web.runs.worker.hosts import (
     HeartbeatThread,
     boot_id,
@@ -138,8 +137,7 @@ def claim_next() -> Run | None:
         log.warning("no run starts: %s", sentence)
         return None
     worker = this_worker()
-    startable = Run.objects.in_queue().filter(data_folder__in=["", worker.data_folder])
-    waiting = startable.exclude(project__in=blocked_projects()).values_list("pk", flat=True)
+    waiting = Run.objects.startable().filter(data_folder__in=["", worker.data_folder]).values_list("pk", flat=True)
     for run_id in waiting[:MAX_TRIES]:
         if not _is_busy(run_id) and (run := Run.objects.claim(run_id, worker)):
             return run

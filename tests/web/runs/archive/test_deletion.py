@@ -24,9 +24,9 @@ from hacrl_web.runs.archive.deletion import delete_run
 from hacrl_web.runs.archive.remains import DeletedRuns
 from hacrl_web.runs.launch import launch
 from hacrl_web.runs.launch.launch import retry
+from hacrl_web.runs.limits.removal import delete_archived
 from hacrl_web.runs.live.counts import CHANGE, FAULTS, all_counts, counts_of
 from hacrl_web.runs.models import RECORDED_TABLES, Retention, Run, State, StatusChange, Sweep, TelemetryEvent
-from hacrl_web.runs.retention.upkeep import delete_archived
 from hacrl_web.runs.run_files import reading_files
 from hacrl_web.runs.worker.dispatcher import Dispatcher
 from hacrl_web.web.errors import FieldErrors

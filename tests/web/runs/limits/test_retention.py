@@ -21,9 +21,9 @@ from hacrl_web.insight.checkpoints.checkpoints import find_checkpoint
 from hacrl_web.insight.evaluations.new_evaluation import launch_evaluation
 from hacrl_web.runs.archive.remains import DeletedRuns
 from hacrl_web.runs.launch.launch import retry
+from hacrl_web.runs.limits import removal
+from hacrl_web.runs.limits.removal import RetentionUpkeep, delete_archived, remove_checkpoints
 from hacrl_web.runs.models import GENERATED, Retention, Run, State, Sweep, TelemetryEvent
-from hacrl_web.runs.retention import upkeep as retention_upkeep
-from hacrl_web.runs.retention.upkeep import RetentionUpkeep, delete_archived, remove_checkpoints
 from hacrl_web.runs.run_files import lock_conversion, reading_files
 from hacrl_web.web.errors import FieldErrors
 from tests.support.web.factories import make_benchmark, make_model, make_run, make_user
@@ -294,7 +294,7 @@ def test_archived_runs_are_deleted_whole(run, owner, caplog):
     change(young, archived_at=ago(89))
     change(generated, state=State.COMPLETED, archived_at=ago(91), data_folder=GENERATED)
     with caplog.at_level(logging.INFO):
-        assert RetentionUpkeep().tick() == 2
+        assert RetentionUpkeep(lambda: 0.0).tick() == 2
     assert list(Run.objects.all()) == [young]
     assert DeletedRuns().tick() == 2
     assert not run.run_dir.exists()
@@ -318,7 +318,7 @@ def test_removal_that_a_crash_interrupts_is_completed_by_the_next_round(run, mon
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(retention_upkeep.shutil, "rmtree", crash)
+        patch.setattr(removal.shutil, "rmtree", crash)
         with pytest.raises(KeyboardInterrupt):
             RetentionUpkeep().tick()
     run.refresh_from_db()
@@ -338,7 +338,7 @@ def test_folder_that_cannot_be_removed_holds_up_no_other(run, owner, monkeypatch
             raise PermissionError(13, "not yours")
         remove(path, **options)
 
-    monkeypatch.setattr(retention_upkeep.shutil, "rmtree", fail)
+    monkeypatch.setattr(removal.shutil, "rmtree", fail)
     RetentionUpkeep().tick()
     assert (run.run_dir / "checkpoints").exists()
     assert not has_files(second)
@@ -349,21 +349,21 @@ def test_round_of_a_project_is_once_an_hour_and_a_few_runs_a_tick(run, owner, mo
     now = [0.0]
     upkeep = RetentionUpkeep(lambda: now[0])
     second = trained(owner)
-    monkeypatch.setattr(retention_upkeep, "BUDGET_S", -1.0)
+    monkeypatch.setattr(removal, "BUDGET_S", -1.0)
     assert upkeep.tick() == 0
-    monkeypatch.setattr(retention_upkeep, "BUDGET_S", 0.2)
-    measure = retention_upkeep.measure_files
+    monkeypatch.setattr(removal, "BUDGET_S", 0.2)
+    measure = removal.measure_files
 
     def slow(one: Run) -> None:
         now[0] += 0.5
         measure(one)
 
-    monkeypatch.setattr(retention_upkeep, "measure_files", slow)
+    monkeypatch.setattr(removal, "measure_files", slow)
     assert upkeep.tick() == 1, "the budget is spent"
     assert upkeep.tick() == 1
     assert not has_files(second)
     third = trained(owner)
-    now[0] = retention_upkeep.EVERY_S - 1
+    now[0] = removal.EVERY_S - 1
     assert upkeep.tick() == 0
     assert has_files(third)
     now[0] += 20
@@ -395,7 +395,7 @@ def test_staff_see_what_would_go_before_they_set_it(client, run, owner):
     shown = client.get(page, values).content.decode()
     assert "files of 1 run," in shown
     assert "1 archived run with everything recorded" in shown
-    assert "30 days after the end of their run" in shown
+    assert "Checkpoints: days after the end of their run</dt><dd>30" in shown
     loss = client.get(f"{api}/preview", values).json()
     assert (loss["file_runs"], loss["archived_runs"]) == (1, 1)
     assert (loss["file_bytes"], loss["archived_bytes"]) == (10**6, 7), "as last measured"
@@ -425,7 +425,7 @@ def test_days_are_from_1_to_3650_and_whole(client, run):
     for text in ("0", "3651", "-1", "9" * 5000, "1.5", "x", "\x00", "1e3", "<b>"):
         for send in (client.get, client.post):
             answer = send(page, {"archived_days": text}, follow=True)
-            assert "Archived runs after they were archived: " in answer.content.decode(), text
+            assert "Archived runs: days after they were archived: " in answer.content.decode(), text
         assert client.get(f"{api}/preview", {"archived_days": text}).status_code == 422, text
     assert Retention.objects.get().checkpoint_days == 3650
     assert Retention.objects.get().archived_days is None

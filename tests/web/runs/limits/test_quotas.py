@@ -16,9 +16,9 @@ from django.utils import timezone
 from hacrl_web.accounts.audit_log import AuditEntry
 from hacrl_web.runs.launch.drafts import queue_draft
 from hacrl_web.runs.launch.launch import launch, retry
-from hacrl_web.runs.models import GpuUse, Quota, Retention, Run, State, Worker
-from hacrl_web.runs.quotas import QuotaReached, blocked_projects, gpu_hours_of, set_limits, use_of, waiting_reason
-from hacrl_web.runs.retention.settings import set_retention
+from hacrl_web.runs.limits.quotas import QuotaReached, use_of, waiting_reason
+from hacrl_web.runs.limits.settings import QuotaLimits, RetentionDays
+from hacrl_web.runs.models import GpuUse, Quota, Run, State, Worker
 from hacrl_web.runs.sweeps.sweeps import launch_sweep
 from hacrl_web.runs.worker.tasks import claim_next, this_worker
 from hacrl_web.runs.worker.usage import UnmeasuredFiles, UsageMeter
@@ -48,7 +48,7 @@ def test_waiting_runs_count_whether_queued_or_paused_and_a_sweep_is_refused_as_a
         make_run(user)
     Run.objects.filter(pk=queued.pk).update(state=State.RUNNING)
     make_run(user)
-    assert (use_of(queued.project).running, use_of(queued.project).waiting) == (1, 2)
+    assert (use_of(queued.project)["running"], use_of(queued.project)["waiting"]) == (1, 2)
 
 
 @pytest.mark.django_db
@@ -76,7 +76,7 @@ def test_gpu_hours_are_of_this_month(user):
         (8, datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 10, 2, tzinfo=UTC)),  # 0
     ):
         GpuUse.objects.create(project=project, run_id=uuid4(), attempt=1, gpus=gpus, from_at=begin, until_at=end)
-    assert gpu_hours_of(project.pk, now) == 10
+    assert GpuUse.hours_of(project.pk, now) == 10
     run = make_run(user)
     limited(user, gpu_hours=0)
     with pytest.raises(QuotaReached, match=r"of its 0\.0 GPU hours of this month"):
@@ -94,7 +94,7 @@ def test_disk_is_the_files_of_the_runs_as_measured(user):
     limited(user, disk_gib=2 / 1024)
     make_run(user)  # nothing is measured yet
     UnmeasuredFiles().tick()
-    assert 3 / 1024 <= use_of(run.project).disk_gib < 3.1 / 1024
+    assert 3 / 1024 <= use_of(run.project)["disk_gib"] < 3.1 / 1024
     with pytest.raises(QuotaReached, match="delete some"):
         make_run(user)
 
@@ -125,7 +125,7 @@ def test_project_at_its_limit_waits_and_holds_nobody_up(user, monkeypatch):
     full = [make_run(user, name=f"full {n}") for n in range(3)]
     limited(user, running=1)
     assert claim_next() == full[0]
-    assert blocked_projects() == [full[0].project_id]
+    assert not Run.objects.startable()
     monkeypatch.setattr("hacrl_web.runs.worker.tasks.MAX_TRIES", 1)  # fewer than stand in front
     other = make_run()
     assert claim_next() == other
@@ -167,12 +167,13 @@ def test_staff_set_quotas_on_the_page_and_by_the_api_and_members_see_them(client
 @pytest.mark.django_db
 def test_limits_are_checked(user):
     staff, project = make_user(is_staff=True), user.memberships.get().project
-    assert set_limits(staff, project, {"running": "", "disk_gib": "0.5"}).disk_gib == 0.5
+    QuotaLimits.replace(staff, project, {"running": "", "disk_gib": "0.5"})
+    assert QuotaLimits.of(project).disk_gib == 0.5
     for bad in ("nan", "inf", "-1", "1,5", "x"):
         with pytest.raises(FieldErrors):
-            set_limits(staff, project, {"disk_gib": bad})
+            QuotaLimits.replace(staff, project, {"disk_gib": bad})
     with pytest.raises(FieldErrors, match="staff"):
-        set_limits(make_member(project, "admin"), project, {})
+        QuotaLimits.replace(make_member(project, "admin"), project, {})
 
 
 def together(count: int, act) -> list[object]:
@@ -212,11 +213,11 @@ def test_of_50_parallel_launches_and_claims_a_quota_lets_through_exactly_its_num
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize(("table", "replace"), [(Quota, set_limits), (Retention, set_retention)])
-def test_two_who_set_the_first_values_at_once_are_both_served(table, replace):
+@pytest.mark.parametrize("kind", [QuotaLimits, RetentionDays])
+def test_two_who_set_the_first_values_at_once_are_both_served(kind):
     staff = make_user(is_staff=True)
     projects = [make_user().memberships.get().project for _ in range(8)]
     with racing(4) as race:
         for project in projects:
-            race(*[partial(replace, staff, project, {}) for _ in range(4)])
-    assert table.objects.count() == len(projects)
+            race(*[partial(kind.replace, staff, project, {}) for _ in range(4)])
+    assert kind.table.objects.count() == len(projects)

@@ -1,7 +1,8 @@
-"""Carries out the retention of projects: removes the checkpoints of old runs, and deletes runs archived long ago.
+"""The retention of projects: removes the checkpoints of old runs, and deletes runs archived long ago.
 
-A thread of the dispatcher calls it. The row of a run says first that its checkpoints are removed, then they are; so the
-next round completes what a crash interrupts. Runs are deleted as users delete them (archive/deletion.py).
+A thread of the dispatcher calls it. Each rule is asked again with the run's row locked, before anything is removed. The
+row of a run says first that its checkpoints are removed, then they are; so the next round completes what a crash
+interrupts. Runs are deleted as users delete them (archive/deletion.py).
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import InterfaceError, OperationalError, transaction
@@ -20,6 +23,7 @@ from django.utils import timezone
 
 from hacrl_web.accounts.actor import Actor, acting
 from hacrl_web.accounts.audit_log import note_change
+from hacrl_web.accounts.models import Project
 from hacrl_web.runs.archive.deletion import (
     Readers,
     delete_runs,
@@ -28,8 +32,8 @@ from hacrl_web.runs.archive.deletion import (
     reader_refusal,
     readers_by_folder,
 )
-from hacrl_web.runs.models import Retention, Run
-from hacrl_web.runs.retention.expiry import runs_archived_long_ago, runs_with_old_files, was_imported_since
+from hacrl_web.runs.limits.settings import RetentionDays
+from hacrl_web.runs.models import GENERATED, INACTIVE, TERMINAL, Retention, Run, RunQuerySet, SearchState
 from hacrl_web.runs.run_files import folder_bytes, weight_folders
 from hacrl_web.runs.worker.hosts import data_folder_id
 from hacrl_web.runs.worker.usage import measure_files
@@ -38,8 +42,77 @@ from hacrl_web.web.errors import FieldErrors
 EVERY_S = 3600.0  # of each project, and of removals that a crash interrupted
 LOOK_EVERY_S = 10.0
 BUDGET_S = 0.2
+KEEP_TAG = "keep"
+SEARCHING = (SearchState.SEARCHING, SearchState.PAUSED)
 ACTOR = Actor("upkeep", command="retention")
 log = logging.getLogger(__name__)
+
+
+def runs_with_old_files(project_id: int, days: int | None) -> RunQuerySet:
+    """Candidates by their columns alone."""
+    if days is None:
+        return Run.objects.none()
+    runs = Run.objects.filter(state__in=TERMINAL, finished_at__lt=_before(days), files_removed_at=None)
+    return _removable(runs.filter(data_folder=data_folder_id()), project_id)
+
+
+def runs_archived_long_ago(project_id: int, days: int | None) -> RunQuerySet:
+    if days is None:
+        return Run.objects.none()
+    runs = Run.objects.filter(state__in=INACTIVE, archived_at__lt=_before(days))
+    return _removable(runs.filter(data_folder__in=["", GENERATED, data_folder_id()]), project_id)
+
+
+def _removable(runs: RunQuerySet, project_id: int) -> RunQuerySet:
+    free = runs.exclude(tags__contains=f",{KEEP_TAG},").exclude(sweep__search_state__in=SEARCHING)
+    return free.filter(project=project_id).order_by("finished_at", "pk")
+
+
+def _before(days: int) -> datetime:
+    return timezone.now() - timedelta(days=days)
+
+
+def _was_imported_since(run: Run, days: int) -> bool:
+    """Whether a run was imported less than this number of days ago; it may have ended years before."""
+    at = run.origin.get("imported_at")
+    try:
+        return bool(at) and datetime.fromisoformat(str(at)) > _before(days)
+    except (ValueError, TypeError):
+        return False
+
+
+@dataclass
+class ExpiryPreview:
+    """What would be removed now, of the files on this host. file_runs: runs that only lose checkpoints.
+
+    file_bytes, archived_bytes: all files of these runs, as last measured, so at most this much is freed.
+    """
+
+    file_runs: int = 0
+    file_bytes: int = 0
+    archived_runs: int = 0
+    archived_bytes: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.file_runs and not self.archived_runs
+
+
+def preview_of(project: Project, days: RetentionDays) -> ExpiryPreview:
+    """What these values would remove now, if no download or conversion is under way. No folder is measured for it."""
+    preview, readers, whole = ExpiryPreview(), readers_by_folder(), set()
+    brief = ("name", "project", "origin", "files_bytes")
+    for run in runs_archived_long_ago(project.pk, days.archived_days).only(*brief).iterator():
+        if not reader_refusal(run, readers):
+            whole.add(run.pk)
+            preview.archived_runs += 1
+            preview.archived_bytes += run.files_bytes or 0
+    for run in runs_with_old_files(project.pk, days.checkpoint_days).only(*brief).iterator():
+        is_new = _was_imported_since(run, days.checkpoint_days or 0)
+        if run.pk not in whole and not is_new and not reader_refusal(run, readers) and weight_folders(run.run_dir):
+            preview.file_runs += 1
+            preview.file_bytes += run.files_bytes or 0
+    return preview
 
 
 class RetentionUpkeep:
@@ -95,7 +168,7 @@ def remove_checkpoints(run_id: UUID) -> bool:
             # With the row locked: a retry may have begun since.
             row = Run.objects.select_for_update(of=("self",)).filter(pk=run_id).first()
             days = _days_of(row).checkpoint_days if row else None
-            if row is None or days is None or was_imported_since(row, days):
+            if row is None or days is None or _was_imported_since(row, days):
                 return False
             if not runs_with_old_files(row.project_id, days).filter(pk=run_id).exists():
                 return False
