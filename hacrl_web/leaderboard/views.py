@@ -12,8 +12,9 @@ from hacrl_web.leaderboard.board import paper
 from hacrl_web.leaderboard.board.addresses import BoardAddress, board_at
 from hacrl_web.leaderboard.board.boards import boards, sources
 from hacrl_web.leaderboard.board.cells import BoardTable
+from hacrl_web.leaderboard.board.columns import COLUMNS, COSTS
 from hacrl_web.leaderboard.board.rows import NOT_RECORDED
-from hacrl_web.leaderboard.board.selection import CELL_CONTENTS, COSTS, EXTRA, baseline_labels, read_selection
+from hacrl_web.leaderboard.board.selection import CELL_CONTENTS, baseline_labels, read_selection
 from hacrl_web.leaderboard.board.table import make_table
 from hacrl_web.leaderboard.render import exports, latex
 from hacrl_web.leaderboard.render.context import board_context, board_report, seed_runs
@@ -83,7 +84,7 @@ def board(request: HttpRequest) -> HttpResponse:
         "baselines": baseline_labels(table.board),
         "algorithms": sorted({row.algorithm for row in table.board.rows}),
         "cell_contents": CELL_CONTENTS,
-        "extra_columns": EXTRA,
+        "extra_columns": COLUMNS,
         "costs": COSTS,
         "grid": make_grid(table),
         "harness_lines": _harness_lines(request, table),

@@ -20,11 +20,9 @@ from workers.contract.verifier_kinds import AUDIT_METHODS, FLEXIBLE_KINDS, RESPO
 MAX_AGENTS = 8
 # The kinds of verifiers, each with its rule in one line.
 VERIFIERS: dict[str, str] = {kind: f"{kind}: {rules.line}" for kind, rules in RULES.items()}
-# Fields of AgentSpec that Agent.settings holds.
-AGENT_SETTINGS = (
-    *("lora_rank", "lora_alpha", "seed", "prompt_template", "chat_template_kwargs", "thinking"),
-    *("temperature", "top_p", "top_k"),
-)
+# The settings of an agent, all of AgentSpec but its name and model; Agent.settings holds those without a column.
+AGENT_FIELDS = tuple(name for name in AgentSpec.model_fields if name not in ("name", "model", "revision"))
+AGENT_SETTINGS = tuple(name for name in AGENT_FIELDS if name not in ("learning_rate", "prompt_format"))
 # Okabe and Ito's colours, which colour-blind readers can distinguish; an agent has the same colour on every page.
 AGENT_COLORS = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#000000")
 
@@ -191,7 +189,9 @@ class Agent(models.Model):
         return self.name
 
     def setting(self, name: str) -> Any:
-        """One of AGENT_SETTINGS: this agent's own value, or the default."""
+        """One of AGENT_FIELDS: this agent's own value, or the default."""
+        if name not in AGENT_SETTINGS:
+            return getattr(self, name)
         return self.settings.get(name, AgentSpec.model_fields[name].default)
 
     @property

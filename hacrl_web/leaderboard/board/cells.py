@@ -71,6 +71,11 @@ class BoardLine:
     def is_mean(self) -> bool:
         return self.agent == MEAN
 
+    @property
+    def last(self) -> Cell:
+        """The cell of the average, or of the one benchmark."""
+        return list(self.cells.values())[-1]
+
 
 @dataclass
 class BoardGroup:
@@ -83,6 +88,21 @@ class BoardGroup:
     @property
     def head(self) -> BoardLine:
         return self.lines[0]
+
+    def value(self, name: str) -> float | None:
+        """Its number in one of COLUMNS; costs are means over its runs."""
+        if name == "seeds":
+            return len(self.row.seeds)
+        if name == "training_hours":
+            seconds = self.row.mean_of("training_seconds")
+            return None if seconds is None else seconds / 3600
+        if name in ("rollouts", "tokens"):
+            return self.row.mean_of(name)
+        score, start, rollouts = self.head.last.score, self.head.start, self.row.mean_of("rollouts")
+        if name == "per_1000":
+            return (score.mean - start.mean) / rollouts * 1000 if score and start and rollouts else None
+        interval = self.head.last.difference if name == "gain" else start
+        return interval.mean if interval else None
 
 
 @dataclass
@@ -162,20 +182,6 @@ class BoardTable:
     def cell(self, group: BoardGroup) -> Cell:
         """A row's main cell: the mean of its agents in the last column."""
         return group.head.cells[self.last.key]
-
-    def cost(self, row: BoardRow, name: str) -> float | None:
-        """Mean per run of one of COSTS."""
-        if name != "training_hours":
-            return row.mean_of(name)
-        seconds = row.mean_of("training_seconds")
-        return None if seconds is None else seconds / 3600
-
-    def per_1000(self, group: BoardGroup) -> float | None:
-        """Rise of the last column's score over the start per 1,000 generated rollouts."""
-        score, start, rollouts = self.cell(group).score, group.head.start, group.row.mean_of("rollouts")
-        if score is None or start is None or not rollouts:
-            return None
-        return (score.mean - start.mean) / rollouts * 1000
 
 
 def paired(mine: BySeed, base: BySeed) -> MeanInterval | None:

@@ -10,6 +10,7 @@ from django.http import QueryDict
 from pydantic import model_validator
 
 from hacrl_web.leaderboard.board.boards import Board
+from hacrl_web.leaderboard.board.columns import COLUMNS
 from hacrl_web.leaderboard.board.results import MEAN_OF_SAMPLES
 from hacrl_web.web.page_query import PageQuery, Text, one_of
 from workers.contract.spec.algorithm import BASELINE
@@ -17,21 +18,6 @@ from workers.contract.spec.algorithm import BASELINE
 NO_BASELINE = "none"
 AVERAGE = "/average"  # the column over all shown benchmarks; no benchmark has a slash in its name
 CELL_CONTENTS = {"score": "scores", "difference": "differences to the baseline"}
-# Columns beside the benchmarks, in their order on the page.
-EXTRA = {
-    "seeds": "Seeds",
-    "gain": "Difference to the baseline",
-    "start": "Start",
-    "rollouts": "Rollouts per run",
-    "tokens": "Tokens per run",
-    "training_hours": "Training hours per run",
-    "per_1000": "Score gained per 1,000 rollouts",
-}
-COSTS = {
-    "rollouts": "rollouts generated per run",
-    "tokens": "tokens generated per run",
-    "training_hours": "training hours per run",
-}
 # By family of estimates.
 FORMULAS = {
     "avg": "mean over questions of the share of their k samples that are correct",
@@ -61,8 +47,8 @@ class BoardSelection(PageQuery):
     show: Literal["score", "difference"] = "score"
     on: tuple[Text, ...] = ()  # benchmarks that are columns; empty: all
     algorithm: tuple[Text, ...] = ()  # whose rows are shown; empty: all
-    column: tuple[Text, ...] = ()  # which of EXTRA; empty: all
-    sort: Text = ""  # a benchmark, AVERAGE, one of EXTRA or `algorithm`; empty: the last score column
+    column: tuple[Text, ...] = ()  # which of COLUMNS; empty: all
+    sort: Text = ""  # a benchmark, AVERAGE, one of COLUMNS or `algorithm`; empty: the last score column
     cost: Literal["rollouts", "tokens", "training_hours"] = "rollouts"  # axis of the Pareto picture
     x: Text = ""  # setting on the axis of the sensitivity picture; empty: the first that varies
     y: Text = ""  # second setting, of the heat map
@@ -99,8 +85,8 @@ def read_selection(query: QueryDict, board: Board) -> BoardSelection:
             "baseline": one_of(named.baseline, baselines, BASELINE),
             "on": _some_of(named.on, board.benchmarks),
             "algorithm": _some_of(named.algorithm, algorithms),
-            "column": _some_of(named.column, EXTRA),
-            "sort": one_of(named.sort, {AVERAGE, "algorithm", *EXTRA, *board.benchmarks}),
+            "column": _some_of(named.column, COLUMNS),
+            "sort": one_of(named.sort, {AVERAGE, "algorithm", *COLUMNS, *board.benchmarks}),
         }
     )
 

@@ -16,6 +16,7 @@ from hacrl_web.leaderboard.board.cells import (
     StartGroup,
     paired,
 )
+from hacrl_web.leaderboard.board.columns import COLUMNS, COSTS
 from hacrl_web.leaderboard.board.results import ACCURACY, MEAN_OF_SAMPLES, START
 from hacrl_web.leaderboard.board.row_settings import EVALUATION_ONLY, settings_under
 from hacrl_web.leaderboard.board.rows import BoardRow, facts_of_rows, key_of
@@ -108,15 +109,10 @@ def _sort_value(table: BoardTable, group: BoardGroup, sort: str) -> tuple[float 
     """The number to sort by, and 1 if the lowest comes first, else -1."""
     if sort == "algorithm":
         return 0.0, 1
-    if sort in ("rollouts", "tokens", "training_hours"):
-        return table.cost(group.row, sort), 1
-    if sort == "per_1000":
-        return table.per_1000(group), -1
-    if sort == "seeds":
-        return float(len(group.row.seeds)), -1
-    cell = group.head.cells.get(sort, table.cell(group))
-    interval = cell.difference if sort == "gain" else group.head.start if sort == "start" else cell.score
-    return None if interval is None else interval.mean, -1
+    if sort in COLUMNS:
+        return group.value(sort), 1 if sort in COSTS else -1
+    score = group.head.cells.get(sort, table.cell(group)).score
+    return None if score is None else score.mean, -1
 
 
 def _starts(rows: Sequence[BoardRow], columns: Sequence[BoardColumn], metric: str) -> list[StartGroup]:
@@ -296,7 +292,7 @@ def _over(table: BoardTable, top: BoardGroup, other: BoardGroup) -> list[tuple[M
     text = f"{number_format.format_signed_score(gap.mean)}{_width(gap)} ({_basis(gap, is_of_all=is_of_all)})"
     text += f" over {other.row.label_without(GROUP)} ({_score(table, other)})"
     # Not the time: it depends on what else their devices did.
-    mine, theirs = (table.cost(group.row, "rollouts") for group in (top, other))
+    mine, theirs = (group.value("rollouts") for group in (top, other))
     if mine and theirs:
         ratio = number_format.format_significant(mine / theirs, 2)
         text += ", with equal rollouts" if ratio == "1.0" else f", with {ratio} times the rollouts"

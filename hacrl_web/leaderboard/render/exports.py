@@ -7,6 +7,7 @@ from typing import Any
 
 from hacrl_web.leaderboard.board import paper
 from hacrl_web.leaderboard.board.cells import BoardGroup, BoardLine, BoardTable, Cell
+from hacrl_web.leaderboard.board.columns import OF_RUN
 from hacrl_web.leaderboard.board.rows import BoardRow
 from hacrl_web.leaderboard.board.selection import metric_formula
 from hacrl_web.web.statistics import MeanInterval
@@ -48,16 +49,14 @@ def _csv_head(table: BoardTable) -> list[str]:
         names += [name, f"{name} ±", f"{name} seeds", f"{name} mark"]
         base = table.baseline or "baseline"
         names += [f"{name} minus {base}", f"{name} minus {base} ±", f"{name} verdict"]
-    return [*names, "start", "rollouts", "tokens", "training_hours", "gained per 1,000 rollouts"]
+    return [*names, "start", *(column.csv or column.name for column in OF_RUN)]
 
 
 def _csv_cells(table: BoardTable, group: BoardGroup, line: BoardLine) -> list[Any]:
     row = group.row
     differences = "; ".join(f"{path} = {value}" for path, value in row.distinctions.items())
     who = [MEASURED, row.id, row.algorithm, differences, line.agent or "mean", " ".join(map(str, row.seeds))]
-    costs: list[Any] = [""] * 4
-    if line is group.head:  # they are the run's, not an agent's
-        costs = [*(table.cost(row, name) for name in ("rollouts", "tokens", "training_hours")), table.per_1000(group)]
+    costs = [group.value(column.name) if line is group.head else "" for column in OF_RUN]
     start = None if line.start is None else line.start.mean
     return [*who, row.num_planned, "; ".join(row.missing), *_csv_scores(table, line), start, *costs]
 
@@ -110,10 +109,7 @@ def _json_row(table: BoardTable, group: BoardGroup) -> dict[str, Any]:
         "seeds_launched": row.num_planned,
         "without_a_score": row.missing,
         "lines": [_json_line(table, line) for line in group.lines],
-        "rollouts": table.cost(row, "rollouts"),
-        "tokens": table.cost(row, "tokens"),
-        "training_hours": table.cost(row, "training_hours"),
-        "gained_per_1000_rollouts": table.per_1000(group),
+        **{column.json or column.name: group.value(column.name) for column in OF_RUN},
         "facts": dict(row.facts),
         "settings": dict(row.settings),
         "runs": provenance(row),

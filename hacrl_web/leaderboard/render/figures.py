@@ -13,8 +13,8 @@ import plotly.graph_objects as go
 
 from hacrl_web.insight.plotly_figures import HEIGHT, as_json, plain_text
 from hacrl_web.leaderboard.board.cells import BoardGroup, BoardTable
+from hacrl_web.leaderboard.board.columns import COSTS
 from hacrl_web.leaderboard.board.rows import BoardRow
-from hacrl_web.leaderboard.board.selection import COSTS
 from hacrl_web.web.page_query import one_of
 from hacrl_web.web.statistics import MeanInterval
 from workers import number_format
@@ -157,7 +157,7 @@ def front(table: BoardTable) -> list[BoardGroup]:
     if len(table.sections) > 1:
         return []
     points: list[tuple[BoardGroup, MeanInterval]] = []
-    costs = [(table.cost(group.row, table.selection.cost), group, score) for group, score in _scored(table)]
+    costs = [(group.value(table.selection.cost), group, score) for group, score in _scored(table)]
     priced = [(cost, group, score) for cost, group, score in costs if cost]
     for _, group, score in sorted(priced, key=lambda item: (item[0], -item[2].mean)):
         if not points or score.mean > points[-1][1].mean:
@@ -171,7 +171,7 @@ def pareto(table: BoardTable) -> dict[str, Any]:
     joined = front(table)
     if len(joined) > 1:
         figure.add_scatter(
-            x=[table.cost(group.row, table.selection.cost) for group in joined],
+            x=[group.value(table.selection.cost) for group in joined],
             y=[table.cell(group).score.mean for group in joined],  # type: ignore[union-attr]
             mode="lines",
             line={"color": BEST, "width": 1.5, "dash": "dot", "shape": "hv"},
@@ -181,7 +181,7 @@ def pareto(table: BoardTable) -> dict[str, Any]:
     # Names are in the legend: beside the marks, those of rows with the same cost would cover each other.
     for place, (group, score) in enumerate(_scored(table)):
         figure.add_scatter(
-            x=[table.cost(group.row, table.selection.cost)],
+            x=[group.value(table.selection.cost)],
             y=[score.mean],
             error_y=_intervals([score]),
             mode="markers",

@@ -10,9 +10,10 @@ from collections.abc import Iterator, Sequence
 
 from hacrl_web.leaderboard.board import paper
 from hacrl_web.leaderboard.board.cells import BoardGroup, BoardLine, BoardTable, Cell
+from hacrl_web.leaderboard.board.columns import Column
 from hacrl_web.leaderboard.render.context import extras
 from hacrl_web.leaderboard.render.exports import INTERVALS
-from hacrl_web.runs.templatetags.formats import MISSING, count, plain_score, plain_significant, signed_fixed
+from hacrl_web.runs.templatetags.formats import MISSING, plain_score, signed_fixed
 from hacrl_web.web.statistics import MeanInterval
 
 _ESCAPED = {
@@ -31,15 +32,6 @@ _ESCAPED = {
     **{character: f"\\{character}" for character in "&%$#_{}"},
 }
 MEASURED, DECIMAL, PLAIN = "r@{}l@{}l", "r@{}l", "r"  # columns of one of the page's: with an interval, without, others
-_DECIMALS = ("start", "training_hours", "per_1000")
-_HEADS = {
-    "seeds": "Seeds",
-    "start": "Start",
-    "rollouts": "Rollouts",
-    "tokens": "Tokens",
-    "training_hours": "Training hours",
-    "per_1000": "Gain per 1,000 rollouts",
-}
 
 
 def escaped(text: str) -> str:
@@ -49,10 +41,10 @@ def escaped(text: str) -> str:
 
 def latex(table: BoardTable, section: paper.PaperSection | None, address: str) -> str:
     """Part of a document; needs booktabs. address: of the page with the same numbers."""
-    names = extras(table)
-    kinds = [MEASURED] * len(table.columns) + [_kind(name) for name in names]
+    columns = extras(table)
+    kinds = [MEASURED] * len(table.columns) + [_kind(column) for column in columns]
     heads = [escaped(f"{c.title} {c.measured_by}") for c in table.columns]
-    heads += [f"$\\Delta$ {escaped(table.baseline)}" if name == "gain" else _HEADS[name] for name in names]
+    heads += [f"$\\Delta$ {escaped(table.baseline)}" if c.name == "gain" else escaped(c.label) for c in columns]
     lines = [
         f"% {_comment(table.board.name)}",
         f"% {_comment(address)}",
@@ -65,12 +57,12 @@ def latex(table: BoardTable, section: paper.PaperSection | None, address: str) -
     ]
     for group in table.groups:
         lines.append(r"\midrule")
-        lines += [_row([*_cells(table, group, line, names)]) for line in group.lines]
+        lines += [_row([*_cells(table, group, line, columns)]) for line in group.lines]
     for start in table.starts:
         lines.append(r"\midrule")
         for line in start.lines:
             scores = [_score(line.cells[column.key]) for column in table.columns]
-            empty = [_empty(_kind(name)) for name in names]
+            empty = [_empty(_kind(column)) for column in columns]
             lines.append(_row(["start" if line is start.lines[0] else "", _agent(line), *scores, *empty]))
     lines += [r"\bottomrule", r"\end{tabular}", *_reported(section)]
     return "\n".join(lines) + "\n"
@@ -85,9 +77,9 @@ def _row(cells: Sequence[str]) -> str:
     return " & ".join(cells) + r" \\"
 
 
-def _kind(name: str) -> str:
+def _kind(column: Column) -> str:
     """The LaTeX columns of one of the further columns of the page."""
-    return MEASURED if name == "gain" else DECIMAL if name in _DECIMALS else PLAIN
+    return MEASURED if column.name == "gain" else DECIMAL if column.is_decimal else PLAIN
 
 
 def _width(kind: str) -> int:
@@ -122,32 +114,26 @@ def _agent(line: BoardLine) -> str:
     return escaped(line.agent) if line.agent else "mean"
 
 
-def _cells(table: BoardTable, group: BoardGroup, line: BoardLine, names: Sequence[str]) -> Iterator[str]:
+def _cells(table: BoardTable, group: BoardGroup, line: BoardLine, columns: Sequence[Column]) -> Iterator[str]:
     is_head = line is group.head
     yield escaped(group.row.label) if is_head else ""
     yield _agent(line)
-    for column in table.columns:
-        cell = line.cells[column.key]
+    for score in table.columns:
+        cell = line.cells[score.key]
         yield _difference(cell) if table.selection.show == "difference" else _score(cell)
-    for name in names:
-        if name == "gain":
-            yield _difference(line.cells[table.last.key])
-        elif name == "start":
+    for column in columns:
+        if column.name == "gain":
+            yield _difference(line.last)
+        elif column.name == "start":
             yield _number(plain_score(line.start.mean if line.start else None))
         elif not is_head:
-            yield _empty(_kind(name))
+            yield _empty(_kind(column))
+        elif column.name == "seeds":
+            yield f"{len(group.row.seeds)} of {group.row.num_planned}"
         else:
-            text = extra_text(table, group, name)
-            yield _number(text) if _kind(name) == DECIMAL else escaped(text)
-
-
-def extra_text(table: BoardTable, group: BoardGroup, name: str) -> str:
-    """The text of a row's seeds, mean cost or gain."""
-    if name == "seeds":
-        return f"{len(group.row.seeds)} of {group.row.num_planned}"
-    if name in ("rollouts", "tokens"):
-        return count(table.cost(group.row, name))
-    return plain_significant(table.per_1000(group) if name == "per_1000" else table.cost(group.row, name))
+            value = group.value(column.name)
+            text = MISSING if value is None else column.text(value)
+            yield _number(text) if column.is_decimal else escaped(text)
 
 
 def _interval(estimate: MeanInterval) -> str:

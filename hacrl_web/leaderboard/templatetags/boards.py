@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from django import template
-from django.utils.html import format_html
 
 from hacrl_web.leaderboard.board.boards import Board, sweep_board
-from hacrl_web.leaderboard.board.cells import BoardGroup, BoardLine, BoardTable, Cell
+from hacrl_web.leaderboard.board.cells import BoardGroup
+from hacrl_web.leaderboard.board.columns import Column
 from hacrl_web.leaderboard.board.newest import NewestBoard, newest_board_of
 from hacrl_web.leaderboard.board.paper import ReportedScores
 from hacrl_web.leaderboard.board.rows import plain_path
-from hacrl_web.leaderboard.board.selection import COSTS, BoardSelection
+from hacrl_web.leaderboard.board.selection import BoardSelection
 from hacrl_web.leaderboard.board.table import make_table
 from hacrl_web.leaderboard.render.context import ColumnHead, board_context
-from hacrl_web.runs.templatetags.formats import MISSING, count, duration, middle, plain_significant, signed
+from hacrl_web.runs.templatetags.formats import middle, with_full_value
 
 register = template.Library()
 LONG_LETTERS = 32
@@ -43,12 +43,6 @@ def show_board(board: Board, key: str, size: str = "whole") -> dict[str, Any]:
 
 
 @register.filter
-def last_cell(line: BoardLine) -> Cell:
-    """The cell of the average, or of the one benchmark."""
-    return list(line.cells.values())[-1]
-
-
-@register.filter
 def middle_of_long(text: str) -> str:
     """A text with the middle left out if it is as long as a digest."""
     return middle(text) if len(text) > LONG_LETTERS else text
@@ -56,9 +50,8 @@ def middle_of_long(text: str) -> str:
 
 @register.filter
 def head_title(heads: Sequence[ColumnHead], key: str) -> str:
-    """The title of a column by its key, for a phone, on which rows are cards."""
-    head = next(head for head in heads if head.key == key)
-    return f"{head.title} {head.below}" if key in COSTS or key == "per_1000" else head.title
+    """The label of a column by its key, for a phone, on which rows are cards."""
+    return next(head.label for head in heads if head.key == key)
 
 
 @register.filter
@@ -67,14 +60,7 @@ def printed(line: ReportedScores, column: str) -> str:
     return line.score(column)
 
 
-@register.simple_tag
-def cost_of_row(table: BoardTable, group: BoardGroup, name: str) -> str:
-    """A row's mean cost per run, or its gain per 1,000 rollouts."""
-    if name == "per_1000":
-        gain = table.per_1000(group)
-        return MISSING if gain is None else format_html('<span title="{}">{}</span>', gain, signed(gain))
-    value = table.cost(group.row, name)
-    if name != "training_hours":
-        return count(value)
-    time = duration(group.row.mean_of("training_seconds"))
-    return format_html('<span title="{}: {}">{}</span>', value, time, plain_significant(value))
+@register.filter
+def in_column(group: BoardGroup, column: Column) -> str:
+    """A row's number in one of the columns beside the scores, the full value on hover."""
+    return with_full_value(group.value(column.name), column.text)

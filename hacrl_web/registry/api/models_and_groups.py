@@ -9,15 +9,17 @@ from django.http import Http404, HttpRequest
 from django.shortcuts import get_object_or_404
 from ninja import Query, Router, Schema, Status
 from pydantic import Field
+from pydantic import create_model as create_schema
 from typing_extensions import TypedDict
 
 from hacrl_web.accounts.projects import require_delete
 from hacrl_web.registry.hub_tokens import hub_token_for
 from hacrl_web.registry.language_models import groups, models
 from hacrl_web.registry.language_models.model_pairs import ModelPair, measured_facts
-from hacrl_web.registry.models import AGENT_SETTINGS, AgentGroup, LanguageModel
+from hacrl_web.registry.models import AGENT_FIELDS, AgentGroup, LanguageModel
 from hacrl_web.web.pagination import ListQuery, listing
 from hacrl_web.web.schemas import PageOf, StrictBody
+from workers.contract.spec.agent import AgentSpec
 
 router = Router(tags=["registry"])
 
@@ -97,27 +99,19 @@ def delete_model(request: HttpRequest, pk: int) -> Any:
 # Agent groups
 
 
-class AgentIn(StrictBody):
-    """Settings of AgentSpec; the service checks them, with the form's messages."""
-
-    model: int
-    name: str = ""
-    learning_rate: Any = None
-    prompt_format: Any = None
-    lora_rank: Any = None
-    lora_alpha: Any = None
-    seed: Any = None
-    prompt_template: Any = None
-    chat_template_kwargs: Any = None
-    thinking: Any = None
-    temperature: Any = None
-    top_p: Any = None
-    top_k: Any = None
+# Any: the service checks the settings, with the form's messages.
+_settings_in: Any = dict.fromkeys(AGENT_FIELDS, (Any, None))
+_settings_out: Any = {name: (AgentSpec.model_fields[name].annotation, ...) for name in AGENT_FIELDS}
+AgentIn = create_schema("AgentIn", __base__=StrictBody, model=(int, ...), name=(str, ""), **_settings_in)
+AgentOut = create_schema(
+    "AgentOut", __base__=Schema, model=(int, ...), name=(str, ...), position=(int, ...), **_settings_out
+)
 
 
 class GroupIn(StrictBody):
     name: str
-    agents: list[AgentIn] = Field(max_length=100)  # the service refuses more than a group can have
+    # The service refuses more than a group can have.
+    agents: list[AgentIn] = Field(max_length=100)  # type: ignore[valid-type]
 
 
 class GroupCopyIn(StrictBody):
@@ -127,30 +121,13 @@ class GroupCopyIn(StrictBody):
     agents: dict[str, dict[str, Any]] = {}
 
 
-class AgentOut(Schema):
-    model: int
-    name: str
-    position: int
-    learning_rate: float | None
-    prompt_format: str
-    lora_rank: int
-    lora_alpha: float
-    seed: int | None
-    prompt_template: str
-    chat_template_kwargs: dict[str, bool | int | str]
-    thinking: str
-    temperature: float | None
-    top_p: float | None
-    top_k: int | None
-
-
 class GroupOut(Schema):
     """edit_of: the id of the version before."""
 
     id: int
     name: str
     edit_of: int | None
-    agents: list[AgentOut]
+    agents: list[AgentOut]  # type: ignore[valid-type]
     created_at: datetime
 
     @staticmethod
@@ -159,11 +136,9 @@ class GroupOut(Schema):
 
     @staticmethod
     def resolve_agents(group: AgentGroup) -> list[dict[str, Any]]:
-        own = ("name", "position", "learning_rate", "prompt_format")
         return [
-            {"model": agent.model_id}
-            | {name: getattr(agent, name) for name in own}
-            | {name: agent.setting(name) for name in AGENT_SETTINGS}
+            {"model": agent.model_id, "name": agent.name, "position": agent.position}
+            | {name: agent.setting(name) for name in AGENT_FIELDS}
             for agent in group.agents.all()
         ]
 

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
-from hacrl_web.registry.language_models.agent_settings import FIELDS, check_seeds, take_settings
-from hacrl_web.registry.models import MAX_AGENTS, Agent
+from hacrl_web.registry.language_models.agent_settings import check_seeds, take_settings
+from hacrl_web.registry.models import AGENT_FIELDS, MAX_AGENTS, Agent
 from hacrl_web.registry.values import Checker
 from hacrl_web.web.errors import FieldError, listed
 
@@ -99,13 +99,15 @@ def _unknown(changes: Mapping[str, Mapping[str, Any]], names: Sequence[str]) -> 
             continue
         message = f"The group has no agent “{str(name)[:80]}”: it has {listed(names, MAX_AGENTS)}."
         errors.append(FieldError("unknown_agent", message + _nearest(str(name), names), KEY))
-        errors += [FieldError("unknown_key", _no_setting(one), KEY) for one in list(values)[:8] if one not in FIELDS]
+        errors += [
+            FieldError("unknown_key", _no_setting(one), KEY) for one in list(values)[:8] if one not in AGENT_FIELDS
+        ]
     return errors
 
 
 def _no_setting(name: Any) -> str:
     message = f"An agent has no setting “{str(name)[:80]}” of its own."
-    return message + (_nearest(str(name), FIELDS) or f" Its settings: {', '.join(FIELDS)}.")
+    return message + (_nearest(str(name), AGENT_FIELDS) or f" Its settings: {', '.join(AGENT_FIELDS)}.")
 
 
 def _nearest(text: str, names: Sequence[str]) -> str:
@@ -119,10 +121,10 @@ def _nearest(text: str, names: Sequence[str]) -> str:
 def _changed(checker: Checker, agent: Agent, values: Mapping[str, Any]) -> Agent:
     row = copy.copy(agent)
     for name in values:
-        if name not in FIELDS:
+        if name not in AGENT_FIELDS:
             checker.add(f"agents.{agent.position}.{str(name)[:40]}", "unknown_key", _no_setting(name))
-    own = {"learning_rate": agent.learning_rate, "prompt_format": agent.prompt_format, **agent.settings}
-    take_settings(checker, row, own | {name: value for name, value in values.items() if name in FIELDS})
+    own = {name: agent.setting(name) for name in AGENT_FIELDS}
+    take_settings(checker, row, own | {name: value for name, value in values.items() if name in AGENT_FIELDS})
     return row
 
 

@@ -12,20 +12,19 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from hacrl_web.registry.models import AGENT_SETTINGS, Agent, LanguageModel
+from hacrl_web.registry.models import AGENT_FIELDS, AGENT_SETTINGS, Agent, LanguageModel
 from hacrl_web.registry.values import Checker, check_fields
 from hacrl_web.web.errors import plain_errors
 from workers.contract.spec.agent import AgentSpec
 from workers.settings import MAX_TEMPLATE
 
-FIELDS = ("learning_rate", "prompt_format", *AGENT_SETTINGS)
 KEYWORDS = "chat_template_kwargs"
 
 
 def take_settings(checker: Checker, row: Agent, fields: Mapping[str, Any]) -> None:
     """Write the settings into the row, and record errors. An empty value means the default."""
     place = f"agents.{row.position}"
-    settings = {name: fields[name] for name in FIELDS if fields.get(name) is not None and fields.get(name) != ""}
+    settings = {name: fields[name] for name in AGENT_FIELDS if fields.get(name) is not None and fields.get(name) != ""}
     if isinstance(settings.get(KEYWORDS), str):
         with suppress(ValueError, RecursionError):  # AgentSpec refuses a text that is not JSON
             settings[KEYWORDS] = json.loads(settings[KEYWORDS])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -15,6 +16,7 @@ from hacrl_web.registry.models import AGENT_SETTINGS, MAX_AGENTS, VERIFIERS, Age
 from hacrl_web.registry.values import MAX_NAME
 from workers.contract.spec.agent import AgentSpec
 from workers.contract.verifier_kinds import RESPONSE_EXTRACTIONS
+from workers.settings import label_of
 
 INPUT = {"class": "input"}
 
@@ -26,18 +28,25 @@ def _text(label: str, most: int, help_text: str = "", *, required: bool = True) 
     return forms.CharField(label=label, help_text=help_text, required=False, strip=False, widget=widget)
 
 
-def _setting(name: str, label: str, placeholder: str = "", rows: int = 0) -> forms.CharField:
-    """A setting of an agent, with AgentSpec's help and default; empty means the default."""
-    spec_field = AgentSpec.model_fields[name]
-    default = spec_field.default if placeholder == "" else placeholder
+def _setting(name: str) -> forms.Field:
+    """A setting of an agent, with AgentSpec's label, help and default; empty means the default."""
+    schema, default = AgentSpec.model_json_schema()["properties"][name], AgentSpec.model_fields[name].default
+    label, help_text = label_of(name, schema), schema["description"]
+    if "enum" in schema:
+        return _choice(label, [("" if value == default else value, value) for value in schema["enum"]], help_text)
     attributes = INPUT | {"autocomplete": "off", "spellcheck": "false"}
-    attributes |= {"placeholder": "the run's" if default is None else str(default)}
-    widget = forms.Textarea(attrs=attributes | {"rows": rows}) if rows else forms.TextInput(attrs=attributes)
+    attributes["placeholder"] = "default" if default is None else str(default)
+    widget: forms.Widget = forms.TextInput(attrs=attributes)
+    if default in ({}, "{question}"):  # of several lines
+        widget = forms.Textarea(attrs=attributes | {"rows": 2})
     widget.is_required = False
-    help_text = (spec_field.description or "") + (
-        " A JSON object." if spec_field.annotation is not str and rows else ""
-    )
+    help_text += " A JSON object." if default == {} else ""
     return forms.CharField(label=label, help_text=help_text, required=False, strip=False, widget=widget)
+
+
+def _choice(label: str, choices: Iterable[tuple[str, str]] = (), help_text: str = "") -> forms.ChoiceField:
+    widget = forms.Select(attrs=INPUT)
+    return forms.ChoiceField(label=label, choices=list(choices), required=False, help_text=help_text, widget=widget)
 
 
 class ServiceForm(forms.Form):
@@ -64,41 +73,20 @@ class GroupForm(ServiceForm):
     name = _text("Name", MAX_NAME, "Shown in runs and leaderboards. Empty: the agents' names.", required=False)
 
 
+AGENT_SETTING_FIELDS = {name: _setting(name) for name in ("learning_rate", "prompt_format", *AGENT_SETTINGS)}
+
+
 class AgentForm(ServiceForm):
     """One row of a group; a row without a model is left out."""
 
-    model = forms.ChoiceField(label="Model", required=False, widget=forms.Select(attrs=INPUT))
+    model = _choice("Model")
     name = _text("Agent name", MAX_NAME, required=False)
-    learning_rate = _text("Learning rate", 40, required=False)
-    prompt_format = forms.ChoiceField(
-        label="Prompt format",
-        required=False,
-        choices=[("auto", "auto"), ("chat", "chat template"), ("plain", "plain text")],
-        help_text="auto: chat if the tokenizer has a template.",
-        widget=forms.Select(attrs=INPUT),
-    )
-
-    lora_rank = _setting("lora_rank", "LoRA rank")
-    lora_alpha = _setting("lora_alpha", "LoRA alpha")
-    seed = _setting("seed", "Seed", "from the name")
-    temperature = _setting("temperature", "Temperature")
-    top_p = _setting("top_p", "Top-p")
-    top_k = _setting("top_k", "Top-k")
-    chat_template_kwargs = _setting("chat_template_kwargs", "Arguments of the chat template", "{}", rows=2)
-    prompt_template = _setting("prompt_template", "Prompt template", rows=2)
-    thinking = forms.ChoiceField(
-        label="Thinking",
-        required=False,
-        choices=[("", "auto: as the chat template does"), ("on", "on"), ("off", "off")],
-        help_text="Only for models whose chat template has the switch enable_thinking, such as Qwen3's.",
-        widget=forms.Select(attrs=INPUT),
-    )
 
     def __init__(self, *args: Any, models: list[tuple[str, str]], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields["model"].choices = [("", "Choose a model…"), *models]
         self.fields["name"].widget.attrs["placeholder"] = "the model's name"
-        self.fields["learning_rate"].widget.attrs |= {"placeholder": "the run's", "inputmode": "decimal"}
+        self.fields |= copy.deepcopy(AGENT_SETTING_FIELDS)
 
     @property
     def is_used(self) -> bool:
@@ -132,8 +120,8 @@ def agent_forms(models: list[tuple[str, str]], data: Any = None, *, first: int |
 def fill_agent_forms(rows: list[AgentForm], group: AgentGroup) -> None:
     """Begin the rows with the agents of a group."""
     for row, agent in zip(rows, group.agents.all(), strict=False):
-        row.initial |= {"model": str(agent.model_id), "name": agent.name, "prompt_format": agent.prompt_format}
-        row.initial["learning_rate"] = "" if agent.learning_rate is None else agent.learning_rate
+        row.initial |= {"model": str(agent.model_id), "name": agent.name, "learning_rate": agent.learning_rate}
+        row.initial["prompt_format"] = "" if agent.prompt_format == agent.PromptFormat.AUTO else agent.prompt_format
         for name, value in agent.settings.items():
             row.initial[name] = json.dumps(value) if isinstance(value, dict) else value
 
@@ -149,11 +137,6 @@ def _file(label: str, help_text: str) -> forms.FileField:
         widget=forms.FileInput(attrs=INPUT | {"accept": QUESTION_FILES}),
         help_text=help_text,
     )
-
-
-def _choice(label: str, choices: Iterable[tuple[str, str]] = (), help_text: str = "") -> forms.ChoiceField:
-    widget = forms.Select(attrs=INPUT)
-    return forms.ChoiceField(label=label, choices=list(choices), required=False, help_text=help_text, widget=widget)
 
 
 class UploadForm(ServiceForm):

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
-from hacrl_web.registry.language_models.agent_settings import FIELDS
+from hacrl_web.registry.models import AGENT_FIELDS
 from hacrl_web.web.errors import FieldError, listed, plain_errors
 from workers.algorithms.registry import algorithms, settings_schema
 from workers.contract.spec.agent import AgentSpec
@@ -43,7 +43,7 @@ def _readers() -> dict[str, TypeAdapter[Any]]:
         if _is_scalar(schema) and name in cls.model_fields:
             readers[name] = _reader(cls.model_fields[name])
     models: dict[str, Any] = {f"{section}.": RunSpec.model_fields[section].annotation for section in VARIED_SECTIONS}
-    own: dict[str, Collection[str]] = {f"{AGENTS}{EVERY}.": FIELDS, f"{TERMS}{EVERY}.": ("weight",)}
+    own: dict[str, Collection[str]] = {f"{AGENTS}{EVERY}.": AGENT_FIELDS, f"{TERMS}{EVERY}.": ("weight",)}
     for start, model in {**models, f"{AGENTS}{EVERY}.": AgentSpec, f"{TERMS}{EVERY}.": RewardTerm}.items():
         for name, schema in model.model_json_schema()["properties"].items():
             if _is_scalar(schema) and name in own.get(start, model.model_fields):

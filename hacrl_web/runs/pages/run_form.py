@@ -19,8 +19,7 @@ from hacrl_web.registry.benchmarks.training_sets import (
     evaluations_as_requested,
 )
 from hacrl_web.registry.language_models.agent_changes import changes_of_text, text_of_changes
-from hacrl_web.registry.language_models.agent_settings import FIELDS
-from hacrl_web.registry.models import AgentGroup, Benchmark
+from hacrl_web.registry.models import AGENT_FIELDS, AgentGroup, Benchmark
 from hacrl_web.runs.grids.variants import MAX_SWEEP_RUNS, ablations, idle_ablations
 from hacrl_web.runs.launch.cost import Cost
 from hacrl_web.runs.launch.form import (
@@ -176,7 +175,7 @@ def render_form(
         "unplaced_errors": unplaced_errors,
         "num_errors": len(errors),
         "groups": groups,
-        "agent_settings": FIELDS,
+        "agent_settings": AGENT_FIELDS,
         "benchmarks": benchmarks,
         "further": further,
         "training_sets": weights,

@@ -25,25 +25,25 @@ _DOC = re.compile(r"\bdocs/([A-Za-z-]+)\.md\b")
 @register.filter
 def significant(value: Any, digits: int = 3) -> str | SafeString:
     """Three significant digits, the full value on hover; an en dash if there is no number."""
-    return _with_full_value(value, lambda number: number_format.format_significant(number, digits))
+    return with_full_value(value, lambda number: number_format.format_significant(number, digits))
 
 
 @register.filter
 def score(value: Any) -> str | SafeString:
     """An accuracy or a reward with three decimals, the full value on hover; an en dash if there is none."""
-    return _with_full_value(value, number_format.format_score)
+    return with_full_value(value, number_format.format_score)
 
 
 @register.filter(name="learning_rate")
 def learning_rate_text(value: Any) -> str | SafeString:
     """A learning rate as one types it."""
-    return _with_full_value(value, number_format.format_learning_rate)
+    return with_full_value(value, number_format.format_learning_rate)
 
 
 @register.filter
 def metric_value(value: Any, metric: str) -> str | SafeString:
     """A value of a recorded metric by the rule of its kind, the full value on hover."""
-    return _with_full_value(value, lambda number: number_format.format_metric(metric, number))
+    return with_full_value(value, lambda number: number_format.format_metric(metric, number))
 
 
 @register.filter
@@ -61,7 +61,7 @@ def doc_links(text: str) -> SafeString:
     return format_html("{}{}", parts[0], format_html_join("", '<a href="{}">Docs: {}</a>{}', links))
 
 
-def _with_full_value(value: Any, written: Callable[[float], str]) -> str | SafeString:
+def with_full_value(value: Any, written: Callable[[float], str]) -> str | SafeString:
     if value is None or value == "" or isinstance(value, bool):
         return MISSING
     try:

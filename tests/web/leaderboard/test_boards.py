@@ -46,9 +46,9 @@ def test_sweep_board_by_hand(user):
     assert gain.half_width == pytest.approx(0.6353, abs=1e-4)
     assert table.cell(hacpo).comparison == "unclear"
     assert hacpo.row.seeds == [1, 2]
-    costs = [table.cost(hacpo.row, name) for name in ("rollouts", "tokens", "training_hours")]
+    costs = [hacpo.value(name) for name in ("rollouts", "tokens", "training_hours")]
     assert costs == [2000, 20_000, pytest.approx(0.01)]  # 36 s
-    assert table.per_1000(hacpo) == pytest.approx(0.3)  # (.7 - .1) / 2
+    assert hacpo.value("per_1000") == pytest.approx(0.3)  # (.7 - .1) / 2
     _, a, b = (line.cells[table.last.key] for line in hacpo.lines)
     assert a.score.mean == pytest.approx(0.65)
     assert a.difference.mean == pytest.approx(0.3)  # (.6 - .4, .7 - .3)
@@ -159,7 +159,7 @@ def test_run_that_went_on_from_a_checkpoint_takes_the_place_of_none(user):
     # What it began with was trained already: neither a start nor a gain for its cost.
     untrained = [group.head.start and group.head.start.mean for group in table.groups]
     assert sorted(untrained, key=str) == [0.1, None]
-    assert [table.per_1000(group) is None for group in table.groups] == [start is None for start in untrained]
+    assert [group.value("per_1000") is None for group in table.groups] == [start is None for start in untrained]
     assert len(table.starts) == 1
 
 
