@@ -15,13 +15,13 @@ declare namespace Api {
   interface AgentIn {
     model: number;
     name?: string;
+    seed?: unknown;
     learning_rate?: unknown;
     prompt_format?: unknown;
-    lora_rank?: unknown;
-    lora_alpha?: unknown;
-    seed?: unknown;
     prompt_template?: unknown;
     chat_template_kwargs?: unknown;
+    lora_rank?: unknown;
+    lora_alpha?: unknown;
     thinking?: unknown;
     temperature?: unknown;
     top_p?: unknown;
@@ -31,14 +31,14 @@ declare namespace Api {
     model: number;
     name: string;
     position: number;
-    learning_rate: number | null;
-    prompt_format: string;
-    lora_rank: number;
-    lora_alpha: number;
     seed: number | null;
+    learning_rate: number | null;
+    prompt_format: "auto" | "chat" | "plain";
     prompt_template: string;
     chat_template_kwargs: Record<string, boolean | number | string>;
-    thinking: string;
+    lora_rank: number;
+    lora_alpha: number;
+    thinking: "auto" | "on" | "off";
     temperature: number | null;
     top_p: number | null;
     top_k: number | null;
@@ -425,6 +425,7 @@ declare namespace Api {
     num_tokens: number;
     advantage: number | null;
     sequence_ratio: number | null;
+    start_ratio: number | null;
     clipped_ratio: number | null;
     clip_side: string;
     omega: number | null;
@@ -436,7 +437,6 @@ declare namespace Api {
     alpha: number | null;
     capability: number | null;
     source_capability: number | null;
-    start_ratio: number | null;
     age: number | null;
     importance: number | null;
   }
@@ -564,7 +564,7 @@ declare namespace Api {
     status: StatusFrame;
     last_seq: number;
   }
-  interface ExpiryAnswer {
+  interface ExpiryPreview {
     file_runs: number;
     file_bytes: number;
     archived_runs: number;
@@ -1227,6 +1227,12 @@ declare namespace Api {
     members: MemberAnswer[];
     invitations?: InvitationAnswer[];
   }
+  interface ProjectUse {
+    running: number;
+    waiting: number;
+    gpu_hours: number;
+    disk_gib: number;
+  }
   interface Promotion {
     step: number;
     agent: number;
@@ -1272,8 +1278,8 @@ declare namespace Api {
     queued: number;
   }
   interface QuotaAnswer {
-    use: QuotaUse;
-    limits: QuotaLimitsAnswer;
+    use: ProjectUse;
+    limits: QuotaLimits;
   }
   interface QuotaIn {
     running?: number | null;
@@ -1281,17 +1287,11 @@ declare namespace Api {
     gpu_hours?: number | null;
     disk_gib?: number | null;
   }
-  interface QuotaLimitsAnswer {
+  interface QuotaLimits {
     running: number | null;
     waiting: number | null;
     gpu_hours: number | null;
     disk_gib: number | null;
-  }
-  interface QuotaUse {
-    running: number;
-    waiting: number;
-    gpu_hours: number;
-    disk_gib: number;
   }
   interface RatiosAnswer {
     learner: number;
@@ -1359,26 +1359,27 @@ declare namespace Api {
     changed_by: string;
   }
   interface RequestAnswer {
-    name?: string;
-    group?: number | null;
-    benchmark?: number | null;
-    seed?: number;
-    cloned_from?: string;
-    confirm?: string[];
-    draft?: boolean;
-    agents?: Record<string, Record<string, unknown>>;
-    data?: Record<string, unknown>;
     algorithm?: Record<string, unknown>;
+    rewards?: Record<string, unknown>;
     rollout?: Record<string, unknown>;
     training?: Record<string, unknown>;
     evaluation?: Record<string, unknown>;
     checkpoint?: Record<string, unknown>;
     compute?: Record<string, unknown>;
     telemetry?: Record<string, unknown>;
+    confirm?: string[];
+    agents?: Record<string, Record<string, unknown>>;
+    name?: string;
+    group?: number | null;
+    benchmark?: number | null;
+    seed?: number;
+    cloned_from?: string;
+    draft?: boolean;
+    data?: Record<string, unknown>;
   }
-  interface RetentionAnswer {
-    checkpoint_days: number | null;
-    archived_days: number | null;
+  interface RetentionDays {
+    checkpoint_days?: number | null;
+    archived_days?: number | null;
   }
   interface RetentionIn {
     checkpoint_days?: number | null;
@@ -1702,15 +1703,6 @@ declare namespace Api {
     is_finished: boolean;
   }
   interface SweepRequest {
-    name?: string;
-    group?: number;
-    benchmark?: number;
-    algorithms?: string[];
-    ablations?: string[];
-    seeds?: number[];
-    grid?: Record<string, unknown[]>;
-    search?: Record<string, unknown>;
-    confirm?: string[];
     algorithm?: Record<string, unknown>;
     rewards?: Record<string, unknown>;
     rollout?: Record<string, unknown>;
@@ -1719,6 +1711,16 @@ declare namespace Api {
     checkpoint?: Record<string, unknown>;
     compute?: Record<string, unknown>;
     telemetry?: Record<string, unknown>;
+    confirm?: string[];
+    agents?: Record<string, Record<string, unknown>>;
+    name?: string;
+    group?: number;
+    benchmark?: number;
+    algorithms?: string[];
+    ablations?: string[];
+    seeds?: number[];
+    grid?: Record<string, unknown[]>;
+    search?: Record<string, unknown>;
   }
   interface SweepRow {
     id: number;

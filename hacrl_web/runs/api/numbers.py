@@ -17,7 +17,7 @@ from hacrl_web.web.page_query import MAX_WHOLE
 from hacrl_web.web.pagination import ListQuery, listing
 
 MAX_CONTRIBUTIONS = 5000
-CONTRIBUTION_FIELDS = [f.name for f in Contribution._meta.concrete_fields if f.name not in ("id", "run", "seq")]
+CONTRIBUTION_FIELDS = [f.name for f in Contribution._meta.concrete_fields if f.name not in ("id", "run")]
 NO_NAMES: list[str] = []
 Names = Annotated[list[str], Query()]
 router = Router(tags=["runs"])
@@ -66,4 +66,4 @@ def get_contributions(
         step = run.contributions.aggregate(Max("step"))["step__max"] or 0
     of_step = run.contributions.filter(step=step)
     rows = of_step.filter(attempt=of_step.aggregate(Max("attempt"))["attempt__max"] or 0).order_by("seq")
-    return {"run": str(run.pk), "step": step, **listing(rows.values("seq", *CONTRIBUTION_FIELDS), query)}
+    return {"run": str(run.pk), "step": step, **listing(rows.values(*CONTRIBUTION_FIELDS), query)}

@@ -5,7 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from ninja import Schema
+from ninja.orm import create_schema
 from typing_extensions import TypedDict
+
+from hacrl_web.runs.models import Contribution
+from hacrl_web.web.schemas import EVERY_FIELD
 
 
 class RunRow(TypedDict):
@@ -73,29 +78,35 @@ class RunAnswer(PlacedRun):
     status_changes: list[StatusChangeAnswer]
 
 
-class RequestAnswer(TypedDict, total=False):
-    """The body of POST /runs that would launch the run again; each section holds its settings."""
+class Sections(TypedDict, total=False):
+    """Each section holds its settings."""
 
-    name: str
-    group: int | None
-    benchmark: int | None
-    seed: int
-    cloned_from: str
-    confirm: list[str]
-    draft: bool
-    agents: dict[str, dict[str, Any]]
-    data: dict[str, Any]
     algorithm: dict[str, Any]
+    rewards: dict[str, Any]
     rollout: dict[str, Any]
     training: dict[str, Any]
     evaluation: dict[str, Any]
     checkpoint: dict[str, Any]
     compute: dict[str, Any]
     telemetry: dict[str, Any]
+    confirm: list[str]
+    agents: dict[str, dict[str, Any]]
 
 
-class SweepRequest(TypedDict, total=False):
-    """The body of POST /sweeps that would launch the sweep again; each section holds the settings that it names."""
+class RequestAnswer(Sections, total=False):
+    """The body of POST /runs that would launch the run again."""
+
+    name: str
+    group: int | None
+    benchmark: int | None
+    seed: int
+    cloned_from: str
+    draft: bool
+    data: dict[str, Any]
+
+
+class SweepRequest(Sections, total=False):
+    """The body of POST /sweeps that would launch the sweep again, with the settings that it names."""
 
     name: str
     group: int
@@ -105,15 +116,6 @@ class SweepRequest(TypedDict, total=False):
     seeds: list[int]
     grid: dict[str, list[Any]]
     search: dict[str, Any]
-    confirm: list[str]
-    algorithm: dict[str, Any]
-    rewards: dict[str, Any]
-    rollout: dict[str, Any]
-    training: dict[str, Any]
-    evaluation: dict[str, Any]
-    checkpoint: dict[str, Any]
-    compute: dict[str, Any]
-    telemetry: dict[str, Any]
 
 
 class HostAnswer(TypedDict):
@@ -143,37 +145,17 @@ class RunSeriesAnswer(TypedDict):
     series: list[SeriesAnswer]
 
 
-class ContributionAnswer(TypedDict):
-    """What one rollout of `source` taught the learner `agent`."""
+class _Row(Schema):
+    model_config = EVERY_FIELD
 
-    seq: int
-    attempt: int
-    step: int
-    agent: str
-    source: str
-    prompt_id: str
-    sample: int
-    num_tokens: int
-    advantage: float | None
-    sequence_ratio: float | None
-    clipped_ratio: float | None
-    clip_side: str
-    omega: float | None
-    weight: float | None
-    mini_batch: int | None
-    drop_reason: str | None
-    reward: float | None
-    source_num_tokens: int | None
-    alpha: float | None
-    capability: float | None
-    source_capability: float | None
-    start_ratio: float | None
-    age: int | None
-    importance: float | None
+
+ContributionAnswer = create_schema(Contribution, name="ContributionAnswer", base_class=_Row, exclude=["id", "run"])
 
 
 class ContributionsAnswer(TypedDict):
-    items: list[ContributionAnswer]
+    """What each rollout of `source` taught the learner `agent`."""
+
+    items: list[ContributionAnswer]  # type: ignore[valid-type]
     count: int
     next: str | None
     run: str

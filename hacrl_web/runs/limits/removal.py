@@ -38,6 +38,7 @@ from hacrl_web.runs.run_files import folder_bytes, weight_folders
 from hacrl_web.runs.worker.hosts import data_folder_id
 from hacrl_web.runs.worker.usage import measure_files
 from hacrl_web.web.errors import FieldErrors
+from hacrl_web.web.schemas import EVERY_FIELD
 
 EVERY_S = 3600.0  # of each project, and of removals that a crash interrupted
 LOOK_EVERY_S = 10.0
@@ -87,6 +88,8 @@ class ExpiryPreview:
 
     file_bytes, archived_bytes: all files of these runs, as last measured, so at most this much is freed.
     """
+
+    __pydantic_config__ = EVERY_FIELD
 
     file_runs: int = 0
     file_bytes: int = 0

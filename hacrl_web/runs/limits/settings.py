@@ -24,7 +24,7 @@ Days = Annotated[int, Field(ge=1, le=3650)] | None
 class ProjectSettings(BaseModel):
     """The values of one project; None, as in a project without a row: no limit."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(json_schema_serialization_defaults_required=True, extra="forbid")
 
     table: ClassVar[type[Model]]
     noun: ClassVar[str]

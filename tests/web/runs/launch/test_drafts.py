@@ -79,17 +79,6 @@ def test_draft_has_its_whole_spec_and_neither_queue_nor_worker_knows_it(
     assert (run.state, run.attempt) == ("draft", 0)
 
 
-@pytest.mark.parametrize(
-    ("changes", "field"),
-    [({"training": {"steps": -1}}, "training.steps"), ({"group": None}, "group"), ({"draft": "yes"}, "draft")],
-)
-def test_draft_is_checked_as_a_launch_is(user, changes, field):
-    with pytest.raises(LaunchError) as caught:
-        launch(user, launch_request(user, **({"draft": True} | changes)))
-    assert field in codes(caught.value)
-    assert not Run.objects.exists()
-
-
 def test_queued_draft_goes_behind_those_that_wait(user, draft, notified, django_capture_on_commit_callbacks):
     waiting = make_run(user)
     with django_capture_on_commit_callbacks(execute=True):

@@ -77,39 +77,6 @@ def test_unticked_box_turns_a_setting_off(web, form):
     assert Run.objects.get().spec["algorithm"]["sharing"] is False
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "message"),
-    [
-        ("training.learning_rate", "nan", "finite number"),
-        ("training.learning_rate", "inf", "finite number"),
-        ("training.learning_rate", "1,5", "with a point, not a comma"),
-        ("training.learning_rate", "0", "greater than 0"),
-        ("training.learning_rate", "", "Must not be empty"),
-        ("training.steps", "-3", "at least 0"),
-        ("training.steps", "1e400", "whole number"),
-        ("training.steps", "9" * 5000, ""),
-        ("training.mini_batch_size", "3", "Must divide"),
-        ("algorithm.name", "sgd", "Must be one of"),
-        ("algorithm.sharing", "maybe", "true or false"),
-        ("seed", "-1", "at least 0"),
-        ("seed", "\uff13", "whole number"),
-        ("name", "", "Must not be empty"),
-        ("name", "x" * 121, "at most 120"),
-        ("group", "", "Choose a group"),
-        ("group", "999999", "no such group"),
-        ("benchmark", "../etc", "no such benchmark"),
-    ],
-)
-def test_bad_value_is_explained_beside_its_field_and_kept(web, form, field, value, message):
-    response = web.post(reverse("runs:run_create"), {**form, field: value, "algorithm.alpha": "2.5"})
-    assert response.status_code == 422
-    shown = field_of(response, field)
-    assert "field-error" in shown
-    assert message in shown
-    assert 'value="2.5"' in field_of(response, "algorithm.alpha")
-    assert not Run.objects.exists()
-
-
 def test_delta_above_one_half_asks_for_confirmation_beside_its_field(web, form):
     response = web.post(reverse("runs:run_create"), {**form, "algorithm.delta": "0.8"})
     shown = field_of(response, "algorithm.delta")
@@ -151,14 +118,6 @@ def test_clone_of_a_confirmed_run_is_confirmed_without_a_box(web, user):
     plain = factories.make_run(user)
     page = web.get(reverse("runs:run_create") + f"?clone={plain.pk}")
     assert 'name="confirm"' not in text_of(page)
-
-
-def test_odd_mini_batch_of_gspox2_is_explained_beside_its_field(web, form):
-    odd = {"algorithm.name": "gspox2", "training.train_batch_size": "9", "training.mini_batch_size": "3"}
-    response = web.post(reverse("runs:run_create"), {**form, **odd})
-    assert response.status_code == 422
-    assert "mini_batch_size must be even" in field_of(response, "training.mini_batch_size")
-    assert response.context["unplaced_errors"] == []
 
 
 def test_seed_that_is_named_twice_is_said_and_not_merged(web, form):

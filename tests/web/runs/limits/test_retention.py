@@ -79,7 +79,7 @@ def test_checkpoints_go_after_so_many_days_and_the_record_stays(run, owner, capl
     young = trained(owner, 29)
     other = trained(make_user())  # of a project without retention
     with caplog.at_level(logging.INFO):
-        assert RetentionUpkeep().tick() == 1
+        assert RetentionUpkeep(lambda: 0.0).tick() == 1
     assert [has_files(one) for one in (run, young, other)] == [False, True, True]
     run.refresh_from_db()
     assert (run.files_removed_days, run.files_removed_at.date()) == (30, timezone.now().date())
@@ -96,7 +96,7 @@ def test_checkpoints_go_after_so_many_days_and_the_record_stays(run, owner, capl
 def test_without_a_value_nothing_goes(run):
     change(run, archived_at=ago(4000))
     retain(run, checkpoint_days=None)
-    assert RetentionUpkeep().tick() == 0
+    assert RetentionUpkeep(lambda: 0.0).tick() == 0
     assert has_files(run)
 
 
@@ -132,7 +132,7 @@ NEVER: dict[str, Callable[[Run], Any]] = {
 @pytest.mark.parametrize("rule", [*NEVER, "import"])
 def test_checkpoints_that_are_needed_stay(run, rule):
     (NEVER | {"import": imported_lately})[rule](run)
-    assert RetentionUpkeep().tick() == 0
+    assert RetentionUpkeep(lambda: 0.0).tick() == 0
     assert not remove_checkpoints(run.pk), "nor where the rule came after the look at the list"
     assert has_files(run)
     run.refresh_from_db()
@@ -144,7 +144,7 @@ def test_archived_runs_that_are_needed_stay(run, rule):
     retain(run, checkpoint_days=None, archived_days=30)
     change(run, archived_at=ago(31))
     NEVER[rule](run)
-    assert RetentionUpkeep().tick() == 0
+    assert RetentionUpkeep(lambda: 0.0).tick() == 0
     assert not delete_archived(run.pk)
     assert has_files(run)
 
@@ -186,7 +186,7 @@ def test_weights_behind_a_link_stay_and_are_not_said_to_be_gone(run, tmp_path):
     for name in FOLDERS:
         shutil.move(run.run_dir / name, tmp_path / name)
         (run.run_dir / name).symlink_to(tmp_path / name)
-    assert RetentionUpkeep().tick() == 0
+    assert RetentionUpkeep(lambda: 0.0).tick() == 0
     assert (tmp_path / "checkpoints/step-000005/manifest.json").exists()
     run.refresh_from_db()
     assert run.files_removed_at is None
@@ -196,7 +196,7 @@ def test_what_needs_the_files_refuses_with_the_date_and_the_days(client, run):
     body = {"step": 5, "agent": 0, "repo": "ada/swan", "steps": 3, "question": "?", "name": "swan"}
     api = f"/api/v1/runs/{run.pk}"
     posts = {"promote": ("name",), "push": ("repo",), "extend": ("steps",), "ask": ("question",), "gguf": ()}
-    assert RetentionUpkeep().tick() == 1
+    assert RetentionUpkeep(lambda: 0.0).tick() == 1
     run.refresh_from_db()
     sentence = f"{SENTENCE}{run.files_removed_at:%Y-%m-%d}."
     page = client.get(f"/runs/{run.pk}/checkpoints").content.decode().replace("&#x27;", "'")
@@ -309,7 +309,7 @@ def test_restored_run_stays(run):
     retain(run, checkpoint_days=None, archived_days=1)
     change(run, archived_at=None)
     assert not delete_archived(run.pk)
-    assert RetentionUpkeep().tick() == 0
+    assert RetentionUpkeep(lambda: 0.0).tick() == 0
     assert has_files(run)
 
 
@@ -320,11 +320,11 @@ def test_removal_that_a_crash_interrupts_is_completed_by_the_next_round(run, mon
     with monkeypatch.context() as patch:
         patch.setattr(removal.shutil, "rmtree", crash)
         with pytest.raises(KeyboardInterrupt):
-            RetentionUpkeep().tick()
+            RetentionUpkeep(lambda: 0.0).tick()
     run.refresh_from_db()
     assert run.files_removed_at is not None
     Retention.objects.all().delete()  # whatever staff set meanwhile
-    RetentionUpkeep().tick()
+    RetentionUpkeep(lambda: 0.0).tick()
     assert not has_files(run)
     assert AuditEntry.objects.filter(action="remove_checkpoints").count() == 1
 
@@ -339,7 +339,7 @@ def test_folder_that_cannot_be_removed_holds_up_no_other(run, owner, monkeypatch
         remove(path, **options)
 
     monkeypatch.setattr(removal.shutil, "rmtree", fail)
-    RetentionUpkeep().tick()
+    RetentionUpkeep(lambda: 0.0).tick()
     assert (run.run_dir / "checkpoints").exists()
     assert not has_files(second)
     assert f"run {run.pk} was left as it is" in caplog.text

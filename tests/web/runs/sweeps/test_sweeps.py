@@ -170,59 +170,6 @@ def test_code_that_confirms_nothing_is_not_kept(user, odd):
 # What is refused
 
 
-@pytest.mark.parametrize(
-    ("changes", "field", "words"),
-    [
-        ({"ablations": ["no_such"]}, "ablations", "Must be one of no_adv"),
-        ({"ablations": [["no_adv"]]}, "ablations", "Must be one of"),
-        ({"ablations": "no_adv"}, "ablations", "Give a list"),
-        ({"ablations": ["no_adv", "no_adv"]}, "ablations", "named once"),
-        ({"ablations": ["no_exponent"], "algorithm": {"alpha": 0}}, "ablations", "HACPO again"),
-        ({"ablations": ["no_adv"], "algorithm": {"sharing": False}}, "ablations", "HACPO again"),
-        ({"ablations": ["no_exponent"], "grid": {"alpha": [0, 1]}}, "ablations", "are the same runs"),
-        ({"grid": []}, "grid", "Must be an object"),
-        ({"grid": {"epsilon": [None, 0.1]}}, "grid.epsilon", "Give values"),
-        ({"grid": {"swan": [1]}}, "grid.swan", "A grid varies numbers, switches and choices"),
-        ({"grid": {"rollout.stop": ["x"]}}, "grid.rollout.stop", "A grid varies numbers"),
-        ({"grid": {"training.swan": [1]}}, "grid.training.swan", "A grid varies numbers"),
-        ({"grid": {"training.learning_rate": ["fast"]}}, "grid.training.learning_rate", "Must be a number"),
-        ({"grid": {"training.mini_batch_size": [3]}}, "grid.training.mini_batch_size", "Must divide"),
-        ({"grid": {"cross_gate": ["swan"]}}, "grid.cross_gate", "Must be one of"),
-        ({"grid": {"rollout.temperature": [1, 0.5]}, "rollout": 7}, "rollout", "Must be an object"),
-        ({"grid": {"alpha": 1}}, "grid.alpha", "Give a list"),
-        ({"grid": {"alpha": []}}, "grid.alpha", "Give a list"),
-        ({"grid": {"alpha": [1, "1.0"]}}, "grid.alpha", "named once"),
-        ({"grid": {"alpha": [1, "nan"]}}, "grid.alpha", "finite number"),
-        ({"grid": {"delta": [2]}}, "grid.delta", "at most 1"),
-        ({"grid": {"capability_window": [0.5]}}, "grid.capability_window", "whole number"),
-        ({"grid": {"alpha": [1, 2]}, "algorithms": ["gspo"]}, "grid.alpha", "None of the chosen algorithms uses alpha"),
-        ({"grid": {"alpha": list(range(8)), "delta": [n / 10 for n in range(8)]}}, "grid.delta", "64 points"),
-        (
-            {
-                "grid": {"alpha": [1 / 3e5], "delta": [1 / 3], "delta_step": [1 / 3e5], "capability_window": [10]},
-                "algorithms": [],
-                "ablations": ["no_adv"],
-            },
-            "grid.alpha",
-            "too long for the name of a row",
-        ),
-        ({"seeds": [1, "01", 1.0]}, "seeds", "named once"),
-        ({"seeds": list(range(31))}, "seeds", "2 variants × 31 seeds are 62"),
-        ({"algorithm": {"alpha": "x"}}, "algorithm.alpha", "Must be a number"),
-        ({"algorithm": []}, "algorithm", "Must be an object"),
-        ({"training": {"steps": 0}}, "training.steps", "at least 1 step"),
-    ],
-)
-def test_bad_sweep_is_refused_at_its_field_and_writes_nothing(user, changes, field, words):
-    found = refused(user, **changes)
-    assert list(found) == [field]
-    assert words in found[field]
-
-
-def test_errors_of_lists_and_settings_come_together(user):
-    assert set(refused(user, seeds=[], training={"steps": -1}, surprise=1)) == {"seeds", "training.steps", "surprise"}
-
-
 def test_large_delta_of_a_grid_is_asked_about_at_the_grid(user):
     assert "means a lower bound of 0.2" in refused(user, grid={"delta": [0.2, 0.8]})["grid.delta"]
     sweep = launch_sweep(user, sweep_request(user, grid={"delta": [0.2, 0.8]}, confirm=["delta_above_half"]))

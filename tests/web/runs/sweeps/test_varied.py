@@ -14,7 +14,7 @@ from hacrl_web.runs.sweeps.sweeps import add_seeds, launch_sweep
 from tests.support.web import factories
 from tests.support.web.page_text import field_of
 from tests.web.runs.sweeps.test_search import search_request, tick
-from tests.web.runs.sweeps.test_sweeps import labels, refused, sweep_request
+from tests.web.runs.sweeps.test_sweeps import labels, sweep_request
 
 pytestmark = pytest.mark.django_db
 
@@ -80,25 +80,6 @@ def test_weight_of_a_reward_varies_with_the_other_settings_of_its_term_as_they_a
             user, sweep_request(user, algorithms=["gspo"], seeds=[1], grid=grid, rewards=rewards)
         ).specs
     ]
-
-
-@pytest.mark.parametrize(
-    ("grid", "field", "words"),
-    [
-        ({"agents.Z.lora_rank": [1, 2]}, "agents.Z.lora_rank", "no agent 'Z': there is A, B"),
-        ({"agents.7.lora_rank": [1, 2]}, "agents.7.lora_rank", "no agent '7'"),
-        ({"agents.*.lora_rank": [1, 2], "agents.B.lora_rank": [1, 2]}, "agents.B.lora_rank", "agents.*.lora_rank is"),
-        ({"agents.A.lora_rank": [1, 2], "agents.0.lora_rank": [1, 2]}, "agents.A.lora_rank", "the same setting"),
-        ({"agents.*.lora_rank": [1, 2000]}, "agents.*.lora_rank", "at most 1024"),
-        ({"agents.*.seed": [1, 2]}, "agents.*.seed", "same random choices"),
-        ({"agents.A.thinking": ["on", "auto"]}, "agents.A.thinking", "thinking switch"),
-        ({"rewards.terms.short.weight": [0, 1]}, "rewards.terms.short.weight", "No further reward is named 'short'"),
-        ({"checkpoint.keep": [1, 2]}, "checkpoint.keep", "A grid varies numbers"),
-        ({7: [1, 2]}, "7", "A grid varies numbers"),
-    ],
-)
-def test_what_cannot_vary_is_refused_at_its_field_by_the_run_s_own_checks(user, grid, field, words):
-    assert words in refused(user, grid=grid)[f"grid.{field}"]
 
 
 def test_labels_of_settings_with_one_name_have_their_sections(user):
