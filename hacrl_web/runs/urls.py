@@ -6,7 +6,6 @@ from hacrl_web.runs.limits import views as limits
 from hacrl_web.runs.live import monitoring
 from hacrl_web.runs.pages import (
     archive,
-    components,
     controls,
     home,
     labels,
@@ -71,5 +70,4 @@ urlpatterns = [
     path("pulse", home.pulse, name="pulse"),
     path("find", search.find_page, name="find"),
     path("workers/", workers.worker_list, name="worker_list"),
-    path("components", components.components, name="components"),
 ]

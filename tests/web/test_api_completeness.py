@@ -214,7 +214,6 @@ EXCEPTIONS = {
     "docs:search": "text for people",
     "registry:benchmark_progress": "the API's answer is the end of the import",
     "registry:benchmark_discard": "the API keeps no files between requests",
-    "runs:components": "shows the parts of pages",
     "api_docs": "describes the API",
 }
 

@@ -141,20 +141,6 @@ def test_leaderboard_shows_the_gain_paired_by_seed(web, user):
     assert figure["data"][0]["name"] == "hacpo"
 
 
-def test_components_are_for_staff(client, db, web):
-    assert web.get(reverse("runs:components")).status_code == 404
-    client.force_login(factories.make_user(is_staff=True))
-    assert client.get(reverse("runs:components")).status_code == 200
-
-
-def test_menu_names_the_components_only_where_pages_are_worked_on(client, db, settings):
-    client.force_login(factories.make_user(is_staff=True))
-    address = reverse("runs:components")
-    assert address not in text_of(client.get(reverse("runs:run_list")))
-    settings.DEBUG = True
-    assert address in text_of(client.get(reverse("runs:run_list")))
-
-
 def test_pages_hold_no_inline_script_style_or_handler(web, user):
     run = factories.make_run(user)
     complete(run, {"A": (0.2, 0.7), "B": (0.2, 0.6)})

@@ -8,7 +8,6 @@ the highest attempt wins.
 
 from __future__ import annotations
 
-import sys
 import zlib
 from array import array
 from bisect import bisect_left, bisect_right
@@ -95,28 +94,19 @@ class MetricSeries:
 
 
 def pack(steps: array[int], values: array[float]) -> bytes:
-    """Values as little-endian doubles, then the steps as integers unless they are evenly spaced; compressed."""
-    numbers = _little_endian(values)
-    if steps != _even_steps(len(steps), steps[0], steps[-1]):
-        numbers += _little_endian(steps)
-    return zlib.compress(numbers, 1)
+    """Values as doubles of this machine's order, then the steps as integers unless they are evenly spaced; compressed.
+
+    All machines that PyTorch runs on are little-endian.
+    """
+    is_even = steps == _even_steps(len(steps), steps[0], steps[-1])
+    return zlib.compress(values.tobytes() + (b"" if is_even else steps.tobytes()), 1)
 
 
 def unpack(packed: bytes, count: int, first_step: int, last_step: int) -> tuple[array[int], array[float]]:
     """Steps and values."""
     text = zlib.decompress(packed)
     values, steps = array("d", text[: 8 * count]), array("q", text[8 * count :])
-    if sys.byteorder == "big":
-        values.byteswap()
-        steps.byteswap()
     return steps or _even_steps(count, first_step, last_step), values
-
-
-def _little_endian(numbers: array[Any]) -> bytes:
-    if sys.byteorder == "big":
-        numbers = numbers[:]
-        numbers.byteswap()
-    return numbers.tobytes()
 
 
 def _even_steps(count: int, first: int, last: int) -> array[int]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from django import template
-from django.conf import settings
 from django.db import DatabaseError
 from django.urls import NoReverseMatch, reverse
 
@@ -73,12 +72,6 @@ def running_count(context: template.Context) -> int:
 def disks_without_room() -> list[disk_space.Disk]:
     """The disks of this host that are full or nearly full."""
     return disk_space.low_disks()
-
-
-@register.simple_tag(takes_context=True)
-def has_components(context: template.Context) -> bool:
-    """Whether the menu names the page of components: for people who develop the pages, not for users."""
-    return settings.DEBUG and context["user"].is_staff
 
 
 @register.simple_tag(takes_context=True)

@@ -83,6 +83,19 @@ def launch_request(owner: Any, **changes: Any) -> dict[str, Any]:
     }
 
 
+def launch_form(owner: Any, **changes: Any) -> dict[str, Any]:
+    """What a browser posts for a run that is accepted."""
+    values = launch_request(owner, name="from the form")
+    training = {f"training.{name}": str(value) for name, value in values["training"].items()}
+    rows = {name: str(values[name]) for name in ("group", "benchmark")}
+    return {"name": values["name"], **rows, "seed": "3", "algorithm.name": "hacpo", **training, **changes}
+
+
+def sweep_form(owner: Any, **changes: Any) -> dict[str, Any]:
+    """What a browser posts for a sweep that is accepted."""
+    return launch_form(owner, compare="1", algorithms=["hacpo", "gspo"], seeds="0, 1") | changes
+
+
 def make_run(owner: Any = None, name: str = "complete", **changes: Any) -> Run:
     """A queued run, launched by the product's own path."""
     owner = owner or make_user()

@@ -8,7 +8,7 @@ from django.urls import reverse
 
 from hacrl_web.registry.models import AgentGroup, Benchmark
 from hacrl_web.runs.models import Run
-from tests.support.web.factories import make_benchmark, make_group, make_run
+from tests.support.web.factories import launch_form, make_run
 from workers.contract.spec.run import RunSpec
 from workers.contract.verl_export import recipe
 
@@ -68,18 +68,8 @@ def test_settings_of_another_version_are_said_and_the_tab_stays(client, owner):
 
 
 def test_form_hands_out_its_settings_and_queues_nothing(client, owner, tmp_path):
-    form = {
-        "name": "to keep",
-        "group": make_group(owner).pk,
-        "benchmark": make_benchmark(owner).pk,
-        "algorithm.name": "hacpo",
-        "algorithm.sharing": ["false", "true"],
-        "training.steps": "5",
-        "training.train_batch_size": "4",
-        "training.mini_batch_size": "4",
-        "algorithm.delta": "0.8",  # a caution, which is asked about when a run is queued
-        "seed": "3",
-    }
+    # A caution, which is asked about when a run is queued.
+    form = launch_form(owner, name="to keep") | {"algorithm.delta": "0.8"}
     answer = client.post(reverse("runs:run_download"), form)
     assert answer.status_code == 200, answer.content.decode()
     assert answer["Content-Disposition"] == 'attachment; filename="to-keep.yaml"'

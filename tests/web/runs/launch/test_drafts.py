@@ -46,17 +46,7 @@ def draft(user) -> Run:
 
 @pytest.fixture
 def form(user):
-    """What the browser posts to save a draft."""
-    return {
-        "name": "from the form",
-        "group": str(factories.make_group(user).pk),
-        "benchmark": str(factories.make_benchmark(user).pk),
-        "seed": "3",
-        "algorithm.name": "hacpo",
-        "training.steps": "5",
-        "training.train_batch_size": "4",
-        "training.mini_batch_size": "4",
-    }
+    return factories.launch_form(user)
 
 
 def codes(refused: FieldErrors) -> dict:

@@ -21,18 +21,8 @@ from workers.contract.spec.run import RunSpec
 
 @pytest.fixture
 def form(user):
-    """What the browser posts for a run that is accepted."""
-    return {
-        "name": "from the form",
-        "group": str(factories.make_group(user).pk),
-        "benchmark": str(factories.make_benchmark(user).pk),
-        "seed": "3",
-        "algorithm.name": "hacpo",
-        "algorithm.sharing": ["false", "true"],  # a ticked box comes after its hidden "false"
-        "training.steps": "5",
-        "training.train_batch_size": "4",
-        "training.mini_batch_size": "4",
-    }
+    ticked = ["false", "true"]  # a ticked box comes after its hidden "false"
+    return factories.launch_form(user) | {"algorithm.sharing": ticked}
 
 
 def test_form_has_a_control_for_every_setting(web, user, form):

@@ -23,22 +23,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def form(user):
-    """What the browser posts for a sweep that is accepted: HACPO and GSPO on two seeds."""
-    return {
-        "name": "by form",
-        "group": str(factories.make_group(user).pk),
-        "benchmark": str(factories.make_benchmark(user).pk),
-        "seed": "3",
-        "algorithm.name": "hacpo",
-        "algorithm.sharing": ["false", "true"],
-        "training.steps": "5",
-        "training.train_batch_size": "4",
-        "training.mini_batch_size": "4",
-        "compare": "1",
-        "algorithms": ["hacpo", "gspo"],
-        "seeds": "0, 1",
-        "grid.alpha": "",
-    }
+    return factories.sweep_form(user)
 
 
 def post_json(web, path: str, body=None):

@@ -24,7 +24,7 @@ from hacrl_web.runs.sweeps.sweeps import (
 )
 from hacrl_web.runs.trials.search_settings import stored_search
 from hacrl_web.web.errors import FieldErrors
-from tests.support.web.factories import launch_request, make_member, make_user
+from tests.support.web.factories import launch_request, make_member, make_user, sweep_form
 from tests.web.client.test_client import hacrl as hacrl  # its fixture
 
 pytestmark = pytest.mark.django_db
@@ -347,18 +347,8 @@ def test_page_and_api_show_the_trials_to_members_alone(client, user, sweep):
 
 
 def test_form_sends_a_search_and_shows_its_errors_beside_the_ranges(client, user):
-    request = launch_request(user)
     client.force_login(user)
-    form = {
-        "name": "swan",
-        "group": request["group"],
-        "benchmark": request["benchmark"],
-        "compare": "1",
-        "algorithms": "hacpo",
-        "seeds": "1",
-        "training.steps": "5",
-        "training.train_batch_size": "4",
-        "training.mini_batch_size": "4",
+    form = sweep_form(user, algorithms="hacpo", seeds="1") | {
         "search.method": "random",
         "search.trials": "3",
         "search.at_once": "1",

@@ -10,17 +10,11 @@ from hacrl_web.registry.models import Agent, AgentGroup
 from hacrl_web.runs.launch.plan import LaunchError
 from hacrl_web.runs.models import Run, Sweep
 from hacrl_web.runs.sweeps.sweeps import add_seeds, launch_sweep, queue_sweep_draft
-from tests.support.web.factories import launch_request, make_member, make_user
+from tests.support.web.factories import launch_request, make_member, make_user, sweep_form
 from tests.web.client.test_client import hacrl as hacrl  # its fixture
 from tests.web.client.test_client import said_json
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def web(client, user):
-    client.force_login(user)
-    return client
 
 
 @pytest.fixture
@@ -85,25 +79,12 @@ def test_a_group_that_changed_since_keeps_it_a_draft(web, user, draft):
     assert draft_group != 10**6
 
 
-def form(request_, **changes):
-    """What the browser posts."""
-    return {
-        "name": "from the form",
-        "group": request_["group"],
-        "benchmark": request_["benchmark"],
-        "compare": "1",
-        "algorithms": ["hacpo", "gspo"],
-        "seeds": "4, 5",
-        "grid.alpha": "1, 2",
-        "training.steps": "5",
-        "training.train_batch_size": "4",
-        "training.mini_batch_size": "4",
-        **changes,
-    }
+def posted(user, **changes):
+    return sweep_form(user) | {"seeds": "4, 5", "grid.alpha": "1, 2"} | changes
 
 
 def test_form_saves_shows_changes_and_queues_a_draft(web, user, request_):
-    saved = web.post(reverse("runs:run_save"), form(request_))
+    saved = web.post(reverse("runs:run_save"), posted(user))
     sweep = Sweep.objects.get()
     assert (saved.status_code, saved.url, sweep.is_draft) == (302, sweep.get_absolute_url(), True)
     page = web.get(sweep.get_absolute_url()).content.decode()
@@ -114,13 +95,13 @@ def test_form_saves_shows_changes_and_queues_a_draft(web, user, request_):
     assert f'name="draft_sweep" value="{sweep.pk}"' in edit
     assert 'name="seeds" value="4, 5"' in edit
     assert 'name="grid.alpha" value="1, 2"' in edit.replace('id="id-grid-alpha" ', "")
-    web.post(reverse("runs:run_save"), form(request_, draft_sweep=sweep.pk, name="changed", seeds="7"))
+    web.post(reverse("runs:run_save"), posted(user, draft_sweep=sweep.pk, name="changed", seeds="7"))
     sweep.refresh_from_db()
     assert (sweep.name, sweep.request["seeds"], Sweep.objects.count()) == ("changed", [7], 1)
-    web.post(reverse("runs:run_create"), form(request_, draft_sweep=sweep.pk, name="queued", seeds="7, 8"))
+    web.post(reverse("runs:run_create"), posted(user, draft_sweep=sweep.pk, name="queued", seeds="7, 8"))
     sweep.refresh_from_db()
     assert (sweep.name, sweep.is_draft, sweep.runs.count(), Sweep.objects.count()) == ("queued", False, 6, 1)
-    gone = web.post(reverse("runs:run_save"), form(request_, draft_sweep=sweep.pk))
+    gone = web.post(reverse("runs:run_save"), posted(user, draft_sweep=sweep.pk))
     assert gone.status_code == 409
 
 

@@ -120,18 +120,7 @@ def test_trial_of_an_agent_that_is_gone_is_refused_and_not_run_without_its_value
 
 @pytest.fixture
 def form(user):
-    request = factories.launch_request(user)
-    return {
-        "name": "by form",
-        "group": str(request["group"]),
-        "benchmark": str(request["benchmark"]),
-        "training.steps": "5",
-        "training.train_batch_size": "4",
-        "training.mini_batch_size": "4",
-        "compare": "1",
-        "algorithms": ["gspo"],
-        "seeds": "1",
-    }
+    return factories.sweep_form(user, algorithms=["gspo"], seeds="1")
 
 
 def test_form_varies_any_setting_by_lines_and_a_draft_shows_them_again(web, form):
