@@ -2,14 +2,16 @@
 
 A call is `<calculator>2*(3+4)</calculator>`, or `<tool_call>{"name": "calculator", "arguments": {"expression":
 "2*(3+4)"}}</tool_call>`, as many models are trained to write it. Expressions have numbers, + - * / ^ ** and brackets;
-they are parsed here, never evaluated as Python, and are bounded in length, depth and size of every number.
+they are parsed here, never evaluated as Python, and are bounded in length and size of every number.
 """
 
 from __future__ import annotations
 
+import ast
 import json
+import operator
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 
 from workers.environments.base import Environment, Episode, Observation
@@ -19,10 +21,11 @@ OPENING, CLOSING = "<calculator>", "</calculator>"
 JSON_OPENING, JSON_CLOSING = "<tool_call>", "</tool_call>"
 MAX_EXPRESSION = 200  # characters
 MAX_CALL = 2000
-MAX_DEPTH = 40  # of brackets, signs and powers within each other
 MAX_BITS = 1000  # of a numerator or denominator
 DIGITS = 12  # of a result that is no short decimal
-_TOKEN = re.compile(r"\s*([0-9]+\.[0-9]*|\.[0-9]+|[0-9]+|\*\*|[-+*/^()])")
+NO_ARITHMETIC = "it is not an arithmetic expression"
+_NUMBER = re.compile(r"[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+")
+_ALLOWED = re.compile(r"[0-9. +*/^()-]*")
 _SPELLINGS = str.maketrans({"×": "*", "·": "*", "÷": "/", "−": "-", "–": "-", ",": ""})
 
 
@@ -34,85 +37,32 @@ def calculate(expression: str) -> Fraction:
     """The exact value of an expression. Error: BadExpression."""
     if len(expression) > MAX_EXPRESSION:
         raise BadExpression(f"the expression is longer than {MAX_EXPRESSION} characters")
-    return _Parser(expression.translate(_SPELLINGS)).value()
+    expression = " ".join(expression.translate(_SPELLINGS).split())
+    if not expression:
+        raise BadExpression("the expression is empty")
+    if not _ALLOWED.fullmatch(expression):
+        raise BadExpression(NO_ARITHMETIC)
+    numbers = [Fraction(number) for number in _NUMBER.findall(expression)]
+    # Python's grammar has the same signs, powers and brackets. Each number becomes a name: Python knows no 007.
+    names = _NUMBER.sub(" n ", expression.replace("^", "**")).strip()
+    try:
+        return _value(ast.parse(names, mode="eval").body, iter(numbers))
+    except SyntaxError:
+        is_open = names.count("(") > names.count(")")
+        raise BadExpression("a bracket is not closed" if is_open else NO_ARITHMETIC) from None
 
 
-class _Parser:
-    """sum = product (+|- product)*; product = signed (*|/ signed)*; signed = -signed | atom (^ signed)?."""
-
-    def __init__(self, expression: str) -> None:
-        self._tokens = [*_tokens(expression)]
-        self._place = self._depth = 0
-
-    def value(self) -> Fraction:
-        if not self._tokens:
-            raise BadExpression("the expression is empty")
-        value = self._sum()
-        if self._next():
-            raise BadExpression("it is not an arithmetic expression")
-        return value
-
-    def _next(self) -> str:
-        return self._tokens[self._place] if self._place < len(self._tokens) else ""
-
-    def _take(self, *symbols: str) -> str:
-        """The next token if it is one of the symbols, else nothing."""
-        token = self._next()
-        if token not in symbols:
-            return ""
-        self._place += 1
-        return token
-
-    def _sum(self) -> Fraction:
-        value = self._product()
-        while symbol := self._take("+", "-"):
-            other = self._product()
-            value = _bounded(value + other if symbol == "+" else value - other)
-        return value
-
-    def _product(self) -> Fraction:
-        value = self._signed()
-        while symbol := self._take("*", "/"):
-            other = self._signed()
-            if symbol == "/" and not other:
-                raise BadExpression("division by zero")
-            value = _bounded(value * other if symbol == "*" else value / other)
-        return value
-
-    def _signed(self) -> Fraction:
-        self._depth += 1
-        if self._depth > MAX_DEPTH:
-            raise BadExpression("the expression is too deep")
-        if sign := self._take("-", "+"):
-            value = self._signed() if sign == "+" else -self._signed()
-        else:
-            value = self._atom()
-            if self._take("^", "**"):
-                value = _power(value, self._signed())
-        self._depth -= 1
-        return value
-
-    def _atom(self) -> Fraction:
-        if self._take("("):
-            value = self._sum()
-            if not self._take(")"):
-                raise BadExpression("a bracket is not closed")
-            return value
-        token = self._next()
-        if token[:1] not in {*"0123456789."}:
-            raise BadExpression("it is not an arithmetic expression")
-        self._place += 1
-        return _bounded(Fraction(token))
-
-
-def _tokens(expression: str) -> Iterator[str]:
-    place, expression = 0, expression.rstrip()
-    while place < len(expression):
-        match = _TOKEN.match(expression, place)
-        if match is None:
-            raise BadExpression("it is not an arithmetic expression")
-        yield match[1]
-        place = match.end()
+def _value(node: ast.expr, numbers: Iterator[Fraction]) -> Fraction:
+    """The value of a tree whose numbers come in its order. Error: BadExpression."""
+    if isinstance(node, ast.Name):
+        return _bounded(next(numbers))
+    if isinstance(node, ast.UnaryOp):
+        value = _value(node.operand, numbers)
+        return -value if isinstance(node.op, ast.USub) else value
+    if not isinstance(node, ast.BinOp) or type(node.op) not in _OPERATIONS:
+        raise BadExpression(NO_ARITHMETIC)
+    left, right = _value(node.left, numbers), _value(node.right, numbers)
+    return _bounded(_OPERATIONS[type(node.op)](left, right))
 
 
 def _bits(value: Fraction) -> int:
@@ -125,6 +75,12 @@ def _bounded(value: Fraction) -> Fraction:
     return value
 
 
+def _quotient(value: Fraction, divisor: Fraction) -> Fraction:
+    if not divisor:
+        raise BadExpression("division by zero")
+    return value / divisor
+
+
 def _power(base: Fraction, exponent: Fraction) -> Fraction:
     if exponent.denominator != 1:
         raise BadExpression("an exponent must be a whole number")
@@ -132,8 +88,16 @@ def _power(base: Fraction, exponent: Fraction) -> Fraction:
         raise BadExpression("division by zero")
     if base not in (0, 1, -1) and (_bits(base) - 1) * abs(exponent) > MAX_BITS:  # before it is computed
         raise BadExpression("the number is too large")
-    power = int(exponent) if base not in (0, 1, -1) else int(exponent) % 2 + 2 * (exponent != 0)
-    return _bounded(base**power)
+    return base ** (int(exponent) if base not in (0, 1, -1) else int(exponent) % 2 + 2 * (exponent != 0))
+
+
+_OPERATIONS: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: _quotient,
+    ast.Pow: _power,
+}
 
 
 def written(value: Fraction) -> str:

@@ -107,7 +107,7 @@ class CodeConnection:
         such as `math` is Python's too, if the tests use it as a module without importing it.
         """
         names = {node.id for node in ast.walk(tests) if isinstance(node, ast.Name)}
-        own = {name: found for name, found in self.ask("names", sorted(names)).items() if name in names}
+        own = {name: value for name, value in self.ask("names", sorted(names)).items() if name in names}
         modules = modules_used(tests) & {*own}
         others = [name for name in own if name not in modules and not hasattr(builtins, name)]
         space: dict[str, Any] = {name: importlib.import_module(_ALIASES.get(name, name)) for name in modules}

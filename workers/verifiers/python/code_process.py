@@ -54,14 +54,14 @@ class CodeProcess:
 
     def _names(self, names: list[str]) -> dict[str, Any]:
         """What the code defines of these: whether it is a function, else its value."""
-        found = {}
+        values = {}
         for name in names:
             first, *attributes = name.split("().")
             if first in self._space and not first.startswith("__"):
                 value = self._space[first]
                 is_value = not callable(value) or Encoder(_object).encode(value)[0] != "object"
-                found[name] = (False, value) if is_value and not attributes else (True, None)
-        return found
+                values[name] = (False, value) if is_value and not attributes else (True, None)
+        return values
 
     def _call(self, name: str, /, *args: Any, **kwargs: Any) -> Any:
         first, *attributes = name.split("().")
