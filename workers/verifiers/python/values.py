@@ -41,42 +41,28 @@ _OF_TAG: dict[str, Any] = {
 }  # fmt: skip
 _CONTAINERS = {kind: tag for tag, kind in _OF_TAG.items()}
 _VIEWS: list[type] = [type({}.keys()), type({}.values()), type({}.items())]
-# Values that cannot change, by their class: a tag, and the plain values that make the value again.
-_PARTS: dict[type, tuple[str, Callable[[Any], Iterable[Any]]]] = {
-    tuple: ("t", iter),
-    frozenset: ("f", iter),
-    bytes: ("b", lambda value: [_text(value)]),
-    complex: ("c", lambda value: [value.real, value.imag]),
-    range: ("range", lambda value: [value.start, value.stop, value.step]),
-    type(...): ("ellipsis", lambda value: []),
-    Decimal: ("dec", lambda value: [str(value)]),
-    Fraction: ("frac", lambda value: [value.numerator, value.denominator]),
-    date: ("date", lambda value: [value.year, value.month, value.day]),
-    time: ("time", lambda value: [*_clock(value), value.fold, value.utcoffset()]),
-    datetime: (
-        "datetime",
-        lambda value: [value.year, value.month, value.day, *_clock(value), value.fold, value.utcoffset()],
-    ),
-    timedelta: ("timedelta", lambda value: [value.days, value.seconds, value.microseconds]),
-    **{view: (tag, iter) for view, tag in zip(_VIEWS, ("keys", "values", "pairs"), strict=True)},
-}
-_MADE: dict[str, Callable[..., Any]] = {
+# Values that cannot change: their class, a tag, the plain values that they are made of, and how they are made again.
+_FIXED: list[tuple[type, str, Callable[[Any], Iterable[Any]], Callable[..., Any]]] = [
+    (tuple, "t", iter, lambda *items: items),
+    (frozenset, "f", iter, lambda *items: frozenset(items)),
+    (bytes, "b", lambda value: [_text(value)], lambda text: base64.b64decode(text)),
+    (complex, "c", lambda value: [value.real, value.imag], complex),
+    (range, "range", lambda value: [value.start, value.stop, value.step], range),
+    (type(...), "ellipsis", lambda value: [], lambda: ...),
+    (Decimal, "dec", lambda value: [str(value)], Decimal),
+    (Fraction, "frac", lambda value: [value.numerator, value.denominator], Fraction),
+    (date, "date", lambda value: value.timetuple()[:3], date),
+    (time, "time", lambda value: [value.isoformat(), value.fold], lambda text, fold: _at(time, text, fold)),
+    (datetime, "datetime", lambda value: [value.isoformat(), value.fold], lambda text, fold: _at(datetime, text, fold)),
+    (timedelta, "timedelta", lambda value: [value.days, value.seconds, value.microseconds], timedelta),
+    (type({}.keys()), "keys", iter, lambda *items: dict.fromkeys(items).keys()),
+    (type({}.values()), "values", iter, lambda *items: dict(enumerate(items)).values()),
+    (type({}.items()), "pairs", iter, lambda *items: dict(items).items()),
+]
+_PARTS = {kind: (tag, parts) for kind, tag, parts, _ in _FIXED}
+_MADE: dict[str, Callable[..., Any]] = {tag: make for _, tag, _, make in _FIXED}
+_MADE |= {
     "i": lambda text: int(text, 16),
-    "t": lambda *items: items,
-    "f": lambda *items: frozenset(items),
-    "b": lambda text: base64.b64decode(text),
-    "c": complex,
-    "range": range,
-    "ellipsis": lambda: ...,
-    "dec": Decimal,
-    "frac": Fraction,
-    "date": date,
-    "time": lambda *parts: _at(time(*parts[:4]), *parts[4:]),
-    "datetime": lambda *parts: _at(datetime(*parts[:7]), *parts[7:]),
-    "timedelta": timedelta,
-    "keys": lambda *items: dict.fromkeys(items).keys(),
-    "values": lambda *items: dict(enumerate(items)).values(),
-    "pairs": lambda *items: dict(items).items(),
     "items": lambda is_cut, *items: _items(is_cut, items),
     "type": lambda name: TYPES[name],
     "nt": lambda name, fields, *items: namedtuple(name, fields)(*items),  # checks the names
@@ -235,12 +221,8 @@ def _text(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-def _clock(value: time | datetime) -> list[int]:
-    return [value.hour, value.minute, value.second, value.microsecond]
-
-
-def _at(moment: time | datetime, fold: int, offset: timedelta | None) -> time | datetime:
-    return moment.replace(fold=fold, tzinfo=None if offset is None else timezone(offset))
+def _at(kind: Any, text: str, fold: int) -> Any:
+    return kind.fromisoformat(text).replace(fold=fold)
 
 
 def _is_of_numpy(value: Any, name: str) -> bool:
