@@ -40,7 +40,6 @@ _OF_TAG: dict[str, Any] = {
     "l": list, "d": dict, "s": set, "ba": bytearray, "dq": deque, "od": OrderedDict, "ct": Counter, "dd": defaultdict
 }  # fmt: skip
 _CONTAINERS = {kind: tag for tag, kind in _OF_TAG.items()}
-_VIEWS: list[type] = [type({}.keys()), type({}.values()), type({}.items())]
 # Values that cannot change: their class, a tag, the plain values that they are made of, and how they are made again.
 _FIXED: list[tuple[type, str, Callable[[Any], Iterable[Any]], Callable[..., Any]]] = [
     (tuple, "t", iter, lambda *items: items),
