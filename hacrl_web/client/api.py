@@ -172,7 +172,7 @@ class Client:
             page = self.get(path, **parameters, limit=limit, cursor=cursor or None)
             yield from page["items"]
             count += len(page["items"])
-            following = page["next"] if most is None or count < most else None
+            following = page.get("next") if most is None or count < most else None
             if following is not None and following == cursor:
                 raise Unreachable(f"{self.url} repeats the same page: is it HACRL Web?")
             cursor = following

@@ -23,8 +23,6 @@ PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 AsJson = Annotated[bool, typer.Option("--json", help="Print the API's JSON instead of a table.")]
 Command = Callable[..., Any]
 COMPLETION_S = 3.0
-# Of a group that lists its objects where no command is named.
-OPTIONS: dict[str, Any] = {"no_args_is_help": False, "invoke_without_command": True}
 
 
 def connect(**options: Any) -> Client:
@@ -55,6 +53,12 @@ complete_run = completer("/runs")
 RUN_HELP = "By id, its first characters, or name."
 RunName = Annotated[str, typer.Argument(help=RUN_HELP, autocompletion=complete_run)]
 RunNames = Annotated[list[str], typer.Argument(help=RUN_HELP, autocompletion=complete_run)]
+ProjectName = Annotated[
+    str,
+    typer.Option(
+        "--project", help="By id or name; needed if you are in several.", autocompletion=completer("/projects")
+    ),
+]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
@@ -163,7 +167,17 @@ def object_id(client: Client, path: str, kind: str, name: str) -> int:
     """The id of a model, a group, a sweep ... by its id or its name. Errors: ApiError, ClientProblem."""
     if name.isascii() and name.isdigit():
         return int(name)
-    return int(_only([row["id"] for row in client.pages(path) if row["name"] == name], kind, name))
+    return int(_only([row["id"] for row in client.pages(path, page_size=None) if row["name"] == name], kind, name))
+
+
+def project_id(client: Client, name: str) -> int:
+    """The project of this name, or the only one. Errors: ApiError, ClientProblem."""
+    if name:
+        return object_id(client, "/projects", "project", name)
+    rows = list(client.pages("/projects", most=2))
+    if len(rows) != 1:
+        raise ClientProblem("Name the project: --project NAME.")
+    return int(rows[0]["id"])
 
 
 def _only(ids: list[Any], kind: str, name: str) -> Any:

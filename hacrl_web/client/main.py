@@ -12,24 +12,12 @@ import typer.core
 
 from hacrl_web.client.api import Client, check_address
 from hacrl_web.client.command import AsJson, ClientProblem, client_command, connect
-from hacrl_web.client.commands import (
-    api,
-    compare,
-    evaluations,
-    judges,
-    launch,
-    mirrors,
-    objects,
-    quota,
-    results,
-    retention,
-    rewards,
-    runs,
-    watch,
-)
+from hacrl_web.client.commands import api, compare, launch, quota, results, retention, runs, sweeps, watch
+from hacrl_web.client.generated import make_command
 from hacrl_web.client.login import StoredLogin, forget_login, save_login
 from hacrl_web.client.program import HACRL
 from hacrl_web.client.show import complain, line, print_json
+from hacrl_web.client.verbs import GROUPS, VERBS
 
 EPILOG = (
     "Exit status: 0 done; 1 refused, for the reason on stderr; 2 incorrect usage; 3 not logged in or not allowed; "
@@ -37,40 +25,16 @@ EPILOG = (
 )
 TOKENS_PAGE = "/account/tokens"
 LOCAL = ("http://localhost", "http://127.0.0.1", "http://[::1]")
-# Commands of older versions, with the operation that replaces each.
-FORMER = {
-    "note": 'PUT /runs/ID/labels -d \'{"notes": "..."}\'',
-    "unarchive": "POST /runs/ID/unarchive",
-    "queue-draft": "POST /runs/ID/queue-draft",
-    "sweeps pause": "POST /sweeps/N/pause",
-    "sweeps resume": "POST /sweeps/N/resume",
-    "sweeps retry": "POST /sweeps/N/retry",
-    "sweeps seeds": "POST /sweeps/N/seeds -d '{\"seeds\": [1, 2]}'",
-    "sweeps rename": 'POST /sweeps/N/rename -d \'{"name": "..."}\'',
-    "models check": "POST /models/N/check",
-    "models remove": "DELETE /models/N",
-    "groups remove": "DELETE /groups/N",
-    "projects show": "GET /projects/N",
-    "projects add": 'POST /projects -d \'{"name": "..."}\'',
-    "projects invite": 'POST /projects/N/invitations -d \'{"role": "member"}\'',
-    "projects withdraw": "DELETE /projects/N/invitations/ID",
-    "projects role": 'POST /projects/N/members/ID -d \'{"role": "viewer"}\'',
-    "projects remove": "DELETE /projects/N/members/ID",
-    "projects": "GET /projects",
-    "hosts drain": 'POST /hosts/drain -d \'{"name": "...", "drain": "finish"}\'',
-    "hosts resume": 'POST /hosts/drain -d \'{"name": "...", "drain": "no"}\'',
-    "hosts": "GET /hosts",
-    "tokens revoke": "POST /tokens/N/revoke",
-    "tokens": "GET /tokens",
-}
 
 
 class Commands(typer.core.TyperGroup):
-    """Answers a command of an older version with the operation that replaces it."""
+    """Says where the acts are that have no command of their own."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if words := next((words for words in (" ".join(args[:2]), args[0]) if words in FORMER), None):
-            complain(f"hacrl: {words} is now: {HACRL} api {FORMER[words]}")
+        if args[0] not in self.commands and not args[0].startswith("-"):
+            complain(
+                f"hacrl: There is no command {args[0]!r}. {HACRL} --help lists all; {HACRL} api calls any operation."
+            )
             raise typer.Exit(2)
         return super().resolve_command(ctx, args)
 
@@ -155,24 +119,28 @@ def whoami(json: AsJson = False) -> None:
     )
 
 
+groups = {
+    name: typer.Typer(help=text, no_args_is_help=False, invoke_without_command=True) for name, text in GROUPS.items()
+}
+for name, verb in VERBS.items():
+    group, _, last = name.rpartition(" ")
+    if name in groups:
+        groups[name].callback()(make_command(name, verb, is_group=True))
+    else:
+        (groups[group] if group else app).command(last)(make_command(name, verb))
+groups["benchmarks"].command("load")(sweeps.load_benchmark)
+groups["sweeps"].command("show")(sweeps.show_sweep)
+groups["sweeps"].command("delete")(sweeps.delete_sweep)
+for name, group_app in groups.items():
+    app.add_typer(group_app, name=name)
 for act in (
-    *(runs.runs, launch.launch, launch.presets, runs.stop, runs.pause, runs.resume, runs.retry, runs.queue),
-    *(watch.watch, watch.logs, runs.show, runs.tag, runs.archive, runs.delete),
-    *(results.checkpoints, results.promote, results.extend, results.alerts),
-    *(evaluations.evaluate, evaluations.evaluate_harness, evaluations.scores),
+    *(runs.runs, launch.launch, launch.presets, runs.queue, watch.watch, watch.logs),
+    *(runs.show, runs.tag, runs.archive, runs.delete, quota.quota, retention.retention),
+    *(results.checkpoints, results.promote, results.extend, results.alerts, results.scores),
     *(compare.compare, compare.leaderboard, compare.export),
 ):
     app.command()(act)
 app.command("import")(compare.import_run)
-app.add_typer(objects.sweeps, name="sweeps")
-app.add_typer(objects.models, name="models")
-app.add_typer(objects.groups, name="groups")
-app.add_typer(objects.benchmarks, name="benchmarks")
-app.add_typer(rewards.rewards, name="rewards")
-app.add_typer(judges.judges, name="judges")
-app.add_typer(mirrors.mirrors, name="mirrors")
-app.command("quota")(quota.quota)
-app.command("retention")(retention.retention)
 app.command("api")(api.call_api)
 
 

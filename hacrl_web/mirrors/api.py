@@ -6,7 +6,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from django.http import HttpRequest
-from ninja import Router, Schema, Status
+from ninja import Field, Router, Schema, Status
 from typing_extensions import TypedDict
 
 from hacrl_web.accounts.models import Role
@@ -83,9 +83,9 @@ class MirrorIn(StrictBody):
     name: str = ""
     options: dict[str, Any] = {}
     secret: str = ""
-    sends: Literal["new", "chosen"] = "new"
-    rollouts: int = 0
-    rollout_interval: int = 1
+    sends: Literal["new", "chosen"] = Field("new", description="new: every run from now on; chosen: chosen runs.")
+    rollouts: int = Field(0, description="Of each agent, 0 to 20: their texts then leave the installation.")
+    rollout_interval: int = Field(1, description="Steps between those whose rollouts are sent.")
 
 
 class ChoiceIn(StrictBody):

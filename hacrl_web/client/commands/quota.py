@@ -6,23 +6,11 @@ from typing import Annotated
 
 import typer
 
-from hacrl_web.client.api import Client
-from hacrl_web.client.command import AsJson, ClientProblem, client_command, connect, object_id
+from hacrl_web.client.command import AsJson, ClientProblem, ProjectName, client_command, connect, project_id
 from hacrl_web.client.program import HACRL
 from hacrl_web.client.show import print_rows
 
-ProjectName = Annotated[str, typer.Option("--project", help="By id or name; needed if you are in several.")]
 NO_LIMIT = "none"
-
-
-def project_id(client: Client, name: str) -> int:
-    """The project of this name, or the only one. Error: ClientProblem."""
-    if name:
-        return object_id(client, "/projects", "project", name)
-    rows = list(client.pages("/projects", most=2))
-    if len(rows) != 1:
-        raise ClientProblem("Name the project: --project NAME.")
-    return int(rows[0]["id"])
 
 
 def _limit(name: str, text: str) -> float | None:

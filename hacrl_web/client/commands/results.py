@@ -1,7 +1,8 @@
-"""Commands for the results of a run: checkpoints, models from checkpoints, alerts."""
+"""Commands for the results of a run: checkpoints, models from checkpoints, alerts, scores."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any
 from uuid import uuid4
 
@@ -119,3 +120,44 @@ def alerts(
 
     heads = ["run", "step", "", "alert", "what was found"]
     print_rows(items, json, heads, cells, empty="No alert." if everything else "No alert is open.")
+
+
+def _harness_rows(lines: list[dict[str, Any]]) -> Iterator[list[Any]]:
+    for one in lines:
+        metric = one["metric"] if one["filter"] in ("", "none") else f"{one['metric']} ({one['filter']})"
+        value, error = (format_number(one[key], "accuracy") for key in ("value", "stderr"))
+        yield [one["task"], one["agent"], metric, value, error, one["num_questions"], one["version"]]
+
+
+@client_command
+def scores(run: RunName, json: AsJson = False) -> None:
+    """The newest scores of each agent.
+
+    Example: hacrl scores swan
+    """
+    with connect() as client:
+        answer = client.get(f"/runs/{run_id(client, run)}/evaluations")
+    if json:
+        return print_json(answer)
+    rows = (
+        [
+            benchmark["name"],
+            agent["name"],
+            last["step"],
+            format_number(last["value"], "accuracy"),
+            last["asked"],
+            last["unscorable"],
+        ]
+        for benchmark in answer["benchmarks"]
+        for agent in benchmark["agents"]
+        for last in agent["points"][-1:]
+    )
+    words = {benchmark["score_word"] for benchmark in answer["benchmarks"]}
+    heads = ["benchmark", "agent", "step", words.pop() if len(words) == 1 else "score", "answers", "unscorable"]
+    if answer["benchmarks"] or not answer["harness"]:
+        table(heads, rows, empty="It was not evaluated yet.", folded=frozenset({"benchmark", "agent"}))
+    if answer["harness"]:
+        line("By lm-evaluation-harness, not to be ranked with ours:")
+        heads = ["task", "agent", "metric", "score", "error", "questions", "version"]
+        table(heads, _harness_rows(answer["harness"]), empty="", folded=frozenset({"task", "agent"}))
+    return None

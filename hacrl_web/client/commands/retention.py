@@ -6,8 +6,16 @@ from typing import Annotated
 
 import typer
 
-from hacrl_web.client.command import AsJson, ClientProblem, Yes, agree, client_command, connect
-from hacrl_web.client.commands.quota import ProjectName, project_id
+from hacrl_web.client.command import (
+    AsJson,
+    ClientProblem,
+    ProjectName,
+    Yes,
+    agree,
+    client_command,
+    connect,
+    project_id,
+)
 from hacrl_web.client.show import counted, print_rows
 from workers import number_format
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 from urllib.parse import parse_qs
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import typer
 from rich.text import Text
@@ -83,51 +83,6 @@ def _filters_of_view(client: Client, name: str | None) -> dict[str, Any]:
 def _cells(run: dict[str, Any]) -> list[Any]:
     step, tags = f"{run['step']}/{run['total_steps']}", ", ".join(run["tags"])
     return [run["id"][:8], run["name"], run["algorithm"], state(run["state"]), step, run["seed"], tags]
-
-
-def _order(name: str, what: str, json: bool, body: dict[str, Any] | None = None) -> None:
-    with connect() as client:
-        # With a key the request may be sent again after a lost answer.
-        run = client.post(f"/runs/{run_id(client, name)}/{what}", body, key=uuid4().hex)
-    print_json(run) if json else line(f"{run['name']} ({run['id']}): {run['state']}, desired: {run['desired_state']}")
-
-
-@client_command
-def stop(run: RunName, json: AsJson = False) -> None:
-    """End a run. Ending it twice does nothing.
-
-    Example: hacrl stop swan
-    """
-    _order(run, "stop", json)
-
-
-@client_command
-def pause(
-    run: RunName, why: Annotated[str, typer.Option(help="Shown on its page.")] = "", json: AsJson = False
-) -> None:
-    """Pause a run after its step, with a checkpoint.
-
-    Example: hacrl pause swan --why "the GPU is needed"
-    """
-    _order(run, "pause", json, {"why": why})
-
-
-@client_command
-def resume(run: RunName, json: AsJson = False) -> None:
-    """Queue a paused run again.
-
-    Example: hacrl resume swan
-    """
-    _order(run, "resume", json)
-
-
-@client_command
-def retry(run: RunName, json: AsJson = False) -> None:
-    """A new run with the settings of one that has ended.
-
-    Example: hacrl retry 0d93250c
-    """
-    _order(run, "retry", json)
 
 
 @client_command

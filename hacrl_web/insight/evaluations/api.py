@@ -7,7 +7,8 @@ from uuid import UUID
 
 from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
-from ninja import Body, Query, Router, Schema, Status
+from ninja import Body, Field, Query, Router, Schema, Status
+from pydantic import WithJsonSchema
 from typing_extensions import TypedDict
 
 from hacrl_web.accounts.idempotency import idempotent
@@ -55,22 +56,46 @@ class HarnessTasksQuery(Schema):
     limit: int = Query(200, ge=1, le=100_000)
 
 
+class EvaluationRequest(Schema):
+    """The service checks it, with the form's messages."""
+
+    models: list[int] = []
+    group: int | None = Field(None, description="All its agents.")
+    run: str | None = Field(None, description="The agents of a checkpoint of this run.")
+    step: int | None = Field(None, description="The checkpoint's; the newest if it is left out.")
+    benchmarks: list[int] = []
+    num_samples: int = Field(1, description="Answers to each question.")
+    temperature: float = Field(0, description="0: greedy; several answers to a question need more.")
+    max_completion_length: int | None = Field(
+        None, description="Left out: as in training, or what the shortest context allows."
+    )
+    max_questions: int = Field(0, description="Of each benchmark; 0: all.")
+    seed: int = Field(0, description="Of random choices.")
+    name: str = Field("", description="Of the evaluation.")
+
+
+class HarnessRequest(EvaluationRequest):
+    tasks: list[str] = Field([], description="Of lm-evaluation-harness. Repeat it.")
+    num_fewshot: int | None = Field(None, description="Examples before each question; else each task's own.")
+    limit: int | None = Field(None, description="Questions of each task at most; 0: all.")
+    batch_size: int | None = Field(None, description="Requests in one batch.")
+    prompt_format: str = Field("agent", description="agent, chat or plain.")
+    time_limit_s: int | None = Field(None, description="Of the evaluation of one model, in seconds.")
+
+
+EvaluationBody = Annotated[dict[str, Any], WithJsonSchema(EvaluationRequest.json_schema()), Body()]
+HarnessBody = Annotated[dict[str, Any], WithJsonSchema(HarnessRequest.json_schema()), Body()]
+
+
 @router.post("/evaluations", response={201: RunAnswer}, summary="Evaluate models: a run of no training step")
 @idempotent
-def create_evaluation(request: HttpRequest, payload: Annotated[dict[str, Any], Body()]) -> Any:
-    """`models` (ids), `group`, or `run` and `step` of a checkpoint (without `step`: the newest); `benchmarks` (ids);
-    `num_samples`, `temperature`, `max_completion_length` (left out: as in training, or what the shortest context
-    allows), `max_questions`, `seed`, `name`."""
+def create_evaluation(request: HttpRequest, payload: EvaluationBody) -> Any:
     return Status(201, detail(launch_evaluation(request.user, payload)))
 
 
 @router.post("/harness-evaluations", response={201: RunAnswer}, summary="Let lm-evaluation-harness evaluate models")
 @idempotent
-def create_harness_evaluation(request: HttpRequest, payload: Annotated[dict[str, Any], Body()]) -> Any:
-    """`models`, `group`, or `run` and `step`, as in POST /evaluations; `tasks` (names of the harness's tasks),
-    `benchmarks` (ids of ours, asked as tasks); `num_fewshot` (left out: as each task says), `limit` (questions of each
-    task, 0: all), `batch_size`, `prompt_format` (`agent`, `chat`, `plain`), `time_limit_s` of each model,
-    `max_completion_length`, `max_questions`, `seed`, `name`."""
+def create_harness_evaluation(request: HttpRequest, payload: HarnessBody) -> Any:
     return Status(201, detail(launch_harness_evaluation(request.user, payload)))
 
 

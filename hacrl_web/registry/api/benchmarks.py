@@ -154,7 +154,7 @@ def _benchmark(request: HttpRequest, pk: int) -> Benchmark:
     return get_object_or_404(Benchmark.objects.visible_to(request.user), pk=pk)
 
 
-@router.post("/benchmarks", response={201: BenchmarkOut})
+@router.post("/benchmarks", response={201: BenchmarkOut}, summary="Upload a benchmark")
 def create_benchmark(
     request: HttpRequest,
     payload: Form[BenchmarkIn],
@@ -251,7 +251,11 @@ class BenchmarkCopyIn(StrictBody):
     reward_function: str | None = None
 
 
-@router.post("/benchmarks/{int:pk}/copy", response={201: BenchmarkOut}, summary="The same questions with other options")
+@router.post(
+    "/benchmarks/{int:pk}/copy",
+    response={201: BenchmarkOut},
+    summary="Create a benchmark of the same questions with other options; the old one and its runs stay as they are",
+)
 def copy_benchmark(request: HttpRequest, pk: int, payload: BenchmarkCopyIn) -> Any:
     """A newer version, as a benchmark of its own. The one that is copied, and its runs, stay as they are."""
     original = _benchmark(request, pk)

@@ -92,7 +92,7 @@ def list_judges(request: HttpRequest, query: Query[ListQuery]) -> Any:
     return listing(Judge.objects.visible_to(request.user), query)
 
 
-@router.post("/judges", response={201: JudgeOut})
+@router.post("/judges", response={201: JudgeOut}, summary="Register a judge")
 def create_judge(request: HttpRequest, payload: JudgeIn) -> Any:
     row = judges.register_judge(request.user, name=payload.name, fields=payload.settings, key=payload.key)
     return Status(201, row)

@@ -28,10 +28,10 @@ router = Router(tags=["registry"])
 
 
 class ModelIn(StrictBody):
-    location: str
+    location: str = Field(description="Hub id, or a folder on the server below its model folders.")
     kind: str = "local"
-    revision: str = ""
-    name: str = ""
+    revision: str = Field("", description="Branch, tag or commit of the hub.")
+    name: str = Field("", description="Its name here.")
 
 
 class ModelOut(Schema):
@@ -60,7 +60,7 @@ class ChecksAnswer(TypedDict):
     checks: list[CheckAnswer]
 
 
-@router.post("/models", response={201: ModelOut})
+@router.post("/models", response={201: ModelOut}, summary="Register a model; it is inspected first")
 def create_model(request: HttpRequest, payload: ModelIn) -> Any:
     return Status(201, models.register_model(request.user, **payload.dict()))
 
@@ -156,7 +156,7 @@ class PairAnswer(TypedDict):
     facts: dict[str, Any] | None
 
 
-@router.post("/groups", response={201: GroupOut})
+@router.post("/groups", response={201: GroupOut}, summary="Create a group of agents")
 def create_group(request: HttpRequest, payload: GroupIn) -> Any:
     return Status(201, groups.create_group(request.user, **payload.dict()))
 
@@ -171,7 +171,11 @@ def get_group(request: HttpRequest, pk: int) -> Any:
     return get_object_or_404(AgentGroup.objects.visible_to(request.user), pk=pk)
 
 
-@router.post("/groups/{int:pk}/copy", response={201: GroupOut}, summary="A new group of the same agents")
+@router.post(
+    "/groups/{int:pk}/copy",
+    response={201: GroupOut},
+    summary="Create a group of the same agents with other settings; the group and its runs stay as they are",
+)
 def copy_group(request: HttpRequest, pk: int, payload: GroupCopyIn) -> Any:
     """A newer version, with other settings of some. The group that is copied, and its runs, stay as they are."""
     group = get_object_or_404(AgentGroup.objects.visible_to(request.user), pk=pk)

@@ -84,7 +84,7 @@ def list_functions(request: HttpRequest, query: Query[ListQuery]) -> Any:
     return listing(RewardFunction.objects.visible_to(request.user), query)
 
 
-@router.post("/reward-functions", response={201: FunctionOut})
+@router.post("/reward-functions", response={201: FunctionOut}, summary="Register a reward function")
 def create_function(request: HttpRequest, payload: FunctionIn) -> Any:
     return Status(201, functions.register_function(request.user, name=payload.name, source=payload.source))
 

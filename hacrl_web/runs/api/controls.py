@@ -22,9 +22,7 @@ router = Router(tags=["runs"])
 
 
 class Why(StrictBody):
-    """Why, in the user's words; shown on the run's page."""
-
-    why: Annotated[str, Field(max_length=200)] = ""
+    why: Annotated[str, Field(max_length=200, description="In your words; shown on the run's page.")] = ""
 
 
 @router.post("/runs/{run_id}/stop", response=RunRow, summary="Stop a run; a second call does nothing")

@@ -16,7 +16,7 @@ from hacrl_web.accounts.models import Membership, Project, User
 from hacrl_web.alerts.models import Alert
 from hacrl_web.client import command
 from hacrl_web.client.api import Client
-from hacrl_web.client.main import FORMER, app
+from hacrl_web.client.main import app
 from hacrl_web.insight.evaluations import harness_launch, new_evaluation
 from hacrl_web.runs.models import Host, Retention, Run
 from tests.support.web.factories import launch_request, make_run, metrics
@@ -194,12 +194,6 @@ def test_api_sends_a_query_with_every_method(hacrl):
     query = b"path=a+b&path=%26"
     assert [(method, query) for method in ("GET", "POST", "DELETE", "GET", "PUT")] == [one[:2] for one in requests]
     assert json.loads(requests[-1][2]) == {"name": "old", "path": 1}
-
-
-@pytest.mark.parametrize("words", FORMER)
-def test_former_command_names_the_operation_that_replaces_it(hacrl, user, words):
-    shown = hacrl(*words.split(), "x", status=2)
-    assert shown == f"hacrl: {words} is now: ./hacrl api {FORMER[words]}\n"
 
 
 def test_queue_checkpoints_scores_and_alerts(hacrl, user):

@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,9 @@ import pytest
 import typer.main
 from typer.testing import CliRunner
 
+from hacrl_web.client import generated
 from hacrl_web.client.main import EPILOG, app
+from tools.client_operations import operations
 
 ROOT_FOLDER = Path(__file__).resolve().parents[3]
 PAGE = (ROOT_FOLDER / "docs" / "cli.md").read_text()
@@ -85,6 +88,12 @@ def test_docs_and_help_list_the_same_exit_statuses():
     told = re.search(r"Exit status: (.*?)\.\n", PAGE, re.DOTALL)
     assert told
     assert f"Exit status: {' '.join(told[1].split())}." == EPILOG
+
+
+def test_shipped_operations_are_those_of_the_api():
+    assert operations() == generated.OPERATIONS, "python -m tools.client_operations > hacrl_web/client/operations.json"
+    packaging = tomllib.loads((ROOT_FOLDER / "pyproject.toml").read_text())["tool"]["setuptools"]
+    assert packaging["package-data"]["hacrl_web.client"] == ["operations.json"]
 
 
 def test_version_is_printed_and_nothing_else_is_done():
