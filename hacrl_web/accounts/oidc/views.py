@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any, cast
-from urllib.parse import urlencode
 
+from authlib.integrations.django_client import DjangoOAuth2App
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import login
@@ -19,16 +19,15 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.crypto import constant_time_compare, get_random_string
+from django.utils.crypto import constant_time_compare
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_POST
-from mozilla_django_oidc.utils import generate_code_challenge
 
 from hacrl_web.accounts.login.forms import LoginForm
 from hacrl_web.accounts.login.views import BACKEND, LEAVING, redirect_to
 from hacrl_web.accounts.models import User
 from hacrl_web.accounts.oidc.accounts import attach_account, require_unlinked, user_of_claims
-from hacrl_web.accounts.oidc.provider import CALLBACK, Endpoints, ProviderBackend, SignInRefused, endpoints_of
+from hacrl_web.accounts.oidc.provider import SignInRefused, client_of, verified_claims
 from hacrl_web.accounts.people import people
 from hacrl_web.ops.oidc_settings import OidcProvider
 from hacrl_web.web.errors import FieldErrors
@@ -36,7 +35,6 @@ from hacrl_web.web.middleware import refusal_response
 
 COOKIE = "hacrl_sign_in"
 LIFETIME_S = 600  # for the person to sign in over there
-NUM_LETTERS = 64
 MAX_NEXT = 1000  # characters of the address to open afterwards: the cookie holds it
 MAX_HINT = 6000  # characters of a token in the address that signs out; longer addresses are refused by servers
 
@@ -58,11 +56,10 @@ def sign_in(request: HttpRequest) -> HttpResponse:
     if request.user.is_authenticated:
         return redirect_to(request, target)
     try:
-        endpoints = endpoints_of(provider)
+        begun = _way_there(request, provider, next=target)
     except SignInRefused as refusal:
         return _refused(request, refusal, target)
-    address, cookie = _way_there(request, provider, endpoints, {"next": target})
-    return _with_cookie(HttpResponseRedirect(address), cookie)
+    return _with_cookie(HttpResponseRedirect(begun.pop("url")), begun)
 
 
 @never_cache
@@ -75,13 +72,12 @@ def link_account(request: HttpRequest) -> HttpResponse:
     provider, user = _provider(), cast(User, request.user)
     try:
         require_unlinked(provider, user)
-        endpoints = endpoints_of(provider)
+        # prompt: somebody else may be signed in at the provider in this browser.
+        begun = _way_there(request, provider, {"prompt": "login"}, next=reverse("accounts:account"), link=user.pk)
     except SignInRefused as refusal:
         return _refused(request, refusal, "")
-    address, cookie = _way_there(request, provider, endpoints, {"next": reverse("accounts:account"), "link": user.pk})
-    # Somebody else may be signed in at the provider in this browser.
-    context = {"address": f"{address}&prompt=login", "provider": provider}
-    return _with_cookie(render(request, "accounts/login/linking.html", context), cookie)
+    context = {"address": begun.pop("url"), "provider": provider}
+    return _with_cookie(render(request, "accounts/login/linking.html", context), begun)
 
 
 @require_POST
@@ -100,29 +96,18 @@ def unlink_own(request: HttpRequest) -> None:
 
 
 def _way_there(
-    request: HttpRequest, provider: OidcProvider, endpoints: Endpoints, more: dict[str, Any]
-) -> tuple[str, str]:
-    """The address at the provider, and the cookie. more: further values of the cookie."""
-    state, nonce, verifier = (get_random_string(NUM_LETTERS) for _ in range(3))
-    query = {
-        "response_type": "code",
-        "scope": provider.scopes,
-        "client_id": provider.client_id,
-        "redirect_uri": request.build_absolute_uri(reverse(CALLBACK)),
-        "state": state,
-        "nonce": nonce,
-        "code_challenge": generate_code_challenge(verifier, "S256"),
-        "code_challenge_method": "S256",
-    }
-    joint = "&" if "?" in endpoints.authorization else "?"
-    values = {"state": state, "nonce": nonce, "verifier": verifier, **more}
-    return f"{endpoints.authorization}{joint}{urlencode(query)}", signing.dumps(values, salt=COOKIE)
+    request: HttpRequest, provider: OidcProvider, query: dict[str, str] | None = None, **more: Any
+) -> dict[str, Any]:
+    """The address at the provider (`url`), and what the way back must match, with `more`. Error: SignInRefused."""
+    back = request.build_absolute_uri(reverse("accounts:oidc_callback"))
+    begun: dict[str, Any] = client_of(provider).create_authorization_url(back, **(query or {}))
+    return begun | {"redirect_uri": back} | more
 
 
-def _with_cookie(response: HttpResponse, cookie: str) -> HttpResponse:
+def _with_cookie(response: HttpResponse, begun: dict[str, Any]) -> HttpResponse:
     response.set_cookie(
         COOKIE,
-        cookie,
+        signing.dumps(begun, salt=COOKIE),
         max_age=LIFETIME_S,
         path=reverse("accounts:oidc_start"),
         secure=settings.SESSION_COOKIE_SECURE,
@@ -144,8 +129,8 @@ def finish_sign_in(request: HttpRequest) -> HttpResponse:
     try:
         _check_way_back(request, provider, is_begun_here=is_begun_here)
         _check_linking_user(request, values)
-        endpoints = endpoints_of(provider)
-        claims = ProviderBackend(provider, endpoints).verified_claims(request, values["nonce"], values["verifier"])
+        there = client_of(provider)
+        claims = verified_claims(provider, there, request.GET["code"], values)
         if "link" in values:
             attach_account(provider, cast(User, request.user), claims)
             messages.success(request, f"Your account is linked: from now on you can also log in with {provider.name}.")
@@ -153,7 +138,7 @@ def finish_sign_in(request: HttpRequest) -> HttpResponse:
             login(request, user_of_claims(provider, claims), backend=BACKEND)
             # The roles are read again at the next sign-in: after a working day.
             request.session.set_expiry(timezone.now() + timedelta(hours=provider.session_h))
-            request.session[LEAVING] = _sign_out_address(request, provider, endpoints.end_session, claims["id_token"])
+            request.session[LEAVING] = _sign_out_address(request, there, claims["id_token"])
         response = redirect_to(request, target)
     except SignInRefused as refusal:
         response = _refused(request, refusal, target)
@@ -187,17 +172,13 @@ def _check_linking_user(request: HttpRequest, values: dict[str, Any]) -> None:
         raise SignInRefused("You are no longer logged in to the account that you began to link: log in and link again.")
 
 
-def _sign_out_address(request: HttpRequest, provider: OidcProvider, end_session: str, id_token: str) -> str:
+def _sign_out_address(request: HttpRequest, there: DjangoOAuth2App, id_token: str) -> str:
     """Where the person's session at the provider is ended (RP-initiated logout); empty if it has no such address."""
-    if not end_session:
+    if not there.server_metadata["end_session_endpoint"]:
         return ""
-    query = {
-        "client_id": provider.client_id,
-        "post_logout_redirect_uri": request.build_absolute_uri(reverse("accounts:login")),
-    }
-    if len(id_token) <= MAX_HINT:
-        query["id_token_hint"] = id_token
-    return f"{end_session}{'&' if '?' in end_session else '?'}{urlencode(query)}"
+    hint = id_token if len(id_token) <= MAX_HINT else None
+    back = request.build_absolute_uri(reverse("accounts:login"))
+    return str(there.create_logout_url(back, hint, client_id=there.client_id)["url"])
 
 
 def _refused(request: HttpRequest, refusal: SignInRefused, target: str) -> HttpResponse:
