@@ -16,7 +16,6 @@ from typing import Annotated, Any
 from uuid import uuid4
 
 import typer
-from rich.text import Text
 
 from hacrl_web.client.api import Client
 from hacrl_web.client.command import (
@@ -32,7 +31,7 @@ from hacrl_web.client.command import (
     run_id,
 )
 from hacrl_web.client.program import HACRL
-from hacrl_web.client.show import counted, format_number, line, moment, print_json, print_rows
+from hacrl_web.client.show import counted, format_number, line, moment, print_json, print_rows, state, table
 from hacrl_web.client.verbs import VALUES, VERBS, Verb
 
 OPERATIONS: dict[str, Any] = json_module.loads(Path(__file__).with_name("operations.json").read_text(encoding="utf-8"))
@@ -52,7 +51,13 @@ def make_command(name: str, verb: Verb, *, is_group: bool = False) -> Command:
                 rows = client.pages(path, most=typed.get("limit"), page_size=operation["page"])
                 return _print_list(name, verb, list(rows), typed["json"])
             answer = _send(client, verb, path, _request(client, verb, typed))
-        return print_json(answer) if typed["json"] else line(_summary(client, verb, answer, typed))
+        if typed["json"]:
+            print_json(answer)
+        elif verb.fields:
+            table(["", " "], _pairs(client, verb, answer), empty="", folded=frozenset({" "}))
+        else:
+            line(_summary(client, verb, answer, typed))
+        return None
 
     parameters = _of_path(verb.path)
     for names, is_argument in ((verb.arguments, True), (verb.options, False)):
@@ -87,17 +92,17 @@ def _parameter(token: str, fields: Mapping[str, Any], is_argument: bool) -> tupl
 
 def _of_path(path: str) -> dict[str, Any]:
     """Of each identifier of a path, by name: arguments, and an option for a project."""
-    found: dict[str, Any] = {}
+    annotations: dict[str, Any] = {}
     for collection, identifier in _identifiers(path):
         if identifier == "run_id":
-            found["run"] = RunName, Parameter.empty
+            annotations["run"] = RunName, Parameter.empty
         elif identifier == "project_id":
-            found["project"] = ProjectName, ""
+            annotations["project"] = ProjectName, ""
         else:
             complete = None if "{" in collection else completer(collection)
             argument = typer.Argument(help=f"A {_kind(collection)}, by id or name.", autocompletion=complete)
-            found[_kind(collection)] = Annotated[str, argument], Parameter.empty
-    return found
+            annotations[_kind(collection)] = Annotated[str, argument], Parameter.empty
+    return annotations
 
 
 def _identifiers(path: str) -> list[tuple[str, str]]:
@@ -115,17 +120,17 @@ def _kind(collection: str) -> str:
 
 def _with_ids(client: Client, path: str, typed: Mapping[str, Any]) -> str:
     """The path with the ids of the named objects. Errors: ApiError, ClientProblem."""
-    found = ""
+    address = ""
     for part in path.split("/")[1:]:
         if part == "{run_id}":
             part = run_id(client, typed["run"])
         elif part == "{project_id}":
             part = str(project_id(client, typed["project"]))
         elif part.startswith("{"):
-            kind = _kind(found)
-            part = str(object_id(client, found, kind.replace("_", " "), typed[kind]))
-        found += f"/{part}"
-    return found
+            kind = _kind(address)
+            part = str(object_id(client, address, kind.replace("_", " "), typed[kind]))
+        address += f"/{part}"
+    return address
 
 
 def _request(client: Client, verb: Verb, typed: Mapping[str, Any]) -> dict[str, Any]:
@@ -170,21 +175,36 @@ def _send(client: Client, verb: Verb, path: str, body: dict[str, Any]) -> Any:
 
 def _print_list(name: str, verb: Verb, rows: list[Any], json: bool) -> None:
     adding = f": {HACRL} {name} add --help" if f"{name} add" in VERBS else ""
-    columns = [(column.split("=")[0], column.split("=")[-1]) for column in verb.columns.split()]
     print_rows(
         rows,
         json,
-        [head.replace("_", " ") for head, _ in columns],
-        lambda row: [_cell(key, reduce(lambda value, name: value[name], key.split("."), row)) for _, key in columns],
+        [head.replace("_", " ") for head, _ in _columns(verb.columns)],
+        lambda row: [_cell(key, row) for _, key in _columns(verb.columns)],
         empty=f"No {_kind(verb.path).replace('_', ' ')} yet{adding}.",
     )
 
 
-def _cell(key: str, value: Any) -> str | Text | None:
+def _pairs(client: Client, verb: Verb, answer: Any) -> list[tuple[str, Any]]:
+    """Names and values of an object, without the empty ones."""
+    values = [(head, _cell(key, answer)) for head, key in _columns(verb.fields)]
+    return [
+        (head, f"{client.url}{value}" if head == "page" else value) for head, value in values if value not in (None, "")
+    ]
+
+
+def _columns(text: str) -> list[tuple[str, str]]:
+    """Heads with the names of their values, dotted in nested objects."""
+    return [(column.split("=")[0], column.split("=")[-1]) for column in text.split()]
+
+
+def _cell(key: str, row: Any) -> Any:
+    value = reduce(lambda inner, name: inner[name], key.split("."), row)
+    if key == "state":
+        return state(value)
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):
-        return ", ".join(one["name"] for one in value)
+        return ", ".join(one["name"] if isinstance(one, dict) else str(one) for one in value)
     if key.endswith("_at"):
         return moment(value)
     return format_number(value) if key.startswith("num_") else value
@@ -192,8 +212,7 @@ def _cell(key: str, value: Any) -> str | Text | None:
 
 def _summary(client: Client, verb: Verb, answer: Any, typed: Mapping[str, Any]) -> str:
     """One line about an answer, by what it has."""
-    if answer is None:
-        return f"Done: {' '.join(str(typed[name]) for name in _of_path(verb.path))}"
+    answer = answer or {}
     if "reward" in answer:
         reward = "unscorable" if answer["reward"] is None else f"{answer['reward']:g}"
         return f"{reward}: {answer['reason']}"
@@ -203,6 +222,8 @@ def _summary(client: Client, verb: Verb, answer: Any, typed: Mapping[str, Any]) 
         where = f", {client.url}{answer['url']}" if verb.path.count("/") == 1 else ""
         return f"{answer['name']} ({answer['id']}): {answer['state']}, desired: {answer['desired_state']}{where}"
     kind = _kind(next(part for part in reversed(verb.path.split("/")) if part.endswith("s")))
+    if "id" not in answer:
+        return f"Done: {' '.join(typed[name] for name in (*_of_path(verb.path), *verb.arguments.split()))}"
     leaving = "; questions and answers of its runs leave the installation" if answer.get("rollouts") else ""
     version = f", version {answer['version']}" if "version" in answer else ""
     return f"{kind.replace('_', ' ').capitalize()} {answer['id']}: {answer['name']}{version}{leaving}"

@@ -12,7 +12,7 @@ import typer.core
 
 from hacrl_web.client.api import Client, check_address
 from hacrl_web.client.command import AsJson, ClientProblem, client_command, connect
-from hacrl_web.client.commands import api, compare, launch, quota, results, retention, runs, sweeps, watch
+from hacrl_web.client.commands import api, compare, launch, limits, results, runs, sweeps, watch
 from hacrl_web.client.generated import make_command
 from hacrl_web.client.login import StoredLogin, forget_login, save_login
 from hacrl_web.client.program import HACRL
@@ -135,7 +135,7 @@ for name, group_app in groups.items():
     app.add_typer(group_app, name=name)
 for act in (
     *(runs.runs, launch.launch, launch.presets, runs.queue, watch.watch, watch.logs),
-    *(runs.show, runs.tag, runs.archive, runs.delete, quota.quota, retention.retention),
+    *(runs.tag, runs.archive, runs.delete, limits.quota, limits.retention),
     *(results.checkpoints, results.promote, results.extend, results.alerts, results.scores),
     *(compare.compare, compare.leaderboard, compare.export),
 ):

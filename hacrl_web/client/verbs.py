@@ -1,7 +1,8 @@
 """The commands that call one operation of the API; `generated.py` makes them.
 
-By name: operation, arguments, options, example; of a list its columns. `option>field` is a value that the user types
-otherwise than the request has it: `VALUES` tells how. Commands that take several operations are in `commands/`.
+By name: operation, arguments, options, example; of a list its columns, of an object its fields. `option>field` is a
+value that the user types otherwise than the request has it: `VALUES` tells how. Commands that take several operations
+are in `commands/`.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ class Verb:
     options: str = ""
     example: str = ""
     columns: str = ""
+    fields: str = ""
     by_name: bool = False
     is_once: bool = False
     limit: int = 0
@@ -52,6 +54,13 @@ EVALUATED = f"benchmark>benchmarks {AGENTS} max_tokens>max_completion_length max
 TRY = "response question answer>gold"
 TRY_EXAMPLE = '--question "2*7+3=" --answer 17 --response "so 17"'
 VERBS = {
+    "show": Verb(
+        "GET /runs/{run_id}",
+        example="show swan",
+        fields="name id page=url state archived=archived_at reason step total_steps algorithm variant seed sweep "
+        "retry_of cloned_from place_in_queue host=worker_host "
+        "created=created_at started=started_at finished=finished_at tags notes",
+    ),
     "stop": Verb("POST /runs/{run_id}/stop", example="stop swan", is_once=True),
     "pause": Verb("POST /runs/{run_id}/pause", "", "why", 'pause swan --why "the GPU is needed"', is_once=True),
     "resume": Verb("POST /runs/{run_id}/resume", example="resume swan", is_once=True),

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from uuid import UUID
 
 from django.core.paginator import Page, Paginator
-from django.http import Http404, HttpRequest, QueryDict
+from django.http import HttpRequest, QueryDict
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PrivateAttr, ValidationError
 
 MAX_TEXT = 200
@@ -83,14 +83,6 @@ class PageQuery(BaseModel):
             unreadable = {str(one["loc"][0]) for one in error.errors()}
         page_query = cls.model_validate({key: value for key, value in values.items() if key not in unreadable})
         page_query._ignored = tuple(sorted(unreadable))
-        return page_query
-
-    @classmethod
-    def read_or_404(cls, query: QueryDict) -> Self:
-        """The query of a page that means nothing without every value. Error: Http404 for an unreadable one."""
-        page_query = cls.read(query)
-        if page_query.ignored:
-            raise Http404
         return page_query
 
     def encode(self, **changes: Any) -> str:

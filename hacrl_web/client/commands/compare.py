@@ -11,7 +11,6 @@ from urllib.parse import parse_qs
 import typer
 import yaml
 
-from hacrl_web.client.api import Client
 from hacrl_web.client.command import (
     AsJson,
     ClientProblem,
@@ -142,7 +141,17 @@ class ExportKind(StrEnum):
 
 
 IMPORT_TIMEOUT_S = 1800.0
-TABLES = (ExportKind.METRICS, ExportKind.ROLLOUTS, ExportKind.CONTRIBUTIONS)
+# Where each is, below its run; tables also below a sweep.
+FILES = {
+    ExportKind.REQUEST: "/request",
+    ExportKind.SERIES: "/series",
+    ExportKind.LOG: "/log.txt",
+    ExportKind.CHECKPOINT: "/checkpoints/{step}/{agent}.zip",
+    ExportKind.METRICS: "/export/metrics.{kind}",
+    ExportKind.ROLLOUTS: "/export/rollouts.{kind}",
+    ExportKind.CONTRIBUTIONS: "/export/contributions.{kind}",
+    ExportKind.BUNDLE: "/bundle.zip",
+}
 
 
 @client_command
@@ -167,46 +176,29 @@ def export(
 
     Example: hacrl export rollouts swan --format parquet -o rollouts.parquet
     """
+    if what is ExportKind.CHECKPOINT and step is None:
+        raise ClientProblem(f"Name the step: --step N; {HACRL} checkpoints RUN lists them.")
     with connect() as client:
+        parameters: dict[str, Any] = {"checkpoints": True} if checkpoints else {}
+        if what is ExportKind.BOARD:
+            query = name if "=" in name else f"sweep={object_id(client, '/sweeps', 'sweep', name)}"
+            parameters = dict(parse_qs(query, keep_blank_values=True))
+            path = "/boards/table" if kind in ("", "json") else f"/boards/file/{kind}"
+        else:
+            of = f"/sweeps/{object_id(client, '/sweeps', 'sweep', name)}" if sweep else f"/runs/{run_id(client, name)}"
+            path = of + FILES[what].format(kind=kind or "jsonl", step=step, agent=agent)
         if what in (ExportKind.REQUEST, ExportKind.SERIES):
-            answer = client.get(f"/runs/{run_id(client, name)}/{what}")
+            answer = client.get(path)
             is_yaml = what is ExportKind.REQUEST
             text = yaml.safe_dump(answer, sort_keys=False) if is_yaml else json_module.dumps(answer) + "\n"
             output.write_text(text) if output else print(text, end="")
             return None
-        parameters: dict[str, list[str]]
-        if what in TABLES:
-            runs = (
-                f"/sweeps/{object_id(client, '/sweeps', 'sweep', name)}" if sweep else f"/runs/{run_id(client, name)}"
-            )
-            path, parameters = f"{runs}/export/{what}.{kind or 'jsonl'}", {}
-        elif what is ExportKind.BUNDLE:
-            path = f"/runs/{run_id(client, name)}/bundle.zip"
-            parameters = {"checkpoints": ["true"]} if checkpoints else {}
-        else:
-            path, parameters = _file(client, what, name, kind or "json", step, agent)
         if output is None and what is ExportKind.BOARD:
             return print_text(client.request("GET", path, params=parameters).text)
         if output is None:
             raise ClientProblem("Name the file: --output FILE.")
         size = client.save(path, output, **parameters)
     return line(f"{output}: {number_format.format_size(size)}")
-
-
-def _file(
-    client: Client, what: ExportKind, name: str, kind: str, step: int | None, agent: int
-) -> tuple[str, dict[str, list[str]]]:
-    """The address of a file and its parameters. Error: ClientProblem."""
-    if what is ExportKind.LOG:
-        return f"/runs/{run_id(client, name)}/log.txt", {}
-    if what is ExportKind.CHECKPOINT:
-        if step is None:
-            raise ClientProblem(f"Name the step: --step N; {HACRL} checkpoints RUN lists them.")
-        return f"/runs/{run_id(client, name)}/checkpoints/{step}/{agent}.zip", {}
-    if "=" not in name:
-        name = f"sweep={object_id(client, '/sweeps', 'sweep', name)}"
-    parameters = parse_qs(name, keep_blank_values=True)
-    return ("/boards/table" if kind == "json" else f"/boards/file/{kind}"), parameters
 
 
 @client_command

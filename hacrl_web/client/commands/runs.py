@@ -7,7 +7,6 @@ from urllib.parse import parse_qs
 from uuid import UUID
 
 import typer
-from rich.text import Text
 
 from hacrl_web.client.api import Client
 from hacrl_web.client.command import (
@@ -24,7 +23,7 @@ from hacrl_web.client.command import (
     run_id,
 )
 from hacrl_web.client.program import HACRL
-from hacrl_web.client.show import counted, format_number, line, moment, print_json, print_rows, state, table
+from hacrl_web.client.show import counted, format_number, line, print_json, print_rows, state, table
 from workers import number_format
 
 NEWEST = 20
@@ -102,35 +101,6 @@ def queue(
         answer = client.post(f"{path}/queue", changes) if changes else client.get(path)
     position = f"place {answer['place_in_queue']}" if answer["place_in_queue"] else answer["state"]
     print_json(answer) if json else line(f"{answer['name']}: {position}, priority {answer['priority']}")
-
-
-@client_command
-def show(run: RunName, json: AsJson = False) -> None:
-    """A run: its progress, settings, tags and notes.
-
-    Example: hacrl show swan
-    """
-    with connect() as client:
-        detail = client.get(f"/runs/{run_id(client, run)}")
-    if json:
-        return print_json(detail)
-    pairs = [
-        ("name", detail["name"]),
-        ("id", detail["id"]),
-        ("page", f"{client.url}{detail['url']}"),
-        ("state", Text.assemble(state(detail["state"]), "  archived" if detail["archived_at"] else "")),
-        ("reason", detail["reason"]),
-        ("step", f"{detail['step']} of {detail['total_steps']}"),
-        ("algorithm", detail["variant"] or detail["algorithm"]),
-        *((name, detail[name]) for name in ("seed", "sweep", "retry_of", "cloned_from", "place_in_queue")),
-        ("host", detail["worker_host"]),
-        *((name.removesuffix("_at"), moment(detail[name])) for name in ("created_at", "started_at", "finished_at")),
-        ("tags", ", ".join(detail["tags"])),
-        ("notes", detail["notes"]),
-    ]
-    rows = [(name, value) for name, value in pairs if value not in (None, "")]
-    table(["", " "], rows, empty="", folded=frozenset({" "}))
-    return None
 
 
 @client_command

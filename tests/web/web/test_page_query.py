@@ -6,7 +6,7 @@ from typing import Literal
 from uuid import UUID
 
 import pytest
-from django.http import Http404, QueryDict
+from django.http import QueryDict
 from pydantic import Field
 
 from hacrl_web.web.page_query import MAX_ID, PageQuery, RowId, Text, Whole, whole_number
@@ -43,12 +43,6 @@ def test_unreadable_number_counts_as_absent(text):
 def test_one_unreadable_value_of_several_leaves_the_whole_list_out():
     assert read("sweep=3&sweep=x").sweep == ()
     assert read("sweep=3&sweep=x").ignored == ("sweep",)
-
-
-def test_page_that_needs_every_value_is_not_found_with_an_unreadable_one():
-    assert ExampleQuery.read_or_404(QueryDict("sweep=3")).sweep == (3,)
-    with pytest.raises(Http404):
-        ExampleQuery.read_or_404(QueryDict("sweep=3&against=none"))
 
 
 def test_query_string_has_what_differs_from_the_defaults():
