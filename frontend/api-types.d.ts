@@ -726,12 +726,11 @@ declare namespace Api {
     delta?: number | null;
     delta_step?: number | null;
     alpha?: number | null;
-    cross_gate?: "hacpo" | "signed" | "gamma" | "balance" | "truncated" | "tapered" | null;
+    cross_gate?: "hacpo" | "signed" | "gamma" | null;
     cross_clip_gradient?: "zero" | "keep" | "sided" | null;
     capability_window?: number | null;
     ratio_min?: number | null;
     ratio_max?: number | null;
-    omega_shrinkage?: number | null;
     floor?: number | null;
   }
   interface ImportAnswer {
@@ -1320,7 +1319,7 @@ declare namespace Api {
     worst: number;
     strengths: number;
     capabilities: number;
-    advantage: number | null;
+    advantage: number;
   }
   interface RecordedMetrics {
     metrics: MetricAnswer[];
