@@ -39,6 +39,7 @@ class MirrorFollower:
 
     def __init__(self, mirror: Mirror) -> None:
         self.mirror = mirror
+        self._name = f"mirror {mirror.pk} ({mirror.kind}, {mirror.name})"  # for the log
         self._ended = threading.Event()
         self._process: MirrorProcess | None = None
         self._is_waiting = False  # for the destination
@@ -77,15 +78,11 @@ class MirrorFollower:
                 try:
                     rest_s = 0.0 if self.send_due() else pause_s
                 except Exception:
-                    log.exception("mirror %s (%s, %s) failed; will try again", *self._names)
+                    log.exception("%s failed; will try again", self._name)
                 finally:
                     connection.close()
         self._end_process()
         connection.close()
-
-    @property
-    def _names(self) -> tuple[Any, ...]:
-        return self.mirror.pk, self.mirror.kind, self.mirror.name
 
     def send_due(self) -> bool:
         """Send some rows of each run that has some. True if there may be more.
@@ -122,7 +119,7 @@ class MirrorFollower:
         """One run failed, or the destination did not answer; but not if the mirror was changed meanwhile."""
         if self._ended.is_set():
             return
-        log.warning("mirror %s (%s, %s), run %s: %s", *self._names, run_id, failure)
+        log.warning("%s, run %s: %s", self._name, run_id, failure)
         tries, _ = self._retries.get(run_id, (0, 0.0))
         wait_s = RETRY_AFTER_S[min(tries, len(RETRY_AFTER_S) - 1)]
         self._retries[run_id] = tries + 1, time.monotonic() + wait_s
@@ -212,7 +209,7 @@ class MirrorFollower:
                 run_id, cursor = self._open.popitem()
                 cursor.move(state=self._process.ask(op="close", run=str(run_id), status="")["state"])
         except MirrorFailed as failure:  # it is opened again where that is known
-            log.warning("mirror %s (%s, %s): a session did not close: %s", *self._names, failure)
+            log.warning("%s: a session did not close: %s", self._name, failure)
         self._drop_process()
 
     def _drop_process(self) -> None:

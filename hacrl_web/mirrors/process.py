@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import os
-import selectors
 import signal
+import socket
 import subprocess
 import time
 from contextlib import suppress
@@ -40,31 +40,32 @@ class MirrorProcess:
 
     def __init__(self, folder: Path) -> None:
         environment = trainer_environment() | {"HOME": str(folder), "PYTHONPATH": str(settings.BASE_DIR)}
+        self._pipe, theirs = socket.socketpair()
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with _log(folder / "mirror.log") as log:
+            with theirs, _log(folder) as log:
                 self._child = subprocess.Popen(
                     [settings.MIRRORS_PYTHON, "-m", "workers.mirrors"],
-                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, cwd=settings.BASE_DIR,
-                    env=environment, start_new_session=True,
+                    stdin=theirs, stdout=theirs, stderr=log, cwd=settings.BASE_DIR, env=environment,
+                    start_new_session=True,
                 )  # fmt: skip
         except OSError as error:  # no disk, no memory, no such Python
+            self._pipe.close()
             raise MirrorFailed(f"The process that sends cannot be started ({error.strerror}).") from None
-        assert self._child.stdin
-        assert self._child.stdout
-        self._input, self._output = self._child.stdin.fileno(), self._child.stdout.fileno()
-        os.set_blocking(self._input, False)
-        self._is_ended = False
 
     @property
     def is_alive(self) -> bool:
-        return not self._is_ended and self._child.poll() is None
+        return self._pipe.fileno() >= 0 and self._child.poll() is None
 
     def ask(self, **request: Any) -> dict[str, Any]:
         """The answer to a request. Error: MirrorFailed; after ANSWER_S the process is ended too."""
-        began_at = time.monotonic()
+        began_at, line = time.monotonic(), b""
         try:
-            answer = self._exchange(json.dumps(request).encode() + b"\n", began_at + ANSWER_S)
+            self._pipe.settimeout(ANSWER_S)
+            self._pipe.sendall(json.dumps(request).encode() + b"\n")
+            while not line.endswith(b"\n") and len(line) < MAX_ANSWER:
+                self._pipe.settimeout(max(0.01, began_at + ANSWER_S - time.monotonic()))
+                line += self._pipe.recv(65536) or b" no answer\n"
+            answer: dict[str, Any] = json.loads(line)
             problem = str(answer.get("error", ""))
         except TimeoutError:
             self.end()
@@ -75,26 +76,6 @@ class MirrorProcess:
         if problem:
             raise MirrorFailed(problem, is_silence=time.monotonic() - began_at >= min(SILENT_S, ANSWER_S))
         return answer
-
-    def _exchange(self, data: bytes, deadline: float) -> dict[str, Any]:
-        while data:
-            self._wait(self._input, selectors.EVENT_WRITE, deadline)
-            data = data[os.write(self._input, data[:65536]) :]
-        line = b""
-        while not line.endswith(b"\n"):
-            self._wait(self._output, selectors.EVENT_READ, deadline)
-            piece = os.read(self._output, 65536)
-            line += piece
-            if not piece or len(line) > MAX_ANSWER:
-                raise ValueError
-        answer: dict[str, Any] = json.loads(line)
-        return answer
-
-    def _wait(self, place: int, event: int, deadline: float) -> None:
-        with selectors.DefaultSelector() as selector:
-            selector.register(place, event)
-            if not selector.select(max(0.0, deadline - time.monotonic())):
-                raise TimeoutError
 
     def kill(self) -> None:
         """It and what it started: a client's helper may have a session of its own."""
@@ -112,16 +93,15 @@ class MirrorProcess:
     def end(self) -> None:
         """Kill it, if it still lives, and wait for it, END_S at most."""
         self.kill()
-        self._is_ended = True
+        self._pipe.close()
         with suppress(subprocess.TimeoutExpired):
             self._child.wait(END_S)
-        for stream in (self._child.stdin, self._child.stdout):
-            with suppress(OSError):
-                stream.close()  # type: ignore[union-attr]
 
 
-def _log(path: Path) -> IO[bytes]:
-    """The log that all processes of a mirror append to."""
+def _log(folder: Path) -> IO[bytes]:
+    """The log that all processes of a mirror append to, in its folder."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = folder / "mirror.log"
     with suppress(FileNotFoundError):
         if path.stat().st_size > LOG_BYTES:
             path.replace(path.with_suffix(".log.1"))

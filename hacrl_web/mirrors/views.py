@@ -71,19 +71,18 @@ def _fields(request: HttpRequest) -> dict[str, Any]:
 @require_POST
 def mirror_change(request: HttpRequest, project_id: int, mirror_id: int) -> HttpResponse:
     """`do`: pause, resume, secret, rollouts or remove."""
-    mirror = mirror_of(request, project_id, mirror_id)
-    act = request.POST.get("do", "")
+    mirror, act = mirror_of(request, project_id, mirror_id), request.POST.get("do", "")
+    names = {"secret": ("secret",), "rollouts": tuple(BOUNDS)}.get(act, ())
+    fields: dict[str, Any] = {name: request.POST.get(name, "") for name in names}
+    if act in ("pause", "resume"):
+        fields["is_enabled"] = act == "resume"
     try:
         if act == "remove":
             delete_mirror(request.user, mirror)
             messages.success(request, f"The mirror {mirror.name} is removed. What it sent stays there.")
-        elif act in ("pause", "resume"):
-            change_mirror(request.user, mirror, {"is_enabled": act == "resume"})
-        elif act == "secret":
-            change_mirror(request.user, mirror, {"secret": request.POST.get("secret", "")})
-            messages.success(request, f"The key of {mirror.name} is replaced.")
-        elif act == "rollouts":
-            change_mirror(request.user, mirror, {name: request.POST.get(name, "") for name in BOUNDS})
+        elif fields:
+            change_mirror(request.user, mirror, fields)
+            messages.success(request, f"The mirror {mirror.name} is changed.")
     except FieldErrors as refused:
         messages.error(request, refused.text)
     return redirect("mirrors:project_mirrors", project_id)

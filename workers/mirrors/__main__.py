@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import traceback
 from collections.abc import Iterable, Iterator
 from importlib import import_module
@@ -55,11 +54,12 @@ def answers(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
 
 
 def main() -> None:
-    # Libraries print to standard output, which carries the answers.
-    output = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-
-    for answer in answers(sys.stdin):
+    # Requests and answers have places that no library reads or prints to, and no helper of one inherits.
+    requests, output = (os.fdopen(os.dup(place), mode, encoding="utf-8") for place, mode in ((0, "r"), (1, "w")))
+    with open(os.devnull) as nothing:
+        os.dup2(nothing.fileno(), 0)
+    os.dup2(2, 1)
+    for answer in answers(requests):
         output.write(json.dumps(answer) + "\n")
         output.flush()
 

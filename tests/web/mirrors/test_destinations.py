@@ -27,9 +27,8 @@ from hacrl_web.mirrors.mirrors import change_mirror, create_mirror
 from hacrl_web.mirrors.models import Mirror, MirrorCursor
 from hacrl_web.runs.models import Run, State
 from tests.faults.proxy import Proxy
-from tests.support.web.destination_readers import NUMBERS, SETTINGS, TABLES
+from tests.support.web.destination_readers import READERS, assert_every_number_once, needs, stored
 from tests.support.web.insight_help import claimed, store
-from tests.support.web.mirrored_numbers import compare, needs, run_reader, stored_numbers, written_numbers
 from tests.support.web.silent_destination import SilentServer
 from tools.generated_runs.runs import Plan, generated_events
 from workers.contract.events import Rollout
@@ -83,7 +82,7 @@ def written_rollouts(events: list[Any], number: int) -> list[list[Any]]:
     return rows
 
 
-@pytest.mark.parametrize("kind", list(NUMBERS))
+@pytest.mark.parametrize("kind", list(READERS))
 def test_destination_has_every_number_and_rollout_once_after_a_crash(kind, owner, settings, request, processes, die):
     python = settings.MIRRORS_PYTHON
     needs(kind, python)
@@ -101,15 +100,15 @@ def test_destination_has_every_number_and_rollout_once_after_a_crash(kind, owner
     MirrorFollower(mirror).send_due()
     cursor = MirrorCursor.objects.get()
     assert (cursor.is_done, cursor.problem, cursor.url.startswith(address)) == (True, "", True)
-    compare(stored_numbers(python, kind, mirror.files, address), written_numbers(events))
+    there = stored(python, kind, mirror.files, address)
+    assert_every_number_once(there, events)
     texts = written_rollouts(events, 3)
     assert len(texts) == 4 * 2 * 3  # in four steps, of both agents
-    assert run_reader(python, TABLES[kind], mirror.files, address) == texts
-    settings_there, url = run_reader(python, SETTINGS[kind], mirror.files, address)
-    assert url == f"https://hacrl.example.org/runs/{run.pk}"
-    assert settings_there["algorithm.name"] == run.spec["algorithm"]["name"]
-    assert settings_there["agents.1.name"] == run.spec["agents"][1]["name"]
-    assert len(settings_there) > 50
+    assert there.rollouts == texts
+    assert there.url == f"https://hacrl.example.org/runs/{run.pk}"
+    assert there.settings["algorithm.name"] == run.spec["algorithm"]["name"]
+    assert there.settings["agents.1.name"] == run.spec["agents"][1]["name"]
+    assert len(there.settings) > 50
 
 
 @contextlib.contextmanager
@@ -142,12 +141,13 @@ def stopped_writers(running: list[process.MirrorProcess], patch: pytest.MonkeyPa
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("kind", list(NUMBERS))
+@pytest.mark.parametrize("kind", list(READERS))
 def test_destination_that_hangs_amid_a_run_has_every_number_once_afterwards(
     kind, owner, settings, request, monkeypatch, processes
 ):
     python = settings.MIRRORS_PYTHON
     needs(kind, python)
+    settings.PUBLIC_URL = "https://hacrl.example.org"
     silent, fields, address = SilentServer(), {}, ""
     proxy = Proxy(
         ("127.0.0.1", 0), ("127.0.0.1", request.getfixturevalue("mlflow_server").port if kind == "mlflow" else 1)
@@ -183,7 +183,7 @@ def test_destination_that_hangs_amid_a_run_has_every_number_once_afterwards(
     sender.send_due()
     assert MirrorCursor.objects.get().is_done
     assert not Mirror.objects.get().silence
-    compare(stored_numbers(python, kind, mirror.files, address), written_numbers(events))
+    assert_every_number_once(stored(python, kind, mirror.files, address), events)
 
 
 def test_mlflow_server_with_artifacts_elsewhere_gets_no_rollout(owner, settings, request):

@@ -107,15 +107,14 @@ def test_run_that_cannot_be_sent_holds_no_other_back_and_is_tried_again_later(mi
         return facts_of(one)
 
     facts_of = follower.facts_of
-    monkeypatch.setattr(follower, "facts_of", fail)
-    other = new_run(owner, "Goose")
-    sender = MirrorFollower(mirror)
-    sender.send_due()
+    other, sender = new_run(owner, "Goose"), MirrorFollower(mirror)
+    with monkeypatch.context() as patch:
+        patch.setattr(follower, "facts_of", fail)
+        sender.send_due()
     cursors = {cursor.run_id: cursor for cursor in MirrorCursor.objects.all()}
     assert [(cursors[one.pk].problem, cursors[one.pk].seq > 0) for one in (run, other)] == [
         ("It is refused.", False), ("", True),
     ]  # fmt: skip
-    monkeypatch.undo()
     sender.send_due()
     assert MirrorCursor.objects.get(run=run).seq == 0  # not yet due again
     sender._retries.clear()
