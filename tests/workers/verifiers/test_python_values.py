@@ -143,6 +143,8 @@ def test_a_row_of_pytest_that_fails_is_incorrect():
         ("def check(candidate):\n    assert candidate(lambda x: x) == 1\ncheck(f)", "pass a function to the code"),
         ("assert sorted(f([3, 1]), key=lambda x: -x) == [3, 1]", ""),
         ("def test_f():\n    head = f([1, 2])\n    assert head.next.val == 2", "use head.next"),
+        ("assert len(f(2)) == 3", ""),
+        ("# one process\nassert len(f(2)) == 3", "say so"),
         ("class Wrong(Exception): pass\ntry:\n    f(2)\nexcept Wrong:\n    assert True", ""),
         ("import pytest\nwith pytest.raises(TooPoor):\n    draw(5)", ""),
     ],
@@ -152,7 +154,7 @@ def test_the_text_of_the_tests_decides_where_they_run(tests, reason):
 
 
 def test_failure_names_the_class_of_an_object_that_tests_cannot_see():
-    with pytest.raises(Incorrect, match="the code returned an object of Node: its tests compare plain values"):
+    with pytest.raises(Incorrect, match="the code returned an object of Node: its tests compare plain values alone"):
         passes("assert f(2) == 4", "class Node: pass\ndef f(x): return Node()", seconds=10)
 
 

@@ -42,7 +42,7 @@ def verdict(connection: CodeConnection, request: dict[str, str], code_process: i
         return _ending(connection.breach, code_process)
     if connection.classes and "failed" in result:
         names = ", ".join(sorted(connection.classes)[:3])
-        result["failed"] += f"; the code returned an object of {names}: its tests compare plain values"
+        result["failed"] += f"; the code returned an object of {names}: its tests compare plain values alone"
     return result
 
 
