@@ -40,6 +40,7 @@ MBPP = {
     "test_setup_code": "N = 7",
     "test_imports": ["import math"],
 }
+TEST_ROOT = "def check(candidate):\n    assert candidate(4) == 2"
 ADD = "def add(a, b): return a + b"
 
 
@@ -68,6 +69,12 @@ def test_humanevals_form_runs_with_its_prompt(code, expected):
     assert split_reference(gold)[0] == PROMPT
     assert unclear_tests(gold) == ""
     assert is_correct(code, gold) is expected
+
+
+def test_function_whose_head_imports_is_still_to_be_written():
+    prompt = 'def root(x):\n    import math\n    """The root of x."""\n'
+    gold = reference_of_row({"prompt": prompt, "test": TEST_ROOT, "entry_point": "root"}, "prompt", "test")
+    assert is_correct("    return math.sqrt(x)", gold)
 
 
 def test_the_body_of_a_prompt_reaches_the_verifier():

@@ -31,7 +31,8 @@ def without_stubs(prefix: str) -> str:
 
 def _is_stub(node: ast.FunctionDef) -> bool:
     return all(
-        isinstance(line, ast.Pass) or (isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant))
+        isinstance(line, ast.Pass | ast.Import | ast.ImportFrom)
+        or (isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant))
         for line in node.body
     )
 
