@@ -143,6 +143,8 @@ def test_a_row_of_pytest_that_fails_is_incorrect():
         ("def check(candidate):\n    assert candidate(lambda x: x) == 1\ncheck(f)", "pass a function to the code"),
         ("assert sorted(f([3, 1]), key=lambda x: -x) == [3, 1]", ""),
         ("def test_f():\n    head = f([1, 2])\n    assert head.next.val == 2", "use head.next"),
+        ("a, b = f(2)\nassert sorted(f(2))[0].bit_count() == 3 and [*a][0].children == 1", ""),
+        ("class Solution: pass\ns = Solution()\nassert s.add(1, 2) == 3", ""),
         ("assert len(f(2)) == 3", ""),
         ("# one process\nassert len(f(2)) == 3", "say so"),
         ("class Wrong(Exception): pass\ntry:\n    f(2)\nexcept Wrong:\n    assert True", ""),

@@ -55,7 +55,7 @@ def why_one_process(prefix: str, tests: str) -> str:
 class _Methods(ast.NodeTransformer):
     def __init__(self, tree: ast.Module) -> None:
         assigned = [node for node in ast.walk(tree) if isinstance(node, ast.Assign) and _is_solution(node.value)]
-        self._solutions = {_text(target) for node in assigned for target in node.targets}
+        self._solutions = {_text(target) for node in assigned for target in node.targets} - {""}
 
     def visit_Call(self, node: ast.Call) -> ast.Call:
         self.generic_visit(node)
@@ -70,7 +70,7 @@ class _Methods(ast.NodeTransformer):
         return node
 
 
-def _is_solution(node: ast.expr) -> bool:
+def _is_solution(node: ast.AST) -> bool:
     """Whether it is `Solution()`."""
     return isinstance(node, ast.Call) and _text(node.func) == _SOLUTION and not node.args and not node.keywords
 
@@ -87,7 +87,7 @@ class _Uses:
         # Whatever else is called by its name is the code's, or may be, as the parameter of HumanEval's `check`.
         self._known = self._own | modules_used(tree) | {*vars(builtins)} | _imported([*self._nodes, *before])
         assigned = [node for node in self._nodes if isinstance(node, ast.Assign) and self._is_call(node.value)]
-        self._results = {_text(target) for node in assigned for target in node.targets}
+        self._results = {_text(target) for node in assigned for target in node.targets} - {""}
 
     def _is_call(self, node: ast.AST | None) -> bool:
         return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id not in self._known
@@ -114,7 +114,7 @@ class _Uses:
             yield f"use {ast.unparse(node)[:80]}"
 
     def _of_name(self, name: str, parent: ast.AST) -> Iterator[str]:
-        if name in self._classes:
+        if name in self._classes and not _is_solution(parent):
             yield f"make objects of the class {name}"
         is_compared = isinstance(parent, ast.Call) and _called(parent) in ("isinstance", "issubclass")
         is_class = is_compared or isinstance(parent, ast.Attribute | ast.ClassDef)
