@@ -48,10 +48,10 @@ class Rules:
 
 
 RULES: dict[VerifierKind, Rules] = {
-    "math": Rules(7, "mathematically equal to the answer in the last box, or else to the one that the text states"),
+    "math": Rules(8, "mathematically equal to the answer in the last box, or else to the one that the text states"),
     "exact": Rules(3, "the same text"),
     "choice": Rules(3, "multiple choice: the same letter, A to J"),
-    "numeric": Rules(5, "the same number within a relative tolerance"),
+    "numeric": Rules(6, "the same number within a relative tolerance"),
     "regex": Rules(4, "the reference answer is a regular expression for the whole answer"),
     "python": Rules(3, "the reference answer is Python tests for the code in the response"),
     "python_partial": Rules(2, "partial credit: the share of the assertions in the reference answer's tests that hold"),

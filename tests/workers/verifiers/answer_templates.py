@@ -104,14 +104,8 @@ STATED = {
     "formula and Q.E.D.": "Hence it is $ANSWER$.\n\n**Q.E.D.**",
     "formula and a sign": "Hence it is $ANSWER$ ∎",
     "formula and a rule": "Hence it is $ANSWER$.\n\n---\n",
-    "formula and done": "Hence it is $ANSWER$. Done!",
-    "formula and an offer": "Hence it is $ANSWER$.\n\nI hope this helps!",
     "formula, as asked": "So it is $ANSWER$, as desired.",
-    "formula that is the answer": "So $ANSWER$ is the answer.",
-    "formula that is attained": "The largest value is $ANSWER$, attained at $t=3$.",
     "formula and a mark": "So it is $ANSWER$ ✓",
-    "ways": "Hence there are $ANSWER$ ways to do this.",
-    "exactly": "Thus there are exactly $ANSWER$ such objects.",
 }
 
 RETRACTED = {

@@ -1,4 +1,4 @@
-"""How a response without a box and a stated answer ends: formulas, lists of them, and remarks that do not count."""
+"""How a response without a box and a stated answer ends: a formula, a list of them, or none that counts."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import time
 import pytest
 
 from workers.verifiers.kinds import kind_of
-from workers.verifiers.mathematics.endings.closing import closing_answer, closing_list
-from workers.verifiers.mathematics.endings.remarks import without_remarks
+from workers.verifiers.mathematics.closing import closing_formula
 from workers.verifiers.mathematics.last_number import last_number
 from workers.verifiers.mathematics.reading import answer_in
 from workers.verifiers.service import Verifier
@@ -18,35 +17,27 @@ from workers.verifiers.service import Verifier
     ("text", "answer"),
     [
         ("Hence $n = 42$.", "n = 42"),
-        ("so it is $42$ knights", None),
-        ("so it is $42$ apples", r"42\text{ apples }"),
-        ("so it is $42$ hours", r"42\text{ hours }"),
-        ("so it is $5$ million", r"5\text{ million }"),
-        ("It is never $42$", None),
-        ("It cannot be equal to $42$", None),
-        ("It is more than $42$", None),
-        ("It holds if and only if $n=42$.", "n=42"),
+        ("Hence it is $.42$.", ".42"),
+        ("so it is $42$ apples", None),
+        ("It is never $42$", ""),
+        ("It cannot be equal to $42$", ""),
+        ("It is at least $42$", ""),
+        ("Consider the case that $n=42$", ""),
+        ("The maximum is $7$ when $n=42$.", ""),
         (r"$$\begin{aligned} x & =40+2 \\ & =42 .\end{aligned}$$", "=42"),
-        (r"$$\begin{gathered} 2x=84 \\ \Rightarrow x=42 \quad(\text{ halved }) \end{gathered}$$", "x=42"),
         (r"$$\begin{array}{r} 41 \\ 42 \end{array}$$", r"\begin{array}{r} 41 \\ 42 \end{array}"),
-        (r"$$x=42 \tag{6}$$", "x=42"),
-        ("Because $T=75, n=37$.", "n=37"),
-        ("Because $f(1,2)=3, n=37$.", "n=37"),
-        ("so $T=75, n=37$.", "T=75, n=37"),
-        ("When $(1,2), n=37$.", "(1,2), n=37"),
+        (r"$41 \iff 42$", ""),
         ("the roots are $41$ and $42$.", "41, 42"),
-        ("the points are $A$ and $42$.", "42"),
         ("$x_1=5$ or $x_2=6$", "x_2=6"),
-        (r"It is $\frac{4}{10}$ or $\frac{2}{5}$.", r"\frac{2}{5}"),
+        ("$x=5$ or $x=6$", "x=5, x=6"),
+        ("So $n=4$, as desired.", "n=4"),
+        (r"So $n=4$. $\Box$", "n=4"),
         ("No formula at all.", None),
-        ("$", None),
-        ("$$", None),
-        ("$$$", None),
-        ("", None),
+        *((text, None) for text in ("$", "$$", "$$$", "")),
     ],
 )
-def test_closing_formula_has_one_conclusion(text, answer):
-    assert closing_answer(without_remarks(text)) == answer
+def test_closing_formula_counts_unless_its_sentence_denies_it(text, answer):
+    assert closing_formula(text, is_list=False) == answer
 
 
 @pytest.mark.parametrize(
@@ -54,50 +45,12 @@ def test_closing_formula_has_one_conclusion(text, answer):
     [
         ("Therefore, $x=5$ or $x=-2$.", "x=5, x=-2"),
         ("the pairs are $(3,0)$, $(1,2)$, and $(-3,1)$.", "(3,0), (1,2), (-3,1)"),
-        ("so $(x, y)=(1,8)$ or $(x,y)=(2,7)$.", "(1,8), (2,7)"),
         ("Thus, $k-6=2$ or $k-6=-2$, and so $k=8$ or $k=4$.", "k=8, k=4"),
-        ("If $n=3$, $x=1,2$.", None),
-        ("For $n=3$ or $n=4$.", "n=3, n=4"),
-        ("so $x=5$.", None),
-        ("$x=1$ $x=2$", None),
+        ("It is between $41$ and $42$.", ""),
     ],
 )
 def test_formulas_with_only_a_comma_and_or_between_them_are_a_list(text, listed):
-    assert closing_list(without_remarks(text)) == listed
-
-
-@pytest.mark.parametrize(
-    ("text", "rest"),
-    [
-        ("So $n=4$, as desired.", "So $n=4$"),
-        ("So $n=4$ as we wanted to show.", "So $n=4$"),
-        ("So $n=4$ as a guess.", "So $n=4$ as a guess"),
-        ("So $n=4$. (Note that $n=5$ is odd.)", "So $n=4$"),
-        ("So $n=4$ (note this fails, so $n=5$).", "So $n=4$ (note this fails, so $n=5$)"),
-        ("Trying $n=4$ (since it is even, $n=4$).", "Trying $n=4$ (since it is even, $n=4$)"),
-        ("So $n=4$ (independent of $T$ ). [Note: with $T=5$ too.]", "So $n=4$"),
-        ("So $n=4$ (or $n=5$).", "So $n=4$ (or $n=5$)"),
-        ("So $n=4$ (note that I was wrong).", "So $n=4$ (note that I was wrong)"),
-        ("So $n=4$. We can check that this works.", "So $n=4$"),
-        ("So $n=4$. We can verify that $n=4$ is extraneous.", "So $n=4$. We can verify that $n=4$ is extraneous"),
-        ("So $n=4$. We can check that it is wrong.", "So $n=4$. We can check that it is wrong"),
-        ("So $n=4$.\n\nThis completes the proof.", "So $n=4$"),
-        ("So $n=4$ is indeed the only possible value of $n$.", "So $n=4$"),
-        ("So $n=4$ is the smallest value that works.", "So $n=4$"),
-        ("So $n=4$ is not the answer.", "So $n=4$ is not the answer"),
-        ("I doubt that $n=4$ is the answer.", "I doubt that $n=4$ is the answer"),
-        ("Not so. Here $n=4$ is the answer.", "Not so. Here $n=4$"),
-        ("It is $4$, because $5$ is odd.", "It is $4$"),
-        ("It isn't $4$, because $5$ is right.", "It isn't $4$, because $5$ is right"),
-        ("So $4$ is the largest value that does not work.", "So $4$ is the largest value that does not work"),
-        ("So $f(x)=x$ for all real $x$.", "So $f(x)=x$"),
-        ("So $n=4$. <img_12>", "So $n=4$"),
-        ("So (a) holds (as above).", "So (a) holds"),
-        ("(as above)", ""),
-    ],
-)
-def test_remarks_do_not_count_unless_they_withdraw_the_answer(text, rest):
-    assert without_remarks(text) == rest
+    assert closing_formula(text, is_list=True) == listed
 
 
 DENIALS = [

@@ -12,8 +12,8 @@ from workers.verifiers.service import Verifier
 
 BENCHMARKS = Path(__file__).resolve().parents[4] / "shared" / "data" / "benchmarks"
 MOST_SOLUTIONS = 150  # of each file: math-verify alone takes about 20 ms for one
-# Strictly read; the rest of OlympiadBench's are proofs that state no answer at their end.
-LEAST_SHARES = {"olympiad_bench.jsonl": 0.58}
+# Strictly read; the rest of OlympiadBench's end in words or in a proof.
+LEAST_SHARES = {"olympiad_bench.jsonl": 0.48}
 
 pytestmark = pytest.mark.skipif(
     not BENCHMARKS.is_dir(), reason="no shared benchmarks beside the checkout (../shared/data)"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from workers.verifiers.kinds import kind_of
-from workers.verifiers.mathematics.endings.retractions import taken_back
 from workers.verifiers.mathematics.reading import answer_in
+from workers.verifiers.mathematics.retractions import taken_back
 from workers.verifiers.service import Verifier
 
 CASES = Path(__file__).resolve().parents[2] / "data" / "verifier_responses.jsonl"
@@ -20,7 +20,7 @@ def test_labelled_responses_are_judged_as_labelled():
     """Written against the rules and mended by rule: at first 22 of 166 wrong ones counted, 19 of 82 right ones not."""
     pytest.importorskip("math_verify", reason="math-verify is missing: pip install -c constraints.txt -e '.[train]'")
     cases = [json.loads(line) for line in CASES.read_text().splitlines()]
-    assert len(cases) > 240
+    assert len(cases) > 220
     with Verifier("math") as verifier:
         found = verifier.score([case["response"] for case in cases], [case["gold"] for case in cases])
     pairs = zip(cases, found, strict=True)

@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from workers.verifiers.mathematics.closing import denies_list
 from workers.verifiers.mathematics.decoration import plain_letters
-from workers.verifiers.mathematics.endings.closing import denies_list
 from workers.verifiers.mathematics.extraction import after_thoughts
 
 MAX_CHARACTERS = 20_000  # of the response's end
@@ -52,7 +52,7 @@ _PART_AFTER = re.compile(
 _LIST_MARK = re.compile(r"\n[ \t*#>]*$")
 _AFTER_LIST_MARK = re.compile(r"[.)][ \t]+\S")
 _PERCENT = re.compile(r"\s?(?:\\?%|per ?cent\b)")
-_MULTIPLIER = re.compile(r"\s?(?:\\text\s?\{\s*)?(hundred|thousand|million|billion|trillion)s?\b", re.IGNORECASE)
+_MULTIPLIER = re.compile(r"\$?\s?(?:\\text\s?\{\s*)?(hundred|thousand|million|billion|trillion)s?\b", re.IGNORECASE)
 _MAX_LINE = 2000
 _ONE_FONT = re.compile(r"(?<=mathbf)\{(\s*-?\s*\d(?:[\d ,.]{0,60}\d)?\s*)\}")
 _SENTENCE_END = re.compile(r"[.!?]\s+(?=[A-Z(])")

@@ -1,4 +1,4 @@
-r"""The answer of a whole response: its last box, else what it states, else its closing formula, else its last number.
+r"""The answer of a whole response: its last box, what it states, the formula at its end, or its last number.
 
 What a response takes back is no answer: what it states behind the retraction counts. Standard library only.
 """
@@ -6,9 +6,7 @@ What a response takes back is no answer: what it states behind the retraction co
 from __future__ import annotations
 
 from workers.contract.verifier_kinds import ResponseExtraction
-from workers.verifiers.mathematics.endings.closing import closing_answer, closing_list
-from workers.verifiers.mathematics.endings.remarks import without_remarks
-from workers.verifiers.mathematics.endings.retractions import taken_back
+from workers.verifiers.mathematics.closing import closing_formula, without_aside
 from workers.verifiers.mathematics.extraction import (
     Statement,
     after_thoughts,
@@ -18,6 +16,7 @@ from workers.verifiers.mathematics.extraction import (
     last_statement,
 )
 from workers.verifiers.mathematics.last_number import last_number, numbers_at_end
+from workers.verifiers.mathematics.retractions import taken_back
 
 _MOST_RETRACTIONS = 8
 
@@ -37,7 +36,6 @@ def answer_in(completion: str, extraction: ResponseExtraction, *, is_list: bool 
             if is_list and (listed := joined_boxes(text)):
                 statement = Statement(listed, statement.end)
         else:
-            text = without_remarks(text)
             statement = last_statement(text)
             if statement is None:
                 return _unstated(text, extraction, is_list=is_list)
@@ -50,10 +48,10 @@ def answer_in(completion: str, extraction: ResponseExtraction, *, is_list: bool 
 
 
 def _unstated(text: str, extraction: ResponseExtraction, *, is_list: bool) -> str | None:
-    """The closing formula, or a list of them; flexible, without any: the last number, or the last numbers."""
-    if is_list and (listed := closing_list(text)):
-        return listed
-    answer = closing_answer(text)
-    if extraction == "strict" or (answer or "").strip():
-        return answer
-    return (numbers_at_end(text) if is_list else None) or last_number(text)
+    """The formula at the end, or a list of them; flexible, without any: the last number, or the last numbers."""
+    formula = closing_formula(text, is_list=is_list)
+    if formula or extraction == "strict":
+        return formula or None
+    if is_list and (numbers := numbers_at_end(text)):
+        return numbers
+    return last_number(without_aside(text)) or last_number(text)

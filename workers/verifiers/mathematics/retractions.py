@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from workers.verifiers.mathematics.endings.wording import doubts, is_negated
+from workers.verifiers.mathematics.negation_words import doubts, is_negated
 from workers.verifiers.mathematics.plain_numbers import number
 
 _MOST = 20_000  # characters behind an answer
