@@ -34,14 +34,7 @@ from hacrl_web.ops.variables import (
     read_words,
     refuse_replaced,
 )
-from workers.contract.spec.harness import (
-    HARNESS_CATALOGUE,
-    HARNESS_ENVIRONMENT,
-    METRIC_CODE_VARIABLE,
-    PYTHON_VARIABLE,
-    TASKS_VARIABLE,
-    python_of_environment,
-)
+from workers.contract.spec.harness import METRIC_CODE_VARIABLE, PYTHON_VARIABLE, TASKS_VARIABLE
 from workers.contract.spec.reward_function import NETWORK_VARIABLE
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -59,12 +52,11 @@ REWARD_NETWORK = read_switch(NETWORK_VARIABLE)
 read_switch("HACRL_BUBBLEWRAP", default=True)  # is read by trainers and only checked here
 # Folders that may contain local models.
 MODEL_ROOTS = [MODELS_DIR, *(Path(p) for p in os.environ.get("HACRL_MODEL_ROOTS", "").split(os.pathsep) if p)]
-# The Python that has lm-evaluation-harness, the operator's folder of its tasks, the names of all tasks, and whether
-# tasks may fetch code of metrics.
-LM_EVAL_PYTHON = os.environ.get(PYTHON_VARIABLE) or str(python_of_environment(DATA_DIR / HARNESS_ENVIRONMENT))
+# The Python that has lm-evaluation-harness, the operator's folder of its tasks, and whether tasks may fetch code of
+# metrics.
+LM_EVAL_PYTHON = os.environ.get(PYTHON_VARIABLE) or str(DATA_DIR / "lm_eval" / "bin" / "python")
 LM_EVAL_TASKS = os.environ.get(TASKS_VARIABLE) or ""
 LM_EVAL_METRIC_CODE = "1" if read_switch(METRIC_CODE_VARIABLE) else ""
-LM_EVAL_CATALOGUE = DATA_DIR / HARNESS_CATALOGUE
 # Replaces the trainer's command, `python -m workers` (the fake trainer of the tests), and words before it.
 TRAINER_COMMAND = read_command("HACRL_TRAINER_COMMAND")
 TRAINER_PREFIX = read_words("HACRL_TRAINER_PREFIX")

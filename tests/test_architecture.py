@@ -64,7 +64,7 @@ ROOMS = {
         *("workspace", "pages", "api"),
     ),
     "insight": (
-        *("checkpoints", "collaboration", "overview", "rollouts", "what_if", "evaluations", "run_tabs", "compare"),
+        *("checkpoints", "collaboration", "overview", "rollouts", "what_if", "evaluations", "harness", "run_tabs", "compare"),
         *("export", "bundle"),
     ),
     "leaderboard": ("board", "render"),

@@ -23,8 +23,8 @@ from workers.contract.spec.reward_function import FunctionFileError
 from workers.contract.spec.run import InvalidSettings, RunSpec
 from workers.contract.spool import SPOOL_NAME, SpoolWriter, read_spool
 from workers.environments.base import EnvironmentFailed
+from workers.harness.command import HarnessFailed
 from workers.harness.evaluation import HarnessEvaluation
-from workers.harness.process import HarnessFailed
 from workers.model.call_limits import late_calls_end
 from workers.trainer.stop_signals import Paused, StopFlag, StopNow, Stopped
 

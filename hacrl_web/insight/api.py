@@ -8,6 +8,7 @@ from hacrl_web.insight.collaboration.api import router as collaboration_router
 from hacrl_web.insight.compare.api import router as compare_router
 from hacrl_web.insight.evaluations.api import router as evaluation_router
 from hacrl_web.insight.export.api import router as export_router
+from hacrl_web.insight.harness.api import router as harness_router
 from hacrl_web.insight.overview.api import router as overview_router
 from hacrl_web.insight.rollouts.api import router as rollout_router
 from hacrl_web.insight.run_tabs.api import router as tabs_router
@@ -17,6 +18,7 @@ router = Router(tags=["insight"])
 router.add_router("", collaboration_router)
 router.add_router("", compare_router)
 router.add_router("", evaluation_router)
+router.add_router("", harness_router)
 router.add_router("", overview_router)
 router.add_router("", what_if_router)
 router.add_router("", checkpoint_router)

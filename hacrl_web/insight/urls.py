@@ -6,9 +6,9 @@ from hacrl_web.insight.bundle import views as bundle_views
 from hacrl_web.insight.checkpoints import views as checkpoint_views
 from hacrl_web.insight.collaboration import views as collaboration_views
 from hacrl_web.insight.compare import views as compare_views
-from hacrl_web.insight.evaluations import harness_views
 from hacrl_web.insight.evaluations import views as evaluation_views
 from hacrl_web.insight.export import views as export_views
+from hacrl_web.insight.harness import views as harness_views
 from hacrl_web.insight.rollouts import views as rollout_views
 from hacrl_web.insight.run_tabs import views as run_tab_views
 from hacrl_web.insight.what_if import views as what_if_views

@@ -1,4 +1,4 @@
-"""A stand-in for the Python that has lm-evaluation-harness: `fake_harness.py DRIVER VERB RESULT [REQUEST]`.
+"""A stand-in for the Python that has lm-evaluation-harness: `fake_harness.py -m lm_eval run --config FILE`.
 
 The names of the tasks say how it behaves: `fails`, `hangs` (with a child that ignores TERM), `floods`, `malformed`,
 `silent` (no results), `killed`; any other task gets the numbers of `answer`.
@@ -31,8 +31,8 @@ def answer(tasks: list[str]) -> dict[str, Any]:
         "bleu_stderr,none": "N/A",
     }
     return {
-        "version": VERSION,
-        "has_chat_template": True,
+        "lm_eval_version": VERSION,
+        "chat_template": "{{ messages }}",
         "results": dict.fromkeys(tasks, result),
         "versions": dict.fromkeys(tasks, 3.0),
         "n-shot": dict.fromkeys(tasks, 5),
@@ -41,8 +41,9 @@ def answer(tasks: list[str]) -> dict[str, Any]:
     }
 
 
-def evaluate(result: Path, request: dict[str, Any]) -> int:
-    tasks = request["tasks"]
+def evaluate(settings: dict[str, Any]) -> int:
+    tasks, path = settings["tasks"], Path(settings["output_path"])
+    result = path.with_name(f"{path.stem}_2026-11-27T10-00-00.json")  # as it names the file
     print("the harness's own output", flush=True)
     if "floods" in tasks:
         for _ in range(12):
@@ -54,26 +55,20 @@ def evaluate(result: Path, request: dict[str, Any]) -> int:
     if "killed" in tasks:
         os.kill(os.getpid(), signal.SIGKILL)
     if "silent" in tasks:
-        return 3
+        return 0
     if "malformed" in tasks:
         result.write_text('{"results": {"malformed": {')
         return 0
     if "fails" in tasks:
-        result.write_text(json.dumps({"error": "ValueError: the data set is not there"}))
-        return 1
-    if "slow" in tasks:
-        time.sleep(0.0 if (result.parent.parent.parent / "quick").exists() else 3600.0)
+        raise ValueError("Tasks not found: fails")
     result.write_text(json.dumps(answer(tasks)))
     return 0
 
 
 def main() -> int:
-    _, verb, path, *rest = sys.argv[1:]
-    if verb == "evaluate":
-        return evaluate(Path(path), json.loads(Path(rest[0]).read_text()))
-    content: dict[str, Any] = {"version": VERSION, "versions": {"lm_eval": VERSION, "torch": "2.13.0"}}
-    Path(path).write_text(json.dumps(content | {"tasks": ["gsm8k", "arc_easy", "slow", "hangs", "fails"]}))
-    return 0
+    *command, config = sys.argv[1:]
+    assert command == ["-m", "lm_eval", "run", "--config"], command
+    return evaluate(json.loads(Path(config).read_text()))
 
 
 def put_harness(folder: Path) -> Path:

@@ -213,7 +213,8 @@ class HarnessScore(BaseModel):
 class HarnessResult(Body):
     """One agent on one task or group of lm-evaluation-harness; its metrics are the harness's own.
 
-    `num_questions`: really asked, of `num_available`. `benchmark`: of ours, which the task was made from.
+    `num_questions`: really asked, of `num_available`. `benchmark`: of ours, in events of versions that made tasks of
+    them.
     """
 
     type: Literal["harness"] = "harness"

@@ -5,29 +5,25 @@ An agent whose results are stored is not evaluated again when the run resumes; t
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import re
 import shutil
 import time
-from collections.abc import Callable
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from workers.contract import events
 from workers.contract.spec.agent import AgentSpec
-from workers.contract.spec.data import DataSpec
-from workers.contract.spec.harness import METRIC_CODE_VARIABLE, TASKS_VARIABLE, HarnessSpec
+from workers.contract.spec.harness import TASKS_VARIABLE, HarnessSpec
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
-from workers.harness.process import DESCRIPTION_S, call
+from workers.harness.command import HarnessFailed, python_of_harness, run_harness
 from workers.harness.results import harness_results
 from workers.trainer.stop_signals import Paused, StopFlag
 
 FOLDER = "harness"
 DONE = "stored"  # the file that marks an agent's results as stored
-CPU = "cpu"
 
 
 class HarnessEvaluation:
@@ -38,19 +34,51 @@ class HarnessEvaluation:
         self.spec, self.spool, self.stop = spec, spool, stop
         self.harness: HarnessSpec = spec.harness
         self.folder = run_dir.resolve() / FOLDER
-        self.started_at = time.monotonic()
+        self.has_gpu = spec.compute.device != "cpu" and any(Path("/dev").glob("nvidia[0-9]*"))
 
     def run(self) -> None:
-        """Errors: HarnessFailed, Stopped, Paused; of the questions' files BenchmarkError."""
+        """Errors: HarnessFailed, Stopped, Paused."""
+        self._check_settings()
         self.folder.mkdir(mode=0o700, exist_ok=True)
-        description = call("describe", self.folder, time_limit_s=DESCRIPTION_S, check=self._check)
-        self.spool.emit(self._started(description))
-        agents = self.spec.agents
+        agents, started_at = self.spec.agents, time.monotonic()
+        self.spool.emit(
+            events.Started(
+                step=0,
+                total_steps=0,
+                agents=[agent.name for agent in agents],
+                device="cuda" if self.has_gpu else "cpu",
+                versions={},
+                pid=os.getpid(),
+                gpus=int(self.has_gpu),
+            )
+        )
         for place, agent in enumerate(agents):
             self._check()
-            if not (self.folder / str(place) / DONE).exists():
-                self._evaluate(place, agent)
-            self.spool.emit(self._progress(place + 1, len(agents)))
+            folder = self.folder / str(place)
+            if not (folder / DONE).exists():
+                self._evaluate(agent, folder)
+            elapsed_s, done = time.monotonic() - started_at, place + 1
+            self.spool.emit(
+                events.Progress(
+                    step=0,
+                    total_steps=0,
+                    elapsed_s=elapsed_s,
+                    eta_s=elapsed_s * (len(agents) - done) / done,
+                    rollouts_generated=0,
+                    tokens_generated=0,
+                )
+            )
+
+    def _check_settings(self) -> None:
+        """Error: HarnessFailed."""
+        python_of_harness()
+        if not self.harness.tasks:
+            raise HarnessFailed(
+                "the run names no task of lm-evaluation-harness, and benchmarks are no tasks of it any more: evaluate "
+                "again with names of tasks, or the benchmarks by our verifiers"
+            )
+        if self.spec.compute.device == "cuda" and not self.has_gpu:
+            raise HarnessFailed("compute.device is cuda but this host has no GPU: choose auto or cpu")
 
     def _check(self) -> None:
         """Errors: Stopped, Paused."""
@@ -58,113 +86,52 @@ class HarnessEvaluation:
         if self.stop.is_pause_requested:
             raise Paused(f"{events.PAUSE_REQUESTED}: the model under way is evaluated again when the run resumes")
 
-    def _started(self, description: dict[str, Any]) -> events.Started:
-        versions = description.get("versions")
-        return events.Started(
-            step=0,
-            total_steps=0,
-            agents=[agent.name for agent in self.spec.agents],
-            device=self._device,
-            versions={str(k): str(v) for k, v in versions.items()} if isinstance(versions, dict) else {},
-            pid=os.getpid(),
-            gpus=0 if self._device == CPU else 1,
-        )
-
-    @property
-    def _device(self) -> str:
-        """As driver.py will choose it, unless its torch sees no GPU."""
-        device = self.spec.compute.device
-        return device if device != "auto" else "cuda" if _has_gpu() else CPU
-
-    def _progress(self, done: int, total: int) -> events.Progress:
-        elapsed_s = time.monotonic() - self.started_at
-        return events.Progress(
-            step=0,
-            total_steps=0,
-            elapsed_s=elapsed_s,
-            eta_s=elapsed_s * (total - done) / done,
-            rollouts_generated=0,
-            tokens_generated=0,
-        )
-
-    def _evaluate(self, place: int, agent: AgentSpec) -> None:
+    def _evaluate(self, agent: AgentSpec, folder: Path) -> None:
         """One agent, and its events together, so that no page shows half an evaluation."""
-        folder = self.folder / str(place)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(mode=0o700)
-        location = model_folder(agent)
-        benchmarks = self._write_tasks(folder, agent, location)
-        request = folder / "request.json"
-        request.write_text(json.dumps(self._request(agent, location, folder, list(benchmarks))), encoding="utf-8")
         self.spool.emit(
             events.Log(message=f"{agent.name}: lm-evaluation-harness begins; its output is among that of the trainer")
         )
         limit_s = float(self.harness.time_limit_s)
-        answer = call("evaluate", folder, str(request), time_limit_s=limit_s, check=self._check)
-        self.spool.emit(*harness_results(answer, agent.name, benchmarks))
+        answer = run_harness(self._settings(agent), folder, time_limit_s=limit_s, check=self._check)
+        self.spool.emit(*harness_results(answer, agent.name))
         (folder / DONE).touch()
 
-    def _request(self, agent: AgentSpec, location: str, folder: Path, own_tasks: list[str]) -> dict[str, Any]:
-        """For driver.py."""
-        harness, operators_folder = self.harness, os.environ.get(TASKS_VARIABLE, "")
-        folders = [operators_folder] if operators_folder and harness.tasks else []
+    def _settings(self, agent: AgentSpec) -> dict[str, Any]:
+        """For the command. It neither trusts remote code nor confirms unsafe code. Errors: HarnessFailed, OSError."""
+        harness, location = self.harness, model_folder(agent)
+        dtype, prompt_format = self.spec.compute.dtype, harness.prompt_format
+        is_chat = has_chat_prompts(location, agent.prompt_format if prompt_format == "agent" else prompt_format)
         return {
-            "model": location,
-            "tasks": [*harness.tasks, *own_tasks],
-            "folders": [*folders, str(folder)] if own_tasks else folders,
-            "has_built_in": bool(harness.tasks),
+            "model": "hf",
+            "model_args": {
+                "pretrained": location,
+                "dtype": dtype if dtype != "auto" else "bfloat16" if self.has_gpu else "float32",
+                "use_safetensors": True,
+                "add_bos_token": False if is_chat else None,  # a chat template writes its own first token
+                "chat_template_args": dict(agent.template_arguments),
+            },
+            "tasks": list(harness.tasks),
+            "include_path": os.environ.get(TASKS_VARIABLE) or None,
             "num_fewshot": harness.num_fewshot,
-            "limit": harness.limit,
+            "limit": harness.limit or None,
             "batch_size": harness.batch_size,
-            "device": self.spec.compute.device,
-            "dtype": self.spec.compute.dtype,
-            "prompt_format": agent.prompt_format if harness.prompt_format == "agent" else harness.prompt_format,
-            "template_arguments": dict(agent.template_arguments),
-            "seed": self.spec.seed,
-            "has_metric_code": os.environ.get(METRIC_CODE_VARIABLE) == "1",
+            "device": "cuda:0" if self.has_gpu else "cpu",
+            "apply_chat_template": is_chat,
+            "seed": [self.spec.seed] * 4,
         }
 
-    def _write_tasks(self, folder: Path, agent: AgentSpec, location: str) -> dict[str, str]:
-        """Task -> benchmark, of the tasks that ask the run's own benchmarks. Error: BenchmarkError."""
-        if not self.harness.has_benchmarks:
-            return {}
-        from workers.harness.tasks import write_task
 
-        benchmarks = {}
-        for number, (data, questions) in enumerate(self._questions):
-            name = task_name(number, data.benchmark)
-            takes_system = self._system_check(agent, location)
-            write_task(folder, name, data, questions, self.spec, agent, takes_system)
-            benchmarks[name] = data.benchmark
-        return benchmarks
-
-    @cached_property
-    def _questions(self) -> list[tuple[DataSpec, list[Any]]]:
-        """The questions of each benchmark that our own evaluation would ask. Error: BenchmarkError."""
-        from workers.questions.dataset import evaluated_questions
-        from workers.trainer.preflight import evaluated
-
-        sets = (self.spec.data, *self.spec.evaluation.benchmarks)
-        return [(data, evaluated(self.spec, evaluated_questions(data))) for data in sets]
-
-    def _system_check(self, agent: AgentSpec, location: str) -> Callable[[], bool]:
-        """Whether prompts are chats whose template takes a system message, once that matters."""
-        if self.harness.prompt_format != "agent":
-            agent = agent.model_copy(update={"prompt_format": self.harness.prompt_format})
-
-        def check() -> bool:
-            from workers.model.loading import load_tokenizer
-            from workers.model.prompts import takes_system, uses_chat
-
-            tokenizer = load_tokenizer(location, None)
-            return uses_chat(tokenizer, agent) and takes_system(tokenizer, agent)
-
-        return check
-
-
-def task_name(number: int, benchmark: str) -> str:
-    """`hacrl_0_gsm8k`: a name of its own for each benchmark, whatever its letters."""
-    return f"hacrl_{number}_{re.sub(r'[^A-Za-z0-9]+', '_', benchmark).strip('_').lower()[:60]}".rstrip("_")
+def has_chat_prompts(location: str, prompt_format: str) -> bool:
+    """Whether prompts go through the chat template of a model's folder. Error: HarnessFailed."""
+    folder = Path(location)
+    has_template = (folder / "chat_template.jinja").exists()
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # the harness says what is wrong with the tokenizer
+        has_template |= bool(json.loads((folder / "tokenizer_config.json").read_bytes()).get("chat_template"))
+    if prompt_format == "chat" and not has_template:
+        raise HarnessFailed("the tokenizer has no chat template: choose prompt_format plain")
+    return has_template and prompt_format != "plain"
 
 
 def model_folder(agent: AgentSpec) -> str:
@@ -177,7 +144,3 @@ def model_folder(agent: AgentSpec) -> str:
     from huggingface_hub import snapshot_download
 
     return str(snapshot_download(agent.model, revision=agent.revision, local_files_only=True))
-
-
-def _has_gpu() -> bool:
-    return any(Path("/dev").glob("nvidia[0-9]*"))

@@ -11,7 +11,7 @@ from typing import Any
 
 from workers.contract.events import HarnessResult, HarnessScore
 from workers.contract.spec.harness import HARNESS
-from workers.harness.process import HarnessFailed
+from workers.harness.command import HarnessFailed
 
 MAX_TASKS = 10_000
 MAX_SCORES = 200  # of one task
@@ -20,11 +20,8 @@ _STDERR = "_stderr"
 _LARGEST = 1e300
 
 
-def harness_results(answer: Mapping[str, Any], agent: str, benchmarks: Mapping[str, str]) -> list[HarnessResult]:
-    """An event for each task and group. benchmarks: of ours, by the names of the tasks that were made from them.
-
-    Error: HarnessFailed.
-    """
+def harness_results(answer: Mapping[str, Any], agent: str) -> list[HarnessResult]:
+    """An event for each task and group. Error: HarnessFailed."""
     results = _table(answer, "results")
     groups = _table(answer, "groups", optional=True)
     if not results or len(results) > MAX_TASKS:
@@ -43,15 +40,14 @@ def harness_results(answer: Mapping[str, Any], agent: str, benchmarks: Mapping[s
             HarnessResult(
                 agent=agent,
                 harness=HARNESS,
-                version=str(answer.get("version") or "")[:MAX_TEXT],
+                version=str(answer.get("lm_eval_version") or "")[:MAX_TEXT],
                 task=str(task)[:MAX_TEXT],
                 task_version="" if version in (None, "Yaml") else str(version)[:MAX_TEXT],
                 is_group=task in groups,
-                benchmark=benchmarks.get(task, ""),
                 num_fewshot=_count(shots),
                 num_questions=_count(counts.get("effective") if isinstance(counts, Mapping) else None),
                 num_available=_count(counts.get("original") if isinstance(counts, Mapping) else None),
-                has_chat_template=bool(answer.get("has_chat_template")),
+                has_chat_template=bool(answer.get("chat_template")),
                 scores=scores[:MAX_SCORES],
             )
         )

@@ -20,7 +20,6 @@ from pydantic import Field
 from hacrl_web.accounts.projects import for_members
 from hacrl_web.insight.evaluations import answer_sheets as sheets
 from hacrl_web.insight.evaluations.evaluations import BenchmarkEvaluations, curve, evaluation_summary
-from hacrl_web.insight.evaluations.harness_results import lines_of_run
 from hacrl_web.insight.evaluations.new_evaluation import (
     KEYS,
     LISTS,
@@ -29,6 +28,7 @@ from hacrl_web.insight.evaluations.new_evaluation import (
     launch_evaluation,
     visible_row,
 )
+from hacrl_web.insight.harness_results import lines_of_run
 from hacrl_web.registry.models import MAX_AGENTS, AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.pages.run_header import header, run_or_404

@@ -218,9 +218,8 @@ def cannot_repeat(run: Run) -> list[FieldError]:
 
 
 def uses_no_benchmark(run: Run) -> bool:
-    """Whether lm-evaluation-harness evaluates on its own tasks alone."""
-    harness = run.spec.get("harness")
-    return bool(harness) and not harness.get("has_benchmarks")
+    """Whether lm-evaluation-harness evaluates, on its own tasks."""
+    return bool(run.spec.get("harness"))
 
 
 def check_spec(request: Mapping[str, Any], rows: RequestRows, errors: list[FieldError]) -> RunSpec | None:

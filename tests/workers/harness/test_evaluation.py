@@ -20,9 +20,9 @@ from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
 from workers.contract.trainer_log import LIMIT_BYTES, allocated_bytes
 from workers.contract.trainer_process import start_trainer
-from workers.harness import process
-from workers.harness.evaluation import HarnessEvaluation
-from workers.harness.process import HarnessFailed
+from workers.harness import command
+from workers.harness.command import HarnessFailed
+from workers.harness.evaluation import HarnessEvaluation, has_chat_prompts
 from workers.harness.results import harness_results
 from workers.trainer.stop_signals import Paused, StopFlag, Stopped
 
@@ -65,24 +65,95 @@ def test_every_metric_is_recorded_with_filter_error_and_versions(harness):
         ("exact_match", "flexible", 0.75, 0.25),
         ("bleu", "none", 12.5, None),
     ]
-    (started,) = records(harness / "run", "started")
-    assert started["versions"] == {"lm_eval": VERSION, "torch": "2.13.0"}
     assert [one["eta_s"] for one in records(harness / "run", "progress")][-1] == 0
 
 
 @pytest.mark.parametrize(("value", "is_allowed"), [(None, False), ("", False), ("0", False), ("1", True)])
-def test_metrics_of_the_hub_are_allowed_by_the_operator_alone(harness, monkeypatch, value, is_allowed):
+def test_metrics_of_the_hub_are_allowed_by_the_operator_alone(monkeypatch, value, is_allowed):
     monkeypatch.delenv("HACRL_LM_EVAL_METRIC_CODE", raising=False)
     if value is not None:
         monkeypatch.setenv("HACRL_LM_EVAL_METRIC_CODE", value)
-    evaluate(spec_of("gsm8k"), harness / "run")
-    request = json.loads((harness / "run" / "harness" / "0" / "request.json").read_text())
-    assert request["has_metric_code"] is is_allowed
+    code = "import evaluate; print(evaluate.__file__); evaluate.load('rouge', module_type='metric')"
+    environment = command.environment() | {"HF_HUB_OFFLINE": "1", "HF_EVALUATE_OFFLINE": "1"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    stands_in = done.stdout.strip() == str(command.NO_METRIC_CODE / "evaluate.py")
+    assert (stands_in, "metric 'rouge' is code" in done.stderr) == (not is_allowed, not is_allowed)
+    assert done.returncode == 1
+
+
+def test_command_gets_the_settings_and_trusts_no_code(harness):
+    model = harness / "model"
+    model.mkdir()
+    (model / "tokenizer_config.json").write_text('{"chat_template": "{{ messages }}"}')
+    spec = spec_of("gsm8k", "arc_easy", num_fewshot=3, limit=4)
+    spec = RunSpec.model_validate(
+        spec.model_dump(mode="json") | {"seed": 7, "agents": [{"name": "A", "model": str(model)}]}
+    )
+    evaluate(spec, harness / "run")
+    settings = json.loads((harness / "run" / "harness" / "0" / "config.json").read_text())
+    assert settings == {
+        "model": "hf",
+        "model_args": {
+            "pretrained": str(model),
+            "dtype": "float32",
+            "use_safetensors": True,
+            "add_bos_token": False,
+            "chat_template_args": {},
+        },
+        "tasks": ["gsm8k", "arc_easy"],
+        "include_path": None,
+        "num_fewshot": 3,
+        "limit": 4,
+        "batch_size": 8,
+        "device": "cpu",
+        "apply_chat_template": True,
+        "seed": [7, 7, 7, 7],
+        "output_path": str(harness / "run" / "harness" / "0" / "results.json"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [("chat_template.jinja", "{{ messages }}"), ("tokenizer_config.json", '{"chat_template": "{{ messages }}"}')],
+)
+def test_prompts_are_chats_where_the_tokenizer_has_a_template(tmp_path, file, content):
+    assert not has_chat_prompts(str(tmp_path), "auto")
+    with pytest.raises(HarnessFailed, match="no chat template"):
+        has_chat_prompts(str(tmp_path), "chat")
+    (tmp_path / file).write_text(content)
+    assert [has_chat_prompts(str(tmp_path), one) for one in ("auto", "chat", "plain")] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("output", "words"),
+    [
+        (b"", "it wrote nothing"),
+        (b"one\ntwo\n", "two"),
+        (
+            b'Traceback:\n  File "a.py", line 3\n    raise\nValueError: no task\nNone such.\n',
+            "ValueError: no task\nNone such.",
+        ),
+        (b"  10%|#\r  20%|##\r\xff", "\ufffd"),
+        (b"x" * 5000, "x" * 1000),
+    ],
+)
+def test_reason_of_a_failure_is_what_the_harness_said_last(output, words):
+    assert command.last_words(output) == words
+
+
+def test_run_of_an_earlier_version_loads_without_its_benchmarks(harness):
+    spec = RunSpec.model_validate(
+        {**spec_of("gsm8k").model_dump(mode="json"), "harness": {"tasks": ["gsm8k"], "has_benchmarks": True}}
+    )
+    assert spec == spec_of("gsm8k")
+    alone = RunSpec.model_validate({**spec.model_dump(mode="json"), "harness": {"has_benchmarks": True}})
+    with pytest.raises(HarnessFailed, match="names no task of lm-evaluation-harness"):
+        evaluate(alone, harness / "run")
 
 
 def test_missing_harness_names_the_command_that_installs_it(tmp_path, monkeypatch):
     monkeypatch.setenv("HACRL_LM_EVAL", str(tmp_path / "none"))
-    with pytest.raises(HarnessFailed, match=r"none is not there.*python -m workers\.harness\.install"):
+    with pytest.raises(HarnessFailed, match=r"none is not there.*install it as docs/harness\.md says"):
         evaluate(spec_of("gsm8k"), tmp_path / "run")
     monkeypatch.delenv("HACRL_LM_EVAL")
     with pytest.raises(HarnessFailed, match="HACRL_LM_EVAL names no Python"):
@@ -92,10 +163,10 @@ def test_missing_harness_names_the_command_that_installs_it(tmp_path, monkeypatc
 @pytest.mark.parametrize(
     ("task", "reason"),
     [
-        ("fails", "ValueError: the data set is not there"),
+        ("fails", "ended with status 1: ValueError: Tasks not found: fails$"),
         ("malformed", "are not JSON"),
-        ("silent", "ended with status 3 and wrote no results"),
-        ("killed", "was killed by SIGKILL and wrote no results"),
+        ("silent", "ended without results: the harness's own output"),
+        ("killed", "was killed by SIGKILL: the harness's own output"),
     ],
 )
 def test_failure_says_what_happened_and_stores_nothing(harness, task, reason):
@@ -128,13 +199,13 @@ def test_processor_time_of_children_counts_as_work():
     parent = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
     try:
         deadline = time.monotonic() + 20
-        while process.processor_time(parent.pid) < 1.0 and time.monotonic() < deadline:  # to start takes 0.1 s
+        while command.processor_time(parent.pid) < 1.0 and time.monotonic() < deadline:  # to start takes 0.1 s
             time.sleep(0.05)
-        assert process.processor_time(parent.pid) >= 1.0
+        assert command.processor_time(parent.pid) >= 1.0
     finally:
         os.killpg(parent.pid, signal.SIGKILL)
         parent.wait()
-    assert process.processor_time(parent.pid) == 0
+    assert command.processor_time(parent.pid) == 0
 
 
 def test_stop_ends_the_harness_at_once(harness):
@@ -161,7 +232,7 @@ def test_paused_evaluation_continues_with_the_model_under_way(harness):
 
 
 def test_results_that_are_too_large_are_refused(harness, monkeypatch):
-    monkeypatch.setattr(process, "MAX_RESULT_BYTES", 100)
+    monkeypatch.setattr(command, "MAX_RESULT_BYTES", 100)
     with pytest.raises(HarnessFailed, match="of results"):
         evaluate(spec_of("gsm8k"), harness / "run")
 
@@ -178,12 +249,12 @@ def test_results_that_are_too_large_are_refused(harness, monkeypatch):
 )
 def test_results_of_another_form_are_refused(content, reason):
     with pytest.raises(HarnessFailed, match=reason):
-        harness_results(content, "A", {})
+        harness_results(content, "A")
 
 
 def test_results_beyond_what_is_expected_are_left_out_or_cut():
     odd = {
-        "version": 4,
+        "lm_eval_version": 4,
         "results": {
             "t" * 300: {"acc,none": float("inf"), "acc_stderr,none": [], "f1,none": 10**400},
             "group": {"acc,none": 0.5},
@@ -194,10 +265,10 @@ def test_results_beyond_what_is_expected_are_left_out_or_cut():
         "n-shot": {"group": -1},
         "higher_is_better": {"group": {"acc": None}},
     }
-    task, group = harness_results(odd, "A", {"group": "sums"})
+    task, group = harness_results(odd, "A")
     assert len(task.task) == 200
     assert [(one.value, one.stderr) for one in task.scores] == [(None, None), (None, None)]
-    assert (group.is_group, group.benchmark, group.num_questions, group.num_fewshot) == (True, "sums", None, None)
+    assert (group.is_group, group.num_questions, group.num_fewshot) == (True, None, None)
 
 
 def test_run_of_a_harness_is_a_process_whose_log_is_limited(harness):

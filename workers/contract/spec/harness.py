@@ -1,43 +1,30 @@
-"""RunSpec's section of an evaluation by lm-evaluation-harness, and where an installation has the harness."""
+"""RunSpec's section of an evaluation by lm-evaluation-harness, and the variables that say how it is run."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from workers.contract.verifier_kinds import VerifierKind
 from workers.settings import Count, OwnCount, SettingsSection, setting
 
 HARNESS = "lm-evaluation-harness"
-INSTALL_HARNESS = ".venv/bin/python -m workers.harness.install"
 # Of the environment: the Python that has the harness, the operator's folder of tasks, and whether tasks may fetch code
 # of metrics from the hub and run it (1).
 PYTHON_VARIABLE, TASKS_VARIABLE = "HACRL_LM_EVAL", "HACRL_LM_EVAL_TASKS"
 METRIC_CODE_VARIABLE = "HACRL_LM_EVAL_METRIC_CODE"
-# In the data folder: its Python environment, and the names of its tasks.
-HARNESS_ENVIRONMENT, HARNESS_CATALOGUE = "lm_eval", "lm_eval_tasks.json"
 # No path, no pattern: a name that the harness looks up in its own list.
 TaskName = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+()\-]*$")]
 DAY_S = 86_400
-# Kinds of verifier whose answers the harness can compare as texts (workers/harness/tasks.py).
-HARNESS_KINDS: frozenset[VerifierKind] = frozenset({"math", "numeric", "choice"})
-
-
-def python_of_environment(environment: Path) -> Path:
-    """The Python of the harness's own environment."""
-    return environment / "bin" / "python"
 
 
 class HarnessSpec(SettingsSection):
     """An evaluation by EleutherAI's lm-evaluation-harness, in a process and an environment of its own."""
 
+    # Empty only in runs of earlier versions, which could ask a run's benchmarks alone.
     tasks: tuple[TaskName, ...] = setting(
         (), help="Names of tasks, groups or tags of the harness.", source="lm-evaluation-harness", max_length=100
-    )
-    has_benchmarks: bool = setting(
-        False, help="Also the run's benchmarks, as tasks of the harness with the same questions.", source="product"
     )
     num_fewshot: OwnCount = setting(
         None,
@@ -73,15 +60,17 @@ class HarnessSpec(SettingsSection):
     )
     source_step: OwnCount = setting(None, help="The step of that checkpoint.", source="product", ge=0)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _without_benchmarks(cls, values: Any) -> Any:
+        """Settings of runs that also asked their own benchmarks, without that."""
+        if isinstance(values, Mapping):
+            return {key: value for key, value in values.items() if key != "has_benchmarks"}
+        return values
+
     @field_validator("tasks")
     @classmethod
     def _tasks_differ(cls, tasks: tuple[str, ...]) -> tuple[str, ...]:
         if twice := next((task for task in tasks if tasks.count(task) > 1), ""):
             raise ValueError(f"{twice!r} is listed twice: remove one of the two")
         return tasks
-
-    @model_validator(mode="after")
-    def _asks_something(self) -> Self:
-        if not self.tasks and not self.has_benchmarks:
-            raise ValueError("name a task of the harness, or set has_benchmarks")
-        return self

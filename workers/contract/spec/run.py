@@ -26,7 +26,7 @@ from workers.contract.spec.checkpoint import CheckpointSpec
 from workers.contract.spec.compute import ComputeSpec
 from workers.contract.spec.data import DataSpec, EvaluationSpec
 from workers.contract.spec.environments import PAYING
-from workers.contract.spec.harness import HARNESS_KINDS, HarnessSpec
+from workers.contract.spec.harness import HarnessSpec
 from workers.contract.spec.rewards import RewardsSpec
 from workers.contract.spec.rollout import VLLM_LORA_RANKS, RolloutSpec
 from workers.contract.spec.telemetry import TelemetrySpec
@@ -182,16 +182,6 @@ class RunSpec(SettingsSection):
         training = info.data.get("training")
         if harness and training and training.steps:
             raise ValueError("the harness evaluates agents and trains none: set training.steps to 0")
-        data, evaluation = info.data.get("data"), info.data.get("evaluation")
-        benchmarks = (
-            (data, *evaluation.benchmarks) if data and evaluation and harness and harness.has_benchmarks else ()
-        )
-        for one in benchmarks:
-            if one.verifier not in HARNESS_KINDS:
-                raise ValueError(
-                    f"{one.benchmark!r} has verifier {one.verifier}, and the harness only compares texts: leave "
-                    f"it out, or choose benchmarks of verifier {', '.join(sorted(HARNESS_KINDS))}"
-                )
         return harness
 
     @model_validator(mode="after")

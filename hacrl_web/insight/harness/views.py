@@ -11,30 +11,23 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
 from hacrl_web.accounts.projects import for_members
-from hacrl_web.insight.evaluations.harness_catalogue import installed_catalogue
-from hacrl_web.insight.evaluations.harness_launch import KEYS, LISTS, launch_harness_evaluation
-from hacrl_web.insight.evaluations.harness_results import lines_of_run, rows_for_csv
 from hacrl_web.insight.evaluations.views import NewEvaluationQuery, form_context, texts_by_field
+from hacrl_web.insight.harness.launch import KEYS, LISTS, launch_harness_evaluation
+from hacrl_web.insight.harness_results import lines_of_run, rows_for_csv
 from hacrl_web.runs.pages.run_header import run_or_404
 from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.page_query import Text
 from hacrl_web.web.streaming import download_csv
-from workers.contract.spec.harness import HARNESS_KINDS, INSTALL_HARNESS, HarnessSpec
+from workers.contract.spec.harness import HarnessSpec
 
-NUMBERS = ("num_fewshot", "limit", "batch_size")
 HOURS = "time_limit_h"  # of the form; the setting is in seconds
 HOUR_S = 3600
 MAX_HOURS = 720  # as many as HarnessSpec allows
 FORMATS = {"agent": "as the agent's", "chat": "chat template", "plain": "bare prompt"}
+# Name, label, help, unit, default.
 OTHER = (
-    (
-        "max_completion_length",
-        "Response tokens at most",
-        "For the benchmarks; tasks have limits of their own. Empty: as in training.",
-        "tokens",
-    ),
-    ("max_questions", "Questions of each benchmark at most", "Empty or 0: all that are held out.", "questions"),
-    ("seed", "Seed", "Of the random choice of examples; empty: 0.", ""),
+    (HOURS, "Time limit", "Of the evaluation of one model.", "hours", HarnessSpec().time_limit_s // HOUR_S),
+    ("seed", "Seed", "Of the random choice of examples; empty: 0.", "", ""),
 )
 
 
@@ -54,7 +47,6 @@ def evaluate_by_harness(request: HttpRequest) -> HttpResponse:
         key: request.POST[key].strip() for key in KEYS if key in request.POST and key not in LISTS
     }
     fields |= {"tasks": request.POST.get("tasks", ""), "models": request.POST.getlist("models")}
-    fields["benchmarks"] = request.POST.getlist("benchmarks")
     hours = request.POST.get(HOURS, "").strip()
     try:
         if any("\x00" in value for value in fields.values() if isinstance(value, str)):
@@ -83,19 +75,16 @@ def _seconds(hours: str) -> int | str:
 def _numbers(values: dict[str, Any], by_field: dict[str, list[str]]) -> list[dict[str, Any]]:
     """The fields of numbers, those of HarnessSpec with its words and defaults."""
     rows = []
-    for name in NUMBERS:
+    for name in ("num_fewshot", "limit", "batch_size"):
         field = HarnessSpec.model_fields[name]
         extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
         label = str(extra.get("label") or name.replace("_", " ").capitalize())
         default = "" if field.default is None else field.default
         rows.append((name, label, field.description or "", str(extra.get("unit") or ""), default))
-    default_hours = HarnessSpec.model_fields["time_limit_s"].default // HOUR_S
-    rows.append((HOURS, "Time limit", "Of the evaluation of one model.", "hours", default_hours))
-    rows += [(name, label, help_text, unit, "") for name, label, help_text, unit in OTHER]
     return [
         {"name": name, "label": label, "help": help_text, "unit": unit, "errors": by_field.get(name, [])}
         | {"value": default if values.get(name) is None else values[name]}
-        for name, label, help_text, unit, default in rows
+        for name, label, help_text, unit, default in (*rows, *OTHER)
     ]
 
 
@@ -104,15 +93,9 @@ def _show(
 ) -> HttpResponse:
     by_field = texts_by_field(errors or [])
     fields = (*LISTS, "name", "prompt_format")
-    context = form_context(request, values, by_field, _numbers(values, by_field), fields)
-    context |= {
-        "benchmarks": [one for one in context["benchmarks"] if one["benchmark"].verifier in HARNESS_KINDS],
-        "formats": FORMATS,
-        "format": values.get("prompt_format") or "agent",
-        "catalogue": installed_catalogue(),
-        "installation": INSTALL_HARNESS,
-    }
-    return render(request, "insight/evaluations/new_harness_evaluation.html", context, status=status)
+    context = form_context(request, {"benchmarks": []} | values, by_field, _numbers(values, by_field), fields)
+    context |= {"formats": FORMATS, "format": values.get("prompt_format") or "agent"}
+    return render(request, "insight/harness/new_evaluation.html", context, status=status)
 
 
 @require_safe
