@@ -64,7 +64,17 @@ ROOMS = {
         *("workspace", "pages", "api"),
     ),
     "insight": (
-        *("checkpoints", "collaboration", "overview", "rollouts", "what_if", "evaluations", "harness", "run_tabs", "compare"),
+        *(
+            "checkpoints",
+            "collaboration",
+            "overview",
+            "rollouts",
+            "what_if",
+            "evaluations",
+            "harness",
+            "run_tabs",
+            "compare",
+        ),
         *("export", "bundle"),
     ),
     "leaderboard": ("board", "render"),

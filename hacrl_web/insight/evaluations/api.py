@@ -63,6 +63,8 @@ class EvaluationRequest(AgentsRequest):
 
 
 EvaluationBody = Annotated[dict[str, Any], WithJsonSchema(EvaluationRequest.json_schema()), Body()]
+
+
 @router.post("/evaluations", response={201: RunAnswer}, summary="Evaluate models: a run of no training step")
 @idempotent
 def create_evaluation(request: HttpRequest, payload: EvaluationBody) -> Any:

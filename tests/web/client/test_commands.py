@@ -17,7 +17,8 @@ from hacrl_web.alerts.models import Alert
 from hacrl_web.client import command
 from hacrl_web.client.api import Client
 from hacrl_web.client.main import app
-from hacrl_web.insight.evaluations import harness_launch, new_evaluation
+from hacrl_web.insight.evaluations import new_evaluation
+from hacrl_web.insight.harness import launch as harness_launch
 from hacrl_web.runs.models import Host, Retention, Run
 from tests.support.web.factories import launch_request, make_run, metrics
 from tests.web.client.test_client import HOSTILE, said_json, stored
@@ -247,7 +248,6 @@ def test_command_takes_every_setting_of_an_evaluation_by_the_harness(hacrl, user
     run = make_run(user)
     words = {
         "--task": "gsm8k",
-        "--benchmark": run.benchmark.name,
         "--group": run.group.name,
         "--num-fewshot": "5",
         "--limit": "10",
@@ -255,18 +255,14 @@ def test_command_takes_every_setting_of_an_evaluation_by_the_harness(hacrl, user
         "--prompt-format": "plain",
         "--time-limit": "600",
         "--seed": "6",
-        "--max-tokens": "33",
-        "--max-questions": "7",
         "--name": "measured",
     }
     answer = said_json(hacrl("evaluate-harness", *(word for pair in words.items() for word in pair), "--json"))
     queued = Run.objects.get(pk=answer["id"])
     harness = queued.spec["harness"]
-    assert (queued.name, queued.benchmark, queued.group, queued.seed) == ("measured", run.benchmark, run.group, 6)
+    assert (queued.name, queued.group, queued.seed) == ("measured", run.group, 6)
     assert (harness["tasks"], harness["num_fewshot"], harness["limit"], harness["batch_size"]) == (["gsm8k"], 5, 10, 4)
     assert (harness["prompt_format"], harness["time_limit_s"]) == ("plain", 600)
-    assert queued.spec["rollout"]["max_completion_length"] == 33
-    assert queued.spec["evaluation"]["max_questions"] == 7
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import difflib
 import io
 import json
 import threading
@@ -15,18 +14,16 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from hacrl_web.insight.evaluations.harness_catalogue import installed_catalogue
 from hacrl_web.leaderboard.board.boards import sweep_board
 from hacrl_web.leaderboard.board.newest import newest_board_of
 from hacrl_web.leaderboard.board.selection import BoardSelection
 from hacrl_web.leaderboard.board.table import make_table
-from hacrl_web.registry.models import Benchmark
 from hacrl_web.runs.launch.launch import retry
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.worker.hosts import data_folder_id
 from hacrl_web.runs.worker.tasks import supervise
-from tests.support.fake_harness import VERSION, put_harness
-from tests.support.web.factories import make_benchmark, make_group, make_model, make_user
+from tests.support.fake_harness import put_harness
+from tests.support.web.factories import make_group, make_model, make_user
 from tests.support.web.insight_help import add_checkpoint, claimed, evaluation, store, stored
 from tests.support.web.leaderboard_help import by_name, finished_sweep
 from workers.contract.events import HarnessResult, HarnessScore
@@ -38,13 +35,8 @@ PATH = "/evaluate/harness"
 
 @pytest.fixture
 def installed(settings, tmp_path) -> Path:
-    """The stand-in of the harness, and its list of tasks."""
-    python = put_harness(tmp_path)
-    settings.LM_EVAL_PYTHON = str(python)
-    settings.LM_EVAL_CATALOGUE = tmp_path / "tasks.json"
-    names = ["gsm8k", "arc_easy", "hangs", "fails"]
-    content = {"python": str(python), "version": VERSION, "tasks": names}
-    settings.LM_EVAL_CATALOGUE.write_text(json.dumps(content))
+    """The stand-in of the harness."""
+    settings.LM_EVAL_PYTHON = str(put_harness(tmp_path))
     return tmp_path
 
 
@@ -97,21 +89,20 @@ def test_checkpoint_is_queued_for_the_harness_from_a_copy(client, owner, install
     harness = RunSpec.model_validate(run.spec).harness
     assert harness is not None
     assert (harness.tasks, harness.num_fewshot, harness.limit) == (("gsm8k", "arc_easy"), 5, 10)
-    assert (harness.batch_size, harness.prompt_format, harness.has_benchmarks) == (4, "agent", False)
+    assert (harness.batch_size, harness.prompt_format) == (4, "agent")
     assert (harness.source_run, harness.source_step) == (str(trained.pk), 3)
     assert "harness" not in trained.spec  # settings of other runs are as they were
 
 
-def test_form_queues_tasks_and_benchmarks(client, owner, installed):
-    model, benchmark = make_model(owner), make_benchmark(owner)
-    fields = {"models": [model.pk], "benchmarks": [benchmark.pk], "tasks": "gsm8k, arc_easy\ngsm8k", "limit": "0"}
-    answer = client.post(PATH, {**fields, "num_fewshot": "", "prompt_format": "plain", "seed": "4"})
+def test_form_queues_tasks(client, owner, installed):
+    fields = {"models": [make_model(owner).pk], "tasks": "gsm8k, arc_easy\ngsm8k", "limit": "0", "num_fewshot": ""}
+    answer = client.post(PATH, {**fields, "prompt_format": "plain", "seed": "4"})
     assert answer.status_code == 302, answer.content.decode()
     run = Run.objects.get()
     harness = RunSpec.model_validate(run.spec).harness
     assert harness is not None
-    assert (harness.tasks, harness.has_benchmarks, harness.num_fewshot) == (("gsm8k", "arc_easy"), True, None)
-    assert (run.benchmark, run.seed, harness.prompt_format) == (benchmark, 4, "plain")
+    assert (harness.tasks, harness.num_fewshot) == (("gsm8k", "arc_easy"), None)
+    assert (run.benchmark, run.seed, harness.prompt_format) == (None, 4, "plain")
 
 
 def test_form_takes_the_time_limit_in_hours(client, owner, installed):
@@ -128,62 +119,16 @@ def test_form_takes_the_time_limit_in_hours(client, owner, installed):
     assert [spec.time_limit_s for spec in specs if spec] == [5400, 86400]
 
 
-def test_form_leads_to_the_other_evaluator_and_says_what_is_installed(client, owner, installed, settings):
+def test_form_leads_to_the_other_evaluator(client, owner):
     model = make_model(owner)
-    text = client.get(PATH, {"models": model.pk}).content.decode()
-    assert f"lm-evaluation-harness {VERSION}, 4 tasks" in text
-    assert f'href="/evaluate?models={model.pk}"' in text
+    assert f'href="/evaluate?models={model.pk}"' in client.get(PATH, {"models": model.pk}).content.decode()
     assert f'href="{PATH}?models={model.pk}"' in client.get("/evaluate", {"models": model.pk}).content.decode()
-    settings.LM_EVAL_PYTHON = "/none"
-    assert "To install it: <code>.venv/bin/python -m workers.harness.install" in client.get(PATH).content.decode()
-
-
-def test_unknown_task_is_refused_where_the_harness_is_installed(client, owner, installed, settings):
-    model = make_model(owner)
-    message = wrong(client, models=[model.pk], tasks=["gsm8kk"])["tasks"]
-    assert message == f"lm-evaluation-harness {VERSION} has no task 'gsm8kk': did you mean gsm8k?"
-    settings.LM_EVAL_PYTHON = "/none"  # a worker checks it
-    assert post(client, models=[model.pk], tasks=["gsm8kk"]).status_code == 201
-
-
-def test_names_of_tasks_are_searched_and_the_form_offers_them(client, owner, installed, settings):
-    content = json.loads(settings.LM_EVAL_CATALOGUE.read_text())
-    names = ["arc_easy", "mmlu_arc", "arc", "gsm8k", "ARC_challenge"]
-    settings.LM_EVAL_CATALOGUE.write_text(json.dumps(content | {"tasks": names}))
-    found = client.get("/api/v1/harness-tasks?q=Arc&limit=3").json()
-    assert found == {"version": VERSION, "count": 4, "items": ["arc", "arc_easy", "ARC_challenge"]}
-    assert client.get("/api/v1/harness-tasks").json()["count"] == 5
-    assert client.get("/api/v1/harness-tasks?limit=0").status_code == 422
-    offer = 'maxlength="200" autocomplete="off" spellcheck="false" data-url="/api/v1/harness-tasks"'
-    assert offer in client.get(PATH).content.decode()
-    settings.LM_EVAL_PYTHON = "/none"
-    assert client.get("/api/v1/harness-tasks").json() == {"version": "", "count": 0, "items": []}
-    assert "task-names" not in client.get(PATH).content.decode()
-
-
-def test_many_unknown_tasks_cost_no_search_each(client, owner, installed, monkeypatch):
-    searched: list[str] = []
-
-    def search(name: str, *_: Any) -> list[str]:
-        searched.append(name)
-        return []
-
-    monkeypatch.setattr(difflib, "get_close_matches", search)
-    answer = post(client, models=[make_model(owner).pk], tasks=[f"unknown_{number}" for number in range(40)])
-    assert [one["code"] for one in answer.json()["errors"]] == ["unknown_task"] * 40
-    assert len(searched) == 3
-
-
-@pytest.mark.parametrize("content", ["", "[]", '{"python": 3}', '{"python": "PYTHON", "version": "1", "tasks": 3}'])
-def test_damaged_list_of_tasks_counts_as_none(installed, settings, content):
-    settings.LM_EVAL_CATALOGUE.write_text(content.replace("PYTHON", str(settings.LM_EVAL_PYTHON)))
-    assert installed_catalogue().version == ""
 
 
 @pytest.mark.parametrize(
     ("changes", "field", "message"),
     [
-        ({"tasks": []}, "tasks", "Name a task of the harness, or choose a benchmark."),
+        ({"tasks": []}, "tasks", "Name a task of the harness."),
         ({"tasks": ["../etc/passwd"]}, "tasks", "characters that are not allowed"),
         ({"tasks": {"a": 1}}, "tasks", "Give a list of tasks."),
         ({"tasks": [3]}, "tasks", "Must be text."),
@@ -194,6 +139,7 @@ def test_damaged_list_of_tasks_counts_as_none(installed, settings, content):
         ({"prompt_format": "haiku"}, "prompt_format", "agent"),
         ({"time_limit_s": 10**9}, "time_limit_s", "Must be at most"),
         ({"temperature": 1}, "temperature", "There is no setting named 'temperature'."),
+        ({"benchmarks": [1]}, "benchmarks", "There is no setting named 'benchmarks'."),
     ],
 )
 def test_wrong_settings_are_refused_at_their_field(client, owner, installed, changes, field, message):
@@ -201,17 +147,9 @@ def test_wrong_settings_are_refused_at_their_field(client, owner, installed, cha
     assert message in wrong(client, **body)[field]
 
 
-def test_paths_are_no_tasks_where_nobody_knows_the_list(client, owner):
+def test_paths_are_no_tasks(client, owner):
     for name in ("../a", "/etc/a.yaml", "a b", "a,b=c", "*"):
         assert "tasks" in wrong(client, models=[make_model(owner).pk], tasks=[name])
-
-
-def test_benchmark_whose_answers_are_no_texts_to_compare_is_refused(client, owner, installed):
-    benchmark = make_benchmark(owner)
-    Benchmark.objects.filter(pk=benchmark.pk).update(verifier="words")
-    message = wrong(client, models=[make_model(owner).pk], benchmarks=[benchmark.pk])["benchmarks"]
-    assert "has verifier words, and the harness only compares texts" in message
-    assert f'name="benchmarks" value="{benchmark.pk}"' not in client.get(PATH).content.decode()
 
 
 def test_objects_of_another_user_cannot_be_evaluated(client, owner, installed):
@@ -308,7 +246,7 @@ def test_evaluation_by_tasks_alone_can_be_retried(client, owner, installed):
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize(
     ("task", "state", "reason"),
-    [("gsm8k", "completed", ""), ("fails", "failed", "ValueError: the data set is not there")],
+    [("gsm8k", "completed", ""), ("fails", "failed", "ended with status 1: ValueError: Tasks not found: fails")],
 )
 def test_worker_carries_it_out_like_every_run(client, owner, installed, task, state, reason):
     post(client, models=[make_model(owner, "M").pk], tasks=[task])
