@@ -10,7 +10,6 @@ declare namespace Api {
     proposed: string;
     has_adapter: boolean;
     repository: string;
-    gguf: string;
   }
   interface AgentIn {
     model: number;
@@ -460,26 +459,6 @@ declare namespace Api {
     run: string;
     step: number;
   }
-  interface Conversion {
-    key: string;
-    step: number;
-    agent: string;
-    number_type: string;
-    weights: string;
-    name: string;
-    phase: string;
-    size_bytes: number;
-    error: string;
-    is_running: boolean;
-  }
-  interface ConversionBody {
-    step: number;
-    agent: number;
-    number_type?: "auto" | "f32" | "f16" | "bf16" | "q8_0";
-  }
-  interface ConversionsAnswer {
-    items: Conversion[];
-  }
   interface Cost {
     runs: number;
     rollouts: number;
@@ -675,15 +654,6 @@ declare namespace Api {
     value: number | null;
     stderr: number | null;
     higher_is_better: boolean | null;
-  }
-  interface HarnessTasksAnswer {
-    version: string;
-    count: number;
-    items: string[];
-  }
-  interface HarnessTasksQuery {
-    q?: string;
-    limit?: number;
   }
   interface HistoryAnswer {
     run: string;

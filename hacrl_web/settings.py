@@ -213,8 +213,6 @@ WEBHOOK_ALLOW = read_hosts("HACRL_WEBHOOK_ALLOW")
 # Mirrors of runs (hacrl_web/mirrors): hosts that they may send to, and the Python that has their packages.
 # Set and empty: none.
 MIRROR_ALLOW = read_hosts("HACRL_MIRROR_ALLOW", "" if "HACRL_MIRROR_ALLOW" in os.environ else "api.wandb.ai")
-GGUF_CONVERTER = os.environ.get("HACRL_GGUF_CONVERTER", "")  # llama.cpp's convert_hf_to_gguf.py; empty: on PATH
-GGUF_PYTHON = os.environ.get("HACRL_GGUF_PYTHON") or sys.executable  # that has its packages
 MIRRORS_PYTHON = os.environ.get("HACRL_MIRRORS_PYTHON") or sys.executable
 _mail = read_mail_server("HACRL_EMAIL_URL")
 HAS_MAIL = bool(_mail.hostname)

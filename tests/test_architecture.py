@@ -64,18 +64,8 @@ ROOMS = {
         *("workspace", "pages", "api"),
     ),
     "insight": (
-        *(
-            "checkpoints",
-            "collaboration",
-            "overview",
-            "rollouts",
-            "what_if",
-            "evaluations",
-            "harness",
-            "run_tabs",
-            "compare",
-        ),
-        *("export", "bundle"),
+        *("checkpoints", "collaboration", "overview", "rollouts", "what_if", "evaluations", "harness", "run_tabs"),
+        *("compare", "export", "bundle"),
     ),
     "leaderboard": ("board", "render"),
 }

@@ -127,12 +127,8 @@ def documented() -> dict[str, str]:
 def test_settings_that_every_training_host_needs_reach_the_containers_there() -> None:
     needed = {name for name, row in documented().items() if "on every host" in row}
     assert {"HACRL_REWARD_NETWORK", "HACRL_LM_EVAL", "HACRL_JUDGE_ALLOW", "HACRL_ALGORITHMS"} <= needed
-    of_web = {"HACRL_GGUF_CONVERTER", "HACRL_GGUF_PYTHON"}
-    for names, environment in (
-        (needed | of_web, BASE["x-environment"]),
-        (needed, WORKER["services"]["worker"]["environment"]),
-    ):
-        assert {name: environment.get(name) for name in names} == {name: f"${{{name}:-}}" for name in names}
+    for environment in (BASE["x-environment"], WORKER["services"]["worker"]["environment"]):
+        assert {name: environment.get(name) for name in needed} == {name: f"${{{name}:-}}" for name in needed}
 
 
 # Why the containers of compose do not get a documented variable from docker/.env.

@@ -1,6 +1,6 @@
 """The files of a run: what they take on the disk, the locks of those who read or add some, and what retention removed.
 
-A reader of checkpoints holds a shared lock, so that retention removes nothing meanwhile; a conversion holds its own.
+A reader of checkpoints holds a shared lock, so that retention removes nothing meanwhile.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from workers.contract.checkpoint_manifest import FOLDER_NAME
 from workers.contract.trainer_log import allocated_bytes
 
 MAX_FILES = 20_000
-CONVERSION_LOCK = "gguf.lock"  # in the run's folder; insight/checkpoints/conversions.py
 READING_LOCK = "reading.lock"
-GGUF_FOLDER = "gguf"
+GGUF_FOLDER = "gguf"  # files that earlier versions made of agents
 COPIES_FOLDER = "models"  # agents of another run's checkpoint, which this run evaluates
 WEIGHT_FOLDERS = (FOLDER_NAME, GGUF_FOLDER, COPIES_FOLDER)
 
@@ -54,14 +53,6 @@ def files_removal(run: Run) -> str:
     days, at = run.files_removed_days, run.files_removed_at
     text = f"removed after {days} day{'' if days == 1 else 's'} by the project's retention, on {at:%Y-%m-%d}"
     return f"The checkpoints of this run were {text}."
-
-
-def lock_conversion(run_dir: Path) -> int:
-    """Take the lock of the run's only conversion; returns its descriptor, and a process that inherits it holds it too.
-
-    Errors: BlockingIOError while a conversion is under way; OSError.
-    """
-    return _lock(run_dir / CONVERSION_LOCK, fcntl.LOCK_EX)
 
 
 def lock_readers_out(run_dir: Path) -> int:
@@ -118,14 +109,3 @@ def pieces_while_reading(run: Run, pieces: Iterator[bytes]) -> Iterator[bytes]:
     download = served()
     next(download)  # takes the lock; closing the generator returns it
     return download
-
-
-def is_converting(run_dir: Path) -> bool:
-    """Whether a conversion of the run is under way on this host."""
-    try:
-        os.close(lock_conversion(run_dir))
-    except BlockingIOError:
-        return True
-    except OSError:  # no such folder here
-        return False
-    return False

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -33,7 +32,6 @@ from tests.support.web.addresses import (
     PUBLIC,
     VERBS,
     WRITING,
-    add_gguf_file,
     address,
     of_objects,
     query_of,
@@ -138,8 +136,6 @@ def children(monkeypatch) -> None:
     monkeypatch.setattr(PREVIEWER, "run", lambda *_: ChildResult(b'{"agents": [{}, {}]}', 0, False))
     monkeypatch.setattr("hacrl_web.insight.checkpoints.uploads.usable_hub_token", lambda *_: "hf_0123456789")
     monkeypatch.setattr("hacrl_web.insight.checkpoints.uploads._start", sent)
-    monkeypatch.setattr("hacrl_web.insight.checkpoints.conversions.gguf_converter", lambda: "/converter.py")
-    monkeypatch.setattr("hacrl_web.insight.checkpoints.conversions.start_job", converted)
     copy = "hacrl_web.registry.api.benchmarks._create_from"  # a child reads the staged questions
     monkeypatch.setattr(copy, lambda *_: Status(201, Benchmark.objects.latest("pk")))
     answer_inspections(monkeypatch, *[PASSED] * 9)
@@ -150,12 +146,6 @@ def sent(run: Any, facts: dict[str, Any], _: Any) -> str:
     (run.run_dir / "uploads").mkdir(exist_ok=True)
     (run.run_dir / "uploads/1.json").write_text(json.dumps({**facts, "pid": 1, "started": -1.0}))
     return "1"
-
-
-def converted(folder: Path, _: str, facts: dict[str, Any], __: Any, key: str, *___: Any) -> str:
-    """A conversion whose process has ended."""
-    (folder / f"{key}.json").write_text(json.dumps({**facts, "pid": 1, "started": -1.0}))
-    return key
 
 
 POSTED = (
@@ -183,11 +173,7 @@ def use(client: Any, route: str, mine: SimpleNamespace) -> Any:
     if route.endswith("/seeds"):
         kind = "application/json" if route.startswith("api/") else MULTIPART_CONTENT
         return client.post(address(route, mine), {"seeds": [2]}, content_type=kind)
-    if route.endswith(("gguf/<slug:key>/remove", "gguf/<key>")):
-        answer = send(client, "DELETE" if route.startswith("api/") else "POST", address(route, mine))
-        add_gguf_file(mine.run)
-        return answer
-    if route.startswith("api/") and route.endswith(("/promote", "/ask", "/extend", "/push", "/checkpoints/gguf")):
+    if route.startswith("api/") and route.endswith(("/promote", "/ask", "/extend", "/push")):
         name = {"name": f"script of {client.session['_auth_user_id']}"} if route.endswith("/promote") else {}
         return client.post(address(route, mine), BODIES[route] | name, content_type="application/json")
     if route == f"api/v1/{MIRRORS}":
@@ -207,7 +193,7 @@ def use(client: Any, route: str, mine: SimpleNamespace) -> Any:
         return send(client, "POST", address(route, mine), route)
     if route == "api/v1/boards/file/<kind>":
         return client.get(address(route, mine), {"sweep": mine.sweep.pk})
-    if route.endswith(("/promote", "/ask", "/extend", "/push", "/checkpoints/gguf")):
+    if route.endswith(("/promote", "/ask", "/extend", "/push")):
         asked = {
             "step": 1,
             "steps": 1,
@@ -278,9 +264,8 @@ def test_members_and_admins_reach_each_of_them(client, mine, children):
             if "staged" in route and role != "owner":
                 continue  # an upload under way is its sender's
             answer = use(client, route, mine)
-            # 409: a run that has not ended stays, and needs its benchmark; verl's recipe trains no GSPO; no draft.
-            has_reason = route in (*DELETING, SWEEP_QUEUEING) or route.endswith("/verl.yaml")
-            reached = (409,) if has_reason else (200, 201, 202, 204, 302)
+            # 409: a run that has not ended stays, and needs its benchmark; no draft.
+            reached = (409,) if route in (*DELETING, SWEEP_QUEUEING) else (200, 201, 202, 204, 302)
             if route == "api/v1/runs/<run_id>/resume":
                 reached = (200, 409)  # 409: stopped by the role before
             if PEOPLE in route or route == TRIALS or (role != "owner" and route.startswith(PRIVATE)):

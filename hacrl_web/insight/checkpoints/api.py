@@ -11,8 +11,8 @@ from ninja import Field, Query, Router, Status
 from typing_extensions import TypedDict
 
 from hacrl_web.accounts.idempotency import idempotent
-from hacrl_web.insight.checkpoints import ask_agents, checkpoints, conversions, reuse, uploads
-from hacrl_web.insight.checkpoints.views import archive_of, gguf_file, manifest_and_agent
+from hacrl_web.insight.checkpoints import ask_agents, checkpoints, reuse, uploads
+from hacrl_web.insight.checkpoints.views import archive_of, manifest_and_agent
 from hacrl_web.registry.api.models_and_groups import ModelOut
 from hacrl_web.runs.api.runs import detail
 from hacrl_web.runs.api.schemas import RunAnswer
@@ -142,45 +142,6 @@ def push_agent(request: HttpRequest, run_id: UUID, payload: Push) -> Any:
 def list_uploads(request: HttpRequest, run_id: UUID) -> Any:
     """The newest first, those from this host."""
     return {"items": uploads.uploads_of(_run(request, run_id))}
-
-
-class ConversionBody(StrictBody):
-    """`agent`: its place in the checkpoint.  `number_type`: of the file's weights; `auto`: as they are."""
-
-    step: Step
-    agent: Annotated[int, Field(ge=0, le=MAX_PLACE)]
-    number_type: conversions.NumberType = "auto"
-
-
-class ConversionsAnswer(TypedDict):
-    items: list[conversions.Conversion]
-
-
-@router.post(
-    "/runs/{run_id}/checkpoints/gguf", response={202: conversions.Conversion}, summary="Make a GGUF file of an agent"
-)
-def convert_agent(request: HttpRequest, run_id: UUID, payload: ConversionBody) -> Any:
-    """In the background, by llama.cpp's converter on the web's host; /runs/{run_id}/gguf says how far."""
-    run = _run(request, run_id)
-    manifest, agent = manifest_and_agent(run, payload.step, payload.agent)
-    return Status(202, conversions.start_conversion(request.user, run, manifest, agent, payload.number_type))
-
-
-@router.get("/runs/{run_id}/gguf", response=ConversionsAnswer, summary="GGUF files of a run's agents")
-def list_conversions(request: HttpRequest, run_id: UUID) -> Any:
-    """The newest first, those on this host."""
-    return {"items": conversions.conversions_of(_run(request, run_id))}
-
-
-@router.get("/runs/{run_id}/gguf/{key}/file", response={200: None}, summary="A finished GGUF file")
-def download_conversion(request: HttpRequest, run_id: UUID, key: str) -> StreamingHttpResponse:
-    return gguf_file(request, _run(request, run_id), key)
-
-
-@router.delete("/runs/{run_id}/gguf/{key}", response={204: None}, summary="End a conversion, or remove its file")
-def remove_conversion(request: HttpRequest, run_id: UUID, key: str) -> Any:
-    conversions.remove_conversion(request.user, _run(request, run_id), key)
-    return Status(204, None)
 
 
 class Extension(StrictBody):

@@ -39,7 +39,7 @@ class BackgroundJob:
 
 
 def start_job(
-    folder: Path, module: str, facts: Mapping[str, Any], request: dict[str, Any], key: str = "", lock: int | None = None
+    folder: Path, module: str, facts: Mapping[str, Any], request: dict[str, Any], lock: int | None = None
 ) -> str:
     """Start `python -m module`, which reads the request with `status` from stdin; returns the job's key.
 
@@ -48,7 +48,7 @@ def start_job(
     """
     check_room()
     folder.mkdir(mode=0o700, exist_ok=True)
-    key = key or new_key()
+    key = f"{time.time_ns():020d}-{secrets.token_hex(4)}"  # later keys are greater
     process = subprocess.Popen(
         [sys.executable, "-m", module],
         cwd=folder,
@@ -67,11 +67,6 @@ def start_job(
         process.stdin.close()
     threading.Thread(target=process.wait, daemon=True).start()  # no zombie stays
     return key
-
-
-def new_key() -> str:
-    """Later keys are greater."""
-    return f"{time.time_ns():020d}-{secrets.token_hex(4)}"
 
 
 def jobs_in(folder: Path, most: int) -> list[BackgroundJob]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
-from hacrl_web.insight.checkpoints.model_card import gguf_command, serve_command
+from hacrl_web.insight.checkpoints.model_card import serve_command
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.run_files import files_removal
 from hacrl_web.runs.telemetry.scores import accuracies
@@ -23,8 +23,7 @@ READ_AT_ONCE_BYTES = 64 * 2**20  # checked byte by byte in each list, beginning 
 class AgentFolder:
     """One agent of a checkpoint. serve: the command with which vLLM serves it.  proposed: a name for a model of it.
 
-    has_adapter: whether LoRA matrices are beside the merged weights.  gguf: the command that makes
-    a GGUF file of it; empty without llama.cpp's converter.  repository: a name for one on the hub.
+    has_adapter: whether LoRA matrices are beside the merged weights.  repository: a name for one on the hub.
     """
 
     __pydantic_config__ = EVERY_FIELD
@@ -37,7 +36,6 @@ class AgentFolder:
     proposed: str = ""
     has_adapter: bool = False
     repository: str = ""
-    gguf: str = ""
 
 
 @dataclass
@@ -120,7 +118,6 @@ def _summary(run: Run, manifest: Manifest, scores: dict[str, float], *, reads: b
         has_adapter = any(one.startswith("adapter/") for one in files)
         place = places.get(name, 0)
         agents.append(AgentFolder(name, place, len(files), size, scores.get(name), serve, has_adapter=has_adapter))
-        agents[-1].gguf = gguf_command(folder, name)
     checked, damage = ("verified" if reads else "sizes match"), ""
     try:
         manifest.check_bytes() if reads else manifest.check_sizes()

@@ -10,14 +10,11 @@ import hashlib
 import json
 import re
 import shlex
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from math import sqrt
 from pathlib import Path, PurePath
 from statistics import NormalDist
 from typing import Any
-
-from django.conf import settings
 
 from hacrl_web.insight.settings_diff import effective, non_default_paths
 from hacrl_web.runs.models import Run
@@ -29,7 +26,6 @@ from workers.contract.verifier_kinds import score_word
 Z = NormalDist().inv_cdf(0.975)  # of a 95 % interval
 MAX_VALUE = 200  # characters of a setting's value
 FILE_NAME = "README.md"
-GGUF_CONVERTER = "convert_hf_to_gguf.py"  # of llama.cpp
 SUMS_NAME = "SHA256SUMS"  # as `sha256sum -c` reads it
 # What the card has elsewhere, or what is of this machine alone.
 _LEFT_OUT = re.compile(
@@ -42,21 +38,6 @@ _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~$&])")
 def serve_command(folder: str, agent: str) -> str:
     """The command with which vLLM serves an agent's folder."""
     return shlex.join(["vllm", "serve", folder, "--served-model-name", file_slug(agent) or "agent"])
-
-
-def gguf_converter() -> str:
-    """llama.cpp's converter on this host; empty where it is not installed."""
-    place = Path(settings.GGUF_CONVERTER) if settings.GGUF_CONVERTER else None
-    if place is not None and place.is_dir():
-        place /= GGUF_CONVERTER
-    return (shutil.which(GGUF_CONVERTER) or "") if place is None else str(place) if place.is_file() else ""
-
-
-def gguf_command(folder: str, agent: str) -> str:
-    """The command that makes a GGUF file of an agent's folder; empty without the converter."""
-    converter = gguf_converter()
-    name = f"{file_slug(agent) or 'agent'}.gguf"
-    return shlex.join(["python", converter, folder, "--outfile", name]) if converter else ""
 
 
 def wilson_interval(correct: int, count: int) -> tuple[float, float]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from django.contrib import messages
@@ -13,7 +11,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
-from hacrl_web.insight.checkpoints import ask_agents, checkpoints, conversions, reuse, uploads
+from hacrl_web.insight.checkpoints import ask_agents, checkpoints, reuse, uploads
 from hacrl_web.insight.checkpoints.model_card import FILE_NAME, SUMS_NAME, model_card, sums_of
 from hacrl_web.insight.checkpoints.zip_stream import zip_of_agent
 from hacrl_web.runs.models import Run
@@ -23,8 +21,6 @@ from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import PageQuery, Whole, whole_number
 from hacrl_web.web.streaming import download_pieces
 from workers.contract.checkpoint_manifest import DamagedCheckpoint, Manifest
-
-READ_AT_ONCE = 2**20
 
 
 class CheckpointsQuery(PageQuery):
@@ -65,8 +61,6 @@ def _page(request: HttpRequest, run: Run, status: int = 200, **more: Any) -> Htt
         "form": form,
         "uploads": uploads.uploads_of(run) if listing.is_here else [],
         "contents": uploads.CONTENTS,
-        "conversions": conversions.conversions_of(run) if listing.is_here else [],
-        "number_types": conversions.NUMBER_TYPES,
         "most_tokens": ask_agents.most_tokens(run),
         "time_limit_s": ask_agents.TIMEOUT_S,
         "example": str(sample[0].get("question", ""))[:200] if sample else "",
@@ -156,65 +150,6 @@ def upload_list(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     """The uploads of a run, for the page's own script while one is under way."""
     run = run_or_404(request, run_id)
     return render(request, "insight/checkpoints/_uploads.html", {"run": run, "uploads": uploads.uploads_of(run)})
-
-
-@require_POST
-def convert(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    """`step`, `agent` (its place) and `number_type`: a GGUF file, made in the background."""
-    run = run_or_404(request, run_id)
-    step, place = (whole_number(request.POST.get(key, "")) for key in ("step", "agent"))
-    if step is None or place is None:
-        raise Http404
-    try:
-        manifest, agent = manifest_and_agent(run, step, place)
-        conversions.start_conversion(request.user, run, manifest, agent, request.POST.get("number_type", "auto"))
-    except FieldErrors as error:
-        return _page(request, run, error.status, refusal=error.errors)
-    return redirect(f"{reverse('insight:run_checkpoints', args=[run.pk])}#conversions")
-
-
-@require_GET
-def conversion_list(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    """The GGUF files of a run, for the page's own script while one is being made."""
-    run = run_or_404(request, run_id)
-    context = {"run": run, "conversions": conversions.conversions_of(run)}
-    return render(request, "insight/checkpoints/_conversions.html", context)
-
-
-@require_GET
-def conversion_file(request: HttpRequest, run_id: uuid.UUID, key: str) -> HttpResponse | StreamingHttpResponse:
-    """A finished GGUF file."""
-    run = run_or_404(request, run_id)
-    try:
-        return gguf_file(request, run, key)
-    except FieldErrors as error:
-        return _page(request, run, error.status, refusal=error.errors)
-
-
-def gguf_file(request: HttpRequest, run: Run, key: str) -> StreamingHttpResponse:
-    """Error: FieldErrors."""
-    path, name = conversions.finished_file(run, key)
-    pieces = pieces_while_reading(run, _pieces(path))
-    response = download_pieces(request, pieces, name, "application/octet-stream")
-    response["Content-Length"] = str(path.stat().st_size)
-    return response
-
-
-def _pieces(path: Path) -> Iterator[bytes]:
-    with open(path, "rb") as file:
-        while piece := file.read(READ_AT_ONCE):
-            yield piece
-
-
-@require_POST
-def conversion_remove(request: HttpRequest, run_id: uuid.UUID, key: str) -> HttpResponse:
-    """End a conversion, or remove its file."""
-    run = run_or_404(request, run_id)
-    try:
-        conversions.remove_conversion(request.user, run, key)
-    except FieldErrors as error:
-        return _page(request, run, error.status, refusal=error.errors)
-    return redirect(f"{reverse('insight:run_checkpoints', args=[run.pk])}#conversions")
 
 
 @require_POST

@@ -13,9 +13,10 @@ from pydantic import Field
 
 from hacrl_web.insight import settings_diff
 from hacrl_web.insight.checkpoints.checkpoints import agent_slug
-from hacrl_web.insight.run_tabs import event_list, spec_files, system
+from hacrl_web.insight.run_tabs import event_list, system
 from hacrl_web.runs.models import Host, Run
 from hacrl_web.runs.pages.run_header import header, run_or_404
+from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.web.page_query import PageQuery, Text, encode_query
 from hacrl_web.web.streaming import download_text
 
@@ -76,7 +77,6 @@ def run_config(request: HttpRequest, run_id: UUID) -> HttpResponse:
         "only_query": encode_query({"against": query.against, "only": "1"}),
         "default_query": encode_query({"against": query.against, "only": "default"}),
         "num_changed": len(lines_by_filter["default"]),
-        "verl_refusal": spec_files.verl_refusal(run),
         "spec_json": json.dumps(run.spec, indent=2, ensure_ascii=False),
     }
     return render(request, "insight/run_tabs/config.html", context)
@@ -94,14 +94,7 @@ def _other_run(request: HttpRequest, run: Run, query: ConfigQuery) -> Run | None
 def run_yaml(request: HttpRequest, run_id: UUID) -> HttpResponse:
     """The settings as a file that `python -m workers` trains."""
     run = run_or_404(request, run_id)
-    return download_text(spec_files.as_yaml(run), f"{agent_slug(run.name)}.yaml", YAML)
-
-
-@require_GET
-def run_verl_yaml(request: HttpRequest, run_id: UUID) -> HttpResponse:
-    """The settings for verl's HACPO recipe; 409 with the reason if it would train something else."""
-    run = run_or_404(request, run_id)
-    return download_text(spec_files.as_verl_yaml(run), f"{agent_slug(run.name)}-verl.yaml", YAML)
+    return download_text(stored_spec(run).to_yaml(), f"{agent_slug(run.name)}.yaml", YAML)
 
 
 @require_GET

@@ -22,7 +22,7 @@ from hacrl_web.accounts.projects import require_delete
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.runs.live.counts import add_deleted, counts_of
 from hacrl_web.runs.models import INACTIVE, RECORDED_TABLES, TERMINAL, Run, Sweep
-from hacrl_web.runs.run_files import lock_conversion, lock_readers_out
+from hacrl_web.runs.run_files import lock_readers_out
 from hacrl_web.web.errors import FieldErrors, listed
 from workers.contract.trainer_process import RunDirBusy, lock_run_dir
 
@@ -155,8 +155,6 @@ def folder_locks(run: Run) -> Iterator[int]:
     busy = f"The trainer of {run.name} is still stopping: try again in a minute."
     try:
         yield lock_run_dir(run.run_dir)
-        busy = f"A GGUF file of {run.name} is being created: wait for it, or remove it on the Checkpoints tab."
-        yield lock_conversion(run.run_dir)
         busy = f"A download or an upload reads the checkpoints of {run.name}: wait for its end."
         yield lock_readers_out(run.run_dir)
     except (RunDirBusy, BlockingIOError):

@@ -210,7 +210,6 @@ class Run(RunStateMachine, ProjectRow):
     step = models.PositiveIntegerField(default=0)
     total_steps = models.PositiveIntegerField(default=0)
     files_bytes = models.BigIntegerField(null=True, blank=True)  # of its folder, as last measured (worker/usage.py)
-    files_changed_at = models.DateTimeField(null=True, blank=True)  # by a conversion, and not measured since its end
     # Its checkpoints, once retention has removed them: when, and after how many days (runs/run_files.py).
     files_removed_at = models.DateTimeField(null=True, blank=True)
     files_removed_days = models.PositiveIntegerField(null=True, blank=True)

@@ -7,7 +7,7 @@ import time
 from django.utils import timezone
 
 from hacrl_web.runs.models import HELD, GpuUse, Run
-from hacrl_web.runs.run_files import folder_bytes, is_converting
+from hacrl_web.runs.run_files import folder_bytes
 from hacrl_web.runs.worker.hosts import data_folder_id
 
 GPUS_EVERY_S = 30.0  # of a supervisor that is killed, no more than this is not counted
@@ -44,10 +44,7 @@ class UsageMeter:
 
 
 class UnmeasuredFiles:
-    """For the dispatcher: folders of runs of older versions, of runs whose supervisor was killed, and of conversions.
-
-    While a conversion is under way its run is measured again and again, and once more after it.
-    """
+    """For the dispatcher: folders of runs of older versions, and of runs whose supervisor was killed."""
 
     def __init__(self) -> None:
         self._next = 0.0
@@ -59,11 +56,6 @@ class UnmeasuredFiles:
         unmeasured = list(here.filter(files_bytes=None).exclude(state__in=HELD)[:AT_ONCE])
         for run in unmeasured:
             measure_files(run)
-        for run in here.exclude(files_changed_at=None):
-            is_over = not is_converting(run.run_dir)  # before the measurement
-            measure_files(run)
-            if is_over:  # and no other conversion has begun since
-                Run.objects.filter(pk=run.pk, files_changed_at=run.files_changed_at).update(files_changed_at=None)
         if len(unmeasured) < AT_ONCE:
             self._next = time.monotonic() + UNKNOWN_EVERY_S
 

@@ -63,7 +63,6 @@ def mine(db, tmp_path) -> SimpleNamespace:
     agent = run.agent_names[0]
     Contribution.objects.create(run=run, seq=1, attempt=1, step=1, agent=agent, source=agent, sample=0, num_tokens=1)
     add_checkpoint(run, 1)
-    add_gguf_file(run)
     questions = tmp_path / "swan.jsonl"
     questions.write_text('{"question": "swan", "answer": "white"}')
     run.benchmark.train_path = str(questions)
@@ -106,19 +105,6 @@ def mine(db, tmp_path) -> SimpleNamespace:
     )
 
 
-GGUF_KEY = "00000000000000000001-00000000"
-
-
-def add_gguf_file(run: Any) -> None:
-    """A finished conversion of the run's checkpoint."""
-    folder = run.run_dir / "gguf"
-    folder.mkdir(exist_ok=True)
-    facts = {"step": 1, "agent": run.agent_names[0], "number_type": "auto", "name": "swan.gguf"}
-    (folder / f"{GGUF_KEY}.json").write_text(json.dumps({**facts, "pid": 1, "started": -1.0}))
-    (folder / f"{GGUF_KEY}.state").write_text('{"phase": "converted", "ended": true, "size_bytes": 4}')
-    (folder / f"{GGUF_KEY}.gguf").write_bytes(b"GGUF")
-
-
 @cache
 def operations() -> dict[str, Any]:
     """What the API's description says of each address."""
@@ -151,7 +137,7 @@ def address(route: str, mine: SimpleNamespace) -> str:
     values |= {"step": 1, "agent": 0, "staged": mine.staged.token, "project_id": mine.project.pk}
     values |= {"member_id": mine.member.pk, "invitation_id": mine.invitation.pk, "user_id": mine.owner.pk}
     values |= {"slug": "metrics", "kind": "csv", "table": "metrics", "ending": "jsonl"}
-    values |= {"mirror_id": mine.mirror.pk, "report_id": mine.report.pk, "number": 1, "key": GGUF_KEY}
+    values |= {"mirror_id": mine.mirror.pk, "report_id": mine.report.pk, "number": 1}
     if section in own:
         values["pk"] = own[section].pk
     return "/" + PARAMETER.sub(lambda found: str(values[found[2]]), route)
@@ -162,7 +148,6 @@ BODIES = {
     "api/v1/runs/<run_id>/checkpoints/promote": {"step": 1, "agent": 0},
     "api/v1/runs/<run_id>/checkpoints/ask": {"step": 1, "question": "?"},
     "api/v1/runs/<run_id>/checkpoints/push": {"step": 1, "agent": 0, "repo": "ada/swan"},
-    "api/v1/runs/<run_id>/checkpoints/gguf": {"step": 1, "agent": 0},
     "api/v1/runs/<run_id>/checkpoints/extend": {"step": 1, "steps": 1},
     "api/v1/runs/<run_id>/labels": {"tags": [], "notes": ""},
     "api/v1/runs/<run_id>/panels": {"panels": ""},

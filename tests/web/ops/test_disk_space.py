@@ -133,7 +133,7 @@ def test_uploads_imports_copies_and_jobs_are_refused_with_the_sentence(user, set
     with pytest.raises(FieldErrors) as upload:
         benchmarks.create_benchmark(user, name="sums", file=file)
     with pytest.raises(FieldErrors) as job:
-        background.start_job(tmp_path, "workers.hub.convert_gguf", {}, {})
+        background.start_job(tmp_path, "workers.hub.upload", {}, {})
     with pytest.raises(FieldErrors) as bundle:
         import_bundle(user, BytesIO(), 0)
     with pytest.raises(FieldErrors) as copy, removed_on_error(tmp_path / "copy"):

@@ -230,14 +230,3 @@ def test_downloaded_folder_has_the_checksums_of_its_files(client, run):
         files = {name.partition("/")[2]: archive.read(name) for name in archive.namelist()}
     assert files.keys() == {*FILES, "README.md", "SHA256SUMS"}
     check_sums(files)
-
-
-def test_command_for_a_gguf_file_is_there_once_the_converter_is(client, run, settings, tmp_path):
-    page = reverse("insight:run_checkpoints", args=[run.pk])
-    settings.GGUF_CONVERTER = str(tmp_path)
-    assert "install llama.cpp" in client.get(page).content.decode()
-    (tmp_path / "convert_hf_to_gguf.py").touch()
-    shown = client.get(page).content.decode()
-    folder = next(run.run_dir.rglob("0-a"))
-    assert f"python {tmp_path}/convert_hf_to_gguf.py {folder} --outfile a.gguf" in shown
-    assert "install llama.cpp" not in shown

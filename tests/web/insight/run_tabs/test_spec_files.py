@@ -10,51 +10,20 @@ from hacrl_web.registry.models import AgentGroup, Benchmark
 from hacrl_web.runs.models import Run
 from tests.support.web.factories import launch_form, make_group, make_run
 from workers.contract.spec.run import RunSpec
-from workers.contract.verl_export import recipe
 
 pytestmark = pytest.mark.django_db
 
 
-def test_config_tab_offers_both_files_and_they_hold_the_run(client, owner):
+def test_config_tab_offers_a_file_that_holds_the_run_and_so_does_the_api(client, owner):
     run = make_run(owner, 'pair "one" €')
     page = client.get(reverse("insight:run_config", args=[run.pk])).content.decode()
-    for name, title in (("run_yaml", "pair-one.yaml"), ("run_verl_yaml", "pair-one-verl.yaml")):
-        path = reverse(f"insight:{name}", args=[run.pk])
-        assert f'href="{path}"' in page
-        answer = client.get(path)
-        assert answer["Content-Disposition"] == f'attachment; filename="{title}"'
-        assert answer["Content-Type"] == "application/yaml; charset=utf-8"
-        if name == "run_yaml":
-            assert yaml.safe_load(answer.content) == run.spec
-        else:
-            assert yaml.safe_load(answer.content) == recipe(RunSpec.model_validate(run.spec))
-
-
-@pytest.mark.parametrize(
-    ("changes", "why"), [({"algorithm": {"name": "gspo"}}, "this run by gspo"), ({}, "this run has 3")]
-)
-def test_what_verl_would_not_train_is_said_on_the_tab_and_refused(client, owner, changes, why):
-    if not changes:
-        changes = {"group": make_group(owner, ("A", "B", "C")).pk}
-    run = make_run(owner, **changes)
-    path = reverse("insight:run_verl_yaml", args=[run.pk])
-    page = client.get(reverse("insight:run_config", args=[run.pk])).content.decode()
-    assert path not in page
-    assert why in page
+    path = reverse("insight:run_yaml", args=[run.pk])
+    assert f'href="{path}"' in page
     answer = client.get(path)
-    assert answer.status_code == 409
-    assert why in answer.content.decode()
-    refused = client.get(f"/api/v1/runs/{run.pk}/verl.yaml")
-    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "cannot_hand_over")
-    assert why in refused.json()["error"]["message"]
-
-
-def test_api_gives_the_same_files(client, owner):
-    run = make_run(owner)
-    for name, end in (("run_yaml", "config.yaml"), ("run_verl_yaml", "verl.yaml")):
-        answer = client.get(f"/api/v1/runs/{run.pk}/{end}")
-        assert answer.status_code == 200
-        assert answer.content == client.get(reverse(f"insight:{name}", args=[run.pk])).content
+    assert answer["Content-Disposition"] == 'attachment; filename="pair-one.yaml"'
+    assert answer["Content-Type"] == "application/yaml; charset=utf-8"
+    assert yaml.safe_load(answer.content) == run.spec
+    assert client.get(f"/api/v1/runs/{run.pk}/config.yaml").content == answer.content
 
 
 def test_settings_of_another_version_are_said_and_the_tab_stays(client, owner):
@@ -63,8 +32,7 @@ def test_settings_of_another_version_are_said_and_the_tab_stays(client, owner):
     page = client.get(reverse("insight:run_config", args=[run.pk]))
     assert page.status_code == 200
     assert "stored by another version" in page.content.decode()
-    for name in ("run_yaml", "run_verl_yaml"):
-        assert client.get(reverse(f"insight:{name}", args=[run.pk])).status_code == 409
+    assert client.get(reverse("insight:run_yaml", args=[run.pk])).status_code == 409
 
 
 def test_form_hands_out_its_settings_and_queues_nothing(client, owner, tmp_path):

@@ -24,7 +24,7 @@ from hacrl_web.runs.launch.launch import retry
 from hacrl_web.runs.limits import removal
 from hacrl_web.runs.limits.removal import RetentionUpkeep, delete_archived, remove_checkpoints
 from hacrl_web.runs.models import GENERATED, Retention, Run, State, Sweep, TelemetryEvent
-from hacrl_web.runs.run_files import lock_conversion, reading_files
+from hacrl_web.runs.run_files import reading_files
 from hacrl_web.web.errors import FieldErrors
 from tests.support.web.factories import make_benchmark, make_model, make_run, make_user
 from tests.support.web.insight_help import add_checkpoint, claimed, evaluation, store
@@ -153,10 +153,9 @@ def test_archived_runs_that_are_needed_stay(run, rule):
 def test_files_in_use_stay_until_nobody_uses_them(run, act):
     retain(run, archived_days=30)
     change(run, archived_at=ago(31))
-    for take in (lock_run_dir, lock_conversion):
-        lock = take(run.run_dir)
-        assert not act(run.pk)
-        os.close(lock)
+    lock = lock_run_dir(run.run_dir)
+    assert not act(run.pk)
+    os.close(lock)
     with reading_files(run):
         assert not act(run.pk)
     assert has_files(run)
@@ -195,7 +194,7 @@ def test_weights_behind_a_link_stay_and_are_not_said_to_be_gone(run, tmp_path):
 def test_what_needs_the_files_refuses_with_the_date_and_the_days(client, run):
     body = {"step": 5, "agent": 0, "repo": "ada/swan", "steps": 3, "question": "?", "name": "swan"}
     api = f"/api/v1/runs/{run.pk}"
-    posts = {"promote": ("name",), "push": ("repo",), "extend": ("steps",), "ask": ("question",), "gguf": ()}
+    posts = {"promote": ("name",), "push": ("repo",), "extend": ("steps",), "ask": ("question",)}
     assert RetentionUpkeep(lambda: 0.0).tick() == 1
     run.refresh_from_db()
     sentence = f"{SENTENCE}{run.files_removed_at:%Y-%m-%d}."
@@ -210,8 +209,7 @@ def test_what_needs_the_files_refuses_with_the_date_and_the_days(client, run):
         assert (answer.status_code, answer.json()["error"]["message"]) == (404, sentence), act
         on_page = client.post(f"/runs/{run.pk}/checkpoints/{act}", sent)
         assert sentence in on_page.content.decode().replace("&#x27;", "'"), act
-    for path in (f"{api}/checkpoints/5/0.zip", f"{api}/gguf/{20 * '1'}-{8 * 'a'}/file"):
-        assert client.get(path).json()["error"]["message"] == sentence
+    assert client.get(f"{api}/checkpoints/5/0.zip").json()["error"]["message"] == sentence
     bundle = client.get(f"{api}/bundle.zip?checkpoints=1")
     assert (bundle.status_code, sentence in bundle.json()["error"]["message"]) == (409, True)
     assert client.get(f"{api}/bundle.zip").status_code == 200
