@@ -24,7 +24,7 @@ from workers.contract.spec.harness import METRIC_CODE_VARIABLE, PYTHON_VARIABLE
 NO_METRIC_CODE = Path(__file__).parent / "no_metric_code"
 MAX_RESULT_BYTES = 64 * 2**20
 MAX_REASON = 1000  # characters
-KEPT_BYTES = 16_384  # of its output, for the reason of a failure
+TAIL_BYTES = 16_384  # of its output, for the reason of a failure
 GRACE_S = 5.0  # between TERM and KILL
 POLL_S = 0.1
 LOOK_S = 1.0  # between looks at its processor time, which reads all processes of the host
@@ -49,7 +49,7 @@ def python_of_harness() -> str:
     return python
 
 
-def run_harness(
+def run_command(
     settings: Mapping[str, Any], folder: Path, *, time_limit_s: float, check: Callable[[], None]
 ) -> dict[str, Any]:
     """What `lm_eval run --config` writes, with these settings in `folder`. check: may raise, which ends the process.
@@ -102,11 +102,11 @@ def _end_with_this_process() -> Callable[[], object] | None:
     return partial(ctypes.CDLL(None).prctl, _PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
 
 
-def _pass_on(pipe: IO[bytes], kept: bytearray) -> None:
+def _pass_on(pipe: IO[bytes], tail: bytearray) -> None:
     """The output goes where the trainer's goes, and its end is kept."""
     while chunk := os.read(pipe.fileno(), 65_536):
-        kept += chunk
-        del kept[:-KEPT_BYTES]
+        tail += chunk
+        del tail[:-TAIL_BYTES]
         with contextlib.suppress(OSError):  # a full disk must not make the harness wait
             sys.stdout.buffer.write(chunk)
             sys.stdout.buffer.flush()
