@@ -49,7 +49,7 @@ def python_of_harness() -> str:
     return python
 
 
-def run_command(
+def call_harness(
     settings: Mapping[str, Any], folder: Path, *, time_limit_s: float, check: Callable[[], None]
 ) -> dict[str, Any]:
     """What `lm_eval run --config` writes, with these settings in `folder`. check: may raise, which ends the process.

@@ -18,7 +18,7 @@ from workers.contract.spec.agent import AgentSpec
 from workers.contract.spec.harness import TASKS_VARIABLE, HarnessSpec
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
-from workers.harness.command import HarnessFailed, python_of_harness, run_command
+from workers.harness.command import HarnessFailed, python_of_harness, call_harness
 from workers.harness.results import harness_results
 from workers.trainer.stop_signals import Paused, StopFlag
 
@@ -94,7 +94,7 @@ class HarnessEvaluation:
             events.Log(message=f"{agent.name}: lm-evaluation-harness begins; its output is among that of the trainer")
         )
         limit_s = float(self.harness.time_limit_s)
-        answer = run_command(self._settings(agent), folder, time_limit_s=limit_s, check=self._check)
+        answer = call_harness(self._settings(agent), folder, time_limit_s=limit_s, check=self._check)
         self.spool.emit(*harness_results(answer, agent.name))
         (folder / DONE).touch()
 
