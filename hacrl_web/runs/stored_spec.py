@@ -39,7 +39,7 @@ def readable_spec(values: Mapping[str, Any]) -> RunSpec:
         return RunSpec.model_validate(values)
     values = without_left(values)
     section = values["algorithm"]
-    if names <= {"replay_steps", "curriculum_rest"}:  # which change no weight
+    if names <= {"replay_steps", "curriculum_rest", "has_benchmarks"}:  # which change no weight
         return RunSpec.model_validate(values)
     kind = RecordedHacpo if section.get("name") == "hacpo" else RecordedSharing
     own = {name: value for name, value in section.items() if name in kind.model_fields}

@@ -18,7 +18,7 @@ from workers.contract.spec.agent import AgentSpec
 from workers.contract.spec.harness import TASKS_VARIABLE, HarnessSpec
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
-from workers.harness.command import HarnessFailed, python_of_harness, call_harness
+from workers.harness.command import HarnessFailed, call_harness, python_of_harness
 from workers.harness.results import harness_results
 from workers.trainer.stop_signals import Paused, StopFlag
 
@@ -73,10 +73,7 @@ class HarnessEvaluation:
         """Error: HarnessFailed."""
         python_of_harness()
         if not self.harness.tasks:
-            raise HarnessFailed(
-                "the run names no task of lm-evaluation-harness, and benchmarks are no tasks of it any more: evaluate "
-                "again with names of tasks, or the benchmarks by our verifiers"
-            )
+            raise HarnessFailed("the run names no task of lm-evaluation-harness: set harness.tasks")
         if self.spec.compute.device == "cuda" and not self.has_gpu:
             raise HarnessFailed("compute.device is cuda but this host has no GPU: choose auto or cpu")
 

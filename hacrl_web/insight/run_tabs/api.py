@@ -12,8 +12,8 @@ from typing_extensions import TypedDict
 
 from hacrl_web.insight import settings_diff
 from hacrl_web.insight.run_tabs import event_list, system
+from hacrl_web.insight.run_tabs.spec_files import as_yaml
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.stored_spec import stored_spec
 
 YAML = "application/yaml; charset=utf-8"
 Moment = Annotated[float | None, Query(gt=0, lt=event_list.YEAR_10000, allow_inf_nan=False)]
@@ -61,7 +61,7 @@ def get_config(request: HttpRequest, run_id: UUID, against: UUID | None = None, 
 
 @router.get("/runs/{run_id}/config.yaml", summary="The settings of a run as YAML, to train from by `python -m workers`")
 def get_yaml(request: HttpRequest, run_id: UUID) -> HttpResponse:
-    return HttpResponse(stored_spec(_run(request, run_id)).to_yaml(), content_type=YAML)
+    return HttpResponse(as_yaml(_run(request, run_id)), content_type=YAML)
 
 
 @router.get("/runs/{run_id}/system", response=SystemAnswer, summary="Where a run spent its time and memory")

@@ -14,9 +14,9 @@ from pydantic import Field
 from hacrl_web.insight import settings_diff
 from hacrl_web.insight.checkpoints.checkpoints import agent_slug
 from hacrl_web.insight.run_tabs import event_list, system
+from hacrl_web.insight.run_tabs.spec_files import as_yaml
 from hacrl_web.runs.models import Host, Run
 from hacrl_web.runs.pages.run_header import header, run_or_404
-from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.web.page_query import PageQuery, Text, encode_query
 from hacrl_web.web.streaming import download_text
 
@@ -94,7 +94,7 @@ def _other_run(request: HttpRequest, run: Run, query: ConfigQuery) -> Run | None
 def run_yaml(request: HttpRequest, run_id: UUID) -> HttpResponse:
     """The settings as a file that `python -m workers` trains."""
     run = run_or_404(request, run_id)
-    return download_text(stored_spec(run).to_yaml(), f"{agent_slug(run.name)}.yaml", YAML)
+    return download_text(as_yaml(run), f"{agent_slug(run.name)}.yaml", YAML)
 
 
 @require_GET

@@ -11,7 +11,7 @@ def measure_again(apps: Any, _: Any) -> None:
 
 
 class Migration(migrations.Migration):
-    dependencies = [("runs", "0034_deleted_counts")]
+    dependencies = [("runs", "0034_squashed_again")]
 
     operations = [
         migrations.RunPython(measure_again, migrations.RunPython.noop),

@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from hacrl_web.client import launch_file
+from hacrl_web.insight.run_tabs.spec_files import as_yaml
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.runs.launch.plan import data_values
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.stored_spec import stored_spec
 from tests.support.web.factories import launch_request, make_run
 from tests.web.client.test_client import hacrl as hacrl  # its fixture
 from tests.web.client.test_client import said_json
@@ -118,7 +118,7 @@ def test_settings_downloaded_from_a_page_are_launched_unchanged(hacrl, user, tmp
     run.spec["evaluation"]["benchmarks"] = [{**data_values(further), "held_out_fraction": 0.0}]
     run.save(update_fields=["spec"])
     file = tmp_path / "swan.yaml"
-    file.write_text(f"# of its Config tab\n{stored_spec(run).to_yaml()}")
+    file.write_text(f"# of its Config tab\n{as_yaml(run)}")
     made = Run.objects.get(pk=said_json(hacrl("launch", str(file), "--json"))["id"])
     assert (made.group, made.benchmark) == (run.group, run.benchmark)
     assert {**made.spec, "evaluation": None} == {**run.spec, "evaluation": None}

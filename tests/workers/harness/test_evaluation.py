@@ -141,14 +141,15 @@ def test_reason_of_a_failure_is_what_the_harness_said_last(output, words):
     assert command.last_words(output) == words
 
 
-def test_run_of_an_earlier_version_loads_without_its_benchmarks(harness):
-    spec = RunSpec.model_validate(
-        {**spec_of("gsm8k").model_dump(mode="json"), "harness": {"tasks": ["gsm8k"], "has_benchmarks": True}}
+def test_run_of_an_earlier_version_loads_unless_it_asks_its_benchmarks(harness):
+    values = spec_of("gsm8k").model_dump(mode="json")
+    assert RunSpec.model_validate({**values, "harness": {"tasks": ["gsm8k"], "has_benchmarks": False}}) == spec_of(
+        "gsm8k"
     )
-    assert spec == spec_of("gsm8k")
-    alone = RunSpec.model_validate({**spec.model_dump(mode="json"), "harness": {"has_benchmarks": True}})
-    with pytest.raises(HarnessFailed, match="names no task of lm-evaluation-harness"):
-        evaluate(alone, harness / "run")
+    with pytest.raises(ValueError, match="has_benchmarks True left this version: name tasks of the harness alone"):
+        RunSpec.model_validate({**values, "harness": {"tasks": ["gsm8k"], "has_benchmarks": True}})
+    with pytest.raises(HarnessFailed, match=r"names no task of lm-evaluation-harness: set harness\.tasks"):
+        evaluate(spec_of(), harness / "run")
 
 
 def test_missing_harness_names_the_command_that_installs_it(tmp_path, monkeypatch):

@@ -32,8 +32,8 @@ RECOMMENDED_PASSES = 4  # over the rollouts of a step
 SECTION = "algorithm"
 
 LEFT_CODE = "left"
-# By section: settings that left, because their measurements showed no gain (docs/science.md), each with the value at
-# which it had no effect; None if it had none without the setting above it.
+# By section: settings that left, each with the value at which it had no effect; None if it had none without the setting
+# above it.
 _SETTINGS: dict[str, dict[str, Any]] = {
     "algorithm": {
         "anchor": "source",
@@ -43,9 +43,11 @@ _SETTINGS: dict[str, dict[str, Any]] = {
         "replay_steps": 0,
     },
     "training": {"curriculum_rest": 0},
+    "harness": {"has_benchmarks": False},
 }
-_REASON = "left this version, because it showed no gain"
-_LEAVE_OUT = "leave it out to train without it."
+_REASON = "left this version, because it showed no gain"  # docs/science.md
+_LEAVE_OUT = f"{_REASON}: leave it out to train without it."
+_BY_OTHERS = "left this version: name tasks of the harness alone, or let our verifiers evaluate the benchmarks."
 # Values of settings that are still there, and the way out.
 _VALUES: dict[tuple[str, str], tuple[tuple[str, ...], str]] = {
     ("algorithm", "cross_gate"): (
@@ -116,7 +118,9 @@ def left_settings(values: Mapping[str, Any]) -> list[LeftSetting]:
     """Those of a run's settings that left and would act."""
     sections = {section: own for section, own in without_idle(values).items() if isinstance(own, Mapping)}
     result = [
-        LeftSetting(section, name, own[name], f"{name} {own[name]} {_REASON}: {_LEAVE_OUT}")
+        LeftSetting(
+            section, name, own[name], f"{name} {own[name]} {_BY_OTHERS if section == 'harness' else _LEAVE_OUT}"
+        )
         for section, names in _SETTINGS.items()
         for own in (sections.get(section, {}),)
         for name in names

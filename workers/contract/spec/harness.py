@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from workers.settings import Count, OwnCount, SettingsSection, setting
 
@@ -22,7 +21,7 @@ DAY_S = 86_400
 class HarnessSpec(SettingsSection):
     """An evaluation by EleutherAI's lm-evaluation-harness, in a process and an environment of its own."""
 
-    # Empty only in runs of earlier versions, which could ask a run's benchmarks alone.
+    # Empty only in runs of earlier versions, which could ask their benchmarks alone.
     tasks: tuple[TaskName, ...] = setting(
         (), help="Names of tasks, groups or tags of the harness.", source="lm-evaluation-harness", max_length=100
     )
@@ -59,14 +58,6 @@ class HarnessSpec(SettingsSection):
         "", help="The run whose checkpoint is evaluated.", source="product", pattern=r"^([0-9a-f-]{36})?$"
     )
     source_step: OwnCount = setting(None, help="The step of that checkpoint.", source="product", ge=0)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_benchmarks(cls, values: Any) -> Any:
-        """Settings of runs that also asked their own benchmarks, without that."""
-        if isinstance(values, Mapping):
-            return {key: value for key, value in values.items() if key != "has_benchmarks"}
-        return values
 
     @field_validator("tasks")
     @classmethod

@@ -22,6 +22,7 @@ from hacrl_web.runs.launch.launch import retry
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.worker.hosts import data_folder_id
 from hacrl_web.runs.worker.tasks import supervise
+from hacrl_web.web.errors import FieldErrors
 from tests.support.fake_harness import put_harness
 from tests.support.web.factories import make_group, make_model, make_user
 from tests.support.web.insight_help import add_checkpoint, claimed, evaluation, store, stored
@@ -283,3 +284,13 @@ def test_stop_ends_a_hanging_harness(client, owner, installed):
     while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text()
+
+
+def test_evaluation_that_also_asked_benchmarks_is_shown_and_not_retried(client, owner):
+    run = make_evaluation(owner, claimed(owner), result("A step 3", "arc_easy", 0.9))
+    run.spec["harness"]["has_benchmarks"] = True
+    run.save(update_fields=["spec"])
+    assert "arc_easy" in client.get(f"/runs/{run.pk}/evaluations").content.decode()
+    assert client.get(f"/runs/{run.pk}/config").status_code == 200
+    with pytest.raises(FieldErrors, match="name tasks of the harness alone"):
+        retry(owner, run)

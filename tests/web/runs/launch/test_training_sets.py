@@ -5,6 +5,7 @@ import json
 import pytest
 import yaml
 
+from hacrl_web.insight.run_tabs.spec_files import as_yaml
 from hacrl_web.leaderboard.board.rows import rows
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.runs.launch import drafts as drafts_module
@@ -13,7 +14,6 @@ from hacrl_web.runs.launch.drafts import queue_draft
 from hacrl_web.runs.launch.launch import launch, retry
 from hacrl_web.runs.launch.plan import LaunchError, cannot_repeat, request_of
 from hacrl_web.runs.models import Run, State
-from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.runs.sweeps.plan import named_request, plan_sweep
 from hacrl_web.runs.sweeps.sweeps import launch_sweep
 from hacrl_web.runs.telemetry.tables import insert
@@ -278,7 +278,7 @@ def test_grid_over_the_weight_of_the_only_benchmark_is_refused(user, words):
 def test_settings_file_of_a_run_is_launched_again(hacrl, user, words, tmp_path):
     run = launch(user, request_with(user, {"benchmark": words.pk, "weight": 2}))
     file = tmp_path / "run.yaml"
-    file.write_text(stored_spec(run).to_yaml())
+    file.write_text(as_yaml(run))
     hacrl("launch", str(file), "--name", "again")
     assert sets_of(Run.objects.get(name="again")) == [("words", 2.0, "choice")]
     request = request_with(user, {"benchmark": "words", "weight": 4}) | {"name": "by name"}
