@@ -8,7 +8,7 @@ from django.urls import reverse
 
 from hacrl_web.registry.models import AgentGroup, Benchmark
 from hacrl_web.runs.models import Run
-from tests.support.web.factories import launch_form, make_group, make_run
+from tests.support.web.factories import launch_form, make_run
 from workers.contract.spec.run import RunSpec
 
 pytestmark = pytest.mark.django_db
