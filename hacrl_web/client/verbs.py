@@ -75,7 +75,7 @@ VERBS = {
     "evaluate-harness": Verb(
         "POST /harness-evaluations",
         "",
-        f"{EVALUATED} task>tasks num_fewshot limit batch_size prompt_format time_limit>time_limit_s",
+        f"task>tasks {AGENTS} seed name num_fewshot limit batch_size prompt_format time_limit>time_limit_s",
         "evaluate-harness --run swan --task gsm8k --limit 100",
         is_once=True,
     ),
