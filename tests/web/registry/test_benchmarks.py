@@ -109,31 +109,13 @@ def test_broken_line_of_the_second_file_stands_beside_it(client, ada, folder):
     assert files_in(folder) == []
 
 
+# One of each kind that tests/workers/questions refuses: a file, a line, a value, and what a careless reader dies of.
 BROKEN = {
-    "empty": b"",
-    "blank lines": b"\n\n  \n",
-    "list": b"[1, 2]",
-    "number": b"7",
-    "null": b"null",
+    "zip": b"PK\x03\x04" + bytes(range(256)),
     "not json": b"question,answer\n1+1,2",
     "bad utf-8": b'{"question": "\xff\xfe", "answer": "1"}',
-    "utf-16": '{"question": "q", "answer": "1"}'.encode("utf-16"),
-    "zip": b"PK\x03\x04" + bytes(range(256)),
-    "gzip": b"\x1f\x8b\x08\x00" + bytes(100),
-    "parquet": b"PAR1" + bytes(100) + b"PAR1",
     "nesting": b'{"question": ' + b"[" * 100_000 + b"]" * 100_000 + b', "answer": "1"}',
-    "nan": b'{"question": "q", "answer": NaN}',
-    "duplicate keys": b'{"question": "q", "question": "r", "answer": "1"}',
-    "missing answer": b'{"question": "q"}',
-    "answer is an object": b'{"question": "q", "answer": {"a": 1}}',
-    "answer is null": b'{"question": "q", "answer": null}',
-    "empty question": b'{"question": "  ", "answer": "1"}',
     "surrogate": b'{"question": "\\ud800", "answer": "1"}',
-    "contradiction": b'{"question": "q", "answer": "1"}\n{"question": "q", "answer": "2"}',
-    "long line": b'{"question": "' + b"q" * 3_000_000 + b'", "answer": "1"}',
-    "nul bytes": bytes(1000),
-    "tar": bytes(range(1, 256)) + b"xxustar" + bytes(300),
-    "answer list": b'{"question": "q", "answer": ["1", "2"]}',
 }
 
 

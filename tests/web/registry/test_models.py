@@ -89,7 +89,7 @@ def test_hostile_folder_is_refused_before_anything_is_opened(ada, hostile_root, 
     assert written_rows() == 0
 
 
-@pytest.mark.parametrize("case", ["outside", "dots", "nul", "link out", "fifo", "hub id", "very long", "empty"])
+@pytest.mark.parametrize("case", ["outside", "nul", "very long"])
 def test_hostile_folder_in_the_form_is_a_message_beside_its_field(client, ada, hostile_root, case):
     response = post(client, location=FOLDERS[case].replace("{root}", str(hostile_root)))
     assert response.status_code == 422

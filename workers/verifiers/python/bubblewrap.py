@@ -40,19 +40,8 @@ def _command(program: str, folder: str) -> list[str]:
     size = ["--size", str(FOLDER_BYTES), "--tmpfs", folder]
     namespaces = [f"--unshare-{kind}" for kind in ("user", "ipc", "pid", "net", "uts", "cgroup-try")]
     user = ["--uid", "65534", "--gid", "65534"]  # in its namespace; a root user there could map no further one
-    rest = [
-        *user,
-        "--proc",
-        "/proc",
-        "--remount-ro",
-        "/",
-        "--cap-drop",
-        "ALL",
-        "--die-with-parent",
-        "--chdir",
-        str(ROOT),
-    ]
-    return [program, *namespaces, *binds, *devices, *size, *rest]
+    world = ["--proc", "/proc", "--remount-ro", "/", "--cap-drop", "ALL", "--die-with-parent", "--chdir"]
+    return [program, *namespaces, *binds, *devices, *size, *user, *world, str(ROOT)]
 
 
 @functools.cache
