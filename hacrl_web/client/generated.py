@@ -65,7 +65,8 @@ def make_command(name: str, verb: Verb, *, is_group: bool = False) -> Command:
     if verb.limit:
         parameters["limit"] = Annotated[int, typer.Option(min=1, help="How many of the newest.")], verb.limit
     parameters |= {"json": (AsJson, False)} | ({"context": (typer.Context, Parameter.empty)} if is_group else {})
-    act.__doc__ = None if is_group else f"{operation['summary']}.\n\nExample: hacrl {verb.example}"
+    changing = "; one of this name is changed" if verb.by_name else ""
+    act.__doc__ = None if is_group else f"{operation['summary']}{changing}.\n\nExample: hacrl {verb.example}"
     declared = [
         Parameter(option, Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
         for option, (annotation, default) in parameters.items()
@@ -100,7 +101,9 @@ def _of_path(path: str) -> dict[str, Any]:
             annotations["project"] = ProjectName, ""
         else:
             complete = None if "{" in collection else completer(collection)
-            argument = typer.Argument(help=f"A {_kind(collection)}, by id or name.", autocompletion=complete)
+            argument = typer.Argument(
+                help=f"A {_kind(collection).replace('_', ' ')}, by id or name.", autocompletion=complete
+            )
             annotations[_kind(collection)] = Annotated[str, argument], Parameter.empty
     return annotations
 
@@ -141,7 +144,7 @@ def _request(client: Client, verb: Verb, typed: Mapping[str, Any]) -> dict[str, 
     body: dict[str, Any] = {}
     for token in f"{verb.arguments} {verb.options}".split():
         option, _, other = token.partition(">")
-        if typed[option] in (None, False, []):
+        if typed[option] is None or typed[option] is False or typed[option] == []:  # 0 is a value
             continue
         value = VALUES[token][2](client, typed[option]) if token in VALUES else typed[option]
         body |= value if token.endswith(">") else {other or option: value}

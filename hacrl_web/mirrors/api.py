@@ -72,15 +72,15 @@ class MirrorChange(StrictBody):
 
 
 class MirrorIn(StrictBody):
-    """kind: tensorboard, mlflow, wandb or trackio.  options: texts by name, see docs/mirrors.md.  sends: new or chosen.
+    """options: texts by name, see docs/mirrors.md.
 
     secret: a key or password; it is stored encrypted and never sent back.
     rollouts: of each agent, 0 to 20, sent at the multiples of rollout_interval steps. Above 0, questions and answers
     leave this installation.
     """
 
-    kind: str
-    name: str = ""
+    kind: str = Field(description="tensorboard, mlflow, wandb or trackio.")
+    name: str = Field("", description="Its name; the kind's if it is left out.")
     options: dict[str, Any] = {}
     secret: str = ""
     sends: Literal["new", "chosen"] = Field("new", description="new: every run from now on; chosen: chosen runs.")
@@ -89,9 +89,7 @@ class MirrorIn(StrictBody):
 
 
 class ChoiceIn(StrictBody):
-    """choice: default (as the mirror says), on or off."""
-
-    choice: Literal["default", "on", "off"]
+    choice: Literal["default", "on", "off"] = Field(description="default (as the mirror says), on or off.")
 
 
 @router.get("/projects/{int:project_id}/mirrors", response=MirrorStates, summary="The mirrors of a project")

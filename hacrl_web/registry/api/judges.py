@@ -22,7 +22,8 @@ router = Router(tags=["judges"])
 class JudgeIn(StrictBody):
     """settings: of docs/rewards.md, such as {"kind": "endpoint", "address": ..., "model": ...}; key: of its address."""
 
-    name: str = ""  # the service reports a missing text
+    # The service reports a missing text.
+    name: str = Field("", description="Its name; that of the file if it is left out.")
     settings: dict[str, Any] = {}
     key: str = ""
 
@@ -48,11 +49,9 @@ class JudgeOut(Schema):
 
 
 class JudgeTryIn(StrictBody):
-    """gold: the reference answer."""
-
-    question: str = ""
-    gold: str = ""
-    response: str = ""
+    question: str = Field("", description="The question.")
+    gold: str = Field("", description="The reference answer.")
+    response: str = Field("", description="The text to judge.")
 
 
 class JudgeQuestionsIn(StrictBody):

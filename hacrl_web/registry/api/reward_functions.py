@@ -7,7 +7,7 @@ from typing import Any
 
 from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
-from ninja import Query, Router, Schema, Status
+from ninja import Field, Query, Router, Schema, Status
 
 from hacrl_web.registry import reward_functions as functions
 from hacrl_web.registry.models import Benchmark, RewardFunction
@@ -21,7 +21,8 @@ router = Router(tags=["reward functions"])
 class FunctionIn(StrictBody):
     """source: the text of a Python file that defines `reward(question, answer, response, **fields)`."""
 
-    name: str = ""  # the service reports a missing text
+    # The service reports a missing text.
+    name: str = Field("", description="Its name; that of the file if it is left out.")
     source: str = ""
 
 
@@ -42,11 +43,9 @@ class FunctionOut(Schema):
 
 
 class FunctionTryIn(StrictBody):
-    """gold: the reference answer."""
-
-    question: str = ""
-    gold: str = ""
-    response: str = ""
+    question: str = Field("", description="The question.")
+    gold: str = Field("", description="The reference answer.")
+    response: str = Field("", description="The text to reward.")
 
 
 class RewardOut(Schema):

@@ -265,6 +265,20 @@ def test_command_takes_every_setting_of_an_evaluation_by_the_harness(hacrl, user
     assert (harness["prompt_format"], harness["time_limit_s"]) == ("plain", 600)
 
 
+def test_number_zero_is_sent_and_what_is_left_out_is_not(hacrl):
+    bodies = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        bodies.append(json.loads(request.content))
+        return httpx2.Response(
+            201, json={"id": "1", "name": "a", "state": "queued", "desired_state": "run", "url": "/"}
+        )
+
+    with answering(answer):
+        hacrl("evaluate", "--benchmark", "2", "--model", "3", "--seed", "0", "--temperature", "0")
+    assert bodies == [{"benchmarks": [2], "models": [3], "seed": 0, "temperature": 0}]
+
+
 @pytest.mark.parametrize(
     ("name", "keys"), [("evaluate", new_evaluation.KEYS), ("evaluate-harness", harness_launch.KEYS)]
 )
