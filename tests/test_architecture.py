@@ -40,7 +40,7 @@ READ_BY_WEB = (
     "workers.mirrors.destination",
 )
 ML = {
-    "torch", "transformers", "tokenizers", "safetensors", "accelerate", "peft", "vllm", "ray", "trl", "numpy", "scipy",
+    "torch", "transformers", "tokenizers", "safetensors", "accelerate", "peft", "vllm", "ray", "trl", "scipy",
     "sympy", "math_verify", "latex2sympy2_extended", "huggingface_hub", "datasets", "pandas", "pyarrow", "sklearn",
     "optuna",
 }  # fmt: skip
@@ -130,19 +130,19 @@ def violations(find: Callable[[Path], Iterable[str]], *folders: str) -> dict[str
     return {name: wrong for name, wrong in found.items() if wrong}
 
 
-def test_algorithms_import_only_settings_and_torch_at_its_first_use() -> None:
+def test_algorithms_import_only_settings_numpy_and_torch_at_its_first_use() -> None:
     own = ("workers.algorithms", "workers.settings", "workers.lazy_torch")
 
     def wrong(path: Path) -> set[str]:
-        allowed = {*sys.stdlib_module_names, "workers"}
+        allowed = {*sys.stdlib_module_names, "workers", "numpy"}
         others = {name for name in imports(path) if name.partition(".")[0] not in allowed}
         return others - {"torch.Tensor"} | {name for name in ours(path) if not name.startswith(own)}  # for types alone
 
     assert violations(wrong, "workers/algorithms") == {}
 
 
-def test_contract_imports_only_pydantic_yaml_and_itself() -> None:
-    allowed = {*sys.stdlib_module_names, "pydantic", "pydantic_core", "annotated_types", "yaml", "workers"}
+def test_contract_imports_only_pydantic_yaml_numpy_and_itself() -> None:
+    allowed = {*sys.stdlib_module_names, "pydantic", "pydantic_core", "annotated_types", "yaml", "numpy", "workers"}
 
     def wrong(path: Path) -> set[str]:
         return roots(path) - allowed | {name for name in ours(path) if not name.startswith(READ_BY_WEB)}

@@ -5,26 +5,16 @@ Agent indices: `learner` is the paper's k, `source` its j. ratio[a, b] is omega(
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import repeat
+from collections.abc import Iterator
 from math import inf
-from operator import mul
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from workers.algorithms.base import tensors
 from workers.algorithms.base.capability import CapabilityTracker as CapabilityTracker  # part of HACPO's surface
-from workers.algorithms.base.contribution import (
-    RowWeights,
-    Step,
-    WeightedRow,
-    power,
-    single,
-    singles,
-    where_free,
-)
+from workers.algorithms.base.contribution import Step, WeightedRow
 from workers.algorithms.base.gated import GatedSpec
 from workers.algorithms.base.gates import GATES
-from workers.algorithms.base.spec import Ablation, AlgorithmSpec, CapabilityOptions, LearnerAdvantages, MicroBatch
+from workers.algorithms.base.spec import Ablation, AlgorithmSpec, CapabilityOptions, LearnerAdvantages
 from workers.lazy_torch import torch
 from workers.settings import Count, If, Number, Share, Slider, setting
 
@@ -161,35 +151,31 @@ def loss(
     """
     return tensors.own_and_cross_loss(
         *(logps, completion_mask, source_mean_logp, advantages, is_self, omega, config),
-        lambda log_ratio, advantages, omega: _cross_term(log_ratio, advantages, omega, num_updates, config),
+        lambda s, advantages, omega: cross_weights(s, advantages, omega, num_updates, config, torch),
         ref_logps=ref_logps,
         source_lengths=source_lengths,
         denominator=denominator,
     )
 
 
-def _cross_term(
-    log_ratio: Tensor, advantages: Tensor, omega: Tensor, num_updates: int, config: Any
-) -> tensors.CrossTerm:
-    """sg(c)^(1 + alpha) omega A cross_weight log s, with the value of c^(1 + alpha) omega A cross_weight; (b,) each."""
-    ratio = log_ratio.detach().exp()  # (b,)
+def cross_weights(
+    ratio: Any, advantages: Any, omega: Any, num_updates: int, config: Any, ops: Any
+) -> tensors.WeightTerms:
+    """sg(c)^(1 + alpha) omega A cross_weight, the factor of log s in the loss; (b,) each. ops: torch or numpy."""
     # Without the clip (the paper's ablation) no ratio is outside the band, and c is s.
     is_clipped = getattr(config, "clip_cross", True)
     low, high = (lower_bound(num_updates, config), 1.0) if is_clipped else (0.0, float("inf"))
-    clipped = ratio.clamp(low, high)  # (b,)
+    clipped = ops.clip(ratio, low, high)  # (b,)
     side = tensors.side_of_band(ratio, low, high)
-    weight = clipped ** (1 + config.alpha) * omega * advantages * config.cross_weight  # (b,)
-    if config.cross_clip_gradient == "zero":  # the paper: no gradient outside the band
-        flows = side == 0
-    elif config.cross_clip_gradient == "keep":
-        flows = torch.ones_like(side, dtype=torch.bool)
+    weight = tensors.power(clipped, 1 + config.alpha) * omega * advantages * config.cross_weight  # (b,)
+    flows = side == 0  # zero, the paper: no gradient outside the band
+    if config.cross_clip_gradient == "keep":
+        flows = flows | True
     elif config.cross_clip_gradient == "sided":  # where the step moves s back towards the band
-        flows = (side == 0) | ((side < 0) & (advantages > 0)) | ((side > 0) & (advantages < 0))
-    else:
+        flows = flows | (side * advantages < 0)
+    elif config.cross_clip_gradient != "zero":
         raise ValueError(f"cross_clip_gradient {config.cross_clip_gradient!r}: zero, keep or sided is needed")
-    # Eq. (12): d/dx [c sg(c)^alpha] = sg(c)^(1 + alpha) d/dx log s. In this form all modes log the paper's objective.
-    objective = weight * (1 + torch.where(flows, log_ratio - log_ratio.detach(), 0.0))  # (b,)
-    return tensors.CrossTerm(objective, clipped, side, flows)
+    return tensors.WeightTerms(weight, clipped, side, flows)
 
 
 class Hacpo(GatedSpec):
@@ -358,17 +344,10 @@ class Hacpo(GatedSpec):
         )
         return LearnerAdvantages(value, baseline, joint.guarded)
 
-    def shared_loss(self, batch: MicroBatch, num_updates: int, denominator: float) -> tuple[Tensor, dict[str, Tensor]]:
+    def shared_weights(self, s: Any, advantages: Any, omega: Any, num_updates: int, ops: Any) -> tensors.WeightTerms:
         if self.cross_gate != "hacpo":
-            return super().shared_loss(batch, num_updates, denominator)
-        return loss(
-            *(batch.logps, batch.mask, batch.old_mean_logp, batch.advantages, batch.is_self, batch.omega),
-            num_updates,
-            self,
-            ref_logps=batch.ref_logps,
-            source_lengths=batch.source_lengths,
-            denominator=denominator,
-        )
+            return super().shared_weights(s, advantages, omega, num_updates, ops)
+        return cross_weights(s, advantages, omega, num_updates, self, ops)
 
     # The same without torch
 
@@ -400,34 +379,6 @@ class Hacpo(GatedSpec):
         if self.cross_clip_gradient == "zero":
             return text
         return f"{text} With cross_clip_gradient {self.cross_clip_gradient}, rollouts outside the band can teach too."
-
-    def weigh(
-        self,
-        is_own: bool,
-        num_updates: int,
-        ratios: Sequence[float],
-        advantages: Sequence[float],
-        omega: float = 1.0,
-    ) -> RowWeights:
-        if not self._clips(is_own):
-            return super().weigh(is_own, num_updates, ratios, advantages, omega)
-        low, high = map(single, self.shared_band(num_updates) or (0.0, inf))
-        sides = [(s > high) - (s < low) for s in ratios]
-        clipped = [low if s < low else high if s > high else s for s in ratios]
-        # c^(1 + alpha) * omega * A * cross_weight, Eqs. (10) and (12), in the order in which the loss multiplies.
-        weights = singles(map(mul, power(clipped, 1 + self.alpha), repeat(single(omega))))
-        weights = singles(map(mul, weights, advantages))
-        if self.cross_weight != 1:
-            weights = singles(map(mul, weights, repeat(single(self.cross_weight))))
-        return RowWeights(sides, where_free(weights, self._flows(sides, advantages), ratios, self.max_log_ratio))
-
-    def _flows(self, sides: Sequence[int], advantages: Sequence[float]) -> Iterable[bool]:
-        """Which rows pass a gradient."""
-        if self.cross_clip_gradient == "zero":
-            return [side == 0 for side in sides]
-        if self.cross_clip_gradient == "keep":
-            return repeat(True, len(sides))
-        return [side == 0 or side * a < 0 for side, a in zip(sides, advantages, strict=True)]
 
     def explain(self, row: WeightedRow) -> Iterator[Step]:
         """Eqs. (10), (12), (14) and (50)."""

@@ -1,19 +1,14 @@
-"""The weight of one rollout in a learner's update, in the trainer's arithmetic, without torch.
-
-The losses use float32 tensors; here plain numbers are rounded to float32 after each operation, so that a page can
-explain a recorded weight, or compute it for other settings. tests/workers/algorithms/base/test_contribution.py compares
-both.
-"""
+"""The weight of one rollout in a learner's update, as factors that a page explains. Without torch."""
 
 from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import repeat
-from operator import mul
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 # A log ratio this close to `max_log_ratio` was clamped: two roundings of float32.
 _NEAR = 3e-7
@@ -73,7 +68,7 @@ def factors(steps: Iterable[Step]) -> list[Factor]:
 
 def single(value: float) -> float:
     """The float32 nearest to a number."""
-    return array("f", (value,))[0]
+    return float(np.float32(value))
 
 
 def singles(values: Iterable[float]) -> array[float]:
@@ -81,35 +76,10 @@ def singles(values: Iterable[float]) -> array[float]:
     return array("f", values)
 
 
-def power(values: Sequence[float], exponent: float) -> Sequence[float]:
-    """Powers as torch computes them: products for exponents 1, 2 and 3; of other powers the last bit may differ."""
-    if exponent == 1:
-        return values
-    if exponent == 2:
-        return singles(map(mul, values, values))
-    if exponent == 3:
-        return singles(map(mul, singles(map(mul, values, values)), values))
-    return singles(map(pow, values, repeat(single(exponent))))
-
-
-def where_free(weights: Sequence[float], flows: Iterable[bool], ratios: Sequence[float], limit: float) -> list[float]:
-    """Each weight, or 0 where no gradient flows: also where the log ratio was clamped. limit: max_log_ratio."""
-    top, bottom = math.exp(limit) * (1 - _NEAR), math.exp(-limit) * (1 + _NEAR)
-    if ratios and (max(ratios) >= top or min(ratios) <= bottom):
-        flows = [is_free and bottom < s < top for s, is_free in zip(ratios, flows, strict=True)]
-    return [weight if is_free else 0.0 for weight, is_free in zip(weights, flows, strict=True)]
-
-
-def own_weights(
-    ratios: Sequence[float], advantages: Sequence[float], band: tuple[float, float], limit: float
-) -> RowWeights:
-    """Eq. (47): s A where it is the minimum of s A and c A. limit: max_log_ratio."""
-    low, high = map(single, band)
-    sides = [(s > high) - (s < low) for s in ratios]
-    clipped = [low if s < low else high if s > high else s for s in ratios]
-    weights = singles(map(mul, ratios, advantages))
-    flows = map(float.__le__, weights, singles(map(mul, clipped, advantages)))
-    return RowWeights(sides, where_free(weights, flows, ratios, limit))
+def unclamped(ratios: Any, limit: float) -> Any:
+    """(b,) bool: True where the log ratio was not clamped. ratios: as recorded.  limit: max_log_ratio."""
+    exact = ratios.astype(float)
+    return (exact > math.exp(-limit) * (1 + _NEAR)) & (exact < math.exp(limit) * (1 - _NEAR))
 
 
 def importance_step(row: WeightedRow) -> Iterator[Step]:

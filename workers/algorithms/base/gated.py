@@ -6,23 +6,13 @@ settings: docs/algorithms.md has an example.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import repeat
-from operator import mul
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from workers.algorithms.base import tensors
-from workers.algorithms.base.contribution import (
-    ADVANTAGE_HELP,
-    NOTHING_TO_TEACH,
-    RowWeights,
-    Step,
-    WeightedRow,
-    single,
-    singles,
-    where_free,
-)
-from workers.algorithms.base.gates import PlainOps
+from workers.algorithms.base.contribution import ADVANTAGE_HELP, NOTHING_TO_TEACH, Step, WeightedRow
 from workers.algorithms.base.sharing import SharingSpec
 from workers.algorithms.base.spec import MicroBatch
 from workers.lazy_torch import torch
@@ -42,10 +32,10 @@ class GatedSpec(SharingSpec):
     )
 
     def gate(self, s: Any, sign: Any, num_updates: int, ops: Any) -> Any:
-        """g: the share of a shared rollout's gradient that passes. A pure function, of numbers or of tensors.
+        """g: the share of a shared rollout's gradient that passes. A pure function, of tensors or of numpy's arrays.
 
-        s: the sequence ratio.  sign: of A (-1, 0, 1).  num_updates: m.  ops: torch, or gates.PlainOps for numbers:
-        `where`, `clip` and `exp` are in both.
+        s: the sequence ratio.  sign: of A (-1, 0, 1).  num_updates: m.  ops: torch or numpy: `where`, `clip` and `exp`
+        are in both.
         """
         raise NotImplementedError
 
@@ -59,51 +49,34 @@ class GatedSpec(SharingSpec):
         return f"The lines are the gate: {self.gate_help}."
 
     def shared_loss(self, batch: MicroBatch, num_updates: int, denominator: float) -> tuple[Tensor, dict[str, Tensor]]:
-        """GSPO's term on own rollouts, g * omega * A * cross_weight * log s on shared ones (g without a gradient)."""
-
-        def cross_term(log_ratio: Tensor, advantages: Tensor, omega: Tensor) -> tensors.CrossTerm:
-            s = log_ratio.detach().exp()  # (b,)
-            gate = torch.as_tensor(self.gate(s, advantages.sign(), num_updates, torch))
-            gate = gate.to(log_ratio).expand_as(log_ratio)  # (b,)  a constant is a gate too
-            return tensors.gated_term(gate, log_ratio, omega * advantages * self.cross_weight)
-
+        """GSPO's term on own rollouts, and on shared ones weight * log s, in value the weight."""
         return tensors.own_and_cross_loss(
             *(batch.logps, batch.mask, batch.old_mean_logp, batch.advantages, batch.is_self, batch.omega),
             self,
-            cross_term,
+            lambda s, advantages, omega: self.shared_weights(s, advantages, omega, num_updates, torch),
             ref_logps=batch.ref_logps,
             source_lengths=batch.source_lengths,
             denominator=denominator,
         )
 
-    # The same without torch
+    def shared_weights(self, s: Any, advantages: Any, omega: Any, num_updates: int, ops: Any) -> tensors.WeightTerms:
+        """g * omega * A * cross_weight; a row whose gate is 0 is lost on its side of 1."""
+        gate = self.gate(s, ops.sign(advantages), num_updates, ops)  # a constant is a gate too
+        gate = (
+            torch.as_tensor(gate).to(s).expand_as(s) if ops is torch else np.broadcast_to(gate, s.shape).astype(s.dtype)
+        )
+        flows = gate != 0
+        side = ops.where(flows, 0, tensors.side_of_band(s, 1.0, 1.0))
+        return tensors.WeightTerms(gate * (omega * advantages * self.cross_weight), gate, side, flows)
 
-    def weigh(
-        self,
-        is_own: bool,
-        num_updates: int,
-        ratios: Sequence[float],
-        advantages: Sequence[float],
-        omega: float = 1.0,
-    ) -> RowWeights:
-        if is_own or not self.sharing:
-            return super().weigh(is_own, num_updates, ratios, advantages, omega)
-        gates = singles(
-            self.gate(s, (a > 0) - (a < 0), num_updates, PlainOps) for s, a in zip(ratios, advantages, strict=True)
-        )
-        factors = singles(
-            map(mul, singles(map(mul, repeat(single(omega)), advantages)), repeat(single(self.cross_weight)))
-        )
-        sides = [0 if gate else (s > 1) - (s < 1) for gate, s in zip(gates, ratios, strict=True)]
-        weights = singles(map(mul, gates, factors))
-        return RowWeights(sides, where_free(weights, repeat(True, len(weights)), ratios, self.max_log_ratio))
+    # The same without torch
 
     def explain(self, row: WeightedRow) -> Iterator[Step]:
         if row.is_own or not self.sharing:
             yield from super().explain(row)
             return
         s, sign = row.sequence_ratio or 0.0, (row.advantage > 0) - (row.advantage < 0)
-        gate = float(self.gate(s, sign, row.mini_batch or 0, PlainOps))
+        gate = float(self.gate(np.float64(s), sign, row.mini_batch or 0, np))
         yield "sequence ratio", "s", s, "the learner's probability of the text over the source's, per token; Eq. (11)"
         yield "gate", "g / s", gate / s if s else 0.0, self.gate_help
         yield from self._last_steps(row, "" if gate else "the gate is 0: no gradient")

@@ -2,31 +2,14 @@
 
 A learner's update from a shared rollout is g(s, sign A) * omega * A * cross_weight * grad log s. HACPO's own g is the
 stepwise clip of Eqs. (12) and (14), in hacpo.py; the gates here depend on s and the sign alone. Each is written once,
-for tensors (`ops` is torch) and for single numbers (`ops` is PlainOps, for pages, which load no torch).
+for tensors (`ops` is torch) and for pages, which load no torch (`ops` is numpy).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
-
-
-class PlainOps:
-    """torch's functions of these names, for single numbers."""
-
-    @staticmethod
-    def where(condition: Any, then: float, otherwise: float) -> float:
-        return then if condition else otherwise
-
-    @staticmethod
-    def clip(value: float, low: float, high: float) -> float:
-        return min(max(value, low), high)
-
-    @staticmethod
-    def exp(value: float) -> float:
-        return math.exp(value)
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
+import numpy as np
+
 from workers.algorithms.base import tensors
-from workers.algorithms.base.contribution import RowWeights, Step, WeightedRow, own_steps, own_weights
+from workers.algorithms.base.contribution import RowWeights, Step, WeightedRow, own_steps, unclamped
 from workers.lazy_torch import torch
 from workers.settings import Count, Needs, Number, OwnNumber, SettingsSection, setting, void_because
 
@@ -315,11 +317,24 @@ class AlgorithmSpec(SettingsSection):
         advantages: Sequence[float],
         omega: float = 1.0,
     ) -> RowWeights:
-        """Weights of one source's rows in one update of a learner. Not for a ratio by token.
+        """Weights of one source's rows in one update of a learner, in the loss's float32. Not for a ratio by token.
 
-        ratios: s before clipping, float32 numbers, as recorded.  advantages: A, float32 numbers.  omega: of Eq. (8).
+        ratios: s before clipping, as recorded.  advantages: A.  omega: of Eq. (8).
         """
-        return own_weights(ratios, advantages, self.own_band(), self.max_log_ratio)
+        s, a = (np.asarray(values, dtype=np.float32) for values in (ratios, advantages))  # (b,) each
+        if is_own or not self.shares_rollouts:
+            rows = tensors.own_weights(s, a, *self.own_band(), np)
+        else:
+            rows = self.shared_weights(s, a, np.float32(omega), num_updates, np)
+        flows = rows.flows & unclamped(s, self.max_log_ratio)
+        return RowWeights(rows.side.tolist(), np.where(flows, rows.weight, np.float32(0)).tolist())
+
+    def shared_weights(self, s: Any, advantages: Any, omega: Any, num_updates: int, ops: Any) -> tensors.WeightTerms:
+        """The rule of shared rows, without a gradient; here: that of own ones. (b,) each.  ops: torch or numpy.
+
+        s: the sequence ratio.  omega: of Eq. (8).  num_updates: m.
+        """
+        return tensors.own_weights(s, advantages, *self.own_band(), ops)
 
     def explain(self, row: WeightedRow) -> Iterator[Step]:
         """The steps from s to the weight of a row. The row has an s and an update."""

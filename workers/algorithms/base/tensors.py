@@ -1,4 +1,7 @@
-"""Parts that several algorithms share: sequence ratio, clip, KL penalty, joint advantages. Pure tensor functions."""
+"""Parts that several algorithms share: sequence ratio, clip, KL penalty, joint advantages. Pure tensor functions.
+
+Functions with `ops` are written once: ops is torch in a loss, and numpy, in float32 too, where a page explains a weight.
+"""
 
 from __future__ import annotations
 
@@ -36,15 +39,36 @@ def clipped_objective(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """PPO's min(s A, clip(s) A), the clipped s, the side of the band, where the gradient flows; of any one shape."""
     ratio = log_ratio.exp()
-    clipped = ratio.detach().clamp(low, high)
-    flows = ratio.detach() * advantages <= clipped * advantages  # the unclipped branch is the minimum
-    objective = torch.where(flows, ratio, clipped) * advantages
-    return objective, clipped, side_of_band(ratio.detach(), low, high), flows
+    _, clipped, side, flows = own_weights(ratio.detach(), advantages, low, high, torch)
+    return torch.where(flows, ratio, clipped) * advantages, clipped, side, flows
 
 
-def side_of_band(ratio: Tensor, low: float, high: float) -> Tensor:
+class WeightTerms(NamedTuple):
+    """Of each row: its weight, the clipped s or the gate, the side of the band, and where the gradient flows."""
+
+    weight: Any
+    clipped: Any
+    side: Any
+    flows: Any
+
+
+def own_weights(ratio: Any, advantages: Any, low: float, high: float, ops: Any) -> WeightTerms:
+    """Eq. (47): s A where it is the minimum of s A and c A."""
+    clipped = ops.clip(ratio, low, high)
+    weight = ratio * advantages
+    return WeightTerms(weight, clipped, side_of_band(ratio, low, high), weight <= clipped * advantages)
+
+
+def side_of_band(ratio: Any, low: float, high: float) -> Any:
     """-1 below, 0 inside, 1 above."""
-    return (ratio > high).int() - (ratio < low).int()
+    return (ratio > high) * 1 - (ratio < low) * 1
+
+
+def power(values: Any, exponent: float) -> Any:
+    """Powers as torch computes them, by products for exponents 1 to 3; numpy's others may differ in the last bit."""
+    if exponent in (1, 2, 3):
+        return (values, values * values, values * values * values)[int(exponent) - 1]
+    return values**exponent
 
 
 def kl_to_reference(logps: Tensor, ref_logps: Tensor, mask: Tensor, counts: Tensor) -> Tensor:
@@ -103,23 +127,6 @@ def row_stats(
     return {name: value.detach() for name, value in stats.items()}
 
 
-class CrossTerm(NamedTuple):
-    """Of each shared row, (b,): its objective, the clipped s or the gate, the side, and where the gradient flows."""
-
-    objective: Tensor
-    clipped: Tensor
-    side: Tensor
-    flows: Tensor
-
-
-def gated_term(gate: Tensor, log_ratio: Tensor, factor: Tensor) -> CrossTerm:
-    """gate * factor * log s, in value gate * factor; (b,) each. A row whose gate is 0 is lost on its side of 1."""
-    flows = gate != 0
-    objective = gate * factor * (1 + torch.where(flows, log_ratio - log_ratio.detach(), 0.0))
-    side = side_of_band(log_ratio.detach().exp(), 1.0, 1.0)
-    return CrossTerm(objective, gate, torch.where(flows, torch.zeros_like(side), side), flows)
-
-
 def own_and_cross_loss(
     logps: Tensor,
     completion_mask: Tensor,
@@ -128,13 +135,13 @@ def own_and_cross_loss(
     is_self: Tensor,
     omega: Tensor,
     config: Any,
-    cross_term: Callable[[Tensor, Tensor, Tensor], CrossTerm],
+    shared_weights: Callable[[Tensor, Tensor, Tensor], WeightTerms],
     *,
     ref_logps: Tensor | None = None,
     source_lengths: Tensor | None = None,
     denominator: float | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Eq. (47) on own rows and `cross_term`(log s, A, omega) on shared ones; shapes as for hacpo.loss.
+    """Eq. (47) on own rows, weight * log s by `shared_weights`(s, A, omega) on shared ones; shapes as for hacpo.loss.
 
     Returns the scalar and row_stats.
     """
@@ -146,8 +153,10 @@ def own_and_cross_loss(
     own, own_clipped, own_side, own_flows = clipped_objective(
         log_s, advantages, 1 - config.epsilon, 1 + config.epsilon_high
     )
-    cross = cross_term(log_s, advantages, omega)
-    objective = torch.where(is_self, own, cross.objective)  # (b,)
+    cross = shared_weights(log_s.detach().exp(), advantages, omega)
+    # Eq. (12): d/dx [c sg(c)^alpha] = sg(c)^(1 + alpha) d/dx log s. In this form all modes log the paper's objective.
+    shared = cross.weight * (1 + torch.where(cross.flows, log_s - log_s.detach(), 0.0))  # (b,)
+    objective = torch.where(is_self, own, shared)  # (b,)
     penalised = is_self | getattr(config, "cross_kl", False)  # (b,)
     total, kl = loss_and_kl(objective, logps, mask, penalised, config.beta, ref_logps, denominator)
     clipped, side = torch.where(is_self, own_clipped, cross.clipped), torch.where(is_self, own_side, cross.side)
