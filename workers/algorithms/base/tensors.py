@@ -1,6 +1,6 @@
 """Parts that several algorithms share: sequence ratio, clip, KL penalty, joint advantages. Pure tensor functions.
 
-Functions with `ops` are written once: ops is torch in a loss, and numpy, in float32 too, where a page explains a weight.
+Functions with `ops` are written once: it is torch in a loss, and numpy, in float32 too, where a page explains a weight.
 """
 
 from __future__ import annotations

@@ -464,6 +464,7 @@ def test_run_of_an_earlier_version_has_the_lowest_and_the_highest_omega_of_a_ste
     run = make_run()
     store(run, 1)
     Contribution.objects.filter(run=run, agent="A", source="B", prompt_id="q").update(omega=0.75)
+    finish(run, 1)
     factories.as_of_earlier_version(run, algorithm={"omega_scope": "prompt"})
     spec = readable_spec(run.spec)
     pair = pair_of(view(spec, step_summary.summary_of(run, step_summary.recorded_steps(run), 1), 1), 0, 1)
