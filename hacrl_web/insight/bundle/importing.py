@@ -1,19 +1,17 @@
 """Imports a bundle: a run that has ended, with all its events, as another installation stored it.
 
-Rows are written in batches, so that other writers wait only briefly. Until the last of them the run is archived and
-failed, which nothing starts or queues; a refusal removes it. `heartbeat_at` shows that the import is alive: a second
-import of the same bundle removes only one without a recent heartbeat.
+Rows are written in batches, so that other writers wait only briefly, by the checks and statements of the shipper.
+Until the last of them the run is archived and failed, which nothing starts or queues; a refusal removes it. What an
+import leaves whose process was killed, its user deletes as any run.
 """
 
 from __future__ import annotations
 
 import logging
 import shutil
-import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import timedelta
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
@@ -33,7 +31,7 @@ from hacrl_web.runs.archive.deletion import hide_runs
 from hacrl_web.runs.archive.remains import remove_remains
 from hacrl_web.runs.launch.launch import columns_of
 from hacrl_web.runs.limits.quotas import check_disk
-from hacrl_web.runs.models import GENERATED, Run, RunQuerySet, State, StatusChange
+from hacrl_web.runs.models import GENERATED, Run, State, StatusChange
 from hacrl_web.runs.telemetry.admission import Admission, EventRefused, FieldsRefused
 from hacrl_web.runs.telemetry.event_checks import problem_of
 from hacrl_web.runs.telemetry.scores import score_of
@@ -46,10 +44,7 @@ from workers.contract.spec.run import RunSpec
 
 EVENTS_AT_ONCE = 500
 SPARE_BYTES = 2**30  # of the disk, beside what is unpacked
-UNFINISHED = "unfinished"
 log = logging.getLogger(__name__)
-ALIVE_EVERY_S = 10.0
-ABANDONED_AFTER = timedelta(minutes=5)  # without a sign of life
 # Columns of the run that are written when all events are stored.
 AT_THE_END = (
     *("state", "desired_state", "desire_reason", "reason", "attempt", "interruptions", "start_step", "step"),
@@ -98,12 +93,10 @@ def _begin(user: Any, project: Project, bundle: Bundle, spec: RunSpec) -> Run:
     """An archived, failed run without events. Error: FieldErrors (409) if it is here already."""
     facts, run_id = bundle.content.run, bundle.content.run.id
     existing = Run.objects.filter(pk=run_id).first()
-    if existing and _is_abandoned(existing):
-        _remove(existing)
-    elif existing and Run.objects.visible_to(user).filter(pk=run_id).exists():
+    if existing and Run.objects.visible_to(user).filter(pk=run_id).exists():
         message = f"This run is here already: {existing.get_absolute_url()}. Delete it first to import it again."
         raise FieldErrors.single("already_here", message, "file", status=409)
-    elif existing:  # of a project that the user does not see
+    if existing:  # of a project that the user does not see
         run_id = uuid.uuid4()
     origin = {
         "import_id": uuid.uuid4().hex,
@@ -111,12 +104,11 @@ def _begin(user: Any, project: Project, bundle: Bundle, spec: RunSpec) -> Run:
         "imported_by": user.get_username(),
         "exported_at": bundle.manifest.exported_at.isoformat(timespec="seconds"),
         "owner": bundle.content.owner,
-        UNFINISHED: True,
     }
     columns = columns_of(spec, None, None) | {"name": facts.name}
     columns["spec"] = completed(facts.spec, columns["spec"])
     folder = GENERATED if bundle.content.is_generated else data_folder_id()
-    reason = "The import of this run has not finished."
+    reason = "The import of this run has not finished. If it has stopped, delete the run and import it again."
     try:
         with transaction.atomic():
             run = Run.objects.create(
@@ -135,38 +127,10 @@ def _why_taken(run_id: uuid.UUID) -> str:
     return "This run was deleted, and what it left is still being removed: try again in a few minutes."
 
 
-def _is_abandoned(run: Run) -> bool:
-    """Whether the process that imports it has ended: nothing of it was stored or unpacked for a while."""
-    seen_at = run.heartbeat_at or run.created_at
-    return bool(run.origin.get(UNFINISHED)) and seen_at < timezone.now() - ABANDONED_AFTER
-
-
-class _SignOfLife:
-    """Notes in the run's row that its import goes on, at most every ALIVE_EVERY_S."""
-
-    def __init__(self, run: Run) -> None:
-        self._run, self._next_at = run, 0.0
-
-    def give(self) -> None:
-        """Error: FieldErrors (409) if the run was deleted."""
-        if time.monotonic() < self._next_at:
-            return
-        self._next_at = time.monotonic() + ALIVE_EVERY_S
-        if not _rows(self._run).update(heartbeat_at=timezone.now()):
-            raise _deleted()
-
-    def while_reading(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
-        for piece in pieces:
-            self.give()
-            yield piece
-
-
 def _store_events(run: Run, bundle: Bundle) -> int:
     """Store all events; returns the last seq. Error: FieldErrors for events that no trainer's spool has."""
-    records, sign_of_life = _checked_records(bundle), _SignOfLife(run)
-    last = 0
+    records, last = _checked_records(bundle), 0
     while some := list(islice(records, EVENTS_AT_ONCE)):
-        sign_of_life.give()
         with transaction.atomic():
             _hold(run)
             insert(run.pk, some)
@@ -195,14 +159,16 @@ def _unpack_files(run: Run, bundle: Bundle) -> None:
     """The trainer's output and the checkpoints, in the run's new folder. Error: FieldErrors."""
     if run.is_generated:
         return
-    needed, folder, sign_of_life = bundle.checkpoint_bytes + SPARE_BYTES, run.run_dir, _SignOfLife(run)
+    needed, folder = bundle.checkpoint_bytes + SPARE_BYTES, run.run_dir
     try:
         folder.mkdir(mode=0o700, parents=True)
         if shutil.disk_usage(folder).free < needed:
             message = f"The disk has too little space: {needed / 2**30:.1f} GiB are needed."
             raise FieldErrors.single("disk_full", message, "file", status=507)
         for name in [OUTPUT_NAME] * bundle.has(OUTPUT_NAME) + bundle.checkpoint_files:
-            _write(folder / name, sign_of_life.while_reading(bundle.pieces(name)))
+            with transaction.atomic():
+                _hold(run)
+            _write(folder / name, bundle.pieces(name))
     except OSError as error:
         full = disk_error(error)
         message = full.text if full else f"The run's files could not be stored: {error.strerror}."
@@ -210,9 +176,7 @@ def _unpack_files(run: Run, bundle: Bundle) -> None:
     for step in step_folders(folder / FOLDER_NAME):
         try:
             manifest = read_manifest(step)
-            for name in manifest.files:
-                sign_of_life.give()
-                manifest.check_bytes([name])
+            manifest.check_bytes(manifest.files)
         except DamagedCheckpoint as error:
             raise bundle_refusal(f"A checkpoint is damaged: {error}.") from None
 
@@ -230,7 +194,6 @@ def _finish(run: Run, bundle: Bundle, last_seq: int, **rows: Any) -> None:
     columns = {name: getattr(content.run, name) for name in AT_THE_END}
     if problem_of({"type": "progress", "eta_s": 0.0, **content.run.progress}):  # a run that has ended has no ETA
         columns["progress"] = {}
-    origin = {key: value for key, value in run.origin.items() if key != UNFINISHED}
     with transaction.atomic():
         _hold(run)
         StatusChange.objects.bulk_create(
@@ -238,8 +201,7 @@ def _finish(run: Run, bundle: Bundle, last_seq: int, **rows: Any) -> None:
         )
         Alert.objects.bulk_create(Alert(run=run, **alert.model_dump()) for alert in content.alerts)
         Cursor.objects.filter(run=run).update(seq=last_seq)
-        columns |= {"last_seq": last_seq, "score": score_of(run), "origin": origin, "archived_at": None}
-        columns["heartbeat_at"] = None
+        columns |= {"last_seq": last_seq, "score": score_of(run), "archived_at": None}
         Run.objects.filter(pk=run.pk).update(**columns, **rows)
 
 
@@ -261,18 +223,10 @@ def _remove(run: Run) -> None:
 def _hold(run: Run) -> None:
     """Lock its row until the transaction ends: events of a deleted run would stay. Error: FieldErrors (409)."""
     if not _locked(run):
-        raise _deleted()
-
-
-def _deleted() -> FieldErrors:
-    return FieldErrors.single("deleted", "The run was deleted while it was imported.", "file", status=409)
+        raise FieldErrors.single("deleted", "The run was deleted while it was imported.", "file", status=409)
 
 
 def _locked(run: Run) -> bool:
-    """Lock its row until the transaction ends; False if there is none."""
-    return _rows(run).select_for_update().values_list("pk").first() is not None
-
-
-def _rows(run: Run) -> RunQuerySet:
-    """The run while it is of this import, as a query of at most one row."""
-    return Run.objects.filter(pk=run.pk, origin__import_id=run.import_id)
+    """Lock the run's row until the transaction ends; False if there is none of this import."""
+    rows = Run.objects.filter(pk=run.pk, origin__import_id=run.import_id)
+    return rows.select_for_update().values_list("pk").first() is not None

@@ -53,7 +53,7 @@ pytestmark = pytest.mark.django_db
 PLAN = Plan(2, 2, 2, 4, 4, 2, seed=3, variants=(("hacpo", 0.8),))
 MARKS = [
     (re.compile(r'name="csrfmiddlewaretoken" value="\w+"|nonce="[^"]*"|data-now="[^"]*"'), ""),
-    (re.compile(r"[\d.]+ (s|min) ago"), "just now"),
+    (re.compile(r"(\d+ min )?[\d.]+ (s|min) ago"), "just now"),
     (re.compile(r"(/(?:groups|benchmarks|models)/|(?:group|benchmark)=)\d+"), r"\1N"),
     (re.compile(r'<p class="small">Imported by .*?</p>'), ""),
     (re.compile(r"\s+"), " "),
@@ -640,7 +640,7 @@ def test_list_of_members_is_measured_without_reading_it():
         directory_bytes(io.BytesIO(decoy), len(decoy))
 
 
-def test_import_that_was_killed_is_replaced_after_a_while(client, run, monkeypatch):
+def test_import_that_was_killed_is_deleted_as_any_run_and_then_imported(client, run, monkeypatch):
     data = exported(client, run)
     empty(run)
     with monkeypatch.context() as patch:
@@ -650,40 +650,15 @@ def test_import_that_was_killed_is_replaced_after_a_while(client, run, monkeypat
             imports(client, data)
     rest = Run.objects.get()
     assert (rest.state, rest.archived_at is not None) == (State.FAILED, True)
+    assert "delete the run and import it again" in rest.reason
     assert imports(client, data).status_code == 409
-    Run.objects.update(heartbeat_at=timezone.now() - importing.ABANDONED_AFTER * 2)
+    delete_run(rest.owner, rest)
+    DeletedRuns().tick()
     assert imports(client, data).status_code == 201
-    assert (Run.objects.get().state, Run.objects.get().heartbeat_at) == (State.COMPLETED, None)
+    assert Run.objects.get().state == State.COMPLETED
 
 
-def test_import_that_goes_on_is_not_replaced_however_long_it_takes(client, run, monkeypatch):
-    data = exported(client, run)
-    empty(run)
-    monkeypatch.setattr(importing, "ALIVE_EVERY_S", 0.0)
-    insert, write, looks = importing.insert, importing._write, []
-
-    def look() -> None:
-        """As if hours had passed since its begin and since this look, but for what it does until the next one."""
-        looks.append(importing._is_abandoned(Run.objects.get()))
-        long_ago = timezone.now() - importing.ABANDONED_AFTER * 2
-        Run.objects.update(created_at=long_ago, heartbeat_at=long_ago)
-
-    def slow_insert(*arguments: Any) -> Any:
-        look()
-        return insert(*arguments)
-
-    def slow_write(*arguments: Any) -> None:
-        write(*arguments)
-        look()
-
-    monkeypatch.setattr(importing, "insert", slow_insert)
-    monkeypatch.setattr(importing, "_write", slow_write)
-    assert imports(client, data).status_code == 201
-    assert len(looks) > 5
-    assert not any(looks)
-
-
-def test_import_that_was_replaced_leaves_the_other_alone(client, run, monkeypatch):
+def test_import_whose_run_was_deleted_leaves_the_next_one_alone(client, run, monkeypatch):
     data = exported(client, run)
     empty(run)
     write = importing._write
@@ -691,7 +666,9 @@ def test_import_that_was_replaced_leaves_the_other_alone(client, run, monkeypatc
     def pause_and_write(path: Path, pieces: Any) -> None:
         """As if the first import had stood still until the second one had ended."""
         monkeypatch.setattr(importing, "_write", write)
-        Run.objects.update(heartbeat_at=timezone.now() - importing.ABANDONED_AFTER * 2)
+        first = Run.objects.get()
+        delete_run(first.owner, first)
+        DeletedRuns().tick()
         assert imports(client, data).status_code == 201
         assert next(pieces)
 
