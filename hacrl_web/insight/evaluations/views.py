@@ -7,7 +7,7 @@ leaves out values of its address that do not exist, so that old addresses still 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -276,12 +276,22 @@ def evaluate(request: HttpRequest) -> HttpResponse:
         key: request.POST[key].strip() for key in KEYS if key in request.POST and key not in LISTS
     }
     fields |= {key: request.POST.getlist(key) for key in LISTS}
+    return queue_or_show(request, fields, launch_evaluation, _show)
+
+
+def queue_or_show(
+    request: HttpRequest,
+    fields: dict[str, Any],
+    launch: Callable[[Any, dict[str, Any]], Run],
+    show: Callable[..., HttpResponse],
+) -> HttpResponse:
+    """Queue what a form of an evaluation sends, or show it again with the errors."""
     try:
         if any("\x00" in value for value in fields.values() if isinstance(value, str)):
             raise FieldErrors.single("invalid_text", "A text holds a NUL character.")
-        run = launch_evaluation(request.user, fields)
+        run = launch(request.user, fields)
     except FieldErrors as error:
-        return _show(request, fields, error.errors, error.status)
+        return show(request, fields, error.errors, error.status)
     messages.success(request, f"{run.name} queued.")
     return redirect(run)
 
@@ -308,31 +318,30 @@ def _first_values(request: HttpRequest) -> dict[str, Any]:
 def _show(
     request: HttpRequest, values: dict[str, Any], errors: list[FieldError] | None = None, status: int = 200
 ) -> HttpResponse:
-    by_field = texts_by_field(errors or [])
-    numbers = [
-        {"name": name, "label": label, "help": help_text, "unit": unit, "errors": by_field.get(name, [])}
-        | {"value": "" if values.get(name) is None else values[name]}
-        for name, label, help_text, unit in NUMBERS
-    ]
-    context = form_context(request, values, by_field, numbers, (*LISTS, "name"))
+    rows = [(*row, "") for row in NUMBERS]
+    context = form_context(request, values, errors or [], rows, (*LISTS, "name"))
     return render(request, "insight/evaluations/new_evaluation.html", context, status=status)
-
-
-def texts_by_field(errors: Sequence[FieldError]) -> dict[str, list[str]]:
-    by_field: dict[str, list[str]] = {}
-    for error in errors:
-        by_field.setdefault(error.field or "", []).append(error.message)
-    return by_field
 
 
 def form_context(
     request: HttpRequest,
     values: dict[str, Any],
-    by_field: dict[str, list[str]],
-    numbers: list[dict[str, Any]],
+    errors: Sequence[FieldError],
+    rows: Sequence[tuple[str, str, str, str, Any]],
     fields: Sequence[str],
 ) -> dict[str, Any]:
-    """What both forms of an evaluation show. fields: that have a place for their errors, beside the numbers."""
+    """What both forms of an evaluation show. fields: that have a place for their errors, beside the numbers.
+
+    rows: name, label, help, unit and default of each number.
+    """
+    by_field: dict[str, list[str]] = {}
+    for error in errors:
+        by_field.setdefault(error.field or "", []).append(error.message)
+    numbers = [
+        {"name": name, "label": label, "help": help_text, "unit": unit, "errors": by_field.get(name, [])}
+        | {"value": default if values.get(name) is None else values[name]}
+        for name, label, help_text, unit, default in rows
+    ]
     group = visible_row(AgentGroup, request.user, values.get("group"))
     run = find_run(request.user, values.get("run"))
     models, benchmarks = choices_of(request.user, values, group or run)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import render
 from django.views.decorators.http import require_http_methods, require_safe
 
 from hacrl_web.accounts.projects import for_members
-from hacrl_web.insight.evaluations.views import NewEvaluationQuery, form_context, texts_by_field
+from hacrl_web.insight.evaluations.views import NewEvaluationQuery, form_context, queue_or_show
 from hacrl_web.insight.harness.launch import KEYS, LISTS, launch_harness_evaluation
 from hacrl_web.insight.harness_results import lines_of_run, rows_for_csv
+from hacrl_web.runs.models import Run
 from hacrl_web.runs.pages.run_header import run_or_404
 from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.page_query import Text
@@ -47,15 +47,14 @@ def evaluate_by_harness(request: HttpRequest) -> HttpResponse:
         key: request.POST[key].strip() for key in KEYS if key in request.POST and key not in LISTS
     }
     fields |= {"tasks": request.POST.get("tasks", ""), "models": request.POST.getlist("models")}
-    hours = request.POST.get(HOURS, "").strip()
-    try:
-        if any("\x00" in value for value in fields.values() if isinstance(value, str)):
-            raise FieldErrors.single("invalid_text", "A text holds a NUL character.")
-        run = launch_harness_evaluation(request.user, fields | {"time_limit_s": _seconds(hours)})
-    except FieldErrors as error:
-        return _show(request, fields | {HOURS: hours}, error.errors, error.status)
-    messages.success(request, f"{run.name} queued.")
-    return redirect(run)
+    fields[HOURS] = request.POST.get(HOURS, "").strip()
+    return queue_or_show(request, fields, _launch, _show)
+
+
+def _launch(user: Any, fields: dict[str, Any]) -> Run:
+    """Error: FieldErrors."""
+    settings = {key: value for key, value in fields.items() if key != HOURS}
+    return launch_harness_evaluation(user, settings | {"time_limit_s": _seconds(fields[HOURS])})
 
 
 def _seconds(hours: str) -> int | str:
@@ -72,28 +71,23 @@ def _seconds(hours: str) -> int | str:
     return seconds
 
 
-def _numbers(values: dict[str, Any], by_field: dict[str, list[str]]) -> list[dict[str, Any]]:
+def _numbers() -> list[tuple[str, str, str, str, Any]]:
     """The fields of numbers, those of HarnessSpec with its words and defaults."""
-    rows = []
+    rows: list[tuple[str, str, str, str, Any]] = []
     for name in ("num_fewshot", "limit", "batch_size"):
         field = HarnessSpec.model_fields[name]
         extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
         label = str(extra.get("label") or name.replace("_", " ").capitalize())
         default = "" if field.default is None else field.default
         rows.append((name, label, field.description or "", str(extra.get("unit") or ""), default))
-    return [
-        {"name": name, "label": label, "help": help_text, "unit": unit, "errors": by_field.get(name, [])}
-        | {"value": default if values.get(name) is None else values[name]}
-        for name, label, help_text, unit, default in (*rows, *OTHER)
-    ]
+    return [*rows, *OTHER]
 
 
 def _show(
     request: HttpRequest, values: dict[str, Any], errors: list[FieldError] | None = None, status: int = 200
 ) -> HttpResponse:
-    by_field = texts_by_field(errors or [])
     fields = (*LISTS, "name", "prompt_format")
-    context = form_context(request, {"benchmarks": []} | values, by_field, _numbers(values, by_field), fields)
+    context = form_context(request, {"benchmarks": []} | values, errors or [], _numbers(), fields)
     context |= {"formats": FORMATS, "format": values.get("prompt_format") or "agent"}
     return render(request, "insight/harness/new_evaluation.html", context, status=status)
 
