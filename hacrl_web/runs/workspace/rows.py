@@ -18,23 +18,14 @@ NUM_COLOURS = 2 * NUM_SOLID  # the same colours once more, dashed
 SHOWN_AT_FIRST = 10
 MAX_SHOWN = 60  # runs whose lines are drawn at once
 MAX_GROUPED = 300
-GROUP_KEYS: dict[str, str] = {
-    "sweep": "Sweep",
-    "algorithm": "Algorithm",
-    "agents": "Agent group",
-    "benchmark": "Benchmark",
-    "seed": "Seed",
-    "state": "State",
-    "tags": "Tags",
-}
-_VALUES: dict[str, Callable[[Run], str]] = {
-    "sweep": lambda run: run.sweep.name if run.sweep else "no sweep",
-    "algorithm": lambda run: run.variant or run.algorithm,
-    "agents": lambda run: run.group.name if run.group else ", ".join(run.agent_names),
-    "benchmark": lambda run: str(run.spec.get("data", {}).get("benchmark", "")),
-    "seed": lambda run: f"seed {run.seed}",
-    "state": lambda run: run.state,
-    "tags": lambda run: ", ".join(run.tag_list) or "no tag",
+GROUP_KEYS: dict[str, tuple[str, Callable[[Run], str]]] = {  # by name: label, and a run's value in words
+    "sweep": ("Sweep", lambda run: run.sweep.name if run.sweep else "no sweep"),
+    "algorithm": ("Algorithm", lambda run: run.variant or run.algorithm),
+    "agents": ("Agent group", lambda run: run.group.name if run.group else ", ".join(run.agent_names)),
+    "benchmark": ("Benchmark", lambda run: str(run.spec.get("data", {}).get("benchmark", ""))),
+    "seed": ("Seed", lambda run: f"seed {run.seed}"),
+    "state": ("State", lambda run: run.state),
+    "tags": ("Tags", lambda run: ", ".join(run.tag_list) or "no tag"),
 }
 
 
@@ -78,8 +69,8 @@ def group_label(run: Run, keys: Sequence[str]) -> str:
 
 
 def _text(run: Run, key: str) -> str:
-    if key in _VALUES:
-        return _VALUES[key](run)
+    if key in GROUP_KEYS:
+        return GROUP_KEYS[key][1](run)
     value = setting_of(run.spec, key)
     if value is ABSENT or value is None:
         return f"{key.rpartition('.')[2]} not set"

@@ -124,7 +124,7 @@ def _table(query: WorkspaceQuery, runs: Any) -> dict[str, Any]:
         "offered_settings": [(path, path in names) for path in sorted({*settings, *others})],
         "column_fields": [(name, value) for name, value in query.pairs if name != "columns"],
         "group_fields": [(name, value) for name, value in query.pairs if name not in ("by", "show", "hide")],
-        "group_choices": list(run_rows.GROUP_KEYS.items()),
+        "group_choices": [(name, label) for name, (label, _) in run_rows.GROUP_KEYS.items()],
         "group_settings": sorted({*settings, *(key for key in keys if key not in run_rows.GROUP_KEYS)}),
         "keys": [*keys, ""][:2],
         "ungrouped_query": query.encode(by=(), show="", hide=""),

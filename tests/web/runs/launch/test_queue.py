@@ -18,6 +18,7 @@ from hacrl_web.runs.models import Drain, Host, Run, State, Worker
 from hacrl_web.runs.pages import workers
 from hacrl_web.web.errors import FieldErrors
 from tests.support.web import factories
+from tests.support.web.page_text import text_of
 
 pytestmark = pytest.mark.django_db
 
@@ -33,10 +34,6 @@ def staff_of_all():
     client = Client()
     client.force_login(factories.make_user("root", is_staff=True))
     return client
-
-
-def text_of(response) -> str:
-    return response.content.decode()
 
 
 def press(client, name: str, run: Run, **fields):
@@ -452,14 +449,6 @@ class TestForget:
         for name, status in (("gpu-7", 409), ("?", 404)):
             answer = staff.post("/api/v1/hosts/forget", {"name": name}, content_type="application/json")
             assert answer.status_code == status
-
-    def test_command(self):
-        Host.objects.create(name="gpu-7", last_seen=timezone.now())
-        with pytest.raises(CommandError, match="still sends heartbeats"):
-            call_command("forget_host", "gpu-7")
-        Host.objects.update(last_seen=None)
-        call_command("forget_host", "gpu-7")
-        assert not Host.objects.exists()
 
 
 def test_draft_cannot_be_paused(make_run):
