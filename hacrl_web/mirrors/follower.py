@@ -22,7 +22,7 @@ from hacrl_web.mirrors.models import Mirror, MirrorCursor
 from hacrl_web.mirrors.process import MirrorFailed, MirrorProcess
 from hacrl_web.mirrors.rows import batches, facts_of, read_rows
 from hacrl_web.ops.disk_space import full_disk
-from hacrl_web.runs.models import Run
+from hacrl_web.runs.models import TERMINAL, Run
 from hacrl_web.web.stored_secrets import SecretUnreadable, decrypt
 from workers.allowed_address import AddressRefused
 
@@ -91,18 +91,18 @@ class MirrorFollower:
         """
         has_more = False
         try:
-            for run in self.mirror.due_runs().select_related("project", "group", "benchmark"):
-                is_known = not run.is_terminal and self._looked.get(run.pk) == run.last_seq
-                if self._ended.is_set() or is_known or self._waits(run.pk):
+            for run_id, last_seq, state in self.mirror.due_runs().values_list("pk", "last_seq", "state"):
+                is_known = state not in TERMINAL and self._looked.get(run_id) == last_seq
+                if self._ended.is_set() or is_known or self._waits(run_id):
                     continue
                 try:
-                    has_more |= self._send(run)
-                    self._retries.pop(run.pk, None)
+                    has_more |= self._send(run_id)
+                    self._retries.pop(run_id, None)
                 except MirrorFailed as failure:
-                    self._open.pop(run.pk, None)
+                    self._open.pop(run_id, None)
                     if failure.is_silence:
                         raise
-                    self._note(run.pk, failure)
+                    self._note(run_id, failure)
                     if self._process and not self._process.is_alive:
                         self._drop_process()
             if time.monotonic() - self._used_at > IDLE_S or not self._open:
@@ -110,6 +110,9 @@ class MirrorFollower:
         except MirrorFailed as failure:
             self._drop_process()
             self._note(None, failure)
+        except BaseException:  # what was sent may not have been noted: the next try begins at the cursor
+            self._drop_process()
+            raise
         return has_more
 
     def _waits(self, run_id: UUID | None) -> bool:
@@ -133,8 +136,9 @@ class MirrorFollower:
             Mirror.objects.filter(pk=self.mirror.pk).update(silence=text)
             self.mirror.silence = text
 
-    def _send(self, run: Run) -> bool:
+    def _send(self, run_id: UUID) -> bool:
         """Send the next complete rows of a run. True if there may be more. Error: MirrorFailed."""
+        run = Run.objects.select_related("project", "group", "benchmark").get(pk=run_id)
         cursor = self._open.get(run.pk) or MirrorCursor.objects.get_or_create(mirror=self.mirror, run=run)[0]
         page = read_rows(run, cursor.seq)
         if page.rows or run.is_terminal:

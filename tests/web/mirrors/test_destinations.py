@@ -83,7 +83,7 @@ def written_rollouts(events: list[Any], number: int) -> list[list[Any]]:
 
 
 @pytest.mark.parametrize("kind", list(READERS))
-def test_destination_has_every_number_and_rollout_once_after_a_crash(kind, owner, settings, request, processes, die):
+def test_destination_has_every_number_and_rollout_once_after_a_crash(kind, owner, settings, request, die):
     python = settings.MIRRORS_PYTHON
     needs(kind, python)
     address = request.getfixturevalue("mlflow_server").address if kind == "mlflow" else ""
@@ -91,13 +91,13 @@ def test_destination_has_every_number_and_rollout_once_after_a_crash(kind, owner
     settings.PUBLIC_URL = "https://hacrl.example.org"
     mirror = new_mirror(owner, kind, address, rollouts=3)
     run, events, rest = started_run(owner, with_hostile_texts)
+    sender = MirrorFollower(mirror)
     with pytest.raises(KeyboardInterrupt):
-        MirrorFollower(mirror).send_due()
-    processes[0].end()
+        sender.send_due()
     assert MirrorCursor.objects.get().seq == 0
     die()  # no longer
     end(run, rest)
-    MirrorFollower(mirror).send_due()
+    sender.send_due()
     cursor = MirrorCursor.objects.get()
     assert (cursor.is_done, cursor.problem, cursor.url.startswith(address)) == (True, "", True)
     there = stored(python, kind, mirror.files, address)

@@ -95,7 +95,7 @@ def test_silent_destination_is_tried_less_and_less_often_and_then_gets_everythin
 
 
 def test_tries_become_rare(owner, monkeypatch):
-    def fail(self: MirrorFollower, run: Run) -> bool:
+    def fail(self: MirrorFollower, run_id: Any) -> bool:
         raise process.MirrorFailed("The destination did not answer.", is_silence=True)
 
     monkeypatch.setattr(MirrorFollower, "_send", fail)
