@@ -16,7 +16,7 @@ from tests.support.warm_starts import put_demo
 from workers.contract.demo_recipe import AGENTS
 
 ROOT = Path(__file__).resolve().parents[1]
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
 ALGORITHMS = ("hacpo", "gspo")  # of the demo's five: all of them learn in workers/trainer/test_learning.py
 
 # Runs where none of our code can be imported: an exported agent needs only transformers.
@@ -49,7 +49,7 @@ def run_demo(data: Path, algorithms: tuple[str, ...]) -> dict[str, Any]:
     return last
 
 
-@pytest.fixture(scope="module", params=["kept agents", pytest.param("agents made anew", marks=pytest.mark.full)])
+@pytest.fixture(scope="module", params=["kept agents", "agents made anew"])
 def demo(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """Data folder and last line of the demo. Making its agents takes as long as training both runs."""
     data = tmp_path_factory.mktemp("demo")
@@ -67,7 +67,6 @@ def test_hacpo_beats_gspo_on_the_demo_pair(demo: tuple[Path, dict[str, Any]]) ->
     assert runs["hacpo"]["rollouts"] == runs["gspo"]["rollouts"] == 40 * 24 * 8 * 2
 
 
-@pytest.mark.full
 def test_gspox2_pays_double(tmp_path: Path) -> None:
     put_demo(tmp_path / "models" / "demo")
     (run,) = run_demo(tmp_path, ("gspox2",))["runs"]
