@@ -1,4 +1,4 @@
-"""A data folder of version 0.1.0, from before the modules moved and migrations were squashed, in this version.
+"""A data folder of the version of 26 November 2026 (commit ca894bb6), which had begun as one of 0.1.0, in this version.
 
 The fixture is described in tests/data/upgrade/README.md.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from urllib.parse import parse_qs
 import pytest
 import yaml
 from django.db.migrations.recorder import MigrationRecorder
+from pydantic import ValidationError
 
 from hacrl_web.ops import schema
 from hacrl_web.runs.pages.run_form import COMPARED
@@ -39,14 +41,27 @@ NEW_DEFAULTS = {
     "compute.gradient_checkpointing": "auto",
 }
 COMPARE = "/compare"  # leads to the comparison of the workspace of runs
-GONE = "/api/v1/saved-queries"  # the address of the Rollouts tab is the query
+# Saved queries (the address of the Rollouts tab is the query), and verl's settings (docs/own-model.md has two lines).
+GONE = ("/api/v1/saved-queries", "/runs/991fb336-cb1f-4f1c-bd0a-d156672fcfe4/verl.yaml")
+# Settings that left, and fields of answers about them.
+LEFT = {
+    *("replay_steps", "anchor", "anchor_clip", "omega_scope", "omega_shrinkage", "curriculum_rest"),
+    *("omega_spread", "gguf", "num_tries", "next_try_at", "audit", "has_benchmarks"),
+}
+RUNS: dict[str, dict[str, Any]] = json.loads((FIXTURE / "runs.json").read_text())
+# Runs and drafts whose settings act by what left: they are shown, and cannot be trained again.
+LEFT_RUNS = (
+    *("transfer", "anchor own", "gate balance", "gate truncated", "gate tapered", "omega by prompt", "replay"),
+    *("curriculum", "draft with replay", "draft with a curriculum", "draft of transfer"),
+)
+UNTRAINABLE = {RUNS[name]["id"] for name in LEFT_RUNS}
 
 
 def child(verb: str, folder: Path) -> Any:
     """What the restored folder answers, from a process of its own: settings are read once a process."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("HACRL_", "DJANGO_"))}
     command = [sys.executable, "-m", "tests.support.upgrade", verb, str(folder)]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=850)
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -89,6 +104,15 @@ FIELDS = {
 }
 
 
+def has_left(path: str) -> bool:
+    """Whether a value is one of what left."""
+    return bool(LEFT & set(re.split(r"[/.]", path)))
+
+
+def untrainable(address: str) -> bool:
+    return any(run_id in address for run_id in UNTRAINABLE)
+
+
 def value_now(values: dict[str, Any], path: str) -> object:
     """The value of a field of old, by its name of today if it has another one."""
     renamed = "/".join(FIELDS.get(part, part) for part in path.split("/"))
@@ -112,8 +136,12 @@ def test_every_old_address_answers_as_it_did(answers):
     assert len(answers) == len(ADDRESSES) > 200
     differences = []
     for before, now in zip(ADDRESSES, answers, strict=True):
-        if before["address"] == GONE:
+        if before["address"] in GONE:
             assert now["status"] == 404
+            continue
+        if untrainable(before["address"]) and before["address"].endswith("/request"):
+            assert now["status"] == 409
+            assert "cannot be trained by this version" in now["values"]["/error/message"]
             continue
         page, _, query = before["address"].partition("?")
         if page == COMPARE:
@@ -129,8 +157,11 @@ def test_every_old_address_answers_as_it_did(answers):
             for path, value in values.items()
             if not is_of_another_algorithm(path, values)
             and not path.endswith(("/advice", "/formula"))  # texts of the code, not stored
-            # A board names only settings that act on its rows' results.
             and not ("/rows/" in path and "/settings/" in path and path not in now.get("values", {}))
+            and not has_left(path)
+            and not path.startswith("/rows/24/")  # the audit acts on functions alone now, so two rows are one
+            # No settings, no limits of their clip to speak of.
+            and not (untrainable(before["address"]) and path.startswith("/sentences/"))
         ]
         differences += [(before["address"], *pair) for pair in pairs if pair[1] != pair[2] and not is_renamed(*pair)]
     assert differences == [], differences
@@ -140,7 +171,13 @@ def test_forms_of_clones_and_drafts_hold_the_settings_that_they_held(answers):
     forms = [(before, now["form"]) for before, now in zip(ADDRESSES, answers, strict=True) if "form" in before]
     assert len(forms) > 10
     for before, form in forms:
-        expected = dict(before["form"])
+        expected = {name: value for name, value in before["form"].items() if not LEFT & set(name.split("."))}
+        if untrainable(before["address"]):  # what left has its default, and nothing to confirm
+            expected = {
+                name: value
+                for name, value in expected.items()
+                if name not in ("confirm", "algorithm.name", "algorithm.cross_gate")
+            }
         if before["address"].startswith("/evaluate") and expected.get("max_completion_length") == "4096":
             expected["max_completion_length"] = ""  # chosen by the context unless it is given
         if expected.get("algorithms") == ["hacpo", "gspo", "gspox2"]:  # what Compare offers first
@@ -173,10 +210,25 @@ def test_interrupted_runs_of_before_resume_to_the_same_end(tmp_path):
     ends = child("resume", tmp_path / "data")
     assert ends["paused"] == ends["killed"]
     assert ends["paused"]["state"] == ["completed", 4, 2]
-    checksums, of_twin = ends["paused"]["sha256_of_checkpoint_4"], twin["sha256_of_checkpoint_4"]
-    assert checksums.keys() == of_twin.keys()
-    is_rounded = checksums != of_twin
-    events, of_twin = events_by_key(ends["paused"]["events"]), events_by_key(twin["events"])
+    assert_end_of_twin(ends["paused"], twin["sha256_of_checkpoint_4"], twin["events"])
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
+def test_interrupted_run_of_every_algorithm_of_before_resumes_to_the_same_end(tmp_path):
+    twins = json.loads((FIXTURE / "algorithms.json").read_text())
+    ends = child("algorithms", tmp_path / "data")
+    assert ends.keys() == twins.keys() == set(algorithms())
+    for name, end in ends.items():
+        assert end["state"] == ["completed", 6, 2], name
+        assert_end_of_twin(end, twins[name]["sha256"], twins[name]["events"])
+
+
+def assert_end_of_twin(end: dict[str, Any], checksums: dict[str, str], twin_events: list[dict[str, Any]]) -> None:
+    """The same bits, or the same numbers where the processor rounds otherwise."""
+    assert end["checksums"].keys() == checksums.keys()
+    is_rounded = end["checksums"] != checksums
+    events, of_twin = events_by_key(end["events"]), events_by_key(twin_events)
     assert events.keys() == of_twin.keys()
     for key, values in events.items():
         expected = of_twin[key]
@@ -189,20 +241,25 @@ def test_interrupted_runs_of_before_resume_to_the_same_end(tmp_path):
 @pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
 def test_stored_settings_of_before_are_accepted_and_unchanged(path):
     stored = json.loads(path.read_text())
+    if path.stem.removeprefix("stored_").replace("_", " ") in LEFT_RUNS:
+        with pytest.raises(ValidationError, match="left this version"):
+            RunSpec.model_validate(stored)
+        return
     spec = RunSpec.model_validate(stored)
     dumped = spec.model_dump(mode="json")
 
     def part(whole: Any, of: Any) -> Any:
-        """Of the whole, the fields that `of` names."""
+        """Of the whole, the fields that `of` names and that have not left."""
         if isinstance(of, list):
             return [part(one, other) for one, other in zip(whole, of, strict=True)]
-        return {key: part(whole[key], value) for key, value in of.items()} if isinstance(of, dict) else whole
+        named = of.keys() - LEFT if isinstance(of, dict) else ()
+        return {key: part(whole[key], of[key]) for key in named} if isinstance(of, dict) else whole
 
     # Version 1 had every algorithm's settings in every run.
     expected = stored | {"schema_version": 3}
     if "algorithm" in stored:
         expected["algorithm"] = own_settings(stored["algorithm"]["name"], stored["algorithm"])
-    assert part(dumped, expected) == expected
+    assert part(dumped, expected) == part(expected, expected)
 
 
 def test_settings_as_yaml_of_before_are_read():

@@ -1,8 +1,8 @@
-"""The data folder of version 0.1.0 (tests/data/upgrade) in this version: restored, migrated, asked and resumed.
+"""The data folder of 26 November 2026 (tests/data/upgrade) in this version: restored, migrated, asked and resumed.
 
-    python -m tests.support.upgrade ask | resume FOLDER
+    python -m tests.support.upgrade ask | resume | algorithms FOLDER
 
-prints JSON: what every old address answers, or how the two interrupted runs ended.
+prints JSON: what every old address answers, or how interrupted runs ended.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TIMINGS = ("seq", "attempt", "time", "crc", "elapsed_s", "eta_s", "phase_s", "re
 def restore(folder: Path) -> None:
     """Unpack the data folder at `folder`, its old place replaced by the new one."""
     folder.mkdir(parents=True)
-    with tarfile.open(FIXTURE / "files.tar.gz") as tar:
+    with tarfile.open(FIXTURE / "files.tar.xz") as tar:
         tar.extractall(folder, filter="data")
     for path in folder.glob("runs/*/spec.json"):
         path.write_text(path.read_text().replace(PLACE, str(folder)))
@@ -156,34 +156,45 @@ def ask(folder: Path) -> list[dict[str, Any]]:
 
 
 def resume(folder: Path) -> dict[str, Any]:
-    """How each interrupted run ends: its state, its last checkpoint's checksums, its events of steps 3 and 4."""
+    """How the two interrupted runs end that the version before the restructuring began."""
+    return ends_of(json.loads((FIXTURE / "resumed.json").read_text())["resume"], "step-000004", (3, 4))
+
+
+def resume_algorithms(folder: Path) -> dict[str, Any]:
+    """How an interrupted run of each algorithm ends."""
+    twins = json.loads((FIXTURE / "algorithms.json").read_text())
+    return ends_of({name: twin["run"] for name, twin in twins.items()}, "step-000006", (6,))
+
+
+def ends_of(runs: dict[str, str], checkpoint_name: str, steps: tuple[int, ...]) -> dict[str, Any]:
+    """By name: the run's state, its last checkpoint's checksums, its events of these steps."""
     from hacrl_web.runs.models import Run
     from hacrl_web.runs.worker.tasks import supervise
 
     ends = {}
-    for name, run_id in json.loads((FIXTURE / "resumed.json").read_text())["resume"].items():
+    for name, run_id in runs.items():
         run = Run.objects.get(pk=run_id)
         run.request_resume("test")
         assert supervise(run.pk)
         run.refresh_from_db()
-        checkpoint = run.run_dir / "checkpoints" / "step-000004"
+        checkpoint = run.run_dir / "checkpoints" / checkpoint_name
         ends[name] = {
             "state": [run.state, run.step, run.attempt],
-            "sha256_of_checkpoint_4": {
+            "checksums": {
                 path.relative_to(checkpoint).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
                 for path in sorted(checkpoint.rglob("*.safetensors"))
             },
-            "events": last_events(run.run_dir / "events.jsonl"),
+            "events": last_events(run.run_dir / "events.jsonl", steps),
         }
     return ends
 
 
-def last_events(spool: Path) -> list[dict[str, Any]]:
-    """The newest attempt's events of steps 3 and 4, without timings."""
+def last_events(spool: Path, steps: tuple[int, ...]) -> list[dict[str, Any]]:
+    """The newest attempt's events of these steps, without timings."""
     events: dict[str, dict[str, Any]] = {}
     for line in spool.read_text().splitlines():
         event = json.loads(line)
-        if event["type"] in ("metrics", "evaluation", "answers", "progress") and event["step"] in (3, 4):
+        if event["type"] in ("metrics", "evaluation", "answers", "progress") and event["step"] in steps:
             key = json.dumps([event.get(name) for name in ("type", "step", "agent", "source", "benchmark", "first")])
             events.pop(key, None)
             events[key] = {name: value for name, value in event.items() if name not in TIMINGS}
@@ -201,7 +212,7 @@ def main(verb: str, folder: Path) -> None:
     from hacrl_web.ops.schema import bring_up_to_date
 
     bring_up_to_date()
-    print(json.dumps({"ask": ask, "resume": resume}[verb](folder)))
+    print(json.dumps({"ask": ask, "resume": resume, "algorithms": resume_algorithms}[verb](folder)))
 
 
 if __name__ == "__main__":
