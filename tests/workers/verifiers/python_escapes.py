@@ -273,8 +273,6 @@ def escapes(address: str, victim: int, outside: str) -> list[Attempt]:
         _escape("perf events", call.format("syscall(298, bytes(128), 0, -1, -1, 0)")),
         _escape("userfaultfd", call.format("syscall(323, 1)")),
         _escape("the affinity of the parent", "os.sched_setaffinity(os.getppid(), {0})"),
-        _escape("its own environment file", "open('/proc/self/environ').read()"),
-        _escape("the root folder", "os.listdir('/')"),
         _escape("a priority of the parent", "os.setpriority(0, os.getppid(), 19)"),
         _escape("more memory allowed", "import resource\nresource.setrlimit(resource.RLIMIT_AS, (2**40, 2**40))"),
         _escape("32-bit system calls", "libc = ctypes.CDLL(None)\nif libc.syscall(0x40000000 + 39) < 0: raise OSError"),

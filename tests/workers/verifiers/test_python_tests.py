@@ -102,6 +102,13 @@ def test_code_that_fails_is_wrong_and_says_where(code, tests, told):
     assert outcome(code, tests).startswith(told)
 
 
+@pytest.mark.parametrize("deed", ["open('/proc/self/environ').read()", "__import__('os').listdir('/')"])
+def test_folders_of_the_system_are_closed(deed):
+    """Landlock closes them; what Bubblewrap alone shows of them is its own."""
+    told = outcome(f"def f(x):\n    {deed}\n    return 4")
+    assert told.startswith("incorrect: PermissionError (line 2 of the answer)")
+
+
 def test_environment_is_clean(monkeypatch):
     monkeypatch.setenv("HACRL_SECRET_KEY", "hidden")
     told = outcome("import os\ndef f(x): raise ValueError(sorted(os.environ))")
