@@ -111,17 +111,6 @@ def test_ratio_is_one_while_warming_up():
     assert tracker.ratio()[0, 1].item() == 2.0
 
 
-def test_tracker_resumes_from_its_state():
-    tracker = hacpo.CapabilityTracker(2, window=2)
-    tracker.update(rewards_of([[1.0, 0.0]], [[1.0, 1.0]]))
-    other = hacpo.CapabilityTracker(2, window=2)
-    other.load_state_dict(tracker.state_dict())
-    for each in (tracker, other):
-        each.update(rewards_of([[0.0, 0.0]], [[1.0, 0.0]]))
-    assert other.capability.tolist() == tracker.capability.tolist() == [0.25, 0.75]
-    assert other.num_steps == 2
-
-
 # Baseline and advantage, Eqs. (6), (7)
 
 
@@ -308,41 +297,6 @@ def test_kl_penalty_is_on_self_rollouts_only():
     k3 = 1 - math.log(2)
     assert stats["kl"].tolist() == pytest.approx([k3, 0.0], abs=1e-12)
     assert loss.item() == pytest.approx(0.1 * k3, abs=1e-12)  # the mean over one self rollout
-
-
-@pytest.mark.parametrize("is_self", [True, False])
-def test_gradients_do_not_depend_on_the_micro_batch_split(is_self):
-    generator = torch.Generator().manual_seed(0)
-    rows, width = 12, 5
-    start = -torch.rand(rows, width, generator=generator, dtype=DOUBLE)
-    mask = torch.arange(width)[None, :] < torch.randint(1, width + 1, (rows, 1), generator=generator)
-    mean = (start * mask).sum(1) / mask.sum(1) + 0.2 * torch.rand(rows, generator=generator, dtype=DOUBLE)
-    advantages = torch.randn(rows, generator=generator, dtype=DOUBLE)
-    reference = -torch.rand(rows, width, generator=generator, dtype=DOUBLE)
-
-    def gradient(sizes: list[int]) -> torch.Tensor:
-        logps = start.clone().requires_grad_()
-        for part in torch.arange(rows).split(sizes):
-            loss, _ = hacpo.loss(
-                logps[part],
-                mask[part],
-                mean[part],
-                advantages[part],
-                torch.full((len(part),), is_self),
-                torch.full((len(part),), 0.7, dtype=DOUBLE),
-                1,
-                config(beta=0.1, epsilon=0.2, epsilon_high=0.2),
-                ref_logps=reference[part],
-                denominator=16,
-            )
-            loss.backward()
-        assert logps.grad is not None
-        return logps.grad
-
-    whole = gradient([12])
-    assert whole.abs().max() > 1e-3
-    for sizes in ([1] * 12, [5, 7], [3, 3, 3, 3]):
-        torch.testing.assert_close(gradient(sizes), whole, rtol=0, atol=1e-15)
 
 
 def test_bfloat16_logps_are_reduced_in_float32():

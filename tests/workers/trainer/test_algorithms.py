@@ -125,14 +125,6 @@ def test_grpo_clips_tokens_in_a_second_pass(tmp_path, crowd):
     assert 0 < low[0] + high[0] < low[1]
 
 
-@pytest.mark.parametrize("name", ["naive_source", "naive_learner"])
-def test_naive_sharing_switched_off_is_gspo_bit_for_bit(tmp_path, crowd, name):
-    apart = trained(tmp_path, crowd[:2], "apart", name=name, sharing=False)
-    alone = trained(tmp_path, crowd[1:2], "alone", name="gspo")
-    ours, theirs = weights(apart, 1), weights(alone, 0)
-    assert all(torch.equal(ours[key], theirs[key]) for key in ours)
-
-
 # Sources
 
 
