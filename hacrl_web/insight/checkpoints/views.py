@@ -108,13 +108,19 @@ def archive_of(request: HttpRequest, run: Run, step: int, place: int) -> Streami
     return download_pieces(request, pieces, f"{folder}.zip", "application/zip")
 
 
+def _step_and_place(request: HttpRequest) -> tuple[int, int]:
+    """Of the agent that a form names. Error: Http404."""
+    step, place = (whole_number(request.POST.get(key, "")) for key in ("step", "agent"))
+    if step is None or place is None:
+        raise Http404
+    return step, place
+
+
 @require_POST
 def promote(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     """`step`, `agent` (its place) and `name`: a new registered model. The form keeps a refused name."""
     run = run_or_404(request, run_id)
-    step, place = (whole_number(request.POST.get(key, "")) for key in ("step", "agent"))
-    if step is None or place is None:
-        raise Http404
+    step, place = _step_and_place(request)
     name = request.POST.get("name", "")
     try:
         manifest, agent = manifest_and_agent(run, step, place)
@@ -132,9 +138,7 @@ def promote(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 def push(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     """`step`, `agent` (its place), `repo`, `content` and `public`: an upload to the hub, in the background."""
     run = run_or_404(request, run_id)
-    step, place = (whole_number(request.POST.get(key, "")) for key in ("step", "agent"))
-    if step is None or place is None:
-        raise Http404
+    step, place = _step_and_place(request)
     repo, content = request.POST.get("repo", ""), request.POST.get("content", "merged")
     try:
         manifest, agent = manifest_and_agent(run, step, place)

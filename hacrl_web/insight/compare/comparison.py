@@ -31,12 +31,6 @@ MIN_AXES = 3  # fewer settings are read more easily from the table
 MAX_LETTERS = 24
 PARALLEL_HEIGHT = 340
 Axis = Literal["step", "rollouts", "tokens", "time"]  # as in addresses
-AXES: dict[Axis, str] = {
-    "step": "step",
-    "rollouts": "rollouts generated",
-    "tokens": "tokens generated",
-    "time": "training time, s",
-}
 _POSITIONS: dict[Axis, XAxis] = {"rollouts": "rollouts", "tokens": "tokens", "time": "elapsed"}
 # Of these the lowest is best.
 LOWER_IS_BETTER = ("loss", "kl", "skipped_updates", "guard_frac", "grad_norm", "completions/clipped_ratio")

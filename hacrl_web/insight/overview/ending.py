@@ -68,7 +68,7 @@ def ending_of(run: Run) -> Ending | None:
     change = run.status_changes.filter(to_state=run.state).order_by("-pk").first()
     return Ending(
         headline=_headline(run, reason),
-        reason=_what(run, reason),
+        reason=_what(reason),
         at=change.at if change else run.finished_at,
         step=run.step,
         is_over=run.is_terminal,
@@ -105,7 +105,7 @@ def _headline(run: Run, reason: str) -> str:
     return f"{verb}, most recently {place}." if many else f"{verb} {place}."
 
 
-def _what(run: Run, reason: str) -> str:
+def _what(reason: str) -> str:
     """The reason, without what the headline says already."""
     rest = _AGAIN.sub("", reason)
     return "" if _SIGNAL.match(rest) else rest

@@ -5,14 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
-import threading
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from django.db import connection
 
 from hacrl_web.leaderboard.board.boards import sweep_board
 from hacrl_web.leaderboard.board.newest import newest_board_of
@@ -260,30 +257,6 @@ def test_worker_carries_it_out_like_every_run(client, owner, installed, task, st
         [("M", "strict", 0.25), ("M", "flexible", 0.75)] if state == "completed" else []
     )
     assert "own output" in client.get(f"/api/v1/runs/{run.pk}/output").content.decode()
-
-
-@pytest.mark.django_db(transaction=True)
-def test_stop_ends_a_hanging_harness(client, owner, installed):
-    post(client, models=[make_model(owner).pk], tasks=["hangs"])
-    run = Run.objects.get()
-
-    def stop() -> None:
-        while not list(run.run_dir.glob("harness/0/child")):
-            time.sleep(0.05)
-        Run.objects.get(pk=run.pk).request_stop()
-        connection.close()
-
-    thread = threading.Thread(target=stop)
-    thread.start()
-    assert supervise(run.pk)
-    thread.join()
-    run.refresh_from_db()
-    assert run.state == "stopped", run.reason
-    pid = int((run.run_dir / "harness" / "0" / "child").read_text())
-    deadline = time.monotonic() + 5
-    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text()
 
 
 def test_evaluation_that_also_asked_benchmarks_is_shown_and_not_retried(client, owner):
