@@ -417,15 +417,6 @@ class TestAsk:
         assert "GiB of memory are free" in answer.content.decode()
 
 
-def test_a_stranger_reaches_none_of_it(client, run):
-    client.force_login(make_user())
-    for name, more in (("run_checkpoints", ()), ("agent_archive", (10, 0))):
-        assert client.get(address(name, run, *more)).status_code == 404
-    for name in ("promote_agent", "ask_agents"):
-        assert client.post(address(name, run), TestAsk.form | {"agent": "0"}).status_code == 404
-    assert promoted() == []
-
-
 def test_run_that_never_began_has_an_empty_page(client, owner):
     page = client.get(address("run_checkpoints", make_run(owner))).content.decode()
     assert "No checkpoint yet" in page

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from hacrl_web.runs.models import Run
-from tests.support.web.factories import make_run, make_user
+from tests.support.web.factories import make_run
 from tests.support.web.insight_rows import insert, rollout
 
 TEXTS = (r"so \boxed{7}", "so it is 7", "so it is 8", "I cannot say", "")
@@ -48,8 +48,3 @@ def test_benchmark_without_samples_says_so_and_other_verifiers_have_no_extractio
     assert refused.status_code == 422
     assert "Extraction is of the verifiers math and numeric; this one is choice." in refused.content.decode()
     assert "/extraction" not in client.get(f"/benchmarks/{benchmark.pk}").content.decode()
-
-
-def test_answers_of_another_project_are_not_counted(client, run):
-    client.force_login(make_user())
-    assert client.get(f"/api/v1/benchmarks/{run.benchmark.pk}/extraction").status_code == 404

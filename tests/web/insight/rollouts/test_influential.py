@@ -82,11 +82,6 @@ def test_replayed_rollout_is_shown_with_the_prompt_of_the_step_in_which_it_was_s
     assert [part["text"] for part in item["parts"]] == ["of step 4"]
 
 
-def test_foreign_run_is_not_there(client, run):
-    client.force_login(factories.make_user())
-    assert client.get(reverse("api-1:get_influential", args=[run.pk])).status_code == 404
-
-
 def test_best_answer_is_the_most_frequent_of_the_highest_reward():
     assert best_answer([]) is None
     answers = [(0.0, "a", 0), (0.0, "a", 1), (1.0, "b", 2), (1.0, "c", 3), (1.0, "c", 4), (None, "c", 5)]

@@ -177,14 +177,6 @@ def test_hidden_and_commanding_characters_are_written_out(web, run):
     assert visible("नि\u200dम") == "नि\u200dम"
 
 
-def test_foreign_run_is_not_there(client, run):
-    client.force_login(factories.make_user())
-    insert(run.pk, [rollout(1, 1, "A", "p", 0)])
-    for name in ("insight:run_rollouts", "insight:run_what_if", "api-1:what_if", "api-1:rollout_text"):
-        assert client.get(reverse(name, args=[run.pk])).status_code == 404, name
-    assert client.post(address(run), {"name": "x", "step": "1"}).status_code in (404, 405)
-
-
 def test_search_that_ran_out_of_time_says_so(web, run, monkeypatch):
     monkeypatch.setattr("hacrl_web.insight.rollouts.search.PIECE", 4)
     monkeypatch.setattr("hacrl_web.insight.rollouts.search.BUDGET_S", 0.0)
