@@ -239,25 +239,43 @@ def _spec(
     rollout = {"max_completion_length": usual_length(selection) if limit in (None, "") else limit}
     own = ("num_samples", "temperature", "max_questions")
     evaluation = {key: request[key] for key in own if request.get(key) not in (None, "")}
-    names = ", ".join(agent["name"] for agent in selection.agents)
-    draft = {
-        "name": request["name"] if request.get("name") not in (None, "") else f"Evaluation of {names}"[:120],
-        # A placeholder if there are none; too many are in `errors` already.
-        "agents": selection.agents[:MAX_AGENTS] or [{"name": "-", "model": "-"}],
+    sections = {
         "data": data[0] if data else {"train_path": "-"},
-        "algorithm": {"name": BASELINE, "beta": 0.0},  # not used
         "rollout": {**rollout, "stop": selection.stop},
-        "training": {"steps": 0},
         "evaluation": {"max_questions": 0, **evaluation, "benchmarks": data[1:]},
     }
-    if request.get("seed") not in (None, ""):
-        draft["seed"] = request["seed"]
+    spec = checked_spec("Evaluation of", request, selection, sections, errors, _field)
+    return (within_contexts(spec, selection.contexts, errors) if spec else None), benchmarks
+
+
+def checked_spec(
+    title: str,
+    request: Mapping[str, Any],
+    selection: SelectedAgents,
+    sections: Mapping[str, Any],
+    errors: list[FieldError],
+    field_of: Callable[[str | None], str | None],
+) -> RunSpec | None:
+    """The spec of an evaluation with these sections; problems are added to `errors`.
+
+    title: before the agents' names, where the request has no name.  field_of: the request's field of an error's path.
+    """
+    names = ", ".join(agent["name"] for agent in selection.agents)
+    named = {key: request[key] for key in ("name", "seed") if request.get(key) not in (None, "")}
+    draft = {
+        "name": f"{title} {names}"[:120],
+        # A placeholder if there are none; too many are in `errors` already.
+        "agents": selection.agents[:MAX_AGENTS] or [{"name": "-", "model": "-"}],
+        "algorithm": {"name": BASELINE, "beta": 0.0},  # not used
+        "training": {"steps": 0},
+        **named,
+        **sections,
+    }
     try:
-        spec = RunSpec.model_validate(draft)
+        return RunSpec.model_validate(draft)
     except ValidationError as error:
-        errors += [FieldError(one.code, one.message, _field(one.field)) for one in plain_errors(error)]
-        return None, benchmarks
-    return within_contexts(spec, selection.contexts, errors), benchmarks
+        errors += [FieldError(one.code, one.message, field_of(one.field)) for one in plain_errors(error)]
+        return None
 
 
 def usual_length(selection: SelectedAgents) -> int:

@@ -9,12 +9,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import ValidationError
-
-from hacrl_web.insight.evaluations.new_evaluation import SelectedAgents, queue_request
+from hacrl_web.insight.evaluations.new_evaluation import SelectedAgents, checked_spec, queue_request
 from hacrl_web.runs.models import Run
-from hacrl_web.web.errors import FieldError, plain_errors
-from workers.contract.spec.algorithm import BASELINE
+from hacrl_web.web.errors import FieldError
 from workers.contract.spec.harness import HARNESS
 from workers.contract.spec.run import RunSpec
 
@@ -50,22 +47,8 @@ def _spec(
     harness["tasks"] = tasks_of(request, errors)
     if selection.trained is not None and selection.manifest is not None:
         harness |= {"source_run": str(selection.trained.pk), "source_step": selection.manifest.step}
-    names = ", ".join(agent["name"] for agent in selection.agents)
-    draft = {
-        "name": request["name"] if request.get("name") not in (None, "") else f"{HARNESS}: {names}"[:120],
-        "agents": selection.agents[:8] or [{"name": "-", "model": "-"}],
-        "data": {"benchmark": HARNESS, "train_path": "-"},
-        "algorithm": {"name": BASELINE, "beta": 0.0},  # not used
-        "training": {"steps": 0},
-        "harness": harness,
-    }
-    if request.get("seed") not in (None, ""):
-        draft["seed"] = request["seed"]
-    try:
-        return RunSpec.model_validate(draft), ()
-    except ValidationError as error:
-        errors += [FieldError(one.code, one.message, _field(one.field)) for one in plain_errors(error)]
-        return None, ()
+    sections = {"data": {"benchmark": HARNESS, "train_path": "-"}, "harness": harness}
+    return checked_spec(f"{HARNESS}:", request, selection, sections, errors, _field), ()
 
 
 def _field(path: str | None) -> str | None:
