@@ -23,8 +23,14 @@ from hacrl_web.registry import values
 from hacrl_web.registry.children import JUDGE
 from hacrl_web.registry.locations import checked_folder
 from hacrl_web.registry.models import Benchmark, Judge, JudgeVersion
-from hacrl_web.registry.reward_functions import checked_text, function_name, trial_cases, trial_rows
-from hacrl_web.registry.trainer_files import named_rows, write_at_once
+from hacrl_web.registry.reward_sources import (
+    delete_source,
+    source_name,
+    trial_cases,
+    trial_rows,
+    tried_case,
+    write_at_once,
+)
 from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.stored_secrets import SecretUnreadable, decrypt, encrypt
 from workers.allowed_address import AddressRefused, AllowList
@@ -39,7 +45,7 @@ def register_judge(owner: Any, *, name: object, fields: Mapping[str, Any], key: 
     project = project_of_new(owner)
     require(owner, project, Role.MEMBER)
     checker = values.Checker()
-    named = checker.take("name", function_name, name)
+    named = checker.take("name", source_name, name)
     if named is not None:
         checker.take("name", values.check_name_is_free, Judge, project, named)
     own = checker.take("kind", _settings, fields)
@@ -81,29 +87,9 @@ def update_judge(user: Any, row: Judge, fields: Mapping[str, Any], key: object =
 
 
 def delete_judge(user: Any, row: Judge) -> None:
-    """Delete the row; its file stays for the runs that name it. Error: FieldErrors (409) while a benchmark uses it."""
+    """Errors: FieldErrors (403, 409)."""
     require_delete(user, row)
-    if benchmark := row.benchmarks.first():
-        raise FieldErrors.single("in_use", f"The benchmark {benchmark.name} uses it: delete that first.", status=409)
-    row.delete()
-
-
-def chosen_judge(project: Any, verifier: str | None, name: object) -> Judge | None:
-    """The judge that a benchmark's verifier `judge` names, by name or id. Error: ValueProblem."""
-    text = str(name or "").strip()
-    if verifier != "judge":
-        if text and verifier:
-            raise values.ValueProblem("not_a_choice", "It belongs to the verifier judge: choose both or neither.")
-        return None
-    row = find_judges([text], project).get(text) if text else None
-    if row is None:
-        raise values.ValueProblem("not_found", f"There is no judge {text[:80]!r} in this project.")
-    return row
-
-
-def find_judges(names: Sequence[str], project: Any) -> dict[str, Judge]:
-    """The judges of a project by name or id."""
-    return named_rows(Judge, names, project)
+    delete_source(row)
 
 
 def judge_path(row: Judge) -> Path:
@@ -133,14 +119,7 @@ def judge_keys(project: Any, paths: Sequence[str]) -> dict[str, str]:
 
 def judge_of_response(row: Judge, *, question: object, gold: object, response: object) -> dict[str, Any]:
     """{reward (None: unscorable), reason, parts, seconds, version} of one response. Error: FieldErrors."""
-    checker = values.Checker()
-    texts = {
-        "question": checker.take("question", checked_text, question),
-        "answer": checker.take("gold", checked_text, gold),
-        "response": checker.take("response", checked_text, response),
-    }
-    checker.finish()
-    answer = _ask(row, [texts | {"fields": {}}], "response")
+    answer = _ask(row, [tried_case(question, gold, response)], "response")
     return answer["results"][0] | {"version": answer["version"]}
 
 

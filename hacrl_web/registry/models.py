@@ -260,19 +260,47 @@ class Benchmark(VersionedRow):
         return [path for path in (self.train_path, self.eval_path) if path]
 
 
+class RewardSource(RegistryRow):
+    """What gives rewards by a file that trainers read; the row has its newest version."""
+
+    sha256 = models.CharField(max_length=64)
+
+    class Meta(RegistryRow.Meta):
+        abstract = True
+
+    @property
+    def version(self) -> str:
+        return self.sha256[:VERSION_DIGITS]
+
+
+class SourceVersion(models.Model):
+    """One version of such a file."""
+
+    sha256 = models.CharField(max_length=64)
+    author = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        abstract = True
+        ordering = ["-created_at", "-pk"]
+
+    @property
+    def version(self) -> str:
+        return self.sha256[:VERSION_DIGITS]
+
+
 @audited("name", "sha256")
-class RewardFunction(RegistryRow):
+class RewardFunction(RewardSource):
     """A Python function that gives rewards; `text` is its newest version."""
 
     section, page = "functions", "registry:function_detail"  # of reward-functions/<id>
 
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="reward_functions")
     text = models.TextField()
-    sha256 = models.CharField(max_length=64)
 
     objects = ProjectRowQuerySet["RewardFunction"].as_manager()
 
-    class Meta(RegistryRow.Meta):
+    class Meta(RewardSource.Meta):
         constraints = [models.UniqueConstraint(fields=["project", "name"], name="reward_function_name_per_project")]
 
     @property
@@ -280,49 +308,32 @@ class RewardFunction(RegistryRow):
         """Whether its newest version asks for the network: what it rewards cannot be repeated exactly."""
         return FunctionFile(self.name, self.text).uses_network
 
-    @property
-    def version(self) -> str:
-        return self.sha256[:VERSION_DIGITS]
 
-
-class RewardFunctionVersion(models.Model):
+class RewardFunctionVersion(SourceVersion):
     """One text of a reward function."""
 
     function = models.ForeignKey(RewardFunction, on_delete=models.CASCADE, related_name="versions")
-    sha256 = models.CharField(max_length=64)
     text = models.TextField()
-    author = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
-    created_at = models.DateTimeField(auto_now_add=True)
 
-    class Meta:
-        ordering = ["-created_at", "-pk"]
+    class Meta(SourceVersion.Meta):
         constraints = [models.UniqueConstraint(fields=["function", "sha256"], name="reward_function_version_once")]
-
-    @property
-    def version(self) -> str:
-        return self.sha256[:VERSION_DIGITS]
 
 
 @audited("name", "sha256", "settings", "key_set_at")
-class Judge(RegistryRow):
+class Judge(RewardSource):
     """A model that gives rewards. settings: those of JudgeSettings, the newest version; ciphertext: of its key."""
 
     section, page = "judges", "registry:judge_detail"
 
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="judges")
     settings: Any = models.JSONField()
-    sha256 = models.CharField(max_length=64)
     ciphertext = models.TextField(blank=True, default="")
     key_set_at = models.DateTimeField(null=True, blank=True)
 
     objects = ProjectRowQuerySet["Judge"].as_manager()
 
-    class Meta(RegistryRow.Meta):
+    class Meta(RewardSource.Meta):
         constraints = [models.UniqueConstraint(fields=["project", "name"], name="judge_name_per_project")]
-
-    @property
-    def version(self) -> str:
-        return self.sha256[:VERSION_DIGITS]
 
     @property
     def has_key(self) -> bool:
@@ -333,22 +344,14 @@ class Judge(RegistryRow):
         return f"key of judge {self.pk}"
 
 
-class JudgeVersion(models.Model):
+class JudgeVersion(SourceVersion):
     """The settings of one version of a judge."""
 
     judge = models.ForeignKey(Judge, on_delete=models.CASCADE, related_name="versions")
-    sha256 = models.CharField(max_length=64)
-    author = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
     settings: Any = models.JSONField()
-    created_at = models.DateTimeField(auto_now_add=True)
 
-    class Meta:
-        ordering = ["-created_at", "-pk"]
+    class Meta(SourceVersion.Meta):
         constraints = [models.UniqueConstraint(fields=["judge", "sha256"], name="judge_version_once")]
-
-    @property
-    def version(self) -> str:
-        return self.sha256[:VERSION_DIGITS]
 
 
 class PairInspection(models.Model):

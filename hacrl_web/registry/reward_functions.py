@@ -7,8 +7,6 @@ an attempt starts.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +18,16 @@ from hacrl_web.accounts.projects import forbidden, project_of_new, require
 from hacrl_web.registry import values
 from hacrl_web.registry.children import REWARD_FUNCTION
 from hacrl_web.registry.models import Benchmark, RewardFunction, RewardFunctionVersion
-from hacrl_web.registry.trainer_files import named_rows, write_at_once
+from hacrl_web.registry.reward_sources import (
+    delete_source,
+    source_name,
+    trial_cases,
+    trial_rows,
+    tried_case,
+    write_at_once,
+)
 from hacrl_web.web.errors import FieldErrors
 from workers.contract.spec.reward_function import NETWORK_VARIABLE, FunctionFile, FunctionFileError, check_new_source
-from workers.contract.spec.rewards import REWARD_NAME
-
-MAX_RESPONSE = 100_000
-TRIED_QUESTIONS = 5
-NO_ANSWER = "I do not know."
 
 
 def require_author(user: Any, project: Any) -> None:
@@ -55,7 +55,7 @@ def register_function(owner: Any, *, name: object, source: object) -> RewardFunc
     project = project_of_new(owner)
     require_author(owner, project)
     checker = values.Checker()
-    named = checker.take("name", function_name, name)
+    named = checker.take("name", source_name, name)
     text = checker.take("source", _source, source)
     if named is not None:
         checker.take("name", values.check_name_is_free, RewardFunction, project, named)
@@ -86,39 +86,16 @@ def update_function(user: Any, row: RewardFunction, source: object) -> RewardFun
     return row
 
 
-def chosen_function(project: Any, verifier: str | None, name: object) -> RewardFunction | None:
-    """The function that a benchmark's verifier `function` names, by name or id. Error: ValueProblem."""
-    text = str(name or "").strip()
-    if verifier != "function":
-        if text and verifier:
-            raise values.ValueProblem("not_a_choice", "It belongs to the verifier function: choose both or neither.")
-        return None
-    row = find_functions([text], project).get(text) if text else None
-    if row is None:
-        raise values.ValueProblem("not_found", f"There is no reward function {text[:80]!r} in this project.")
-    return row
-
-
 def delete_function(user: Any, row: RewardFunction) -> None:
-    """Delete the row; its file stays for the runs that name it. Error: FieldErrors (409) while a benchmark uses it."""
+    """Errors: FieldErrors (403, 409)."""
     require_author(user, row.project)
-    if benchmark := row.benchmarks.first():
-        raise FieldErrors.single("in_use", f"The benchmark {benchmark.name} uses it: delete that first.", status=409)
-    row.delete()
+    delete_source(row)
 
 
 def _add_version(row: RewardFunction, author: Any) -> None:
     RewardFunctionVersion.objects.get_or_create(
         function=row, sha256=row.sha256, defaults={"text": row.text, "author": author}
     )
-
-
-def function_name(value: object) -> str:
-    """The name of a function or a judge, which also names its metric. Error: ValueProblem."""
-    name = values.text(value, 40)
-    if not re.fullmatch(REWARD_NAME, name):
-        raise values.ValueProblem("bad_name", "Use small letters, digits and _, beginning with a letter.")
-    return name
 
 
 def _source(value: object) -> str:
@@ -153,14 +130,7 @@ def _ask(file: FunctionFile, cases: list[dict[str, Any]], at: str) -> dict[str, 
 
 def reward_of(row: RewardFunction, *, question: object, gold: object, response: object) -> dict[str, Any]:
     """{reward (None: unscorable), reason, parts, seconds, version} of one response. Error: FieldErrors."""
-    checker = values.Checker()
-    texts = {
-        "question": checker.take("question", checked_text, question),
-        "answer": checker.take("gold", checked_text, gold),
-        "response": checker.take("response", checked_text, response),
-    }
-    checker.finish()
-    case = texts | {"fields": {"id": "try", "subject": "", "difficulty": ""}}
+    case = tried_case(question, gold, response, id="try", subject="", difficulty="")
     answer = _ask(FunctionFile(row.name, row.text), [case], "response")
     return answer["results"][0] | {"version": answer["version"]}
 
@@ -172,38 +142,6 @@ def try_on_benchmark(row: RewardFunction, benchmark: Benchmark) -> list[dict[str
     return trial_rows(questions, results)
 
 
-def trial_cases(benchmark: Benchmark) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The first questions, and for each two cases: the boxed reference answer, and no answer."""
-    questions = [one for one in benchmark.sample[:TRIED_QUESTIONS] if isinstance(one, dict)]
-    cases = [
-        {
-            "question": str(one.get("question", "")),
-            "answer": str(one.get("answer", "")),
-            "response": text,
-            "fields": {"id": str(one.get("id", "")), "subject": str(one.get("subject", "")), "difficulty": ""},
-        }
-        for one in questions
-        for text in (f"\\boxed{{{one.get('answer', '')}}}", NO_ANSWER)
-    ]
-    return questions, cases
-
-
-def trial_rows(questions: list[dict[str, Any]], results: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A row for each question from the results of its two cases."""
-    pairs = zip(questions, results[::2], results[1::2], strict=True)
-    return [
-        {"question": one.get("question"), "answer": one.get("answer"), "correct": right, "none": nothing}
-        for one, right, nothing in pairs
-    ]
-
-
-def checked_text(value: object) -> str:
-    """A text to try. Error: ValueProblem."""
-    if not isinstance(value, str) or len(value) > MAX_RESPONSE:
-        raise values.ValueProblem("not_text", f"Text of at most {MAX_RESPONSE:,} characters is needed.")
-    return value.replace("\x00", "").replace("\r\n", "\n").encode("utf-8", "replace").decode()
-
-
 def function_path(row: RewardFunction) -> Path:
     """Where trainers read the newest version."""
     return Path(settings.REWARD_FUNCTIONS_DIR) / str(row.pk) / f"{row.name}.py"
@@ -212,8 +150,3 @@ def function_path(row: RewardFunction) -> Path:
 def write_file(row: RewardFunction) -> Path:
     """Write the newest version where trainers read it, at once for each reader."""
     return write_at_once(function_path(row), row.text)
-
-
-def find_functions(names: Sequence[str], project: Any) -> dict[str, RewardFunction]:
-    """The functions of a project by name or id."""
-    return named_rows(RewardFunction, names, project)

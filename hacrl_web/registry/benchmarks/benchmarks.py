@@ -23,9 +23,8 @@ from hacrl_web.registry.benchmarks.built_in import BY_KEY, BuiltIn
 from hacrl_web.registry.benchmarks.ready_prompts import BY_READY_KEY, ready_key
 from hacrl_web.registry.benchmarks.uploads import Staged
 from hacrl_web.registry.hub_tokens import usable_hub_token
-from hacrl_web.registry.judges import chosen_judge
 from hacrl_web.registry.models import VERIFIERS, Benchmark, Judge, RewardFunction
-from hacrl_web.registry.reward_functions import chosen_function
+from hacrl_web.registry.reward_sources import chosen_source
 from hacrl_web.web.errors import FieldError, FieldErrors
 from workers.contract.spec.data import CANONICAL_HELD_OUT_FILE, CANONICAL_TRAIN_FILE, MAX_COLUMN_NAME
 from workers.contract.verifier_kinds import CODE_KINDS, RESPONSE_EXTRACTIONS, ResponseExtraction, not_flexible
@@ -244,10 +243,12 @@ def checked_options(owner: Any, fields: Mapping[str, Any], has_held_out_file: bo
     )
     if verifier and reading and (message := not_flexible(verifier, reading)):
         checker.add("extraction", "not_a_choice", f"{message[0].upper()}{message[1:]}.")
+    project = project_of_new(owner)
+    named_function, named_judge = fields.get("reward_function", ""), fields.get("judge", "")
     function = checker.take(
-        "reward_function", chosen_function, project_of_new(owner), verifier, fields.get("reward_function", "")
+        "reward_function", chosen_source, RewardFunction, "function", project, verifier, named_function
     )
-    judge = checker.take("judge", chosen_judge, project_of_new(owner), verifier, fields.get("judge", ""))
+    judge = checker.take("judge", chosen_source, Judge, "judge", project, verifier, named_judge)
     prompts = checker.take("ready_prompt", _with_ready_prompt, fields) or fields
     template = checker.take("prompt_template", _template, prompts.get("prompt_template", QUESTION))
     system = checker.take("system_prompt", _system_prompt, prompts.get("system_prompt") or "")

@@ -10,7 +10,8 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from hacrl_web.registry import judges, reward_functions
-from hacrl_web.registry.models import AgentGroup
+from hacrl_web.registry.models import AgentGroup, Judge, RewardFunction
+from hacrl_web.registry.reward_sources import named_rows
 from hacrl_web.web.errors import FieldError
 from workers.contract.spec.rewards import terms_of_text
 
@@ -18,12 +19,12 @@ FIELD = "rewards.terms"
 
 
 def _function_file(name: str, project: Any) -> Path | None:
-    row = reward_functions.find_functions([name], project).get(name)
+    row = named_rows(RewardFunction, [name], project).get(name)
     return None if row is None else reward_functions.write_file(row)
 
 
 def _judge_file(name: str, project: Any) -> Path | None:
-    row = judges.find_judges([name], project).get(name)
+    row = named_rows(Judge, [name], project).get(name)
     return None if row is None else judges.write_file(row)
 
 
