@@ -602,14 +602,9 @@ declare namespace Api {
     name: string;
     version: string;
     sha256: string;
+    created_at: string;
     text: string;
     uses_network: boolean;
-    created_at: string;
-  }
-  interface FunctionTryIn {
-    question?: string;
-    gold?: string;
-    response?: string;
   }
   interface GatePoint {
     s: number;
@@ -751,19 +746,19 @@ declare namespace Api {
     comment?: string;
   }
   interface JudgeIn {
-    name?: string;
     settings?: Record<string, unknown>;
     key?: string;
+    name?: string;
   }
   interface JudgeOut {
     id: number;
     name: string;
     version: string;
     sha256: string;
+    created_at: string;
     settings: Record<string, unknown>;
     has_key: boolean;
     key_set_at: string | null;
-    created_at: string;
   }
   interface JudgeQuestionsIn {
     benchmark?: number | null;
@@ -771,11 +766,6 @@ declare namespace Api {
   interface JudgeSettingsIn {
     settings?: Record<string, unknown>;
     key?: string;
-  }
-  interface JudgeTryIn {
-    question?: string;
-    gold?: string;
-    response?: string;
   }
   interface JudgedAnswer {
     reward: number | null;
@@ -1790,6 +1780,7 @@ declare namespace Api {
     seconds: number;
   }
   interface TryIn {
+    question?: string;
     gold?: string;
     response?: string;
   }

@@ -34,10 +34,10 @@ from hacrl_web.leaderboard.api import router as leaderboard_router
 from hacrl_web.mirrors.api import router as mirrors_router
 from hacrl_web.registry.api.benchmarks import router as benchmark_router
 from hacrl_web.registry.api.hub_tokens import router as hub_tokens_router
-from hacrl_web.registry.api.judges import router as judges_router
 from hacrl_web.registry.api.models_and_groups import router as registry_router
 from hacrl_web.registry.api.prompts import router as prompts_router
-from hacrl_web.registry.api.reward_functions import router as reward_functions_router
+from hacrl_web.registry.api.reward_sources import judges_router
+from hacrl_web.registry.api.reward_sources import router as reward_functions_router
 from hacrl_web.reports.api import router as reports_router
 from hacrl_web.runs.api.controls import router as controls_router
 from hacrl_web.runs.api.events_and_log import router as events_router
