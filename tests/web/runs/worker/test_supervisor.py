@@ -32,13 +32,13 @@ from hacrl_web.runs.worker.hosts import data_folder_id
 from hacrl_web.runs.worker.tasks import supervise
 from hacrl_web.runs.worker.trainer_environment import trainer_environment
 from tests.support.waiting import wait_until
-from tests.support.web.factories import make_run
+from tests.support.web.factories import as_of_earlier_version, make_run
 from workers.contract import trainer_log
 from workers.contract.events import Log
 from workers.contract.spool import SPOOL_NAME, SpoolWriter, read_records, rotated
 from workers.contract.trainer_process import LOCK_NAME, RunDirBusy, start_trainer
 
-pytestmark = pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("fake_trainer")
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("fake_trainer")]
 
 
 def stored_seqs(run: Run) -> list[int]:
@@ -163,6 +163,15 @@ def test_failed_trainer_fails_the_run_with_its_reason():
     run.refresh_from_db()
     assert (run.state, run.reason) == ("failed", "the fake loss became NaN in step 3")
     assert_nothing_left(run)
+
+
+def test_run_under_an_option_that_left_fails_with_the_way_out():
+    run = as_of_earlier_version(make_run(), training={"curriculum_rest": 3})
+    supervise(run.pk)
+    run.refresh_from_db()
+    assert run.state == "failed"
+    assert "cannot be trained by this version: training.curriculum_rest 3 left this version" in run.reason
+    assert run.reason.endswith("leave it out to train without it.")
 
 
 def test_stop_asked_after_the_trainer_failed_does_not_hide_why(monkeypatch):
