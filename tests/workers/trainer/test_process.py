@@ -15,7 +15,7 @@ import pytest
 from tests.support.workers.processes import run_trainer
 from tests.support.workers.tiny import make_pair, make_spec, records
 from workers.contract.spec.run import RunSpec
-from workers.contract.trainer_process import lock_run_dir, start_trainer
+from workers.contract.trainer_process import RunDirBusy, lease_path, lock_run_dir, start_trainer
 
 ROOT = Path(__file__).resolve().parents[3]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
@@ -106,12 +106,12 @@ def test_run_dir_of_another_run_or_trainer_is_refused(tmp_path, spec):
     assert (done.returncode, "holds another run" in done.stderr) == (2, True)
 
 
-def endless_trainer(run_dir, spec):
+def endless_trainer(run_dir, spec, prefix=()):
     """One that has trained a step, of more than anybody waits for."""
     run_dir.mkdir()
     endless = spec.model_copy(update={"training": spec.training.model_copy(update={"steps": 100_000})})
     (run_dir / "spec.json").write_text(endless.to_json())
-    trainer = start_trainer(run_dir, 1, environment=ENVIRONMENT)
+    trainer = start_trainer(run_dir, 1, environment=ENVIRONMENT, prefix=prefix)
     wait_for(run_dir, "progress", trainer.process)
     return trainer
 
@@ -153,6 +153,18 @@ def test_trainer_dies_with_its_supervisor(tmp_path, spec):
     os.close(trainer._death_pipe)  # what the kernel does when the supervisor is gone
     trainer._death_pipe = -1
     assert trainer.process.wait(5) == -signal.SIGKILL
+
+
+@pytest.mark.slow
+def test_trainer_behind_a_prefix_holds_the_run_folder_and_ends_with_its_lease(tmp_path, spec):
+    run_dir = tmp_path / "run"
+    trainer = endless_trainer(run_dir, spec, ["nice"])
+    with pytest.raises(RunDirBusy):
+        lock_run_dir(run_dir)
+    lease_path(run_dir, 1).unlink()
+    assert trainer.process.wait(10) == -signal.SIGKILL
+    os.close(lock_run_dir(run_dir))
+    trainer.kill()
 
 
 def test_spool_that_cannot_be_opened_is_reported(tmp_path, spec, capsys, monkeypatch):
