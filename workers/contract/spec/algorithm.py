@@ -109,8 +109,11 @@ def without_idle(values: Mapping[str, Any]) -> dict[str, Any]:
     """The sections of a run's settings without those that left and had no effect."""
     result = dict(values)
     for section, names in _SETTINGS.items():
-        if isinstance(own := values.get(section), Mapping):
-            result[section] = {name: value for name, value in own.items() if not _is_idle(own, names, name)}
+        own = values.get(section)
+        if isinstance(own, Mapping) and (
+            idle := [name for name in names if name in own and _is_idle(own, names, name)]
+        ):
+            result[section] = {name: value for name, value in own.items() if name not in idle}
     return result
 
 
@@ -157,7 +160,7 @@ def refuse_left(values: Mapping[str, Any]) -> None:
 
 def _is_idle(section: Mapping[str, Any], names: Mapping[str, Any], name: str) -> bool:
     """Whether a setting is one that left, with no effect."""
-    return name in names and not _is_known(section, name) and names[name] in (None, section[name])
+    return names[name] in (None, section[name]) and not _is_known(section, name)
 
 
 def _is_known(section: Mapping[str, Any], name: str) -> bool:
