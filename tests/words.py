@@ -1,8 +1,8 @@
-"""Words that the house rules count: values named by participles, and public names that several packages define.
+"""Words that the house rules count: public names that several packages define.
 
     python -m tests.words
 
-prints both, with their places, and the API operations whose answer has no type.
+prints them, with their places, and the API operations whose answer has no type.
 """
 
 from __future__ import annotations
@@ -10,35 +10,12 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 GLOSSARY = ROOT / "docs" / "glossary.md"
 SECTION = "## Names that several packages define"
-PARTICIPLES = frozenset(
-    [
-        "found",
-        "asked",
-        "told",
-        "wanted",
-        "given",
-        "taken",
-        "shown",
-        "heard",
-        "kept",
-        "made",
-        "known",
-        "left",
-        "said",
-        "seen",
-        "read_",
-        "chosen",
-        "judged",
-        "stored",
-    ]
-)
 
 
 def sources() -> list[Path]:
@@ -50,15 +27,6 @@ def sources() -> list[Path]:
 @cache
 def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
-
-
-def participles(path: Path) -> Iterator[tuple[int, str]]:
-    """Line and name of each variable or parameter that is named by a participle."""
-    for node in ast.walk(tree_of(path)):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in PARTICIPLES:
-            yield node.lineno, node.id
-        elif isinstance(node, ast.arg) and node.arg in PARTICIPLES:
-            yield node.lineno, node.arg
 
 
 @cache
@@ -110,8 +78,6 @@ def main() -> None:
     import django
 
     django.setup()
-    bindings = [f"{path.relative_to(ROOT)}:{line} {name}" for path in sources() for line, name in participles(path)]
-    print(*bindings, f"{len(bindings)} values named by participles", sep="\n")
     repeated = {name: paths for name, paths in repeated_names().items() if name not in listed_names()}
     print(*(f"{name}: {', '.join(paths)}" for name, paths in repeated.items()), sep="\n")
     print(f"{len(repeated)} public names that several packages define and the glossary does not list")

@@ -84,7 +84,7 @@ def check_mirror_address(url: str) -> None:
     AllowList.of("HACRL_MIRROR_ALLOW", settings.MIRROR_ALLOW).check_url(url)
 
 
-def checked_options(checker: Checker, kind: str, values: Any) -> dict[str, str]:
+def checked_mirror_options(checker: Checker, kind: str, values: Any) -> dict[str, str]:
     """The options of a kind, at `options.NAME`."""
     if not isinstance(values, Mapping):
         checker.add("options", "invalid", "Must be an object with texts.")

@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 
 from hacrl_web.accounts.models import Project, Role
 from hacrl_web.accounts.projects import project_for, require
-from hacrl_web.mirrors.kinds import KINDS, checked_options, checked_secret
+from hacrl_web.mirrors.kinds import KINDS, checked_mirror_options, checked_secret
 from hacrl_web.mirrors.models import Choice, Mirror, MirrorCursor, Sends
 from hacrl_web.registry import values
 from hacrl_web.runs.models import Run
@@ -61,7 +61,7 @@ def _bounded(value: Any, least: int, most: int) -> int:
 def _checked(checker: values.Checker, kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     """The columns of FIELDS."""
     return {
-        "options": checked_options(checker, kind, fields.get("options") or {}),
+        "options": checked_mirror_options(checker, kind, fields.get("options") or {}),
         "sends": checker.take("sends", values.choice, fields.get("sends") or Sends.NEW, Sends.values),
         **{name: checker.take(name, _bounded, fields.get(name), *bounds) for name, bounds in BOUNDS.items()},
     }

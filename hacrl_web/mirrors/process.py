@@ -45,7 +45,7 @@ class MirrorProcess:
             with theirs, _log(folder) as log:
                 self._child = subprocess.Popen(
                     [settings.MIRRORS_PYTHON, "-m", "workers.mirrors"],
-                    stdin=theirs, stdout=theirs, stderr=log, cwd=settings.BASE_DIR, env=environment,
+                    stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=log, cwd=settings.BASE_DIR, env=environment,
                     start_new_session=True,
                 )  # fmt: skip
         except OSError as error:  # no disk, no memory, no such Python

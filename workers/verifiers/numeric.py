@@ -15,9 +15,9 @@ from workers.contract.verifier_kinds import ResponseExtraction
 from workers.verifiers.children.child_server import Unscorable, serve_verifier
 from workers.verifiers.mathematics.answers import clean
 from workers.verifiers.mathematics.extraction import MAX_ANSWER_CHARACTERS, after_thoughts
-from workers.verifiers.mathematics.negation_words import doubts
 from workers.verifiers.mathematics.plain_numbers import number, readings
 from workers.verifiers.mathematics.reading import answer_in
+from workers.verifiers.mathematics.statements.negation_words import doubts
 from workers.verifiers.verdicts import CORRECT, INCORRECT, NO_ANSWER, NO_NUMBER, NO_REFERENCE, TOO_LONG, Query, Verdict
 
 _EQUALS = re.compile(r"=|\\approx(?![a-zA-Z])|\\simeq(?![a-zA-Z])|≈|\\sim(?![a-zA-Z])")

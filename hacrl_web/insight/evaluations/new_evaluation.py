@@ -244,11 +244,11 @@ def _spec(
         "rollout": {**rollout, "stop": selection.stop},
         "evaluation": {"max_questions": 0, **evaluation, "benchmarks": data[1:]},
     }
-    spec = checked_spec("Evaluation of", request, selection, sections, errors, _field)
+    spec = evaluation_spec("Evaluation of", request, selection, sections, errors, _field)
     return (within_contexts(spec, selection.contexts, errors) if spec else None), benchmarks
 
 
-def checked_spec(
+def evaluation_spec(
     title: str,
     request: Mapping[str, Any],
     selection: SelectedAgents,

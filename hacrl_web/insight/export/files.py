@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
-from hacrl_web.insight.export.tables import Column, Table
+from hacrl_web.insight.export.tables import TableColumn, Table
 from hacrl_web.web.errors import FieldErrors
 
 FORMATS = {"jsonl": "application/jsonl", "parquet": "application/vnd.apache.parquet", "json": "application/json"}
@@ -28,7 +28,7 @@ def encoded(kind: str, table: Table, rows: Iterable[Row], card: dict[str, Any]) 
     return _jsonl(table.columns, iter(rows)) if kind == "jsonl" else _parquet(table.columns, iter(rows), card)
 
 
-def _jsonl(columns: tuple[Column, ...], rows: Iterator[Row]) -> Iterator[bytes]:
+def _jsonl(columns: tuple[TableColumn, ...], rows: Iterator[Row]) -> Iterator[bytes]:
     names = [column.name for column in columns]
     while some := list(islice(rows, LINES_AT_ONCE)):
         lines = (json.dumps(dict(zip(names, map(_finite, row), strict=True)), ensure_ascii=False) for row in some)
@@ -67,7 +67,7 @@ class _Pieces:
         return b"".join(parts)
 
 
-def _parquet(columns: tuple[Column, ...], rows: Iterator[Row], card: dict[str, Any]) -> Iterator[bytes]:
+def _parquet(columns: tuple[TableColumn, ...], rows: Iterator[Row], card: dict[str, Any]) -> Iterator[bytes]:
     try:
         import pyarrow
         from pyarrow import parquet

@@ -18,7 +18,7 @@ ROWS_AT_ONCE = 500
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """help: what a value means, with its unit."""
 
     name: str
@@ -32,12 +32,12 @@ class Table:
 
     name: str
     help: str
-    own_columns: tuple[Column, ...]
+    own_columns: tuple[TableColumn, ...]
     rows: Callable[[Run], Iterable[tuple[Any, ...]]]
     count: Callable[[Run], int]
 
     @property
-    def columns(self) -> tuple[Column, ...]:
+    def columns(self) -> tuple[TableColumn, ...]:
         return OF_RUN + self.own_columns
 
     def rows_of(self, runs: Iterable[Run]) -> Iterator[tuple[Any, ...]]:
@@ -49,68 +49,68 @@ class Table:
 
 
 OF_RUN = (
-    Column("run", "text", "id of the run"),
-    Column("run_name", "text", "name of the run"),
-    Column("algorithm", "text", "sharing rule of the run"),
-    Column("variant", "text", "its row in its sweep, if it has one"),
-    Column("seed", "integer", "seed of the run"),
+    TableColumn("run", "text", "id of the run"),
+    TableColumn("run_name", "text", "name of the run"),
+    TableColumn("algorithm", "text", "sharing rule of the run"),
+    TableColumn("variant", "text", "its row in its sweep, if it has one"),
+    TableColumn("seed", "integer", "seed of the run"),
 )
-STEP = Column("step", "integer", "training step; 0 is before the first update")
-PROMPT = Column("prompt_id", "text", "id of the question")
-SAMPLE = Column("sample", "integer", "number of the response among those of its agent to this prompt in this step")
+STEP = TableColumn("step", "integer", "training step; 0 is before the first update")
+PROMPT = TableColumn("prompt_id", "text", "id of the question")
+SAMPLE = TableColumn("sample", "integer", "number of the response among those of its agent to this prompt in this step")
 METRICS = (
     STEP,
-    Column("agent", "text", "agent, or the learner of a pair; empty for the run as a whole"),
-    Column("source", "text", "whose rollouts, for metrics of a pair; else empty"),
-    Column("metric", "text", "name as in docs/metrics.md; evaluations too"),
-    Column("value", "number", "empty if the trainer recorded none"),
+    TableColumn("agent", "text", "agent, or the learner of a pair; empty for the run as a whole"),
+    TableColumn("source", "text", "whose rollouts, for metrics of a pair; else empty"),
+    TableColumn("metric", "text", "name as in docs/metrics.md; evaluations too"),
+    TableColumn("value", "number", "empty if the trainer recorded none"),
 )
 ROLLOUTS = (
     STEP,
-    Column("agent", "text", "who sampled the response"),
+    TableColumn("agent", "text", "who sampled the response"),
     PROMPT,
     SAMPLE,
-    Column("prompt", "text", "the question"),
-    Column("completion", "text", "the response; empty in steps whose texts are no longer kept"),
-    Column("answer", "text", "the reference answer"),
-    Column("reward", "number", "of the verifier; empty if it could not decide"),
-    Column("finish_reason", "text", "stop: the agent ended the response; length: the limit did"),
-    Column("num_tokens", "integer", "of the response, in its agent's tokens"),
-    Column("mean_logp", "number", "mean log-probability of its tokens under its agent"),
-    Column(
+    TableColumn("prompt", "text", "the question"),
+    TableColumn("completion", "text", "the response; empty in steps whose texts are no longer kept"),
+    TableColumn("answer", "text", "the reference answer"),
+    TableColumn("reward", "number", "of the verifier; empty if it could not decide"),
+    TableColumn("finish_reason", "text", "stop: the agent ended the response; length: the limit did"),
+    TableColumn("num_tokens", "integer", "of the response, in its agent's tokens"),
+    TableColumn("mean_logp", "number", "mean log-probability of its tokens under its agent"),
+    TableColumn(
         "turns",
         "text",
         "JSON, with an environment: of each turn a (agent), t (tool) or u, 1 if it failed, text",
     ),
-    Column("benchmark", "text", "training set of the prompt, in a run with several; else empty"),
+    TableColumn("benchmark", "text", "training set of the prompt, in a run with several; else empty"),
 )
 CONTRIBUTIONS = (
     STEP,
-    Column("agent", "text", "the learner"),
-    Column("source", "text", "who sampled the response; the learner itself for its own"),
+    TableColumn("agent", "text", "the learner"),
+    TableColumn("source", "text", "who sampled the response; the learner itself for its own"),
     PROMPT,
     SAMPLE,
-    Column("reward", "number", "of the response"),
-    Column("num_tokens", "integer", "in the learner's tokens"),
-    Column("source_num_tokens", "integer", "in the source's tokens"),
-    Column("advantage", "number", "A of the response for this learner"),
-    Column("start_ratio", "number", "s before the step's first update"),
-    Column("sequence_ratio", "number", "s: the learner's sequence probability over the source's, per token"),
-    Column("clipped_ratio", "number", "s after clipping"),
-    Column("clip_side", "text", "none, lower or upper"),
-    Column("omega", "number", "capability ratio on the gradient"),
-    Column("alpha", "number", "exponent of the clipped ratio, Eq. (12)"),
-    Column("importance", "number", "importance weight of an own response's loss; empty for 1"),
-    Column("weight", "number", "factor of the response's gradient"),
-    Column("capability", "number", "of the learner"),
-    Column("source_capability", "number", "of the source"),
-    Column("mini_batch", "integer", "number of the update within the step"),
-    Column("age", "integer", "steps since the response was sampled, where rollouts are replayed"),
-    Column("drop_reason", "text", "why it taught nothing; empty if it did"),
+    TableColumn("reward", "number", "of the response"),
+    TableColumn("num_tokens", "integer", "in the learner's tokens"),
+    TableColumn("source_num_tokens", "integer", "in the source's tokens"),
+    TableColumn("advantage", "number", "A of the response for this learner"),
+    TableColumn("start_ratio", "number", "s before the step's first update"),
+    TableColumn("sequence_ratio", "number", "s: the learner's sequence probability over the source's, per token"),
+    TableColumn("clipped_ratio", "number", "s after clipping"),
+    TableColumn("clip_side", "text", "none, lower or upper"),
+    TableColumn("omega", "number", "capability ratio on the gradient"),
+    TableColumn("alpha", "number", "exponent of the clipped ratio, Eq. (12)"),
+    TableColumn("importance", "number", "importance weight of an own response's loss; empty for 1"),
+    TableColumn("weight", "number", "factor of the response's gradient"),
+    TableColumn("capability", "number", "of the learner"),
+    TableColumn("source_capability", "number", "of the source"),
+    TableColumn("mini_batch", "integer", "number of the update within the step"),
+    TableColumn("age", "integer", "steps since the response was sampled, where rollouts are replayed"),
+    TableColumn("drop_reason", "text", "why it taught nothing; empty if it did"),
 )
 
 
-def _recorded(relation: str, columns: tuple[Column, ...]) -> Callable[[Run], Iterator[tuple[Any, ...]]]:
+def _recorded(relation: str, columns: tuple[TableColumn, ...]) -> Callable[[Run], Iterator[tuple[Any, ...]]]:
     names = [column.name for column in columns]
 
     def rows(run: Run) -> Iterator[tuple[Any, ...]]:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from hacrl_web.insight.evaluations.new_evaluation import SelectedAgents, checked_spec, queue_request
+from hacrl_web.insight.evaluations.new_evaluation import SelectedAgents, evaluation_spec, queue_request
 from hacrl_web.runs.models import Run
 from hacrl_web.web.errors import FieldError
 from workers.contract.spec.harness import HARNESS
@@ -48,7 +48,7 @@ def _spec(
     if selection.trained is not None and selection.manifest is not None:
         harness |= {"source_run": str(selection.trained.pk), "source_step": selection.manifest.step}
     sections = {"data": {"benchmark": HARNESS, "train_path": "-"}, "harness": harness}
-    return checked_spec(f"{HARNESS}:", request, selection, sections, errors, _field), ()
+    return evaluation_spec(f"{HARNESS}:", request, selection, sections, errors, _field), ()
 
 
 def _field(path: str | None) -> str | None:

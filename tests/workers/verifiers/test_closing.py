@@ -7,9 +7,9 @@ import time
 import pytest
 
 from workers.verifiers.kinds import kind_of
-from workers.verifiers.mathematics.closing import closing_formula
 from workers.verifiers.mathematics.last_number import last_number
 from workers.verifiers.mathematics.reading import answer_in
+from workers.verifiers.mathematics.statements.closing import closing_formula
 from workers.verifiers.service import Verifier
 
 

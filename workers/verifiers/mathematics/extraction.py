@@ -9,7 +9,7 @@ import re
 from functools import partial
 from typing import NamedTuple
 
-from workers.verifiers.mathematics.negation_words import doubts, is_unstated
+from workers.verifiers.mathematics.statements.negation_words import doubts, is_unstated
 
 MAX_ANSWER_CHARACTERS = 1000
 _MAX_SEARCHED = 20_000  # of the response's end, for a stated answer

@@ -11,9 +11,9 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from workers.verifiers.mathematics.closing import denies_list
 from workers.verifiers.mathematics.decoration import plain_letters
 from workers.verifiers.mathematics.extraction import after_thoughts
+from workers.verifiers.mathematics.statements.closing import denies_list
 
 MAX_CHARACTERS = 20_000  # of the response's end
 _BESIDE = 24  # characters before and after the digits that are looked at

@@ -6,7 +6,6 @@ What a response takes back is no answer: what it states behind the retraction co
 from __future__ import annotations
 
 from workers.contract.verifier_kinds import ResponseExtraction
-from workers.verifiers.mathematics.closing import closing_formula, without_aside
 from workers.verifiers.mathematics.extraction import (
     Statement,
     after_thoughts,
@@ -16,7 +15,8 @@ from workers.verifiers.mathematics.extraction import (
     last_statement,
 )
 from workers.verifiers.mathematics.last_number import last_number, numbers_at_end
-from workers.verifiers.mathematics.retractions import taken_back
+from workers.verifiers.mathematics.statements.closing import closing_formula, without_aside
+from workers.verifiers.mathematics.statements.retractions import taken_back
 
 _MOST_RETRACTIONS = 8
 

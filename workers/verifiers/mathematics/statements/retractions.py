@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
-from workers.verifiers.mathematics.negation_words import doubts, is_negated
 from workers.verifiers.mathematics.plain_numbers import number
+from workers.verifiers.mathematics.statements.negation_words import doubts, is_negated
 
 _MOST = 20_000  # characters behind an answer
 _NEAR = 300  # here, `this` and `it` are the answer

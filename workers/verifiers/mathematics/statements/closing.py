@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 
 from workers.verifiers.mathematics.extraction import formula_at_end
-from workers.verifiers.mathematics.negation_words import doubts
 from workers.verifiers.mathematics.plain_numbers import number
+from workers.verifiers.mathematics.statements.negation_words import doubts
 
 MAX_FORMULAS = 12
 _TAIL = 1000  # characters of a sentence
