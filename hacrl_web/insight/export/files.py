@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
-from hacrl_web.insight.export.tables import TableColumn, Table
+from hacrl_web.insight.export.tables import Table, TableColumn
 from hacrl_web.web.errors import FieldErrors
 
 FORMATS = {"jsonl": "application/jsonl", "parquet": "application/vnd.apache.parquet", "json": "application/json"}
