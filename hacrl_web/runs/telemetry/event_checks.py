@@ -20,6 +20,7 @@ Record = dict[str, Any]
 _KINDS: tuple[type[events.Body], ...] = (
     events.Started,
     events.Progress,
+    events.Metrics,
     events.Evaluation,
     events.HarnessResult,
     events.Checkpoint,
@@ -28,7 +29,7 @@ _KINDS: tuple[type[events.Body], ...] = (
     events.Finished,
 )
 _MOST_EXACT = 2**53  # beyond it a number of JSON is not exact, and no count reaches it
-MOST = 1e300  # sums and squares of what is larger are infinite
+_MOST = 1e300  # sums and squares of what is larger are infinite
 _MOST_ENTRIES = 20_000  # of a field, at all depths; pages show them
 
 
@@ -82,5 +83,5 @@ def _num_entries(value: Any) -> int:
 def _has_large_number(value: Any) -> bool:
     if isinstance(value, dict | list):
         return any(map(_has_large_number, value.values() if isinstance(value, dict) else value))
-    most = _MOST_EXACT if isinstance(value, int) else MOST if isinstance(value, float) else inf
+    most = _MOST_EXACT if isinstance(value, int) else _MOST if isinstance(value, float) else inf
     return most < inf and not -most <= value <= most

@@ -10,20 +10,22 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import F, QuerySet
 
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.pubsub import publish_update
 from hacrl_web.runs.telemetry.scores import score_of
 from hacrl_web.runs.telemetry.spool_reader import SpoolBatch, SpoolReader
-from hacrl_web.runs.telemetry.tables import REFUSED, Record, insert, integer
+from hacrl_web.runs.telemetry.tables import REFUSED, Record, Rows, insert, integer, rows_if_valid
 
 Fence = Callable[[UUID, int], QuerySet[Run]]
+Prepared = tuple[SpoolBatch, Rows | None]  # rows: None if one of the records cannot be stored
 
 
 class LeaseLost(RuntimeError):
@@ -31,6 +33,11 @@ class LeaseLost(RuntimeError):
 
     def __init__(self, attempt: int) -> None:
         super().__init__(f"attempt {attempt} no longer owns it")
+
+
+def reads_ahead() -> bool:
+    """True if the database works in a process of its own: storing is mostly waiting then."""
+    return connection.vendor == "postgresql"
 
 
 class Shipper:
@@ -46,16 +53,19 @@ class Shipper:
         run = Run.objects.only("last_seq", "spool_offset").get(pk=run_id)
         self.last_seq = run.last_seq  # stored
         self.reader = SpoolReader(run_id, run_dir, run.last_seq, run.spool_offset)
-        self._unstored: SpoolBatch | None = None
+        self._unstored: Prepared | None = None
+        self._ahead: Prepared | None = None  # read while the one before it was stored
         self.has_more = True  # False: the last call of ship() read nothing new
 
     def ship(self) -> SpoolBatch:
         """Store the next batch of events. Errors: LeaseLost, and the database's, after which to try again."""
         # A batch that could not be stored is kept: if read again, its steps would seem to go back (Admission).
-        batch = self._unstored = self._unstored or self.reader.read()
+        if self._unstored is None:
+            self._unstored, self._ahead = self._ahead or self._prepare(), None
+        batch, rows = self._unstored
         self.has_more = bool(batch.lines) or batch.full_file is not None
         if batch.lines:
-            self._store(batch)
+            self._store(batch, rows)
         self._unstored = None
         if batch.records:
             self.last_seq = batch.records[-1]["seq"]
@@ -63,7 +73,24 @@ class Shipper:
         self.reader.remove_files(max(self.last_seq, batch.full_file[0] if batch.full_file else 0))
         return batch
 
-    def _store(self, batch: SpoolBatch) -> None:
+    def _prepare(self) -> Prepared:
+        batch = self.reader.read()
+        return batch, rows_if_valid(self.run_id, batch.records)
+
+    def _store(self, batch: SpoolBatch, rows: Rows | None) -> None:
+        """Write the batch. A server's part of that is waiting, in which the next batch of a backlog is prepared."""
+        if self._ahead is not None or not batch.is_full or not reads_ahead():
+            self._write(batch, rows)
+            return
+        with ThreadPoolExecutor(1) as other_thread:
+            preparation = other_thread.submit(self._prepare)
+            try:
+                self._write(batch, rows)
+            finally:
+                ahead = preparation.result()
+                self._ahead = ahead if ahead[0].lines else None  # an empty one would be old news at the next call
+
+    def _write(self, batch: SpoolBatch, rows: Rows | None) -> None:
         columns: dict[str, Any] = {"spool_offset": batch.offset}
         types = {record["type"] for record in batch.records}
         if batch.records:
@@ -72,7 +99,7 @@ class Shipper:
             # The fence first: it also locks the row against other writers for the rest of the transaction.
             if not self.fence(self.run_id, self.attempt).update(**columns):
                 raise LeaseLost(self.attempt)
-            if num_refused := insert(self.run_id, batch.records):
+            if num_refused := insert(self.run_id, batch.records, rows):
                 Run.objects.filter(pk=self.run_id).update(num_refused=F("num_refused") + num_refused)
             if "evaluation" in types:
                 Run.objects.filter(pk=self.run_id).update(score=score_of(Run.objects.get(pk=self.run_id)))

@@ -27,6 +27,7 @@ REFUSED = "refused"  # key of a log event in place of a refused one: its type
 HEAD = ("seq", "attempt", "time", "type", "step", "agent", "source")
 _ONCE = 'ON CONFLICT ("run_id", "seq") DO NOTHING'
 _LARGEST = 2**31 - 1
+_NAME_CHARACTERS = 80  # of an agent
 _INITIALS = {role: role[:1] for role in get_args(Role)}
 _YEAR_10000 = 253_402_300_800  # beyond Python's dates: a page that shows such a time would fail
 
@@ -147,8 +148,31 @@ class TelemetryTable:
             cursor.execute(f"INSERT INTO {self._target} SELECT {self._names} FROM {staging} {_ONCE}")
 
 
+class EventTable(TelemetryTable):
+    """The table of metrics events, which are the most by far: the usual ones become rows without a call per column."""
+
+    def row(self, run_id: UUID, record: Record) -> Row:
+        step, agent, source, time = record.get("step"), record.get("agent"), record.get("source"), record.get("time")
+        if (
+            record["type"] == "metrics"
+            and PAYLOAD_TEXT in record
+            and type(step) is int
+            and 0 <= step <= _LARGEST
+            and type(agent) is str
+            and len(agent) <= _NAME_CHARACTERS
+            and (source is None or (type(source) is str and len(source) <= _NAME_CHARACTERS))
+            and type(time) is float
+            and 0 <= time < _YEAR_10000
+            and 0 <= record["attempt"] <= _LARGEST
+        ):
+            attempt, text = record["attempt"], record[PAYLOAD_TEXT]
+            return [run_id.hex, record["seq"], attempt, "metrics", step, agent, source or "", time, text]
+        return super().row(run_id, record)
+
+
+Rows = dict[TelemetryTable, list[Row]]
 _REFUSALS = (DataError, IntegrityError, ValueError, TypeError, OverflowError, AttributeError, LookupError)
-EVENTS = TelemetryTable(TelemetryEvent)
+EVENTS = EventTable(TelemetryEvent)
 EVENTS.converters["time"] = _time
 ROLLOUTS = TelemetryTable(RolloutSample)
 ROLLOUTS.converters["rewards"] = _json_numbers
@@ -161,23 +185,35 @@ TABLE_OF = {
 }
 
 
-def rows_of(run_id: UUID, records: Sequence[Record]) -> dict[TelemetryTable, list[Row]]:
+def rows_of(run_id: UUID, records: Sequence[Record]) -> Rows:
     """The records as rows, by table. Errors: _REFUSALS, of the first that has a value of a wrong kind."""
-    rows: dict[TelemetryTable, list[Row]] = {}
+    rows: Rows = {}
     for record in records:
         table = TABLE_OF.get(record["type"], EVENTS)
         rows.setdefault(table, []).append(table.row(run_id, record))
     return rows
 
 
-def insert(run_id: UUID, records: Sequence[Record]) -> int:
-    """Store records, within the caller's transaction; one that the database refuses is stored as a log event.
+def rows_if_valid(run_id: UUID, records: Sequence[Record]) -> Rows | None:
+    """As rows_of; None if one of the records cannot be stored, which `insert` then finds.
 
-    Returns how many were refused.
+    No error: the records are read, and would be lost with it.
     """
     try:
+        return rows_of(run_id, records)
+    except Exception:
+        return None
+
+
+def insert(run_id: UUID, records: Sequence[Record], rows: Rows | None = None) -> int:
+    """Store records, within the caller's transaction; one that the database refuses is stored as a log event.
+
+    rows: of these records, if they were made before.  Returns how many were refused.
+    """
+    try:
+        rows = rows_of(run_id, records) if rows is None else rows
         with transaction.atomic():
-            for table, of_table in rows_of(run_id, records).items():
+            for table, of_table in rows.items():
                 table.insert(of_table)
     except _REFUSALS as error:
         if len(records) > 1:

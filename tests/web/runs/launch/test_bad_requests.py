@@ -18,7 +18,7 @@ from tests.support.web.factories import launch_request
 from tests.support.web.page_text import field_of
 from tests.web.client.test_client import hacrl as hacrl  # its fixture
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 FORM_FIELDS = (
     *("name", "group", "benchmark", "seed", "seeds", "algorithm.name", "algorithm.sharing", "algorithm.alpha"),
     *("training.steps", "training.learning_rate", "training.train_batch_size", "training.mini_batch_size"),

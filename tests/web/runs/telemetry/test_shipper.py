@@ -146,6 +146,82 @@ def test_batches_are_bounded_and_complete(run, monkeypatch):
     assert seqs(run) == list(range(1, 26))
 
 
+class TestReadingAhead:
+    """On PostgreSQL, a full batch is stored while the next one is read; the order of both must not show."""
+
+    @pytest.fixture(autouse=True)
+    def server(self, monkeypatch):
+        """Any database is taken for a server here."""
+        monkeypatch.setattr(spool_reader, "MAX_LINES", 10)
+        monkeypatch.setattr(telemetry, "reads_ahead", lambda: True)
+
+    def test_backlog_is_stored_once_in_order(self, run):
+        write_spool(run.run_dir, 1, *(metrics(step) for step in range(1, 36)))
+        one = shipper(run)
+        assert [len(one.ship().records) for _ in range(5)] == [10, 10, 10, 5, 0]
+        assert seqs(run) == list(range(1, 36))
+
+    def test_read_events_wait_for_those_before_them(self, run, monkeypatch):
+        """The second batch is read while the first is refused: it comes after it, and only what is stored counts."""
+        write_spool(run.run_dir, 1, *(metrics(step, x=float(step)) for step in range(1, 26)))
+        one, offset = shipper(run), run.spool_offset
+        with monkeypatch.context() as patch:
+            patch.setattr(telemetry, "insert", lambda *_: (_ for _ in ()).throw(OperationalError("gone")))
+            for _ in range(3):
+                with pytest.raises(OperationalError):
+                    one.ship()
+        run.refresh_from_db()
+        assert (one.last_seq, run.last_seq, run.spool_offset, seqs(run)) == (0, 0, offset, [])
+        while one.has_more:
+            one.ship()
+            assert seqs(run) == list(range(1, one.last_seq + 1))
+        assert list(run.events.values_list("type", "step")) == [("metrics", step) for step in range(1, 26)]
+
+    def test_events_after_an_empty_reading_are_found(self, run, monkeypatch):
+        """What is emitted after the reading ahead, before the end of the trainer, is there for the last call."""
+        write_spool(run.run_dir, 1, *(metrics(step) for step in range(1, 11)))
+        one = shipper(run)
+        one.ship()
+        write_spool(run.run_dir, 1, metrics(11))
+        while one.has_more:
+            one.ship()
+        assert seqs(run) == list(range(1, 12))
+
+    def test_reading_that_fails_loses_nothing(self, run, monkeypatch):
+        write_spool(run.run_dir, 1, *(metrics(step) for step in range(1, 26)))
+        one = shipper(run)
+        real, calls = one.reader.read, []
+
+        def read():
+            calls.append(1)
+            if len(calls) == 2:
+                raise OSError("the disk does not answer")
+            return real()
+
+        monkeypatch.setattr(one.reader, "read", read)
+        with pytest.raises(OSError, match="does not answer"):
+            one.ship()
+        while one.has_more:
+            one.ship()
+        assert seqs(run) == list(range(1, 26))
+
+    def test_full_files_stay_until_they_are_stored(self, run, monkeypatch):
+        monkeypatch.setattr(spool, "SEGMENT_BYTES", 600)
+        run.run_dir.mkdir(parents=True, exist_ok=True)
+        writer = SpoolWriter(run.run_dir, 1)
+        for step in range(1, 61):
+            writer.emit(metrics(step, x=1.0))
+        writer.close()
+        monkeypatch.setattr(spool_reader, "MAX_LINES", 1)
+        one = shipper(run)
+        while one.has_more:
+            one.ship()
+            kept = [last for last, _ in rotated(run.run_dir)]
+            assert all(last > one.last_seq for last in kept[:-1])
+            assert seqs(run) == list(range(1, one.last_seq + 1))
+        assert seqs(run) == list(range(1, 61))
+
+
 def test_text_that_databases_refuse_is_mended(run):
     run.run_dir.mkdir(parents=True)
     write_line(run, seq=1, attempt=1, time=0, type="log", level="info", message="a\x00b\ud800c\U0001f600")
