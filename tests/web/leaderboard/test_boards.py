@@ -441,7 +441,8 @@ def test_empty_epsilon_is_the_algorithms_own_and_options_of_sharing_part_no_gspo
     sharing = {"advantage": "plain", "modulate_gradient": False, "clip_cross": False, "cross_kl": True}
     sharing |= {"max_sources_per_learner": 1, "on_missing_source": "degrade", "cross_advantage": "source"}
     sharing |= {"peer_quarantine": True, "quarantine_interval": 2, "audit_share": 0.5}
-    finish(launch(user, {**request, "algorithm": {"name": "hacpo", **sharing}}), {"A": 0.5, "B": 0.5})
+    audited = {**request, "algorithm": {"name": "hacpo", **sharing}, "confirm": ["audit_decides_little"]}
+    finish(launch(user, audited), {"A": 0.5, "B": 0.5})
     finish(launch(user, {**request, "algorithm": {"name": "gspo"}}), {"A": 0.3, "B": 0.3})
     written_out = {"name": "gspo", "epsilon": 3e-4, "epsilon_high": 4e-4}
     finish(launch(user, {**request, "algorithm": written_out, "seed": 2}), {"A": 0.3, "B": 0.3})
