@@ -151,15 +151,9 @@ def test_no_list_scrolls_sideways_on_a_phone(page: Page, run_url: str) -> None:
     assert {path: tables for path, tables in scrolling.items() if tables} == {}
 
 
-@pytest.mark.parametrize(
-    ("width", "scheme"),
-    [
-        (390, "light"),
-        pytest.param(390, "dark", marks=pytest.mark.full),
-        pytest.param(1440, "light", marks=pytest.mark.full),
-        pytest.param(1440, "dark", marks=pytest.mark.full),
-    ],
-)
+@pytest.mark.full  # sixty pages
+@pytest.mark.parametrize("width", [390, 1440])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_serious_and_no_page_scrolls_sideways(
     page: Page, run_url: str, questions: Path, width: int, scheme: str
 ) -> None:

@@ -68,7 +68,10 @@ def test_eyes_groups_and_columns_are_in_the_address_and_in_a_saved_view(page: Pa
 @pytest.mark.parametrize("path", ["/runs/", "/runs/?tab=compare", "/runs/?by=seed&layout=panels"])
 @pytest.mark.parametrize(
     ("width", "scheme"),
-    [(1440, "light"), (1440, "dark"), (390, "light"), pytest.param(390, "dark", marks=pytest.mark.full)],
+    [
+        (1440, "light"),
+        *(pytest.param(*look, marks=pytest.mark.full) for look in ((1440, "dark"), (390, "light"), (390, "dark"))),
+    ],
 )
 def test_workspace_has_no_violation_and_is_no_wider_than_the_screen(
     page: Page, made: None, path: str, width: int, scheme: Any
