@@ -127,7 +127,7 @@ def _worked(verifier: Verifier) -> dict[int, float]:
     """Processor seconds of this process, of the verifier's child and of the child's fork, by process id."""
     seconds = {os.getpid(): time.process_time()}
     [child] = verifier._children
-    pids = [child._process.pid] if child._process else []
+    pids = [child.pid] if child.pid else []
     with contextlib.suppress(OSError):
         pids += [int(pid) for pid in Path(f"/proc/{pids[0]}/task/{pids[0]}/children").read_text().split()]
         seconds |= {pid: int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9 for pid in pids}

@@ -602,5 +602,5 @@ import sys
 from tests.support import fake_trainer
 from workers.contract import spool
 spool.SEGMENT_BYTES = 3000
-sys.exit(fake_trainer.main(*sys.argv[1:3], sys.argv[4]))
+sys.exit(fake_trainer.main(*sys.argv[1:3], sys.argv[4], False))
 """
