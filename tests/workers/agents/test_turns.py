@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -272,10 +272,6 @@ def test_transcript_that_overflows_is_dropped_or_cut_with_its_mask(tmp_path, ech
     assert (len(tokens.token_ids), len(tokens.counts), sum(tokens.counts)) == (10, 10, 5)
     only_tool = replace(SHARED, turns=(Turn("assistant", ""), TURNS[1], TURNS[2]))
     assert retokenize(learner.policy, only_tool, sharing, 3) == "empty"
-
-
-def test_response_with_turns_comes_back_from_a_checkpoint():
-    assert Response.from_state(asdict(SHARED)) == SHARED
 
 
 # A run
