@@ -73,12 +73,12 @@ def test_second_pass_moves_weights_and_is_recorded_once(tmp_path, trio):
 @pytest.mark.parametrize("name", ["gspo", "grpo"])
 def test_bfloat16_scores_its_own_rollouts_again(tmp_path, trio, monkeypatch, name):
     run_dir = tmp_path / "run"
-    # Off by .002, as other batch shapes make it on a GPU (never in a model so small): five times the clip of 4e-4.
+    # Off by a tenth: ten times what other shapes of batches change in bfloat16, on whatever processor.
     exact = LocalAgent._score
     monkeypatch.setattr(
         LocalAgent,
         "_score",
-        lambda self, rows: [[value + 2e-3 for value in row] for row in exact(self, rows)],
+        lambda self, rows: [[value + 0.1 for value in row] for row in exact(self, rows)],
     )
     changes = {"compute": {"dtype": "bfloat16"}, "training": {"mini_batch_size": 2}}
     spec = make_spec(tmp_path, trio[:1], algorithm={"name": name}, **changes)
@@ -89,7 +89,7 @@ def test_bfloat16_scores_its_own_rollouts_again(tmp_path, trio, monkeypatch, nam
     assert max(abs(row["sequence_ratio"] - 1) for row in own if row["mini_batch"] == 0) < 1e-6
     assert max(abs(row["sequence_ratio"] - 1) for row in own if row["mini_batch"] == 1) > 1e-3
     told = values(run_dir, "Qwen", None, "sampling_logp_difference/max")
-    assert told == pytest.approx([2e-3] * 3, abs=1e-5)
+    assert told == pytest.approx([0.1] * 3, abs=0.03)
     resumed = train(spec, run_dir, attempt=2)
     for name, master in resumed.agents[0].policy.optimizer.masters.items():  # type: ignore[attr-defined]
         assert torch.equal(master, trainer.agents[0].policy.optimizer.masters[name])  # type: ignore[attr-defined]
