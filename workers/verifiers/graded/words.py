@@ -11,14 +11,32 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from workers.verifiers.graded.answer_text import answer_text
+from workers.verifiers.mathematics.extraction import final_answer, has_box
 from workers.verifiers.verdicts import CORRECT, NO_REFERENCE, Verdict
 
+MAX_CHARACTERS = 100_000
 MAX_WORDS = 5000
 TOO_MANY = f"more than {MAX_WORDS} words"
 _ARTICLES = {"a", "an", "the"}
 _DIGITS = 6  # of a reward
 _ROUGE_WORD = re.compile(r"[^\W_]+")
+
+
+def answer_text(response: str) -> str:
+    """The part of a response that is compared: without thoughts; the last `<answer>`, box, or all of it.
+
+    Empty if its thoughts are not closed, if its last box is not, or if there is nothing else.
+    """
+    text = response[-MAX_CHARACTERS:].rpartition("</think>")[2]
+    if "<think>" in text:
+        return ""
+    for piece in reversed(text.split("</answer>")[:-1]):
+        _, tag, content = piece.rpartition("<answer>")
+        if tag:
+            return content.strip()
+    if has_box(text):
+        return (final_answer(text) or "").strip()
+    return text.strip()
 
 
 def plain_words(text: str) -> list[str]:
