@@ -124,7 +124,7 @@ PREVIEWER = ChildProgram(
     busy="Other prompts are being prepared.",
 )
 PROMPT_LENGTHS = ChildProgram(
-    "workers.inspection.prompt_lengths",
+    "workers.inspection.preview_prompts",
     timeout_s=60.0,
     cpu_s=60,
     memory_bytes=12 * 2**30,
@@ -165,7 +165,7 @@ VERIFIER = ChildProgram(
 )
 
 REWARD_FUNCTION = ChildProgram(
-    "workers.verifiers.functions.try_function",
+    "workers.verifiers.try_reward",
     timeout_s=60.0,
     cpu_s=60,
     memory_bytes=4 * 2**30,
@@ -174,7 +174,7 @@ REWARD_FUNCTION = ChildProgram(
 )
 
 JUDGE = ChildProgram(
-    "workers.verifiers.judges.try_judge",
+    "workers.verifiers.try_reward",
     timeout_s=180.0,  # a local model has to load
     cpu_s=600,
     memory_bytes=64 * 2**30,
@@ -183,7 +183,7 @@ JUDGE = ChildProgram(
 )
 
 EXTRACTION_SHARES = ChildProgram(
-    "workers.verifiers.extraction_shares",
+    "workers.verifiers.try_answer",
     timeout_s=60.0,
     cpu_s=60,
     memory_bytes=4 * 2**30,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,7 @@ from workers.verifiers.children.child_client import VerifierError
 from workers.verifiers.formats import boxed_reward, language_reward, length_reward, tags_reward
 from workers.verifiers.functions.function_verifier import Case, FunctionVerifier
 from workers.verifiers.instructions.language import LIBRARY, is_available
-from workers.verifiers.judges.judge_verifier import JudgeVerifier
-from workers.verifiers.judges.keys import judge_key
+from workers.verifiers.judges.judge_verifier import JudgeVerifier, judge_key
 from workers.verifiers.repeated_judgements import (
     OTHER_HASH_SEED,
     RepeatedCalls,
@@ -83,11 +82,6 @@ class Judges(AbstractContextManager["Judges"]):
             judge.close()
 
 
-def further_verifier(data: DataSpec, rewards: RewardsSpec, judges: Judges) -> AbstractContextManager[AnyVerifier]:
-    """The verifier of a further benchmark, until the end of the block. Errors: FunctionFileError, JudgeFileError."""
-    return nullcontext(judges.open(data.judge)) if data.verifier == JUDGED else open_verifier(data, rewards)
-
-
 def verifier_settings(data: DataSpec) -> dict[str, Any]:
     """What decides which verifier a benchmark has."""
     return data.model_dump(include={"verifier", "tolerance", "extraction", "reward_function", "judge"})
@@ -105,20 +99,19 @@ def open_set_verifiers(spec: RunSpec, judges: Judges) -> dict[str, AnyVerifier]:
             continue
         settings = repr(verifier_settings(data))
         if settings not in by_settings:
-            is_judged = data.verifier == JUDGED
-            by_settings[settings] = judges.open(data.judge) if is_judged else open_verifier(data, spec.rewards)
+            by_settings[settings] = open_verifier(data, spec.rewards, judges)
         verifiers[data.benchmark] = by_settings[settings]
     return verifiers
 
 
-def open_verifier(data: DataSpec, rewards: RewardsSpec) -> AnyVerifier:
-    """The verifier of a benchmark. Errors: FunctionFileError, JudgeFileError."""
-    processes = min(4, os.cpu_count() or 1)
+def open_verifier(data: DataSpec, rewards: RewardsSpec, judges: Judges | None = None) -> AnyVerifier:
+    """The verifier of a benchmark; a judge is that of `judges`, which close it. Errors: FunctionFileError,
+    JudgeFileError."""
     if data.verifier == "function":
         return open_function(data.reward_function, rewards)
     if data.verifier == JUDGED:
-        return open_judge(data.judge)
-    return Verifier(data.verifier, processes, data.tolerance, data.extraction)
+        return judges.open(data.judge) if judges else open_judge(data.judge)
+    return Verifier(data.verifier, min(4, os.cpu_count() or 1), data.tolerance, data.extraction)
 
 
 def open_function(path: str, rewards: RewardsSpec) -> FunctionVerifier:

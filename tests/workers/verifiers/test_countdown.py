@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import time
 
 import pytest
@@ -30,19 +29,6 @@ def test_hostile_and_odd_answers_get_no_reward(answer):
 )
 def test_usual_spellings_of_a_correct_expression_are_rewarded(answer):
     assert countdown_verdict(f"<think>36</think> \\boxed{{{answer}}}", GOLD).reward == 1.0
-
-
-def test_random_expressions_are_judged_as_python_computes_them():
-    chance = random.Random(0)
-    for _ in range(300):
-        numbers = [chance.randint(1, 20) for _ in range(4)]
-        a, b, c, d = numbers
-        signs = [chance.choice("+-*") for _ in range(3)]
-        expression = f"({a}{signs[0]}{b}){signs[1]}({c}{signs[2]}{d})"
-        value = eval(expression)
-        gold = f"{' '.join(map(str, sorted(numbers)))} = {value}"
-        assert countdown_verdict(f"\\boxed{{{expression}}}", gold).reward == 1.0
-        assert countdown_verdict(f"\\boxed{{{expression}}}", gold.replace(f"= {value}", f"= {value + 1}")).reward == 0.0
 
 
 def test_tasks_are_read_with_spaces_or_commas():

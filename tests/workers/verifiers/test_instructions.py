@@ -10,9 +10,8 @@ import pytest
 from workers.questions.columns import QuestionMapping, guess
 from workers.questions.files import QuestionFileError
 from workers.verifiers.instructions import verdict as verdicts
-from workers.verifiers.instructions.checks import CHECKS, LANGUAGE_CHECKS
+from workers.verifiers.instructions.checks import CHECKS, LANGUAGE_CHECKS, num_sentences
 from workers.verifiers.instructions.reference import ARGUMENTS
-from workers.verifiers.instructions.texts import num_sentences
 from workers.verifiers.instructions.verdict import instructions_verdict, unclear_instructions
 
 WORDS = {"num_words": 3}

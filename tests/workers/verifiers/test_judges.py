@@ -193,7 +193,11 @@ def test_failed_requests_are_tried_again_and_some_lost_ones_are_unscorable(monke
 @pytest.mark.parametrize(
     ("answer", "kind", "reason"),
     [
-        (503, JudgeError, "none of 1 responses could be scored: the address answers 503"),
+        (
+            503,
+            JudgeError,
+            "the address answers 503: refused with Bearer …: check its address, model and key",
+        ),
         (401, JudgeUnusable, "the address answers 401: refused with Bearer …"),
         (404, JudgeUnusable, "the address answers 404"),
         (302, JudgeUnusable, "redirects are not followed"),
@@ -222,7 +226,7 @@ def test_unreadable_answers_throughout_are_a_failing_judge(monkeypatch):
         monkeypatch.setenv("HACRL_JUDGE_ALLOW", server.allowed)
         with judge_of(server) as judge:
             assert judge.score_cases(cases("a"))[0].reward is None  # one answer is no proof
-            with pytest.raises(JudgeError, match="the last line of the judge states no score: 'I cannot say'"):
+            with pytest.raises(JudgeError, match="states no score: 'I cannot say': check its rubric and its scale"):
                 judge.score_cases(cases(*"abcdefgh"))
 
 
@@ -389,17 +393,6 @@ def test_version_covers_the_built_in_rubric_where_it_is_sent(monkeypatch):
     for name in ("DEFAULT_RUBRIC", "DEFAULT_COMPARISON"):
         monkeypatch.setattr(f"workers.contract.spec.judge.{name}", "{response} {other}")
     assert [file.version == old for file, old in zip(files, before, strict=True)] == [False, False, True, True]
-
-
-@pytest.mark.parametrize(
-    ("status", "remedy"),
-    [(503, "check its address, model and key"), ("no score", "check its rubric and its scale")],
-)
-def test_judge_that_fails_throughout_says_what_to_check(monkeypatch, status, remedy):
-    with judge_server(lambda message: status) as server:
-        monkeypatch.setenv("HACRL_JUDGE_ALLOW", server.allowed)
-        with judge_of(server, retries=0) as judge, pytest.raises(JudgeError, match=f": {remedy}, then resume the run"):
-            judge.score_cases(cases(*map(str, range(8))))
 
 
 def test_version_follows_the_settings_that_act_on_rewards(tmp_path):

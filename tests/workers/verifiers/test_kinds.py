@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
-import subprocess
-import sys
 import time
 from collections import defaultdict
-from itertools import groupby
 from pathlib import Path
 from typing import get_args
 
@@ -191,77 +187,3 @@ def test_catastrophic_expression_is_unscorable_in_time_and_the_next_answer_is_sc
     assert time.monotonic() - begin < 5  # 3 s, and the start of another process
     assert found[0] == Verdict(None, "unscorable: no verdict in 3 s", True)
     assert found[1].reward == 1.0
-
-
-SAME = [
-    ("17", "\\boxed{17}", "math", 1.0),
-    ("\\sqrt{12}", "\\boxed{2\\sqrt{3}}", "math", 1.0),
-    ("x^2-1", "\\boxed{(x-1)(x+1)}", "math", 1.0),
-    ("x+1", "\\boxed{x+2}", "math", 0.0),
-    ("0.785398", "\\boxed{\\frac{\\pi}{4}}", "numeric", 1.0),
-    ("a+", "\\boxed{aab}", "regex", 0.0),
-    ("B", "(B)", "choice", 1.0),
-]
-
-
-def of_same_kind() -> list[tuple[str, list[tuple[str, str]]]]:
-    """SAME by kind, in its order: (gold, response) of each."""
-    return [(kind, [case[:2] for case in cases]) for kind, cases in groupby(SAME, key=lambda case: case[2])]
-
-
-def judged() -> list[float | None]:
-    """SAME, scored by a fresh verifier of each kind."""
-    found: list[float | None] = []
-    for kind, cases in of_same_kind():
-        with Verifier(kind) as verifier:
-            verdicts = verifier.score([response for _, response in cases], [gold for gold, _ in cases])
-        found += [verdict.reward for verdict in verdicts]
-    return found
-
-
-@pytest.mark.slow
-def test_verdicts_are_the_same_in_a_thread_in_asyncio_and_on_the_command_line(tmp_path):
-    pytest.importorskip("math_verify", reason="math-verify is missing: pip install -c constraints.txt -e '.[train]'")
-    expected = [reward for *_, reward in SAME]
-
-    async def in_the_loop() -> list[float | None]:
-        return judged()
-
-    assert asyncio.run(in_the_loop()) == expected
-    assert asyncio.run(asyncio.to_thread(judged)) == expected
-    found = []
-    for kind, cases in of_same_kind():
-        path = tmp_path / "cases.jsonl"
-        path.write_text("".join(json.dumps({"id": "a", "gold": gold, "response": one}) + "\n" for gold, one in cases))
-        command = [sys.executable, "-m", "workers.verifiers.service", str(path), "--verifier", kind]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-        found += [json.loads(line)["reward"] for line in done.stdout.splitlines()]
-    assert found == expected
-
-
-CELERY = """
-import json, sys
-from celery import Celery
-from celery.contrib.testing.worker import start_worker
-
-app = Celery("verdicts", broker="memory://", backend=f"file://{sys.argv[1]}")
-
-@app.task
-def score():
-    from tests.workers.verifiers.test_kinds import judged
-    return judged()
-
-with start_worker(app, pool="prefork", concurrency=1, perform_ping_check=False):
-    print(json.dumps(score.delay().get(timeout=60)), flush=True)
-"""
-
-
-@pytest.mark.slow
-def test_verdicts_are_the_same_in_a_celery_task(tmp_path):
-    """In a prefork child, which is daemonic, with signals of its own."""
-    pytest.importorskip("celery", reason="celery is missing: pip install -c constraints.txt -e '.[web]'")
-    pytest.importorskip("math_verify", reason="math-verify is missing: pip install -c constraints.txt -e '.[train]'")
-    command = [sys.executable, "-c", CELERY, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.stdout, done.stderr[-2000:]
-    assert json.loads(done.stdout.splitlines()[-1]) == [reward for *_, reward in SAME]

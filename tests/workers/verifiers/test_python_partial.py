@@ -116,13 +116,6 @@ def test_real_valued_rewards_reach_the_step():
     assert verdict.reason == "2 of 4 assertions; AssertionError (line 2 of the tests)"
 
 
-def test_assertion_of_check_that_holds_without_the_code_earns_nothing():
-    body = ("candidate(2) == 4", "1 + 1 == 2", "candidate(0) == 0")
-    tests = "def check(candidate):\n" + "".join(f"    assert {one}\n" for one in body) + "check(f)"
-    assert reward("def f(x): return None", tests) == 0.0
-    assert reward("def f(x): return 3 * x", tests) == 0.5
-
-
 def test_time_that_ends_while_assertions_are_counted_leaves_the_answer_unscorable():
     slow = "import time\ndef f(x):\n    time.sleep(0.7)\n    return 2 * x"
     with pytest.raises(Unscorable, match="did not end in 3 s"):

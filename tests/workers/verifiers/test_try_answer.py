@@ -1,5 +1,4 @@
-"""`python -m workers.verifiers.try_answer`: one response by each kind of verifier, with the answer that was found in
-it."""
+"""`python -m workers.verifiers.try_answer`: one response by each kind of verifier, and how many answers are read."""
 
 from __future__ import annotations
 
@@ -10,6 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from workers.questions.columns import texts_read
+from workers.verifiers.try_answer import extraction_shares
 
 ROOT = Path(__file__).resolve().parents[3]
 DOUBLE = "Like this:\n```python\ndef double(x):\n    return {}\n```"
@@ -63,3 +65,28 @@ def test_extraction_of_the_benchmark_counts():
 
 def test_unknown_verifier_is_an_error_in_words():
     assert "error" in judge(verifier="none", gold="1", response="1")
+
+
+PAIRS = [(r"so \boxed{7}", "7"), ("so it is 7", "7"), ("so it is 8", "7"), ("I cannot say", "7"), (r"7 \boxed{7", "7")]
+
+
+@pytest.mark.parametrize("verifier", ["math", "numeric"])
+def test_answers_are_counted_by_what_is_read_and_correct(verifier):
+    assert extraction_shares({"verifier": verifier, "tolerance": None, "pairs": PAIRS}) == {
+        "num_answers": 5,
+        "strict": {"read": 1, "correct": 1},
+        "flexible": {"read": 3, "correct": 2},  # the box that is not closed is not read
+    }
+
+
+def test_texts_of_a_file_are_counted_by_column_and_lists_are_sampled_answers():
+    words = "because of a long chain of reasons that fills the line"
+    rows = [
+        {"question": f"{words}: what is 7?", "answer": "7", "solution": rf"{words} \boxed{{7}}", "notes": words,
+         "samples": [f"{words} it is 7", f"{words} The answer is 7.", words]},
+        {"question": f"{words}: what is 8?", "answer": "8", "solution": f"{words} #### 8", "samples": []},
+    ]  # fmt: skip
+    assert texts_read(rows, "question") == [
+        {"column": "solution", "num_texts": 2, "strict": 2, "flexible": 2},
+        {"column": "samples", "num_texts": 3, "strict": 1, "flexible": 2},
+    ]  # the answers are short, and no number is in the notes

@@ -6,12 +6,16 @@ budget is spent, a `JudgeError` names it, and the run pauses.
 
 from __future__ import annotations
 
+import os
+import re
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from functools import cache
 from typing import Any
 
 from workers.contract.spec.judge import JudgeFile
+from workers.contract.trainer_process import read_keys
 from workers.verifiers.children.child_client import VerifierError
 from workers.verifiers.functions.function_verifier import Case
 from workers.verifiers.judges.endpoint import Endpoint, JudgeRefuses
@@ -20,8 +24,20 @@ from workers.verifiers.judges.replies import Reply, reward_of_replies
 from workers.verifiers.verdicts import JudgeCall, Verdict
 
 CACHE_SIZE = 100_000
+ONE_KEY = "HACRL_JUDGE_KEY"  # without the web server: of every judge, or with _NAME of one
 MIN_UNREADABLE = 8  # so many answers, none of which can be read, and the judge fails
 _Key = tuple[str, str, str]
+
+
+@cache
+def _sent() -> dict[str, str]:
+    return read_keys()
+
+
+def judge_key(name: str) -> str:
+    """Of the judge of that name; empty if it has none. The supervisor sends it by a pipe: no file or log holds it."""
+    own = f"{ONE_KEY}_{re.sub(r'[^A-Z0-9]', '_', name.upper())}"
+    return _sent().get(name) or os.environ.get(own) or os.environ.get(ONE_KEY, "")
 
 
 class JudgeError(VerifierError):

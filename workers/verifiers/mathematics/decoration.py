@@ -14,21 +14,12 @@ from workers.verifiers.mathematics.extraction import braced
 # Unicode signs, as LaTeX.
 _SYMBOLS = {"√": "\\sqrt ", "∞": "\\infty ", "°": "^\\circ", "π": "\\pi ", "×": "\\times ", "·": "\\cdot ", "÷": "/"}
 _SYMBOLS |= {"≤": "\\le ", "≥": "\\ge ", "±": "\\pm ", "∪": "\\cup ", "−": "-", "–": "-", "⁄": "/"}
-_SYMBOLS |= {
-    "∅": "\\emptyset ",
-    "≈": "\\approx ",
-    "∈": "\\in ",
-    "∩": "\\cap ",
-    "≠": "\\ne ",
-    "⟨": "(",
-    "⟩": ")",
-    "∠": "\\angle ",
-}
+_SYMBOLS |= {"∅": "\\emptyset ", "≈": "\\approx ", "∈": "\\in ", "∩": "\\cap ", "≠": "\\ne ", "∠": "\\angle "}
+_SYMBOLS |= {"⟨": "(", "⟩": ")"}
 _SYMBOLS |= {"ℝ": "\\mathbb{R}", "“": '"', "”": '"', "‘": "'", "’": "'", "✓": "", "✔": "", "✅": "", "\ufe0f": ""}
 # Normalisation alone would turn 5² into 52 and 1½ into 11/2.
 _RAISED, _LOWERED = re.compile("[⁰¹²³⁴-⁹⁻⁺]+"), re.compile("[₀-₉]+")
 _VULGAR = re.compile("[¼-¾⅐-⅞]")
-_ROOT = re.compile(r"\\sqrt (\d+(?:\.\d+)?|[a-zA-Z]\b)")
 
 
 def _as_fraction(match: re.Match[str]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import signal
+import string
 import sys
 from typing import Any
 
@@ -18,7 +19,6 @@ from workers.verifiers.mathematics.intervals import same_constant
 from workers.verifiers.mathematics.lists import same_list
 from workers.verifiers.mathematics.plain_numbers import number
 from workers.verifiers.mathematics.ranges import same_range
-from workers.verifiers.mathematics.symbols import distinct_symbols
 
 _SURE_BITS = 180  # complex constants that agree so far count as equal, as others do
 _DIGITS = 70  # decimal ones of each, more than these bits
@@ -32,6 +32,26 @@ _LETTER_OR_DOTS = re.compile(
     r"|\\(?:alpha|beta|[gG]amma|[dD]elta|(?:var)?epsilon|zeta|eta|(?:var)?[tT]heta|iota|kappa|[lL]ambda|mu|nu|[xX]i"
     r"|(?:var)?rho|(?:var)?[sS]igma|tau|[uU]psilon|(?:var)?[pP]hi|chi|[pP]si|[oO]mega|ell)(?![a-zA-Z])"
 )
+# Symbols that the parser folds, drops or multiplies: R and r, a prime, SRMC. Commands, environments and the words in
+# text fonts are none.
+_SYMBOL = re.compile(
+    r"\\(?:begin|end|operatorname\*?|math[a-z]+|text)\s*\{[^{}]*\}|\\[a-zA-Z]+|[A-Z]{4,}|[a-zA-Z](?:'+|\^\{?\\prime\}?)|[a-zA-Z]"
+)
+_KEPT = frozenset("deifghEIO")  # letters with a meaning of their own
+
+
+def _distinct_symbols(*texts: str) -> tuple[str, ...] | None:
+    """The texts with letters that neither uses in place of symbols that algebra would confuse; None without enough."""
+    names = {name for text in texts for name in _SYMBOL.findall(text) if name[0] != "\\"}
+    folded = {name.lower() for name in names if len(name) == 1}
+    to_replace = [name for name in sorted(names) if len(name) > 1 or (name.isupper() and name.lower() in names)]
+    if not to_replace:
+        return texts
+    free = [letter for letter in string.ascii_lowercase if letter not in folded and letter not in _KEPT]
+    if len(free) < len(to_replace):
+        return None
+    letters = dict(zip(to_replace, free, strict=False))
+    return tuple(_SYMBOL.sub(lambda match: letters.get(match[0], match[0]), text) for text in texts)
 
 
 def _parse(text: str) -> Any:
@@ -120,7 +140,7 @@ def _equal(gold: str, answer: str) -> bool:
     decision = same_constant(gold, answer)
     if decision is not None:
         return decision
-    symbols = distinct_symbols(gold, answer)
+    symbols = _distinct_symbols(gold, answer)
     return symbols is not None and _verify(*symbols)
 
 

@@ -103,7 +103,7 @@ _MEASURED = {
     "quarter": "quarters",
 }
 # Things that a question counts: any of them, because the question says which.
-_COUNTED_TEXT = """
+_COUNTED = """
 unit units way ways time times thing things item items object objects person persons people man men woman women boy
 boys girl girls child children kid kids adult adults student students teacher teachers friend friends member members
 player players team teams game games match matches worker workers employee employees customer customers passenger
@@ -132,20 +132,16 @@ strings stone stones rock rocks chair chairs table tables bed beds lamp lamps li
 computers robot robots post posts fence pound-weight celsius fahrenheit neighbor neighbors visitor visitors patient
 patients doctor doctors soldier soldiers sailor sailors farmer farmers
 """
-_COUNTED = _COUNTED_TEXT.split()
 
 UNIT_NAMES = {name: canonical for canonical, names in _MEASURED.items() for name in [canonical, *names.split()]}
-GENERIC = frozenset(_COUNTED) - set(UNIT_NAMES)
+GENERIC = frozenset(_COUNTED.split()) - set(UNIT_NAMES)
 # Written out, because they are several units.
 COMPOUND = {"mph": "mi/h", "kph": "km/h", "kmh": "km/h", "kmph": "km/h", "mps": "m/s", "fps": "ft/s", "psi": "lb/in^2"}
 COMPOUND |= {"rpm": "turns/min", "cc": "cm^3", "sqft": "ft^2", "sqm": "m^2", "gpm": "gal/min", "mpg": "mi/gal"}
 MULTIPLIERS = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 MULTIPLIERS |= {"millions": 10**6, "billions": 10**9, "thousands": 10**3, "dozen": 12, "dozens": 12}
 # Symbols of two letters that are read as a unit without a text font; others may be a product of two letters.
-_PLAIN_SYMBOLS_TEXT = """
-cm mm km kg ft in yd oz lb hr hrs am pm mi Hz
-"""
-PLAIN_SYMBOLS = frozenset(_PLAIN_SYMBOLS_TEXT.split())
+PLAIN_SYMBOLS = frozenset(["cm", "mm", "km", "kg", "ft", "in", "yd", "oz", "lb", "hr", "hrs", "am", "pm", "mi", "Hz"])
 # They say how something lies or which part of it is meant, and leave its size as it is.
 DESCRIPTIONS = frozenset(
     ["old", "tall", "long", "wide", "high", "deep", "thick", "away", "apart", "each", "total", "altogether"]

@@ -57,71 +57,15 @@ _FILLERS = re.compile(
     re.IGNORECASE,
 )
 
-_FUNCTIONS = frozenset(
-    [
-        "sin",
-        "cos",
-        "tan",
-        "cot",
-        "sec",
-        "csc",
-        "log",
-        "ln",
-        "exp",
-        "sqrt",
-        "arcsin",
-        "arccos",
-        "arctan",
-        "sinh",
-        "cosh",
-        "tanh",
-        "max",
-        "min",
-        "gcd",
-        "lcm",
-        "mod",
-        "det",
-        "deg",
-        "dim",
-        "arg",
-        "Re",
-        "Im",
-        "and",
-        "or",
-        "np",
-        "pi",
-        "inf",
-    ]
-)
-_SHORT_WORDS = frozenset(
-    [
-        "no",
-        "on",
-        "yes",
-        "ten",
-        "net",
-        "two",
-        "one",
-        "six",
-        "odd",
-        "all",
-        "any",
-        "not",
-        "new",
-        "old",
-        "red",
-        "top",
-        "cat",
-        "dog",
-        "man",
-        "day",
-        "low",
-        "up",
-        "in",
-        "out",
-        "up",
-    ]
-)
+_FUNCTIONS_TEXT = """
+sin cos tan cot sec csc log ln exp sqrt arcsin arccos arctan sinh cosh tanh max min gcd lcm mod det deg dim arg Re
+Im and or np pi inf
+"""
+_FUNCTIONS = frozenset(_FUNCTIONS_TEXT.split())
+_SHORT_WORDS_TEXT = """
+no on yes ten net two one six odd all any not new old red top cat dog man day low up in out
+"""
+_SHORT_WORDS = frozenset(_SHORT_WORDS_TEXT.split())
 _COMMAND = re.compile(r"\\(?:begin|end|operatorname\*?|math(?:bb|cal|frak|scr))\s*\{[^{}]*\}|\\[a-zA-Z]+")
 _RUN = re.compile(r"[a-zA-Z]+")
 _LETTERS = re.compile(r"[A-Za-z][A-Za-z ]*[A-Za-z]")
