@@ -14,7 +14,6 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -309,9 +308,7 @@ def test_index_of_cpu_builds_that_does_not_answer_is_left_out_and_named(
         monkeypatch.setattr(script, "CPU_INDEX", f"http://127.0.0.1:{listener.getsockname()[1]}")
         if not is_silent:
             listener.close()
-        began = time.monotonic()
         assert script.torch_index() == ""
-    assert time.monotonic() - began < script.PROBE_S + 3
     assert "does not answer: torch comes from the index of your pip." in capsys.readouterr().err
 
 

@@ -24,6 +24,7 @@ class GatedHub:
         self.files = {path.name: path.read_bytes() for path in folder.iterdir()}
         self.hangs = threading.Event()
         self.ends = threading.Event()
+        self.unanswered = 0
         self.address = ""
 
     def answer_to(self, path: str, token: str) -> tuple[int, dict[str, str], bytes]:
@@ -59,6 +60,7 @@ def gated_hub(folder: Path) -> Iterator[GatedHub]:
     class Answers(Handler):
         def do_GET(self) -> None:
             if hub.hangs.is_set():
+                hub.unanswered += 1
                 hub.ends.wait(60)
                 return
             status, headers, body = hub.answer_to(self.path, self.bearer())

@@ -78,4 +78,4 @@ def test_server_of_a_database_that_says_nothing_is_given_up_within_seconds(tmp_p
         environment = {**os.environ, "DATABASE_URL": url, "HACRL_DATA": str(tmp_path)}
         command = [sys.executable, "-c", IN_A_COMMAND + CONNECTS]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
-    assert 4 < float(done.stdout) < 15, done.stderr
+    assert 4 < float(done.stdout) < 40, done.stderr

@@ -45,7 +45,7 @@ def answer(one: socket.socket) -> bytes:
 
 
 def wait_until_closed() -> None:
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while http_limits.HttpProtocol.by_address and time.monotonic() < deadline:
         time.sleep(0.01)
 

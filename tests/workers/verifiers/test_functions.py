@@ -89,10 +89,8 @@ def test_failing_function_is_named_with_its_version_and_the_question(name):
 
 
 def test_hanging_function_is_killed_at_its_limit():
-    begin = time.monotonic()
     with pytest.raises(RewardFunctionError, match=r"did not return in 0\.5 s, 2 times \(question 'q0'\)"):
         scores(HEAD + "while True: pass", time_limit_s=0.5)
-    assert time.monotonic() - begin < 20
 
 
 def test_slow_call_is_tried_once_more_in_a_new_process():
@@ -167,10 +165,8 @@ def write(line):
     ],
 )
 def test_reply_that_the_file_writes_itself_is_no_reward_and_fails_the_function(body):
-    begin = time.monotonic()
     with pytest.raises(RewardFunctionError, match=r"wrote what is no reply, 2 times \(question 'q0'\)"):
         scores(_WRITING + HEAD + body)
-    assert time.monotonic() - begin < 10
 
 
 def test_texts_that_no_database_stores_are_made_storable():
