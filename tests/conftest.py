@@ -12,7 +12,6 @@ import os
 import re
 from collections import Counter
 from collections.abc import Generator
-from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -27,36 +26,6 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test asks the hub
 
 TRAINING = {"trainer", "demo", "tools", "model", "rollouts"}  # folders of tests
-# What is SQL: statements of our own, locks, JSON, constraints, COPY, the queries of lists and pages. These tests run on
-# both databases in every build; `./hacrl test full` runs all web tests on both.
-ON_BOTH_DATABASES = (
-    "accounts/test_audit_log.py",
-    "alerts/test_alerts.py",
-    "insight/collaboration/test_collaboration.py",
-    "insight/compare",
-    "insight/evaluations/test_evaluations.py",
-    "insight/export",
-    "insight/rollouts",
-    "leaderboard/test_boards.py",
-    "ops/test_backups.py",
-    "registry/test_copies.py",
-    "registry/test_deletion.py",
-    "runs/api",
-    "runs/archive",
-    "runs/launch/test_queue.py",
-    "runs/live/test_monitoring.py",
-    "runs/pages/test_home.py",
-    "runs/sweeps/test_search.py",
-    "runs/telemetry/test_metric_series.py",
-    "runs/telemetry/test_shipper.py",
-    "runs/worker/test_dispatcher.py",
-    "runs/worker/test_run_states.py",
-    "runs/workspace",
-    "test_at_once.py",
-    "test_busy_database.py",
-    "test_pages.py",
-)
-WEB = Path(__file__).resolve().parent / "web"
 WITH_A_PRODUCT = ("tests/browser/", "tests/faults/")  # started once for all of them, which takes 20 s of a processor
 MISSING_PART = re.compile(r"\b(apt-get|pip|npm) (install|ci)\b")
 AnyReport = TypeVar("AnyReport", pytest.TestReport, pytest.CollectReport)
@@ -65,8 +34,6 @@ AnyReport = TypeVar("AnyReport", pytest.TestReport, pytest.CollectReport)
 def pytest_itemcollected(item: pytest.Item) -> None:
     if _is_integration(item):
         item.add_marker(pytest.mark.integration)
-    if item.path.is_relative_to(WEB) and item.path.relative_to(WEB).as_posix().startswith(ON_BOTH_DATABASES):
-        item.add_marker(pytest.mark.database)
 
 
 @pytest.hookimpl(trylast=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ON_BOTH_DATABASES, WEB, strict
+from tests.conftest import strict
 
 ONCE = """
 import pytest
@@ -48,10 +48,6 @@ def test_missing_part_is_skipped_on_a_laptop(monkeypatch: pytest.MonkeyPatch) ->
 def test_what_cannot_be_installed_is_skipped_in_ci_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI", "true")
     assert strict(skipped("needs a CUDA device, and there is none")).skipped
-
-
-def test_every_test_of_both_databases_exists() -> None:
-    assert [name for name in ON_BOTH_DATABASES if not (WEB / name).exists()] == []
 
 
 MARKS = {"browser": "@pytest.mark.browser", "workers": "@pytest.mark.slow", "faults": "@pytest.mark.slow", "web": ""}

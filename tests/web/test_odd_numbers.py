@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from tests.support.web.addresses import (
@@ -18,10 +20,10 @@ from tests.support.web.addresses import (
 from tests.support.web.addresses import mine as mine
 
 
-def test_number_beyond_every_column_is_not_found(client, mine):
+def test_number_beyond_every_column_is_not_found(client, mine, request):
     client.force_login(mine.owner)
     tried = 0
-    for number in (2**31, 2**63, 10**30):
+    for number in (2**63,) if request.config.getoption("markexpr") else (2**31, 2**63, 10**30):
         for route in of_objects():
             kinds = {name: kind for kind, name in PARAMETER.findall(route)}
             if "int" not in kinds.values():
@@ -54,17 +56,23 @@ def test_invalid_id_is_not_found(client, mine):
     assert tried >= 200
 
 
-@pytest.mark.parametrize("number", ["9" * 23, str(2**63), "9" * 5000, "-" + "9" * 23, "1e400", "%00"])
+ODD = ("9" * 23, str(2**63), "9" * 5000, "-" + "9" * 23, "1e400", "%00")
+
+
+# In turn: each address is asked with one of them, and another at the next address.
+@pytest.mark.parametrize("number", ["in turn", *(pytest.param(one, marks=pytest.mark.full) for one in ODD)])
 def test_number_in_a_query_is_never_a_server_error(client, mine, number):
     client.force_login(mine.owner)
     tried = 0
     names = ("page", "step", "sweep", "limit", "offset", "group", "benchmark", "clone", "state", "agent")
-    for route in set(routes()) - {"readyz"}:  # which is a 503 without Redis
+    in_turn = itertools.cycle(ODD if number == "in turn" else [number])
+    for route in sorted(set(routes()) - {"readyz"}):  # which is a 503 without Redis
         # The API refuses at the first odd parameter, so there each that it knows alone; pages take what they can use.
         alone = (*declared(route), "unknown") if number == "%00" else declared(route)
         together = [[name] for name in alone] if route.startswith("api/") else [names]
         for asked in together:
-            answer = client.get(f"{address(route, mine)}?{'&'.join(f'{name}={number}' for name in asked)}")
+            value = next(in_turn)
+            answer = client.get(f"{address(route, mine)}?{'&'.join(f'{name}={value}' for name in asked)}")
             assert answer.status_code < 500, (route, asked)
             tried += 1
     assert tried >= 100
