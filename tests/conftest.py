@@ -7,16 +7,20 @@ is a failure, or the suite would shrink without anybody noticing.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
 from collections import Counter
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 
+gc.disable()  # until all tests are collected
 settings.register_profile("hacrl", deadline=None)  # a loaded machine is no failure
 settings.load_profile("hacrl")
 
@@ -26,9 +30,27 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test asks the hub
 
 TRAINING = {"trainer", "demo", "tools", "model", "rollouts"}  # folders of tests
+LONG = ("tests/browser", "tests/faults", *(f"tests/workers/{name}" for name in TRAINING), "tests/tools")
 WITH_A_PRODUCT = ("tests/browser/", "tests/faults/")  # started once for all of them, which takes 20 s of a processor
 MISSING_PART = re.compile(r"\b(apt-get|pip|npm) (install|ci)\b")
 AnyReport = TypeVar("AnyReport", pytest.TestReport, pytest.CollectReport)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("markexpr"):  # in `full` Hypothesis reads all our modules for constants, for some seconds
+        providers._get_local_constants = lambda: providers._local_constants
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """The fast suite does not load what it does not run."""
+    is_fast = "not integration" in config.getoption("markexpr")
+    return True if is_fast and collection_path.as_posix().endswith(LONG) else None
+
+
+def pytest_collection_finish() -> None:
+    """What is loaded stays, so no collection of garbage looks at it."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

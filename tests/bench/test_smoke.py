@@ -27,7 +27,7 @@ BENCHES: dict[str, tuple[list[str], str]] = {
 }
 NO_BENCH = {"peers"}  # a part of telemetry
 # Tests train the same beside TRL; the memory estimate and the output layer have tests of their own.
-FULL = {"footprint", "gpu", "logits", "pages", "pretrained", "telemetry", "trainer"}
+FULL = {"footprint", "gpu", "logits", "pages", "pretrained", "sampling", "telemetry", "trainer"}
 NEEDS = {"trainer": "trl"}
 
 

@@ -6,7 +6,9 @@ import sys
 
 import pytest
 
+from hacrl_web.registry import children
 from hacrl_web.runs import pubsub
+from tests.support.forked import FORKING, Forked
 from tests.support.web import factories
 
 
@@ -23,6 +25,21 @@ def _forget_redis(monkeypatch):
     """What one test learnt of Redis is not known to the next."""
     pubsub.client.cache_clear()
     monkeypatch.setattr(pubsub.guard, "_closed_until", 0.0)
+
+
+@pytest.fixture
+def real_children():
+    """For tests of what a child may use: it is a process of its own, with its limits."""
+
+
+@pytest.fixture(autouse=True)
+def _forked_children(request, monkeypatch):
+    """Children of the registry need not load Python and our modules again."""
+    if "real_children" not in request.fixturenames:
+        limit = children._limit
+        monkeypatch.setattr(children, "subprocess", FORKING)
+        # The tests' process, and so a fork of it, is larger than most children may be.
+        monkeypatch.setattr(children, "_limit", lambda pid, *limits: pid in Forked.forks or limit(pid, *limits))
 
 
 @pytest.fixture

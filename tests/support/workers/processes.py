@@ -11,13 +11,24 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
+import pytest
 
+from tests.support.forked import FORKING
+from workers.agents import multi_process
+from workers.contract import trainer_process
 from workers.contract.spec.run import RunSpec
 
 GONE_S = 10.0
 # Each process is forked from one that has the libraries loaded: loading them takes longer than a test's training.
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["tests.support.workers.tiny"])
+
+
+@pytest.fixture
+def forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trainers and processes of agents are forked."""
+    for module in (multi_process, trainer_process):
+        monkeypatch.setattr(module, "subprocess", FORKING)
 
 
 def run_trainer(spec: RunSpec, run_dir: Path) -> tuple[int, str]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
+import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -58,19 +61,22 @@ def make_agent(folder: Path, kind: str, seed: int = 0, extra_pieces: tuple[str, 
     return folder
 
 
+@cache
+def _pair() -> tuple[tempfile.TemporaryDirectory[str], torch.Tensor]:
+    """The folders of the pair, made once, and torch's random state after that."""
+    folder = tempfile.TemporaryDirectory(prefix="hacrl-pair-")
+    make_agent(Path(folder.name, "qwen"), "qwen3", seed=1)
+    heads = {"hidden_size": 48, "num_attention_heads": 3, "num_key_value_heads": 3}
+    make_agent(Path(folder.name, "llama"), "llama", seed=2, extra_pieces=("11", "12", "21"), **heads)
+    return folder, torch.get_rng_state()
+
+
 def make_pair(root: Path) -> list[dict[str, Any]]:
     """Two agents of different family, size and tokenizer, as AgentSpec values."""
-    qwen = make_agent(root / "qwen", "qwen3", seed=1)
-    llama = make_agent(
-        root / "llama",
-        "llama",
-        seed=2,
-        extra_pieces=("11", "12", "21"),
-        hidden_size=48,
-        num_attention_heads=3,
-        num_key_value_heads=3,
-    )
-    return [{"name": "Qwen", "model": str(qwen)}, {"name": "Llama", "model": str(llama)}]
+    folder, state = _pair()
+    shutil.copytree(folder.name, root, dirs_exist_ok=True)
+    torch.set_rng_state(state)
+    return [{"name": name, "model": str(root / name.lower())} for name in ("Qwen", "Llama")]
 
 
 def write_questions(path: Path, count: int = 24) -> Path:

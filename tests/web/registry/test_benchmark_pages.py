@@ -131,7 +131,7 @@ def test_extraction_is_chosen_with_the_mapping_and_reaches_a_run(client, ada, fo
     assert (tried.json()["reward"], tried.json()["extracted"]) == (1.0, "42")
 
 
-def test_parquet_is_read_within_the_childs_limits(client, ada):
+def test_parquet_is_read_within_the_childs_limits(client, ada, real_children):
     parquet = pytest.importorskip("pyarrow.parquet", reason="pip install pyarrow")
     import pyarrow
 

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from tests.support.workers.endings import assert_same_end, last_records
+from tests.support.workers.processes import forked as forked
 from tests.support.workers.tiny import HashVerifier, make_pair, make_spec, records, train
 from workers.agents import ahead
 from workers.agents.ahead import Ahead, AheadSampler
@@ -147,6 +148,7 @@ class Kills(HashVerifier):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked")
 def test_sampler_is_a_process_that_ends_with_its_agent(tmp_path, monkeypatch):
     spec = make_spec(tmp_path, make_pair(tmp_path), training={"steps": 4}, checkpoint={"save_steps": 1}, **ONE_OFF)
     run_dir, verifier, before = tmp_path / "apart", Kills(), children()

@@ -15,6 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from tests.support.workers.processes import forked as forked
 from tests.support.workers.tiny import WITHOUT_VLLM, make_agent, make_pair, make_spec, records, train
 from workers.agents import multi_process
 from workers.agents.messages import AgentLost
@@ -132,6 +133,7 @@ def test_engines_of_two_processes_sample_from_the_weights_that_learn(tmp_path, s
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked")
 def test_a_process_that_dies_ends_its_agent_with_a_reason(tmp_path):
     folder = make_agent(tmp_path / "model", "llama")
     spec = spec_of(tmp_path, [{"name": "A", "model": str(folder)}], 2)

@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from tests.support.workers.endings import assert_same_end, last_records
+from tests.support.workers.processes import forked as forked
 from tests.support.workers.tiny import HashVerifier, make_agent, make_pair, make_spec, records, train
 from tests.workers.trainer.test_process import ENVIRONMENT, wait_for
 from workers.agents.messages import AgentLost
@@ -23,6 +24,7 @@ from workers.contract.trainer_process import start_trainer
 from workers.trainer.stop_signals import StopFlag
 from workers.trainer.trainer import Trainer
 
+pytestmark = pytest.mark.usefixtures("forked")
 CHANGES: dict[str, Any] = {
     "algorithm": {"beta": 0.01},
     "rollout": {"rollout_batch_size": 4},  # evaluations in two blocks

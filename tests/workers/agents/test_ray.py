@@ -61,7 +61,7 @@ def with_ray(spec: RunSpec) -> RunSpec:
     return spec.model_copy(update={"compute": spec.compute.model_copy(update={"placement": "ray"})})
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.usefixtures("_ray")
 def test_two_agents_under_ray_end_as_in_one_process_bit_for_bit(tmp_path):
     spec = make_spec(tmp_path, make_pair(tmp_path), **CHANGES | {"training": {"steps": 3}})

@@ -1,6 +1,7 @@
 """The demo's recipe: its task, its tokenizers and models, its settings, and its cache."""
 
 import json
+import multiprocessing
 import re
 import shutil
 import subprocess
@@ -162,10 +163,12 @@ def test_models_have_the_announced_families_and_sizes():
 def made(tmp_path_factory):
     """The demo after a few steps: whole, though not clever."""
     pytest.importorskip("torch", reason=NEEDS_TORCH)
-    from workers.demo.make import make_demo
+    from workers.demo import make
 
-    folder = tmp_path_factory.mktemp("demo") / "cache"
-    assert make_demo(folder, seed=5, steps=3) is True
+    folder, forking = tmp_path_factory.mktemp("demo") / "cache", multiprocessing.get_context("fork")
+    with pytest.MonkeyPatch.context() as patch:  # the processes need not load torch
+        patch.setattr(make.multiprocessing, "get_context", lambda method: forking)
+        assert make.make_demo(folder, seed=5, steps=3) is True
     return folder
 
 

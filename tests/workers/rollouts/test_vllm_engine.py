@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
@@ -198,14 +196,13 @@ def test_weights_do_not_stay_in_memory_once_they_are_read(tmp_path, connection, 
 
 def test_what_a_killed_trainer_left_in_memory_is_removed_and_nothing_else(memory):
     mine = WeightFolder(0)
-    code = (
-        "from workers.rollouts import vllm_engine as it\n"
-        f"it.MEMORY_FILES = it.Path({str(memory)!r})\n"
-        "print(it.WeightFolder(0).path)"
-    )
-    killed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+    ours, theirs = get_context("fork").Pipe()
+    trainer = get_context("fork").Process(target=lambda: theirs.send(WeightFolder(0).path.name))
+    trainer.start()
+    killed = ours.recv()
+    trainer.join()
     (memory / "other").mkdir()
-    assert {path.name for path in memory.iterdir()} == {mine.path.name, Path(killed).name, "other"}
+    assert {path.name for path in memory.iterdir()} == {mine.path.name, killed, "other"}
     WeightFolder(0).remove()
     assert {path.name for path in memory.iterdir()} == {mine.path.name, "other"}
     mine.remove()

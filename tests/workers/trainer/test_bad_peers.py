@@ -63,7 +63,7 @@ def test_liar_pulls_the_honest_agent_down_unless_it_is_quarantined(mean_reward):
     assert mean_reward("liar", **QUARANTINE) > alone - TOLERANCE
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_audit_alone_keeps_the_liar_out(mean_reward):
     assert mean_reward("liar", **AUDIT) > mean_reward("honest", sharing=False) - TOLERANCE
 

@@ -83,6 +83,7 @@ def gains(spec: RunSpec, folder: Path, verifier: AnyVerifier | None = None) -> l
     return [end - begin for begin, end in zip(start, accuracies(spec, trainer.agents), strict=True)]
 
 
+@pytest.mark.full
 @pytest.mark.timeout(600)
 def test_sharing_pays_within_twenty_steps_of_the_demo(tmp_path: Path) -> None:
     """One seed of the demo's kept agents: HACPO .37 and .26, GSPO .16 and .23."""

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from tests.support.workers.processes import forked as forked
 from tests.support.workers.tiny import HashVerifier, make_pair, make_spec, records, train
 from tests.workers.trainer.test_process import ENVIRONMENT, wait_for
 from tests.workers.trainer.test_resume import assert_same_end
@@ -16,6 +17,8 @@ from workers.trainer import checkpoints
 from workers.trainer.scoring import Scorer
 from workers.trainer.stop_signals import Paused, StopFlag
 from workers.verifiers.service import Verifier
+
+pytestmark = pytest.mark.usefixtures("forked")
 
 
 class PausesAt(HashVerifier):

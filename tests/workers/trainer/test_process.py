@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.workers.processes import forked as forked
 from tests.support.workers.processes import run_trainer
 from tests.support.workers.tiny import make_pair, make_spec, records
 from workers.contract.spec.run import RunSpec
 from workers.contract.trainer_process import RunDirBusy, lease_path, lock_run_dir, start_trainer
 
+pytestmark = pytest.mark.usefixtures("forked")
 ROOT = Path(__file__).resolve().parents[3]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
 
@@ -155,7 +157,7 @@ def test_trainer_dies_with_its_supervisor(tmp_path, spec):
     assert trainer.process.wait(5) == -signal.SIGKILL
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_trainer_behind_a_prefix_holds_the_run_folder_and_ends_with_its_lease(tmp_path, spec):
     run_dir = tmp_path / "run"
     trainer = endless_trainer(run_dir, spec, ["nice"])

@@ -44,7 +44,7 @@ def test_every_reference_answer_matches_itself(file):
     assert [row for row, verdict in zip(answers, boxed, strict=True) if verdict.reward != 1] == []
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("file", [file for file in files() if file and solved(file)])
 def test_reference_solutions_are_right_at_least_as_often_as_by_math_verify_alone(file):
     math_verify = pytest.importorskip("math_verify", reason="math-verify is missing: pip install -e '.[train]'")
