@@ -35,7 +35,9 @@ def reasons(world: World, run_id, state: str = "queued") -> str:
     return " ".join(reason for to, reason in world.changes(run_id) if to == state)
 
 
-@pytest.mark.parametrize("victim", ["worker", "pool child", "trainer"])
+@pytest.mark.parametrize(
+    "victim", ["worker", *(pytest.param(one, marks=pytest.mark.full) for one in ("pool child", "trainer"))]
+)
 def test_killed_process_costs_seconds_and_no_event(world: World, report: Report, victim: str) -> None:
     """Fault 1."""
     browsers = world.browsers()
@@ -66,6 +68,7 @@ def test_killed_process_costs_seconds_and_no_event(world: World, report: Report,
     report.ends(run_id, browsers, recovered_s)
 
 
+@pytest.mark.full
 def test_begun_run_goes_on_at_once_though_other_hosts_are_idle(world: World, report: Report) -> None:
     """Two hosts with other data folders take any message that is for all; those of a begun run are not for them."""
     run_id = world.launch()
@@ -89,6 +92,7 @@ def test_begun_run_goes_on_at_once_though_other_hosts_are_idle(world: World, rep
     report.ends(run_id, recovered_s=recovered_s)
 
 
+@pytest.mark.full
 def test_children_of_a_trainer_go_with_it(world: World, report: Report) -> None:
     """Fault 2: they ignore TERM and have their own minds; the trainer is killed, and later stopped."""
     run_id = world.launch("orphan")
@@ -106,6 +110,7 @@ def test_children_of_a_trainer_go_with_it(world: World, report: Report) -> None:
     report.ends(run_id, recovered_s=recovered_s)
 
 
+@pytest.mark.full
 def test_deaf_trainer_is_killed_after_its_grace_and_only_then_stopped(world: World, report: Report) -> None:
     """Fault 3."""
     run_id = world.launch("deaf")
@@ -204,7 +209,9 @@ def test_hundred_messages_are_one_claim_and_old_ones_are_dropped(world: World, r
     report.ends(old)
 
 
-@pytest.mark.parametrize("moment", ["queued", "starting", "loading"])
+@pytest.mark.parametrize(
+    "moment", ["loading", *(pytest.param(one, marks=pytest.mark.full) for one in ("queued", "starting"))]
+)
 def test_stop_before_the_first_step_leaves_no_trainer(world: World, report: Report, moment: str) -> None:
     """Fault 13."""
     busy = world.launch() if moment == "queued" else None

@@ -99,6 +99,7 @@ def _longest_silence(world: World, run_id: UUID, browsers, seconds: float) -> fl
     return longest
 
 
+@pytest.mark.full
 def test_worker_that_takes_no_messages_restarts_once_it_is_idle(world: World, report: Report) -> None:
     """Fault 6: what Celery's consumer sometimes comes to after it; here it does for certain."""
     busy = world.launch()
@@ -306,6 +307,7 @@ def test_clock_that_jumps_loses_no_run(world: World, report: Report, ahead_s: in
     report.ends(run_id, recovered_s=0.0)
 
 
+@pytest.mark.full
 def test_run_goes_on_at_once_after_a_reboot(world: World, report: Report) -> None:
     """Fault 12: everything dies in the same moment; the lease is not waited for."""
     browsers = world.browsers()

@@ -75,7 +75,10 @@ def test_damaged_checkpoint_is_named_and_the_one_before_is_used(world: World, re
 
 @pytest.mark.parametrize(
     ("name", "reason"),
-    [("nan@7", "diverged: the loss of step 7 is not finite"), ("memory@4", "MiB were not enough")],
+    [
+        ("nan@7", "diverged: the loss of step 7 is not finite"),
+        pytest.param("memory@4", "MiB were not enough", marks=pytest.mark.full),
+    ],
 )
 def test_trainer_that_cannot_go_on_fails_with_its_own_words(
     world: World, report: Report, name: str, reason: str
@@ -92,12 +95,10 @@ def test_trainer_that_cannot_go_on_fails_with_its_own_words(
     report.ends(run_id, browsers, report.seconds)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "line"),
-    [
-        ("dies", "dies at every start"),
-        pytest.param("crash@6", "the last line before", marks=pytest.mark.full),
-    ],
+    [("dies", "dies at every start"), ("crash@6", "the last line before")],
 )
 def test_run_that_dies_each_time_fails_with_its_last_lines(world: World, report: Report, name: str, line: str) -> None:
     """Fault 18: three more tries, then the end."""
@@ -112,6 +113,7 @@ def test_run_that_dies_each_time_fails_with_its_last_lines(world: World, report:
     report.ends(run_id, recovered_s=report.seconds)
 
 
+@pytest.mark.full
 def test_hung_step_leaves_its_stacks_and_the_run_goes_on(world: World, report: Report) -> None:
     """Fault 18; test_pause.py proves when a trainer is considered hung."""
     browsers = world.browsers()
@@ -141,6 +143,7 @@ def test_trainer_killed_by_the_kernel_comes_back_where_it_was(world: World, repo
     report.ends(run_id, browsers, report.seconds)
 
 
+@pytest.mark.full
 def test_flood_of_lines_hides_nothing(world: World, report: Report) -> None:
     """Fault 21: more than 10,000 lines a second on its output, 12 MB in all, beside the events."""
     browsers = world.browsers()

@@ -21,9 +21,6 @@ from hacrl_web.registry.children import HUB_ACCOUNT, IMPORTER, INSPECTOR, VERIFI
 from tests.support.web.factories import make_run, make_user, metrics
 from tests.web.client.test_client import stored
 
-schemathesis = pytest.importorskip("schemathesis", reason="needs schemathesis: pip install schemathesis")
-from schemathesis import GenerationMode  # noqa: E402
-
 EXAMPLES = int(os.environ.get("HACRL_FUZZ_EXAMPLES") or 25)  # of each operation
 DESCRIPTION = "/api/v1/openapi.json"
 REFUSALS = (401, 404, 405)  # to a visitor: ninja looks for the operation before it looks for the login
@@ -54,6 +51,7 @@ def same_connection():
 @pytest.mark.django_db
 @pytest.mark.parametrize("role", ["visitor", "member", "staff"])
 def test_whatever_fits_the_description_or_does_not_gets_a_proper_answer(without_children, same_connection, role):
+    schemathesis = pytest.importorskip("schemathesis", reason="needs schemathesis: pip install schemathesis")
     owner = make_user(is_staff=role == "staff")
     run = stored(make_run(owner), *[metrics(step, x=1.0) for step in range(3)])
     headers = {"Authorization": f"Bearer {make_token(owner, name='fuzz', scopes=['read', 'write'], days=1)[1]}"}
@@ -84,7 +82,7 @@ def test_whatever_fits_the_description_or_does_not_gets_a_proper_answer(without_
 
     operations = [found.ok() for found in schema.get_all_operations()]
     for operation in operations:
-        cases = st.one_of([operation.as_strategy(mode) for mode in GenerationMode])
+        cases = st.one_of([operation.as_strategy(mode) for mode in schemathesis.GenerationMode])
         wanted = given(case=cases, is_known=st.booleans())
         every = list(HealthCheck)
         own = settings(max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=every, phases=PHASES)

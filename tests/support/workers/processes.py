@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
-import os
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
 import pytest
 
-from tests.support.forked import FORKING
+from tests.support.forked import FORKING, Forked
 from workers.agents import multi_process
 from workers.contract import trainer_process
 from workers.contract.spec.run import RunSpec
 
 GONE_S = 10.0
-# Each process is forked from one that has the libraries loaded: loading them takes longer than a test's training.
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["tests.support.workers.tiny"])
+PROCESSES = multiprocessing.get_context("fork")  # to load the libraries takes longer than a test's training
 
 
 @pytest.fixture
@@ -35,22 +31,13 @@ def run_trainer(spec: RunSpec, run_dir: Path) -> tuple[int, str]:
     """`python -m workers` in a process of its own, to its end: the exit status, and what it wrote to stderr."""
     path, errors = run_dir.parent / "given.json", run_dir.parent / "errors.txt"
     path.write_text(spec.to_json())
-    process = PROCESSES.Process(target=_trainer, args=([str(path), str(run_dir)], dict(os.environ), errors))
-    process.start()
-    process.join(120)
-    process.kill()  # nothing, where it has ended
-    process.join()
-    assert process.exitcode is not None
-    return process.exitcode, errors.read_text()
-
-
-def _trainer(arguments: list[str], environment: Mapping[str, str], errors: Path) -> None:
-    os.environ.update(environment)
     with errors.open("w") as file:
-        os.dup2(file.fileno(), 2)
-    from workers.__main__ import main
-
-    sys.exit(main(arguments))
+        process = Forked([sys.executable, "-m", "workers", str(path), str(run_dir)], stderr=file)
+        try:
+            return process.wait(120), errors.read_text()
+        finally:
+            process.kill()  # nothing, where it has ended
+            process.wait()
 
 
 def child_pids() -> set[int]:
