@@ -9,6 +9,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Server
 from tests.support.browser.axe import findings, source
+from tests.support.marks import in_full
 
 STEPS = 6
 PICTURES = {
@@ -73,7 +74,7 @@ def test_step_drives_every_picture_and_stands_in_the_address(page: Page, run_pat
     expect(page.locator("#omega-readout")).to_contain_text("= clip(")
 
 
-@pytest.mark.parametrize("key", [",", "."])
+@pytest.mark.parametrize("key", [",", *in_full(".")])
 def test_keys_of_a_step_stop_the_playback(page: Page, run_path: str, key: str) -> None:
     page.goto(f"{run_path}?step=2")
     drawn(page, 2)

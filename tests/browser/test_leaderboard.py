@@ -54,16 +54,6 @@ def test_picture_is_saved_as_png(page: Page, made: dict[str, str]) -> None:
         assert download.value.path().read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
 
 
-def test_g_and_l_lead_to_the_leaderboard(page: Page, made: dict[str, str]) -> None:
-    page.goto("/runs/")
-    page.keyboard.press("l")
-    page.keyboard.press("g")
-    page.keyboard.press("l")
-    page.wait_for_url("**/leaderboard/")
-    page.get_by_label("Search boards").fill("gl")  # typed, not commanded
-    expect(page.get_by_label("Search boards")).to_have_value("gl")
-
-
 @pytest.mark.parametrize("width", [390, pytest.param(1440, marks=pytest.mark.full)])
 def test_axe_finds_nothing_serious_and_no_board_scrolls_sideways(page: Page, made: dict[str, str], width: int) -> None:
     axe = source()

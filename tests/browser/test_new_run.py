@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.support.browser import axe
+from tests.support.marks import in_full
 
 pytestmark = pytest.mark.slow
 
@@ -124,7 +125,7 @@ def test_proposed_change_is_taken_by_one_press(page: Page, registered) -> None:
     ("width", "scheme"),
     [
         (1440, "light"),
-        *(pytest.param(*look, marks=pytest.mark.full) for look in ((1440, "dark"), (390, "light"), (390, "dark"))),
+        *in_full((1440, "dark"), (390, "light"), (390, "dark")),
     ],
 )
 def test_form_has_no_violation_of_accessibility(page: Page, registered, width: int, scheme: str) -> None:

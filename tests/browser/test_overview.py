@@ -11,6 +11,7 @@ from playwright.sync_api import Page, expect
 
 from tests.support.browser.made_runs import LONG, SPIKE, SPIKE_STEP, STEPS
 from tests.support.browser.steps import first_glance
+from tests.support.marks import in_full
 
 DRAWN = """async (key) => {
     const { charts } = await import(document.querySelector("script[src*='js/run/run.js']").src);
@@ -101,7 +102,9 @@ def test_drag_zooms_all_charts_alike(page: Page, runs) -> None:
         assert chart["scale"] == [first, last]
 
 
-@pytest.mark.parametrize("query", ["", "?smooth=0.6&x=rollouts&band=range&first=7&last=52", "?log=grad-norm&band=ci"])
+@pytest.mark.parametrize(
+    "query", ["?smooth=0.6&x=rollouts&band=range&first=7&last=52", *in_full("", "?log=grad-norm&band=ci")]
+)
 def test_csv_is_what_is_drawn(page: Page, runs, query: str) -> None:
     chart = show(page, runs["seeds"][0], query, key="grad-norm")
     with page.expect_download() as started:
@@ -138,7 +141,7 @@ def test_ended_run_is_not_live(page: Page, runs) -> None:
         expect(page.locator("[data-link]")).to_be_hidden()
 
 
-@pytest.mark.parametrize("size", [(1440, 900), (2560, 1440), (390, 844)])
+@pytest.mark.parametrize("size", [(1440, 900), *in_full(((2560, 1440),), ((390, 844),))])
 def test_overview_answers_without_scrolling(page: Page, runs, size: tuple[int, int]) -> None:
     page.set_viewport_size({"width": size[0], "height": size[1]})
     page.goto(f"/runs/{runs['seeds'][0]}")

@@ -12,6 +12,7 @@ from tests.browser.conftest import Server
 from tests.browser.test_overview import drawn, show
 from tests.support.browser.axe import findings, source
 from tests.support.browser.made_runs import STEPS
+from tests.support.marks import in_full
 
 
 def at(page: Page) -> int:
@@ -71,7 +72,7 @@ def test_who_wants_less_motion_plays_it_step_by_step(browser: Browser, context, 
     calm.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", *in_full("dark")])
 def test_replay_is_operable_and_labelled(page: Page, runs: dict[str, Any], scheme: str) -> None:
     page.emulate_media(color_scheme=scheme)
     page.goto(f"/runs/{runs['seeds'][0]}?replay=1&at=30")

@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Server
+from tests.support.marks import in_full
 
 PHONE = {"width": 390, "height": 844}
 SIDEWAYS = """() => [document.documentElement, ...document.querySelectorAll(".table-scroll:has(.table-cards)")]
@@ -20,7 +21,7 @@ def made(context: Any, server: Server) -> None:
     server.generated_run("--runs=1", "--steps=2", "--agents=8")
 
 
-@pytest.mark.parametrize("path", ["/runs/", "/models/", "/groups/", "/benchmarks/"])
+@pytest.mark.parametrize("path", ["/runs/", *in_full("/models/", "/groups/", "/benchmarks/")])
 def test_phone_shows_a_list_as_cards(page: Page, made: None, path: str) -> None:
     page.set_viewport_size(PHONE)
     page.goto(path)
@@ -41,7 +42,7 @@ def test_phone_shows_a_list_as_cards(page: Page, made: None, path: str) -> None:
     assert not page.evaluate(SIDEWAYS)
 
 
-@pytest.mark.parametrize("path", ["/runs/", "/models/", "/workers/", "/alerts/", "/docs/", "/account"])
+@pytest.mark.parametrize("path", ["/runs/", *in_full("/models/", "/workers/", "/alerts/", "/docs/", "/account")])
 def test_content_takes_the_width_of_a_large_screen(page: Page, path: str) -> None:
     page.set_viewport_size({"width": 2560, "height": 1200})
     page.goto(path)

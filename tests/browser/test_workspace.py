@@ -11,6 +11,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.conftest import Server
 from tests.support.browser.axe import findings, source
 from tests.support.browser.steps import visit
+from tests.support.marks import in_full
 
 pytestmark = pytest.mark.slow
 LINES = "data-lines"  # of the first panel
@@ -65,13 +66,10 @@ def test_eyes_groups_and_columns_are_in_the_address_and_in_a_saved_view(page: Pa
     expect(page.get_by_role("link", name="Benchmark", exact=True)).to_be_visible()
 
 
-@pytest.mark.parametrize("path", ["/runs/", "/runs/?tab=compare", "/runs/?by=seed&layout=panels"])
+@pytest.mark.parametrize("path", ["/runs/?by=seed&layout=panels", *in_full("/runs/", "/runs/?tab=compare")])
 @pytest.mark.parametrize(
     ("width", "scheme"),
-    [
-        (1440, "light"),
-        *(pytest.param(*look, marks=pytest.mark.full) for look in ((1440, "dark"), (390, "light"), (390, "dark"))),
-    ],
+    [(1440, "light"), *in_full((1440, "dark"), (390, "light"), (390, "dark"))],
 )
 def test_workspace_has_no_violation_and_is_no_wider_than_the_screen(
     page: Page, made: None, path: str, width: int, scheme: Any

@@ -20,6 +20,7 @@ from tests.faults.apps import SHORT
 from tests.faults.conftest import Report
 from tests.faults.invariants import TERMINAL
 from tests.faults.world import World, wait
+from tests.support.marks import in_full
 from workers.trainer.checkpoints import newest_checkpoint
 
 pytestmark = pytest.mark.slow
@@ -35,9 +36,7 @@ def reasons(world: World, run_id, state: str = "queued") -> str:
     return " ".join(reason for to, reason in world.changes(run_id) if to == state)
 
 
-@pytest.mark.parametrize(
-    "victim", ["worker", *(pytest.param(one, marks=pytest.mark.full) for one in ("pool child", "trainer"))]
-)
+@pytest.mark.parametrize("victim", ["worker", *in_full("pool child", "trainer")])
 def test_killed_process_costs_seconds_and_no_event(world: World, report: Report, victim: str) -> None:
     """Fault 1."""
     browsers = world.browsers()
@@ -209,9 +208,7 @@ def test_hundred_messages_are_one_claim_and_old_ones_are_dropped(world: World, r
     report.ends(old)
 
 
-@pytest.mark.parametrize(
-    "moment", ["loading", *(pytest.param(one, marks=pytest.mark.full) for one in ("queued", "starting"))]
-)
+@pytest.mark.parametrize("moment", ["loading", *in_full("queued", "starting")])
 def test_stop_before_the_first_step_leaves_no_trainer(world: World, report: Report, moment: str) -> None:
     """Fault 13."""
     busy = world.launch() if moment == "queued" else None

@@ -21,6 +21,7 @@ from tests.faults.conftest import Report
 from tests.faults.invariants import ledger
 from tests.faults.records import numbers
 from tests.faults.world import World, wait
+from tests.support.marks import in_full
 
 pytestmark = pytest.mark.slow
 NOTIFY_S = SHORT["hacrl_web.runs.worker.dispatcher.NOTIFY_EVERY_S"][1]
@@ -289,7 +290,7 @@ def test_tab_that_was_idle_for_long_is_still_live(world: World, report: Report) 
 
 @pytest.mark.parametrize(
     ("ahead_s", "watched_s"),
-    [(3600, 4), *(pytest.param(ahead_s, LEASE_S + 3, marks=pytest.mark.full) for ahead_s in (3600, -3600))],
+    [(3600, 4), *in_full((3600, LEASE_S + 3), (-3600, LEASE_S + 3))],
 )
 def test_clock_that_jumps_loses_no_run(world: World, report: Report, ahead_s: int, watched_s: float) -> None:
     """Fault 12."""

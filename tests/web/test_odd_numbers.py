@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 
+from tests.support.marks import in_full
 from tests.support.web.addresses import (
     BODIES,
     PARAMETER,
@@ -60,7 +61,7 @@ ODD = ("9" * 23, str(2**63), "9" * 5000, "-" + "9" * 23, "1e400", "%00")
 
 
 # In turn: each address is asked with one of them, and another at the next address.
-@pytest.mark.parametrize("number", ["in turn", *(pytest.param(one, marks=pytest.mark.full) for one in ODD)])
+@pytest.mark.parametrize("number", ["in turn", *in_full(*ODD)])
 def test_number_in_a_query_is_never_a_server_error(client, mine, number):
     client.force_login(mine.owner)
     tried = 0

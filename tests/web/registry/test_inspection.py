@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from hacrl_web.registry.models import LanguageModel, PairInspection
+from tests.support.marks import in_full
 from tests.support.web.registry_help import field_error, make_user, written_rows
 
 pytest.importorskip("torch", reason="needs the train extra: pip install '.[train]'")
@@ -85,9 +86,7 @@ def _no_tokenizer(folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "harm", [_renamed_pickle, *(pytest.param(one, marks=pytest.mark.full) for one in (_own_code_deep, _no_tokenizer))]
-)
+@pytest.mark.parametrize("harm", [_renamed_pickle, *in_full(_own_code_deep, _no_tokenizer)])
 def test_harmful_folder_is_refused_beside_its_field(client, root, harm):
     harm(root / "qwen")
     response = register(client, root / "qwen")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from tests.support.marks import in_full
 from tests.support.workers.tiny import make_agent, make_pair, make_spec, records, train, weights
 from workers.agents.local import LocalAgent
 from workers.agents.messages import GeneratedRollouts, Response, RolloutsMissing
@@ -38,7 +39,7 @@ def same(left, right, agent: int = 0) -> bool:
     return all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
-@pytest.mark.parametrize("n", [1, 2, 8, *(pytest.param(n, marks=pytest.mark.full) for n in range(3, 8))])
+@pytest.mark.parametrize("n", [1, 2, 8, *in_full(*range(3, 8))])
 def test_any_number_of_agents_trains(tmp_path, crowd, n):
     trainer = trained(tmp_path, crowd[:n], "run", steps=1)
     rows = records(tmp_path / "run", "contribution")

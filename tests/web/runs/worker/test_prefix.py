@@ -22,6 +22,7 @@ from hacrl_web.runs.worker.dispatcher import Dispatcher
 from hacrl_web.runs.worker.hosts import data_folder_id
 from hacrl_web.runs.worker.tasks import supervise
 from tests.support import fake_srun
+from tests.support.marks import in_full
 from tests.support.waiting import wait_until
 from tests.support.web.factories import make_run
 from tests.web.runs.worker.test_supervisor import assert_nothing_left, changes, during, is_running, processes_of
@@ -160,9 +161,7 @@ def is_free(run_dir: Path) -> bool:
     return True
 
 
-@pytest.mark.parametrize(
-    "what", ["killed", *(pytest.param(what, marks=pytest.mark.full) for what in ("killed with srun", "frozen"))]
-)
+@pytest.mark.parametrize("what", ["killed", *in_full("killed with srun", "frozen")])
 def test_supervisor_that_is_gone_leaves_no_trainer_beside_the_next_one(jobs, what):
     """I1: the next attempt is refused while the old trainer lives, which is until its lease ends."""
     run = claimed_run()
