@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import strict
+from tests.support.marks import in_full
 
 ONCE = """
 import pytest
@@ -54,7 +55,7 @@ MARKS = {"browser": "@pytest.mark.browser", "workers": "@pytest.mark.slow", "fau
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("ci", "repeated"), [("true", {"browser", "workers"}), ("", set())])
+@pytest.mark.parametrize(("ci", "repeated"), [("true", {"browser", "workers"}), *in_full(("", set()))])
 def test_second_try_in_ci_is_for_browsers_and_slow_tests_but_for_faults(
     tmp_path: Path, ci: str, repeated: set[str]
 ) -> None:
@@ -64,7 +65,20 @@ def test_second_try_in_ci_is_for_browsers_and_slow_tests_but_for_faults(
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    slow\n    browser\n    gpu\n")
     root = Path(__file__).parent.parent
     ended = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-rpfR", "-p", "tests.conftest", "-p", "no:django", *MARKS],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-rpfR",
+            "-p",
+            "tests.conftest",
+            "-p",
+            "no:django",
+            "-p",
+            "no:schemathesis",
+            *MARKS,
+        ],
         cwd=tmp_path,
         env={**os.environ, "CI": ci, "PYTHONPATH": str(root)},
         capture_output=True,

@@ -21,6 +21,7 @@ from pydantic import ValidationError
 
 from hacrl_web.ops import schema
 from hacrl_web.runs.pages.run_form import COMPARED
+from tests.support.marks import in_full
 from tests.support.upgrade import FIXTURE, flat
 from workers.algorithms.registry import algorithms, own_settings
 from workers.contract.spec.run import RunSpec
@@ -57,10 +58,10 @@ LEFT_RUNS = (
 UNTRAINABLE = {RUNS[name]["id"] for name in LEFT_RUNS}
 
 
-def child(verb: str, folder: Path) -> Any:
+def child(folder: Path, *words: str) -> Any:
     """What the restored folder answers, from a process of its own: settings are read once a process."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("HACRL_", "DJANGO_"))}
-    command = [sys.executable, "-m", "tests.support.upgrade", verb, str(folder)]
+    command = [sys.executable, "-m", "tests.support.upgrade", str(folder), *words]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=850)
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout.splitlines()[-1])
@@ -68,7 +69,7 @@ def child(verb: str, folder: Path) -> Any:
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory) -> list[dict[str, Any]]:
-    return child("ask", tmp_path_factory.mktemp("upgrade") / "data")
+    return child(tmp_path_factory.mktemp("upgrade") / "data", "ask")
 
 
 def is_of_another_algorithm(path: str, values: dict[str, Any]) -> bool:
@@ -201,23 +202,23 @@ def events_by_key(events: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_interrupted_runs_of_before_resume_to_the_same_end(tmp_path):
-    """Both end as their twin that nobody interrupted did in the version before: weights, optimizers, metrics.
+@pytest.mark.parametrize("name", ["killed", *in_full("paused")])
+def test_interrupted_run_of_before_resumes_to_the_same_end(tmp_path, name):
+    """It ends as its twin that nobody interrupted did in the version before: weights, optimizers, metrics.
 
-    Both to the same bits; and to the twin's where the processor rounds as the one does that trained the twin.
+    To the same bits where the processor rounds as the one does that trained the twin.
     """
     twin = json.loads((FIXTURE / "resumed.json").read_text())
-    ends = child("resume", tmp_path / "data")
-    assert ends["paused"] == ends["killed"]
-    assert ends["paused"]["state"] == ["completed", 4, 2]
-    assert_end_of_twin(ends["paused"], twin["sha256_of_checkpoint_4"], twin["events"])
+    end = child(tmp_path / "data", "resume", name)[name]
+    assert end["state"] == ["completed", 4, 2]
+    assert_end_of_twin(end, twin["sha256_of_checkpoint_4"], twin["events"])
 
 
 @pytest.mark.full
 @pytest.mark.timeout(900)
 def test_interrupted_run_of_every_algorithm_of_before_resumes_to_the_same_end(tmp_path):
     twins = json.loads((FIXTURE / "algorithms.json").read_text())
-    ends = child("algorithms", tmp_path / "data")
+    ends = child(tmp_path / "data", "algorithms")
     assert ends.keys() == twins.keys() == set(algorithms())
     for name, end in ends.items():
         assert end["state"] == ["completed", 6, 2], name

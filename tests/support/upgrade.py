@@ -1,8 +1,8 @@
 """The data folder of 26 November 2026 (tests/data/upgrade) in this version: restored, migrated, asked and resumed.
 
-    python -m tests.support.upgrade ask | resume | algorithms FOLDER
+    python -m tests.support.upgrade FOLDER ask | resume RUN | algorithms
 
-prints JSON: what every old address answers, or how interrupted runs ended.
+prints JSON: what every old address answers, or how interrupted runs ended. RUN: paused or killed.
 """
 
 from __future__ import annotations
@@ -155,9 +155,10 @@ def ask(folder: Path) -> list[dict[str, Any]]:
     return answers
 
 
-def resume(folder: Path) -> dict[str, Any]:
-    """How the two interrupted runs end that the version before the restructuring began."""
-    return ends_of(json.loads((FIXTURE / "resumed.json").read_text())["resume"], "step-000004", (3, 4))
+def resume(folder: Path, name: str) -> dict[str, Any]:
+    """How an interrupted run ends that the version before the restructuring began."""
+    run_id = json.loads((FIXTURE / "resumed.json").read_text())["resume"][name]
+    return ends_of({name: run_id}, "step-000004", (3, 4))
 
 
 def resume_algorithms(folder: Path) -> dict[str, Any]:
@@ -201,7 +202,7 @@ def last_events(spool: Path, steps: tuple[int, ...]) -> list[dict[str, Any]]:
     return list(events.values())
 
 
-def main(verb: str, folder: Path) -> None:
+def main(folder: Path, verb: str, *names: str) -> None:
     os.environ |= {"DJANGO_SETTINGS_MODULE": "hacrl_web.settings", "HACRL_DATA": str(folder), "OMP_NUM_THREADS": "1"}
     os.environ |= {"HACRL_API_READS_PER_MINUTE": "0", "DATABASE_URL": ""}
     restore(folder)
@@ -212,8 +213,8 @@ def main(verb: str, folder: Path) -> None:
     from hacrl_web.ops.schema import bring_up_to_date
 
     bring_up_to_date()
-    print(json.dumps({"ask": ask, "resume": resume, "algorithms": resume_algorithms}[verb](folder)))
+    print(json.dumps({"ask": ask, "resume": resume, "algorithms": resume_algorithms}[verb](folder, *names)))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    main(Path(sys.argv[1]), *sys.argv[2:])
