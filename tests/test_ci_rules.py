@@ -63,7 +63,7 @@ def test_second_try_in_ci_is_for_browsers_and_slow_tests_but_for_faults(
         (tmp_path / folder).mkdir()
         (tmp_path / folder / f"test_{folder}.py").write_text(ONCE.format(mark=mark))
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    slow\n    browser\n    gpu\n")
-    root = Path(__file__).parent.parent
+    root, plugins = Path(__file__).parent.parent, ("-p", "tests.conftest", "-p", "no:django", "-p", "no:schemathesis")
     ended = subprocess.run(
         [
             sys.executable,
