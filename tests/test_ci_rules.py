@@ -65,20 +65,7 @@ def test_second_try_in_ci_is_for_browsers_and_slow_tests_but_for_faults(
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    slow\n    browser\n    gpu\n")
     root, plugins = Path(__file__).parent.parent, ("-p", "tests.conftest", "-p", "no:django", "-p", "no:schemathesis")
     ended = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-rpfR",
-            "-p",
-            "tests.conftest",
-            "-p",
-            "no:django",
-            "-p",
-            "no:schemathesis",
-            *MARKS,
-        ],
+        [sys.executable, "-m", "pytest", "-q", "-rpfR", *plugins, *MARKS],
         cwd=tmp_path,
         env={**os.environ, "CI": ci, "PYTHONPATH": str(root)},
         capture_output=True,
