@@ -31,6 +31,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test asks the hub
 
 TRAINING = {"trainer", "demo", "tools", "model", "rollouts"}  # folders of tests
 LONG = ("tests/browser", "tests/faults", *(f"tests/workers/{name}" for name in TRAINING), "tests/tools")
+LONGEST = ("test_postgresql.py", "browser", "faults", "test_upgrade.py", "test_launcher.py")
 WITH_A_PRODUCT = ("tests/browser/", "tests/faults/")  # started once for all of them, which takes 20 s of a processor
 MISSING_PART = re.compile(r"\b(apt-get|pip|npm) (install|ci)\b")
 AnyReport = TypeVar("AnyReport", pytest.TestReport, pytest.CollectReport)
@@ -90,9 +91,7 @@ def _may_be_repeated(item: pytest.Item) -> bool:
 
 def _turn(item: pytest.Item) -> int:
     """The longest first, so that two processes end together."""
-    if item.path.name == "test_postgresql.py":
-        return 0
-    return 1 if item.get_closest_marker("browser") else 2
+    return min(LONGEST.index(part) if part in LONGEST else len(LONGEST) for part in item.path.parts)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -10,6 +10,7 @@ from hacrl_web.registry import children
 from hacrl_web.runs import pubsub
 from tests.support.forked import FORKING, Forked
 from tests.support.web import factories
+from workers.contract import trainer_process
 
 
 @pytest.fixture(autouse=True)
@@ -43,9 +44,10 @@ def _forked_children(request, monkeypatch):
 
 
 @pytest.fixture
-def fake_trainer(settings):
-    """Runs are trained by tests/support/fake_trainer.py."""
+def fake_trainer(settings, monkeypatch):
+    """Runs are trained by forks that are tests/support/fake_trainer.py."""
     settings.TRAINER_COMMAND = [sys.executable, "-m", "tests.support.fake_trainer"]
+    monkeypatch.setattr(trainer_process, "subprocess", FORKING)
 
 
 @pytest.fixture

@@ -31,6 +31,7 @@ from hacrl_web.runs.worker import supervisor
 from hacrl_web.runs.worker.hosts import data_folder_id
 from hacrl_web.runs.worker.tasks import supervise
 from hacrl_web.runs.worker.trainer_environment import trainer_environment
+from tests.support.forked import Forked
 from tests.support.waiting import wait_until
 from tests.support.web.factories import as_of_earlier_version, make_run
 from workers.contract import trainer_log
@@ -58,11 +59,14 @@ def assert_nothing_left(run: Run) -> None:
 
 
 def processes_of(run: Run) -> list[int]:
-    found = []
-    for process in psutil.process_iter(["pid", "cmdline", "status"]):
-        if str(run.run_dir) in (process.info["cmdline"] or []) and process.info["status"] != psutil.STATUS_ZOMBIE:
-            found.append(process.info["pid"])
-    return found
+    """By their command lines, and the trainers that are forks of this process, of any run."""
+    alive = (one.info for one in psutil.process_iter(["pid", "cmdline", "status"]))
+    return [
+        one["pid"]
+        for one in alive
+        if (one["pid"] in Forked.forks or str(run.run_dir) in (one["cmdline"] or []))
+        and one["status"] != psutil.STATUS_ZOMBIE
+    ]
 
 
 def changes(run: Run) -> list[str]:
