@@ -70,4 +70,12 @@ def _become(words: Sequence[str], environment: Mapping[str, str] | None, kept: s
         os._exit(status if isinstance(status, int) else 1)
 
 
+def run(args: Sequence[str], request: str) -> subprocess.CompletedProcess[str]:
+    """Run it to its end, with the request on its standard input."""
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with Forked(args, text=True, **pipes) as process:
+        output, errors = process.communicate(request, 120)
+    return subprocess.CompletedProcess(args, process.returncode, output, errors)  # type: ignore[arg-type]
+
+
 FORKING = SimpleNamespace(**{**vars(subprocess), "Popen": Forked})  # in the place of the module `subprocess`

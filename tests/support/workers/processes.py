@@ -15,6 +15,7 @@ from tests.support.forked import FORKING, Forked
 from workers.agents import multi_process
 from workers.contract import trainer_process
 from workers.contract.spec.run import RunSpec
+from workers.verifiers.children import line_process
 
 GONE_S = 10.0
 PROCESSES = multiprocessing.get_context("fork")  # to load the libraries takes longer than a test's training
@@ -25,6 +26,12 @@ def forked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trainers and processes of agents are forked."""
     for module in (multi_process, trainer_process):
         monkeypatch.setattr(module, "subprocess", FORKING)
+
+
+@pytest.fixture
+def forked_judges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So are the processes of local models."""
+    monkeypatch.setattr(line_process, "subprocess", FORKING)
 
 
 def run_trainer(spec: RunSpec, run_dir: Path) -> tuple[int, str]:

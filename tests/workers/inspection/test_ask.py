@@ -4,15 +4,13 @@ words."""
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
+from tests.support.forked import run
 from tests.support.workers.tiny import make_pair, make_spec, train
 
-ROOT = Path(__file__).resolve().parents[3]
 pytestmark = pytest.mark.slow
 
 
@@ -23,14 +21,7 @@ def trained(tmp_path_factory):
 
 
 def ask(request: dict) -> list[dict]:
-    done = subprocess.run(
-        [sys.executable, "-m", "workers.inspection.ask"],
-        cwd=ROOT,
-        input=json.dumps(request),
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = run([sys.executable, "-m", "workers.inspection.ask"], json.dumps(request))
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import io
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from hacrl_web.registry.benchmarks.ready_prompts import READY_PROMPTS
+from tests.support.forked import run
 from tests.support.workers.real_tokenizers import real_tokenizer
 from tests.support.workers.tiny import make_agent, make_pair, make_spec
 from workers.inspection import preview_prompts
 
-ROOT = Path(__file__).resolve().parents[3]
 QUESTION = "Ana hat 3 Äpfel 🍎 und kauft \\frac{1}{2} Dutzend: 日本?"
 NO_SYSTEM = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
 
@@ -51,7 +50,7 @@ def test_ids_are_those_of_the_trainers_agents(tmp_path):
     expected = [LocalAgent(agent, spec, torch.device("cpu"), None)._encode(question) for agent in spec.agents]
     request = {"question": "12+1=", "template": "3{question}", "system": "4", "agents": agents}
     command = [sys.executable, "-m", "workers.inspection.preview_prompts"]
-    done = subprocess.run(command, cwd=ROOT, input=json.dumps(request), capture_output=True, text=True, timeout=120)
+    done = run(command, json.dumps(request))
     replies = json.loads(done.stdout)["agents"]
     assert [reply["token_ids"] for reply in replies] == [list(ids) for ids in expected]
     assert replies[0]["text"] == "(4)((312+1=)"

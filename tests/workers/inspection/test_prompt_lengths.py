@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
-from pathlib import Path
 
+from tests.support.forked import run
 from tests.support.workers.tiny import make_pair
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 def asked(agents: list[dict], **changes) -> dict:
     request = {"questions": ["1+1=", "12+10=", "3="], "template": "{question}", "system": "", "agents": agents}
     command = [sys.executable, "-m", "workers.inspection.prompt_lengths"]
     request |= {"limit": 4, "enough": 2} | changes
-    done = subprocess.run(command, cwd=ROOT, input=json.dumps(request), capture_output=True, text=True, timeout=120)
+    done = run(command, json.dumps(request))
     return json.loads(done.stdout)
 
 

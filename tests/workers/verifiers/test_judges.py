@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from transformers import LlamaConfig, LlamaForCausalLM, LlamaForSequenceClassification
 
 from tests.support.judge_server import JudgeServer, judge_server
+from tests.support.workers.processes import forked_judges as forked_judges
 from tests.support.workers.tiny import character_tokenizer, make_agent
 from workers.contract.spec.judge import JudgeFile, JudgeFileError, JudgeSettings
 from workers.verifiers.functions.function_verifier import Case
@@ -303,6 +304,7 @@ def reward_model(folder: Path) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked_judges")
 def test_reward_model_gives_the_sigmoid_of_its_logit(tmp_path):
     folder = reward_model(tmp_path / "model")
     model = LlamaForSequenceClassification.from_pretrained(folder).eval()
@@ -344,6 +346,7 @@ def test_label_that_the_reward_model_lacks_is_refused():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked_judges")
 def test_local_language_model_answers_in_batches_as_it_does_alone(tmp_path):
     folder = make_agent(tmp_path / "model", "llama")
     model, tokenizer = LlamaForCausalLM.from_pretrained(folder).eval(), character_tokenizer()
@@ -360,6 +363,7 @@ def test_local_language_model_answers_in_batches_as_it_does_alone(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked_judges")
 def test_folder_without_a_model_names_the_judge(tmp_path):
     settings = {"kind": "reward_model", "model": str(tmp_path)}
     refusal = pytest.raises(JudgeUnusable, match=r"judge 'rm', version .* its model does not load")

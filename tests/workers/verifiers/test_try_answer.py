@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.forked import run
 from workers.questions.columns import texts_read
 from workers.verifiers.try_answer import extraction_shares
 
-ROOT = Path(__file__).resolve().parents[3]
 DOUBLE = "Like this:\n```python\ndef double(x):\n    return {}\n```"
 
 
 def judge(**request: Any) -> dict[str, Any]:
-    done = subprocess.run(
-        [sys.executable, "-m", "workers.verifiers.try_answer"],
-        input=json.dumps(request).encode(),
-        stdout=subprocess.PIPE,
-        cwd=ROOT,
-        timeout=60,
-    )
+    done = run([sys.executable, "-m", "workers.verifiers.try_answer"], json.dumps(request))
     return json.loads(done.stdout)
 
 
