@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from tests.support.marks import in_full
 from tests.support.workers.processes import forked as forked
 from tests.support.workers.tiny import HashVerifier, make_pair, make_spec, records, train
 from tests.workers.trainer.test_process import ENVIRONMENT, wait_for
@@ -35,7 +36,7 @@ class PausesAt(HashVerifier):
 
 
 # eval_interval 2: calls 1, 2 evaluate; 3, 4 are steps 1, 2; 5, 6 evaluate; 7 is step 3.
-@pytest.mark.parametrize(("call", "step"), [(3, 1), (4, 2), (6, 2), (7, 3)])
+@pytest.mark.parametrize(("call", "step"), [(3, 1), (7, 3), *in_full((4, 2), (6, 2))])
 def test_paused_run_resumes_bit_for_bit(tmp_path, call, step):
     spec = make_spec(tmp_path, make_pair(tmp_path), training={"steps": 4, "lr_schedule": "cosine"})
     train(spec, tmp_path / "whole")
