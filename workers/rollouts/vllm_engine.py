@@ -10,6 +10,8 @@ weights nor cache there; the starting model it keeps in the machine's memory.
 from __future__ import annotations
 
 import fcntl
+import hashlib
+import os
 import shutil
 import tempfile
 from contextlib import suppress
@@ -107,6 +109,7 @@ class VllmEngine:
     def wake(self) -> None:
         """Allocate the weights, send them, then allocate the cache: in this order the peak is lowest."""
         if self._is_asleep:
+            torch.cuda.empty_cache()  # what the trainer has freed, torch would keep from the engine
             self._run_command("wake", "weights")
         if not self._is_current:
             self._send_weights()
@@ -178,8 +181,14 @@ class VllmEngine:
 def _settings(policy: Policy, spec: RunSpec, folder: Path, device: torch.device) -> EngineSettings:
     length = spec.rollout.max_prompt_length + spec.rollout.max_completion_length
     agent = policy.agent
+    # On a GPU it sleeps before its first rollout, and then loses the weights that it had.
+    has_weights = policy.uses_lora or device.type == "cpu"
+    if policy.uses_lora:
+        folder = _start_folder(agent)
+    elif not has_weights:
+        folder = bare_folder(folder)
     return EngineSettings(
-        folder=str(_start_folder(agent) if policy.uses_lora else folder),
+        folder=str(folder),
         device=device.type,
         gpu_index=device.index or 0,
         dtype=str(policy.dtype).removeprefix("torch."),
@@ -189,7 +198,32 @@ def _settings(policy: Policy, spec: RunSpec, folder: Path, device: torch.device)
         num_threads=spec.compute.num_threads,
         reads_text=bool(spec.rollout.stop) or spec.rollout.environment != "none",
         max_lora_rank=vllm_lora_rank(agent.lora_rank) if policy.uses_lora else 0,
+        has_weights=has_weights,
     )
+
+
+def bare_folder(saved: Path) -> Path:
+    """A folder with all of a saved model but its weights, under a name of its contents.
+
+    vLLM looks by the folder's name for what it has compiled: a model of the same shape and tokenizer finds it.
+    """
+    files = [path for path in sorted(saved.iterdir()) if path.name != LOCK and ".safetensors" not in path.name]
+    digest = hashlib.sha256()
+    for path in files:
+        digest.update(path.name.encode() + path.read_bytes())
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    cache = Path(os.environ.get("VLLM_CACHE_ROOT") or caches / "vllm") / "hacrl"
+    folder = cache / digest.hexdigest()[:16]
+    if not folder.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        new = Path(tempfile.mkdtemp(dir=cache))
+        for path in files:
+            shutil.copy(path, new)
+        try:
+            new.rename(folder)
+        except OSError:  # another engine was first
+            shutil.rmtree(new)
+    return folder
 
 
 def _start_folder(agent: AgentSpec) -> Path:

@@ -11,9 +11,10 @@ from __future__ import annotations
 import os
 import signal
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 from workers.death_watch import die_with_trainer
@@ -41,6 +42,7 @@ class EngineSettings:
     """Settings at an engine's start. folder: of the model.  num_threads: of the CPU, 0 = one per core.
 
     reads_text: it loads the tokenizer, which stop strings need.  max_lora_rank: above 0, it samples with an adapter.
+    has_weights: they are in the folder; else it starts with random ones.
     """
 
     folder: str
@@ -53,6 +55,7 @@ class EngineSettings:
     num_threads: int
     reads_text: bool = False
     max_lora_rank: int = 0
+    has_weights: bool = True
 
 
 @dataclass(frozen=True)
@@ -74,13 +77,22 @@ class GenerateCommand:
     limits: Sequence[int] = ()
 
 
+def tensors_of(folder: Path) -> Iterator[tuple[str, Any]]:
+    """The weights in a model folder, by their names there."""
+    from safetensors import safe_open  # it imports torch
+
+    for path in sorted(folder.glob("*.safetensors")):
+        with safe_open(path, framework="pt") as file:
+            yield from ((name, file.get_tensor(name)) for name in file.keys())  # noqa: SIM118 - it is no dictionary
+
+
 class WorkerExtension:
     """Mixed into vLLM's worker (`worker_extension_cls`), which holds the model."""
 
     def take_weights(self, weights: Sequence[tuple[str, Any]] | None, folder: str | None) -> None:
         """New weights as (name in a checkpoint, tensor), or those of a model folder."""
-        source = {"weights_path": folder} if weights is None else {"weights_iterator": iter(weights)}
-        self.reload_weights(**source)  # type: ignore[attr-defined]
+        source = iter(weights) if weights is not None else tensors_of(Path(folder or ""))
+        self.reload_weights(weights_iterator=source)  # type: ignore[attr-defined]
         if self.model_config.hf_text_config.tie_word_embeddings:  # type: ignore[attr-defined]
             self._tie_output_embeddings()
 
@@ -192,7 +204,7 @@ def llm_arguments(settings: EngineSettings) -> dict[str, Any]:
     arguments: dict[str, Any] = {
         "model": settings.folder,
         "dtype": settings.dtype,
-        "load_format": "safetensors",
+        "load_format": "safetensors" if settings.has_weights else "dummy",
         "use_tqdm_on_load": False,
         "skip_tokenizer_init": not settings.reads_text,
         "generation_config": "vllm",  # the model's own would bring its top_p and temperature

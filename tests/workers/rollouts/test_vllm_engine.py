@@ -63,6 +63,7 @@ def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     found = tmp_path / "memory"
     found.mkdir()
     monkeypatch.setattr(vllm_engine, "MEMORY_FILES", found)
+    monkeypatch.setenv("VLLM_CACHE_ROOT", str(tmp_path / "cache"))
     return found
 
 
@@ -79,6 +80,7 @@ def connection(monkeypatch: pytest.MonkeyPatch) -> Answering:
 
 
 def spec_and_policy(root: Path, **agent: Any) -> tuple[Any, Policy]:
+    root.mkdir(exist_ok=True)
     folder = make_agent(root / "qwen", "qwen3", seed=1)
     spec = make_spec(root, [{"name": "Qwen", "model": str(folder), **agent}], rollout={"engine": "vllm"})
     return spec, Policy(spec.agents[0], spec, torch.device("cpu"))
@@ -90,6 +92,26 @@ def sample(engine: VllmEngine) -> list[Any]:
 
 def names(connection: Answering) -> list[str]:
     return [f"{name} {argument}" if name == "wake" else name for name, argument in connection.commands]
+
+
+def test_on_a_gpu_a_model_of_the_same_shape_has_the_same_folder_without_weights(tmp_path, connection):
+    """vLLM's compiled code is found by the folder's name; the weights go over before the first sample."""
+    folders = []
+    for number in range(3):
+        spec, policy = spec_and_policy(tmp_path / str(number // 2))
+        with torch.no_grad():
+            policy.model.get_input_embeddings().weight.add_(number)
+        if number == 2:
+            policy.model.config.rope_parameters["rope_theta"] = 5000.0
+        connection.answers = [("done", None)]
+        VllmEngine(policy, spec, torch.device("cuda"))
+        settings = connection.settings
+        assert settings is not None
+        assert llm_arguments(settings)["load_format"] == "dummy"
+        folders.append(Path(settings.folder))
+    assert folders[0] == folders[1] != folders[2]
+    assert (folders[0] / "config.json").exists()
+    assert not list(folders[0].glob("*.safetensors*"))
 
 
 def test_samples_carry_tokens_log_probabilities_and_an_estimate_of_the_entropy(tmp_path, connection):
