@@ -159,12 +159,18 @@ def child(kind: str, shape: str, options: argparse.Namespace) -> dict[str, Any]:
     return result
 
 
+def _tell(what: str, found: dict[str, Any]) -> None:
+    """One measurement on the error output, as it comes."""
+    print(f"{what}: {found['seconds']:.3f} s, {found['bytes'] / 1e9:.2f} GB", file=sys.stderr, flush=True)
+
+
 def compare_trainers(options: argparse.Namespace) -> None:
     """Print our step beside TRL's."""
     results: dict[str, list[dict[str, Any]]] = {name: [] for name in TRAINERS}
     for _ in range(options.repeats):
         for name in TRAINERS:
             results[name].append(child(name, "8 rows x 256", options))
+            _tell(f"a step, {name}", results[name][-1])
     trl, ours = (
         {name: statistics.median(one[name] for one in results[trainer]) for name in ("seconds", "bytes")}
         for trainer in TRAINERS
@@ -204,6 +210,7 @@ def main(arguments: list[str] | None = None) -> int:
         for _ in range(options.repeats):
             for kind in KINDS:
                 results[kind].append(child(kind, shape, options))
+                _tell(f"{shape}, {kind}", results[kind][-1])
         whole, chunks = (
             {
                 name: statistics.median(one[name] for one in results[kind])

@@ -33,6 +33,7 @@ class Size:
     prompts: int
     tokens: int
     group: int = 8
+    words: int = PROMPT_WORDS  # of the longest prompt; above the default, the shortest has three quarters of it
 
 
 SIZES = {
@@ -43,7 +44,7 @@ SIZES = {
 TINY = Size(256, 32, 96, 2, 2, 1, 16, prompts=8, tokens=24, group=4)  # for the scaling study
 
 
-def make_model(folder: Path, size: Size, seed: int) -> int:
+def make_model(folder: Path, size: Size, seed: int, dtype: torch.dtype = torch.float32) -> int:
     """Write a random model and its tokenizer as a model folder; returns the number of parameters.
 
     The end-of-sequence id lies beyond the model's vocabulary, so that every response has exactly `tokens` tokens.
@@ -68,17 +69,18 @@ def make_model(folder: Path, size: Size, seed: int) -> int:
         pad_token_id=0,
     )
     with torch.device("cuda" if torch.cuda.is_available() else "cpu"):  # a billion of random numbers take a CPU long
-        model = Qwen3ForCausalLM(config)
+        model = Qwen3ForCausalLM(config).to(dtype)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return int(model.num_parameters())
 
 
 def write_questions(path: Path, size: Size) -> Path:
-    """Prompts of PROMPT_WORDS words; the reference answer is a number that only the rewards below read."""
+    """Prompts of at most size.words words; the reference answer is a number that only the rewards below read."""
     with open(path, "w", encoding="utf-8") as file:
-        for index in range(NUM_QUESTIONS):
-            drawn = [zlib.crc32(f"{index} {place}".encode()) for place in range(PROMPT_WORDS)]
+        for index in range(max(NUM_QUESTIONS, size.prompts)):
+            shorter = index % (size.words // 4) if size.words > PROMPT_WORDS else 0
+            drawn = [zlib.crc32(f"{index} {place}".encode()) for place in range(size.words - shorter)]
             words = [str(1 + number % (size.vocabulary - 1)) for number in drawn]
             file.write(json.dumps({"id": f"q{index}", "question": " ".join(words), "answer": str(index)}) + "\n")
     return path
@@ -119,7 +121,7 @@ def make_spec(folders: list[Path], questions: Path, size: Size, threads: int, **
             "rollout": {
                 "num_generations": size.group,
                 "max_completion_length": size.tokens,
-                "max_prompt_length": 2 * PROMPT_WORDS,
+                "max_prompt_length": 2 * size.words,
             },
             "training": {"steps": 1_000_000, "train_batch_size": size.prompts, "mini_batch_size": size.prompts},
             "telemetry": {"alignment_interval": 0},

@@ -16,7 +16,7 @@ SMOKE = ["--smoke"]
 # By module: its arguments, and the figures that it must print. OUT: an empty folder.
 BENCHES: dict[str, tuple[list[str], str]] = {
     "footprint": (SMOKE, r"smoke +[\d,]+ +\d+ MiB +\d+ MiB +\d"),
-    "gpu": (SMOKE, r"smoke: 2 steps"),
+    "gpu": (["memory", *SMOKE], r"smoke: 2 steps"),
     "logits": (SMOKE, r"difference of the loss \d"),
     "pages": (SMOKE, r"runs list.* \d+ "),
     "pretrained": (["OUT", *SMOKE], r"signed - gspo after 2 steps"),
@@ -38,6 +38,26 @@ def test_every_bench_has_a_smoke_run():
 
 def marks(name: str) -> list[pytest.MarkDecorator]:
     return [pytest.mark.slow, pytest.mark.timeout(300), *[pytest.mark.full][: name in FULL]]
+
+
+@pytest.mark.full
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(importlib.util.find_spec("trl") is None, reason="needs trl")
+def test_what_is_recorded_on_a_gpu_runs_to_its_end_on_a_cpu(tmp_path):
+    script = [FOLDER.parent / "gpu" / "record.sh", "--smoke", "contract", "profile", "steps", "trl"]
+    environment = {**os.environ, "OUT": str(tmp_path), "PYTHON": sys.executable}
+    done = subprocess.run(script, env=environment, capture_output=True, text=True, timeout=580)
+    for figure in (
+        "contract: skipped",
+        "static: .* ms a token",
+        "vllm is skipped",
+        r"growing, .* 8: .* s \(",
+        "TRL, .* s",
+    ):
+        assert re.search(figure, done.stdout), (figure, done.stdout)
+    assert "status" not in done.stdout
+    assert len((tmp_path / "steps.jsonl").read_text().splitlines()) == 4
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=marks(name)) for name in BENCHES])

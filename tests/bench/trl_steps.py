@@ -39,45 +39,54 @@ class Between(TrainerCallback):
 
 
 def run_trl(
-    folder: Path, questions: Path, root: Path, size: Size, repeats: int, others: Callable[[], None], device: str = "cpu"
+    folder: Path,
+    questions: Path,
+    root: Path,
+    size: Size,
+    repeats: int,
+    others: Callable[[], None],
+    device: str = "cpu",
+    **changes: Any,
 ) -> list[Timed]:
-    """`repeats` steps of TRL after one to warm up, `others` after each of them."""
+    """`repeats` steps of TRL after one to warm up, `others` after each of them. changes: of its settings."""
     between = Between(others)
 
     def reward(completions: list[str], completion_ids: list[list[int]], answer: list[str], **_: Any) -> list[float]:
         between.tokens += sum(map(len, completion_ids))
         return [dense_reward(text, gold) for text, gold in zip(completions, answer, strict=True)]
 
-    config = GRPOConfig(
-        output_dir=str(root),
-        use_cpu=device == "cpu",
-        bf16=False,
-        report_to=[],
-        logging_strategy="no",
-        save_strategy="no",
-        disable_tqdm=True,
-        gradient_checkpointing=False,
-        optim="adamw_torch_fused",
-        learning_rate=1e-6,
-        lr_scheduler_type="constant",
-        max_grad_norm=1.0,
-        weight_decay=0.01,
-        max_steps=repeats + 1,
-        per_device_train_batch_size=size.prompts * size.group,
-        num_generations=size.group,
-        max_completion_length=size.tokens,
-        temperature=1.0,
-        beta=0.0,
-        epsilon=3e-4,
-        epsilon_high=4e-4,
-        loss_type="grpo",
-        importance_sampling_level="sequence",
-        dataloader_pin_memory=False,
-    )
+    settings: dict[str, Any] = {
+        "output_dir": str(root),
+        "use_cpu": device == "cpu",
+        "bf16": False,
+        "report_to": [],
+        "logging_strategy": "no",
+        "save_strategy": "no",
+        "disable_tqdm": True,
+        "gradient_checkpointing": False,
+        "optim": "adamw_torch_fused",
+        "learning_rate": 1e-6,
+        "lr_scheduler_type": "constant",
+        "max_grad_norm": 1.0,
+        "weight_decay": 0.01,
+        "max_steps": repeats + 1,
+        "per_device_train_batch_size": size.prompts * size.group,
+        "num_generations": size.group,
+        "max_completion_length": size.tokens,
+        "temperature": 1.0,
+        "beta": 0.0,
+        "epsilon": 3e-4,
+        "epsilon_high": 4e-4,
+        "loss_type": "grpo",
+        "importance_sampling_level": "sequence",
+        "dataloader_pin_memory": False,
+    }
     trainer = GRPOTrainer(
-        model=AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32),
+        model=AutoModelForCausalLM.from_pretrained(
+            folder, dtype=torch.bfloat16 if changes.get("bf16") else torch.float32
+        ),
         reward_funcs=reward,
-        args=config,
+        args=GRPOConfig(**settings | changes),
         train_dataset=Dataset.from_json(str(questions)).rename_column("question", "prompt"),
         processing_class=AutoTokenizer.from_pretrained(folder),
         callbacks=[between],
