@@ -47,6 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
     from workers.model.head import Head
+    from workers.rollouts.decoder import Decoder
     from workers.rollouts.sampler import SampleRequest, _Batch, sample
 
     torch.manual_seed(0)
@@ -75,14 +76,17 @@ def main(arguments: list[str] | None = None) -> int:
         for _ in range(options.tokens - 1):
             batch.advance(token)
 
+    decoder = Decoder()
     ways: dict[str, Callable[[], Any]] = {
         "forward passes": forward_passes,
         "sampling": lambda: sample(model, request(), [], head=head),
+        "with a cache of fixed size": lambda: sample(model, request(), [], head=head, decoder=decoder),
         "with top_p .95": lambda: sample(model, request(top_p=0.95), [], head=head),
         "with top_k 50": lambda: sample(model, request(top_k=50), [], head=head),
     }
     times: dict[str, list[float]] = {name: [] for name in ways}
     forward_passes()
+    ways["with a cache of fixed size"]()  # checks the model, and on a GPU captures graphs
     for _ in range(options.repeats):
         for name, work in ways.items():
             times[name].append(seconds(work, options.device))

@@ -167,6 +167,7 @@ class LocalAgent:
             samples, self._rollout_batch_size = halving(
                 self.ranks.together(attempt), self._rollout_batch_size, "rollout_batch_size", LOWER_LENGTH, self._notes
             )
+        self._notes += self.engine.take_notes()
         return [row for each in self.ranks.gather(samples) for row in each]
 
     def sample_ahead(self, step: int, questions: Sequence[Question]) -> None:

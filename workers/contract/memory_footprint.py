@@ -25,7 +25,8 @@ PIECE_BYTES = 700
 # Of model/head.py: one chunk of logits in float32, and the number of logits from which it computes by chunks. A GPU
 # takes larger ones: with each it adds to the gradient of all of the output's weights.
 CHUNK_BYTES, GPU_CHUNK_BYTES, MIN_LOGITS = 2**26, 2**28, 2**24
-KV_ROOM = 64  # tokens by which a KV cache grows (rollouts/sampler.py)
+KV_ROOM = 64  # tokens by which a KV cache grows (rollouts/sampler.py), or of which a fixed one is a multiple
+KEPT_SHARE = 8  # memory of sampling stays on a GPU while the agent learns if it is at most this part, 1 / 8
 CUDA_CONTEXT_BYTES = 600 * 2**20  # of one process on a GPU, with the libraries' workspaces
 BFLOAT16_CPU_BYTES = 120 * 2**20  # of one process on a CPU: oneDNN's compiled products and their room, measured
 PROCESS_BYTES = 450 * 2**20  # Python, torch and its libraries, before a model is loaded
@@ -104,7 +105,10 @@ def parts_of(spec: RunSpec, agent: AgentSpec, shape: Shape, *, on_gpu: bool, gpu
         Part(name="tokenizer", size=PIECE_BYTES * shape.vocabulary, is_host=True),
     ]
     if spec.rollout.engine != "vllm":
-        parts += _rollout_parts(spec, shape, width, is_sharded)
+        own = _rollout_parts(spec, shape, width, is_sharded)
+        if on_gpu and keeps_decoder(spec, shape, width, gpu_bytes):
+            own = [part.model_copy(update={"moment": "always"}) for part in own]
+        parts += own
     else:
         parts += _vllm_parts(spec, agent, shape, width, gpu_bytes if on_gpu else None)
     if on_gpu or is_sharded:  # models are loaded into the machine's memory first, and sharded there
@@ -209,6 +213,15 @@ def _logits_bytes(tokens: int, shape: Shape, width: int, rank: int, chunk_bytes:
         + (0 if rank else 4 * shape.vocabulary * shape.hidden)
         + 2 * tokens * shape.hidden * width
     )
+
+
+def keeps_decoder(spec: RunSpec, shape: Shape, width: int, gpu_bytes: int) -> bool:
+    """Whether the tensors and CUDA graphs that sample stay on a GPU while the agent learns (rollouts/engine.py).
+
+    Else they are made for each step, which takes about a second. width: bytes of a weight.
+    """
+    needed = sum(part.size for part in _rollout_parts(spec, shape, width, is_sharded=False))
+    return not spec.compute.offloads_idle and needed * KEPT_SHARE <= gpu_bytes
 
 
 def _rollout_parts(spec: RunSpec, shape: Shape, width: int, is_sharded: bool) -> list[Part]:

@@ -34,9 +34,12 @@ class Room:
 
 
 def choose_tokens(
-    logits: Tensor, noise: Tensor, request: TokenDistribution, room: Room
+    logits: Tensor, noise: Tensor, request: TokenDistribution, room: Room, ranked: int = RANKED
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Next tokens of logits (a, V), their log-probabilities and the distributions' entropies; (a,) each."""
+    """Next tokens of logits (a, V), their log-probabilities and the distributions' entropies; (a,) each.
+
+    ranked: as in `likeliest`. With all V nothing waits for the device, and all of it can be in a CUDA graph.
+    """
     logits, temperature = logits.float(), request.temperature
     logps, probabilities = room.logps[: len(logits)], room.probabilities[: len(logits)]  # (a, V)
     # Scaled logits may lie in the room for probabilities: these are written after the last use of them.
@@ -47,31 +50,31 @@ def choose_tokens(
         token = logits.argmax(dim=-1)
     else:
         place = _place if logits.shape[-1] <= SMALL_VOCABULARY else _place_by_blocks
-        token = place(likeliest(probabilities, request.top_p, request.top_k), noise)
+        token = place(likeliest(probabilities, request.top_p, request.top_k, ranked), noise)
     logp = logps.gather(1, token[:, None])[:, 0]
     # -p log p with 0 where p is 0; special.entr would take every logarithm again.
     entropy = -logps.clamp_(min=-1e30).mul_(probabilities).sum(dim=-1)
     return token, logp, entropy
 
 
-def likeliest(probabilities: Tensor, top_p: float, top_k: int) -> Tensor:
+def likeliest(probabilities: Tensor, top_p: float, top_k: int, ranked: int = RANKED) -> Tensor:
     """Probabilities (a, V) with 0 for the tokens that are not sampled. Ties at an edge are kept.
 
     First all but the top_k, then of the rest all but the most probable ones whose share reaches top_p (nucleus
-    sampling, Holtzman et al. 2020).
+    sampling, Holtzman et al. 2020).  ranked: tokens that are ranked for top_p at first; all, if they are too few.
     """
     size = probabilities.shape[-1]
     if 0 < top_k < size:
         edge = probabilities.topk(top_k, dim=-1).values[:, -1:]  # (a, 1)
-        probabilities = probabilities.where(probabilities >= edge, 0.0)
+        probabilities = probabilities.masked_fill(~(probabilities >= edge), 0.0)
     if top_p < 1:
         needed = top_p * probabilities.double().sum(dim=-1, keepdim=True)  # (a, 1)
-        ranked, sums = _ranked(probabilities, top_k or min(RANKED, size))
-        if not top_k and bool((sums[:, -1:] < needed).any()):
-            ranked, sums = _ranked(probabilities, size)
-        num_kept = (sums - ranked < needed).sum(dim=-1, keepdim=True)  # those before which it is not reached
-        edge = ranked.gather(1, num_kept.clamp(min=1) - 1)  # (a, 1)
-        probabilities = probabilities.where(probabilities >= edge, 0.0)
+        ranks, sums = _ranked(probabilities, top_k or ranked)
+        if not top_k and ranked < size and bool((sums[:, -1:] < needed).any()):
+            ranks, sums = _ranked(probabilities, size)
+        num_kept = (sums - ranks < needed).sum(dim=-1, keepdim=True)  # those before which it is not reached
+        edge = ranks.gather(1, num_kept.clamp(min=1) - 1)  # (a, 1)
+        probabilities = probabilities.masked_fill(~(probabilities >= edge), 0.0)
     return probabilities
 
 
@@ -101,6 +104,6 @@ def _place_by_blocks(weights: Tensor, noise: Tensor) -> Tensor:
     own = blocks.gather(1, block[:, None])[:, 0]  # (a,)
     before = sums.gather(1, block[:, None])[:, 0] - own
     places = (block[:, None] * BLOCK + torch.arange(BLOCK, device=weights.device)).clamp(max=size)  # (a, BLOCK)
-    inside = torch.where(places < size, weights.gather(1, places.clamp(max=size - 1)), 0.0)  # (a, BLOCK)
+    inside = weights.gather(1, places.clamp(max=size - 1)).masked_fill(places >= size, 0.0)  # (a, BLOCK)
     rest = ((noise * sums[:, -1] - before) / own).clamp(0, 1 - 1e-12)  # (a,)
     return (block * BLOCK + _place(inside, rest)).clamp(max=size - 1)

@@ -13,13 +13,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from importlib.util import find_spec
-from typing import Protocol
+from typing import Literal, Protocol
 
 import torch
 
+from workers.contract.memory_footprint import keeps_decoder, shape_of
 from workers.contract.spec.rollout import INSTALL_VLLM
 from workers.contract.spec.run import RunSpec
+from workers.model.memory import free_memory, is_out_of_memory
 from workers.model.policy import Policy
+from workers.rollouts.decoder import Decoder, NotFixed
 from workers.rollouts.sampler import Sample, SampleRequest, sample
 
 
@@ -33,6 +36,8 @@ def truncated_weight(trainer_mean_logp: float, engine_mean_logp: float, cap: flo
 # Mean difference of log-probabilities by token, in nats, above which engine and trainer have different weights.
 LOGP_DIFFERENCE_LIMIT = 0.1
 CHECKED_TOKENS = 64
+# Capturing a CUDA graph takes about as long as so many tokens without one.
+FEWEST_TOKENS = 16
 
 
 class EngineMissing(RuntimeError):
@@ -50,6 +55,9 @@ class RolloutEngine(Protocol):
     def take_weights(self) -> None:
         """Sample with the policy's present weights from now on."""
 
+    def take_notes(self) -> list[str]:
+        """Notes for the log since the last call."""
+
     def sleep(self) -> None:
         """Free memory; the next sample wakes the engine."""
 
@@ -61,20 +69,59 @@ class RolloutEngine(Protocol):
 
 
 class TransformersEngine:
-    """The policy's own model, in this process: nothing to copy, nothing to wake."""
+    """The policy's own model, in this process: nothing to copy, nothing to wake.
+
+    way: with a cache that grows (sampler.py), or a static one, on a GPU with CUDA graphs (decoder.py). auto: static on
+    a GPU, where it is faster, and growing where that fails.
+    """
 
     has_own_weights = False
+    way: Literal["auto", "growing", "static"] = "auto"
 
-    def __init__(self, policy: Policy) -> None:
-        self.policy = policy
+    def __init__(self, policy: Policy, *, keeps_decoder: bool = False) -> None:
+        """keeps_decoder: between two samplings, so that nothing is captured again."""
+        self.policy, self._keeps_decoder = policy, keeps_decoder
+        self._decoder = Decoder()
+        self._obstacle = "its weights are sharded" if policy.ranks.is_sharded else ""
+        self._notes: list[str] = []
 
     def sample(self, request: SampleRequest) -> list[Sample]:
-        return sample(self.policy.model, request, self.policy.eos_ids, self.policy.decode, self.policy.output_layer)
+        policy = self.policy
+        arguments = (policy.model, request, policy.eos_ids, policy.decode, policy.output_layer)
+        is_suited = policy.model.device.type == "cuda" and request.longest >= FEWEST_TOKENS
+        if self._obstacle or not (self.way == "static" or (self.way == "auto" and is_suited)):
+            return sample(*arguments)
+        try:
+            return sample(*arguments, decoder=self._decoder)
+        except Exception as error:  # whatever it is: a request that is wrong fails below too
+            self._obstacle = _obstacle(error)
+            self._notes.append(f"samples with a cache that grows: {self._obstacle}")
+        finally:
+            if not self._keeps_decoder or self._obstacle:
+                self._decoder.release()
+        free_memory()
+        return sample(*arguments)
+
+    def take_notes(self) -> list[str]:
+        notes, self._notes = self._notes, []
+        return notes
 
     def take_weights(self) -> None: ...
     def sleep(self) -> None: ...
     def wake(self) -> None: ...
     def close(self) -> None: ...
+
+
+def _obstacle(error: BaseException) -> str:
+    """Why a decoder failed. A failure in a capture is followed by one of its end."""
+    if isinstance(error, NotFixed):
+        return str(error)
+    while isinstance(error.__context__, Exception):
+        error = error.__context__
+    reason = " ".join(str(error).split())[:200]
+    if is_out_of_memory(error):
+        return f"memory ran out with one of fixed size ({reason})"
+    return f"one of fixed size failed ({type(error).__name__}: {reason})"
 
 
 def check_engine(spec: RunSpec) -> None:
@@ -88,10 +135,19 @@ def check_engine(spec: RunSpec) -> None:
 def make_engine(policy: Policy, spec: RunSpec, device: torch.device) -> RolloutEngine:
     """The run's engine, with the policy's present weights, on the policy's device."""
     if spec.rollout.engine != "vllm":
-        return TransformersEngine(policy)
+        return TransformersEngine(policy, keeps_decoder=_keeps_decoder(policy, spec, device))
     from workers.rollouts.vllm_engine import VllmEngine  # vLLM takes seconds to import, and may not be there
 
     return VllmEngine(policy, spec, device)
+
+
+def _keeps_decoder(policy: Policy, spec: RunSpec, device: torch.device) -> bool:
+    """Whether the memory of sampling may stay while the agent learns, as the estimate of memory says."""
+    shape = shape_of(policy.model.config.to_dict(), policy.num_parameters)
+    if device.type != "cuda" or shape is None or spec.compute.offloads_idle:
+        return False
+    gpu_bytes = torch.cuda.get_device_properties(device).total_memory
+    return keeps_decoder(spec, shape, policy.dtype.itemsize, gpu_bytes)
 
 
 @torch.no_grad()

@@ -1,14 +1,15 @@
 """Step 2 of Algorithm 1: sample responses with a transformers model, on a CPU or one GPU.
 
 Each distinct prompt is read once and its KV cache repeated for its samples; finished rows leave the batch. A row's
-tokens depend on its own key alone (inverse transform sampling with one uniform number per token).
+tokens depend on its own key alone (inverse transform sampling with one uniform number per token). The cache grows with
+each token; decoder.py has the other way, with a cache of fixed size, for GPUs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -20,6 +21,9 @@ from workers import heartbeat
 from workers.model.head import Head
 from workers.randomness import uniforms
 from workers.rollouts.choice import SMALL_VOCABULARY, Room, choose_tokens
+
+if TYPE_CHECKING:
+    from workers.rollouts.decoder import Decoder
 
 # Below this share of unfinished rows the batch shrinks: copying the cache costs about two forward passes.
 COMPACT_BELOW = 0.75
@@ -72,6 +76,21 @@ class SampleRequest:
     stop: Sequence[str] = ()
     limits: Sequence[int] = ()
 
+    @property
+    def longest(self) -> int:
+        """Most tokens of any row."""
+        return max(self.limits, default=self.max_new_tokens)
+
+    @property
+    def noise(self) -> Tensor:
+        """The uniform number of each token, (r, T), in float64."""
+        return torch.from_numpy(uniforms(np.array(self.keys, dtype=np.uint64), self.longest))
+
+    @property
+    def stop_tail(self) -> int:
+        """Last tokens that hold any stop string, and the character that it begins in: each has at least one byte."""
+        return max((len(text.encode()) for text in self.stop), default=0) + 4
+
     def __post_init__(self) -> None:
         for index, prompt in enumerate(self.prompts):
             if not prompt:
@@ -85,14 +104,19 @@ def sample(
     eos_ids: Sequence[int],
     decode: Callable[[Sequence[int]], str] | None = None,
     head: Head | None = None,
+    decoder: Decoder | None = None,
 ) -> list[Sample]:
     """One response for each row of a request.
 
     decode: the text of ids; needed for stop strings.  head: the model's output layer if that is all that follows its
-    hidden states; with a large vocabulary on a CPU it saves half of a token's time.
+    hidden states; with a large vocabulary on a CPU it saves half of a token's time.  decoder: of this model, to
+    sample with a cache of fixed size.
     """
     is_large = model.config.get_text_config().vocab_size > SMALL_VOCABULARY
     head = head if is_large and model.device.type == "cpu" else None
+    if decoder is not None:
+        decoder.expect(request)
+    sample_batch = sample_growing if decoder is None else decoder.sample_batch
     prompts, rows = request.prompts, request.rows
     # Prompts of similar length share a batch: less padding. The order depends on the prompts only.
     order = sorted(range(len(rows)), key=lambda row: (len(prompts[rows[row]]), rows[row], row))
@@ -108,23 +132,23 @@ def sample(
             keys=[request.keys[row] for row in chunk],
             limits=[request.limits[row] for row in chunk] if request.limits else (),
         )
-        by_row.update(zip(chunk, _sample_batch(model, batch, eos_ids, decode, head), strict=True))
+        by_row.update(zip(chunk, sample_batch(model, batch, eos_ids, decode, head), strict=True))
     return [by_row[row] for row in range(len(rows))]
 
 
-def _sample_batch(
+def sample_growing(
     model: Any,
     request: SampleRequest,
     eos_ids: Sequence[int],
     decode: Callable[[Sequence[int]], str] | None,
     head: Head | None,
 ) -> list[Sample]:
-    """The loop itself: r rows, prompts padded on the left to P, at most T new tokens."""
+    """One batch, with a cache that grows: r rows, prompts padded on the left to P, at most T new tokens."""
     device, num_rows = model.device, len(request.rows)
-    max_new_tokens = max(request.limits, default=request.max_new_tokens)
+    max_new_tokens = request.longest
     limits = torch.tensor(request.limits or [max_new_tokens] * num_rows, device=device)  # (r,)
     batch = _Batch(model, request, head)
-    noise = torch.from_numpy(uniforms(np.array(request.keys, dtype=np.uint64), max_new_tokens)).to(device)  # (r, T)
+    noise = request.noise.to(device)  # (r, T)
     stops = torch.tensor(sorted(eos_ids), device=device)
     tokens = torch.zeros(num_rows, max_new_tokens, dtype=torch.long, device=device)
     logps = torch.zeros(num_rows, max_new_tokens, device=device)
@@ -132,8 +156,6 @@ def _sample_batch(
     lengths = limits.clone()
     finished = torch.zeros(num_rows, dtype=torch.bool, device=device)
     has_stop = torch.zeros(num_rows, dtype=torch.bool, device=device)
-    # Every token has at least one byte: no more tokens hold a stop string and a character that it begins in.
-    tail = max((len(text.encode()) for text in request.stop), default=0) + 4
     alive = torch.arange(num_rows, device=device)  # rows in the batch now
     for position in range(max_new_tokens):
         heartbeat.send_heartbeat()
@@ -141,7 +163,7 @@ def _sample_batch(
         tokens[alive, position], logps[alive, position], entropies[alive, position] = token, logp, entropy
         ended = torch.isin(token, stops) & ~finished[alive]  # (a,)
         if request.stop and decode is not None:
-            last = tokens[alive, max(0, position + 1 - tail) : position + 1].tolist()
+            last = tokens[alive, max(0, position + 1 - request.stop_tail) : position + 1].tolist()
             holds = [any(text in written for text in request.stop) for written in map(decode, last)]
             at_stop = torch.tensor(holds, device=device) & ~ended & ~finished[alive]  # (a,)
             has_stop[alive[at_stop]] = True
@@ -157,12 +179,59 @@ def _sample_batch(
             batch.select(unfinished)
             alive, token = alive[unfinished], token[unfinished]
         batch.advance(token)
-    ends = zip(lengths.tolist(), finished.tolist(), has_stop.tolist(), strict=True)
-    columns = zip(tokens.tolist(), logps.tolist(), entropies.tolist(), ends, strict=True)
+    return samples_of((tokens, logps, entropies), lengths, finished, has_stop.tolist())
+
+
+def samples_of(columns: Sequence[Tensor], lengths: Tensor, finished: Tensor, has_stop: Sequence[bool]) -> list[Sample]:
+    """Rows of tokens, log-probabilities and entropies, (r, T) each, cut to their lengths (r,)."""
+    ends = zip(lengths.tolist(), finished.tolist(), has_stop, strict=True)
     return [
         Sample(ids[:length], row_logps[:length], is_finished, sum(row_entropies[:length]), at_stop)
-        for ids, row_logps, row_entropies, (length, is_finished, at_stop) in columns
+        for ids, row_logps, row_entropies, (length, is_finished, at_stop) in zip(
+            *(column.tolist() for column in columns), ends, strict=True
+        )
     ]
+
+
+@dataclass(frozen=True)
+class ReadPrompts:
+    """p prompts that a model has read, padded on the left to P.
+
+    mask: (p, P), True = a token; None without padding.  lengths: (p,).  logits: of the next tokens, (p, V).
+    """
+
+    cache: DynamicCache
+    mask: Tensor | None
+    lengths: Tensor
+    width: int
+    logits: Tensor
+
+
+def read_prompts(model: Any, prompts: Sequence[Sequence[int]]) -> ReadPrompts:
+    """All prompts in one pass."""
+    device, width = model.device, max(map(len, prompts))
+    ids = torch.tensor([[0] * (width - len(prompt)) + list(prompt) for prompt in prompts], device=device)  # (p, P)
+    lengths = torch.tensor([len(prompt) for prompt in prompts], device=device)  # (p,)
+    mask = torch.arange(width, device=device)[None, :] >= (width - lengths)[:, None]  # (p, P)
+    is_padded = not bool(mask.all())  # without padding the model takes its fast causal path
+    cache = sampling_cache(model.config)
+    logits = model(
+        input_ids=ids,
+        attention_mask=mask.long() if is_padded else None,
+        position_ids=(mask.long().cumsum(1) - 1).clamp(min=0) if is_padded else None,
+        past_key_values=cache,
+        use_cache=True,
+        logits_to_keep=1,
+    ).logits[:, -1]  # (p, V)
+    return ReadPrompts(cache, mask if is_padded else None, lengths, width, logits)
+
+
+def next_logits(model: Any, head: Head | None, inputs: dict[str, Any], out: Tensor | None = None) -> Tensor:
+    """Logits of each row's next token, (a, V), after a pass over one more. out: room for those of a head."""
+    if head is None:
+        logits: Tensor = model(**inputs, logits_to_keep=1).logits[:, -1]
+        return logits
+    return head.logits(model.base_model(**inputs).last_hidden_state[:, -1], out)
 
 
 class _Batch:
@@ -171,34 +240,21 @@ class _Batch:
     def __init__(self, model: Any, request: SampleRequest, head: Head | None = None) -> None:
         self.model = model
         self.head = head
-        device, prompts, rows = model.device, request.prompts, request.rows
-        width = max(map(len, prompts))
-        ids = torch.tensor([[0] * (width - len(prompt)) + list(prompt) for prompt in prompts], device=device)  # (p, P)
-        length = torch.tensor([len(prompt) for prompt in prompts], device=device)  # (p,)
-        mask = torch.arange(width, device=device)[None, :] >= (width - length)[:, None]  # (p, P)
-        is_padded = not bool(mask.all())  # without padding the model takes its fast causal path
-        self.cache = sampling_cache(model.config)
-        output = model(
-            input_ids=ids,
-            attention_mask=mask.long() if is_padded else None,
-            position_ids=(mask.long().cumsum(1) - 1).clamp(min=0) if is_padded else None,
-            past_key_values=self.cache,
-            use_cache=True,
-            logits_to_keep=1,
-        ).logits[:, -1]  # (p, V)
-        row = torch.tensor(rows, device=device)  # (r,)
-        if rows != list(range(len(prompts))):
+        rows, prompts = request.rows, read_prompts(model, request.prompts)
+        self.cache = prompts.cache
+        row = torch.tensor(rows, device=model.device)  # (r,)
+        if rows != list(range(len(request.prompts))):
             self.cache.batch_select_indices(row)
-        self.logits = output[row]  # (r, V)
+        self.logits = prompts.logits[row]  # (r, V)
         if head is not None:  # it writes the next ones over them
             self.logits = self.logits.to(head.dtype)
-        self.room = Room(len(rows), output.shape[-1], device)
-        self.position = length[row]  # (r,)
-        self.width = width
+        self.room = Room(*self.logits.shape, model.device)
+        self.position = prompts.lengths[row]  # (r,)
+        self.width = prompts.width
         self.mask: Tensor | None = None
-        if is_padded:
-            room = torch.ones(len(rows), request.max_new_tokens, dtype=torch.long, device=device)
-            self.mask = torch.cat([mask.long()[row], room], dim=1)  # (r, P + T)
+        if prompts.mask is not None:
+            room = torch.ones(len(rows), request.max_new_tokens, dtype=torch.long, device=model.device)
+            self.mask = torch.cat([prompts.mask.long()[row], room], dim=1)  # (r, P + T)
 
     def select(self, rows: Tensor) -> None:
         """Drop all other rows."""
@@ -217,11 +273,7 @@ class _Batch:
             "past_key_values": self.cache,
             "use_cache": True,
         }
-        if self.head is None:
-            self.logits = self.model(**inputs, logits_to_keep=1).logits[:, -1]
-        else:
-            hidden = self.model.base_model(**inputs).last_hidden_state[:, -1]  # (a, d)
-            self.logits = self.head.logits(hidden, self.logits)
+        self.logits = next_logits(self.model, self.head, inputs, self.logits)
         self.position = self.position + 1
 
 

@@ -100,6 +100,9 @@ class VllmEngine:
         if not self._is_asleep:
             self.wake()
 
+    def take_notes(self) -> list[str]:
+        return []
+
     def sleep(self) -> None:
         """Free the GPU of weights and cache; on a CPU there is nothing to free."""
         if self._on_gpu and not self._is_asleep:
