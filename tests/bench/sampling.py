@@ -47,7 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
     from workers.model.head import Head
-    from workers.rollouts.decoder import Decoder
+    from workers.rollouts.decoder import FixedDecoder
     from workers.rollouts.sampler import SampleRequest, _Batch, sample
 
     torch.manual_seed(0)
@@ -76,7 +76,7 @@ def main(arguments: list[str] | None = None) -> int:
         for _ in range(options.tokens - 1):
             batch.advance(token)
 
-    decoder = Decoder()
+    decoder = FixedDecoder()
     ways: dict[str, Callable[[], Any]] = {
         "forward passes": forward_passes,
         "sampling": lambda: sample(model, request(), [], head=head),

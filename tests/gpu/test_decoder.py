@@ -14,7 +14,7 @@ import pytest
 import torch
 from transformers import Gemma2Config, Gemma2ForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
-from workers.rollouts.decoder import Decoder
+from workers.rollouts.decoder import FixedDecoder
 from workers.rollouts.sampler import Sample, SampleRequest, sample
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]
@@ -45,8 +45,10 @@ def gemma() -> Any:
 
 
 def request(rows: int, tokens: int, vocabulary: int, **changes: Any) -> SampleRequest:
-    """Eight rows of each prompt, of 64 to 127 tokens."""
-    prompts = [[(7 * index + place) % vocabulary for place in range(64 + index % 64)] for index in range(rows // 8)]
+    """Eight rows of each prompt, of 16 to 143 tokens: some have whole blocks of padding."""
+    prompts = [
+        [(7 * index + place) % vocabulary for place in range(16 + 37 * index % 128)] for index in range(rows // 8)
+    ]
     every = {"temperature": 1.0, "max_new_tokens": tokens, "batch_size": rows, **changes}
     return SampleRequest(prompts, [row // 8 for row in range(rows)], [*range(rows)], **every)
 
@@ -66,11 +68,11 @@ def test_replayed_tokens_are_those_of_the_same_steps_without_graphs(make: Any, c
     vocabulary = model.config.vocab_size
     wanted = request(160, 160, vocabulary, **changes)
     stops = [*range(0, vocabulary, 60)]  # a row ends after 60 tokens on average
-    graphs = Decoder()
+    graphs = FixedDecoder()
     replayed = sample(model, wanted, stops, decoder=graphs)
     assert graphs._steps is not None
     assert graphs._steps._graphs
-    assert tokens_of(replayed) == tokens_of(sample(model, wanted, stops, decoder=Decoder(graphs=False)))
+    assert tokens_of(replayed) == tokens_of(sample(model, wanted, stops, decoder=FixedDecoder(graphs=False)))
     assert replayed == sample(model, wanted, stops, decoder=graphs)  # the graphs are used again
     growing = sample(model, wanted, stops)
     same = [one.token_ids[:1] == other.token_ids[:1] for one, other in zip(replayed, growing, strict=True)]
@@ -86,7 +88,7 @@ def test_replayed_tokens_are_those_of_the_same_steps_without_graphs(make: Any, c
 
 
 def test_weights_that_were_updated_in_place_are_sampled_from() -> None:
-    model, graphs = qwen(num_hidden_layers=2), Decoder()
+    model, graphs = qwen(num_hidden_layers=2), FixedDecoder()
     wanted = request(64, 32, 151_936)
     before = sample(model, wanted, [], decoder=graphs)
     steps = graphs._steps
@@ -96,14 +98,14 @@ def test_weights_that_were_updated_in_place_are_sampled_from() -> None:
     after = sample(model, wanted, [], decoder=graphs)
     assert graphs._steps is steps
     assert tokens_of(after) != tokens_of(before)
-    assert tokens_of(after) == tokens_of(sample(model, wanted, [], decoder=Decoder(graphs=False)))
+    assert tokens_of(after) == tokens_of(sample(model, wanted, [], decoder=FixedDecoder(graphs=False)))
 
 
 def times(model: Any, rows: int, tokens: int = 128) -> list[dict[str, Any]]:
     """Of each way: milliseconds by token with a first call, and with a later one; and the peak of tensors."""
     found = []
     wanted = request(rows, tokens, model.config.vocab_size)
-    ways = {"graphs": Decoder(), "static without graphs": Decoder(graphs=False), "growing": None}
+    ways = {"graphs": FixedDecoder(), "static without graphs": FixedDecoder(graphs=False), "growing": None}
     for name, decoder in ways.items():
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()

@@ -23,6 +23,7 @@ from transformers.cache_utils import Cache, DynamicLayer, DynamicSlidingWindowLa
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from workers import heartbeat
+from workers.contract.memory_footprint import KV_ROOM
 from workers.model.head import Head
 from workers.rollouts.choice import Room, choose_tokens
 from workers.rollouts.sampler import (
@@ -38,7 +39,6 @@ from workers.rollouts.sampler import (
 
 LOOK_EVERY = 8  # tokens
 ATTENDED = 128  # a step attends to a multiple of this many places
-SPARE = 64  # the cache has a multiple of this many places, as the memory estimate expects (KV_ROOM)
 FEWEST_ROWS = 8
 WARM_UPS = 2  # of a step before its capture: libraries prepare themselves for its shapes
 GROUPED = "hacrl_grouped"  # attention of one new token, by its name in transformers
@@ -68,7 +68,7 @@ class GraphKey(NamedTuple):
 
 
 def graph_key(model: Any, request: SampleRequest, eos_ids: Sequence[int], head: Head | None) -> GraphKey:
-    layers = [module for module in model.modules() if isinstance(module, BaseTunerLayer)]
+    layers: list[Any] = [module for module in model.modules() if isinstance(module, BaseTunerLayer)]
     config = model.config.get_text_config()
     return GraphKey(
         id(model),
@@ -97,7 +97,7 @@ class Size(NamedTuple):
         return Size(*map(max, self, other))
 
 
-class Decoder:
+class FixedDecoder:
     """Samples from one model. It keeps its tensors and graphs until `release`, or until they do not fit any more."""
 
     def __init__(self, *, graphs: bool = True) -> None:
@@ -110,7 +110,7 @@ class Decoder:
     def expect(self, request: SampleRequest) -> None:
         """A request that will come in batches: the first one gets room for all of them."""
         places = max(map(len, request.prompts)) + request.longest
-        self._least = Size(min(request.batch_size, len(request.rows)), -(-places // SPARE) * SPARE, request.longest)
+        self._least = Size(min(request.batch_size, len(request.rows)), -(-places // KV_ROOM) * KV_ROOM, request.longest)
 
     def sample_batch(
         self,
@@ -125,7 +125,7 @@ class Decoder:
             check(model, head)
             self._is_checked = True
         prompts = read_prompts(model, request.prompts)
-        places = -(-(prompts.width + request.longest) // SPARE) * SPARE
+        places = -(-(prompts.width + request.longest) // KV_ROOM) * KV_ROOM
         size = self._least.holding(Size(len(request.rows), places, request.longest))
         key = graph_key(model, request, eos_ids, head)
         if self._steps is None or self._steps.key != key or self._steps.size != self._steps.size.holding(size):
@@ -145,7 +145,7 @@ class Decoder:
 def check(model: Any, head: Head | None) -> None:
     """Try both ways on five tokens. Error: NotFixed."""
     request = SampleRequest([[0, 1, 2], [1]], [0, 1, 1], [0, 1, 2], 0.0, 3, 3)
-    decoder = Decoder(graphs=False)
+    decoder = FixedDecoder(graphs=False)
     decoder._is_checked = True
     fixed, growing = (
         decoder.sample_batch(model, request, [], None, head),
@@ -386,7 +386,7 @@ class _Steps:
 
     def _logits(self, rows: int, places: int) -> Tensor:
         """Those of each row's next token, (a, V); its last one is read."""
-        layers = [
+        layers: list[Any] = [
             FixedLayer(keys[:rows, :, :places], values[:rows, :, :places], self._slot) for keys, values in self._layers
         ]
         place, masks = self._place[:places], {}
@@ -394,7 +394,7 @@ class _Steps:
         for kind, window in self._windows.items():
             inside = visible if window is None else visible & (place > self._slot - window)
             # Of numbers, to be added: PyTorch would convert one of truth values in every layer.
-            mask = torch.zeros(rows, 1, 1, places, dtype=layers[0].keys.dtype, device=self.device)
+            mask = torch.zeros(rows, 1, 1, places, dtype=self._layers[0][0].dtype, device=self.device)
             masks[kind] = mask.masked_fill_(~inside[:, None, None], torch.finfo(mask.dtype).min)
         inputs = {
             "input_ids": self._token[:rows],

@@ -22,7 +22,7 @@ from workers.contract.spec.rollout import INSTALL_VLLM
 from workers.contract.spec.run import RunSpec
 from workers.model.memory import free_memory, is_out_of_memory
 from workers.model.policy import Policy
-from workers.rollouts.decoder import Decoder, NotFixed
+from workers.rollouts.decoder import FixedDecoder, NotFixed
 from workers.rollouts.sampler import Sample, SampleRequest, sample
 
 
@@ -81,7 +81,7 @@ class TransformersEngine:
     def __init__(self, policy: Policy, *, keeps_decoder: bool = False) -> None:
         """keeps_decoder: between two samplings, so that nothing is captured again."""
         self.policy, self._keeps_decoder = policy, keeps_decoder
-        self._decoder = Decoder()
+        self._decoder = FixedDecoder()
         self._obstacle = "its weights are sharded" if policy.ranks.is_sharded else ""
         self._notes: list[str] = []
 

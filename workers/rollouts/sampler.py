@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -21,9 +21,6 @@ from workers import heartbeat
 from workers.model.head import Head
 from workers.randomness import uniforms
 from workers.rollouts.choice import SMALL_VOCABULARY, Room, choose_tokens
-
-if TYPE_CHECKING:
-    from workers.rollouts.decoder import Decoder
 
 # Below this share of unfinished rows the batch shrinks: copying the cache costs about two forward passes.
 COMPACT_BELOW = 0.75
@@ -97,6 +94,22 @@ class SampleRequest:
                 raise ValueError(f"prompt {index} is empty: a rollout needs a prompt of at least one token")
 
 
+class BatchSampler(Protocol):
+    """Another way to sample a batch than `sample_growing`: decoder.FixedDecoder."""
+
+    def expect(self, request: SampleRequest) -> None:
+        """Prepare for a request, which comes in batches."""
+
+    def sample_batch(
+        self,
+        model: Any,
+        request: SampleRequest,
+        eos_ids: Sequence[int],
+        decode: Callable[[Sequence[int]], str] | None,
+        head: Head | None,
+    ) -> list[Sample]: ...
+
+
 @torch.no_grad()  # not inference_mode: some rotary embeddings keep buffers that training then needs
 def sample(
     model: Any,
@@ -104,7 +117,7 @@ def sample(
     eos_ids: Sequence[int],
     decode: Callable[[Sequence[int]], str] | None = None,
     head: Head | None = None,
-    decoder: Decoder | None = None,
+    decoder: BatchSampler | None = None,
 ) -> list[Sample]:
     """One response for each row of a request.
 
@@ -200,7 +213,7 @@ class ReadPrompts:
     mask: (p, P), True = a token; None without padding.  lengths: (p,).  logits: of the next tokens, (p, V).
     """
 
-    cache: DynamicCache
+    cache: Any
     mask: Tensor | None
     lengths: Tensor
     width: int
@@ -248,7 +261,7 @@ class _Batch:
         self.logits = prompts.logits[row]  # (r, V)
         if head is not None:  # it writes the next ones over them
             self.logits = self.logits.to(head.dtype)
-        self.room = Room(*self.logits.shape, model.device)
+        self.room = Room(len(rows), self.logits.shape[-1], model.device)
         self.position = prompts.lengths[row]  # (r,)
         self.width = prompts.width
         self.mask: Tensor | None = None

@@ -47,6 +47,19 @@ def test_parts_of_a_float32_agent_by_hand():
     assert ("float32 weights", "always") not in found
 
 
+def test_memory_of_sampling_stays_on_a_gpu_while_the_agent_learns_if_it_is_an_eighth_of_it():
+    spec = spec_of(**SMALL)
+    needed = 8 * 80 * 2 * 4 * 2 * 4 + 8 * 100 * 28  # of the cache in bfloat16, and of logits
+
+    def moment(spec: RunSpec, gpu_bytes: int) -> set[str]:
+        parts = parts_of(spec, spec.agents[0], SHAPE, on_gpu=True, gpu_bytes=gpu_bytes)
+        return {part.moment for part in parts if part.name in ("KV cache", "logits of rollouts")}
+
+    assert moment(spec, 8 * needed) == {"always"}
+    assert moment(spec, 8 * needed - 1) == {"generate"}
+    assert moment(spec_of(**SMALL, compute={"offload": "idle"}), 8 * needed) == {"generate"}
+
+
 def test_many_logits_are_one_chunk_and_with_lora_no_gradient_of_the_output():
     spec = spec_of(**SMALL | {"rollout": {"max_prompt_length": 96, "max_completion_length": 4000}})
     agents = spec.agents[0], spec.agents[0].model_copy(update={"lora_rank": 16})
@@ -150,7 +163,7 @@ def test_agents_that_take_turns_add_what_they_keep_but_not_their_turns():
     one, two = (estimate_memory(spec_of(n, **small), [QWEN] * n, machine).gpu for n in (1, 2))
     always = sum(
         part.size
-        for part in parts_of(spec_of(**small), spec_of().agents[0], QWEN, on_gpu=True)
+        for part in parts_of(spec_of(**small), spec_of().agents[0], QWEN, on_gpu=True, gpu_bytes=80 * GIB)
         if part.moment == "always" and not part.is_host
     )
     # The second agent also makes both compare gradients.

@@ -25,7 +25,7 @@ def test_a_run_that_does_not_fit_names_three_changes_that_do():
     assert lacking.needed > lacking.available == 80 * GIB
     assert len(lacking.fixes) == 3
     assert all(fix.peak <= 80 * GIB for fix in lacking.fixes)
-    assert str(lacking).startswith("The run needs about 84.5 GiB on a GPU, which has 80.0 GiB. Any of these fits: ")
+    assert str(lacking).startswith("The run needs about 85.6 GiB on a GPU, which has 80.0 GiB. Any of these fits: ")
     # The first of them, taken at its word.
     assert lacking.fixes[0].change == "gradient_checkpointing"
     mended = spec_of(2, **most | {"compute": {**most["compute"], "gradient_checkpointing": True}})

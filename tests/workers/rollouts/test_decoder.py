@@ -27,7 +27,7 @@ from workers.contract.spec.agent import AgentSpec
 from workers.model import lora
 from workers.model.head import Head
 from workers.rollouts import choice, decoder
-from workers.rollouts.decoder import Decoder, GraphKey, NotFixed, graph_key, windows_of
+from workers.rollouts.decoder import FixedDecoder, GraphKey, NotFixed, graph_key, windows_of
 from workers.rollouts.engine import TransformersEngine
 from workers.rollouts.sampler import Sample, SampleRequest, sample, sampling_cache
 
@@ -84,7 +84,7 @@ def text_of(ids: Sequence[int]) -> str:
 
 def both(model: Any, wanted: SampleRequest, head: Head | None = None) -> tuple[list[Sample], list[Sample]]:
     return (
-        sample(model, wanted, EOS, text_of, head, Decoder()),
+        sample(model, wanted, EOS, text_of, head, FixedDecoder()),
         sample(model, wanted, EOS, text_of, head),
     )
 
@@ -117,13 +117,17 @@ def test_rollouts_of_both_caches_are_the_same(kind: str, monkeypatch: pytest.Mon
 def test_both_caches_give_the_same_bits_where_kernels_have_the_same_shapes(
     kind: str, is_padded: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As many rows and places, and as many heads of keys as of queries. Else sums have another order."""
+    """As many rows and places, and as many heads of keys as of queries. Else sums have another order.
+
+    Windows are wider than the texts: of narrower ones the growing cache keeps fewer places.
+    """
     monkeypatch.setattr(decoder, "LOOK_EVERY", 1)
     monkeypatch.setattr(decoder, "ATTENDED", 1)
     prompts = [[4, 5, 6], [7, 8, 9, 10, 11] if is_padded else [7, 8, 9], [10, 11, 12]]
     wanted = request(prompts=prompts)
-    model = make_model(kind, num_key_value_heads=4)
-    assert sample(model, wanted, [], decoder=Decoder()) == sample(model, wanted, [])
+    window = {"sliding_window": 64} if "sliding_window" in SHAPES[kind][2] else {}
+    model = make_model(kind, num_key_value_heads=4, **window)
+    assert sample(model, wanted, [], decoder=FixedDecoder()) == sample(model, wanted, [])
 
 
 @pytest.mark.parametrize(
@@ -162,7 +166,7 @@ def test_adapters_and_a_head_apart_change_nothing() -> None:
 
 
 def test_a_decoder_is_used_again_as_long_as_its_tensors_fit() -> None:
-    model, one = make_model("llama"), Decoder()
+    model, one = make_model("llama"), FixedDecoder()
     made: list[Any] = []
 
     def draw(wanted: SampleRequest) -> None:
@@ -226,7 +230,7 @@ def test_models_that_no_fixed_cache_serves_say_why() -> None:
     layers = {"num_hidden_layers": 2, "num_key_value_heads": 2, "layer_types": ["conv", "full_attention"]}
     recurrent = Lfm2ForCausalLM(Lfm2Config(**sizes, **layers, pad_token_id=0)).eval()
     with pytest.raises(NotFixed, match="its model's cache has layers of the kind LinearAttentionLayer"):
-        sample(recurrent, request(), EOS, decoder=Decoder())
+        sample(recurrent, request(), EOS, decoder=FixedDecoder())
     other = make_model("llama")
     other.config._attn_implementation_internal = "flex_attention"
     with pytest.raises(NotFixed, match="its attention flex_attention takes no mask of its own"):
@@ -237,7 +241,7 @@ def test_a_model_that_computes_something_else_with_it_is_found(monkeypatch: pyte
     plain = decoder._Steps._logits
     monkeypatch.setattr(decoder._Steps, "_logits", lambda self, *sizes: plain(self, *sizes).mul(3))
     with pytest.raises(NotFixed, match="computes something else with a cache of fixed size"):
-        sample(make_model("llama"), request(), EOS, decoder=Decoder())
+        sample(make_model("llama"), request(), EOS, decoder=FixedDecoder())
 
 
 # In a run
@@ -261,8 +265,8 @@ def run(root: Path, name: str, way: str, monkeypatch: pytest.MonkeyPatch) -> tup
 
 def test_a_run_with_it_is_the_run_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[int] = []
-    plain = Decoder.sample_batch
-    monkeypatch.setattr(Decoder, "sample_batch", lambda *args: drawn.append(1) or plain(*args))
+    plain = FixedDecoder.sample_batch
+    monkeypatch.setattr(FixedDecoder, "sample_batch", lambda *args: drawn.append(1) or plain(*args))
     ends, log = run(tmp_path, "static", "static", monkeypatch)
     assert len(drawn) > 6
     assert not any("cache" in line for line in log)
