@@ -82,7 +82,7 @@ class TransformersEngine:
         """keeps_decoder: between two samplings, so that nothing is captured again."""
         self.policy, self._keeps_decoder = policy, keeps_decoder
         self._decoder = FixedDecoder()
-        self._obstacle = "its weights are sharded" if policy.ranks.is_sharded else ""
+        self._obstacle = ""  # why the decoder is not used any more
         self._notes: list[str] = []
 
     def sample(self, request: SampleRequest) -> list[Sample]:
@@ -92,6 +92,8 @@ class TransformersEngine:
         if self._obstacle or not (self.way == "static" or (self.way == "auto" and is_suited)):
             return sample(*arguments)
         try:
+            if policy.ranks.is_sharded:
+                raise NotFixed("its weights are gathered anew for each sampling")
             return sample(*arguments, decoder=self._decoder)
         except Exception as error:  # whatever it is: a request that is wrong fails below too
             self._obstacle = _obstacle(error)
