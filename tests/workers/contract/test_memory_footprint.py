@@ -161,15 +161,18 @@ def test_agents_that_take_turns_add_what_they_keep_but_not_their_turns():
     machine = Machine(gpus=(80 * GIB,), memory=500 * GIB)
     small = {"training": {"micro_batch_size": 1}, "rollout": {"rollout_batch_size": 1}}
     one, two = (estimate_memory(spec_of(n, **small), [QWEN] * n, machine).gpu for n in (1, 2))
-    always = sum(
-        part.size
-        for part in parts_of(spec_of(**small), spec_of().agents[0], QWEN, on_gpu=True, gpu_bytes=80 * GIB)
-        if part.moment == "always" and not part.is_host
-    )
+
+    def kept(**compute: Any) -> int:
+        spec = spec_of(**small, compute=compute)
+        parts = parts_of(spec, spec.agents[0], QWEN, on_gpu=True, gpu_bytes=80 * GIB)
+        return sum(part.size for part in parts if part.moment == "always" and not part.is_host)
+
+    always = kept()
     # The second agent also makes both compare gradients.
     assert two - one == always + 4 * QWEN.parameters
     idle = estimate_memory(spec_of(2, **small, compute={"offload": "idle"}), [QWEN] * 2, machine).gpu
-    assert idle == two - always
+    # What samples is kept by agents that stay alone.
+    assert idle == two - always - (always - kept(offload="idle"))
 
 
 def test_quarantine_compares_gradients_also_where_no_alignment_is_told():
