@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
@@ -30,11 +30,12 @@ from workers.trainer.rewards import (
     AnyVerifier,
     Judges,
     RewardTerms,
-    further_verifier,
+    open_verifier,
     verifier_label,
     verifier_settings,
 )
 from workers.trainer.scoring import Scorer
+from workers.verifiers.judges.judge_verifier import JudgeVerifier
 from workers.verifiers.voting import vote
 
 
@@ -212,9 +213,8 @@ class EvaluationRunner:
     ) -> None:
         self.spec, self.progress, self.log, self.pause = spec, progress, log, pause
         self.judges, self.terms = judges, RewardTerms(spec, judges)
-        self.scorer = self._scorer_with(
-            verifier, self.terms, set_verifiers or {}
-        )  # of the run's own benchmark; rollouts use it, too
+        # Of the run's own benchmark; rollouts use it, too.
+        self.scorer = self._scorer_with(verifier, self.terms, set_verifiers or {})
         self.sets: list[EvaluationSet] = []
         self.score: tuple[int, float] | None = None
         self._answered = 0  # samples of the present evaluation
@@ -285,7 +285,8 @@ class EvaluationRunner:
         if verifier_settings(benchmark.data) == verifier_settings(self.spec.data):
             yield self.scorer
             return
-        with further_verifier(benchmark.data, self.spec.rewards, self.judges) as verifier:
+        verifier = open_verifier(benchmark.data, self.spec.rewards, self.judges)
+        with nullcontext(verifier) if isinstance(verifier, JudgeVerifier) else verifier:
             yield self._scorer_with(verifier)
 
     def _scorer_with(
