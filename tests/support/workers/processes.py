@@ -15,7 +15,6 @@ from tests.support.forked import FORKING, Forked
 from workers.agents import multi_process
 from workers.contract import trainer_process
 from workers.contract.spec.run import RunSpec
-from workers.trainer import rewards
 from workers.verifiers.children import line_process
 
 GONE_S = 10.0
@@ -39,6 +38,8 @@ def run_trainer(spec: RunSpec, run_dir: Path) -> tuple[int, str]:
     """`python -m workers` in a process of its own, to its end: the exit status, and what it wrote to stderr."""
     path, errors = run_dir.parent / "given.json", run_dir.parent / "errors.txt"
     path.write_text(spec.to_json())
+    from workers.trainer import rewards
+
     rewards.function_file.cache_clear()  # it may have changed
     rewards.judge_file.cache_clear()
     with errors.open("w") as file:
