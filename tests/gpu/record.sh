@@ -10,10 +10,10 @@ out=${OUT:-$(mktemp -d)} python=${PYTHON:-python3} models=${MODELS:-/tmp/gpu-mod
 [ -n "$smoke" ] && models=$(mktemp -d)
 export PYTHONUNBUFFERED=1 HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false VLLM_LOGGING_LEVEL=INFO
 mkdir -p "$out" "$models"
-started=$SECONDS count=128 tokens=512
-[ -n "$smoke" ] && count=4 tokens=8
+started=$SECONDS count=128 short=128 tokens=512
+[ -n "$smoke" ] && count=4 short=8 tokens=8
 # Our figures, and what vLLM says of the parts of its start.
-figures='^measured|MiB|ms a token|[0-9] x [0-9]|TRL|PASSED|FAILED|SKIPPED|skipped|Error|step|seed|agents|took [0-9]|finished in|compile cache|AOT compil'
+figures='^measured|MiB|ms a token|[0-9] x [0-9]|TRL|PASSED|FAILED|SKIPPED|skipped|Error|step|seed|agents|took [0-9]|takes [0-9]|finished in|compile cache|AOT compil'
 noise='\|.*it/s|Warning|warn|^\[transformers\]|Loading weights:|Writing model'
 
 has() { "$python" -c "import sys, importlib.util as u; sys.exit(u.find_spec('$1') is None)"; }
@@ -37,22 +37,22 @@ tested() {  # LIMIT FILE: whatever the machine has of what the rest of the suite
 contract() {  # vLLM: starts, log-probabilities, twenty cycles of sleep and new weights, LoRA, ratio 1; CUDA graphs
   has_gpu || { echo "contract: skipped, it needs a GPU"; return; }
   tested 230 tests/gpu/test_engine.py
-  tested 60 tests/gpu/test_decoder.py
+  tested 45 tests/gpu/test_decoder.py
 }
 
 profile() {  # of passes and of sampling
-  bench profile 90 tokens --tokens $count
-  bench profile 90 passes
+  bench profile 75 tokens --tokens $count
+  bench profile 60 passes
 }
 
 steps() {
-  bench steps 150 step --sampler static --recomputing off --chunk 1024
+  bench steps 140 step --sampler static --recomputing off --chunk 1024
   if [ -n "$smoke" ] || ! has vllm; then
     echo "steps: vllm is skipped, it needs a GPU and vLLM"
   else
-    bench steps 200 step --sampler vllm --recomputing off --chunk 1024
+    bench steps 190 step --sampler vllm --recomputing off --chunk 1024
   fi
-  bench steps 150 step --sampler growing --recomputing on --chunk 256
+  bench steps 100 step --sampler growing --recomputing on --chunk 256 --tokens $short
 }
 
 trl() {
