@@ -24,7 +24,8 @@ END
         printf 'COMMIT;\n\\echo Restored.\n'
 }
 
-answer=$(statements "$@" | "$@" psql --username=hacrl --dbname=hacrl --no-psqlrc --quiet --set=ON_ERROR_STOP=1) || true
+# ./hacrl restore names its database; in containers it is ours.
+answer=$(statements "$@" | "$@" psql --username="${PGUSER:-hacrl}" --dbname="${PGDATABASE:-hacrl}" --no-psqlrc --quiet --set=ON_ERROR_STOP=1) || true
 case $answer in
     *Restored.) echo "Restored." ;;
     *)

@@ -150,29 +150,13 @@ api = NinjaAPI(
     title="HACRL Web", version="1", auth=list(AUTH), throttle=RATES, docs_url=None, docs_decorator=_for_users
 )
 api.add_decorator(_strict, mode="view")
-api.add_router("", tokens_router)
-api.add_router("", oidc_router)
-api.add_router("", hub_tokens_router)
-api.add_router("", projects_router)
-api.add_router("", registry_router)
-api.add_router("", benchmark_router)
-api.add_router("", prompts_router)
-api.add_router("", reward_functions_router)
-api.add_router("", judges_router)
-api.add_router("", runs_router)
-api.add_router("", controls_router)
-api.add_router("", events_router)
-api.add_router("", numbers_router)
-api.add_router("", sweeps_router)
-api.add_router("", limits_router)
-api.add_router("", presets_router)
-api.add_router("", run_views_router)
-api.add_router("", alerts_router)
-api.add_router("", mirrors_router)
-api.add_router("", insight_router)
-api.add_router("", leaderboard_router)
-api.add_router("", reports_router)
-api.add_router("", demo_router)
+for router in (
+    *(tokens_router, oidc_router, hub_tokens_router, projects_router, registry_router, benchmark_router),
+    *(prompts_router, reward_functions_router, judges_router, runs_router),
+    *(controls_router, events_router, numbers_router, sweeps_router, limits_router, presets_router),
+    *(run_views_router, alerts_router, mirrors_router, insight_router, leaderboard_router, reports_router, demo_router),
+):
+    api.add_router("", router)
 
 
 @require_safe

@@ -10,7 +10,7 @@ from django.db.models import Value
 from django.db.models.functions import Coalesce
 from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
-from ninja import Query, Router, Schema
+from ninja import Field, ModelSchema, Query, Router, Schema
 from typing_extensions import TypedDict
 
 from hacrl_web.accounts.models import User
@@ -29,7 +29,7 @@ Which = Literal["open", "cleared", "all"]
 router = Router(tags=["alerts"])
 
 
-class AlertAnswer(Schema):
+class AlertAnswer(ModelSchema):
     """chart: key of the run's chart that shows the alert, null for a kind that no longer exists.
 
     fix_url: the new-run form with a clone of the run that has the remedy; may be empty.  fix: the change in words.
@@ -37,24 +37,18 @@ class AlertAnswer(Schema):
 
     id: int
     run: str
-    kind: str
     title: str
-    agent: str
-    source: str
-    attempt: int
     number: float | None
-    text: str
     advice: str
     chart: str | None
-    url: str
+    url: str = Field(alias="get_absolute_url")
     fix_url: str
     fix: str
     is_open: bool
-    raised_step: int
-    raised_at: datetime
-    cleared_step: int | None
-    cleared_at: datetime | None
-    cleared_reason: str
+
+    class Meta:
+        model = Alert
+        exclude = ("raised_seq",)
 
     @staticmethod
     def resolve_run(alert: Alert) -> str:
@@ -63,10 +57,6 @@ class AlertAnswer(Schema):
     @staticmethod
     def resolve_chart(alert: Alert) -> str | None:
         return alert.rule.chart if alert.rule else None
-
-    @staticmethod
-    def resolve_url(alert: Alert) -> str:
-        return alert.get_absolute_url()
 
 
 class AlertsOfRunAnswer(TypedDict):
@@ -150,16 +140,10 @@ class QueuedAnswer(TypedDict):
     queued: int
 
 
-class DeliveryAnswer(Schema):
-    id: int
-    channel: str
-    target: str
-    subject: str
-    state: str
-    tries: int
-    reason: str
-    created_at: datetime
-    sent_at: datetime | None
+class DeliveryAnswer(ModelSchema):
+    class Meta:
+        model = Delivery
+        fields = ("id", "channel", "target", "subject", "state", "tries", "reason", "created_at", "sent_at")
 
 
 def _values(row: NotificationSettings) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property, lru_cache
 from typing import Any
@@ -113,6 +115,31 @@ class Alert(models.Model):
         """The chart that shows it."""
         page = reverse("runs:run_detail", args=[self.run_id])
         return f"{page}#chart-{self.rule.chart}" if self.rule else page
+
+
+@dataclass(frozen=True)
+class AlertCause:
+    """Alerts of one run, one kind and one state: one row of the list. The newest is first."""
+
+    alerts: tuple[Alert, ...]
+
+    @property
+    def newest(self) -> Alert:
+        return self.alerts[0]
+
+    @property
+    def steps(self) -> tuple[int, int]:
+        """The first and the last step at which one of them was raised."""
+        steps = [alert.raised_step for alert in self.alerts]
+        return min(steps), max(steps)
+
+
+def by_cause(alerts: Iterable[Alert]) -> list[AlertCause]:
+    """Alerts of one run, kind and state together, in the order of the newest of each."""
+    groups: dict[tuple[Any, ...], list[Alert]] = {}
+    for alert in alerts:
+        groups.setdefault((alert.run_id, alert.kind, alert.is_open, alert.ended_with_run), []).append(alert)
+    return [AlertCause(tuple(group)) for group in groups.values()]
 
 
 class Cursor(models.Model):

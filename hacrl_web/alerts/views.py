@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 from django.conf import settings
 from django.contrib import messages
@@ -15,7 +13,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from hacrl_web.accounts.models import User
 from hacrl_web.alerts.forms import NotificationForm
-from hacrl_web.alerts.models import ENDED, Alert, Delivery, NotificationSettings
+from hacrl_web.alerts.models import ENDED, Alert, Delivery, NotificationSettings, by_cause
 from hacrl_web.alerts.notify import queue_test
 from hacrl_web.alerts.rules import BY_KIND, RULES
 from hacrl_web.web.page_query import PageQuery, Text, one_of, page_of
@@ -25,31 +23,6 @@ DELIVERIES_SHOWN = 50
 _ENDED = Q(cleared_reason__startswith=ENDED)
 STATES = {"open": Q(cleared_at=None), "cleared": Q(cleared_at__isnull=False) & ~_ENDED, "ended": _ENDED}
 STATE_WORDS = {"": "all", "ended": "ended with the run"}
-
-
-@dataclass(frozen=True)
-class AlertCause:
-    """Alerts of one run, one kind and one state: one row of the list. The newest is first."""
-
-    alerts: tuple[Alert, ...]
-
-    @property
-    def newest(self) -> Alert:
-        return self.alerts[0]
-
-    @property
-    def steps(self) -> tuple[int, int]:
-        """The first and the last step at which one of them was raised."""
-        steps = [alert.raised_step for alert in self.alerts]
-        return min(steps), max(steps)
-
-
-def by_cause(alerts: Iterable[Alert]) -> list[AlertCause]:
-    """Alerts of one run, kind and state together, in the order of the newest of each."""
-    groups: dict[tuple[Any, ...], list[Alert]] = {}
-    for alert in alerts:
-        groups.setdefault((alert.run_id, alert.kind, alert.is_open, alert.ended_with_run), []).append(alert)
-    return [AlertCause(tuple(group)) for group in groups.values()]
 
 
 class AlertsQuery(PageQuery):

@@ -7,7 +7,6 @@ import os
 import shutil
 import sqlite3
 import subprocess
-import tempfile
 import time
 from contextlib import closing, suppress
 from pathlib import Path
@@ -17,17 +16,10 @@ from django.conf import settings
 from django.core.management.base import CommandError
 from django.db import connection
 
-from hacrl_web.ops.preflight import lock_holder
+from hacrl_web.ops.preflight import ROOT, lock_holder
 
+RESTORE = ROOT / "docker" / "restore.sh"  # the same for deployments in containers
 LEAVE_S = 2.0  # so long the server may still count a program that has just ended
-# The tables of a newer version too: a backup does not name them, and they refer to tables that it replaces.
-# docker/restore.sh has the same text.
-DROP_TABLES = r"""
-SET client_min_messages = warning;
-BEGIN;
-SELECT format('DROP TABLE IF EXISTS %I.%I CASCADE', schemaname, tablename) FROM pg_tables
-    WHERE tableowner = current_user AND schemaname NOT IN ('pg_catalog', 'information_schema') \gexec
-"""
 
 
 class BackupError(CommandError):
@@ -111,16 +103,11 @@ def _check_sqlite(path: Path) -> None:
 
 
 def _dump_postgresql(path: Path) -> None:
-    command, environment = _client("pg_dump", "--format=custom", "--no-owner", "--no-privileges", f"--file={path}")
-    try:
-        process = subprocess.run(command, env=environment, capture_output=True, text=True)
-    except OSError as error:
-        raise _no_programs(error) from None
-    if process.returncode:
-        raise _failed("pg_dump", process.stderr)
+    _run("pg_dump", "--format=custom", "--no-owner", "--no-privileges", f"--file={path}")
 
 
 def _restore_postgresql(path: Path) -> None:
+    """In one transaction, which is committed only if pg_restore has read the whole backup."""
     deadline = time.monotonic() + LEAVE_S
     while others := _other_connections():
         if time.monotonic() > deadline:
@@ -128,7 +115,7 @@ def _restore_postgresql(path: Path) -> None:
             raise BackupError(f"The database has {others} other connections: {what}.")
         time.sleep(0.05)
     connection.close()
-    _replace_postgresql(path)
+    _run(str(RESTORE), str(path), "env")
 
 
 def _other_connections() -> int:
@@ -141,45 +128,16 @@ def _other_connections() -> int:
     return int(others)
 
 
-def _replace_postgresql(path: Path) -> None:
-    """In one transaction, which is committed only if pg_restore has read the whole backup."""
-    psql, environment = _client("psql", "--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1")
-    reader = ["pg_restore", "--clean", "--if-exists", "--no-owner", "--file=-", str(path)]
-    read = None
-    with tempfile.TemporaryFile() as answers:
-        try:
-            writer = subprocess.Popen(
-                psql, env=environment, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=answers
-            )
-            assert writer.stdin
-            # psql ends at its first error.
-            with writer, suppress(BrokenPipeError), writer.stdin as statements:
-                statements.write(DROP_TABLES.encode())
-                statements.flush()
-                read = subprocess.run(reader, stdout=statements, stderr=subprocess.PIPE, text=True)
-                if read.returncode == 0:
-                    statements.write(b"COMMIT;\n")
-        except OSError as error:
-            raise _no_programs(error) from None
-        if writer.returncode and (read is None or read.returncode <= 0):  # else psql misses the rest of the backup
-            answers.seek(0)
-            raise _failed("psql", answers.read().decode(errors="replace"))
-    if read is None or read.returncode:
-        raise _failed("pg_restore", read.stderr if read else "")
-
-
-def _client(program: str, *arguments: str) -> tuple[list[str], dict[str, str]]:
-    """A command that connects to the database, and its environment."""
+def _run(*command: str) -> None:
+    """A client program, or our script of them, with the database in its environment. Error: BackupError."""
     database: dict[str, Any] = connection.settings_dict
-    words = {"host": database["HOST"], "port": database["PORT"], "username": database["USER"]}
-    command = [program, *(f"--{name}={value}" for name, value in words.items() if value)]
-    environment = {**os.environ, **({"PGPASSWORD": database["PASSWORD"]} if database["PASSWORD"] else {})}
-    return [*command, f"--dbname={database['NAME']}", *arguments], environment
-
-
-def _no_programs(error: OSError) -> BackupError:
-    return BackupError(f"{error.filename} cannot be started ({error.strerror}): install PostgreSQL's client programs.")
-
-
-def _failed(program: str, words: str) -> BackupError:
-    return BackupError(f"{program} failed: {words.strip()[-500:]}")
+    names = {"HOST": "HOST", "PORT": "PORT", "USER": "USER", "PASSWORD": "PASSWORD", "DATABASE": "NAME"}
+    own = {f"PG{name}": str(database[key]) for name, key in names.items() if database[key]}
+    try:
+        done = subprocess.run(command, env={**os.environ, **own}, capture_output=True, text=True)
+    except OSError as error:
+        raise BackupError(
+            f"{error.filename} cannot be started ({error.strerror}): install PostgreSQL's client programs."
+        ) from None
+    if done.returncode:
+        raise BackupError(f"{Path(command[0]).name} failed: {done.stderr.strip()[-500:]}")

@@ -24,22 +24,12 @@ from django.conf import settings
 from hacrl_web.web.errors import FieldErrors
 
 # The variables that a child gets: where programs and the hub are.
-PASSED_ON = (
-    "PATH",
-    "HOME",
-    "LANG",
-    "LC_ALL",
-    "TMPDIR",
-    "LD_LIBRARY_PATH",
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-    "HACRL_BUBBLEWRAP",
-    "HACRL_JUDGE_ALLOW",
-    "HACRL_REWARD_NETWORK",
-)
+PASSED_ON = {"PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR"}
+PASSED_ON |= {"HACRL_BUBBLEWRAP", "HACRL_JUDGE_ALLOW", "HACRL_REWARD_NETWORK"}
 PASSED_ON_PREFIXES = ("HF_", "TRANSFORMERS_")
 PASSED_ON_PROXIES = ("http_proxy", "https_proxy", "no_proxy")
 AT_ONCE = 2  # children of one program in one web process
+GIB = 2**30
 
 
 @dataclass(frozen=True)
@@ -60,11 +50,11 @@ class ChildProgram:
     """A module of `workers` that answers with one JSON object. At most AT_ONCE of its processes run at a time."""
 
     module: str
-    timeout_s: float
-    cpu_s: int
-    memory_bytes: int  # address space, of which an ML library maps much more than it uses
-    wait_s: float  # for a turn
     busy: str  # the message if no turn came
+    timeout_s: float = 60.0
+    cpu_s: int = 60
+    memory_bytes: int = 4 * GIB  # address space, of which an ML library maps much more than it uses
+    wait_s: float = 10.0  # for a turn
     turns: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(AT_ONCE))
 
     def ask(
@@ -107,89 +97,43 @@ class ChildProgram:
 
 
 INSPECTOR = ChildProgram(
-    "workers.inspection.inspect_model",
-    timeout_s=60.0,
-    cpu_s=120,
-    memory_bytes=12 * 2**30,
-    wait_s=60.0,
-    busy="Too many inspections at once.",
+    "workers.inspection.inspect_model", "Too many inspections at once.", cpu_s=120, memory_bytes=12 * GIB, wait_s=60.0
 )
 TOKEN_OPTION = ("--token-on-stdin",)  # of the inspector, with a token
 PREVIEWER = ChildProgram(
     "workers.inspection.preview_prompts",
+    "Other prompts are being prepared.",
     timeout_s=120.0,  # eight tokenizers on a busy machine
     cpu_s=120,
-    memory_bytes=12 * 2**30,
+    memory_bytes=12 * GIB,
     wait_s=20.0,
-    busy="Other prompts are being prepared.",
 )
 PROMPT_LENGTHS = ChildProgram(
-    "workers.inspection.preview_prompts",
-    timeout_s=60.0,
-    cpu_s=60,
-    memory_bytes=12 * 2**30,
-    wait_s=10.0,
-    busy="Other prompts are being measured.",
+    "workers.inspection.preview_prompts", "Other prompts are being measured.", memory_bytes=12 * GIB
 )
 IMPORTER = ChildProgram(
     "workers.questions.import_cli",
+    "Too many files are read at once.",
     timeout_s=600.0,
     cpu_s=600,
-    memory_bytes=512 * 2**20,  # enough for 200 MB of JSONL
+    memory_bytes=GIB // 2,  # enough for 200 MB of JSONL
     wait_s=60.0,
-    busy="Too many files are read at once.",
 )
-HUB_ACCOUNT = ChildProgram(
-    "workers.hub.account",
-    timeout_s=30.0,
-    cpu_s=30,
-    memory_bytes=4 * 2**30,
-    wait_s=10.0,
-    busy="Other tokens are being checked.",
+HUB_ACCOUNT = ChildProgram("workers.hub.account", "Other tokens are being checked.", timeout_s=30.0, cpu_s=30)
+HUB_ACCESS = ChildProgram(  # the hub has 3 of its 6 seconds: a launch waits for it
+    "workers.hub.access", "Other launches ask the hub.", timeout_s=6.0, cpu_s=10, wait_s=1.0
 )
-HUB_ACCESS = ChildProgram(
-    "workers.hub.access",
-    timeout_s=6.0,  # of which the hub has 3: a launch waits for it
-    cpu_s=10,
-    memory_bytes=4 * 2**30,
-    wait_s=1.0,
-    busy="Other launches ask the hub.",
-)
-VERIFIER = ChildProgram(
-    "workers.verifiers.try_answer",
-    timeout_s=45.0,  # the verifier's process may take long to start on a busy machine
-    cpu_s=60,
-    memory_bytes=4 * 2**30,
-    wait_s=10.0,
-    busy="Other answers are being checked.",
-)
-
-REWARD_FUNCTION = ChildProgram(
+# The verifier's process may take long to start on a busy machine.
+VERIFIER = ChildProgram("workers.verifiers.try_answer", "Other answers are being checked.", timeout_s=45.0)
+REWARD_FUNCTION = ChildProgram("workers.verifiers.try_reward", "Other reward functions are being tried.")
+JUDGE = ChildProgram(  # a local model has to load
     "workers.verifiers.try_reward",
-    timeout_s=60.0,
-    cpu_s=60,
-    memory_bytes=4 * 2**30,
-    wait_s=10.0,
-    busy="Other reward functions are being tried.",
-)
-
-JUDGE = ChildProgram(
-    "workers.verifiers.try_reward",
-    timeout_s=180.0,  # a local model has to load
+    "Other judges are being tried.",
+    timeout_s=180.0,
     cpu_s=600,
-    memory_bytes=64 * 2**30,
-    wait_s=10.0,
-    busy="Other judges are being tried.",
+    memory_bytes=64 * GIB,
 )
-
-EXTRACTION_SHARES = ChildProgram(
-    "workers.verifiers.try_answer",
-    timeout_s=60.0,
-    cpu_s=60,
-    memory_bytes=4 * 2**30,
-    wait_s=10.0,
-    busy="Other answers are being read.",
-)
+EXTRACTION_SHARES = ChildProgram("workers.verifiers.try_answer", "Other answers are being read.")
 
 
 def _storable(value: Any) -> Any:

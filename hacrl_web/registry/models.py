@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations
+from pathlib import Path
 from typing import Any, ClassVar
 
 from django.conf import settings
@@ -14,6 +15,7 @@ from django.utils import timezone
 from hacrl_web.accounts.audit_log import AuditedQuerySet, audited
 from hacrl_web.accounts.visibility import ProjectRow, ProjectRowQuerySet, RowT
 from workers.contract.spec.agent import AgentSpec
+from workers.contract.spec.judge import JUDGE_KINDS, JudgeFile, JudgeSettings
 from workers.contract.spec.reward_function import VERSION_DIGITS, FunctionFile
 from workers.contract.verifier_kinds import AUDIT_METHODS, FLEXIBLE_KINDS, RESPONSE_EXTRACTIONS, RULES
 
@@ -260,12 +262,12 @@ class Benchmark(VersionedRow):
         return [path for path in (self.train_path, self.eval_path) if path]
 
 
-class RewardSource(RegistryRow):
-    """What gives rewards by a file that trainers read; the row has its newest version."""
+class Versioned(models.Model):
+    """The content of a file, by its SHA-256."""
 
     sha256 = models.CharField(max_length=64)
 
-    class Meta(RegistryRow.Meta):
+    class Meta:
         abstract = True
 
     @property
@@ -273,10 +275,22 @@ class RewardSource(RegistryRow):
         return self.sha256[:VERSION_DIGITS]
 
 
-class SourceVersion(models.Model):
+class RewardSource(Versioned, RegistryRow):
+    """What gives rewards by a file that trainers read (`path`); the row has its newest version.
+
+    content: the column of what the file holds.  verifier: of the benchmarks that it verifies.
+    """
+
+    content: ClassVar[str]
+    verifier: ClassVar[str]
+
+    class Meta(RegistryRow.Meta):
+        abstract = True
+
+
+class SourceVersion(Versioned):
     """One version of such a file."""
 
-    sha256 = models.CharField(max_length=64)
     author = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -284,16 +298,13 @@ class SourceVersion(models.Model):
         abstract = True
         ordering = ["-created_at", "-pk"]
 
-    @property
-    def version(self) -> str:
-        return self.sha256[:VERSION_DIGITS]
-
 
 @audited("name", "sha256")
 class RewardFunction(RewardSource):
     """A Python function that gives rewards; `text` is its newest version."""
 
     section, page = "functions", "registry:function_detail"  # of reward-functions/<id>
+    content, verifier = "text", "function"
 
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="reward_functions")
     text = models.TextField()
@@ -304,9 +315,17 @@ class RewardFunction(RewardSource):
         constraints = [models.UniqueConstraint(fields=["project", "name"], name="reward_function_name_per_project")]
 
     @property
+    def file(self) -> FunctionFile:
+        return FunctionFile(self.name, self.text)
+
+    @property
+    def path(self) -> Path:
+        return Path(settings.REWARD_FUNCTIONS_DIR) / str(self.pk) / f"{self.name}.py"
+
+    @property
     def uses_network(self) -> bool:
         """Whether its newest version asks for the network: what it rewards cannot be repeated exactly."""
-        return FunctionFile(self.name, self.text).uses_network
+        return self.file.uses_network
 
 
 class RewardFunctionVersion(SourceVersion):
@@ -324,6 +343,7 @@ class Judge(RewardSource):
     """A model that gives rewards. settings: those of JudgeSettings, the newest version; ciphertext: of its key."""
 
     section, page = "judges", "registry:judge_detail"
+    content, verifier = "settings", "judge"
 
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="judges")
     settings: Any = models.JSONField()
@@ -334,6 +354,18 @@ class Judge(RewardSource):
 
     class Meta(RewardSource.Meta):
         constraints = [models.UniqueConstraint(fields=["project", "name"], name="judge_name_per_project")]
+
+    @property
+    def file(self) -> JudgeFile:
+        return JudgeFile(self.name, JudgeSettings.model_validate(self.settings))
+
+    @property
+    def path(self) -> Path:
+        return Path(settings.JUDGES_DIR) / str(self.pk) / f"{self.name}.json"
+
+    @property
+    def kind_in_words(self) -> str:
+        return JUDGE_KINDS[self.settings["kind"]]
 
     @property
     def has_key(self) -> bool:

@@ -2,6 +2,7 @@
 
 from django.urls import path
 
+from hacrl_web.registry.models import Judge, RewardFunction
 from hacrl_web.registry.pages import benchmarks, hub_tokens, models_and_groups, prompts, reward_sources
 
 app_name = "registry"
@@ -18,14 +19,16 @@ urlpatterns = [
     path("groups/<int:pk>/delete", models_and_groups.group_delete, name="group_delete"),
     path("groups/<int:pk>/pairs/<int:first>/<int:second>", models_and_groups.group_pair, name="group_pair"),
     path("prompts", prompts.prompt_page, name="prompts"),
-    path("reward-functions/", reward_sources.function_list, name="function_list"),
-    path("reward-functions/new", reward_sources.function_create, name="function_create"),
-    path("reward-functions/<int:pk>", reward_sources.function_detail, name="function_detail"),
-    path("reward-functions/<int:pk>/try", reward_sources.function_try, name="function_try"),
-    path("judges/", reward_sources.judge_list, name="judge_list"),
-    path("judges/new", reward_sources.judge_create, name="judge_create"),
-    path("judges/<int:pk>", reward_sources.judge_detail, name="judge_detail"),
-    path("judges/<int:pk>/try", reward_sources.judge_try, name="judge_try"),
+    *(
+        path(f"{place}/{address}", view, {"kind": kind}, name=f"{kind.verifier}_{name}")
+        for place, kind in (("reward-functions", RewardFunction), ("judges", Judge))
+        for address, view, name in (
+            ("", reward_sources.source_list, "list"),
+            ("new", reward_sources.source_create, "create"),
+            ("<int:pk>", reward_sources.source_detail, "detail"),
+            ("<int:pk>/try", reward_sources.source_try, "try"),
+        )
+    ),
     path("benchmarks/", benchmarks.benchmark_list, name="benchmark_list"),
     path("benchmarks/new", benchmarks.benchmark_create, name="benchmark_create"),
     path("benchmarks/new/fetch", benchmarks.benchmark_fetch, name="benchmark_fetch"),

@@ -7,11 +7,11 @@ from typing import Annotated, Any, NotRequired, cast
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
-from ninja import Query, Router, Status
+from ninja import Field, ModelSchema, Query, Router, Schema, Status
 from typing_extensions import TypedDict
 
 from hacrl_web.accounts.audit_log import AuditEntry
-from hacrl_web.accounts.models import Invitation, Membership, Project, Role, User
+from hacrl_web.accounts.models import Project, Role, User
 from hacrl_web.accounts.people import people
 from hacrl_web.accounts.people.audit_views import COLUMNS, AuditFilters
 from hacrl_web.accounts.people.views import (
@@ -30,28 +30,30 @@ router = Router(tags=["projects"])
 Text = Annotated[str, Query("", max_length=MAX_TEXT)]
 
 
-class PersonAnswer(TypedDict):
+class MemberName(Schema):
+    id: int
+    name: str = Field(alias="username")
+
+
+class PersonAnswer(MemberName):
     """is_linked: to an account at the sign-in provider."""
 
-    id: int
-    name: str
     is_active: bool
     is_staff: bool
     is_linked: bool
 
+    @staticmethod
+    def resolve_is_linked(person: User) -> bool:
+        return bool(person.provider_account)
 
-class MemberName(TypedDict):
-    id: int
-    name: str
 
-
-class MemberAnswer(TypedDict):
+class MemberAnswer(Schema):
     id: int
     user: MemberName
     role: str
 
 
-class InvitationAnswer(TypedDict):
+class InvitationAnswer(Schema):
     id: int
     role: str
     comment: str
@@ -77,21 +79,15 @@ class ProjectDetailAnswer(ProjectAnswer):
     invitations: NotRequired[list[InvitationAnswer]]
 
 
-class AuditAnswer(TypedDict):
+class AuditAnswer(ModelSchema):
     """before, after: the recorded fields that changed."""
 
-    id: int
-    at: datetime
-    actor: str
-    via: str
-    address: str
-    action: str
-    kind: str
-    object_id: str
-    name: str
-    project_id: int | None
     before: dict[str, Any]
     after: dict[str, Any]
+
+    class Meta:
+        model = AuditEntry
+        fields = ("id", *COLUMNS[:-2])
 
 
 class Named(StrictBody):
@@ -130,19 +126,11 @@ def _summary(project: Project, user: User) -> dict[str, Any]:
     return {"id": project.pk, "name": project.name, "role": role_in(user, project)}
 
 
-def _member(row: Membership) -> dict[str, Any]:
-    return {"id": row.pk, "user": {"id": row.user_id, "name": row.user.get_username()}, "role": row.role}
-
-
-def _invitation(row: Invitation) -> dict[str, Any]:
-    return {"id": row.pk, "role": row.role, "comment": row.comment, "expires_at": row.expires_at}
-
-
 def _detail(request: HttpRequest, project: Project) -> dict[str, Any]:
     detail = _summary(project, _user(request))
-    detail["members"] = [_member(row) for row in project.memberships.select_related("user")]
+    detail["members"] = list(project.memberships.select_related("user"))
     if detail["role"] == Role.ADMIN:
-        detail["invitations"] = [_invitation(row) for row in project.invitations.open()]
+        detail["invitations"] = list(project.invitations.open())
     return detail
 
 
@@ -182,7 +170,7 @@ def rename_project(request: HttpRequest, project_id: int, payload: Named) -> Any
 def set_role(request: HttpRequest, project_id: int, member_id: int, payload: RoleIn) -> Any:
     member = manageable_member(request, visible_project(request, project_id), member_id, is_removed=False)
     people.set_role(member, people.checked_role(payload.role))
-    return _member(member)
+    return member
 
 
 @router.delete("/projects/{int:project_id}/members/{int:member_id}", response={204: None}, summary="Remove a member")
@@ -200,7 +188,7 @@ def invite(request: HttpRequest, project_id: int, payload: InvitationIn, respons
     project = project_for(request, project_id, Role.ADMIN)
     invitation, link = create_invitation(request, project, people.checked_role(payload.role), payload.comment)
     response["Cache-Control"] = "no-store"
-    return Status(201, {**_invitation(invitation), "link": link})
+    return Status(201, InvitationAnswer.from_orm(invitation).dict() | {"link": link})
 
 
 @router.delete(
@@ -210,11 +198,6 @@ def withdraw(request: HttpRequest, project_id: int, invitation_id: int) -> Any:
     """A used one does not change."""
     withdraw_invitation(project_for(request, project_id, Role.ADMIN), invitation_id)
     return Status(204, None)
-
-
-def _person(row: User) -> dict[str, Any]:
-    person = {"id": row.pk, "name": row.get_username(), "is_active": row.is_active, "is_staff": row.is_staff}
-    return person | {"is_linked": bool(row.provider_account)}
 
 
 def _staff(request: HttpRequest) -> User:
@@ -227,7 +210,7 @@ def _staff(request: HttpRequest) -> User:
 @router.get("/people", response=PageOf[PersonAnswer], summary="List the people of the installation (staff)")
 def list_people(request: HttpRequest, query: Query[ListQuery]) -> Any:
     _staff(request)
-    return listing(User.objects.order_by("username"), query, _person)
+    return listing(User.objects.order_by("username"), query)
 
 
 @router.post("/people/{int:user_id}/close", response=PersonAnswer, summary="Close an account (staff)")
@@ -253,23 +236,19 @@ def unlink_person(request: HttpRequest, user_id: int) -> Any:
     if person.pk == by.pk:
         raise FieldErrors.single("self", "This is your own account: unlink it on the page Account.", None, 409)
     people.unlink(by, person)
-    return _person(person)
+    return person
 
 
-def _set_active(request: HttpRequest, user_id: int, *, is_active: bool) -> dict[str, Any]:
+def _set_active(request: HttpRequest, user_id: int, *, is_active: bool) -> User:
     by = _staff(request)
     person = get_object_or_404(User, pk=user_id)
     people.set_active(by, person, is_active)
     person.refresh_from_db()
-    return _person(person)
-
-
-def _entry(row: AuditEntry) -> dict[str, Any]:
-    return {"id": row.pk, **{name: getattr(row, name) for name in COLUMNS}}
+    return person
 
 
 @router.get(
     "/audit", response=PageOf[AuditAnswer], summary="The audit log, newest first (staff; admins of projects: theirs)"
 )
 def list_audit(request: HttpRequest, query: Query[AuditQuery]) -> Any:
-    return listing(AuditFilters.read(request.GET).entries(request), query, _entry)
+    return listing(AuditFilters.read(request.GET).entries(request), query)

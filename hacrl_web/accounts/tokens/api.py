@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
-from ninja import Field, Query, Router, Status
+from ninja import Field, ModelSchema, Query, Router, Status
 from typing_extensions import TypedDict
 
 from hacrl_web.accounts.models import ApiToken
@@ -19,16 +18,13 @@ from hacrl_web.web.schemas import PageOf, StrictBody
 router = Router(tags=["account"])
 
 
-class TokenAnswer(TypedDict):
-    id: int
-    name: str
-    hint: str
+class TokenAnswer(ModelSchema):
     scopes: list[str]
     state: str
-    created_at: datetime
-    expires_at: datetime | None
-    last_used_at: datetime | None
-    revoked_at: datetime | None
+
+    class Meta:
+        model = ApiToken
+        fields = ("id", "name", "hint", "created_at", "expires_at", "last_used_at", "revoked_at")
 
 
 class NewTokenAnswer(TokenAnswer):
@@ -53,11 +49,6 @@ class TokenIn(StrictBody):
     days: Annotated[int, Field(ge=1, le=MAX_DAYS)] = USUAL_DAYS
 
 
-def token_summary(token: ApiToken) -> dict[str, Any]:
-    names = ("name", "hint", "scopes", "state", "created_at", "expires_at", "last_used_at", "revoked_at")
-    return {"id": token.pk, **{name: getattr(token, name) for name in names}}
-
-
 @router.get("/me", response=MeAnswer, summary="The caller, and the token of this request")
 def get_me(request: HttpRequest) -> Any:
     """`token` is null for a browser's session."""
@@ -67,19 +58,13 @@ def get_me(request: HttpRequest) -> Any:
 def me(request: HttpRequest) -> dict[str, Any]:
     """The values of MeAnswer."""
     user: Any = request.user
-    token = getattr(request, "api_token", None)
-    return {
-        "id": user.pk,
-        "name": user.get_username(),
-        "is_staff": user.is_staff,
-        "is_linked": bool(user.provider_account),
-        "token": token_summary(token) if token else None,
-    }
+    values = {"id": user.pk, "name": user.get_username(), "is_staff": user.is_staff}
+    return values | {"is_linked": bool(user.provider_account), "token": getattr(request, "api_token", None)}
 
 
 @router.get("/tokens", response=PageOf[TokenAnswer], summary="List your API tokens, newest first")
 def list_tokens(request: HttpRequest, query: Query[ListQuery]) -> Any:
-    return listing(ApiToken.objects.visible_to(request.user), query, token_summary)
+    return listing(ApiToken.objects.visible_to(request.user), query)
 
 
 @router.post("/tokens", response={201: NewTokenAnswer}, summary="Create an API token; its text is in this answer only")
@@ -89,7 +74,7 @@ def create_token(request: HttpRequest, payload: TokenIn, response: HttpResponse)
         raise forbidden("A token cannot create tokens: log in with a browser and use the page API tokens.")
     token, text = make_token(request.user, **payload.dict())
     response["Cache-Control"] = "no-store"
-    return Status(201, {**token_summary(token), "token": text})
+    return Status(201, TokenAnswer.from_orm(token).dict() | {"token": text})
 
 
 @router.post("/tokens/{int:pk}/revoke", response=TokenAnswer, summary="Revoke a token; revoking it twice does nothing")
@@ -97,4 +82,4 @@ def revoke_token(request: HttpRequest, pk: int) -> Any:
     token = get_object_or_404(ApiToken.objects.visible_to(request.user), pk=pk)
     token.revoke()
     token.refresh_from_db()
-    return token_summary(token)
+    return token

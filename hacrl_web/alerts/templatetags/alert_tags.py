@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from django import template
 from django.db import DatabaseError
 
-from hacrl_web.alerts.models import Alert
+from hacrl_web.alerts.models import Alert, AlertCause, by_cause
 
 register = template.Library()
 
@@ -25,19 +23,8 @@ MAX_CAUSES = 6
 MAX_READ = 200
 
 
-@dataclass(frozen=True)
-class Cause:
-    """The open alerts of one kind in one run: its newest, and how many there are."""
-
-    alert: Alert
-    count: int
-
-
 @register.simple_tag(takes_context=True)
-def alerts_by_cause(context: template.Context) -> list[Cause]:
+def alerts_by_cause(context: template.Context) -> list[AlertCause]:
     """The open alerts of the listed runs, those of one run and kind together, newest first."""
     opened = Alert.objects.listed_for(context["user"]).filter(cleared_at=None).select_related("run")
-    by_cause: dict[tuple[object, str], list[Alert]] = {}
-    for alert in opened.defer("run__spec")[:MAX_READ]:
-        by_cause.setdefault((alert.run_id, alert.kind), []).append(alert)
-    return [Cause(some[0], len(some)) for some in list(by_cause.values())[:MAX_CAUSES]]
+    return by_cause(opened.defer("run__spec")[:MAX_READ])[:MAX_CAUSES]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
 from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
-from ninja import File, Form, Query, Router, Schema, Status
+from ninja import Field, File, Form, ModelSchema, Query, Router, Schema, Status
 from ninja.files import UploadedFile
 
 from hacrl_web.registry.benchmarks import benchmarks
@@ -49,44 +48,61 @@ class BenchmarkIn(Schema):
     judge: str = ""
 
 
-class BuiltInIn(StrictBody):
+class OptionsIn(StrictBody):
+    """What is left out is suggested, or stays as it is."""
+
+    name: str = ""
+    held_out_fraction: float | None = None
+    extraction: str | None = None
+    ready_prompt: str | None = None
+
+
+class BuiltInIn(OptionsIn):
     """A key of the list; `location`: a local copy to use instead of the hub's files."""
 
     built_in: str
     location: str = ""
-    name: str = ""
-    held_out_fraction: float | None = None
-    extraction: str | None = None
-    ready_prompt: str = ""
 
 
-class BenchmarkOut(Schema):
+class BenchmarkCopyIn(OptionsIn):
+    """What is left out stays as it is."""
+
+    verifier: str | None = None
+    tolerance: float | None = None
+    prompt_template: str | None = None
+    system_prompt: str | None = None
+    reward_function: str | None = None
+
+
+class FetchIn(BenchmarkCopyIn):
+    """`kind`: hub, or local for a file or folder below the model folders. A column that is left out is guessed."""
+
+    kind: str = "hub"
+    location: str
+    revision: str = ""
+    question_field: str | None = None
+    answer_field: str | None = None
+    answer_extraction: str | None = None
+    subject_field: str | None = None
+    difficulty_field: str | None = None
+    id_field: str | None = None
+    judge: str | None = None
+
+
+class BenchmarkOut(ModelSchema):
     """audit: what the reward audit compares its rewards with.  edit_of: the id of the version before."""
 
     id: int
     name: str
-    edit_of: int | None
-    question_field: str
-    answer_field: str
-    prompt_template: str
-    system_prompt: str
-    verifier: str
-    tolerance: float | None
-    extraction: str
     audit: str
+    edit_of: int | None = Field(alias="edit_of_id")
     reward_function_id: int | None
     judge_id: int | None
-    held_out_fraction: float
-    num_train: int
-    num_held_out: int
-    source: str
-    questions_sha: str
     facts: dict[str, Any]
-    created_at: datetime
 
-    @staticmethod
-    def resolve_edit_of(benchmark: Benchmark) -> int | None:
-        return benchmark.edit_of_id
+    class Meta:
+        model = Benchmark
+        exclude = ("project", "owner", "edit_of", "train_path", "eval_path", "sample", "reward_function", "judge")
 
 
 class BuiltInOut(Schema):
@@ -184,9 +200,7 @@ def list_ready_prompts(request: HttpRequest) -> Any:
 def create_built_in(request: HttpRequest, payload: BuiltInIn) -> Any:
     """Load one of the built-in benchmarks with its own mapping."""
     staged = benchmarks.stage_built_in(request.user, payload.built_in, payload.location)
-    return _create_from(
-        request, staged, payload.dict(include={"name", "held_out_fraction", "extraction", "ready_prompt"})
-    )
+    return _create_from(request, staged, payload.dict(exclude={"built_in", "location"}))
 
 
 def _create_from(request: HttpRequest, staged: Staged, changes: dict[str, Any]) -> Status[Benchmark]:
@@ -197,30 +211,6 @@ def _create_from(request: HttpRequest, staged: Staged, changes: dict[str, Any]) 
         return Status(201, benchmarks.create_from_staged(request.user, staged, fields))
     finally:
         staged.discard()
-
-
-class FetchIn(StrictBody):
-    """`kind`: hub, or local for a file or folder below the model folders. A column that is left out is guessed."""
-
-    kind: str = "hub"
-    location: str
-    revision: str = ""
-    name: str = ""
-    question_field: str | None = None
-    answer_field: str | None = None
-    answer_extraction: str | None = None
-    subject_field: str | None = None
-    difficulty_field: str | None = None
-    id_field: str | None = None
-    verifier: str | None = None
-    tolerance: float | None = None
-    ready_prompt: str | None = None
-    prompt_template: str | None = None
-    system_prompt: str | None = None
-    held_out_fraction: float | None = None
-    extraction: str | None = None
-    reward_function: str | None = None
-    judge: str | None = None
 
 
 @router.post(
@@ -235,20 +225,6 @@ def fetch_benchmark(request: HttpRequest, payload: FetchIn) -> Any:
     place = payload.dict(include={"kind", "location", "revision"})
     staged = benchmarks.stage_from(request.user, **place)
     return _create_from(request, staged, payload.dict(exclude=set(place)))
-
-
-class BenchmarkCopyIn(StrictBody):
-    """What is left out stays as it is."""
-
-    name: str = ""
-    verifier: str | None = None
-    tolerance: float | None = None
-    ready_prompt: str | None = None
-    prompt_template: str | None = None
-    system_prompt: str | None = None
-    held_out_fraction: float | None = None
-    extraction: str | None = None
-    reward_function: str | None = None
 
 
 @router.post(

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.http import Http404, HttpRequest
 from django.shortcuts import get_object_or_404
-from ninja import Query, Router, Schema, Status
+from ninja import ModelSchema, Query, Router, Schema, Status
 from pydantic import Field
 from pydantic import create_model as create_schema
 from typing_extensions import TypedDict
@@ -34,20 +34,14 @@ class ModelIn(StrictBody):
     name: str = Field("", description="Its name here.")
 
 
-class ModelOut(Schema):
+class ModelOut(ModelSchema):
     id: int
     name: str
-    kind: str
-    location: str
-    revision: str
-    architecture: str
-    num_parameters: int | None
-    vocab_size: int | None
-    tokenizer_hash: str
-    has_chat_template: bool
-    context_length: int | None
     facts: dict[str, Any]
-    created_at: datetime
+
+    class Meta:
+        model = LanguageModel
+        exclude = ("project", "owner", "provenance")
 
 
 class CheckAnswer(TypedDict):
@@ -126,13 +120,9 @@ class GroupOut(Schema):
 
     id: int
     name: str
-    edit_of: int | None
+    edit_of: int | None = Field(alias="edit_of_id")
     agents: list[AgentOut]  # type: ignore[valid-type]
     created_at: datetime
-
-    @staticmethod
-    def resolve_edit_of(group: AgentGroup) -> int | None:
-        return group.edit_of_id
 
     @staticmethod
     def resolve_agents(group: AgentGroup) -> list[dict[str, Any]]:

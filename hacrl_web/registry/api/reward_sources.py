@@ -5,7 +5,6 @@ A judge's key goes in and never comes out.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -14,9 +13,15 @@ from django.shortcuts import get_object_or_404
 from ninja import Query, Router, Schema, Status
 from pydantic import Field
 
-from hacrl_web.registry import judges
-from hacrl_web.registry import reward_functions as functions
 from hacrl_web.registry.models import Benchmark, Judge, RewardFunction
+from hacrl_web.registry.reward_sources import (
+    SourceT,
+    delete_source,
+    register_source,
+    reward_of,
+    rewards_on,
+    update_source,
+)
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.pagination import ListQuery, listing
 from hacrl_web.web.schemas import PageOf, StrictBody
@@ -59,26 +64,22 @@ class TryIn(StrictBody):
 
 
 class TriedReward(Schema):
-    """reward: 0 to 1, null unscorable.  parts: further numbers that the function returned."""
+    """reward: 0 to 1, null unscorable.  parts: further numbers of a function.  cost: in the currency of a judge's
+    prices.  version: of one response, the row's."""
 
     reward: float | None
     reason: str
-    parts: dict[str, float]
     seconds: float
+    parts: dict[str, float] = {}
+    cost: float = 0.0
+    version: str = ""
 
 
-class RewardOut(TriedReward):
-    version: str
-
-
-class TriedOn(Schema):
-    question: str | None
-    answer: str | None
-
-
-class TriedQuestion(TriedOn):
+class TriedQuestion(Schema):
     """correct: the reward of the boxed reference answer; none: that of a response without an answer."""
 
+    question: str | None
+    answer: str | None
     correct: TriedReward
     none: TriedReward
 
@@ -111,38 +112,14 @@ class JudgeQuestionsIn(StrictBody):
     benchmark: Annotated[int | None, Field(ge=0, lt=2**63)] = None
 
 
-class JudgedResponse(Schema):
-    """reward: 0 to 1, null unscorable.  cost: in the currency of the judge's prices."""
-
-    reward: float | None
-    reason: str
-    seconds: float
-    cost: float
+def _row(request: HttpRequest, kind: type[SourceT], pk: int) -> SourceT:
+    return get_object_or_404(kind.objects.visible_to(request.user), pk=pk)
 
 
-class JudgedAnswer(JudgedResponse):
-    version: str
-
-
-class JudgedQuestion(TriedOn):
-    """correct: the reward of the boxed reference answer; none: that of a response without an answer."""
-
-    correct: JudgedResponse
-    none: JudgedResponse
-
-
-def _function(request: HttpRequest, pk: int) -> RewardFunction:
-    return get_object_or_404(RewardFunction.objects.visible_to(request.user), pk=pk)
-
-
-def _judge(request: HttpRequest, pk: int) -> Judge:
-    return get_object_or_404(Judge.objects.visible_to(request.user), pk=pk)
-
-
-def _on_benchmark(request: HttpRequest, pk: int | None, rewards: Callable[[Benchmark], Any]) -> Any:
-    if pk is None:
+def _rewards(request: HttpRequest, row: Judge | RewardFunction, benchmark: int | None) -> Any:
+    if benchmark is None:
         raise FieldErrors.single("missing", "Choose a benchmark.", "benchmark")
-    return rewards(get_object_or_404(Benchmark.objects.visible_to(request.user), pk=pk))
+    return rewards_on(row, get_object_or_404(Benchmark.objects.visible_to(request.user), pk=benchmark))
 
 
 @router.get("/reward-functions", response=PageOf[FunctionOut])
@@ -152,36 +129,42 @@ def list_functions(request: HttpRequest, query: Query[ListQuery]) -> Any:
 
 @router.post("/reward-functions", response={201: FunctionOut}, summary="Register a reward function")
 def create_function(request: HttpRequest, payload: FunctionIn) -> Any:
-    return Status(201, functions.register_function(request.user, name=payload.name, source=payload.source))
+    return Status(201, register_source(request.user, RewardFunction, name=payload.name, content=payload.source))
 
 
 @router.get("/reward-functions/{int:pk}", response=FunctionOut)
 def get_function(request: HttpRequest, pk: int) -> Any:
-    return _function(request, pk)
+    return _row(request, RewardFunction, pk)
 
 
 @router.put("/reward-functions/{int:pk}", response=FunctionOut, summary="Add a version of a reward function")
 def put_function(request: HttpRequest, pk: int, payload: SourceIn) -> Any:
     """Runs use it from their next attempt on."""
-    return functions.update_function(request.user, _function(request, pk), payload.source)
+    return update_source(request.user, _row(request, RewardFunction, pk), payload.source)
 
 
 @router.delete("/reward-functions/{int:pk}", response={204: None})
 def remove_function(request: HttpRequest, pk: int) -> Any:
-    functions.delete_function(request.user, _function(request, pk))
+    delete_source(request.user, _row(request, RewardFunction, pk))
     return Status(204, None)
 
 
-@router.post("/reward-functions/{int:pk}/try", response=RewardOut, summary="The reward of one response")
+@router.post(
+    "/reward-functions/{int:pk}/try", response=TriedReward, exclude_unset=True, summary="The reward of one response"
+)
 def try_response(request: HttpRequest, pk: int, payload: TryIn) -> Any:
-    return functions.reward_of(_function(request, pk), **payload.dict())
+    return reward_of(_row(request, RewardFunction, pk), **payload.dict())
 
 
-@router.get("/reward-functions/{int:pk}/questions", response=list[TriedQuestion], summary="Its rewards on a benchmark")
+@router.get(
+    "/reward-functions/{int:pk}/questions",
+    response=list[TriedQuestion],
+    exclude_unset=True,
+    summary="Its rewards on a benchmark",
+)
 def try_questions(request: HttpRequest, pk: int, benchmark: int | None = Query(None, ge=0, lt=2**63)) -> Any:
     """Of the first questions: the reward of the boxed reference answer, and of a response without an answer."""
-    row = _function(request, pk)
-    return _on_benchmark(request, benchmark, lambda questions: functions.try_on_benchmark(row, questions))
+    return _rewards(request, _row(request, RewardFunction, pk), benchmark)
 
 
 @judges_router.get("/judges", response=PageOf[JudgeOut])
@@ -191,36 +174,40 @@ def list_judges(request: HttpRequest, query: Query[ListQuery]) -> Any:
 
 @judges_router.post("/judges", response={201: JudgeOut}, summary="Register a judge")
 def create_judge(request: HttpRequest, payload: JudgeIn) -> Any:
-    row = judges.register_judge(request.user, name=payload.name, fields=payload.settings, key=payload.key)
-    return Status(201, row)
+    fields = {"name": payload.name, "content": payload.settings, "key": payload.key}
+    return Status(201, register_source(request.user, Judge, **fields))
 
 
 @judges_router.get("/judges/{int:pk}", response=JudgeOut)
 def get_judge(request: HttpRequest, pk: int) -> Any:
-    return _judge(request, pk)
+    return _row(request, Judge, pk)
 
 
 @judges_router.put("/judges/{int:pk}", response=JudgeOut, summary="Change the settings of a judge")
 def put_judge(request: HttpRequest, pk: int, payload: JudgeSettingsIn) -> Any:
     """Runs use them from their next attempt on."""
-    return judges.update_judge(request.user, _judge(request, pk), payload.settings, payload.key)
+    return update_source(request.user, _row(request, Judge, pk), payload.settings, payload.key)
 
 
 @judges_router.delete("/judges/{int:pk}", response={204: None})
 def remove_judge(request: HttpRequest, pk: int) -> Any:
-    judges.delete_judge(request.user, _judge(request, pk))
+    delete_source(request.user, _row(request, Judge, pk))
     return Status(204, None)
 
 
-@judges_router.post("/judges/{int:pk}/try", response=JudgedAnswer, summary="The reward of one response by a judge")
+@judges_router.post(
+    "/judges/{int:pk}/try", response=TriedReward, exclude_unset=True, summary="The reward of one response by a judge"
+)
 def ask_judge(request: HttpRequest, pk: int, payload: TryIn) -> Any:
-    return judges.judge_of_response(_judge(request, pk), **payload.dict())
+    return reward_of(_row(request, Judge, pk), **payload.dict())
 
 
 @judges_router.post(
-    "/judges/{int:pk}/questions", response=list[JudgedQuestion], summary="A judge's rewards on a benchmark"
+    "/judges/{int:pk}/questions",
+    response=list[TriedQuestion],
+    exclude_unset=True,
+    summary="A judge's rewards on a benchmark",
 )
 def judge_questions(request: HttpRequest, pk: int, payload: JudgeQuestionsIn) -> Any:
     """Of the first questions: the reward of the boxed reference answer, and of a response without an answer."""
-    row = _judge(request, pk)
-    return _on_benchmark(request, payload.benchmark, lambda questions: judges.judge_of_benchmark(row, questions))
+    return _rewards(request, _row(request, Judge, pk), payload.benchmark)

@@ -245,10 +245,8 @@ def checked_options(owner: Any, fields: Mapping[str, Any], has_held_out_file: bo
         checker.add("extraction", "not_a_choice", f"{message[0].upper()}{message[1:]}.")
     project = project_of_new(owner)
     named_function, named_judge = fields.get("reward_function", ""), fields.get("judge", "")
-    function = checker.take(
-        "reward_function", chosen_source, RewardFunction, "function", project, verifier, named_function
-    )
-    judge = checker.take("judge", chosen_source, Judge, "judge", project, verifier, named_judge)
+    function = checker.take("reward_function", chosen_source, RewardFunction, project, verifier, named_function)
+    judge = checker.take("judge", chosen_source, Judge, project, verifier, named_judge)
     prompts = checker.take("ready_prompt", _with_ready_prompt, fields) or fields
     template = checker.take("prompt_template", _template, prompts.get("prompt_template", QUESTION))
     system = checker.take("system_prompt", _system_prompt, prompts.get("system_prompt") or "")

@@ -9,9 +9,8 @@ from typing import Any
 
 from hacrl_web.registry import values
 from hacrl_web.registry.children import IMPORTER, VERIFIER
-from hacrl_web.registry.judges import judge_of_response
 from hacrl_web.registry.models import Benchmark
-from hacrl_web.registry.reward_functions import reward_of
+from hacrl_web.registry.reward_sources import reward_of
 from hacrl_web.web.errors import FieldErrors
 
 MAX_GOLD = 10_000
@@ -58,10 +57,8 @@ def ask_verifier(benchmark: Benchmark, *, gold: object, response: object) -> dic
     gold = checker.take("gold", _text, gold, MAX_GOLD, "Write the reference answer.")
     response = checker.take("response", _text, response, MAX_RESPONSE, "Write a response.")
     gold, response = checker.finish(gold, response)
-    if benchmark.reward_function is not None:
-        return reward_of(benchmark.reward_function, question="", gold=gold, response=response) | {"extracted": None}
-    if benchmark.judge is not None:
-        return judge_of_response(benchmark.judge, question="", gold=gold, response=response) | {"extracted": None}
+    if source := benchmark.reward_function or benchmark.judge:
+        return reward_of(source, question="", gold=gold, response=response) | {"extracted": None}
     rules = {"verifier": benchmark.verifier, "tolerance": benchmark.tolerance, "extraction": benchmark.extraction}
     request = rules | {"gold": gold, "response": response}
     answer = VERIFIER.ask(at="response", request=request)

@@ -5,8 +5,8 @@ Views parse, call and render.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, get_args
+from collections.abc import Mapping
+from typing import Any, get_args
 
 from django.conf import settings
 from django.contrib import messages
@@ -16,15 +16,21 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST, require_safe
 
 from hacrl_web.accounts.projects import for_members, project_of_new
-from hacrl_web.registry import judges
-from hacrl_web.registry import reward_functions as functions
 from hacrl_web.registry.models import Benchmark, Judge, RewardFunction
 from hacrl_web.registry.pages.models_and_groups import LIST_SIZE, require_page
+from hacrl_web.registry.reward_sources import (
+    SourceT,
+    delete_source,
+    may_author,
+    register_source,
+    reward_of,
+    rewards_on,
+    update_source,
+)
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import MAX_ID, page_of, whole_number
 from workers.contract.spec.judge import DEFAULT_COMPARISON, DEFAULT_RUBRIC, JUDGE_KINDS, JudgeSettings
 
-SourceT = TypeVar("SourceT", Judge, RewardFunction)
 MAX_BENCHMARKS = 200  # to choose from
 EXAMPLE = '''def reward(question, answer, response, **fields):
     """Half of the credit for a box, half for the answer in it."""
@@ -44,156 +50,108 @@ GROUPS = {
 
 
 @require_safe
-def function_list(request: HttpRequest) -> HttpResponse:
-    return _list(request, RewardFunction, "registry/reward_functions/function_list.html")
-
-
-@require_safe
-def judge_list(request: HttpRequest) -> HttpResponse:
-    return _list(request, Judge, "registry/judges/judge_list.html")
+def source_list(request: HttpRequest, kind: type[SourceT]) -> HttpResponse:
+    rows = kind.objects.listed_for(request.user).select_related("owner")
+    return _render(request, kind, "list", {"page": page_of(request, rows, LIST_SIZE)}, 200)
 
 
 @for_members
 @require_page
-def function_create(request: HttpRequest) -> HttpResponse:
-    values = {"name": request.POST.get("name", ""), "source": request.POST.get("source", EXAMPLE)}
-    context: dict[str, Any] = {"values": values, "network_is_allowed": settings.REWARD_NETWORK}
-    context["may_author"] = functions.may_author(request.user, project_of_new(request.user))
+@sensitive_post_parameters("key")
+def source_create(request: HttpRequest, kind: type[SourceT]) -> HttpResponse:
+    content = _content(request, kind)
+    context: dict[str, Any] = {"name": request.POST.get("name", ""), "network_is_allowed": settings.REWARD_NETWORK}
+    context |= _form(kind, content) | {"may_author": may_author(request.user, kind, project_of_new(request.user))}
     status = 200
     if request.method == "POST":
         try:
-            return redirect(functions.register_function(request.user, **values))
+            values = {"name": context["name"], "content": content, "key": request.POST.get("key", "")}
+            return redirect(register_source(request.user, kind, **values))
         except FieldErrors as refused:
             context["errors"], status = refused.errors, refused.status
-    return render(request, "registry/reward_functions/function_form.html", context, status=status)
+    return _render(request, kind, "form", context, status)
 
 
 @require_page
-def function_detail(request: HttpRequest, pk: int) -> HttpResponse:
-    """A POST makes `source` the newest version, or with `delete` deletes the function."""
-    row = _row(RewardFunction, request, pk)
+@sensitive_post_parameters("key")
+def source_detail(request: HttpRequest, kind: type[SourceT], pk: int) -> HttpResponse:
+    """A POST makes the newest version, or with `delete` deletes the row. A function is tried on `benchmark`."""
+    row = _row(request, kind, pk)
     if request.method != "POST":
-        return _function_page(request, row)
+        is_tried = kind is RewardFunction and "benchmark" in request.GET
+        return _tried_page(request, row, request.GET["benchmark"]) if is_tried else _page(request, row)
+    content, had_key = _content(request, kind), isinstance(row, Judge) and row.has_key
     try:
         if "delete" in request.POST:
-            functions.delete_function(request.user, row)
+            delete_source(request.user, row)
             messages.info(request, f"{row.name} is deleted; runs that use it keep its file.")
-            return redirect("registry:function_list")
-        row = functions.update_function(request.user, row, request.POST.get("source", ""))
+            return redirect(f"registry:{kind.verifier}_list")
+        row = update_source(request.user, row, content, request.POST.get("key", ""))
     except FieldErrors as refused:
-        return _function_page(request, row, refused.status, errors=refused.errors, text=request.POST.get("source", ""))
-    messages.success(request, f"Version {row.version} is the newest. Runs use it from their next attempt on.")
-    return redirect(row)
-
-
-@require_POST
-def function_try(request: HttpRequest, pk: int) -> HttpResponse:
-    """The reward of `response` to `question` with the reference answer `gold`."""
-    row = _row(RewardFunction, request, pk)
-    return _try(request, row, functions.reward_of, _function_page)
-
-
-@for_members
-@require_page
-@sensitive_post_parameters("key")
-def judge_create(request: HttpRequest) -> HttpResponse:
-    fields = _fields_of(request)
-    context: dict[str, Any] = {"name": request.POST.get("name", ""), "groups": _groups(fields)} | _rubrics()
-    status = 200
-    if request.method == "POST":
-        try:
-            key = request.POST.get("key", "")
-            return redirect(judges.register_judge(request.user, name=context["name"], fields=fields, key=key))
-        except FieldErrors as refused:
-            context["errors"], status = refused.errors, refused.status
-    return render(request, "registry/judges/judge_form.html", context, status=status)
-
-
-@require_page
-@sensitive_post_parameters("key")
-def judge_detail(request: HttpRequest, pk: int) -> HttpResponse:
-    """A POST changes the settings, or with `delete` deletes the judge."""
-    row = _row(Judge, request, pk)
-    if request.method != "POST":
-        return _judge_page(request, row)
-    fields = _fields_of(request)
-    try:
-        if "delete" in request.POST:
-            judges.delete_judge(request.user, row)
-            messages.info(request, f"{row.name} is deleted; runs that use it keep its settings.")
-            return redirect("registry:judge_list")
-        had_key = row.has_key
-        row = judges.update_judge(request.user, row, fields, request.POST.get("key", ""))
-    except FieldErrors as refused:
-        return _judge_page(request, row, refused.status, errors=refused.errors, groups=_groups(fields))
+        return _page(request, row, refused.status, errors=refused.errors, **_form(kind, content))
     text = f"Version {row.version} is the newest. Runs use it from their next attempt on."
-    if had_key and not row.has_key:
+    if had_key and not (isinstance(row, Judge) and row.has_key):
         text += " The key was removed, because the address has changed: set it again."
     messages.success(request, text)
     return redirect(row)
 
 
 @require_POST
-def judge_try(request: HttpRequest, pk: int) -> HttpResponse:
+def source_try(request: HttpRequest, kind: type[SourceT], pk: int) -> HttpResponse:
     """The reward of `response` to `question` with the reference answer `gold`, or of a benchmark's first questions."""
-    row = _row(Judge, request, pk)
-    if "benchmark" not in request.POST:
-        return _try(request, row, judges.judge_of_response, _judge_page)
-    benchmarks = Benchmark.objects.filter(project=row.project_id)
-    benchmark = get_object_or_404(benchmarks, pk=whole_number(request.POST["benchmark"], MAX_ID))
+    row = _row(request, kind, pk)
+    if "benchmark" in request.POST:
+        return _tried_page(request, row, request.POST["benchmark"])
+    texts = {key: request.POST.get(key, "") for key in ("question", "gold", "response")}
     try:
-        return _judge_page(request, row, benchmark=benchmark, tried=judges.judge_of_benchmark(row, benchmark))
+        return _page(request, row, texts=texts, result=reward_of(row, **texts))
     except FieldErrors as refused:
-        return _judge_page(request, row, refused.status, benchmark=benchmark, try_errors=refused.errors)
+        return _page(request, row, refused.status, texts=texts, try_errors=refused.errors)
 
 
-def _list(request: HttpRequest, kind: type[Judge] | type[RewardFunction], template: str) -> HttpResponse:
-    rows = kind.objects.listed_for(request.user).select_related("owner")
-    return render(request, template, {"page": page_of(request, rows, LIST_SIZE)})
-
-
-def _row(kind: type[SourceT], request: HttpRequest, pk: int) -> SourceT:
+def _row(request: HttpRequest, kind: type[SourceT], pk: int) -> SourceT:
     return get_object_or_404(kind.objects.visible_to(request.user), pk=pk)
 
 
-def _try(
-    request: HttpRequest, row: SourceT, reward: Callable[..., dict[str, Any]], page: Callable[..., HttpResponse]
-) -> HttpResponse:
-    texts = {key: request.POST.get(key, "") for key in ("question", "gold", "response")}
+def _tried_page(request: HttpRequest, row: Judge | RewardFunction, pk: str) -> HttpResponse:
+    benchmarks = Benchmark.objects.filter(project=row.project_id)
+    benchmark = get_object_or_404(benchmarks, pk=whole_number(pk, MAX_ID))
     try:
-        return page(request, row, texts=texts, result=reward(row, **texts))
+        return _page(request, row, benchmark=benchmark, tried=rewards_on(row, benchmark))
     except FieldErrors as refused:
-        return page(request, row, refused.status, texts=texts, try_errors=refused.errors)
+        return _page(request, row, refused.status, benchmark=benchmark, try_errors=refused.errors)
 
 
-def _context(row: Judge | RewardFunction) -> dict[str, Any]:
-    """What both pages show. source: the row."""
-    return {
+def _page(request: HttpRequest, row: Judge | RewardFunction, status: int = 200, **more: Any) -> HttpResponse:
+    kind = type(row)
+    context = {
         "source": row,
         "versions": row.versions.select_related("author")[:20],
         "benchmarks": Benchmark.objects.filter(project=row.project_id)[:MAX_BENCHMARKS],
         "texts": {"question": "", "gold": "", "response": ""},
+        "may_author": may_author(request.user, kind, row.project),
     }
+    return _render(request, kind, "detail", context | _form(kind, getattr(row, row.content)) | more, status)
 
 
-def _function_page(request: HttpRequest, row: RewardFunction, status: int = 200, **more: Any) -> HttpResponse:
-    context = _context(row) | {"text": row.text, "may_author": functions.may_author(request.user, row.project)}
-    if (pk := whole_number(request.GET.get("benchmark", ""), MAX_ID)) is not None:
-        context["benchmark"] = benchmark = next((one for one in context["benchmarks"] if one.pk == pk), None)
-        try:
-            context["tried"] = functions.try_on_benchmark(row, benchmark) if benchmark else None
-        except FieldErrors as refused:
-            context["try_errors"] = refused.errors
-    return render(request, "registry/reward_functions/function_detail.html", context | more, status=status)
+def _render(request: HttpRequest, kind: type[SourceT], page: str, context: dict[str, Any], status: int) -> HttpResponse:
+    folder = "judges" if kind is Judge else "reward_functions"
+    return render(request, f"registry/{folder}/{kind.verifier}_{page}.html", context, status=status)
 
 
-def _judge_page(request: HttpRequest, row: Judge, status: int = 200, **more: Any) -> HttpResponse:
-    context = _context(row) | _rubrics() | {"kind": JUDGE_KINDS[row.settings["kind"]], "groups": _groups(row.settings)}
-    return render(request, "registry/judges/judge_detail.html", context | more, status=status)
-
-
-def _fields_of(request: HttpRequest) -> dict[str, str]:
+def _content(request: HttpRequest, kind: type[SourceT]) -> Any:
+    """What the form says: the text of a function, the settings of a judge by name."""
+    if kind is RewardFunction:
+        return request.POST.get("source", "" if request.method == "POST" else EXAMPLE)
     return {name: request.POST.get(name, "").replace("\r\n", "\n") for name in JudgeSettings.model_fields}
+
+
+def _form(kind: type[SourceT], content: Any) -> dict[str, Any]:
+    """What the form shows of it."""
+    if kind is RewardFunction:
+        return {"text": content}
+    rubrics = {"score": DEFAULT_RUBRIC, "compare": DEFAULT_COMPARISON}
+    return {"groups": _groups(content), "rubrics": rubrics, "kinds": JUDGE_KINDS}
 
 
 def _groups(fields: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
@@ -218,7 +176,3 @@ def _groups(fields: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
             )
         groups[title] = rows
     return groups
-
-
-def _rubrics() -> dict[str, Any]:
-    return {"rubrics": {"score": DEFAULT_RUBRIC, "compare": DEFAULT_COMPARISON}, "kinds": JUDGE_KINDS}

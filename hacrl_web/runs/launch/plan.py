@@ -27,12 +27,11 @@ from hacrl_web.registry.benchmarks.training_sets import (
     too_few_questions,
     with_training_sets,
 )
-from hacrl_web.registry.judges import write_file as write_judge
 from hacrl_web.registry.language_models.agent_changes import KEY, Changes, with_changes
 from hacrl_web.registry.language_models.agent_settings import agent_values
 from hacrl_web.registry.language_models.models import check_unchanged
 from hacrl_web.registry.models import Agent, AgentGroup, Benchmark, LanguageModel
-from hacrl_web.registry.reward_functions import write_file
+from hacrl_web.registry.reward_sources import write_file
 from hacrl_web.registry.values import ValueProblem, text
 from hacrl_web.runs.launch.memory_fit import too_large
 from hacrl_web.runs.launch.presets import with_preset
@@ -279,7 +278,7 @@ def data_values(benchmark: Benchmark) -> dict[str, Any]:
         **{name: getattr(benchmark, name) for name in names},
         **({} if benchmark.tolerance is None else {"tolerance": benchmark.tolerance}),
         **({"reward_function": str(write_file(benchmark.reward_function))} if benchmark.reward_function else {}),
-        **({"judge": str(write_judge(benchmark.judge))} if benchmark.judge else {}),
+        **({"judge": str(write_file(benchmark.judge))} if benchmark.judge else {}),
     }
 
 

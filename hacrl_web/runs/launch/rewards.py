@@ -5,34 +5,19 @@ A request never names a file: whoever may launch a run may not choose which code
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from pathlib import Path, PurePath
+from collections.abc import Mapping
+from pathlib import PurePath
 from typing import Any
 
-from hacrl_web.registry import judges, reward_functions
 from hacrl_web.registry.models import AgentGroup, Judge, RewardFunction
-from hacrl_web.registry.reward_sources import named_rows
+from hacrl_web.registry.reward_sources import named_rows, write_file
 from hacrl_web.web.errors import FieldError
 from workers.contract.spec.rewards import terms_of_text
 
 FIELD = "rewards.terms"
 
 
-def _function_file(name: str, project: Any) -> Path | None:
-    row = named_rows(RewardFunction, [name], project).get(name)
-    return None if row is None else reward_functions.write_file(row)
-
-
-def _judge_file(name: str, project: Any) -> Path | None:
-    row = named_rows(Judge, [name], project).get(name)
-    return None if row is None else judges.write_file(row)
-
-
-# By the term's setting: what it is called, and its file by name.
-FILES: dict[str, tuple[str, Callable[[str, Any], Path | None]]] = {
-    "function": ("reward function", _function_file),
-    "judge": ("judge", _judge_file),
-}
+KINDS: dict[str, type[Judge] | type[RewardFunction]] = {"function": RewardFunction, "judge": Judge}  # by setting
 
 
 def with_reward_files(section: Any, group: AgentGroup | None, errors: list[FieldError]) -> Any:
@@ -52,20 +37,20 @@ def _with_files(term: Any, group: AgentGroup | None, errors: list[FieldError]) -
     if not isinstance(term, Mapping):
         return term
     files = {}
-    for setting, (label, file_of) in FILES.items():
+    for setting, kind in KINDS.items():
         if not term.get(setting):
             continue
         name = str(term[setting])
-        path = file_of(name, group.project) if group else None
-        if path is None:
-            errors.append(FieldError("not_found", f"There is no {label} {name[:80]!r}.", FIELD))
-        files[setting] = "-" if path is None else str(path)
+        row = named_rows(kind, [name], group.project).get(name) if group else None
+        if row is None:
+            errors.append(FieldError("not_found", f"There is no {kind._meta.verbose_name} {name[:80]!r}.", FIELD))
+        files[setting] = "-" if row is None else str(write_file(row))
     return {**term, **files}
 
 
 def with_reward_names(section: Mapping[str, Any]) -> dict[str, Any]:
     """The section of a stored run with the names of its functions and judges, as a request has them."""
     terms = [
-        {**term, **{setting: PurePath(term.get(setting) or "").stem for setting in FILES}} for term in section["terms"]
+        {**term, **{setting: PurePath(term.get(setting) or "").stem for setting in KINDS}} for term in section["terms"]
     ]
     return {**section, "terms": terms}

@@ -11,8 +11,8 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.urls import reverse
 
 from hacrl_web.accounts.audit_log import AuditEntry
-from hacrl_web.registry import judges
 from hacrl_web.registry.models import Benchmark, Judge
+from hacrl_web.registry.reward_sources import judge_keys, register_source, reward_of
 from hacrl_web.runs.launch.plan import data_values
 from hacrl_web.runs.models import Run
 from hacrl_web.web.errors import FieldErrors
@@ -44,14 +44,14 @@ def fields(server):
 
 @pytest.fixture
 def judge(user, fields) -> Judge:
-    return judges.register_judge(user, name="helpful", fields=fields, key=KEY)
+    return register_source(user, Judge, name="helpful", content=fields, key=KEY)
 
 
 def test_page_registers_shows_and_tries_a_judge_without_its_key(web, user, server, fields):
     page = web.post(reverse("registry:judge_create"), {"name": "helpful", "key": KEY, **fields})
     row = Judge.objects.get()
     assert (page.status_code, page["Location"]) == (302, row.get_absolute_url())
-    assert JudgeFile.read(judges.judge_path(row)).settings.model == "grader"
+    assert JudgeFile.read(row.path).settings.model == "grader"
     html = text_of(web.get(row.get_absolute_url()))
     assert row.version in html
     answer = {"question": "6*7=", "gold": "42", "response": "it is 42"}
@@ -61,9 +61,9 @@ def test_page_registers_shows_and_tries_a_judge_without_its_key(web, user, serve
     [(headers, _, _)] = server.requests
     assert headers["Authorization"] == f"Bearer {KEY}"
     html += text_of(web.get(reverse("registry:judge_list"))) + web.get("/api/v1/judges").content.decode()
-    stored = json.dumps([row.ciphertext, row.settings, judges.judge_path(row).read_text()], default=str)
+    stored = json.dumps([row.ciphertext, row.settings, row.path.read_text()], default=str)
     assert KEY not in html + stored + json.dumps([*AuditEntry.objects.values()], default=str)
-    assert judges.judge_keys(row.project, [str(judges.judge_path(row))]) == {"helpful": KEY}
+    assert judge_keys(row.project, [str(row.path)]) == {"helpful": KEY}
 
 
 def test_questions_show_what_a_correct_answer_and_none_get(web, user, judge):
@@ -98,15 +98,15 @@ def test_api_changes_and_deletes_and_another_address_loses_the_key(web, user, ju
         ({"kind": "reward_model", "address": "", "model": "/etc"}, "model", "not inside the model folders"),
         ({"kind": "model", "address": "", "model": "gpt2"}, "model", "Give an absolute path"),
         ({"rubric": "Grade."}, "kind", "does not contain {response}"),
-        ({"time_limit_s": "soon"}, "time_limit_s", "valid number"),
-        ({"max_tokens": 10**9}, "max_tokens", "less than or equal to"),
-        ({"color": "red"}, "color", "not permitted"),
+        ({"time_limit_s": "soon"}, "time_limit_s", "Must be a number"),
+        ({"max_tokens": 10**9}, "max_tokens", "Must be at most"),
+        ({"color": "red"}, "color", "no setting of this name"),
         ({"model": "a\x00b"}, "model", "NUL"),
     ],
 )
 def test_hostile_and_odd_settings_are_refused_at_their_field(user, fields, changes, field, reason):
     with pytest.raises(FieldErrors) as refused:
-        judges.register_judge(user, name="helpful", fields=fields | changes)
+        register_source(user, Judge, name="helpful", content=fields | changes)
     [error] = refused.value.errors
     assert (error.field, reason in error.message) == (field, True), error
     assert not Judge.objects.exists()
@@ -115,7 +115,7 @@ def test_hostile_and_odd_settings_are_refused_at_their_field(user, fields, chang
 @pytest.mark.parametrize("key", ["two words", "x" * 401, "schlüssel", 7])
 def test_implausible_keys_are_refused_without_repeating_them(user, fields, key):
     with pytest.raises(FieldErrors) as refused:
-        judges.register_judge(user, name="helpful", fields=fields, key=key)
+        register_source(user, Judge, name="helpful", content=fields, key=key)
     assert [error.field for error in refused.value.errors] == ["key"]
     assert str(key) not in str(refused.value.errors[0].message)
 
@@ -123,7 +123,7 @@ def test_implausible_keys_are_refused_without_repeating_them(user, fields, key):
 def test_key_of_another_secret_key_is_named_and_nothing_is_sent(judge, settings, server):
     settings.SECRET_KEY = "another"
     with pytest.raises(FieldErrors, match=r"The key of the judge helpful cannot be read"):
-        judges.judge_of_response(judge, question="q", gold="a", response="r")
+        reward_of(judge, question="q", gold="a", response="r")
     assert server.requests == []
 
 
@@ -134,7 +134,7 @@ def test_run_names_a_judge_and_its_settings_hold_the_file(web, user, judge):
     assert answer.status_code == 201, answer.json()
     run = Run.objects.get()
     [term] = run.spec["rewards"]["terms"]
-    assert (term["name"], term["judge"], term["weight"]) == ("helpful", str(judges.judge_path(judge)), 0.5)
+    assert (term["name"], term["judge"], term["weight"]) == ("helpful", str(judge.path), 0.5)
     again = web.get(f"/api/v1/runs/{run.pk}/request").json()
     assert again["rewards"]["terms"][0]["judge"] == "helpful"
 
@@ -151,9 +151,9 @@ def test_judge_that_the_project_lacks_is_refused(web, user, judge, name):
 
 def test_keys_go_only_to_files_of_judges_of_the_project(user, judge, tmp_path):
     other = factories.make_run(factories.make_user("eve")).project
-    path = judges.judge_path(judge)
-    assert judges.judge_keys(other, [str(path)]) == {}
-    assert judges.judge_keys(judge.project, [str(path.with_name("else.json")), "/etc/passwd", "x"]) == {}
+    path = judge.path
+    assert judge_keys(other, [str(path)]) == {}
+    assert judge_keys(judge.project, [str(path.with_name("else.json")), "/etc/passwd", "x"]) == {}
 
 
 def test_benchmark_of_a_judge_is_a_file_of_its_settings(web, user, judge):
@@ -162,7 +162,7 @@ def test_benchmark_of_a_judge_is_a_file_of_its_settings(web, user, judge):
     answer = web.post("/api/v1/benchmarks", {**fields, "file": file})
     assert answer.status_code == 201, answer.json()
     benchmark = Benchmark.objects.get(name="sums")
-    assert DataSpec.model_validate(data_values(benchmark)).judge == str(judges.judge_path(judge))
+    assert DataSpec.model_validate(data_values(benchmark)).judge == str(judge.path)
     assert "not verified" in text_of(web.get(benchmark.get_absolute_url()))
     assert web.delete(f"/api/v1/judges/{judge.pk}").status_code == 409
 

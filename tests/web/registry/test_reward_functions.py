@@ -10,7 +10,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.urls import reverse
 
 from hacrl_web.registry.models import Benchmark, RewardFunction
-from hacrl_web.registry.reward_functions import function_path, register_function, update_function
+from hacrl_web.registry.reward_sources import register_source, update_source
 from hacrl_web.runs.launch.plan import data_values
 from hacrl_web.runs.models import Run
 from hacrl_web.web.errors import FieldErrors
@@ -31,14 +31,14 @@ def _own_folder(settings, tmp_path):
 
 @pytest.fixture
 def function(user) -> RewardFunction:
-    return register_function(user, name="steps", source=STEPS)
+    return register_source(user, RewardFunction, name="steps", content=STEPS)
 
 
 def test_page_registers_shows_and_tries_a_function(web, user):
     page = web.post(reverse("registry:function_create"), {"name": "steps", "source": STEPS})
     row = RewardFunction.objects.get()
     assert (page.status_code, page["Location"]) == (302, row.get_absolute_url())
-    assert function_path(row).read_text() == STEPS
+    assert row.path.read_text() == STEPS
     assert row.version in text_of(web.get(row.get_absolute_url()))
     answer = {"question": "1+1=", "gold": "2", "response": "it is 2"}
     html = text_of(web.post(reverse("registry:function_try", args=[row.pk]), answer))
@@ -97,7 +97,7 @@ def test_what_is_no_function_is_refused_with_the_reason(web, user, name, source,
 
 
 def test_failing_try_out_names_the_line(web, user, function):
-    update_function(user, function, STEPS.replace("return", "return 1 / 0 or"))
+    update_source(user, function, STEPS.replace("return", "return 1 / 0 or"))
     page = web.post(reverse("registry:function_try", args=[function.pk]), {"response": "x"})
     assert "ZeroDivisionError in line 2" in text_of(page)
 
@@ -134,12 +134,12 @@ def test_function_may_ask_for_the_network_only_where_the_operator_allows_it(web,
     row = RewardFunction.objects.get()
     assert "runs that use it cannot be repeated exactly" in text_of(web.get(row.get_absolute_url()))
     assert ">network<" in text_of(web.get(reverse("registry:function_list")))
-    update_function(user, row, STEPS)
+    update_source(user, row, STEPS)
     assert web.get(f"/api/v1/reward-functions/{row.pk}").json()["uses_network"] is False
     monkeypatch.delenv("HACRL_REWARD_NETWORK")  # another host, or a change of mind: a call is refused as well
     settings.REWARD_NETWORK = True
     with pytest.raises(FieldErrors, match="which is allowed only where the operator sets HACRL_REWARD_NETWORK=1"):
-        update_function(user, row, NETWORK)
+        update_source(user, row, NETWORK)
 
 
 def test_run_and_board_say_that_a_function_could_use_the_network(web, user, function):
@@ -166,9 +166,9 @@ def test_run_and_board_say_that_a_function_could_use_the_network(web, user, func
 
 def test_staff_may_always(settings):
     settings.REWARD_AUTHORS = "staff"
-    assert register_function(factories.make_user(is_staff=True), name="steps", source=STEPS).version
+    assert register_source(factories.make_user(is_staff=True), RewardFunction, name="steps", content=STEPS).version
     with pytest.raises(FieldErrors, match="only staff may register them"):
-        register_function(factories.make_user(), name="steps", source=STEPS)
+        register_source(factories.make_user(), RewardFunction, name="steps", content=STEPS)
 
 
 def test_run_names_a_function_and_trains_with_its_file(web, user, function):
@@ -177,7 +177,7 @@ def test_run_names_a_function_and_trains_with_its_file(web, user, function):
     answer = web.post("/api/v1/runs", request, content_type="application/json")
     assert answer.status_code == 201, answer.content
     [term] = Run.objects.get().spec["rewards"]["terms"]
-    assert (term["function"], term["weight"]) == (str(function_path(function)), 0.5)
+    assert (term["function"], term["weight"]) == (str(function.path), 0.5)
     assert Path(term["function"]).read_text() == STEPS
     again = web.get(f"/api/v1/runs/{Run.objects.get().pk}/request").json()
     assert again["rewards"]["terms"][0]["function"] == "steps"
@@ -185,7 +185,7 @@ def test_run_names_a_function_and_trains_with_its_file(web, user, function):
 
 def test_function_of_another_project_is_not_there(web, user):
     other = factories.make_user()
-    register_function(other, name="secret", source=STEPS)
+    register_source(other, RewardFunction, name="secret", content=STEPS)
     request = factories.launch_request(user, name="paid")
     request["rewards"] = {"terms": [{"name": "a", "function": "secret"}]}
     answer = web.post("/api/v1/runs", request, content_type="application/json")
@@ -202,7 +202,7 @@ def test_benchmark_can_be_verified_by_a_function(web, user, function):
     assert answer.status_code == 201, answer.content
     benchmark = Benchmark.objects.get(pk=answer.json()["id"])
     assert benchmark.reward_function == function
-    assert data_values(benchmark)["reward_function"] == str(function_path(function))
+    assert data_values(benchmark)["reward_function"] == str(function.path)
     assert DataSpec.model_validate(data_values(benchmark)).verifier == "function"
     body = {"gold": "2", "response": "it is 2"}
     verdict = web.post(f"/api/v1/benchmarks/{benchmark.pk}/try", body, content_type="application/json").json()
