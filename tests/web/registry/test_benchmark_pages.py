@@ -19,7 +19,7 @@ from hacrl_web.registry.models import Benchmark
 from hacrl_web.runs.launch.plan import data_values, plan_run
 from hacrl_web.runs.models import Run, State
 from hacrl_web.web.errors import FieldErrors
-from tests.support.web.factories import launch_request, make_member, make_run
+from tests.support.web.factories import launch_request, make_run
 from tests.support.web.registry_help import field_error, jsonl, make_user
 from tests.workers.questions.test_hub_files import COMMIT, served_hub
 from workers.questions import canonical, files
@@ -531,18 +531,6 @@ def test_delete_names_what_is_lost_and_removes_row_and_files(client, ada, folder
         assert client.post(f"/benchmarks/{row.pk}/delete")["Location"] == "/benchmarks/"
     assert Benchmark.objects.count() == 0
     assert list(folder.iterdir()) == []
-
-
-def test_member_is_told_before_he_asks_that_another_s_benchmark_stays(client, ada):
-    row = make(ada, count=10)
-    client.force_login(make_member(row.project))
-    asked = client.get(f"/benchmarks/{row.pk}/delete")
-    page = asked.content.decode()
-    assert (asked.status_code, "Delete permanently" in page, "admin" in page.partition("<main")[2]) == (
-        403,
-        False,
-        True,
-    )
 
 
 def test_benchmark_that_a_run_still_needs_is_kept(client, ada, folder):
