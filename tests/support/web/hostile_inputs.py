@@ -124,6 +124,7 @@ VERBS = ["TRACE", "CONNECT", "PROPFIND", "X" * 300, "PATCH"]
 ELSEWHERE = [
     "//evil.example", "https://evil.example", "http:///evil.example", "\\\\evil.example", "/\\evil.example",
     "javascript:alert(1)", "https:evil.example", "//evil.example\\@testserver", "\t//evil.example", "data:text/html,x",
+    " //evil", "///evil", "/\t/evil", "http://testserver@evil.example/", "\x00//evil",
 ]  # fmt: skip
 FRAMES: list[str | bytes] = [
     "", "no json", "[]", "5", "null", "{}", '{"op": "drop"}', '{"op": ["sub"]}', '{"op": null}', "[" * 2000,

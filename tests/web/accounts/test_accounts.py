@@ -5,7 +5,6 @@ from io import StringIO
 
 import pytest
 from django.contrib.auth import hashers
-from django.contrib.auth.models import AnonymousUser
 from django.contrib.sessions.models import Session
 from django.core.management import CommandError, call_command
 from django.test import Client
@@ -13,8 +12,7 @@ from django.utils import timezone
 from django.utils.crypto import pbkdf2
 
 from hacrl_web.accounts.models import LoginLink, LoginTry, User
-from hacrl_web.registry.models import LanguageModel
-from tests.support.web.registry_help import make_model, make_user
+from tests.support.web.registry_help import make_user
 
 pytestmark = pytest.mark.django_db
 PASSWORD = "correct horse 42"
@@ -133,18 +131,6 @@ def test_login_link_and_project_switch_redirect_on_this_host_only(client, target
     assert (response.status_code, response["Location"]) == (302, place)
 
 
-@pytest.mark.parametrize(
-    "target",
-    ["//evil.example", "https://evil.example/", "http:///evil", "/\\evil", "\\\\evil", "javascript:alert(1)",
-     "https:evil.example", " //evil", "///evil", "/\t/evil", "http://testserver@evil.example/", "\x00//evil"],
-)  # fmt: skip
-def test_next_never_redirects_to_another_host(client, target):
-    make_user("ada", password=PASSWORD)
-    response = client.post("/login", {"username": "ada", "password": PASSWORD, "next": target})
-    assert response.status_code == 302
-    assert response["Location"] == "/"
-
-
 def test_wrong_password_and_unknown_user_get_the_same_page(client):
     make_user("ada", password=PASSWORD)
     make_user("keyless")  # without a password
@@ -207,13 +193,6 @@ def test_unknown_users_are_throttled_like_known_ones(client):
     assert client.post("/login", {"username": "nobody", "password": "wrong"}).status_code == 429
 
 
-@pytest.mark.parametrize("username", ["", "\x00", "a" * 100_000, "ada\x00", "\ud800".encode("utf-8", "replace"), "‮"])
-def test_hostile_user_names_get_the_usual_refusal(client, username):
-    response = client.post("/login", {"username": username, "password": "\x00" * 5000})
-    assert response.status_code == 422
-    assert not is_logged_in(client)
-
-
 def test_logout_is_a_post(client):
     client.force_login(make_user())
     assert client.get("/logout").status_code == 405
@@ -244,19 +223,3 @@ def test_user_of_a_link_sets_a_first_password(client):
         == 422
     )
     assert User.objects.get().check_password(PASSWORD)
-
-
-def test_pages_send_visitors_to_the_login(client):
-    for path in ("/", "/models/", "/models/new", "/groups/", "/benchmarks/", "/account", "/models/1"):
-        response = client.get(path)
-        assert response.status_code == 302
-        assert response["Location"] == f"/login?next={path}"
-
-
-def test_rows_are_visible_to_their_owner_and_to_staff():
-    ada, bob, staff = make_user("ada"), make_user("bob"), make_user("root", is_staff=True)
-    model = make_model(ada, "tiny")
-    assert list(LanguageModel.objects.visible_to(ada)) == [model]
-    assert list(LanguageModel.objects.visible_to(bob)) == []
-    assert list(LanguageModel.objects.visible_to(staff)) == [model]
-    assert list(LanguageModel.objects.visible_to(AnonymousUser())) == []

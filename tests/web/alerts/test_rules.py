@@ -43,32 +43,6 @@ def positive(clipped: float, of: float = 10) -> dict:
     return pair({"clip_lower_frac/positive": (clipped, of)})
 
 
-def test_delta_trap_is_raised_after_three_steps_and_cleared_after_three():
-    # .8 .8 | .9 -> raised at 3 (.9); .7 is between the limits; .6 .6 .5 -> cleared at 7.
-    steps = [positive(x) for x in (8, 8, 9, 7, 6, 6, 5)]
-    assert play("cross_clip", *steps) == [(3, "A", "B", True, 0.9), (7, "A", "B", False, 0.5)]
-
-
-def test_delta_trap_needs_the_steps_in_a_row():
-    assert play("cross_clip", *(positive(x) for x in (9, 9, 7, 9, 9, 7, 9, 9))) == []
-
-
-def test_step_without_encouraging_rollouts_is_no_step_of_the_trap():
-    assert play("cross_clip", *(positive(*x) for x in ((9, 10), (0, 0), (9, 10), (9, 10)))) == [
-        (4, "A", "B", True, 0.9)
-    ]
-
-
-def test_delta_trap_exists_only_where_the_clip_stops_the_gradient():
-    sided = Facts(("A", "B"), shares=True, uses_omega=True, can_trap=False, max_completion_length=100)
-    assert play("cross_clip", *[positive(10)] * 5, facts=sided) == []
-
-
-def test_omega_clamped_for_ten_steps():
-    steps = [pair(omega_clamped=1.0)] * 10 + [pair(omega_clamped=0.0)] * 5
-    assert play("omega_clamped", *steps) == [(10, "A", "B", True, 1.0), (15, "A", "B", False, 0.0)]
-
-
 def taught(own_used: int, peers_used: int) -> dict:
     """100 own evaluated rollouts of which `own_used` keep their gradient; 100 of B's of which `peers_used` do."""
     clipped = 100 - own_used
@@ -77,18 +51,128 @@ def taught(own_used: int, peers_used: int) -> dict:
     )
 
 
-def test_off_diagonal_share_near_zero():
+def lengths(*values: float) -> list[dict]:
+    return [own(**{"completions/mean_length": value}) for value in values]
+
+
+def scored(a: float, b: float) -> dict:
+    return own("A", {"reward/mean": (a * 100, 100)}) | own("B", {"reward/mean": (b * 100, 100)})
+
+
+def judged(lost: float, right: float) -> dict:
+    return own(ratios={"reward/mean": (1, right)}, **{"verifier/unscorable": lost})
+
+
+def uniform(of_agent: int, of_all: int) -> dict:
+    return own(ratios={"frac_reward_zero_std": (of_agent, 10), "frac_reward_zero_std_joint": (of_all, 10)})
+
+
+CLAMPED, FREE = pair(omega_clamped=1.0), pair(omega_clamped=0.0)
+CALM, JUMP = [own(kl=0.02)] * 10, [own(kl=0.12), own(kl=0.1)]
+DIFFERENCES = [own(engine_logp_difference=value) for value in (0.2, 0.0, 0.1, 0.3, 0.07, 0.05, 0.0, 0.01)]
+SIDED = replace(FACTS, can_trap=False)
+# By claim: the rule, the steps, and (step, agent, source, raised?, number) of each change; further facts at the end.
+CASES: dict[str, tuple] = {
+    # .8 .8 | .9 -> raised at 3 (.9); .7 is between the limits; .6 .6 .5 -> cleared at 7.
+    "delta trap after three steps, cleared after three": (
+        *("cross_clip", [positive(x) for x in (8, 8, 9, 7, 6, 6, 5)]),
+        [(3, "A", "B", True, 0.9), (7, "A", "B", False, 0.5)],
+    ),
+    "its steps are in a row": ("cross_clip", [positive(x) for x in (9, 9, 7, 9, 9, 7, 9, 9)], []),
+    "a step without encouraging rollouts is none of them": (
+        *("cross_clip", [positive(*x) for x in ((9, 10), (0, 0), (9, 10), (9, 10))]),
+        [(4, "A", "B", True, 0.9)],
+    ),
+    "it is only where the clip stops the gradient": ("cross_clip", [positive(10)] * 5, [], SIDED),
+    "omega clamped for ten steps": (
+        *("omega_clamped", [CLAMPED] * 10 + [FREE] * 5),
+        [(10, "A", "B", True, 1.0), (15, "A", "B", False, 0.0)],
+    ),
+    "which is no news where omega does nothing": (
+        *("omega_clamped", [CLAMPED] * 10, []),
+        replace(FACTS, uses_omega=False),
+    ),
     # 1 / (1 + 49) = .02 in five steps; 4 / (4 + 36) = .1 in five steps.
-    steps = [taught(49, 1)] * 5 + [taught(36, 4)] * 5
-    assert play("off_diagonal", *steps) == [(5, "A", "", True, 0.02), (10, "A", "", False, 0.1)]
-    assert play("off_diagonal", *[taught(48, 1)] * 6) == []  # 1 / 49 is more than .02
+    "off-diagonal share near zero": (
+        *("off_diagonal", [taught(49, 1)] * 5 + [taught(36, 4)] * 5),
+        [(5, "A", "", True, 0.02), (10, "A", "", False, 0.1)],
+    ),
+    "1 / 49 is more than .02": ("off_diagonal", [taught(48, 1)] * 6, []),
+    "zero variance looks at all agents": ("zero_variance", [uniform(9, 2)] * 9, []),
+    "all of them are uniform": ("zero_variance", [uniform(9, 9)] * 5, [(5, "A", "", True, 0.9)]),
+    "where nothing is shared at the agent's own": (
+        *("zero_variance", [uniform(9, 2)] * 5, [(5, "A", "", True, 0.9)]),
+        ALONE,
+    ),
+    # Start: the median of 2, 2, 1, 3, 2 = 2. Raised at .2 = 10 %, cleared at .4 = 20 %.
+    "entropy against its start": (
+        "entropy_collapse",
+        [own(entropy=x) for x in (2.0, 2.0, 1.0, 3.0, 2.0, 1.0, *[0.2] * 5, 0.3, *[0.4] * 5)],
+        [(11, "A", "", True, 0.1), (17, "A", "", False, 0.2)],
+    ),
+    # Five times .02 is .1. The second step over it raises; its median is still .02.
+    "KL against the ten steps before": ("kl_jump", [*CALM, *JUMP], [(12, "A", "", True, 5.0)]),
+    "one step is no jump": ("kl_jump", [*CALM, *JUMP[:1], *CALM], []),
+    # The median of ten becomes the new height once six of them are: then it is no jump any more.
+    "a new height": (
+        *("kl_jump", [*CALM, *[own(kl=0.1)] * 14]),
+        [(12, "A", "", True, 5.0), (20, "A", "", False, 1.0)],
+    ),
+    # .04 is forty times .001, but only four times the floor of .01.
+    "KL near zero does not jump": ("kl_jump", [own(kl=0.001)] * 10 + [own(kl=0.04)] * 3, []),
+    # Start 30, limit 60: 66 / 60 = 1.1; cleared at 48 / 60 = .8.
+    "length over twice the start": (
+        *("length_blow_up", lengths(*[30] * 5, *[66] * 5, 50, *[48] * 5)),
+        [(10, "A", "", True, 1.1), (16, "A", "", False, 0.8)],
+    ),
+    # Start 60, cap 100: the limit is 90, not 120.
+    "length near the cap": ("length_blow_up", lengths(*[60] * 5, *[90] * 5), [(10, "A", "", True, 1.0)]),
+    # Start 80 of 100: no room to blow up, so nothing to say.
+    "no room to blow up": ("length_blow_up", lengths(*[80] * 5, *[100] * 9), []),
+    "engine after two steps, cleared after three": (
+        *("engine_mismatch", DIFFERENCES, [(4, "A", "", True, 0.3), (8, "A", "", False, 0.01)]),
+        replace(FACTS, has_engine=True),
+    ),
+    "the trainer itself samples": ("engine_mismatch", DIFFERENCES, []),
+    # d new steps of ten: A falls and B rises by .3 * d / 10, over .1 from d = 4 on; the third such step is 20 + 6: .18.
+    "split": ("split", [scored(0.5, 0.2)] * 20 + [scored(0.2, 0.5)] * 6, [(26, "A", "", True, 0.18)]),
+    "agents that rise together": ("split", [scored(0.2, 0.3)] * 20 + [scored(0.5, 0.6)] * 15, []),
+    # 60 equal steps give the first gain of 0, the tenth comes at step 69.
+    "no progress in thirty steps": (
+        *("no_progress", [scored(0.4, 0.4)] * 69),
+        [(69, "A", "", True, 0.0), (69, "B", "", True, 0.0)],
+    ),
+    "nine of ten": ("no_progress", [scored(0.4, 0.4)] * 68, []),
+    "solved": ("no_progress", [scored(0.95, 0.95)] * 80, []),
+    # k new steps of .7: the mean of thirty rises by .3 * k / 30 = .01 k; .02 at k = 2, the fifth such step is k = 6.
+    "progress when rewards rise": (
+        *("no_progress", [scored(0.4, 0.4)] * 69 + [scored(0.7, 0.4)] * 6),
+        [(69, "A", "", True, 0.0), (69, "B", "", True, 0.0), (75, "A", "", False, 0.06)],
+    ),
+    # 4 / (4 + 36) = .1; 2 / (2 + 38) = .05. Nothing scored at all: 5 / (5 + 0) = 1.
+    "verifier errors are a share of all own rollouts": (
+        *("verifier", [judged(4, 36)] * 3 + [judged(2, 38)] * 3 + [judged(5, 0)] * 3),
+        [(3, "A", "", True, 0.1), (6, "A", "", False, 0.05), (9, "A", "", True, 1.0)],
+    ),
+}
 
 
-def test_a_learner_that_learns_from_no_peer_is_told_so_in_words():
-    state, texts = new_state(), []
-    for number, metrics in enumerate([taught(50, 0)] * 5, start=1):
-        texts += [change.text for change in step_changes(state, FACTS, number, StepMetrics(metrics))]
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_rule_raises_and_clears_at_its_limits(case):
+    kind, steps, changes, *facts = case
+    assert play(kind, *steps, facts=facts[0] if facts else FACTS) == changes
+
+
+def texts_of(steps: list[dict]) -> list[str]:
+    state = new_state()
+    return [c.text for n, m in enumerate(steps, start=1) for c in step_changes(state, FACTS, n, StepMetrics(m))]
+
+
+def test_sentences_name_who_is_concerned():
+    texts = texts_of([taught(50, 0)] * 5)
     assert texts == ["None of the rollouts that A learns from come from its peers: this is almost GSPO."]
+    texts = texts_of([scored(0.5, 0.2)] * 20 + [scored(0.2, 0.5)] * 6)
+    assert "The mean reward of A falls while that of B rises, both by at least 0.18." in texts
 
 
 def test_no_sentence_or_advice_names_a_setting_by_its_path():
@@ -99,112 +183,10 @@ def test_no_sentence_or_advice_names_a_setting_by_its_path():
         )
 
 
-def test_zero_variance_looks_at_all_agents_where_rollouts_are_shared():
-    mixed = own(ratios={"frac_reward_zero_std": (9, 10), "frac_reward_zero_std_joint": (2, 10)})
-    uniform = own(ratios={"frac_reward_zero_std": (9, 10), "frac_reward_zero_std_joint": (9, 10)})
-    assert play("zero_variance", *[mixed] * 9) == []
-    assert play("zero_variance", *[uniform] * 5) == [(5, "A", "", True, 0.9)]
-    assert play("zero_variance", *[mixed] * 5, facts=ALONE) == [(5, "A", "", True, 0.9)]
-
-
-def test_entropy_collapse_is_measured_against_the_start():
-    # Start: the median of 2, 2, 1, 3, 2 = 2. Raised at .2 = 10 %, cleared at .4 = 20 %.
-    falling = [2.0, 2.0, 1.0, 3.0, 2.0, 1.0, *[0.2] * 5, 0.3, *[0.4] * 5]
-    found = play("entropy_collapse", *(own(entropy=x) for x in falling))
-    assert found == [(11, "A", "", True, 0.1), (17, "A", "", False, 0.2)]
-
-
-def test_kl_jump_is_measured_against_the_ten_steps_before():
-    # Five times .02 is .1. The second step over it raises; its median is still .02.
-    calm, jump = [own(kl=0.02)] * 10, [own(kl=0.12), own(kl=0.1)]
-    assert play("kl_jump", *calm, *jump) == [(12, "A", "", True, 5.0)]
-    assert play("kl_jump", *calm, *jump[:1], *calm) == []
-    # The median of ten becomes the new height once six of them are: then it is no jump any more.
-    settled = play("kl_jump", *calm, *[own(kl=0.1)] * 14)
-    assert [(step, raised) for step, _, _, raised, _ in settled] == [(12, True), (20, False)]
-
-
-def test_kl_near_zero_does_not_jump():
-    # .04 is forty times .001, but only four times the floor of .01.
-    assert play("kl_jump", *[own(kl=0.001)] * 10, *[own(kl=0.04)] * 3) == []
-
-
-def lengths(*values: float) -> list[dict]:
-    return [own(**{"completions/mean_length": value}) for value in values]
-
-
-def test_length_blow_up_is_twice_the_start_or_near_the_cap():
-    # Start 30, limit 60: 66 / 60 = 1.1; cleared at 48 / 60 = .8.
-    found = play("length_blow_up", *lengths(*[30] * 5, *[66] * 5, 50, *[48] * 5))
-    assert found == [(10, "A", "", True, 1.1), (16, "A", "", False, 0.8)]
-    # Start 60, cap 100: the limit is 90, not 120.
-    assert play("length_blow_up", *lengths(*[60] * 5, *[90] * 5)) == [(10, "A", "", True, 1.0)]
-    # Start 80 of 100: no room to blow up, so nothing to say.
-    assert play("length_blow_up", *lengths(*[80] * 5, *[100] * 9)) == []
-
-
-def test_engine_that_differs_is_told_after_two_steps_and_cleared_after_three():
-    differences = [own(engine_logp_difference=value) for value in (0.2, 0.0, 0.1, 0.3, 0.07, 0.05, 0.0, 0.01)]
-    has_engine = replace(FACTS, has_engine=True)
-    assert play("engine_mismatch", *differences, facts=has_engine) == [
-        (4, "A", "", True, 0.3),
-        (8, "A", "", False, 0.01),
-    ]
-    assert play("engine_mismatch", *differences) == []  # the trainer itself samples
-
-
-def scored(a: float, b: float) -> dict:
-    return own("A", {"reward/mean": (a * 100, 100)}) | own("B", {"reward/mean": (b * 100, 100)})
-
-
-def test_split_names_who_falls_and_who_rises():
-    # d new steps of ten: A falls and B rises by .3 * d / 10, over .1 from d = 4 on; the third such step is 20 + 6: .18.
-    steps = [scored(0.5, 0.2)] * 20 + [scored(0.2, 0.5)] * 6
-    found = play("split", *steps)
-    assert found == [(26, "A", "", True, 0.18)]
-    state = new_state()
-    changes = [c for n, m in enumerate(steps, start=1) for c in step_changes(state, FACTS, n, StepMetrics(m))]
-    split = next(change for change in changes if change.rule.kind == "split")
-    assert split.text == "The mean reward of A falls while that of B rises, both by at least 0.18."
-
-
-def test_agents_that_rise_together_are_no_split():
-    assert play("split", *[scored(0.2, 0.3)] * 20, *[scored(0.5, 0.6)] * 15) == []
-
-
-def test_no_progress_in_thirty_steps():
-    # 60 equal steps give the first gain of 0, the tenth comes at step 69.
-    assert play("no_progress", *[scored(0.4, 0.4)] * 69)[0] == (69, "A", "", True, 0.0)
-    assert play("no_progress", *[scored(0.4, 0.4)] * 68) == []
-    assert play("no_progress", *[scored(0.95, 0.95)] * 80) == []  # solved
-
-
-def test_no_progress_is_cleared_when_rewards_rise():
-    # k new steps of .7: the mean of thirty rises by .3 * k / 30 = .01 k; .02 at k = 2, the fifth such step is k = 6.
-    found = play("no_progress", *[scored(0.4, 0.4)] * 69, *[scored(0.7, 0.4)] * 6)
-    assert [change for change in found if change[1] == "A"] == [(69, "A", "", True, 0.0), (75, "A", "", False, 0.06)]
-
-
-def judged(lost: float, right: float) -> dict:
-    return own(ratios={"reward/mean": (1, right)}, **{"verifier/unscorable": lost})
-
-
-def test_verifier_errors_are_a_share_of_all_own_rollouts():
-    # 4 / (4 + 36) = .1; 2 / (2 + 38) = .05. Nothing scored at all: 5 / (5 + 0) = 1.
-    found = play("verifier", *[judged(4, 36)] * 3, *[judged(2, 38)] * 3, *[judged(5, 0)] * 3)
-    assert found == [(3, "A", "", True, 0.1), (6, "A", "", False, 0.05), (9, "A", "", True, 1.0)]
-
-
 def test_rules_of_sharing_are_silent_where_nothing_is_shared():
     step = taught(100, 0) | pair({"clip_lower_frac/positive": (10, 10), "used_frac": (0, 100)}, omega_clamped=1.0)
     state = new_state()
     assert [c for n in range(1, 40) for c in step_changes(state, ALONE, n, StepMetrics(step))] == []
-
-
-def test_omega_at_its_clamp_is_no_news_where_omega_does_nothing():
-    steps = [pair(omega_clamped=1.0)] * 10
-    assert play("omega_clamped", *steps) == [(10, "A", "B", True, 1.0)]
-    assert play("omega_clamped", *steps, facts=replace(FACTS, uses_omega=False)) == []
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,7 @@ import time
 import pytest
 from django.core import mail
 from django.core.management import call_command
-from django.db import OperationalError
 
-from hacrl_web.alerts.evaluate import Evaluator
 from hacrl_web.alerts.models import Delivery, NotificationSettings
 from hacrl_web.runs.models import Run, State, TelemetryEvent
 from tests.support.waiting import wait_until
@@ -61,19 +59,3 @@ def test_trap_in_the_metrics_ends_as_a_mail(user):
     watch_until(lambda: len(mail.outbox) == 1)
     assert mail.outbox[0].subject == "Delta trap, at step 3 of swan"
     assert wait_until(lambda: Delivery.objects.get().state == "sent")
-
-
-def test_database_that_is_away_for_a_while_ends_nothing(user, monkeypatch):
-    run = make_run(user)
-    tell_of_a_trap(run)
-    failures = iter([OperationalError("locked"), ValueError("a mistake of ours")])
-    look = Evaluator.tick
-
-    def tick(self):
-        error = next(failures, None)
-        if error:
-            raise error
-        return look(self)
-
-    monkeypatch.setattr(Evaluator, "tick", tick)
-    watch_until(lambda: run.alerts.count() == 1)

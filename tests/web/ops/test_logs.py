@@ -39,13 +39,3 @@ def test_every_line_is_an_object():
     assert lines[-1]["message"] == "two\nlines"
     assert "ZeroDivisionError" in lines[-1]["exc_info"]
     assert all(one["process"] > 0 and one["time"].startswith("20") for one in lines)
-
-
-def test_text_is_the_usual_form():
-    assert " INFO celery.worker: hello from celery.worker\n" in logged("text").stderr
-
-
-def test_another_format_is_refused():
-    done = logged("xml")
-    assert done.returncode == 1
-    assert "HACRL_LOG_FORMAT is 'xml': give text or json." in done.stderr

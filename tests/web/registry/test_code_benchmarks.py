@@ -47,14 +47,6 @@ def test_mbpps_columns_and_prompt_are_suggested_and_the_page_names_the_sandbox(c
     assert f"Code ran in {benchmark.facts['trials']['sandbox']}" in page
 
 
-def test_the_page_says_how_many_tests_a_response_could_fake(client, owner):
-    address = upload(client, rows(["a = Account(3)\nassert a.balance == 3"]))
-    assert client.post(address, MAPPED).status_code == 302
-    page = html.unescape(client.get(f"/benchmarks/{Benchmark.objects.get().pk}").content.decode())
-    assert "The tests of 1 run in the process of the response" in page
-    assert "use objects of the class Account" in page
-
-
 def test_tests_that_reward_an_empty_solution_are_refused_beside_their_column(client, owner):
     address = upload(
         client, rows(["assert add(1, 2) == 3"], ["try:\n    assert add(1, 2) == 3\nexcept NameError: pass"])

@@ -30,20 +30,6 @@ ROWS: dict[str, list[dict[str, Any]]] = {
          "Incorrect Answer 3": "three", "High-level domain": "Physics", "Explanation": "so, and so"}
     ],
     "bbh-logic": [{"input": "Who is first?\nOptions:\n(A) Eve\n(B) Amy", "target": "(B)"}],
-    "humaneval": [
-        {"task_id": "HumanEval/0", "prompt": 'def add(a, b):\n    """Sum."""\n', "entry_point": "add",
-         "canonical_solution": "    return a + b\n", "test": "def check(candidate):\n    assert candidate(1, 2) == 3\n"}
-    ],
-    "humaneval-plus": [
-        {"task_id": "HumanEval/0", "prompt": 'def add(a, b):\n    """Sum."""\n', "entry_point": "add",
-         "canonical_solution": "    return a + b\n",
-         "test": "def assertion(out, exp):\n    assert out == exp\n\n"
-         "def check(candidate):\n    for inp, exp in zip([[1, 2]], [3]):\n        assertion(candidate(*inp), exp)\n"}
-    ],
-    "mbpp": [
-        {"task_id": 1, "text": "Add two numbers.", "code": "def add(a, b): return a + b", "test_setup_code": "",
-         "test_list": ["assert add(1, 2) == 3", "assert add(0, 0) == 0"], "challenge_test_list": []}
-    ],
     "countdown": [{"nums": [44, 19, 35], "target": 98}],
     "ifeval": [
         {"key": 1000, "prompt": "Say hello without a comma.", "instruction_id_list": ["punctuation:no_comma"],
@@ -57,9 +43,6 @@ ANSWERS = {
     "mmlu": ("B", "\\boxed{B}"),
     "mmlu-pro": ("C", "The answer is C."),
     "bbh-logic": ("B", "The answer is (B)."),
-    "humaneval": ("candidate(1, 2) == 3", ""),
-    "humaneval-plus": ("assertion(candidate(*inp), exp)", ""),
-    "mbpp": ("assert add(1, 2) == 3", ""),
     "countdown": ("44 19 35 = 98", "\\boxed{44+19+35}"),
     "ifeval": ('[["punctuation:no_comma", {}]]', "Hello"),
 }
@@ -94,7 +77,7 @@ def load(web, user, settings, tmp_path):
     return load
 
 
-@pytest.mark.parametrize("key", [key for key in ROWS if key not in ("humaneval", "humaneval-plus", "mbpp")])
+@pytest.mark.parametrize("key", ROWS)
 def test_built_in_benchmark_is_read_in_its_own_format(load, web, key):
     benchmark, entry = load(key), BY_KEY[key]
     assert (benchmark.verifier, benchmark.prompt_template) == (entry.verifier, entry.prompt_template)
@@ -107,15 +90,6 @@ def test_built_in_benchmark_is_read_in_its_own_format(load, web, key):
         assert question["answer"] == gold
     page = text_of(web.get(benchmark.get_absolute_url()))
     assert entry.licence in page
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("key", ["humaneval", "humaneval-plus", "mbpp"])
-def test_code_of_the_hub_becomes_tests(load, key):
-    benchmark = load(key)
-    [question] = benchmark.sample
-    assert benchmark.verifier == "python"
-    assert ANSWERS[key][0] in question["answer"]
 
 
 def test_each_has_a_source_a_licence_a_verifier_and_a_prompt_for_it(web, user):
