@@ -30,8 +30,7 @@ from hacrl_web.client.command import (
     project_id,
     run_id,
 )
-from hacrl_web.client.program import HACRL
-from hacrl_web.client.show import counted, format_number, line, moment, print_json, print_rows, state, table
+from hacrl_web.client.show import HACRL, counted, format_number, line, moment, print_json, print_rows, state, table
 from hacrl_web.client.verbs import VALUES, VERBS, Verb
 
 OPERATIONS: dict[str, Any] = json_module.loads(Path(__file__).with_name("operations.json").read_text(encoding="utf-8"))

@@ -8,7 +8,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from hacrl_web.client.program import HACRL
+from hacrl_web.client.show import HACRL
 
 
 class NotLoggedIn(Exception):

@@ -11,12 +11,11 @@ import typer
 import typer.core
 
 from hacrl_web.client.api import Client, check_address
-from hacrl_web.client.command import AsJson, ClientProblem, client_command, connect
+from hacrl_web.client.command import ClientProblem, client_command
 from hacrl_web.client.commands import api, compare, launch, limits, results, runs, sweeps, watch
 from hacrl_web.client.generated import make_command
 from hacrl_web.client.login import StoredLogin, forget_login, save_login
-from hacrl_web.client.program import HACRL
-from hacrl_web.client.show import complain, line, print_json
+from hacrl_web.client.show import HACRL, complain, line
 from hacrl_web.client.verbs import GROUPS, VERBS
 
 EPILOG = (
@@ -102,21 +101,6 @@ def logout() -> None:
     Example: hacrl logout
     """
     line("Logged out." if forget_login() else "You were not logged in.")
-
-
-@app.command()
-@client_command
-def whoami(json: AsJson = False) -> None:
-    """The user of the token, and its scopes.
-
-    Example: hacrl whoami
-    """
-    with connect() as client:
-        me = client.get("/me")
-    token = me["token"] or {"name": None, "scopes": []}
-    print_json(me) if json else line(
-        f"{me['name']} at {client.url}, token {token['name']}: {', '.join(token['scopes'])}"
-    )
 
 
 groups = {

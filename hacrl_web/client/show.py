@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -17,6 +18,8 @@ from rich.text import Text
 from hacrl_web.web.visible import visible
 from workers import number_format
 
+# The command as its user types it: an installed `hacrl` is on PATH; the launcher installs `./hacrl` alone.
+HACRL = "hacrl" if Path(sys.argv[0]).name == "hacrl" else "./hacrl"
 BLOCKS = "▁▂▃▄▅▆▇█"
 PIPE_WIDTH = 10_000
 # Heads of columns that wrap in a narrow terminal; numbers, ids and states are never cut.

@@ -54,6 +54,7 @@ EVALUATED = f"benchmark>benchmarks {AGENTS} max_tokens>max_completion_length max
 TRY = "response question answer>gold"
 TRY_EXAMPLE = '--question "2*7+3=" --answer 17 --response "so 17"'
 VERBS = {
+    "whoami": Verb("GET /me", example="whoami", fields="name staff=is_staff token=token.name scopes=token.scopes"),
     "show": Verb(
         "GET /runs/{run_id}",
         example="show swan",

@@ -277,7 +277,8 @@ def reward_of(row: Judge | RewardFunction, *, question: object, gold: object, re
     """{reward (None: unscorable), reason, parts, seconds, version} of one response. Error: FieldErrors."""
     checker = values.Checker()
     texts = {"question": question, "gold": gold, "response": response}
-    asked, answer, text = checker.finish(*(checker.take(name, _tried_text, value) for name, value in texts.items()))
+    taken = [checker.take(name, values.lines, value, MAX_RESPONSE) for name, value in texts.items()]
+    asked, answer, text = checker.finish(*taken)
     reply = _ask(row, [_case(asked, answer, text, {"id": "try"})], "response")
     return reply["results"][0] | {"version": reply["version"]}
 
@@ -300,13 +301,6 @@ def rewards_on(row: Judge | RewardFunction, benchmark: Benchmark) -> list[dict[s
 def _case(question: str, answer: str, response: str, of_question: Mapping[str, Any]) -> dict[str, Any]:
     fields = {"id": str(of_question.get("id", "")), "subject": str(of_question.get("subject", "")), "difficulty": ""}
     return {"question": question, "answer": answer, "response": response, "fields": fields}
-
-
-def _tried_text(value: object) -> str:
-    """Error: ValueProblem."""
-    if not isinstance(value, str) or len(value) > MAX_RESPONSE:
-        raise values.ValueProblem("not_text", f"Text of at most {MAX_RESPONSE:,} characters is needed.")
-    return value.replace("\x00", "").replace("\r\n", "\n").encode("utf-8", "replace").decode()
 
 
 def _ask(row: Judge | RewardFunction, cases: list[dict[str, Any]], at: str) -> dict[str, Any]:

@@ -75,6 +75,18 @@ def text(value: object, most: int) -> str:
     return line
 
 
+def lines(value: object, most: int, missing: str = "") -> str:
+    """Some lines of text, mended; where they must not be blank, `missing` says so."""
+    if not isinstance(value, str):
+        raise ValueProblem("not_text", "Text is needed.")
+    text = value.replace("\x00", "").replace("\r\n", "\n").encode("utf-8", "replace").decode()
+    if missing and not text.strip():
+        raise ValueProblem("missing", missing)
+    if len(text) > most:
+        raise ValueProblem("too_long", f"At most {most:,} characters; you gave {len(text):,}.")
+    return text
+
+
 def name(value: object) -> str:
     """A name, as lists and charts show it."""
     line = text(value, MAX_NAME)

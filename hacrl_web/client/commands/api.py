@@ -11,8 +11,7 @@ from urllib.parse import parse_qsl, urlencode
 import typer
 
 from hacrl_web.client.command import ClientProblem, client_command, connect
-from hacrl_web.client.program import HACRL
-from hacrl_web.client.show import print_json, print_text
+from hacrl_web.client.show import HACRL, print_json, print_text
 
 VERBS = ("GET", "POST", "PUT", "DELETE")
 PAGING = ("limit", "cursor")  # with --all the client sets them

@@ -21,8 +21,7 @@ from hacrl_web.client.command import (
     object_id,
     run_id,
 )
-from hacrl_web.client.program import HACRL
-from hacrl_web.client.show import format_difference, format_number, line, print_json, print_text, table
+from hacrl_web.client.show import HACRL, format_difference, format_number, line, print_json, print_text, table
 from workers import number_format
 
 

@@ -22,8 +22,7 @@ from hacrl_web.client.command import (
     for_each,
     run_id,
 )
-from hacrl_web.client.program import HACRL
-from hacrl_web.client.show import counted, format_number, line, print_json, print_rows, state, table
+from hacrl_web.client.show import HACRL, counted, format_number, line, print_json, print_rows, state, table
 from workers import number_format
 
 NEWEST = 20

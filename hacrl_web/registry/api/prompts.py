@@ -6,9 +6,9 @@ from typing import Any
 
 from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
-from ninja import Query, Router, Schema
+from ninja import Field, Query, Router, Schema
 
-from hacrl_web.registry.benchmarks.prompt_preview import AgentPrompt, TokenPiece, preview_prompts
+from hacrl_web.registry.benchmarks.prompt_preview import TokenPiece, preview_prompts
 from hacrl_web.registry.benchmarks.questions import QuestionRow
 from hacrl_web.registry.models import AgentGroup, Benchmark
 from hacrl_web.web.errors import FieldErrors
@@ -25,17 +25,13 @@ class PromptQuestionQuery(Schema):
 class AgentPromptOut(Schema):
     """error: why the agent cannot read the question; empty if it can."""
 
-    agent: str
+    agent: str = Field(alias="agent.name")
     num_tokens: int
     text: str
     token_ids: list[int]
     pieces: list[TokenPiece]
     notes: list[str]
     error: str
-
-    @staticmethod
-    def resolve_agent(prompt: AgentPrompt) -> str:
-        return prompt.agent.name
 
 
 class PromptPreviewOut(Schema):

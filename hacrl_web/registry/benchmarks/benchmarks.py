@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from hacrl_web.registry.models import VERIFIERS, Benchmark, Judge, RewardFunctio
 from hacrl_web.registry.reward_sources import chosen_source
 from hacrl_web.web.errors import FieldError, FieldErrors
 from workers.contract.spec.data import CANONICAL_HELD_OUT_FILE, CANONICAL_TRAIN_FILE, MAX_COLUMN_NAME
-from workers.contract.verifier_kinds import CODE_KINDS, RESPONSE_EXTRACTIONS, ResponseExtraction, not_flexible
+from workers.contract.verifier_kinds import CODE_KINDS, RESPONSE_EXTRACTIONS, not_flexible
 from workers.settings import MAX_TEMPLATE
 
 MAX_HELD_OUT_FRACTION = 0.9
@@ -53,22 +53,6 @@ COPY = " copy"
 OWN_OPTIONS = ("verifier", "extraction", "held_out_fraction", "tolerance", "reward_function")
 _DEFAULTS = {"prompt_template": QUESTION, "system_prompt": ""}
 COLUMNS = ("question", "answer", "subject", "difficulty", "id")
-
-
-@dataclass(frozen=True)
-class BenchmarkOptions:
-    """The checked options of a benchmark."""
-
-    name: str
-    mapping: dict[str, str]  # of workers.questions.columns.QuestionMapping
-    verifier: str
-    tolerance: float | None
-    prompt_template: str
-    system_prompt: str
-    held_out_fraction: float
-    extraction: ResponseExtraction = "strict"
-    reward_function: RewardFunction | None = None
-    judge: Judge | None = None
 
 
 # From the user's files to staged files
@@ -178,7 +162,7 @@ def create_benchmark(
     """Upload, map and check in one call. Errors: FieldErrors; then neither row nor file is left."""
     errors: list[FieldError] = []
     try:
-        options = checked_options(owner, fields, bool(held_out_file))
+        columns, mapping = checked_options(owner, fields, bool(held_out_file))
     except FieldErrors as refused:
         errors = refused.errors
     if file is None:
@@ -186,14 +170,14 @@ def create_benchmark(
     if errors or file is None:
         raise FieldErrors(errors)
     with _uploaded(owner, file, held_out_file) as staged:
-        return _create(owner, staged, options, is_upload=True)
+        return _create(owner, staged, columns, mapping, is_upload=True)
 
 
 def create_from_staged(owner: Any, staged: Staged, fields: Mapping[str, Any]) -> Benchmark:
     """Create the benchmark. If it is refused, the staged files stay for another attempt. Error: FieldErrors."""
-    options = checked_options(owner, fields, bool(staged.held_out))
+    columns, mapping = checked_options(owner, fields, bool(staged.held_out))
     with uploads.still_there(staged):
-        return _create(owner, staged, options, is_upload=False)
+        return _create(owner, staged, columns, mapping, is_upload=False)
 
 
 def suggested(staged: Staged) -> dict[str, Any]:
@@ -221,8 +205,13 @@ def with_suggestions(staged: Staged, settings: Mapping[str, Any]) -> dict[str, A
     return {name: value for name, value in suggested(staged).items() if name not in left_out} | dict(settings)
 
 
-def checked_options(owner: Any, fields: Mapping[str, Any], has_held_out_file: bool) -> BenchmarkOptions:
-    """The options in a request's fields. Error: FieldErrors with all errors."""
+def checked_options(
+    owner: Any, fields: Mapping[str, Any], has_held_out_file: bool
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Columns of a benchmark and its mapping (workers.questions.columns.QuestionMapping), from a request's fields.
+
+    Error: FieldErrors with all errors.
+    """
     checker = values.Checker()
     named = checker.take("name", values.name, fields.get("name", ""))
     columns = {part: _column(checker, part, fields) for part in COLUMNS}
@@ -259,9 +248,10 @@ def checked_options(owner: Any, fields: Mapping[str, Any], has_held_out_file: bo
     named, verifier, template, system, fraction, extraction, reading = checker.finish(
         named, verifier, template, system, fraction, extraction, reading
     )
-    mapping = columns | {"extraction": extraction}
-    share = 0.0 if has_held_out_file else fraction
-    return BenchmarkOptions(named, mapping, verifier, tolerance, template, system, share, reading, function, judge)
+    own = {"name": named, "verifier": verifier, "tolerance": tolerance, "extraction": reading}
+    own |= {"prompt_template": template, "system_prompt": system, "reward_function": function, "judge": judge}
+    own["held_out_fraction"] = 0.0 if has_held_out_file else fraction
+    return own, columns | {"extraction": extraction}
 
 
 def _column(checker: values.Checker, part: str, fields: Mapping[str, Any]) -> str:
@@ -314,21 +304,19 @@ def _prompt_text(value: object) -> str:
     return text
 
 
-def _create(owner: Any, staged: Staged, options: BenchmarkOptions, *, is_upload: bool) -> Benchmark:
+def _create(
+    owner: Any, staged: Staged, columns: dict[str, Any], mapping: dict[str, str], *, is_upload: bool
+) -> Benchmark:
     """Write the canonical files and the row, or neither. is_upload: errors belong to the file, else to the column."""
     folder = staged.folder / f"canonical-{secrets.token_hex(4)}"
     folder.mkdir(mode=0o700)
     try:
-        answer = _read(staged, options, folder, is_upload)
-        row = Benchmark(owner=owner, name=options.name, held_out_fraction=options.held_out_fraction)
-        row.project = project_of_new(owner)
+        answer = _read(staged, columns, mapping, folder, is_upload)
+        row = Benchmark(owner=owner, project=project_of_new(owner), **columns)
         row.edit_of = Benchmark.objects.filter(pk=staged.edit_of, project=row.project).first()
-        row.verifier, row.tolerance, row.extraction = options.verifier, options.tolerance, options.extraction
-        row.reward_function, row.judge = options.reward_function, options.judge
-        row.prompt_template, row.system_prompt = options.prompt_template, options.system_prompt
         row.num_train, row.num_held_out = answer["num_train"], answer["num_held_out"]
         row.sample, row.questions_sha, row.source = answer["sample"], answer["sha256"], staged.source[:1000]
-        row.facts = {key: answer.get(key) for key in COUNTED} | {"mapping": options.mapping}
+        row.facts = {key: answer.get(key) for key in COUNTED} | {"mapping": mapping}
         row.facts |= {"is_evaluation_only": staged.is_evaluation_only, "licence": staged.found.get("licence", "")}
         _keep(row, folder, bool(staged.held_out))
     finally:
@@ -337,15 +325,17 @@ def _create(owner: Any, staged: Staged, options: BenchmarkOptions, *, is_upload:
     return row
 
 
-def _read(staged: Staged, options: BenchmarkOptions, folder: Path, is_upload: bool) -> dict[str, Any]:
+def _read(
+    staged: Staged, columns: dict[str, Any], mapping: dict[str, str], folder: Path, is_upload: bool
+) -> dict[str, Any]:
     """Import the files in the child process; returns its counts. Error: FieldErrors."""
     request = {
         "verb": "import",
         "train": staged.train,
         "held_out": staged.held_out,
-        "mapping": options.mapping,
-        "verifier": options.verifier,
-        "held_out_fraction": options.held_out_fraction,
+        "mapping": mapping,
+        "verifier": columns["verifier"],
+        "held_out_fraction": columns["held_out_fraction"],
         "folder": str(folder),
         "progress": str(staged.folder / uploads.PROGRESS),
     }
@@ -354,9 +344,9 @@ def _read(staged: Staged, options: BenchmarkOptions, folder: Path, is_upload: bo
     try:
         return child_requests.ask_importer(request, "question_field")
     except FieldErrors as refused:
-        columns = {repr(name): f"{part}_field" for part in COLUMNS if (name := options.mapping[part])}
+        places = {repr(name): f"{part}_field" for part in COLUMNS if (name := mapping[part])}
         errors = [
-            replace(error, field=next((field for name, field in columns.items() if name in error.message), error.field))
+            replace(error, field=next((field for name, field in places.items() if name in error.message), error.field))
             for error in refused.errors
         ]
         raise FieldErrors(errors, refused.status) from None

@@ -10,11 +10,10 @@ from typing import Any
 from hacrl_web.registry import values
 from hacrl_web.registry.children import IMPORTER, VERIFIER
 from hacrl_web.registry.models import Benchmark
-from hacrl_web.registry.reward_sources import reward_of
+from hacrl_web.registry.reward_sources import MAX_RESPONSE, reward_of
 from hacrl_web.web.errors import FieldErrors
 
 MAX_GOLD = 10_000
-MAX_RESPONSE = 100_000
 PARQUET_MEMORY_BYTES = 4 * 2**30  # pyarrow maps much more than it uses
 
 
@@ -54,8 +53,8 @@ def _is_parquet(path: str) -> bool:
 def ask_verifier(benchmark: Benchmark, *, gold: object, response: object) -> dict[str, Any]:
     """{reward (None: unscorable), reason, extracted, seconds}. Error: FieldErrors."""
     checker = values.Checker()
-    gold = checker.take("gold", _text, gold, MAX_GOLD, "Write the reference answer.")
-    response = checker.take("response", _text, response, MAX_RESPONSE, "Write a response.")
+    gold = checker.take("gold", values.lines, gold, MAX_GOLD, "Write the reference answer.")
+    response = checker.take("response", values.lines, response, MAX_RESPONSE, "Write a response.")
     gold, response = checker.finish(gold, response)
     if source := benchmark.reward_function or benchmark.judge:
         return reward_of(source, question="", gold=gold, response=response) | {"extracted": None}
@@ -65,14 +64,3 @@ def ask_verifier(benchmark: Benchmark, *, gold: object, response: object) -> dic
     if answer.get("error"):
         raise FieldErrors.single("verifier_failed", str(answer["error"]), status=503)
     return {key: answer.get(key) for key in ("reward", "reason", "extracted", "seconds")}
-
-
-def _text(value: object, most: int, missing: str) -> str:
-    if not isinstance(value, str):
-        raise values.ValueProblem("not_text", "Text is needed.")
-    text = value.replace("\x00", "").replace("\r\n", "\n").encode("utf-8", "replace").decode()
-    if not text.strip():
-        raise values.ValueProblem("missing", missing)
-    if len(text) > most:
-        raise values.ValueProblem("too_long", f"At most {most:,} characters; you gave {len(text):,}.")
-    return text
