@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json as json_module
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import parse_qs
 
 import typer
@@ -127,29 +126,18 @@ def _scores(one: dict[str, Any], titles: list[str]) -> list[Any]:
     return cells
 
 
-class ExportKind(StrEnum):
-    REQUEST = "request"
-    SERIES = "series"
-    LOG = "log"
-    CHECKPOINT = "checkpoint"
-    BOARD = "board"
-    METRICS = "metrics"
-    ROLLOUTS = "rollouts"
-    CONTRIBUTIONS = "contributions"
-    BUNDLE = "bundle"
-
-
 IMPORT_TIMEOUT_S = 1800.0
+ExportKind = Literal[
+    "request", "series", "log", "checkpoint", "board", "metrics", "rollouts", "contributions", "bundle"
+]
 # Where each is, below its run; tables also below a sweep.
 FILES = {
-    ExportKind.REQUEST: "/request",
-    ExportKind.SERIES: "/series",
-    ExportKind.LOG: "/log.txt",
-    ExportKind.CHECKPOINT: "/checkpoints/{step}/{agent}.zip",
-    ExportKind.METRICS: "/export/metrics.{kind}",
-    ExportKind.ROLLOUTS: "/export/rollouts.{kind}",
-    ExportKind.CONTRIBUTIONS: "/export/contributions.{kind}",
-    ExportKind.BUNDLE: "/bundle.zip",
+    "request": "/request",
+    "series": "/series",
+    "log": "/log.txt",
+    "checkpoint": "/checkpoints/{step}/{agent}.zip",
+    **{table: f"/export/{table}.{{kind}}" for table in ("metrics", "rollouts", "contributions")},
+    "bundle": "/bundle.zip",
 }
 
 
@@ -175,24 +163,24 @@ def export(
 
     Example: hacrl export rollouts swan --format parquet -o rollouts.parquet
     """
-    if what is ExportKind.CHECKPOINT and step is None:
+    if what == "checkpoint" and step is None:
         raise ClientProblem(f"Name the step: --step N; {HACRL} checkpoints RUN lists them.")
     with connect() as client:
         parameters: dict[str, Any] = {"checkpoints": True} if checkpoints else {}
-        if what is ExportKind.BOARD:
+        if what == "board":
             query = name if "=" in name else f"sweep={object_id(client, '/sweeps', 'sweep', name)}"
             parameters = dict(parse_qs(query, keep_blank_values=True))
             path = "/boards/table" if kind in ("", "json") else f"/boards/file/{kind}"
         else:
             of = f"/sweeps/{object_id(client, '/sweeps', 'sweep', name)}" if sweep else f"/runs/{run_id(client, name)}"
             path = of + FILES[what].format(kind=kind or "jsonl", step=step, agent=agent)
-        if what in (ExportKind.REQUEST, ExportKind.SERIES):
+        if what in ("request", "series"):
             answer = client.get(path)
-            is_yaml = what is ExportKind.REQUEST
+            is_yaml = what == "request"
             text = yaml.safe_dump(answer, sort_keys=False) if is_yaml else json_module.dumps(answer) + "\n"
             output.write_text(text) if output else print(text, end="")
             return None
-        if output is None and what is ExportKind.BOARD:
+        if output is None and what == "board":
             return print_text(client.request("GET", path, params=parameters).text)
         if output is None:
             raise ClientProblem("Name the file: --output FILE.")

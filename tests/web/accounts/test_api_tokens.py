@@ -90,10 +90,9 @@ def test_token_of_a_closed_account_is_unknown(user):
     assert refusal(bearer(text).get("/api/v1/me"), 401) == "token_unknown"
 
 
-def test_wrong_token_is_refused_beside_a_valid_session(client, user):
-    client.force_login(user)
-    assert client.get("/api/v1/me").json()["token"] is None
-    answer = client.get("/api/v1/me", headers={"Authorization": f"Bearer {tokens.new_text()}"})
+def test_wrong_token_is_refused_beside_a_valid_session(web):
+    assert web.get("/api/v1/me").json()["token"] is None
+    answer = web.get("/api/v1/me", headers={"Authorization": f"Bearer {tokens.new_text()}"})
     assert refusal(answer, 401) == "token_unknown"
 
 
@@ -116,10 +115,9 @@ def test_session_still_needs_its_csrf_token(user):
     assert run.desired_state == "run"
 
 
-def test_api_creates_tokens_for_a_browser_session_only(client, user):
-    client.force_login(user)
+def test_api_creates_tokens_for_a_browser_session_only(web):
     body = {"name": "ci", "scopes": ["write", "read"], "days": 30}
-    answer = client.post("/api/v1/tokens", body, content_type="application/json")
+    answer = web.post("/api/v1/tokens", body, content_type="application/json")
     made = answer.json()
     assert (answer.status_code, answer["Cache-Control"], made["scopes"]) == (201, "no-store", ["read", "write"])
     own = bearer(made["token"])
@@ -146,10 +144,9 @@ def test_api_creates_tokens_for_a_browser_session_only(client, user):
         ({"owner": 1}, "owner"),
     ],
 )
-def test_odd_token_is_refused_beside_its_field(client, user, changes, field):
-    client.force_login(user)
+def test_odd_token_is_refused_beside_its_field(web, changes, field):
     body = {"name": "ci", "scopes": ["read"], "days": 30} | changes
-    answer = client.post("/api/v1/tokens", body, content_type="application/json")
+    answer = web.post("/api/v1/tokens", body, content_type="application/json")
     assert answer.status_code == 422
     assert error_of(answer)["field"] == field
     assert not ApiToken.objects.exists()
@@ -171,9 +168,8 @@ def test_number_of_tokens_is_limited(user, monkeypatch):
         token_of(user, name="another")
 
 
-def test_page_shows_a_new_token_once(client, user):
-    client.force_login(user)
-    page = client.post("/account/tokens", {"name": "<b>ci</b>", "days": "30", "scopes": ["read", "write"]})
+def test_page_shows_a_new_token_once(web):
+    page = web.post("/account/tokens", {"name": "<b>ci</b>", "days": "30", "scopes": ["read", "write"]})
     shown = page.content.decode()
     text = shown.partition('id="made-token" value="')[2].partition('"')[0]
     assert 'data-copy="#made-token"' in shown
@@ -182,17 +178,16 @@ def test_page_shows_a_new_token_once(client, user):
     assert "no-store" in page["Cache-Control"]
     assert "&lt;b&gt;ci" in shown
     assert bearer(text).get("/api/v1/me").status_code == 200
-    again = client.get("/account/tokens").content.decode()
+    again = web.get("/account/tokens").content.decode()
     assert text not in again
     assert text[:10] in again
-    client.post(f"/account/tokens/{ApiToken.objects.get().pk}/revoke")
+    web.post(f"/account/tokens/{ApiToken.objects.get().pk}/revoke")
     assert ApiToken.objects.get().state == "revoked"
 
 
 @pytest.mark.parametrize("changes", [{"name": ""}, {"days": "0"}, {"days": "x"}, {"scopes": []}, {"scopes": ["x"]}])
-def test_page_shows_errors_beside_their_fields(client, user, changes):
-    client.force_login(user)
-    page = client.post("/account/tokens", {"name": "ci", "days": "30", "scopes": ["read"]} | changes)
+def test_page_shows_errors_beside_their_fields(web, changes):
+    page = web.post("/account/tokens", {"name": "ci", "days": "30", "scopes": ["read"]} | changes)
     assert page.status_code == 422
     assert "field-invalid" in page.content.decode()
     assert not ApiToken.objects.exists()

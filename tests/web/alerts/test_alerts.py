@@ -233,13 +233,12 @@ def test_alerts_are_seen_by_the_owner_and_staff_alone(client, run, user):
         assert [page.status_code for page in pages] == [200, 200, 200] + ([200, 200] if sees else [404, 404])
 
 
-def test_list_filters_by_state_and_kind(client, run, user):
+def test_list_filters_by_state_and_kind(web, run):
     raise_one(run, text="trap that is open")
     raise_one(
         run, raised_seq=2, text="trap that is closed", cleared_at=datetime(2026, 1, 2, tzinfo=UTC), cleared_step=9
     )
     raise_one(run, kind="kl_jump", source="", text="jump that is open")
-    client.force_login(user)
     texts = ("trap that is open", "trap that is closed", "jump that is open")
     for query, shown in {
         "": (True, True, True),
@@ -249,27 +248,26 @@ def test_list_filters_by_state_and_kind(client, run, user):
         "?state=open&kind=cross_clip": (True, False, False),
         "?state=odd&kind=%00&page=-1": (True, True, True),
     }.items():
-        page = client.get("/alerts/" + query).content.decode()
+        page = web.get("/alerts/" + query).content.decode()
         assert tuple(text in page for text in texts) == shown, query
         if "odd" in query:
             continue
-        found = client.get("/api/v1/alerts" + query).json()
+        found = web.get("/api/v1/alerts" + query).json()
         assert found["count"] == sum(shown)
         assert [alert["text"] for alert in found["items"] if alert["text"] not in texts] == []
 
 
-def test_numbers_of_the_list_count_what_their_links_show(client, run, user):
+def test_numbers_of_the_list_count_what_their_links_show(web, run):
     raise_one(run)
     raise_one(run, raised_seq=2, cleared_at=datetime(2026, 1, 2, tzinfo=UTC), cleared_step=9)
     raise_one(run, kind="kl_jump", source="")
-    client.force_login(user)
-    shown = client.get("/alerts/?state=cleared&kind=kl_jump").context
+    shown = web.get("/alerts/?state=cleared&kind=kl_jump").context
     assert [number for _, _, number in shown["states"]] == [1, 1, 0, 0]
     assert {one["rule"].kind: one["count"] for one in shown["kinds"]} == {"cross_clip": 1, "kl_jump": 0}
     assert (shown["total"], shown["num_open"]) == (3, 2)
 
 
-def test_run_with_many_alerts_tells_the_open_ones_first_and_counts_all(client, run, user):
+def test_run_with_many_alerts_tells_the_open_ones_first_and_counts_all(web, run):
     """The oldest is still open; three later ones are closed, the second of them last."""
     raise_one(run, text="open")
     for seq, minute in ((2, 1), (3, 9), (4, 5)):
@@ -277,27 +275,24 @@ def test_run_with_many_alerts_tells_the_open_ones_first_and_counts_all(client, r
             run, raised_seq=seq, text=f"closed {seq}", cleared_at=datetime(2026, 1, 2, 0, minute, tzinfo=UTC),
             cleared_step=9, raised_at=datetime(2026, 1, 1, 23, seq, tzinfo=UTC),
         )  # fmt: skip
-    client.force_login(user)
-    found = client.get(f"/api/v1/runs/{run.pk}/alerts?limit=3").json()
+    found = web.get(f"/api/v1/runs/{run.pk}/alerts?limit=3").json()
     assert [alert["text"] for alert in found["items"]] == ["open", "closed 3", "closed 4"]
     assert (found["count"], found["num_open"]) == (4, 1)
 
 
-def test_api_refuses_what_it_does_not_know(client, user):
-    client.force_login(user)
+def test_api_refuses_what_it_does_not_know(web):
     for query in ("state=odd", "kind=odd", "limit=0", "limit=1000000000", "offset=-1"):
-        answer = client.get(f"/api/v1/alerts?{query}")
+        answer = web.get(f"/api/v1/alerts?{query}")
         assert answer.status_code == 422, query
         assert answer.json()["error"]["field"] == query.partition("=")[0]
 
 
-def test_alert_links_to_its_chart_and_says_what_to_do(client, run, user):
-    client.force_login(user)
+def test_alert_links_to_its_chart_and_says_what_to_do(web, run):
     raise_one(run)
-    (alert,) = client.get(f"/api/v1/runs/{run.pk}/alerts").json()["items"]
+    (alert,) = web.get(f"/api/v1/runs/{run.pk}/alerts").json()["items"]
     assert (alert["chart"], alert["url"]) == ("clipping", f"/runs/{run.pk}#chart-clipping")
     assert alert["advice"].startswith("Clone the run with the recommended rule, which has no clip band; or raise")
-    form = client.get(alert["fix_url"], follow=True)
+    form = web.get(alert["fix_url"], follow=True)
     assert form.context["fields"]["algorithm"].value == RECOMMENDED
 
 
@@ -312,9 +307,8 @@ def test_every_rule_names_a_chart_of_the_run_page_and_measured_metrics():
             assert f"`{metric}`" in defined, metric
 
 
-def test_rules_page_shows_each_rule_with_its_limits(client, user):
-    client.force_login(user)
-    page = client.get(reverse("alerts:rule_list")).content.decode()
+def test_rules_page_shows_each_rule_with_its_limits(web):
+    page = web.get(reverse("alerts:rule_list")).content.decode()
     for rule in RULES:
         assert rule.kind in page
         assert rule.limits in page

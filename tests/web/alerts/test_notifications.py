@@ -221,10 +221,9 @@ def outcome(delivery: Delivery) -> tuple[str, str]:
         "http://hooks.test/\U0001f600",
     ],
 )  # fmt: skip
-def test_address_that_is_not_allowed_is_refused_by_form_and_sender(settings, client, user, receiver, names, url):
+def test_address_that_is_not_allowed_is_refused_by_form_and_sender(settings, web, user, receiver, names, url):
     settings.WEBHOOK_ALLOW = ["hooks.test", "127.0.0.1"]
-    client.force_login(user)
-    answer = client.post("/notifications", {"webhook_enabled": "on", "webhook_url": url})
+    answer = web.post("/notifications", {"webhook_enabled": "on", "webhook_url": url})
     assert answer.status_code == 422
     assert "field-error" in answer.content.decode()
     assert not NotificationSettings.objects.exists()
@@ -402,28 +401,26 @@ def test_two_senders_send_once(receiver, names, user, monkeypatch):
 # ---- the page -------------------------------------------------------------------------------------------------------
 
 
-def test_page_saves_wishes_and_sends_a_test(settings, client, user):
+def test_page_saves_wishes_and_sends_a_test(settings, web, user):
     settings.HAS_MAIL = True
-    client.force_login(user)
-    assert "Send a test" not in client.get("/notifications").content.decode()
-    answer = client.post("/notifications", {"email_enabled": "on", "email": "a@b.test", "on_lost": "on"})
+    assert "Send a test" not in web.get("/notifications").content.decode()
+    answer = web.post("/notifications", {"email_enabled": "on", "email": "a@b.test", "on_lost": "on"})
     assert answer.status_code == 302
     saved = NotificationSettings.objects.get(user=user)
     assert (list(saved.addresses), saved.on_alert, saved.on_lost) == (["email"], False, True)
-    assert "Send a test" in client.get("/notifications").content.decode()
-    client.post("/notifications/test")
-    client.post("/notifications/test")  # too soon
+    assert "Send a test" in web.get("/notifications").content.decode()
+    web.post("/notifications/test")
+    web.post("/notifications/test")  # too soon
     assert outbox(user) == [("email", "HACRL Web: test")]
     assert mail.outbox == []  # not in the request
     send_due()
     assert [sent.to for sent in mail.outbox] == [["a@b.test"]]
-    assert "accepted by the mail server" in client.get("/notifications").content.decode()
+    assert "accepted by the mail server" in web.get("/notifications").content.decode()
 
 
-def test_mail_cannot_be_turned_on_without_a_mail_server(settings, client, user):
+def test_mail_cannot_be_turned_on_without_a_mail_server(settings, web):
     settings.HAS_MAIL = False
-    client.force_login(user)
-    answer = client.post("/notifications", {"email_enabled": "on", "email": "a@b.test"})
+    answer = web.post("/notifications", {"email_enabled": "on", "email": "a@b.test"})
     assert (answer.status_code, "HACRL_EMAIL_URL" in answer.content.decode()) == (422, True)
 
 

@@ -28,12 +28,6 @@ def rows(*tests):
     return jsonl([MBPP_ROW | {"task_id": n, "text": f"Add {n}.", "test_list": test} for n, test in enumerate(tests)])
 
 
-@pytest.fixture
-def owner(client, user):
-    client.force_login(user)
-    return user
-
-
 def test_mbpps_columns_and_prompt_are_suggested_and_the_page_names_the_sandbox(client, owner):
     address = upload(client, rows(MBPP_ROW["test_list"]))
     form = client.get(address).context["form"]

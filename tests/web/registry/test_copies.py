@@ -13,14 +13,6 @@ from tests.support.web.registry_help import QUESTIONS, jsonl
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def owner(client, settings, tmp_path):
-    settings.BENCHMARKS_DIR = tmp_path / "benchmarks"
-    user = make_user()
-    client.force_login(user)
-    return user
-
-
 def test_copied_group_has_the_changes_and_the_old_one_and_its_run_do_not(client, owner):
     run = make_run(owner)
     group, before = run.group, run.spec["agents"]

@@ -31,12 +31,6 @@ ANSWERS = {
 
 
 @pytest.fixture
-def owner(client, user):
-    client.force_login(user)
-    return user
-
-
-@pytest.fixture
 def benchmark(client, owner, folder):
     answer = client.post("/api/v1/benchmarks", MAPPED | {"file": jsonl(), "ready_prompt": "numeric"})
     return Benchmark.objects.get(pk=answer.json()["id"])
