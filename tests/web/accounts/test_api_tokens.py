@@ -203,19 +203,6 @@ def test_tokens_of_other_users_are_not_found(client, user):
     assert token.state == "usable"
 
 
-def test_later_middleware_sees_the_owner_of_the_token(user, monkeypatch):
-    """Roles and the audit log read `request.user` before the API does."""
-    seen = []
-
-    def process_view(self, request, *_):
-        seen.append((request.user.pk, request.user.is_authenticated))
-
-    monkeypatch.setattr("hacrl_web.web.middleware.LoginRequired.process_view", process_view)
-    bearer(token_of(user)[1]).get("/api/v1/me")
-    assert bearer(tokens.new_text()).get("/api/v1/me").status_code == 401  # comes no further
-    assert seen == [(user.pk, True)]
-
-
 def test_too_many_requests_get_429_with_retry_after(user, settings, monkeypatch):
     cache.clear()
     monkeypatch.setattr("hacrl_web.api.time.time", lambda: 1_000_020.0)  # a minute that does not end

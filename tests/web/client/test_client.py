@@ -396,21 +396,6 @@ def test_outage_of_a_watched_installation_loses_nothing(monkeypatch):
         next(client.frames("r"))
 
 
-def test_edit_of_an_old_version_is_refused(hacrl):
-    client = hacrl.client
-    assert client.change("/notifications", on_cleared=True)["on_cleared"] is True
-    old = client.request("GET", "/notifications")
-    client.change("/notifications", on_cleared=False)
-    body, version = old.json(), {"If-Match": old.headers["ETag"]}
-    with pytest.raises(ApiError) as refused:
-        client.request("PUT", "/notifications", json=body, headers=version)
-    assert (refused.value.status, refused.value.code) == (412, "changed_meanwhile")
-    with pytest.raises(ApiError) as refused:
-        client.request("PUT", "/notifications", json=body)
-    assert refused.value.status == 428
-    assert client.request("GET", "/notifications").json()["on_cleared"] is False
-
-
 def test_broken_download_leaves_no_file(tmp_path):
     def pieces():
         yield b"half"

@@ -557,13 +557,3 @@ def test_files_that_were_not_made_here_are_left_alone(ada, tmp_path, folder):
     path.write_text("{}")
     benchmarks.remove_files(Benchmark.objects.create(owner=ada, name="old", train_path=str(path)))
     assert path.is_file()
-
-
-def test_panel_to_try_an_answer_is_below_the_row_of_its_question(client, ada):
-    row = make(ada, count=3)
-    page = client.get(f"/benchmarks/{row.pk}?try=0").content.decode()
-    rows = page.partition('id="questions"')[2].split("<tr")
-    [place] = [number for number, text in enumerate(rows) if 'id="try"' in text]
-    assert 'aria-label="Try an answer to question 1"' in rows[place - 1]
-    assert page.count('id="try"') == 1
-    assert client.get(f"/benchmarks/{row.pk}").content.decode().count('id="try"') == 1

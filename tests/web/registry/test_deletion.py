@@ -9,10 +9,10 @@ import pytest
 from django.utils import timezone
 
 from hacrl_web.accounts.audit_log import AuditEntry
-from hacrl_web.registry.language_models import groups, models
+from hacrl_web.registry.language_models import models
 from hacrl_web.registry.models import Agent, AgentGroup, LanguageModel, PairInspection
 from hacrl_web.runs.models import Run, State, Sweep
-from tests.support.web.factories import launch_request, make_group, make_member, make_model, make_run, make_user
+from tests.support.web.factories import make_group, make_model, make_run
 
 pytestmark = pytest.mark.django_db
 
@@ -78,23 +78,6 @@ def test_group_that_runs_have_stays_and_says_how_many_and_where(client, ada):
     assert client.delete(f"/api/v1/groups/{group.pk}").status_code == 204
 
 
-def test_words_fit_one_run_and_many(ada):
-    run = make_run(ada, name="swan")
-    assert groups.uses_of(run.group).refusal.startswith("1 run uses this agent group: run “swan”. Delete it first")
-    for number in range(models.MAX_NAMED):
-        make_run(ada, group=run.group.pk, name=f"goose {number}")
-    words = groups.uses_of(run.group).refusal
-    assert words.startswith("6 runs use this agent group: run “goose 4”, ")
-    assert ("and others. Delete them" in words, "swan" in words) == (True, False)
-
-
-def test_run_that_is_launched_after_its_group_is_gone_is_refused_in_words(client, ada):
-    request = launch_request(ada)
-    assert client.delete(f"/api/v1/groups/{request['group']}").status_code == 204
-    answer = client.post("/api/v1/runs", request, content_type="application/json")
-    assert ("group", "not_found") in [(one["field"], one["code"]) for one in answer.json()["errors"]]
-
-
 # Models
 
 
@@ -149,23 +132,3 @@ def test_model_of_a_group_stays_and_its_groups_are_linked(client, ada):
 
 
 # Who may
-
-
-def test_others_are_told_before_they_ask_and_strangers_find_nothing(client, ada):
-    group = make_group(ada)
-    model = make_model(ada)
-    for row in (group, model):
-        api = f"/api/v1{row.get_absolute_url()}"
-        for role in ("member", "viewer"):
-            client.force_login(make_member(row.project, role))
-            asked = client.get(f"{row.get_absolute_url()}/delete")
-            assert (asked.status_code, "Delete permanently" in text_of(asked)) == (403, False)
-            assert client.post(f"{row.get_absolute_url()}/delete").status_code == 403
-            assert client.delete(api).status_code == 403
-        client.force_login(make_user())
-        assert client.get(f"{row.get_absolute_url()}/delete").status_code == 404
-        assert client.delete(api).status_code == 404
-        row.refresh_from_db()
-    client.force_login(make_member(group.project, "admin"))
-    assert client.post(f"/groups/{group.pk}/delete").status_code == 302
-    assert client.post(f"/models/{model.pk}/delete").status_code == 302
