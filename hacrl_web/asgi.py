@@ -16,8 +16,7 @@ from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
 from django.urls import path, re_path  # noqa: E402
 
 from hacrl_web.body_limit import LimitBody  # noqa: E402
-from hacrl_web.ops.database_waits import limit_database_waits  # noqa: E402
-from hacrl_web.ops.garbage import freeze_loaded_modules  # noqa: E402
+from hacrl_web.ops.web_process import freeze_loaded_modules, limit_database_waits  # noqa: E402
 from hacrl_web.runs.live.consumers import RunConsumer  # noqa: E402
 
 limit_database_waits()

@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 from django.conf import settings
@@ -39,11 +38,11 @@ SettingsOfUsers = dict[Any, NotificationSettings]  # by the user's id
 
 @dataclass(frozen=True)
 class Message:
-    """An event for one user. make_body is called only if no message of this key is stored yet."""
+    """An event for one user."""
 
     recipient: NotificationSettings
     key: str
-    make_body: Callable[[], dict[str, Any]]
+    body: dict[str, Any]
     origin: dict[str, Any] = field(default_factory=dict)  # the alert or status change, as a field of Delivery
 
 
@@ -73,7 +72,7 @@ class Notifier:
             events = (("raised", recipient.on_alert, alert.raised_at), ("cleared", sends_clearing, alert.cleared_at))
             for name, is_on, at in events:
                 if is_on and at is not None and at >= max(since, recipient.saved_at):
-                    body = partial(alert_message, alert, name == "raised")
+                    body = alert_message(alert, name == "raised")
                     yield Message(recipient, f"alert:{alert.pk}:{name}", body, {"alert": alert})
 
     def _on_changes(self, recipients: SettingsOfUsers) -> Iterator[Message]:
@@ -92,7 +91,7 @@ class Notifier:
             if change.run.is_imported:
                 continue  # it happened elsewhere
             if getattr(recipient, SETTING_OF_STATE[State(change.to_state)]) and change.at >= recipient.saved_at:
-                yield Message(recipient, f"change:{change.pk}", partial(change_message, change), {"change": change})
+                yield Message(recipient, f"change:{change.pk}", change_message(change), {"change": change})
         self._last_change = newest
 
 
@@ -104,7 +103,7 @@ def queue_messages(messages: Iterable[Message]) -> int:
 
 
 def _store(key: str, message: Message, channel: str) -> bool:
-    recipient, body = message.recipient, message.make_body()
+    recipient, body = message.recipient, message.body
     hour = Delivery.objects.filter(user_id=recipient.pk, created_at__gte=timezone.now() - timedelta(hours=1))
     is_flood = hour.exclude(state=DeliveryState.SKIPPED).count() >= MAX_PER_HOUR
     values = {
@@ -132,7 +131,7 @@ def queue_test(user: User) -> int:
         "subject": "HACRL Web: test",
         "text": "A test: notifications of HACRL Web reach this address.",
     }
-    return queue_messages([Message(recipient, f"test:{user.pk}:{now.timestamp():.0f}", lambda: message)])
+    return queue_messages([Message(recipient, f"test:{user.pk}:{now.timestamp():.0f}", message)])
 
 
 def alert_message(alert: Alert, is_raised: bool) -> dict[str, Any]:

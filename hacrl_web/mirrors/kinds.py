@@ -9,11 +9,10 @@ from typing import Any
 
 from django.conf import settings
 
-from hacrl_web.registry.values import Checker, ValueProblem, choice, text
+from hacrl_web.registry.values import Checker, ValueProblem, choice, secret, text
 from workers.allowed_address import AddressRefused, AllowList
 
 MAX_OPTION = 200
-_PLAUSIBLE_SECRET = re.compile(r"[!-~]{1,400}")
 
 
 @dataclass(frozen=True)
@@ -115,14 +114,11 @@ def _option(option: MirrorOption, value: Any) -> str:
     return line
 
 
-def checked_secret(checker: Checker, kind: str, secret: Any) -> str:
+def checked_secret(checker: Checker, kind: str, value: Any) -> str:
     """An API key or password, at `secret`; empty without one."""
-    if secret in (None, ""):
+    if value in (None, ""):
         return ""
     if not KINDS[kind].secret:
         checker.add("secret", "not_needed", f"{KINDS[kind].label} does not use a key.")
-    elif not isinstance(secret, str) or not _PLAUSIBLE_SECRET.fullmatch(secret.strip()):
-        checker.add("secret", "invalid", "At most 400 letters, digits and symbols without spaces.")
-    else:
-        return secret.strip()
-    return ""
+        return ""
+    return checker.take("secret", secret, value) or ""

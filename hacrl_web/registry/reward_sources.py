@@ -39,7 +39,6 @@ MAX_RESPONSE = 100_000
 TRIED_QUESTIONS = 5
 NO_ANSWER = "I do not know."
 BAD_CHARACTER = ("bad_character", "NUL and unpaired surrogates are not allowed.")
-_PLAUSIBLE_KEY = re.compile(r"[!-~]{1,400}")
 
 SourceT = TypeVar("SourceT", Judge, RewardFunction)
 
@@ -208,13 +207,9 @@ def _settings(fields: Mapping[str, Any]) -> JudgeSettings:
 
 @sensitive_variables("value", "text")
 def _key(value: object, own: JudgeSettings | None) -> str:
-    if not isinstance(value, str):
-        raise values.ValueProblem("not_text", "Text is needed.")
-    text = value.strip()
+    text = values.secret(value)
     if text and own is not None and own.kind != "endpoint":
         raise values.ValueProblem("not_a_choice", "A model in a folder needs no key: leave it empty.")
-    if text and not _PLAUSIBLE_KEY.fullmatch(text):
-        raise values.ValueProblem("invalid", "Paste the whole key: at most 400 letters, digits and signs, no spaces.")
     return text
 
 

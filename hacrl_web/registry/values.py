@@ -20,6 +20,7 @@ MAX_NAME = 80
 NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,4})?", re.ASCII)
 # A word in braces, such as {answer}; an argument of LaTeX, as in \boxed{answer} and x_{max}, is none.
 TEMPLATE_FIELD = re.compile(r"(?<![\\\w}\]^])\{([A-Za-z_]\w+)\}")
+PLAUSIBLE_SECRET = re.compile(r"[!-~]{1,400}")
 # Characters that change the writing direction of the text after them.
 BIDI_CONTROLS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 ValueT = TypeVar("ValueT")
@@ -84,6 +85,15 @@ def lines(value: object, most: int, missing: str = "") -> str:
         raise ValueProblem("missing", missing)
     if len(text) > most:
         raise ValueProblem("too_long", f"At most {most:,} characters; you gave {len(text):,}.")
+    return text
+
+
+def secret(value: object) -> str:
+    """A key or password; empty without one."""
+    if not isinstance(value, str):
+        raise ValueProblem("not_text", "Text is needed.")
+    if (text := value.strip()) and not PLAUSIBLE_SECRET.fullmatch(text):
+        raise ValueProblem("invalid", "Paste the whole key: at most 400 letters, digits and signs, no spaces.")
     return text
 
 

@@ -197,7 +197,7 @@ def main() -> None:
         from django.test import Client
 
         from hacrl_web.accounts.models import first_user
-        from hacrl_web.ops.garbage import freeze_loaded_modules
+        from hacrl_web.ops.web_process import freeze_loaded_modules
 
         freeze_loaded_modules()
         client = Client(HTTP_HOST="localhost")

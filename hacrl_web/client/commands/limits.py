@@ -17,7 +17,7 @@ from hacrl_web.client.command import (
     project_id,
 )
 from hacrl_web.client.show import counted, print_rows
-from workers import number_format
+from workers.number_format import format_size
 
 NO_LIMIT, NEVER = "none", "never"
 FRACTIONS = ("gpu_hours", "disk_gib")
@@ -95,8 +95,6 @@ def retention(
 
 
 def _loss_text(loss: dict[str, int]) -> str:
-    file_size, run_size = (number_format.format_size(loss[name]) for name in ("file_bytes", "archived_bytes"))
-    files = f"the checkpoints of {counted(loss['file_runs'], 'run')} (at most {file_size})"
-    runs = f"{counted(loss['archived_runs'], 'archived run')} ({run_size})"
-    parts = [files] * bool(loss["file_runs"]) + [runs] * bool(loss["archived_runs"])
-    return f"Will be deleted permanently: {' and '.join(parts)}."
+    files = f"the checkpoints of {counted(loss['file_runs'], 'run')} ({format_size(loss['file_bytes'])} at most)"
+    runs = f"{counted(loss['archived_runs'], 'archived run')} ({format_size(loss['archived_bytes'])})"
+    return f"Will be deleted permanently: {files} and {runs}."

@@ -24,8 +24,7 @@ from hacrl_web.registry.benchmarks.uploads import Staged
 from hacrl_web.registry.locations import model_roots
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.registry.pages.forms import MappingForm, ServiceForm, SourceForm, UploadForm
-from hacrl_web.registry.pages.models_and_groups import require_page
-from hacrl_web.registry.pages.versions import versions_page
+from hacrl_web.registry.pages.models_and_groups import require_page, versions_page
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import MAX_ID, whole_number
 

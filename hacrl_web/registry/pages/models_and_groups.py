@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from django.contrib import messages
@@ -14,14 +14,14 @@ from hacrl_web.accounts.projects import for_members, require_delete
 from hacrl_web.registry.language_models import groups, models
 from hacrl_web.registry.language_models.model_pairs import ModelPair, known_facts, measured_facts
 from hacrl_web.registry.locations import model_roots
-from hacrl_web.registry.models import AgentGroup, LanguageModel
+from hacrl_web.registry.models import AgentGroup, LanguageModel, VersionQuerySet
 from hacrl_web.registry.pages.forms import AgentForm, GroupForm, RegisterForm, agent_forms, fill_agent_forms
-from hacrl_web.registry.pages.versions import LIST_SIZE, versions_page
 from hacrl_web.registry.values import MAX_NAME
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import MAX_ID, PageQuery, RowId, page_of, whole_number
 
 COPY = " copy"
+LIST_SIZE = 50
 require_page = require_http_methods(["GET", "HEAD", "POST"])
 
 
@@ -91,7 +91,36 @@ def _delete_page(
     return render(request, f"registry/language_models/{kind}_delete.html", context | {"errors": errors}, status=status)
 
 
-# Agent groups
+# Agent groups, with their earlier versions; benchmarks have such lists too
+
+
+class VersionsQuery(PageQuery):
+    """versions_of: the id of the row that is listed with its earlier versions."""
+
+    versions_of: RowId | None = None
+
+
+def versions_page(request: HttpRequest, rows: VersionQuerySet[Any]) -> dict[str, Any]:
+    """What registry/_list_frame.html shows of these rows. Error: Http404 for versions of a row that is not listed."""
+    query = VersionsQuery.read(request.GET)
+    previous = dict(rows.exclude(edit_of=None).prefetch_related(None).order_by().values_list("pk", "edit_of"))
+    latest = None
+    if query.versions_of is None:
+        rows = rows.newest_versions()
+    else:
+        latest = get_object_or_404(rows, pk=query.versions_of)
+        rows = rows.filter(pk__in=[latest.pk, *_earlier(latest.pk, previous)])
+    page = page_of(request, rows, LIST_SIZE)
+    for row in page:
+        row.num_earlier = sum(1 for _ in _earlier(row.pk, previous))
+    return {"page": page, "latest": latest, "query": query.encode()}
+
+
+def _earlier(pk: int, previous: Mapping[int, int]) -> Iterator[int]:
+    """Ids of the versions before this row, the newest first. previous: of each edit, the version before."""
+    while pk in previous:
+        pk = previous[pk]
+        yield pk
 
 
 @require_safe
