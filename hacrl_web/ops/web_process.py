@@ -1,4 +1,4 @@
-"""What the process that answers requests does beyond the others: its waits for locks end, and garbage costs it little."""
+"""What only the process that answers requests does: its waits for locks end, and garbage collections cost it little."""
 
 import gc
 from typing import Any
