@@ -10,8 +10,10 @@ import time
 import pytest
 from django.core import mail
 from django.core.management import call_command
+from django.db import OperationalError
 
 from hacrl_web.alerts.models import Delivery, NotificationSettings
+from hacrl_web.ops.loop import repeat
 from hacrl_web.runs.models import Run, State, TelemetryEvent
 from tests.support.waiting import wait_until
 from tests.support.web.factories import make_run
@@ -59,3 +61,19 @@ def test_trap_in_the_metrics_ends_as_a_mail(user):
     watch_until(lambda: len(mail.outbox) == 1)
     assert mail.outbox[0].subject == "Delta trap, at step 3 of swan"
     assert wait_until(lambda: Delivery.objects.get().state == "sent")
+
+
+def test_failed_act_ends_neither_the_loop_nor_the_next_act():
+    ended, looks = threading.Event(), []
+
+    def fail():
+        looks.append("first")
+        raise (OperationalError if len(looks) > 2 else RuntimeError)("gone")
+
+    def note():
+        looks.append("second")
+        if len(looks) == 4:
+            ended.set()
+
+    repeat([fail, note], ended, 0.0)
+    assert looks == ["first", "second"] * 2

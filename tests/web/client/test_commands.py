@@ -19,6 +19,8 @@ from hacrl_web.client.api import Client
 from hacrl_web.client.main import app
 from hacrl_web.insight.evaluations import new_evaluation
 from hacrl_web.insight.harness import launch as harness_launch
+from hacrl_web.registry.children import JUDGE, ChildResult
+from hacrl_web.registry.models import Judge
 from hacrl_web.runs.models import Host, Retention, Run
 from tests.support.web.factories import launch_request, make_run, metrics
 from tests.web.client.test_client import HOSTILE, said_json, stored
@@ -276,3 +278,27 @@ def test_retention_shows_what_would_go_and_asks(hacrl, user, settings):
     assert (Retention.objects.get().checkpoint_days, Retention.objects.get().archived_days) == (None, 10)
     for bad in ("cars=1", "archived_days", "archived_days=soon", "archived_days=0"):
         hacrl(*own, "--set", bad, "--yes", status=1)
+
+
+TRIED = {"version": "0", "results": [{"reward": 0.9, "reason": "score 9", "parts": {}, "seconds": 1, "cost": 0}]}
+
+
+def test_judge_is_added_changed_listed_and_tried(hacrl, user, settings, tmp_path):
+    settings.JUDGES_DIR, settings.JUDGE_ALLOW = tmp_path / "judges", ["127.0.0.1:8000"]
+    file = tmp_path / "helpful.yaml"
+    file.write_text("address: http://127.0.0.1:8000/v1\nmodel: grader\n")
+    assert "Judge" in hacrl("judges", "add", str(file))
+    first = Judge.objects.get()
+    file.write_text("address: http://127.0.0.1:8000/v1\nmodel: other\n")
+    assert "version" in hacrl("judges", "add", str(file))
+    assert Judge.objects.get().version != first.version
+    [row] = said_json(hacrl("judges", "--json"))
+    assert (row["name"], row["settings"]["model"], row["has_key"]) == ("helpful", "other", False)
+    answer = ChildResult(json.dumps(TRIED).encode(), 0, False)
+    with mock.patch.object(JUDGE, "run", lambda *_: answer):
+        assert hacrl("judges", "try", "helpful", "--response", "42").strip() == "0.9: score 9"
+    for text in ("[1]", "a: [", "\x00"):
+        file.write_text(text)
+        assert (
+            "cannot be read as YAML" in (said := hacrl("judges", "add", str(file), status=1)) or "no settings" in said
+        )

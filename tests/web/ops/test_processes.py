@@ -1,4 +1,4 @@
-"""With HACRL_LOG_FORMAT=json every line of a service's log is one JSON object, Celery's and the web server's too."""
+"""Processes of a service: with HACRL_LOG_FORMAT=json every line of a log is one JSON object; the web starts loaded."""
 
 from __future__ import annotations
 
@@ -39,3 +39,19 @@ def test_every_line_is_an_object():
     assert lines[-1]["message"] == "two\nlines"
     assert "ZeroDivisionError" in lines[-1]["exc_info"]
     assert all(one["process"] > 0 and one["time"].startswith("20") for one in lines)
+
+
+PROGRAM = """
+import gc, hacrl_web.asgi, sys
+print(gc.get_freeze_count(), len(gc.get_objects()), "hacrl_web.api" in sys.modules)
+"""
+
+
+def test_full_collections_leave_out_what_the_web_process_has_loaded(tmp_path):
+    environment = os.environ | {"HACRL_DATA": str(tmp_path)}
+    command = [sys.executable, "-c", PROGRAM]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=True)
+    spared, visited, has_api = done.stdout.split()
+    assert int(spared) > 100_000
+    assert int(visited) < 1_000
+    assert has_api == "True"
