@@ -295,7 +295,7 @@ def test_judge_is_added_changed_listed_and_tried(hacrl, user, settings, tmp_path
     [row] = said_json(hacrl("judges", "--json"))
     assert (row["name"], row["settings"]["model"], row["has_key"]) == ("helpful", "other", False)
     answer = ChildResult(json.dumps(TRIED).encode(), 0, False)
-    with mock.patch.object(JUDGE, "run", lambda *_: answer):
+    with mock.patch.object(JUDGE, "run", return_value=answer):
         assert hacrl("judges", "try", "helpful", "--response", "42").strip() == "0.9: score 9"
     for text in ("[1]", "a: [", "\x00"):
         file.write_text(text)
