@@ -129,6 +129,3 @@ def test_model_of_a_group_stays_and_its_groups_are_linked(client, ada):
     for one in AgentGroup.objects.all():
         assert client.delete(f"/api/v1/groups/{one.pk}").status_code == 204
     assert client.delete(f"/api/v1/models/{model.pk}").status_code == 204
-
-
-# Who may
