@@ -148,13 +148,6 @@ def test_api_names_the_field_of_a_bad_setting(client, two, agent):
     assert not AgentGroup.objects.exists()
 
 
-def test_all_bad_settings_are_said_at_once_and_each_once(user, two):
-    wrong = {"prompt_template": "x" * 20_001, "lora_rank": -1, "chat_template_kwargs": {"a": 1.5, "b": []}}
-    with pytest.raises(groups.FieldErrors) as refused:
-        groups.create_group(user, name="g", agents=[{"model": two[0].pk, **wrong}])
-    assert sorted(error.field for error in refused.value.errors) == [f"agents.0.{name}" for name in sorted(wrong)]
-
-
 def test_two_agents_of_one_seed_are_refused_beside_the_second(client, two):
     response = post(client, {"model": two[0].pk, "name": "A", "seed": "3"}, {"model": two[1].pk, "seed": "3"})
     assert "has the same seed" in field_error(response, "agents-1-seed")

@@ -94,14 +94,6 @@ def test_training_question_that_is_held_out_in_other_typography_is_left_out(ada,
     assert "What is" not in Path(row.train_path).read_text()
 
 
-def test_broken_line_five_is_named_beside_the_file_and_nothing_is_written(client, ada, folder):
-    rows = [*QUESTIONS[:4], '{"question": "broken', *QUESTIONS[4:]]
-    [(field, message)] = said(post(client, file=jsonl(rows)))
-    assert (field, "line 5" in message) == ("file", True)
-    assert Benchmark.objects.count() == 0
-    assert files_in(folder) == []
-
-
 def test_broken_line_of_the_second_file_stands_beside_it(client, ada, folder):
     response = post(client, file=jsonl(), held_out_file=jsonl([{"question": "1+1=", "answer": "2"}, "[]"]))
     [(field, message)] = said(response)
