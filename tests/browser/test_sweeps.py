@@ -105,6 +105,7 @@ def test_sweep_is_launched_by_the_form_shows_partial_rows_and_is_stopped(world: 
     expect(page.locator("tbody tr")).to_contain_text("complete pace=0.05")
 
 
+@pytest.mark.full
 def test_run_is_ablated_by_its_button(world: World, page: Page) -> None:
     run_id = world.launch("complete", steps=2, seed=4)
     page.goto(f"/runs/{run_id}")
