@@ -6,8 +6,11 @@ import sys
 
 import pytest
 
+from hacrl_web.registry import children
 from hacrl_web.runs import pubsub
+from tests.support.forked import FORKING, Forked
 from tests.support.web import factories
+from workers.contract import trainer_process
 
 
 @pytest.fixture(autouse=True)
@@ -27,13 +30,25 @@ def _forget_redis(monkeypatch):
 
 @pytest.fixture
 def real_children():
-    """For tests of what a child may use: it is a process of its own, with its limits."""
+    """For tests of what a child may use or shows of itself: it is a process of its own, with its limits."""
+
+
+@pytest.fixture(autouse=True)
+def _forked_children(request, monkeypatch):
+    """Children of the registry need not load Python and our modules again."""
+    if "real_children" not in request.fixturenames:
+        limit = children._limit
+        monkeypatch.setattr(children, "subprocess", FORKING)
+        # The tests' process, and so a fork of it, is larger than most children may be.
+        monkeypatch.setattr(children, "_limit", lambda pid, *limits: pid in Forked.forks or limit(pid, *limits))
 
 
 @pytest.fixture
-def fake_trainer(settings):
-    """Runs are trained by tests/support/fake_trainer.py."""
+def fake_trainer(request, settings, monkeypatch):
+    """Runs are trained by forks that are tests/support/fake_trainer.py."""
     settings.TRAINER_COMMAND = [sys.executable, "-m", "tests.support.fake_trainer"]
+    if "real_children" not in request.fixturenames:
+        monkeypatch.setattr(trainer_process, "subprocess", FORKING)
 
 
 @pytest.fixture

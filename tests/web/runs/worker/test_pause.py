@@ -167,7 +167,7 @@ class TestPause:
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.usefixtures("fake_trainer")
+@pytest.mark.usefixtures("fake_trainer", "real_children")
 class TestHungTrainer:
     def test_hung_step_leaves_its_stacks_and_is_an_interruption(self, monkeypatch):
         monkeypatch.setattr(supervisor, "STOP_GRACE_S", 0.5)
