@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from transformers import AutoTokenizer
 
+from tests.support.marks import in_full
 from tests.support.workers.real_tokenizers import real_tokenizer
 from tests.support.workers.tiny import character_tokenizer
 from workers.contract.spec.agent import AgentSpec
@@ -18,7 +19,7 @@ LLAMA = (
 )
 
 
-@pytest.mark.parametrize(("name", "texts"), [("qwen3", QWEN), ("smollm2", SMOLLM), ("llama", LLAMA)])
+@pytest.mark.parametrize(("name", "texts"), [("qwen3", QWEN), ("llama", LLAMA), *in_full(("smollm2", SMOLLM))])
 def test_answer_stands_in_the_familys_own_turn_of_a_tool(name, texts):
     folder = real_tokenizer(name)
     tokenizer = AutoTokenizer.from_pretrained(folder)

@@ -440,7 +440,7 @@ print(model.config.model_type, len(text), "workers" in sys.modules, "hacrl_web" 
 """
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_archive_of_a_real_checkpoint_loads_with_transformers_alone(client, owner, tmp_path):
     """A process outside of our code's folder, given only the archive."""
     pytest.importorskip("torch", reason="needs the train extra: pip install '.[train]'")
