@@ -18,6 +18,8 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 ROOT = Path(__file__).resolve().parents[2]
+# They tell transformers that there is no torch, which is too late in a fork.
+WITHOUT_TORCH = ("workers.inspection.preview_prompts", "workers.inspection.prompt_lengths")
 
 
 class Forked(subprocess.Popen[bytes]):
@@ -31,7 +33,8 @@ class Forked(subprocess.Popen[bytes]):
 
     def __init__(self, args: Sequence[str], **options: Any) -> None:
         variables = options.get("env") or {}
-        is_ours = list(args[:2]) == [sys.executable, "-m"] and "HF_ENDPOINT" not in variables
+        is_module = list(args[:2]) == [sys.executable, "-m"] and args[2] not in WITHOUT_TORCH
+        is_ours = is_module and "HF_ENDPOINT" not in variables
         if is_ours and variables.get("PYTHONPATH", "").split(os.pathsep)[0] in ("", str(ROOT)):
             kept = {0, 1, 2, *options.get("pass_fds", ())}
             options["preexec_fn"] = partial(_become, args[2:], options.get("env"), kept)

@@ -435,7 +435,7 @@ def test_missing_question_file_is_said(client, ada):
 # Trying an answer
 
 
-def test_answer_is_tried_by_the_real_verifier(client, ada):
+def test_answer_is_tried_by_the_real_verifier(client, ada, real_children):
     row = make(ada)
     page = client.get(f"/benchmarks/{row.pk}?try=41").content.decode()
     assert ">42</textarea>" in page
