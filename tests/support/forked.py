@@ -33,11 +33,12 @@ class Forked(subprocess.Popen[bytes]):
 
     def __init__(self, args: Sequence[str], **options: Any) -> None:
         variables = options.get("env") or {}
-        is_module = list(args[:2]) == [sys.executable, "-m"] and args[2] not in WITHOUT_TORCH
+        python, *words = (word for word in args if word != "-s")
+        is_module = [python, *words[:1]] == [sys.executable, "-m"] and words[1] not in WITHOUT_TORCH
         is_ours = is_module and "HF_ENDPOINT" not in variables
         if is_ours and variables.get("PYTHONPATH", "").split(os.pathsep)[0] in ("", str(ROOT)):
             kept = {0, 1, 2, *options.get("pass_fds", ())}
-            options["preexec_fn"] = partial(_become, args[2:], options.get("env"), kept)
+            options["preexec_fn"] = partial(_become, words[1:], options.get("env"), kept)
         super().__init__(args, **options)
         if "preexec_fn" in options:
             self.forks.add(self.pid)
