@@ -33,8 +33,8 @@ def real_children():
     """For tests of what a child may use or shows of itself: it is a process of its own, with its limits."""
 
 
-@pytest.fixture(autouse=True)
-def _forked_children(request, monkeypatch):
+@pytest.fixture
+def forked_children(request, monkeypatch):
     """Children of the registry need not load Python and our modules again."""
     if "real_children" not in request.fixturenames:
         limit = children._limit

@@ -22,7 +22,7 @@ from tests.support.web.registry_help import field_error, jsonl, make_user
 from tests.workers.questions.test_hub_files import COMMIT, served_hub
 from workers.questions import canonical, files
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("forked_children")]
 JSON = {"HTTP_ACCEPT": "application/json"}
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "data" / "benchmarks"
 CSV = "problem,solution,level\n" + "".join(f'"What is {n}+1?","so it is #### {n + 1}",{n % 3}\n' for n in range(20))

@@ -10,7 +10,7 @@ from tests.support.web.registry_help import make_user
 pytest.importorskip("torch", reason="needs the train extra: pip install '.[train]'")
 from tests.support.workers.tiny import make_pair
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("forked_children")]
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from tests.support.web.registry_help import field_error, jsonl
 from workers.contract.spec.run import RunSpec
 from workers.verifiers.service import Verifier
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("forked_children")]
 JSON = {"content_type": "application/json"}
 MAPPED = {"name": "sums", "verifier": "exact", "held_out_fraction": "0.2"}
 READY = {one.key: one for one in READY_PROMPTS}

@@ -20,7 +20,7 @@ from tests.support.web.page_text import text_of
 from workers.contract.spec.data import DataSpec
 
 STEPS = "def reward(question, answer, response, **fields):\n    return 0.5 if answer in response else 0.25\n"
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("forked_children")]
 
 
 @pytest.fixture(autouse=True)
