@@ -66,6 +66,7 @@ def test_run_streams_live_and_a_reload_loses_nothing(page: Page, registered) -> 
     expect(page.locator("[data-show='step']")).to_have_text(str(STEPS))
 
 
+@pytest.mark.full
 def test_lost_socket_is_shown_and_the_missed_events_are_replayed(page: Page, registered) -> None:
     fill_run(page, name="Cut socket", **{"training.steps": 40})
     queue(page)
