@@ -93,7 +93,7 @@ def run_spec(place: Path, models: Sequence[Path], case: Case, device: str) -> An
         "rollout": {
             "num_generations": size.group,
             "max_completion_length": size.tokens,
-            "max_prompt_length": max(16, size.words),
+            "max_prompt_length": size.words + 64,  # the chat template has tokens too
         },
         "training": {"steps": case.steps, "train_batch_size": size.prompts, "mini_batch_size": size.prompts // 2},
         "evaluation": {"eval_interval": 0},

@@ -36,12 +36,12 @@ tested() {  # LIMIT FILE: whatever the machine has of what the rest of the suite
 
 contract() {  # vLLM: starts, log-probabilities, twenty cycles of sleep and new weights, LoRA, ratio 1; CUDA graphs
   has_gpu || { echo "contract: skipped, it needs a GPU"; return; }
-  tested 230 tests/gpu/test_engine.py
-  tested 45 tests/gpu/test_decoder.py
+  tested 420 tests/gpu/test_engine.py  # of them 160 s a pair's engines start
+  tested 120 tests/gpu/test_decoder.py
 }
 
 profile() {  # of passes and of sampling
-  bench profile 75 tokens --tokens $count
+  bench profile 120 tokens --tokens $count
   bench profile 60 passes
 }
 
