@@ -37,6 +37,16 @@ class AgentInterface(Protocol):
     def load_state(self, stem: Path) -> None: ...
 
 
+def forwarded(method: str) -> Any:
+    """A method of RemoteAgent that the agent itself answers."""
+
+    def call(self: RemoteAgent, *arguments: Any, **options: Any) -> Any:
+        with self._turn:
+            return self._answer(method, *arguments, **options)
+
+    return call
+
+
 class RemoteAgent(ABC):
     """An agent in other processes: every call of AgentInterface is forwarded, and its answer awaited.
 
@@ -57,10 +67,6 @@ class RemoteAgent(ABC):
     def _measured_bytes(self) -> tuple[int, int | None]:
         """The memory of its processes together, as memory.used_bytes. Error: AgentLost."""
 
-    def _call(self, method: str, *arguments: Any, **options: Any) -> Any:
-        with self._turn:
-            return self._answer(method, *arguments, **options)
-
     def used_bytes(self) -> tuple[int, int | None]:
         """RAM of its processes together, and the peak of the GPU that was used most; while it works, as before."""
         if self._turn.acquire(blocking=False):
@@ -71,57 +77,23 @@ class RemoteAgent(ABC):
         return self._used_bytes
 
     def describe(self) -> dict[str, Any]:
-        self._facts = self._facts or self._call("describe")  # they do not change, and it may be at work
+        self._facts = self._facts or self._describe()  # they do not change, and it may be at work
         return self._facts
 
-    def prompt_lengths(self, questions: Sequence[Question]) -> list[int]:
-        lengths: list[int] = self._call("prompt_lengths", questions)
-        return lengths
-
-    def sample_ahead(self, step: int, questions: Sequence[Question]) -> None:
-        self._call("sample_ahead", step, questions)
-
-    def generate(self, step: int, questions: Sequence[Question]) -> GeneratedRollouts:
-        generated: GeneratedRollouts = self._call("generate", step, questions)
-        return generated
-
-    def generate_extra(self, step: int, questions: Sequence[Question]) -> GeneratedRollouts:
-        generated: GeneratedRollouts = self._call("generate_extra", step, questions)
-        return generated
-
-    def keep_prompts(self, prompts: Sequence[int]) -> None:
-        self._call("keep_prompts", prompts)
-
-    def update(
-        self, mini_batches: Sequence[Sequence[LearnerRow]], learning_rate: float, *, measures_alignment: bool = False
-    ) -> UpdateReport:
-        report: UpdateReport = self._call("update", mini_batches, learning_rate, measures_alignment=measures_alignment)
-        return report
-
-    def measure_alignment(self, rows: Sequence[LearnerRow]) -> dict[int, float | None]:
-        alignment: dict[int, float | None] = self._call("measure_alignment", rows)
-        return alignment
-
-    def evaluate(self, step: int, questions: Sequence[Question], num_samples: int = 1) -> list[FinalAnswer]:
-        answers: list[FinalAnswer] = self._call("evaluate", step, questions, num_samples)
-        return answers
-
-    def take_notes(self) -> list[str]:
-        notes: list[str] = self._call("take_notes")
-        return notes
-
-    def has_sampled_within(self, seconds: float) -> bool:
-        has_sampled: bool = self._call("has_sampled_within", seconds)
-        return has_sampled
-
-    def save(self, folder: Path) -> None:
-        self._call("save", folder)
-
-    def save_state(self, stem: Path) -> None:
-        self._call("save_state", stem)
-
-    def load_state(self, stem: Path) -> None:
-        self._call("load_state", stem)
+    _describe = forwarded("describe")
+    prompt_lengths = forwarded("prompt_lengths")
+    sample_ahead = forwarded("sample_ahead")
+    generate = forwarded("generate")
+    generate_extra = forwarded("generate_extra")
+    keep_prompts = forwarded("keep_prompts")
+    update = forwarded("update")
+    measure_alignment = forwarded("measure_alignment")
+    evaluate = forwarded("evaluate")
+    take_notes = forwarded("take_notes")
+    has_sampled_within = forwarded("has_sampled_within")
+    save = forwarded("save")
+    save_state = forwarded("save_state")
+    load_state = forwarded("load_state")
 
 
 class Placement(Protocol):

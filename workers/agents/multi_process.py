@@ -13,7 +13,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from workers import heartbeat
-from workers.agents.interface import RemoteAgent
+from workers.agents.interface import RemoteAgent, forwarded
 from workers.agents.messages import AgentLost, RolloutsMissing
 from workers.contract.repository import ROOT
 from workers.contract.spec.run import RunSpec
@@ -29,7 +28,6 @@ from workers.environments.base import EnvironmentFailed
 from workers.model.loading import choose_device
 from workers.model.memory import bytes_together
 from workers.model.process_group import Ranks
-from workers.questions.dataset import Question
 from workers.rollouts.vllm_engine import remove_abandoned_weights
 
 GRACE_S = 5.0  # for a process that has closed its connection to end
@@ -122,9 +120,7 @@ class RankedAgent(RemoteAgent):
     def _measured_bytes(self) -> tuple[int, int | None]:
         return bytes_together(self._answers_of_all("used_bytes", (), {}))
 
-    def sample_with(self, weights: Path, step: int, questions: Sequence[Question], batch_size: int) -> Any:
-        """As LocalAgent's, in an agent that samples for another process."""
-        return self._call("sample_with", weights, step, questions, batch_size)
+    sample_with = forwarded("sample_with")  # of an agent that samples for another process
 
     def _answers_of_all(self, method: str, arguments: Any, options: Any) -> list[Any]:
         if not self._connections:

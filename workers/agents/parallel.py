@@ -7,8 +7,9 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any, Generic
 
-from workers.agents.interface import Answer
+from workers.agents.interface import AgentInterface, Answer, RemoteAgent
 from workers.agents.messages import AgentLost
+from workers.model.memory import bytes_together, used_bytes
 
 
 @dataclass(frozen=True)
@@ -59,3 +60,25 @@ class ParallelCalls:
 
     def close(self) -> None:
         self._pool.shutdown(cancel_futures=True)
+
+
+class ParallelPlacement:
+    """Agents in processes of their own, all of which work at the same time."""
+
+    is_parallel = True
+    agents: Sequence[AgentInterface] = ()
+
+    def __init__(self, num_agents: int) -> None:
+        self._calls = ParallelCalls(num_agents)
+        self._agents: Sequence[RemoteAgent] = ()
+
+    def begin(self, calls: Sequence[Callable[[], Answer]]) -> Sequence[Callable[[], Answer]]:
+        """All calls begin now, each in its agent's process."""
+        return self._calls.begin(calls)
+
+    def has_ended_within(self, seconds: float) -> bool:
+        return self._calls.has_ended_within(seconds)
+
+    def used_bytes(self) -> tuple[int, int | None]:
+        """RAM of the trainer and all agents; the peak of the GPU that was used most."""
+        return bytes_together([used_bytes(), *(agent.used_bytes() for agent in self._agents)])

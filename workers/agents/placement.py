@@ -13,7 +13,7 @@ from workers.agents import ray_cluster
 from workers.agents.interface import AgentInterface, Answer, Placement
 from workers.agents.local import bytes_elsewhere, make_agent
 from workers.agents.multi_process import RankedAgent
-from workers.agents.parallel import ParallelCalls
+from workers.agents.parallel import ParallelPlacement
 from workers.contract.spec.compute import INSTALL_RAY
 from workers.contract.spec.run import RunSpec
 from workers.model import memory
@@ -70,10 +70,8 @@ class LocalPlacement:
             agent.close()
 
 
-class ProcessesPlacement:
+class ProcessesPlacement(ParallelPlacement):
     """Each agent in a process of its own on this machine."""
-
-    is_parallel = True
 
     def __init__(self, spec: RunSpec, folders: Sequence[Path] | None = None) -> None:
         """Load all agents at once. Errors: EngineMissing, AgentLost, AgentFailed."""
@@ -84,7 +82,7 @@ class ProcessesPlacement:
             dict.fromkeys(torch.cuda.get_device_name(one) if one.type == "cuda" else "cpu" for one in devices)
         )
         self.gpus = held_gpus(spec)
-        self._calls = ParallelCalls(len(spec.agents))
+        super().__init__(len(spec.agents))
         self._agents: list[RankedAgent] = []
         try:
             loads = [
@@ -95,18 +93,7 @@ class ProcessesPlacement:
         except BaseException:
             self.close()
             raise
-        self.agents: Sequence[AgentInterface] = self._agents
-
-    def begin(self, calls: Sequence[Callable[[], Answer]]) -> Sequence[Callable[[], Answer]]:
-        """All calls begin now, each in its agent's process."""
-        return self._calls.begin(calls)
-
-    def has_ended_within(self, seconds: float) -> bool:
-        return self._calls.has_ended_within(seconds)
-
-    def used_bytes(self) -> tuple[int, int | None]:
-        """RAM of the trainer and all agents; the peak of the GPU that was used most."""
-        return memory.bytes_together([memory.used_bytes(), *(agent.used_bytes() for agent in self._agents)])
+        self.agents = self._agents
 
     def close(self) -> None:
         """End the agents' processes, even in the middle of a call."""

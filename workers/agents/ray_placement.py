@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,10 @@ from ray.util.placement_group import PlacementGroup, placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from workers import heartbeat
-from workers.agents.interface import AgentInterface, Answer, RemoteAgent
+from workers.agents.interface import RemoteAgent
 from workers.agents.local import bytes_elsewhere, make_agent
 from workers.agents.messages import AgentLost
-from workers.agents.parallel import ParallelCalls
+from workers.agents.parallel import ParallelPlacement
 from workers.agents.ray_cluster import Cluster
 from workers.contract.spec.run import RunSpec
 from workers.model.loading import choose_device, quiet_transformers
@@ -86,17 +86,15 @@ class RayAgent(RemoteAgent):
         return measured
 
 
-class RayPlacement:
+class RayPlacement(ParallelPlacement):
     """All agents of a run, each in its own process."""
-
-    is_parallel = True
 
     def __init__(self, spec: RunSpec, run_dir: Path, folders: Sequence[Path] | None = None) -> None:
         """Start Ray if no cluster is named, and load all agents at once.
 
         Errors: NoRoom, NotShared, AgentLost, or what loading an agent raises.
         """
-        self._calls = ParallelCalls(len(spec.agents))
+        super().__init__(len(spec.agents))
         self._processes: list[Any] = []
         self._agents: list[RayAgent] = []
         self._group: PlacementGroup | None = None
@@ -113,7 +111,7 @@ class RayPlacement:
         except BaseException:
             self.close()
             raise
-        self.agents: Sequence[AgentInterface] = self._agents
+        self.agents = self._agents
 
     def _reserve(self, num_agents: int, gpus: float) -> PlacementGroup:
         """One bundle for each agent, all of them or none. Error: NoRoom."""
@@ -153,17 +151,6 @@ class RayPlacement:
             (run_dir / MARK_NAME).unlink(missing_ok=True)
         devices, nodes = (set(column) for column in zip(*places, strict=True))
         return ", ".join(sorted(devices)) + (f" on {len(nodes)} nodes" if len(nodes) > 1 else "")
-
-    def begin(self, calls: Sequence[Callable[[], Answer]]) -> Sequence[Callable[[], Answer]]:
-        """All calls begin now, each in its agent's process."""
-        return self._calls.begin(calls)
-
-    def has_ended_within(self, seconds: float) -> bool:
-        return self._calls.has_ended_within(seconds)
-
-    def used_bytes(self) -> tuple[int, int | None]:
-        """RAM of the trainer and all agents; the peak of the GPU that was used most."""
-        return bytes_together([used_bytes(), *(agent.used_bytes() for agent in self._agents)])
 
     def close(self) -> None:
         """End the agents' processes, even in the middle of a call, and a private cluster."""

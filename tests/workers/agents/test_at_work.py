@@ -154,15 +154,6 @@ def test_all_calls_have_ended_once_the_slowest_has(gate):
     calls.close()
 
 
-def test_patience_counts_from_the_request():
-    stop = StopFlag()
-    assert stop.seconds_since_request == 0.0
-    stop._request(15, None)
-    assert stop.requested_at is not None
-    stop.requested_at -= 60
-    assert 60 <= stop.seconds_since_request < 60 + PATIENCE_S
-
-
 @pytest.mark.usefixtures("_threads")
 @pytest.mark.parametrize("ends_in_time", [False, True])
 def test_stop_while_an_agent_generates_saves_only_if_it_ends_in_time(tmp_path, monkeypatch, gate, ends_in_time):

@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 
 from tests.support.waiting import wait_until
 from tests.support.workers.endings import assert_same_end, last_records
-from tests.support.workers.tiny import HashVerifier, make_agent, make_pair, make_spec, records, train
+from tests.support.workers.tiny import HashVerifier, make_pair, make_spec, records, train
 from workers.agents.messages import AgentLost, RolloutsMissing
 from workers.agents.placement import RayMissing, place
 from workers.contract.spec.run import RunSpec
@@ -47,11 +47,6 @@ def _ray(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     os.environ.update(before)
 
 
-def crowd(root: Path) -> list[dict[str, Any]]:
-    third = make_agent(root / "third", "qwen3", seed=5, hidden_size=16, head_dim=8)
-    return [*make_pair(root), {"name": "Third", "model": str(third)}]
-
-
 def trained(spec: RunSpec, run_dir: Path, attempt: int = 1) -> Path:
     train(spec, run_dir, attempt).close()
     return run_dir
@@ -68,14 +63,6 @@ def test_two_agents_under_ray_end_as_in_one_process_bit_for_bit(tmp_path):
     assert_same_end(trained(with_ray(spec), tmp_path / "ray"), trained(spec, tmp_path / "local"))
     assert last_records(tmp_path / "ray", "answers") == last_records(tmp_path / "local", "answers")
     assert not (tmp_path / "ray" / SCRATCH_NAME).is_symlink()  # its sockets and logs are gone
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("count", [2, 3])
-@pytest.mark.usefixtures("_ray")
-def test_agents_under_ray_end_as_in_one_process_after_five_steps(tmp_path, count):
-    spec = make_spec(tmp_path, crowd(tmp_path)[:count], **CHANGES)
-    assert_same_end(trained(with_ray(spec), tmp_path / "ray"), trained(spec, tmp_path / "local"))
 
 
 class Kills(HashVerifier):
