@@ -11,7 +11,6 @@ import random
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +22,6 @@ LEARNING_RATE = 3e-3
 WARMUP_STEPS = 50
 CHARACTERS = "0123456789+-*^()=;}"
 BOX = "\\boxed{"
-# A call of the calculator and its answer, as an agent without a chat template reads it.
-CALL, ANSWER = "<calculator>{}</calculator>", "\n<tool>{}</tool>\n"
-CALL_PIECES = ("<calculator>", "</calculator>", "\n<tool>", "</tool>\n", "error: ")
 DIGIT_PAIRS = tuple(str(value) for value in range(10, 100))
 ARCHITECTURES: dict[str, dict[str, Any]] = {
     "qwen3": {  # about 100k parameters
@@ -55,13 +51,11 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
 @dataclass(frozen=True)
 class WarmStart:
     """A demo agent. architecture: a key of ARCHITECTURES; correct_share: of the workings that it is trained on, by
-    skill; pieces: tokens besides single characters and the opening of a box; uses_calculator: it asks for the first
-    operation's result (workers.demo.calculator)."""
+    skill; pieces: tokens besides single characters and the opening of a box."""
 
     architecture: str
     correct_share: Mapping[str, float]
     pieces: tuple[str, ...] = ()
-    uses_calculator: bool = False
 
 
 def make_tokenizer(pieces: tuple[str, ...] = ()) -> Any:
@@ -106,28 +100,6 @@ def make_model(architecture: str, tokenizer: Any) -> Any:
     return AutoModelForCausalLM.from_config(AutoConfig.for_model(**settings))
 
 
-@dataclass(frozen=True)
-class Working:
-    """A working in tokens. trains: which of them the model wrote itself."""
-
-    ids: list[int]
-    trains: list[bool]
-
-
-def _working(text: str, tokenizer: Any, *, uses_calculator: bool) -> Working:
-    """`2*7=14;3+14=\\boxed{17}` and the EOS; with a calculator the first operation as a call and its answer."""
-    end = [tokenizer.eos_token_id]
-    if not uses_calculator or not text:
-        ids = tokenizer(text).input_ids + end
-        return Working(ids, [True] * len(ids))
-    first, rest = text.split(";")
-    expression, value = first.split("=")
-    parts = [(CALL.format(expression), True), (ANSWER.format(value), False), (rest, True)]
-    encoded = [(tokenizer(part).input_ids, trains) for part, trains in parts]
-    encoded.append((end, True))
-    return Working([token for ids, _ in encoded for token in ids], [trains for ids, trains in encoded for _ in ids])
-
-
 class _Corpus:
     """Problems with workings as token ids, drawn with the agent's share of correct ones."""
 
@@ -135,18 +107,18 @@ class _Corpus:
         self._random = random.Random(f"{seed} {agent.architecture}")
         self._share = agent.correct_share
         self._problems = problems
-        encode = partial(_working, tokenizer=tokenizer, uses_calculator=agent.uses_calculator)
         self._ids = [
-            (tokenizer(problem.text).input_ids, encode(problem.correct), encode(problem.mistaken))
+            tuple(tokenizer(text).input_ids for text in (problem.text, problem.correct, problem.mistaken))
             for problem in problems
         ]
+        self._end = [tokenizer.eos_token_id]
 
-    def draw(self) -> tuple[list[int], Working]:
-        """Prompt and working of one random problem."""
+    def draw(self) -> tuple[list[int], list[int]]:
+        """Prompt and working of one random problem, which ends with the EOS."""
         index = self._random.randrange(len(self._problems))
         prompt, correct, mistaken = self._ids[index]
         is_correct = self._random.random() < self._share[self._problems[index].skill]
-        return prompt, correct if is_correct else mistaken
+        return prompt, (correct if is_correct else mistaken) + self._end
 
 
 def _learning_rate(step: int, steps: int) -> float:
@@ -157,18 +129,17 @@ def _learning_rate(step: int, steps: int) -> float:
 
 
 def _batch(corpus: _Corpus) -> tuple[Any, Any]:
-    """Ids (b, S) and labels (b, S); labels are -100 in the prompt, a calculator's answer and the padding."""
+    """Ids (b, S) and labels (b, S); labels are -100 in the prompt and the padding."""
     import torch
 
     pairs = [corpus.draw() for _ in range(BATCH_SIZE)]
-    width = max(len(prompt) + len(working.ids) for prompt, working in pairs)
+    width = max(len(prompt) + len(working) for prompt, working in pairs)
     ids = torch.zeros(BATCH_SIZE, width, dtype=torch.long)
     labels = torch.full((BATCH_SIZE, width), -100)
     for row, (prompt, working) in enumerate(pairs):
-        end = len(prompt) + len(working.ids)
-        ids[row, :end] = torch.tensor(prompt + working.ids)
-        own = torch.tensor(working.ids).masked_fill(~torch.tensor(working.trains), -100)
-        labels[row, len(prompt) : end] = own
+        end = len(prompt) + len(working)
+        ids[row, :end] = torch.tensor(prompt + working)
+        labels[row, len(prompt) : end] = torch.tensor(working)
     return ids, labels
 
 

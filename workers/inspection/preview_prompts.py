@@ -1,13 +1,18 @@
-"""The prompt that each agent of a group reads for one question, token by token; a short child process of the web.
+"""The prompts that the agents of a group read, token by token, or how long they are; a short child process of the web.
 
 `python -m workers.inspection.preview_prompts` reads {question, template and system (of the benchmark), agents: [their
 AgentSpec]} from stdin and prints {agents: [{agent, text, token_ids, pieces: [{text, is_special}], notes} or {agent,
 error}]}. The ids are those of the trainer, made by the same functions. No weights are loaded.
+
+With {questions: [text], limit, enough} in place of the question it prints {agents: [name], lengths: [[tokens of each
+agent] of each question]}, and ends once `enough` questions have at most `limit` tokens for every agent; or {error} for
+an agent whose tokenizer cannot be read. There models of the hub are read from the cache alone.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from functools import cache
 from pathlib import Path
@@ -113,16 +118,40 @@ def answer(question: Question, settings: dict[str, Any]) -> dict[str, Any]:
     return {"agent": settings["name"], "error": reason}
 
 
+def prompt_lengths(request: dict[str, Any]) -> list[list[int]]:
+    """Tokens of each agent for each question, up to the one with which enough are short. Errors: as prompt_ids."""
+    agents = [AgentSpec.model_validate(settings) for settings in request["agents"]]
+    lengths: list[list[int]] = []
+    num_short = 0
+    for text in request["questions"]:
+        question = Question("", text, "", template=request["template"], system=request["system"])
+        lengths.append([len(prompt_ids(question, agent)) for agent in agents])
+        num_short += max(lengths[-1]) <= request["limit"]
+        if num_short == request["enough"]:
+            break
+    return lengths
+
+
 def main() -> int:
     """Print one JSON object."""
     request = json.load(sys.stdin)
+    if "questions" in request:
+        os.environ["HF_HUB_OFFLINE"] = "1"  # read at the first import of the hub's library
     use_token(request)
     from transformers.utils import logging
 
     logging.set_verbosity_error()
-    question = Question("preview", request["question"], "", template=request["template"], system=request["system"])
-    agents = [answer(question, settings) for settings in request["agents"]]
-    print(json.dumps({"agents": agents}, ensure_ascii=True))
+    result: dict[str, Any]
+    if "questions" in request:
+        result = {"agents": [settings["name"] for settings in request["agents"]]}
+        try:
+            result["lengths"] = prompt_lengths(request)
+        except Exception as error:  # a chat template may raise anything
+            result["error"] = f"{type(error).__name__}: {str(error)[:300]}"
+    else:
+        question = Question("preview", request["question"], "", template=request["template"], system=request["system"])
+        result = {"agents": [answer(question, settings) for settings in request["agents"]]}
+    print(json.dumps(result, ensure_ascii=True))
     return 0
 
 

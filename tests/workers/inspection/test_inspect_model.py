@@ -73,11 +73,6 @@ def test_weights_are_never_loaded(capsys, model):
     assert ask(capsys, "model", model)[1]["facts"]["num_parameters"] == count
 
 
-def test_chat_template_is_reported(capsys, model):
-    edit(model / "tokenizer_config.json", chat_template="{{ messages[0].content }}")
-    assert ask(capsys, "model", model)[1]["facts"]["has_chat_template"] is True
-
-
 def test_normalizer_that_fails_at_a_text_like_a_question_is_refused(capsys, model):
     rule = {"type": "Replace", "pattern": {"Regex": "(?:a|aa)*[b-c]$"}, "content": ""}
     text = {"type": "Replace", "pattern": {"String": "!"}, "content": "!b!"}
@@ -121,8 +116,45 @@ def test_system_messages_and_the_thinking_switch_are_reported(capsys, model):
     assert "It takes no system message" in report["checks"][-1]["detail"]
 
 
-def test_missing_folder_is_refused(capsys, tmp_path):
-    assert refusal(capsys, tmp_path / "absent")[1].startswith("There is no folder")
+def test_missing_folder_and_file_are_refused(capsys, model):
+    (model / "model.safetensors").unlink()
+    assert refusal(capsys, model)[1] == "There is no model.safetensors: copy the weights into the folder."
+    (model / "config.json").unlink()
+    told = "There is no config.json: choose the folder that save_pretrained wrote."
+    assert refusal(capsys, model) == ("config.json", told)
+    assert refusal(capsys, model / "absent")[1].startswith("There is no folder")
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "name", "said"),
+    [
+        ("config.json", {"model_type": "mystery"}, "config.json", "no text-generating model of type 'mystery'"),
+        *(("config.json", {"max_position_embeddings": n}, "", "length is") for n in (0, -1, 10**12, "128", True)),
+        ("config.json", {"head_dim": 0}, "", "head_dim is 0"),
+        ("config.json", {"text_config": [1, 2]}, "", "text_config"),
+        ("config.json", {"quantization_config": {"quant_method": "bitsandbytes"}}, "", "quantised"),
+        ("config.json", {"rms_norm_eps": float("nan")}, "", "not valid JSON"),
+        *(
+            (file, change, "Custom code", f"{file} requests custom code")
+            for file, change in (
+                ("config.json", {"auto_map": {"AutoModel": "code.Model"}}),
+                ("config.json", {"text_config": {"deep": [{"auto_map": {}}]}}),
+                ("tokenizer_config.json", {"auto_map": {"AutoTokenizer": "code.Tokenizer"}}),
+                ("generation_config.json", {"trust_remote_code": True}),
+            )
+        ),
+        *(
+            ("tokenizer_config.json", {"chat_template": template}, "", "chat_template")
+            for template in ("{% bad", "{{ messages[0].role }}", "{{ raise_exception('no') }}")
+        ),
+        ("tokenizer_config.json", {"chat_template": [{"name": "default", "template": {"a": 1}}]}, "", "is not text"),
+    ],
+)
+def test_settings_of_a_file_that_would_fail_or_run_code_are_refused(capsys, model, file, change, name, said):
+    edit(model / file, **change)
+    found, detail = refusal(capsys, model)
+    assert said in detail
+    assert found == (name or found)
 
 
 @pytest.mark.parametrize(
@@ -140,40 +172,6 @@ def test_odd_revision_is_refused(capsys):
     assert "revision may contain" in report["checks"][-1]["detail"]
 
 
-def test_model_without_config_is_refused(capsys, model):
-    (model / "config.json").unlink()
-    assert refusal(capsys, model) == (
-        "config.json",
-        "There is no config.json: choose the folder that save_pretrained wrote.",
-    )
-
-
-def test_type_that_transformers_does_not_know_is_refused(capsys, model):
-    edit(model / "config.json", model_type="mystery")
-    assert "no text-generating model of type 'mystery'" in refusal(capsys, model)[1]
-
-
-@pytest.mark.parametrize(
-    ("file", "change"),
-    [
-        ("config.json", {"auto_map": {"AutoModel": "code.Model"}}),
-        ("config.json", {"text_config": {"deep": [{"auto_map": {}}]}}),
-        ("tokenizer_config.json", {"auto_map": {"AutoTokenizer": "code.Tokenizer"}}),
-        ("generation_config.json", {"trust_remote_code": True}),
-    ],
-)
-def test_code_of_its_own_is_refused_at_any_depth(capsys, model, file, change):
-    edit(model / file, **change)
-    name, detail = refusal(capsys, model)
-    assert name == "Custom code"
-    assert detail.startswith(f"{file} requests custom code")
-
-
-def test_folder_without_safetensors_is_refused(capsys, model):
-    (model / "model.safetensors").unlink()
-    assert refusal(capsys, model)[1] == "There is no model.safetensors: copy the weights into the folder."
-
-
 def test_pickled_weights_are_refused(capsys, model):
     (model / "model.safetensors").rename(model / "pytorch_model.bin")
     assert "can run code when they are loaded" in refusal(capsys, model)[1]
@@ -186,13 +184,24 @@ def test_pickled_weights_are_refused(capsys, model):
         (b"", "header length is impossible"),
         (struct.pack("<Q", 10) + b"not json!!", "header is not JSON"),
         (struct.pack("<Q", 2**60) + b"{}", "header length is impossible"),
+        (None, "bytes of weights"),
     ],
 )
-def test_file_that_is_not_safetensors_is_refused(capsys, model, data, said):
-    (model / "model.safetensors").write_bytes(data)
+def test_file_that_is_not_safetensors_or_lacks_its_end_is_refused(capsys, model, data, said):
+    path = model / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-1] if data is None else data)
     name, detail = refusal(capsys, model)
     assert name == "Weights are safetensors"
     assert said in detail
+
+
+@pytest.mark.parametrize(
+    "shard", ["../other.safetensors", "/etc/passwd", "sub/x.safetensors", "code.py", "a.safetensors"]
+)
+def test_shard_that_leaves_the_folder_or_is_missing_is_refused(capsys, model, shard):
+    (model / "model.safetensors").unlink()
+    (model / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"w": shard}}))
+    assert ("a.safetensors is missing" if shard[0] == "a" else "leaves the folder") in refusal(capsys, model)[1]
 
 
 @pytest.mark.parametrize(
@@ -211,25 +220,6 @@ def test_file_that_is_not_safetensors_is_refused(capsys, model, data, said):
 def test_header_that_lies_is_refused(capsys, model, entry, said):
     header_file(model / "model.safetensors", {"w": entry}, b"1234")
     assert said in refusal(capsys, model)[1]
-
-
-def test_truncated_weights_are_refused(capsys, model):
-    path = model / "model.safetensors"
-    path.write_bytes(path.read_bytes()[:-1])
-    assert "bytes of weights" in refusal(capsys, model)[1]
-
-
-@pytest.mark.parametrize("shard", ["../other.safetensors", "/etc/passwd", "sub/x.safetensors", "code.py"])
-def test_shard_name_that_leaves_the_folder_is_refused(capsys, model, shard):
-    (model / "model.safetensors").unlink()
-    (model / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"w": shard}}))
-    assert "leaves the folder" in refusal(capsys, model)[1]
-
-
-def test_missing_shard_is_named(capsys, model):
-    (model / "model.safetensors").unlink()
-    (model / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"w": "model-1.safetensors"}}))
-    assert "model-1.safetensors is missing" in refusal(capsys, model)[1]
 
 
 def test_link_out_of_the_folder_and_pipe_are_refused(capsys, model, tmp_path):
@@ -260,41 +250,10 @@ def test_tokenizer_that_is_missing_or_larger_than_the_model_is_refused(capsys, m
     assert "copy tokenizer.json" in detail
 
 
-def test_chat_template_that_is_not_text_is_refused(capsys, model):
-    edit(model / "tokenizer_config.json", chat_template=[{"name": "default", "template": {"a": 1}}])
-    assert "chat_template in tokenizer_config.json is not text" in refusal(capsys, model)[1]
-
-
-@pytest.mark.parametrize("value", [0, -1, 10**12, "128", True])
-def test_absurd_sizes_are_refused(capsys, model, value):
-    edit(model / "config.json", max_position_embeddings=value)
-    assert "context length is" in refusal(capsys, model)[1]
-
-
 def test_weights_of_another_model_are_refused(capsys, model):
     entry = {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}
     header_file(model / "model.safetensors", {"a": entry}, b"\0" * 16)
     assert "weights and config.json do not belong together" in refusal(capsys, model)[1]
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"head_dim": 0}, "head_dim is 0"),
-        ({"text_config": [1, 2]}, "text_config"),
-        ({"quantization_config": {"quant_method": "bitsandbytes"}}, "quantised"),
-        ({"rms_norm_eps": float("nan")}, "not valid JSON"),
-    ],
-)
-def test_config_that_would_only_fail_in_the_run_is_refused_before(capsys, model, change, said):
-    edit(model / "config.json", **change)
-    assert said in refusal(capsys, model)[1]
-
-
-@pytest.mark.parametrize("template", ["{% bad", "{{ messages[0].role }}", "{{ raise_exception('no') }}"])
-def test_chat_template_that_does_not_ask_the_question_is_refused(capsys, model, template):
-    edit(model / "tokenizer_config.json", chat_template=template)
-    assert "chat_template" in refusal(capsys, model)[1]
 
 
 def test_pair_of_two_families_is_model_heterogeneous(capsys, model, tmp_path):
