@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import ceil
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from workers.contract.machine import FrozenModel, Machine, settled, with_settings
 from workers.contract.spec.agent import AgentSpec
@@ -78,7 +78,7 @@ def shape_of(config: Mapping[str, Any], parameters: int | None) -> Shape | None:
     return Shape(parameters=parameters, query=heads * head, key=keys * head, **fields)
 
 
-class Part(FrozenModel):
+class Part(NamedTuple):
     """Something that one process of an agent holds: on its device, or (is_host) in the machine's memory."""
 
     name: str
@@ -101,8 +101,8 @@ def parts_of(spec: RunSpec, agent: AgentSpec, shape: Shape, *, on_gpu: bool, gpu
     is_sharded = shards > 1
     weights = shape.parameters * (4 if is_sharded else width) // shards
     parts = [
-        Part(name="weights", size=weights),
-        Part(name="tokenizer", size=PIECE_BYTES * shape.vocabulary, is_host=True),
+        Part("weights", weights),
+        Part("tokenizer", PIECE_BYTES * shape.vocabulary, is_host=True),
     ]
     if spec.rollout.engine != "vllm":
         own = _rollout_parts(spec, shape, width, is_sharded)
@@ -112,41 +112,39 @@ def parts_of(spec: RunSpec, agent: AgentSpec, shape: Shape, *, on_gpu: bool, gpu
     else:
         parts += _vllm_parts(spec, agent, shape, width, gpu_bytes if on_gpu else None)
     if on_gpu or is_sharded:  # models are loaded into the machine's memory first, and sharded there
-        parts.append(
-            Part(name="loading", size=shape.parameters * (4 if is_sharded else width), moment="load", is_host=True)
-        )
+        parts.append(Part("loading", shape.parameters * (4 if is_sharded else width), "load", is_host=True))
     if spec.is_evaluation_only:
         return parts
     rank = agent.lora_rank
     trained = (shape.lora_parameters(rank) if rank else shape.parameters) // shards
     if spec.rollout.max_staleness:  # a second process samples while the agent learns (agents/ahead.py)
-        parts.append(Part(name="weights of the sampler", size=weights + (trained * 4 if rank else 0)))
-        parts.append(Part(name="weights on their way", size=trained * (4 if rank else width), is_host=True))
+        parts.append(Part("weights of the sampler", weights + (trained * 4 if rank else 0)))
+        parts.append(Part("weights on their way", trained * (4 if rank else width), is_host=True))
         parts += [
-            part.model_copy(update={"name": f"{part.name} ahead", "moment": "always"})
+            part._replace(name=f"{part.name} ahead", moment="always")
             for part in _rollout_parts(spec, shape, width, is_sharded)
         ]
     if rank:
-        parts.append(Part(name="LoRA matrices", size=trained * 4))
-        parts.append(Part(name="merged weights", size=shape.parameters * width, moment="save", is_host=True))
+        parts.append(Part("LoRA matrices", trained * 4))
+        parts.append(Part("merged weights", shape.parameters * width, "save", is_host=True))
     elif spec.algorithm.beta > 0:
-        parts.append(Part(name="reference", size=weights))
+        parts.append(Part("reference", weights))
     has_copies = not is_sharded and (compute.offloads_optimizer or (width < 4 and not rank))
     offloads = compute.offloads_optimizer and on_gpu
     if has_copies:
-        parts.append(Part(name="float32 weights", size=trained * 4, is_host=offloads))
-        parts.append(Part(name="gradients in the number type", size=trained * width, moment="update"))
+        parts.append(Part("float32 weights", trained * 4, is_host=offloads))
+        parts.append(Part("gradients in the number type", trained * width, "update"))
     gradients = trained * 4
     # With a single micro-batch, gradients grow as its activations are freed.
     if _tokens(spec) < _rows(spec) * _longest(spec):
-        parts.append(Part(name="gradients", size=gradients, moment="update", is_host=offloads))
+        parts.append(Part("gradients", gradients, "update", is_host=offloads))
     sharing = spec.sharing
     if sharing and len(spec.agents) > 1 and (spec.telemetry.alignment_interval or sharing.peer_quarantine):
-        parts.append(Part(name="gradients to compare", size=gradients, moment="update", is_host=offloads))
+        parts.append(Part("gradients to compare", gradients, "update", is_host=offloads))
     parts += [
-        Part(name="gradients", size=gradients, moment="step", is_host=offloads),
-        Part(name="AdamW", size=trained * 8, is_host=offloads),  # two float32 moments, arXiv 1711.05101
-        Part(name="snapshot", size=trained * 12, is_host=on_gpu),  # weights and moments (model/optimizer.py)
+        Part("gradients", gradients, "step", is_host=offloads),
+        Part("AdamW", trained * 8, is_host=offloads),  # two float32 moments, arXiv 1711.05101
+        Part("snapshot", trained * 12, is_host=on_gpu),  # weights and moments (model/optimizer.py)
     ]
     return parts + _update_parts(spec, shape, width, is_sharded, rank, GPU_CHUNK_BYTES if on_gpu else CHUNK_BYTES)
 
@@ -185,15 +183,13 @@ def _update_parts(spec: RunSpec, shape: Shape, width: int, is_sharded: bool, ran
     if spec.compute.gradient_checkpointing:
         activations = layer + shape.layers * tokens * shape.hidden * width  # arXiv 1604.06174: inputs, and one layer
     parts = [
-        Part(name="activations", size=activations, moment="update"),
-        Part(name="logits", size=_logits_bytes(responses, shape, width, rank, chunk_bytes), moment="update"),
+        Part("activations", activations, "update"),
+        Part("logits", _logits_bytes(responses, shape, width, rank, chunk_bytes), "update"),
     ]
     if is_sharded:  # two layers gathered, one float32 gradient of a layer, and the output's weights
         trained = shape.lora_parameters(rank) // shape.layers if rank else shape.layer_parameters
         gathered = 2 * width * shape.layer_parameters + 4 * trained
-        parts.append(
-            Part(name="gathered layers", size=gathered + width * shape.vocabulary * shape.hidden, moment="update")
-        )
+        parts.append(Part("gathered layers", gathered + width * shape.vocabulary * shape.hidden, "update"))
     return parts
 
 
@@ -238,15 +234,15 @@ def _rollout_parts(spec: RunSpec, shape: Shape, width: int, is_sharded: bool) ->
     cache = rows * length * 2 * shape.key * width * shape.layers
     cache += cache // shape.layers  # one layer's old cache beside its larger new one
     parts = [
-        Part(name="KV cache", size=cache, moment="generate"),
+        Part("KV cache", cache, "generate"),
         Part(
-            name="logits of rollouts",
-            size=rows * shape.vocabulary * (56 if has_top_p else 28),
+            "logits of rollouts",
+            rows * shape.vocabulary * (56 if has_top_p else 28),
             moment="generate",
         ),
     ]
     if is_sharded:
-        parts.append(Part(name="all weights", size=shape.parameters * width, moment="generate"))
+        parts.append(Part("all weights", shape.parameters * width, "generate"))
     return parts
 
 
@@ -261,13 +257,13 @@ def _vllm_parts(spec: RunSpec, agent: AgentSpec, shape: Shape, width: int, gpu_b
     weights, processes = (shape.parameters + adapter) * width, spec.compute.processes_per_agent
     parts = []
     if gpu_bytes is not None:  # asleep while the agent trains
-        parts.append(Part(name="vLLM", size=int(spec.rollout.gpu_memory_utilization * gpu_bytes), moment="generate"))
-        parts.append(Part(name="vLLM's process", size=VLLM_PROCESS_BYTES, is_host=True))
-        parts += [Part(name="vLLM asleep", size=weights, is_host=True)] if uses_lora else []
+        parts.append(Part("vLLM", int(spec.rollout.gpu_memory_utilization * gpu_bytes), "generate"))
+        parts.append(Part("vLLM's process", VLLM_PROCESS_BYTES, is_host=True))
+        parts += [Part("vLLM asleep", weights, is_host=True)] if uses_lora else []
     else:
-        parts.append(Part(name="vLLM", size=weights + VLLM_CPU_CACHE_BYTES + VLLM_PROCESS_BYTES))
+        parts.append(Part("vLLM", weights + VLLM_CPU_CACHE_BYTES + VLLM_PROCESS_BYTES))
     if processes > 1 and not uses_lora:
-        parts.append(Part(name="weights for vLLM", size=ceil(weights / processes), is_host=True))
+        parts.append(Part("weights for vLLM", ceil(weights / processes), is_host=True))
     return parts
 
 
@@ -315,7 +311,7 @@ def estimate_memory(spec: RunSpec, shapes: Sequence[Shape], machine: Machine) ->
 
 def _all(parts: Sequence[Part], processes: int) -> list[Part]:
     """What all processes of an agent hold together."""
-    return [part.model_copy(update={"size": part.size * processes}) for part in parts]
+    return [part._replace(size=part.size * processes) for part in parts]
 
 
 def _peak(held: Sequence[Sequence[Part]], is_parallel: bool, *, rests: bool = False) -> int:

@@ -7,7 +7,7 @@ The second step of a benchmark's import, between a file's rows (`workers.questio
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -20,7 +20,6 @@ from workers.verifiers.instructions.reference import (
     ARGUMENT_COLUMN,
     ID_COLUMN,
     INSTRUCTION_COLUMNS,
-    InstructionError,
     instructions_of_row,
 )
 from workers.verifiers.mathematics.extraction import final_answer
@@ -69,17 +68,13 @@ class QuestionMapping:
         row = dict(record)
         if isinstance(row.get(self.question), list) and self.extraction != "countdown":
             row[self.question] = _question_of_messages(row[self.question], self.question)
-        if self.extraction == "tests":
-            try:
-                row[self.question], row[self.answer] = code_question(row, self.question, self.answer)
-            except ValueError as error:
-                raise QuestionFileError(str(error)) from None
-        elif self.extraction == "options":
-            row[self.question], row[self.answer] = option_question(row, self.question, self.answer)
-        elif self.extraction == "instructions":
-            row[self.answer] = _instructions(row)
-        elif self.extraction == "countdown":
-            row[self.question], row[self.answer] = _countdown(row, self.question, self.answer)
+        try:
+            if self.extraction in _READERS:
+                row[self.question], row[self.answer] = _READERS[self.extraction](row, self.question, self.answer)
+            elif self.extraction == "instructions":
+                row[self.answer] = instructions_of_row(row)
+        except ValueError as error:
+            raise QuestionFileError(str(error)) from None
         if isinstance(answers := row.get(self.answer), list) and answers:  # some data sets have lists of one answer
             if len(answers) > 1:
                 raise QuestionFileError(f"{self.answer!r} is a list of several answers: keep one")
@@ -107,14 +102,6 @@ def _question_of_messages(messages: list[Any], column: str) -> str:
     return "\n\n".join(text.strip() for text in texts if text.strip())
 
 
-def _instructions(row: Mapping[str, Any]) -> str:
-    """The reference answer of a row in IFEval's columns. Error: QuestionFileError."""
-    try:
-        return instructions_of_row(row)
-    except InstructionError as error:
-        raise QuestionFileError(str(error)) from None
-
-
 def _countdown(row: Mapping[str, Any], numbers: str, target: str) -> tuple[str, str]:
     """Question and reference answer of a list of numbers and a target. Error: QuestionFileError."""
     cells = row.get(numbers)
@@ -125,6 +112,14 @@ def _countdown(row: Mapping[str, Any], numbers: str, target: str) -> tuple[str, 
     if doubt := unclear_task(gold):
         raise QuestionFileError(f"{doubt}: here it is {gold[:60]!r}")
     return question, gold
+
+
+# (row, names of question and answer) -> their texts; ValueError if there are none.
+_READERS: dict[Extraction, Callable[[dict[str, Any], str, str], tuple[str, str]]] = {
+    "tests": code_question,
+    "options": option_question,
+    "countdown": _countdown,
+}
 
 
 def _slice(row: Mapping[str, Any], column: str) -> str:
@@ -144,7 +139,7 @@ def extracted(text: str, how: Extraction, column: str = "answer") -> str:
 
     Error: QuestionFileError.
     """
-    if how in ("as_is", "tests", "options", "countdown", "instructions"):
+    if how not in ("hashes", "boxed"):
         return text
     if how == "hashes":
         before, _, answer = text.rpartition("####")

@@ -166,7 +166,8 @@ class Scorer:
         by_name = {VERIFIER: verdicts} | self._score_terms(responses, [question for _, question in pairs])
         shape = (len(generated), len(questions), per_prompt)
         rewards, valid = torch.zeros(shape), torch.zeros(shape, dtype=torch.bool)
-        parts = {name: torch.full(shape, torch.nan) for name in names_of_parts(by_name)} if has_parts(by_name) else {}
+        names = names_of_parts(by_name)  # of one reward alone nothing more is recorded
+        parts = {name: torch.full(shape, torch.nan) for name in names} if len(names) > 1 else {}
         timeouts = [0] * len(generated)
         has_judge = {name: any(one.call for one in of_name) for name, of_name in by_name.items()}
         judges = {name: [JudgeTally() for _ in generated] for name in by_name if has_judge[name]}
@@ -282,8 +283,3 @@ def names_of_parts(by_name: Mapping[str, Sequence[Verdict]]) -> list[str]:
     for name, verdicts in by_name.items():
         names |= dict.fromkeys(f"{name}.{key}" for verdict in verdicts for key in verdict.parts)
     return [*names]
-
-
-def has_parts(by_name: Mapping[str, Sequence[Verdict]]) -> bool:
-    """Whether there is more to record than one reward."""
-    return len(names_of_parts(by_name)) > 1

@@ -11,27 +11,12 @@ from workers.settings import UNPRINTABLE, Count, Number, PromptTemplate, Setting
 
 # Parameters of apply_chat_template itself, and the values that it passes to every template.
 RESERVED_KEYWORDS = frozenset(
-    {
-        "self",
-        "conversation",
-        "messages",
-        "tools",
-        "documents",
-        "chat_template",
-        "add_generation_prompt",
-        "continue_final_message",
-        "tokenize",
-        "padding",
-        "truncation",
-        "max_length",
-        "return_tensors",
-        "return_dict",
-        "return_assistant_tokens_mask",
-        "tokenizer_kwargs",
-    }
+    (
+        *("self", "conversation", "messages", "tools", "documents", "chat_template", "add_generation_prompt"),
+        *("continue_final_message", "tokenize", "padding", "truncation", "max_length", "return_tensors"),
+        *("return_dict", "return_assistant_tokens_mask", "tokenizer_kwargs"),
+    )
 )
-
-
 # The argument of Qwen3's chat template, and of others since, that asks for thinking before the answer.
 THINKING_ARGUMENT = "enable_thinking"
 

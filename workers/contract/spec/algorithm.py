@@ -6,7 +6,7 @@ so that no run trains by another rule than it says; pages still show what such a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Union
 
 from pydantic import Field, ValidationError
@@ -32,18 +32,15 @@ RECOMMENDED_PASSES = 4  # over the rollouts of a step
 SECTION = "algorithm"
 
 LEFT_CODE = "left"
-# By section: settings that left, each with the value at which it had no effect; None if it had none without the setting
-# above it.
-_SETTINGS: dict[str, dict[str, Any]] = {
-    "algorithm": {
-        "anchor": "source",
-        "anchor_clip": None,
-        "omega_scope": "run",
-        "omega_shrinkage": None,
-        "replay_steps": 0,
-    },
-    "training": {"curriculum_rest": 0},
-    "harness": {"has_benchmarks": False},
+# Settings that left, each with the value at which it had no effect; None if it had none without another that left.
+_SETTINGS: dict[tuple[str, str], Any] = {
+    ("algorithm", "anchor"): "source",
+    ("algorithm", "anchor_clip"): None,
+    ("algorithm", "omega_scope"): "run",
+    ("algorithm", "omega_shrinkage"): None,
+    ("algorithm", "replay_steps"): 0,
+    ("training", "curriculum_rest"): 0,
+    ("harness", "has_benchmarks"): False,
 }
 _REASON = "left this version, because it showed no gain"  # docs/science.md
 _LEAVE_OUT = f"{_REASON}: leave it out to train without it."
@@ -97,7 +94,7 @@ def field_path(parts: tuple[int | str, ...]) -> str:
 
 
 class LeftSetting(NamedTuple):
-    """A stored setting that would act and is no longer there. message: what became of it, and the way out."""
+    """A stored setting that left. message: what became of it, and the way out; empty where it had no effect."""
 
     section: str
     name: str
@@ -107,30 +104,14 @@ class LeftSetting(NamedTuple):
 
 def without_idle(values: Mapping[str, Any]) -> dict[str, Any]:
     """The sections of a run's settings without those that left and had no effect."""
-    result = dict(values)
-    for section, names in _SETTINGS.items():
-        own = values.get(section)
-        if isinstance(own, Mapping) and (
-            idle := [name for name in names if name in own and _is_idle(own, names, name)]
-        ):
-            result[section] = {name: value for name, value in own.items() if name not in idle}
-    return result
+    return _without(values, [one for one in _stored(values) if not one.message])
 
 
 def left_settings(values: Mapping[str, Any]) -> list[LeftSetting]:
     """Those of a run's settings that left and would act."""
-    sections = {section: own for section, own in without_idle(values).items() if isinstance(own, Mapping)}
-    result = [
-        LeftSetting(
-            section, name, own[name], f"{name} {own[name]} {_BY_OTHERS if section == 'harness' else _LEAVE_OUT}"
-        )
-        for section, names in _SETTINGS.items()
-        for own in (sections.get(section, {}),)
-        for name in names
-        if name in own and not _is_known(own, name)
-    ]
+    result = [one for one in _stored(values) if one.message]
     for (section, name), (choices, way_out) in _VALUES.items():
-        value = sections.get(section, {}).get(name)
+        value = own.get(name) if isinstance(own := values.get(section), Mapping) else None
         if value in choices and value not in algorithms():
             result.append(LeftSetting(section, name, value, f"{name} {value} {_REASON}: {way_out}"))
     return result
@@ -138,8 +119,22 @@ def left_settings(values: Mapping[str, Any]) -> list[LeftSetting]:
 
 def without_left(values: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that remain of a run's."""
-    result = without_idle(values)
-    for one in left_settings(values):
+    return _without(values, [*_stored(values), *left_settings(values)])
+
+
+def _stored(values: Mapping[str, Any]) -> Iterator[LeftSetting]:
+    """The settings that left, of those that are stored; algorithms of an own file may have settings of these names."""
+    for (section, name), idle in _SETTINGS.items():
+        own = values.get(section)
+        if isinstance(own, Mapping) and name in own and not _is_known(own, name):
+            way_out = _BY_OTHERS if section == "harness" else _LEAVE_OUT
+            message = "" if idle in (None, own[name]) else f"{name} {own[name]} {way_out}"
+            yield LeftSetting(section, name, own[name], message)
+
+
+def _without(values: Mapping[str, Any], left: Iterable[LeftSetting]) -> dict[str, Any]:
+    result = dict(values)
+    for one in left:
         result[one.section] = {name: value for name, value in result[one.section].items() if name != one.name}
     return result
 
@@ -158,13 +153,8 @@ def refuse_left(values: Mapping[str, Any]) -> None:
         raise ValidationError.from_exception_data("RunSpec", details)
 
 
-def _is_idle(section: Mapping[str, Any], names: Mapping[str, Any], name: str) -> bool:
-    """Whether a setting is one that left, with no effect."""
-    return names[name] in (None, section[name]) and not _is_known(section, name)
-
-
 def _is_known(section: Mapping[str, Any], name: str) -> bool:
-    """Whether the algorithm of a section, or any where it names none, has a setting of this name: of an own file."""
+    """Whether the algorithm of a section, or any where it names none, has a setting of this name."""
     every = algorithms()
     classes = [every[section["name"]]] if section.get("name") in every else every.values()
     return any(name in cls.model_fields for cls in classes)

@@ -94,16 +94,10 @@ class RunSpec(SettingsSection):
 
     @field_validator("evaluation")
     @classmethod
-    def _benchmarks_differ(cls, evaluation: EvaluationSpec, info: ValidationInfo) -> EvaluationSpec:
-        data = info.data.get("data")
+    def _benchmarks_are_others(cls, evaluation: EvaluationSpec, info: ValidationInfo) -> EvaluationSpec:
+        data, training = info.data.get("data"), info.data.get("training")
         if data and any(one.benchmark == data.benchmark for one in evaluation.benchmarks):
             raise ValueError(f"{data.benchmark!r} is the run's own benchmark, which is evaluated anyway: remove it")
-        return evaluation
-
-    @field_validator("evaluation")
-    @classmethod
-    def _training_sets_hold_questions_out(cls, evaluation: EvaluationSpec, info: ValidationInfo) -> EvaluationSpec:
-        training = info.data.get("training")
         trained = {one.train_path for one in training.benchmarks} if training and training.steps else set()
         for one in evaluation.benchmarks:
             if one.train_path in trained and one.eval_path is None and one.held_out_fraction == 0:
@@ -127,8 +121,8 @@ class RunSpec(SettingsSection):
 
     @field_validator("training")
     @classmethod
-    def _engine_takes_lora(cls, training: TrainingSpec, info: ValidationInfo) -> TrainingSpec:
-        rollout = info.data.get("rollout")
+    def _training_fits_the_rest(cls, training: TrainingSpec, info: ValidationInfo) -> TrainingSpec:
+        algorithm, data, rollout = (info.data.get(name) for name in ("algorithm", "data", "rollout"))
         for agent in info.data.get("agents", ()) if rollout and rollout.engine == "vllm" and training.steps else ():
             rank = agent.lora_rank or training.lora_rank
             if rank > VLLM_LORA_RANKS[-1]:
@@ -136,16 +130,19 @@ class RunSpec(SettingsSection):
                     f"rollout.engine vllm takes LoRA matrices of rank {VLLM_LORA_RANKS[-1]} at most, and those of "
                     f"{agent.name!r} have rank {rank}: lower its lora_rank, or choose transformers"
                 )
-        return training
-
-    @field_validator("training")
-    @classmethod
-    def _training_sets_differ(cls, training: TrainingSpec, info: ValidationInfo) -> TrainingSpec:
-        data = info.data.get("data")
         if data and any(one.benchmark == data.benchmark for one in training.benchmarks):
             raise ValueError(
                 f"benchmarks: {data.benchmark!r} is the run's own benchmark, which is trained on anyway: remove it, "
                 "and set benchmark_weight"
+            )
+        if algorithm and training.mini_batch_size % algorithm.rollouts_multiplier:
+            word = "even" if algorithm.rollouts_multiplier == 2 else f"a multiple of {algorithm.rollouts_multiplier}"
+            raise ValueError(f"mini_batch_size must be {word}, because {algorithm.name} divides it")
+        longest = rollout.max_prompt_length + rollout.max_completion_length if rollout else 0
+        if 0 < training.tokens_per_micro_batch < longest:
+            raise ValueError(
+                f"tokens_per_micro_batch {training.tokens_per_micro_batch:,} is less than one prompt and answer "
+                f"({longest:,} tokens, max_prompt_length + max_completion_length): raise it, or set it to 0"
             )
         return training
 
@@ -159,22 +156,6 @@ class RunSpec(SettingsSection):
                 "placement to local or processes, or max_staleness to 0"
             )
         return compute
-
-    @field_validator("training")
-    @classmethod
-    def _mini_batch_can_be_split(cls, training: TrainingSpec, info: ValidationInfo) -> TrainingSpec:
-        algorithm = info.data.get("algorithm")
-        if algorithm and training.mini_batch_size % algorithm.rollouts_multiplier:
-            word = "even" if algorithm.rollouts_multiplier == 2 else f"a multiple of {algorithm.rollouts_multiplier}"
-            raise ValueError(f"mini_batch_size must be {word}, because {algorithm.name} divides it")
-        budget, rollout = training.tokens_per_micro_batch, info.data.get("rollout")
-        longest = rollout.max_prompt_length + rollout.max_completion_length if rollout else 0
-        if 0 < budget < longest:
-            raise ValueError(
-                f"tokens_per_micro_batch {budget:,} is less than one prompt and answer ({longest:,} tokens, "
-                "max_prompt_length + max_completion_length): raise it, or set it to 0"
-            )
-        return training
 
     @field_validator("harness")
     @classmethod
@@ -276,16 +257,16 @@ class RunSpec(SettingsSection):
     @property
     def judge_paths(self) -> list[str]:
         """The files of all judges that the run asks."""
-        benchmarks = (*self.training_data, *self.evaluation.benchmarks)
-        paths = [*(one.judge for one in benchmarks), *(term.judge for term in self.rewards.terms)]
-        return [path for path in dict.fromkeys(paths) if path]
+        return self._paths("judge", "judge")
 
     @property
     def function_paths(self) -> list[str]:
         """The files of all reward functions that the run calls."""
-        benchmarks = (*self.training_data, *self.evaluation.benchmarks)
-        paths = [*(one.reward_function for one in benchmarks), *(term.function for term in self.rewards.terms)]
-        return [path for path in dict.fromkeys(paths) if path]
+        return self._paths("reward_function", "function")
+
+    def _paths(self, of_benchmark: str, of_term: str) -> list[str]:
+        paths = [getattr(one, of_benchmark) for one in (*self.training_data, *self.evaluation.benchmarks)]
+        return [path for path in dict.fromkeys(paths + [getattr(one, of_term) for one in self.rewards.terms]) if path]
 
     @property
     def overlong(self) -> OverlongPenalty:
