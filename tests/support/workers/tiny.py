@@ -163,6 +163,15 @@ def weights(trainer: Trainer, agent: int) -> dict[str, torch.Tensor]:
     return {name: value.detach().clone() for name, value in model.state_dict().items()}
 
 
+def same_weights(left: Trainer, right: Trainer) -> bool:
+    """Whether each agent's weights are the same, bit for bit."""
+    return all(
+        torch.equal(value, weights(right, agent)[name])
+        for agent in range(len(left.agents))
+        for name, value in weights(left, agent).items()
+    )
+
+
 def records(run_dir: Path, kind: str) -> list[dict[str, Any]]:
     """All events of one type."""
     return [record for _, record in read_records(run_dir / SPOOL_NAME) if record["type"] == kind]

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from workers.algorithms import gspo, hacpo
-from workers.algorithms.base import tensors
+from workers.algorithms import hacpo
 
 DOUBLE = torch.float64
 
@@ -114,19 +113,6 @@ def test_ratio_is_one_while_warming_up():
 # Baseline and advantage, Eqs. (6), (7)
 
 
-def test_baseline_weighs_each_source_by_the_learners_ratio():
-    # omega(0, 1) = 2, omega(1, 0) = .5. Agent 0: (1, 0), agent 1: (0, 0); N = 4.
-    # Learner 0: (1 * 1 + 2 * 0) / 4 = .25. Learner 1: (.5 * 1 + 0) / 4 = .125.
-    rewards = rewards_of([[1.0, 0.0]], [[0.0, 0.0]])
-    ratio = torch.tensor([[1.0, 2.0], [0.5, 1.0]], dtype=DOUBLE)
-    # All four rewards: mean .25, squares .5625 + 3 * .0625 = .75, / 3 = .25, std .5.
-    for learner, mu in ((0, 0.25), (1, 0.125)):
-        found, baseline = hacpo.advantages(rewards, ratio, learner)
-        assert baseline.tolist() == [mu]
-        right, wrong = (1 - mu) / (0.5 + 1e-6), (0 - mu) / (0.5 + 1e-6)
-        assert found.flatten().tolist() == pytest.approx([right, wrong, wrong, wrong], abs=1e-12)
-
-
 def test_uniform_group_teaches_nothing():
     # Without the rule, mu = (1 + 1 + 2 + 2) / 4 = 1.5 and every right answer would be punished.
     rewards = rewards_of([[1.0, 1.0]], [[1.0, 1.0]])
@@ -223,30 +209,6 @@ def test_cross_rollout_is_never_weighted_up():
     assert (loss, gradient, stats["clip_side"], stats["clipped_ratio"]) == (-1.0, 0.0, 1, 1.0)
 
 
-@pytest.mark.parametrize(
-    ("mode", "ratio", "advantage", "flows"),
-    [
-        ("zero", 0.5, 1.0, False),
-        ("zero", 1.5, -1.0, False),
-        ("keep", 0.5, 1.0, True),
-        ("keep", 0.5, -1.0, True),
-        ("keep", 1.5, 1.0, True),
-        ("sided", 0.5, 1.0, True),
-        ("sided", 0.5, -1.0, False),
-        ("sided", 1.5, 1.0, False),
-        ("sided", 1.5, -1.0, True),
-        ("sided", 0.9, -1.0, True),
-    ],
-)
-def test_gradient_outside_the_band_follows_the_mode(mode, ratio, advantage, flows):
-    # The coefficient is that of the clipped ratio: .8^2 below, 1 above, .9^2 inside; the objective is the same in all.
-    clipped = min(max(ratio, 0.8), 1.0)
-    loss, gradient, stats = one_row(ratio, advantage, is_self=False, cross_clip_gradient=mode)
-    assert loss == pytest.approx(-(clipped**2) * advantage, abs=1e-12)
-    assert gradient == pytest.approx(-(clipped**2) * advantage if flows else 0.0, abs=1e-12)
-    assert stats["weight"] == pytest.approx(clipped**2 * advantage if flows else 0.0, abs=1e-12)
-
-
 def test_unknown_gradient_mode_is_refused():
     with pytest.raises(ValueError, match="zero, keep or sided"):
         one_row(0.9, 1.0, is_self=False, cross_clip_gradient="none")
@@ -257,46 +219,6 @@ def test_log_ratio_is_clamped():
     loss, gradient, stats = one_row(math.exp(12), -1.0, is_self=False, cross_clip_gradient="keep")
     assert (loss, gradient, stats["weight"]) == (1.0, 0.0, 0.0)
     assert stats["sequence_ratio"] == pytest.approx(math.exp(10))
-
-
-def test_source_length_divides_both_sides_by_the_sources_tokens():
-    # Learner: 4 tokens of log-probability -.5, sum -2. Source: 2 tokens, mean -1.05.
-    # own: -2/4 + 1.05 = .55; source: (-2 - (-2.1)) / 2 = .05.
-    logps = torch.full((1, 4), -0.5, dtype=DOUBLE)
-    arguments = (
-        logps,
-        torch.ones(1, 4),
-        torch.tensor([-1.05], dtype=DOUBLE),
-        torch.ones(1, dtype=DOUBLE),
-        torch.tensor([False]),
-        torch.ones(1, dtype=DOUBLE),
-        0,
-    )
-    _, own = hacpo.loss(*arguments, config())
-    _, source = hacpo.loss(*arguments, config(ratio_length="source"), source_lengths=torch.tensor([2]))
-    assert own["sequence_ratio"].item() == pytest.approx(math.exp(0.55), rel=1e-12)
-    assert source["sequence_ratio"].item() == pytest.approx(math.exp(0.05), rel=1e-12)
-    with pytest.raises(ValueError, match="source_lengths"):
-        hacpo.loss(*arguments, config(ratio_length="source"))
-
-
-def test_kl_penalty_is_on_self_rollouts_only():
-    # ref - logp = log 2 on both tokens: k3 = 2 - log 2 - 1 = .306853 on the self row; the shared row has none.
-    logps = torch.zeros(2, 2, dtype=DOUBLE)
-    loss, stats = hacpo.loss(
-        logps,
-        torch.ones(2, 2),
-        torch.zeros(2, dtype=DOUBLE),
-        torch.zeros(2, dtype=DOUBLE),
-        torch.tensor([True, False]),
-        torch.ones(2, dtype=DOUBLE),
-        0,
-        config(beta=0.1),
-        ref_logps=torch.full((2, 2), math.log(2), dtype=DOUBLE),
-    )
-    k3 = 1 - math.log(2)
-    assert stats["kl"].tolist() == pytest.approx([k3, 0.0], abs=1e-12)
-    assert loss.item() == pytest.approx(0.1 * k3, abs=1e-12)  # the mean over one self rollout
 
 
 def test_bfloat16_logps_are_reduced_in_float32():
@@ -315,56 +237,3 @@ def test_bfloat16_logps_are_reduced_in_float32():
 
 
 # One agent
-
-
-def test_hacpo_with_one_agent_is_gspo():
-    generator = torch.Generator().manual_seed(1)
-    rewards = torch.randint(0, 2, (1, 6, 8), generator=generator).float()
-    valid = torch.rand(1, 6, 8, generator=generator) > 0.1
-    tracker = hacpo.CapabilityTracker(1)
-    tracker.update(rewards, valid)
-    ours, our_baseline = hacpo.advantages(rewards, tracker.ratio(), 0, valid=valid)
-    theirs, their_baseline = tensors.joint_advantages(rewards, valid=valid)
-    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-6)
-    torch.testing.assert_close(our_baseline, their_baseline, rtol=0, atol=1e-6)
-
-    rows, width = 48, 7
-    start = -torch.rand(rows, width, generator=generator)
-    mask = torch.arange(width)[None, :] < torch.randint(1, width + 1, (rows, 1), generator=generator)
-    mean = (start * mask).sum(1) / mask.sum(1) + 1e-3 * torch.randn(rows, generator=generator)
-    reference = start + 0.1 * torch.randn(rows, width, generator=generator)
-    gradients = []
-    for name in ("hacpo", "gspo"):
-        logps = start.clone().requires_grad_()
-        if name == "hacpo":
-            everyone = torch.ones(rows, dtype=torch.bool)
-            loss, stats = hacpo.loss(
-                logps,
-                mask,
-                mean,
-                ours[0].flatten(),
-                everyone,
-                torch.ones(rows),
-                0,
-                config(beta=0.1),
-                ref_logps=reference,
-            )
-        else:
-            loss, stats = gspo.loss(
-                logps, mask, mean, theirs.flatten(), config(beta=0.1), ref_logps=reference, denominator=rows
-            )
-        loss.backward()
-        gradients.append((loss.item(), logps.grad, stats["weight"], stats["clip_side"].float(), stats["kl"]))
-    assert gradients[0][1].abs().max() > 1e-4
-    for left, right in zip(*gradients, strict=True):
-        torch.testing.assert_close(left, right, rtol=0, atol=1e-6)
-
-
-def test_joint_advantages_by_hand():
-    # (1, 0, 0, 0): mean .25, squares .5625 + 3 * .0625 = .75, / 3, std .5.
-    found, baseline = tensors.joint_advantages(
-        torch.tensor([[[1.0, 0.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]]], dtype=DOUBLE)
-    )
-    assert baseline.tolist() == [0.25, 1.0]
-    assert found[0, 0].tolist() == pytest.approx([0.75 / 0.500001, *[-0.25 / 0.500001] * 3], abs=1e-12)
-    assert found[0, 1].tolist() == [0.0] * 4

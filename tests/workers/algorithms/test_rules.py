@@ -140,22 +140,6 @@ def test_grpo_clips_each_token_by_hand():
     assert stats["clip_side"].item() == 1
 
 
-def test_grpo_averages_over_tokens_before_rows():
-    # Rows of 1 and 3 tokens at ratio 1, A = 1 and -1: (1 - 1) / 2 = 0; token-mean would give (1 - 3) / 4.
-    mask = torch.tensor([[True, False, False], [True, True, True]])
-    batch = MicroBatch(
-        logps=torch.zeros(2, 3, dtype=DOUBLE),
-        mask=mask,
-        old_mean_logp=torch.zeros(2),
-        advantages=torch.tensor([1.0, -1.0], dtype=DOUBLE),
-        is_self=torch.tensor([True, True]),
-        omega=torch.ones(2),
-        source_lengths=torch.tensor([1, 3]),
-        old_logps=torch.zeros(2, 3, dtype=DOUBLE),
-    )
-    assert algorithm(name="grpo").loss(batch, 0, 2)[0].item() == 0.0
-
-
 def test_empty_epsilon_is_the_algorithms_own():
     own = {name: algorithm(name=name) for name in ("hacpo", "gspo", "gspox2", "grpo", "naive_source")}
     assert (own["grpo"].epsilon, own["grpo"].epsilon_high) == (0.2, 0.28)
@@ -215,11 +199,3 @@ def test_source_length_divides_the_learners_sum(name):
     assert one_row(0.9, 1.0, is_self=False, name=name)[2]["sequence_ratio"] == pytest.approx(0.9)
     found = one_row(0.9, 1.0, is_self=False, name=name, ratio_length="source", source_length=1)
     assert found[2]["sequence_ratio"] == pytest.approx(0.81)
-
-
-def test_sharing_algorithms_without_sharing_are_gspo():
-    for name in ("hacpo", "naive_source", "naive_learner"):
-        spec = algorithm(name=name, sharing=False)
-        assert not spec.shares_rollouts
-        found = spec.objective(REWARDS, VALID, RATIO)
-        assert torch.equal(found.advantages[1][1], tensors.joint_advantages(REWARDS[1:2])[0][0])

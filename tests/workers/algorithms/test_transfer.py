@@ -46,17 +46,6 @@ def test_partial_credit_is_no_success():
     assert torch.equal(found[1:] > 0, objective().advantages[0][1:] > 0)
 
 
-def test_learner_with_successes_everywhere_else_is_taught_nothing():
-    found = objective().advantages[2]
-    assert not found[:2].any()
-
-
-def test_baselines_average_own_rollouts_alone():
-    found = objective()
-    assert found.baselines[1].tolist() == [0.5, 0.5, 0.0, 1.0]
-    assert [one.sum(dim=(1, 2)).tolist() for one in found.in_baseline] == [[8, 0, 0], [0, 8, 0], [0, 0, 8]]
-
-
 def test_untrusted_source_transfers_nothing_that_counts():
     trusted = torch.tensor([[True, False, True], [True, True, True], [True, True, True]])
     found = objective(trusted=trusted).advantages[0]
@@ -82,10 +71,3 @@ def test_weight_is_explained_without_a_ratio():
     assert [(step.symbol, step.value) for step in found] == [("A", 4.0), ("cross_weight", 0.5), ("1[flows]", 1.0)]
     assert found[-1].product == 2.0
     assert rule.equation(row) == "G · cross_weight = 4 · 0.5"
-
-
-def test_whose_baseline_a_shared_rollout_has_changes_nothing():
-    other = SuccessTransfer(cross_advantage="source")
-    assert not other.uses("cross_advantage")
-    for one, two in zip(objective().advantages, other.objective(REWARDS, VALID, ONE).advantages, strict=True):
-        assert torch.equal(one, two)

@@ -172,10 +172,6 @@ def test_delta_above_one_half_asks_to_be_confirmed(delta, asks):
         assert cautions["delta_above_half"].field == "algorithm.delta"
 
 
-def test_delta_needs_no_confirmation_where_nothing_is_shared():
-    assert spec(algorithm={"name": "hacpo", "delta": 0.8, "sharing": False}).cautions() == []
-
-
 def test_one_agent_alone_is_asked_nothing_about_sharing():
     alone = BASE["agents"][:1]
     assert spec(agents=alone, algorithm={"delta": 0.8}).cautions() == []

@@ -192,16 +192,6 @@ def test_hole_in_a_line_without_end_is_counted(tmp_path):
     assert rest == "x" * 4000 + " … [cut: the line had 11,584 characters]"
 
 
-def test_hole_behind_the_shown_part_of_a_long_line_is_a_mark(tmp_path, monkeypatch):
-    """READ_BYTES is 80,000: the second piece of the line, 80,000 to 160,000, runs into the hole from 98,304 on."""
-    monkeypatch.setattr(trainer_log, "FIRST_BYTES", 98_304)
-    (tmp_path / LOG_NAME).write_bytes(b"x" * 200_000 + b"\nlast\n")
-    assert limit_output(tmp_path)
-    long, mark, last = read_output(tmp_path)
-    assert long == "x" * 4000 + " … [cut: the line had 80,000 characters]"
-    assert (missing(mark), last) == (120_001, "last")
-
-
 def test_last_lines_are_found_whatever_was_cut(tmp_path):
     write(tmp_path, 0, 3000)
     limit_output(tmp_path)

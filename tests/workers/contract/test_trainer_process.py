@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import textwrap
 import threading
 import time
 
@@ -140,31 +139,3 @@ def test_run_directory_is_cleared_although_somebody_looks_at_its_lock(tmp_path):
     threading.Timer(0.2, os.close, [lock]).start()
     trainer.kill()
     assert not (tmp_path / SCRATCH_NAME).is_symlink()
-
-
-def test_trainer_and_its_children_end_when_the_supervisor_is_killed(tmp_path):
-    trainer_code = textwrap.dedent("""
-        import subprocess, sys, time
-        from workers.contract.trainer_process import die_with_supervisor
-        die_with_supervisor()
-        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-        print(child.pid, flush=True)
-        time.sleep(60)
-    """)
-    supervisor_code = textwrap.dedent(f"""
-        import sys, time
-        from pathlib import Path
-        from workers.contract.trainer_process import start_trainer
-        trainer = start_trainer(Path({str(tmp_path)!r}), 1, command=[sys.executable, "-c", {trainer_code!r}])
-        print(trainer.pid, flush=True)
-        time.sleep(60)
-    """)
-    supervisor = subprocess.Popen([sys.executable, "-c", supervisor_code], stdout=subprocess.PIPE)
-    trainer_pid = int(supervisor.stdout.readline())
-    log = tmp_path / "trainer.log"
-    assert wait_until(lambda: log.exists() and log.read_text().strip().isdigit())
-    child_pid = int(log.read_text())
-    supervisor.kill()
-    supervisor.wait()
-    supervisor.stdout.close()
-    assert wait_until(lambda: not is_alive(trainer_pid) and not is_alive(child_pid), seconds=2)

@@ -231,33 +231,6 @@ def test_no_line_of_a_file_is_held_in_memory(tmp_path):
     assert found["num_train"] + found["num_held_out"] == 2000
 
 
-@pytest.mark.full
-@pytest.mark.timeout(600)
-def test_200_mb_of_questions_are_read_within_512_mib(tmp_path):
-    path = tmp_path / "big.jsonl"
-    text = "How many ways are there to walk {} steps on a grid if each step goes right or up and none is taken twice, "
-    with open(path, "w") as file:
-        for n in range(830_000):
-            line = json.dumps({"question": text.format(n) + f"starting in row {n * 7}?", "answer": n, "subject": n % 9})
-            file.write(line.ljust(240) + "\n")
-    assert path.stat().st_size > 200_000_000
-    (tmp_path / "out").mkdir()
-    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    found = ask(
-        "import",
-        limit_bytes=512 * 2**20,
-        train=[{"path": str(path), "name": "big.jsonl"}],
-        mapping={"subject": "subject"},
-        held_out_fraction=0.1,
-        folder=str(tmp_path / "out"),
-        progress=str(tmp_path / "progress.json"),
-    )
-    peak = max(before, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
-    print(f"peak of the child: {peak / 1024:.0f} MiB")
-    assert found["num_train"] + found["num_held_out"] == 830_000
-    assert json.loads((tmp_path / "progress.json").read_text())["share"] > 0.9
-
-
 @pytest.mark.parametrize("name", ["math500", "gsm8k_test", "aime2025", "amc23", "minerva_math", "olympiad_bench"])
 def test_local_copies_are_guessed_and_read(tmp_path, name):
     path = BENCHMARKS / f"{name}.jsonl"

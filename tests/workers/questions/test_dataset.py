@@ -81,11 +81,6 @@ def test_bad_line_is_refused_with_its_number_and_reason(tmp_path, line, said):
     assert said in error_of(tmp_path / "q.jsonl", *numbered(2), line)
 
 
-def test_same_id_for_two_questions_is_refused(tmp_path):
-    lines = [{"id": "a", "question": "x", "answer": "1"}, {"id": "a", "question": "y", "answer": "1"}]
-    assert "line 2: id 'a' is already used by line 1" in error_of(tmp_path / "q.jsonl", *lines)
-
-
 def test_bytes_that_are_not_utf8_are_refused(tmp_path):
     path = tmp_path / "q.jsonl"
     path.write_bytes(b'{"question": "x", "answer": "1"}\n\xff\n')

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from tests.support.workers.endings import assert_same_end, last_records
-from tests.support.workers.ranks_in_threads import put_ranks_into_threads
+from tests.support.workers.endings import assert_same_end
 from tests.support.workers.tiny import HashVerifier, make_pair, make_spec, records, train, write_questions
 from workers.agents.local import LocalAgent
 from workers.contract.spec.run import RunSpec
@@ -275,21 +274,6 @@ def test_sets_with_equal_settings_share_a_verifier_that_is_closed_once(tmp_path,
     spool.close()
     assert set(closed.values()) == {1}
     assert len(closed) == 2  # of the further sets: numeric and choice
-
-
-@pytest.mark.parametrize("is_real", [False, pytest.param(True, marks=pytest.mark.full)])
-def test_two_weighted_sets_in_processes_end_as_in_one_bit_for_bit(tmp_path, monkeypatch, is_real):
-    spec = two_sets(tmp_path, training={"steps": 6})
-    write_questions(tmp_path / "questions.jsonl", 12)  # nine to train on, three asked a step: two passes
-    train(spec, tmp_path / "local").close()
-    if not is_real:
-        put_ranks_into_threads(monkeypatch)
-    apart = spec.model_copy(update={"compute": spec.compute.model_copy(update={"placement": "processes"})})
-    train(apart, tmp_path / "apart").close()
-    assert_same_end(tmp_path / "local", tmp_path / "apart")
-    rollouts = last_records(tmp_path / "apart", "rollout")
-    counts = Counter(one["benchmark"] for one in rollouts)
-    assert counts == {"questions": 6 * 3 * 8, "more": 6 * 8}  # steps x prompts x rollouts of both agents
 
 
 def test_without_further_sets_nothing_is_recorded_of_them(tmp_path):

@@ -131,12 +131,6 @@ def test_digest_is_of_ids_questions_and_answers_in_their_order():
     assert questions_digest(base) == questions_digest([Question("1", "a", "x", "subject", "hard"), base[1]])
 
 
-def test_block_holds_at_most_so_many_samples_and_at_least_one_question():
-    benchmark = EvaluationSet(DataSpec(train_path="-"), [Question(str(n), "?", "1") for n in range(7)], 3)
-    assert [[q.id for q in block] for block in benchmark.blocks(7)] == [["0", "1"], ["2", "3"], ["4", "5"], ["6"]]
-    assert [len(block) for block in benchmark.blocks(2)] == [1] * 7
-
-
 def test_results_pair_each_sample_with_its_question():
     class Scores:
         def score(self, pairs):
@@ -234,19 +228,6 @@ def test_pause_and_stop_act_during_an_evaluation_which_then_repeats_itself(tmp_p
     train(spec, tmp_path / "run", attempt=2)
     again = [r for kind in ("evaluation", "answers") for r in event_bodies(tmp_path / "run", kind)[1:]]
     assert again == [r for kind in ("evaluation", "answers") for r in event_bodies(tmp_path / "whole", kind)]
-
-
-def test_pause_during_the_evaluation_after_a_step_resumes_from_its_checkpoint(tmp_path, pair):
-    spec = make_spec(tmp_path, pair, rollout={"rollout_batch_size": 2}, training={"steps": 2})
-    train(spec, tmp_path / "whole")
-    stop = StopFlag()
-    # 6 calls before the first step, 2 steps, then Qwen's second block.
-    with pytest.raises(Paused):
-        train(spec, tmp_path / "run", verifier=AsksAt(stop, "is_pause_requested", 6 + 2 + 2), stop=stop)
-    assert [record["step"] for record in records(tmp_path / "run", "checkpoint")] == [2]
-    train(spec, tmp_path / "run", attempt=2)
-    last = [r for r in event_bodies(tmp_path / "run", "evaluation", "answers") if r["step"] == 2]
-    assert last == [r for r in event_bodies(tmp_path / "whole", "evaluation", "answers") if r["step"] == 2]
 
 
 def test_further_benchmarks_are_evaluated_before_the_first_step_and_after_the_last(tmp_path, pair):

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from tests.support.workers.tiny import make_pair, make_spec, records, train, weights
-from workers.agents.local import LocalAgent
-from workers.agents.messages import RolloutsMissing
+from tests.support.workers.tiny import make_pair, make_spec, records, same_weights, train, weights
+from tests.workers.trainer.test_algorithms import MissingAgent
 from workers.algorithms.base.gates import GATES
 from workers.algorithms.registry import algorithms, sharing_names
 from workers.trainer.trainer import Trainer
@@ -44,18 +43,10 @@ def by_gspo(tmp_path_factory, pair) -> dict[int, Trainer]:
     return {n: trained(tmp_path_factory.mktemp("gspo"), pair[:n], "run", algorithm=settings) for n in (1, 2)}
 
 
-def same(left: Trainer, right: Trainer) -> bool:
-    return all(
-        torch.equal(value, weights(right, agent)[name])
-        for agent in range(len(left.agents))
-        for name, value in weights(left, agent).items()
-    )
-
-
 @pytest.mark.parametrize("algorithm", SHARING, ids=str)
 def test_sharing_switched_off_is_gspo_bit_for_bit(tmp_path, pair, by_gspo, algorithm):
     apart = trained(tmp_path, pair, "apart", algorithm={**algorithm, "sharing": False, "beta": 0.01})
-    assert same(apart, by_gspo[2])
+    assert same_weights(apart, by_gspo[2])
 
 
 @pytest.mark.parametrize("algorithm", SHARING, ids=str)
@@ -72,7 +63,7 @@ def test_resumed_run_repeats_the_uninterrupted_one_bit_for_bit(tmp_path, pair, a
     folder = tmp_path / "run" / "checkpoints"
     (folder / "step-000004").rename(folder / "gone")
     resumed = trained(tmp_path, pair, "run", attempt=2, **sections)
-    assert same(resumed, whole)
+    assert same_weights(resumed, whole)
     ends = [
         [record["values"] for record in records(tmp_path / "run", "metrics") if record["step"] == 4 and is_of(record)]
         for is_of in (lambda record: record["attempt"] == 1, lambda record: record["attempt"] == 2)
@@ -86,21 +77,13 @@ def test_agents_without_trusted_sources_learn_as_without_sharing(tmp_path, pair,
     shared = trained(tmp_path, pair, "shared", algorithm=algorithm)
     monkeypatch.setattr(Trust, "trusted_sources", lambda self, learner: [source == learner for source in range(2)])
     isolated = trained(tmp_path, pair, "isolated", algorithm={**algorithm, "peer_quarantine": True})
-    assert same(isolated, alone)
-    assert not same(shared, alone)
+    assert same_weights(isolated, alone)
+    assert not same_weights(shared, alone)
 
 
 @pytest.mark.parametrize("algorithm", SHARING, ids=str)
 def test_a_missing_peer_and_an_audit_leave_the_others_learning(tmp_path, pair, algorithm, monkeypatch):
-    generate = LocalAgent.generate
-
-    def without_rollouts(agent, now, questions):
-        found = generate(agent, now, questions)
-        if (agent.name, now) == ("Llama", 1):
-            raise RolloutsMissing("its machine is gone")
-        return found
-
-    monkeypatch.setattr(LocalAgent, "generate", without_rollouts)
+    MissingAgent(monkeypatch, "Llama", 1)
     options = {"on_missing_source": "degrade", "audit_share": 1.0, "peer_quarantine": True}
     trained(tmp_path, pair, "run", training={"steps": 3}, algorithm={**algorithm, **options})
     rows = [row for row in records(tmp_path / "run", "contribution") if row["step"] == 2]
@@ -113,5 +96,5 @@ def test_lora_agents_learn(tmp_path, pair, algorithm):
     agents = [{**agent, "lora_rank": 2} for agent in pair]
     before = trained(tmp_path, agents, "before", algorithm=algorithm, training={"steps": 1, "learning_rate": 1e-9})
     after = trained(tmp_path, agents, "after", algorithm=algorithm, training={"steps": 1, "learning_rate": 1e-2})
-    assert not same(before, after)
+    assert not same_weights(before, after)
     assert all(value.isfinite().all() for agent in range(2) for value in weights(after, agent).values())

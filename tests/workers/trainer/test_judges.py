@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from tests.support.judge_server import judge_server
-from tests.support.workers.endings import assert_same_end
-from tests.support.workers.processes import run_trainer
 from tests.support.workers.tiny import make_pair, make_spec, records, train
 from workers.contract.spec.judge import JudgeFile
 from workers.contract.spool import SpoolWriter
@@ -84,33 +80,6 @@ def test_judge_that_fails_throughout_ends_the_step_with_its_name(server, file, t
     spec = make_spec(tmp_path, make_pair(tmp_path), rewards={"terms": terms})
     with pytest.raises(VerifierFails, match=r"the judge 'digits', version [0-9a-f]{12}, fails: none of \d+ responses"):
         train(spec, tmp_path / "run")
-
-
-@pytest.mark.full
-def test_run_whose_judge_fails_throughout_pauses_and_ends_as_if_it_had_never_failed(server, file, tmp_path):
-    """One process for each attempt, as a run has it. The judge is away for all questions of step 2."""
-    file.write_text(file.read_text().replace("'{response}'", "'{question}|{response}'"))
-    answer = server.answer
-    rewards = {"terms": [{"name": "digits", "kind": "judge", "judge": str(file)}]}
-    changes = {"training": {"steps": 3}, "evaluation": {"eval_interval": 0, "max_questions": 2}}
-    spec = make_spec(tmp_path, make_pair(tmp_path), rewards=rewards, **changes)
-    assert run_trainer(spec, tmp_path / "whole")[0] == 0
-    rollouts = records(tmp_path / "whole", "rollout")
-    by_step = {step: {one["prompt_id"] for one in rollouts if one["step"] == step} for step in (1, 2)}
-    assert not by_step[1] & by_step[2]
-    questions = [json.loads(line) for line in (tmp_path / "questions.jsonl").read_text().splitlines()]
-    away = {one["question"] for one in questions if one["id"] in by_step[2]}
-    server.answer = lambda message: 503 if message.partition("|")[0] in away else answer(message)
-    assert run_trainer(spec, tmp_path / "run")[0] == 0
-    [end] = records(tmp_path / "run", "finished")
-    assert (end["outcome"], end["step"]) == ("paused", 1), end["reason"]
-    label = f"the judge 'digits', version {JudgeFile.read(file).version}, fails: none of "
-    assert end["reason"].startswith(label)
-    assert "the address answers 503" in end["reason"]
-    server.answer = answer
-    assert run_trainer(spec, tmp_path / "run")[0] == 0
-    assert records(tmp_path / "run", "finished")[-1]["outcome"] == "completed"
-    assert_same_end(tmp_path / "run", tmp_path / "whole", ("rollout", "contribution"))
 
 
 def run_judged_everywhere(file, folder, budget=0.0):

@@ -25,24 +25,6 @@ def values(run_dir, agent: str, source: str | None, name: str) -> list[float]:
     return [record["values"][name] for record in found if (record["agent"], record["source"]) == (agent, source)]
 
 
-def test_three_agents_learn_from_each_other(tmp_path, trio):
-    run_dir = tmp_path / "run"
-    train(make_spec(tmp_path, trio), run_dir)
-    pairs = {(record["agent"], record["source"]) for record in records(run_dir, "metrics") if record["source"]}
-    assert len(pairs) == 6
-    names = [agent["name"] for agent in trio]
-    for step in range(3):
-        omega = {pair: values(run_dir, *pair, "omega")[step] for pair in pairs}
-        # omega(source, learner): each is the other's reciprocal where neither is clamped.
-        for a, b in ((names[0], names[1]), (names[1], names[2])):
-            assert omega[a, b] * omega[b, a] == pytest.approx(1.0)
-    rows = [row for row in records(run_dir, "contribution") if row["agent"] != row["source"]]
-    assert {row["mini_batch"] for row in rows} == {1, 2}
-    for mini_batch in (1, 2):  # mixed: both sources in each
-        learner = [row["source"] for row in rows if (row["agent"], row["mini_batch"]) == (names[0], mini_batch)]
-        assert set(learner) == set(names[1:])
-
-
 def test_three_agents_end_at_the_bound_of_two(tmp_path, trio):
     spec = make_spec(tmp_path, trio, algorithm={"delta": 0.2, "delta_step": 0.05})
     # M = 1, n = 3: the last update is number 2 instead of 1; the step is halved, .05 * 1 / 2.

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from tests.support.workers.endings import assert_same_end
 from tests.support.workers.tiny import make_pair, make_spec, records, train
 from workers.contract.advantages import OverlongPenalty
 from workers.verifiers.verdicts import Verdict
@@ -107,16 +106,6 @@ def test_prompts_of_equal_rewards_and_unequal_lengths_have_a_signal(tmp_path, pa
 def test_evaluations_say_what_the_verifier_said(tmp_path, pair):
     train(spec_of(tmp_path, pair), tmp_path / "run", verifier=OneReward(1.0))
     assert {one["value"] for one in records(tmp_path / "run", "evaluation")} == {1.0}
-
-
-def test_resumed_run_ends_as_the_uninterrupted_one(tmp_path, pair):
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
-    train(spec_of(tmp_path, pair, steps=3), whole)
-    train(spec_of(tmp_path, pair, steps=3), parts)
-    (parts / "checkpoints" / "step-000003").rename(parts / "gone")
-    train(spec_of(tmp_path, pair, steps=3), parts, attempt=2)
-    assert len([one for one in records(parts, "metrics") if one["step"] == 3 and one["attempt"] == 2]) == 4
-    assert_same_end(parts, whole)
 
 
 def test_contribution_has_its_rollouts_penalty_though_the_eos_is_stripped(tmp_path, pair):

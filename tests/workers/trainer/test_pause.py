@@ -9,6 +9,7 @@ import pytest
 from tests.support.marks import in_full
 from tests.support.workers.processes import forked as forked
 from tests.support.workers.tiny import HashVerifier, make_pair, make_spec, records, train
+from tests.workers.trainer.test_evaluation import AsksAt
 from tests.workers.trainer.test_process import ENVIRONMENT, wait_for
 from tests.workers.trainer.test_resume import assert_same_end
 from workers import heartbeat
@@ -22,17 +23,9 @@ from workers.verifiers.service import Verifier
 pytestmark = pytest.mark.usefixtures("forked")
 
 
-class PausesAt(HashVerifier):
+def pauses_at(stop: StopFlag, call: int) -> AsksAt:
     """Asks for a pause while call number `call` is verified: calls 1, 2 are the first evaluation, 3 is step 1."""
-
-    def __init__(self, stop: StopFlag, call: int) -> None:
-        super().__init__()
-        self.stop, self.call, self.calls = stop, call, 0
-
-    def score(self, completions, answers):
-        self.calls += 1
-        self.stop.is_pause_requested |= self.calls == self.call
-        return super().score(completions, answers)
+    return AsksAt(stop, "is_pause_requested", call)
 
 
 # eval_interval 2: calls 1, 2 evaluate; 3, 4 are steps 1, 2; 5, 6 evaluate; 7 is step 3.
@@ -42,7 +35,7 @@ def test_paused_run_resumes_bit_for_bit(tmp_path, call, step):
     train(spec, tmp_path / "whole")
     stop = StopFlag()
     with pytest.raises(Paused, match=r"^pause was requested$"):
-        train(spec, tmp_path / "run", verifier=PausesAt(stop, call), stop=stop)
+        train(spec, tmp_path / "run", verifier=pauses_at(stop, call), stop=stop)
     # After the step under way, and not a step later: checkpoints are otherwise only made after the last step.
     assert [record["step"] for record in records(tmp_path / "run", "checkpoint")] == [step]
     train(spec, tmp_path / "run", attempt=2)
@@ -54,7 +47,7 @@ def test_pause_before_the_first_step_needs_no_checkpoint(tmp_path):
     spec = make_spec(tmp_path, make_pair(tmp_path))
     stop = StopFlag()
     with pytest.raises(Paused):
-        train(spec, tmp_path / "run", verifier=PausesAt(stop, 1), stop=stop)
+        train(spec, tmp_path / "run", verifier=pauses_at(stop, 1), stop=stop)
     assert records(tmp_path / "run", "checkpoint") == []
     assert records(tmp_path / "run", "progress") == []
 
@@ -62,7 +55,7 @@ def test_pause_before_the_first_step_needs_no_checkpoint(tmp_path):
 def test_pause_in_the_last_step_is_a_completed_run(tmp_path):
     spec = make_spec(tmp_path, make_pair(tmp_path), training={"steps": 1})
     stop = StopFlag()
-    train(spec, tmp_path / "run", verifier=PausesAt(stop, 3), stop=stop)
+    train(spec, tmp_path / "run", verifier=pauses_at(stop, 3), stop=stop)
     assert [record["step"] for record in records(tmp_path / "run", "checkpoint")] == [1]
 
 
@@ -73,7 +66,7 @@ def test_pause_whose_checkpoint_cannot_be_written_names_where_the_run_resumes(tm
     monkeypatch.setattr(checkpoints, "save_checkpoint", full)
     stop = StopFlag()
     with pytest.raises(Paused, match="no checkpoint of step 1 could be written, so it resumes from an earlier one"):
-        train(make_spec(tmp_path, make_pair(tmp_path)), tmp_path / "run", verifier=PausesAt(stop, 3), stop=stop)
+        train(make_spec(tmp_path, make_pair(tmp_path)), tmp_path / "run", verifier=pauses_at(stop, 3), stop=stop)
     told = [(record["incident"], record["step"]) for record in records(tmp_path / "run", "log") if record["incident"]]
     assert told == [("disk", 1)]
 

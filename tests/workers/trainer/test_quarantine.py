@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.workers.peers import StartVerifier, train_with_liar
-from tests.support.workers.tiny import make_agent, make_pair, make_spec, records, weights
+from tests.support.workers.tiny import make_agent, make_pair, make_spec, records, same_weights
 from workers.agents.messages import GeneratedRollouts, Response
-from workers.algorithms.base import tensors
 from workers.algorithms.hacpo import Hacpo
 from workers.algorithms.registry import algorithms
 from workers.questions.dataset import Question
@@ -23,7 +22,6 @@ from workers.trainer.step import LearnerRows
 from workers.trainer.stop_signals import StopFlag
 from workers.trainer.trust import AuditTally, Trust
 
-ALONE = [[True, False], [False, True]]
 ALL = [[True, True], [True, True]]
 
 
@@ -127,15 +125,6 @@ def test_judgement_is_as_if_the_source_had_sent_nothing(settings):
     assert torch.equal(found.advantages[0][1], whole.advantages[0][1])  # watched as if it were trusted
 
 
-def test_learner_without_trusted_sources_has_the_objective_of_gspo():
-    rewards, valid, ratio = rewards_of_three()
-    trusted = torch.tensor([[True, False, False], [True, True, True], [True, True, True]])
-    found = Hacpo().objective(rewards, valid, ratio, trusted=trusted)
-    own, baseline = tensors.joint_advantages(rewards[:1], valid=valid[:1])
-    assert torch.equal(found.advantages[0][0], own[0])
-    assert torch.equal(found.baselines[0], baseline)
-
-
 @pytest.fixture(scope="module")
 def trio(tmp_path_factory) -> list[dict]:
     root = tmp_path_factory.mktemp("trio")
@@ -166,23 +155,6 @@ def run(tmp_path, pair, name: str, liar: int | None = None, attempt: int = 1, ve
         tmp_path, pair, training=training, algorithm=algorithm, evaluation={"eval_interval": 0}, seed=2, **sections
     )
     return train_with_liar(spec, tmp_path / name, liar, verifier or StartVerifier(), attempt)
-
-
-def same_weights(left, right) -> bool:
-    return all(
-        torch.equal(value, weights(right, agent)[name])
-        for agent in range(len(left.agents))
-        for name, value in weights(left, agent).items()
-    )
-
-
-def test_agents_without_trusted_sources_learn_as_without_sharing_bit_for_bit(tmp_path, trio, monkeypatch):
-    alone = run(tmp_path, trio[:2], "alone", algorithm={"sharing": False, "beta": 0.01})
-    shared = run(tmp_path, trio[:2], "shared", algorithm={"beta": 0.01})
-    monkeypatch.setattr(Trust, "trusted_sources", lambda self, learner: ALONE[learner])
-    isolated = run(tmp_path, trio[:2], "isolated", algorithm={"beta": 0.01, "peer_quarantine": True})
-    assert same_weights(isolated, alone)
-    assert not same_weights(shared, alone)
 
 
 def test_option_changes_nothing_while_everybody_is_trusted(tmp_path, trio, monkeypatch):
@@ -217,6 +189,10 @@ def test_ledger_of_a_step_with_a_quarantine_adds_up(lied_to):
         (r["step"], r["agent"], r["source"]) for r in records(root / "run", "metrics") if r["values"].get("quarantined")
     }
     assert shut
+    log = [r for r in records(root / "run", "log") if r["level"] == "warning"]
+    assert any("quarantined: " in r["message"] for r in log)
+    [audit] = [r for r in log if "the audit contradicts the rewards of Llama" in r["message"]]  # all along, told once
+    assert audit["step"] == 0
     rows = records(root / "run", "contribution")
     assert {(r["step"], r["agent"], r["source"]) for r in rows if r["drop_reason"] == "quarantined"} == shut
     for row in rows:
@@ -241,30 +217,6 @@ def test_ledger_of_a_step_with_a_quarantine_adds_up(lied_to):
         if (r["step"], r["agent"], r["source"]) in shut:
             assert r["values"]["dropped"] == 32.0
             assert r["ratios"]["used_frac"] == [0.0, 32.0]
-
-
-def test_every_change_is_logged_once_with_its_reason(lied_to):
-    root, *_ = lied_to
-    messages = [r["message"] for r in records(root / "run", "log") if "<-" in r["message"]]
-    expected = 0
-    for agent, source in (("Qwen", "Llama"), ("Llama", "Qwen")):
-        is_out = False
-        for r in records(root / "run", "metrics"):
-            if (r["agent"], r["source"]) == (agent, source):
-                mean = r["values"]["gradient_alignment/smoothed"]
-                was_out, is_out = is_out, mean < -0.05 or (is_out and mean <= 0.05)
-                expected += was_out != is_out
-    assert expected
-    assert len(messages) == expected
-    audits = [r for r in records(root / "run", "log") if "the audit contradicts" in r["message"]]
-    assert [(r["step"], r["level"]) for r in audits] == [(0, "warning")]  # all along: 16 or so of 32 answers a step
-    assert "the rewards of Llama" in audits[0]["message"]
-    told = [
-        r["ratios"]["audit/disagreement"]
-        for r in records(root / "run", "metrics")
-        if (r["agent"], r["source"]) == ("Llama", None)
-    ]
-    assert all(total == count > 5 for total, count in told)
 
 
 def test_resumed_run_repeats_the_uninterrupted_one(lied_to, trio):

@@ -144,50 +144,6 @@ def test_run_pauses_at_a_failing_function_and_continues_as_if_it_had_never_faile
     assert_same_end(tmp_path / "run", tmp_path / "whole", ("metrics", "rollout", "contribution"))
 
 
-FAULTS = {
-    "raises": ("raise KeyError('x')", "KeyError in line 4: 'x'"),
-    "hangs": ("while True: pass", "did not return in 1 s, 2 times"),
-    "returns NaN": ("return float('nan')", "it returned nan: a reward is a number from 0 to 1"),
-    "returns 10^9": ("return 10**9", "it returned 1e+09: a reward is"),
-    "forks": ("import os; os.fork()", "PermissionError in line 4"),
-    "eats memory": ("return len(bytearray(8 * 2**30))", "MemoryError in line 4"),
-    "ends its process": ("import os; os._exit(0)", "ended its process"),
-}
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("fault", FAULTS)
-def test_run_whose_further_reward_fails_in_any_way_pauses_with_its_name_and_loses_nothing(tmp_path, fault):
-    """One process for each attempt, as a run has it. The function fails at a question that only step 2 asks."""
-    body, reason = FAULTS[fault]
-    path = tmp_path / "steps.py"
-    path.write_text(PARTIAL)
-    rewards = {"terms": [{"name": "steps", "function": str(path)}], "time_limit_s": 1}
-    changes = {"training": {"steps": 3}, "evaluation": {"eval_interval": 0, "max_questions": 2}}
-    spec = make_spec(tmp_path, make_pair(tmp_path), rewards=rewards, **changes)
-    assert run_trainer(spec, tmp_path / "whole")[0] == 0
-    rollouts = records(tmp_path / "whole", "rollout")
-    prompts = [{one["prompt_id"] for one in rollouts if one["step"] == step} for step in (1, 2)]
-    prompt = sorted(prompts[1] - prompts[0])[0]
-    lines = (
-        "def reward(id, **fields):",
-        f"    if id == '{prompt}':",
-        f"        {body}",
-        "    return partial(**fields)",
-    )
-    path.write_text("\n".join(("", *lines, PARTIAL.replace("def reward", "def partial"))))
-    version = FunctionFile.read(path).version
-    assert run_trainer(spec, tmp_path / "run")[0] == 0
-    [end] = records(tmp_path / "run", "finished")
-    assert (end["outcome"], end["step"]) == ("paused", 1), end["reason"]
-    assert end["reason"].startswith(f"the reward function 'steps', version {version}, fails: {reason}")
-    assert f"(question '{prompt}')" in end["reason"]
-    path.write_text(PARTIAL)
-    assert run_trainer(spec, tmp_path / "run")[0] == 0
-    assert records(tmp_path / "run", "finished")[-1]["outcome"] == "completed"
-    assert_same_end(tmp_path / "run", tmp_path / "whole", ("metrics", "rollout", "contribution"))
-
-
 def test_terms_can_be_written_as_text_and_come_back():
     text = (
         "function steps = 0.5; short: length 400 = 0.1; tags think answer = 1; boxed = 2; language = 0.2; "
@@ -213,21 +169,3 @@ def test_terms_can_be_written_as_text_and_come_back():
     ):
         with pytest.raises(ValidationError):
             RewardsSpec.model_validate({"terms": odd})
-
-
-def test_tiny_models_learn_from_partial_credit(tmp_path):
-    """The reward is the share of a digit in the response, which any text has some of."""
-    share = "def reward(response, **fields): return response.count('7') / max(1, len(response))\n"
-    spec = function_spec(
-        tmp_path,
-        share,
-        training={"steps": 12, "learning_rate": 1e-2},
-        rollout={"num_generations": 8},
-        evaluation={"eval_interval": 0, "max_questions": 1},
-    )
-    with open_verifier(spec.data, spec.rewards) as verifier:
-        train(spec, tmp_path / "run", verifier=verifier)
-    for agent in ("Qwen", "Llama"):
-        ratios = [m["ratios"] for m in records(tmp_path / "run", "metrics") if m["agent"] == agent and not m["source"]]
-        means = [one["reward/mean"][0] / one["reward/mean"][1] for one in ratios]
-        assert sum(means[-3:]) / 3 > sum(means[:3]) / 3 + 0.15, means
