@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from tests.support.workers.tiny import make_pair, make_spec, records, train, weights
+from tests.support.workers.tiny import make_pair, make_spec, records, same_weights, train
 from workers.agents.messages import LearnerRow, Response
 from workers.agents.updates import Inputs, run_updates
 from workers.model.policy import Policy
@@ -92,9 +92,7 @@ def test_measuring_changes_no_weight_and_comes_at_its_interval(tmp_path, pair):
         train(make_spec(tmp_path, pair, telemetry={"alignment_interval": interval}), tmp_path / str(interval))
         for interval in (0, 2)
     ]
-    for agent in range(2):
-        ours, theirs = (weights(trainer, agent) for trainer in trainers)
-        assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    assert same_weights(*trainers)
     told = [record for record in records(tmp_path / "2", "metrics") if "gradient_alignment" in record["values"]]
     assert [(record["step"], record["agent"], record["source"]) for record in told] == [
         (2, "Qwen", "Llama"),

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.support.workers.tiny import make_agent, make_pair, make_spec, train, weights
+from tests.support.workers.tiny import make_agent, make_pair, make_spec, same_weights, train
 from workers.model.loading import CPU, choose_device, recompute_layers
 from workers.model.policy import Policy
 from workers.trainer.trainer import Trainer
@@ -20,15 +20,6 @@ def trained(root: Path, pair: list[dict], **compute) -> Trainer:
     return train(spec, root / "-".join(["run", *map(str, compute.values())]))
 
 
-def differences(left: Trainer, right: Trainer) -> list[str]:
-    return [
-        f"{agent} {name}"
-        for agent in range(2)
-        for name, value in weights(left, agent).items()
-        if not torch.equal(value, weights(right, agent)[name])
-    ]
-
-
 @pytest.mark.parametrize(
     "compute",
     [{"gradient_checkpointing": True}, {"offload": "optimizer"}, {"offload": "idle"}, {"agent_devices": "own"}],
@@ -36,14 +27,14 @@ def differences(left: Trainer, right: Trainer) -> list[str]:
 )
 def test_weights_are_the_same_bit_for_bit(tmp_path, compute):
     pair = make_pair(tmp_path)
-    assert differences(trained(tmp_path, pair), trained(tmp_path, pair, **compute)) == []
+    assert same_weights(trained(tmp_path, pair), trained(tmp_path, pair, **compute))
 
 
 def test_offloaded_bfloat16_is_the_same_bit_for_bit(tmp_path):
     pair = make_pair(tmp_path)
     plain = trained(tmp_path, pair, dtype="bfloat16")
     both = {"dtype": "bfloat16", "offload": "both", "gradient_checkpointing": True}
-    assert differences(plain, trained(tmp_path, pair, **both)) == []
+    assert same_weights(plain, trained(tmp_path, pair, **both))
 
 
 def test_a_recomputed_layer_keeps_its_input_only(tmp_path):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.workers.tiny import make_pair, make_spec, records, train
 from workers.algorithms.registry import algorithms
 from workers.contract.spec.run import RunSpec
 from workers.questions.dataset import Question
@@ -28,17 +27,6 @@ def test_questions_and_their_order_follow_from_the_seed_alone(seed):
     orders.append(order(seed=seed, algorithm={"name": "hacpo", "delta": 0.4, "alpha": 3, "sharing": False}))
     assert all(one == orders[0] for one in orders)
     assert orders[0] != order(seed=seed + 1)
-
-
-def test_trained_runs_of_one_seed_answer_the_same_questions(tmp_path):
-    pair = make_pair(tmp_path)
-    asked = {}
-    for name in ("hacpo", "gspox2", "naive_learner"):
-        train(make_spec(tmp_path, pair, algorithm={"name": name}), tmp_path / name)
-        rollouts = records(tmp_path / name, "rollout")
-        asked[name] = sorted({(record["step"], record["agent"], record["prompt_id"]) for record in rollouts})
-    assert len(asked["hacpo"]) == 3 * 2 * 4  # steps x agents x prompts
-    assert asked["hacpo"] == asked["gspox2"] == asked["naive_learner"]
 
 
 @pytest.mark.parametrize(
