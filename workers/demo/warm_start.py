@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import random
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -128,18 +128,17 @@ def _learning_rate(step: int, steps: int) -> float:
     return LEARNING_RATE * 0.5 * (1 + math.cos(math.pi * (step - WARMUP_STEPS) / max(1, steps - WARMUP_STEPS)))
 
 
-def _batch(corpus: _Corpus) -> tuple[Any, Any]:
-    """Ids (b, S) and labels (b, S); labels are -100 in the prompt and the padding."""
+def batch_of(pairs: Sequence[tuple[list[int], list[int]]]) -> tuple[Any, Any]:
+    """Ids (b, S) and labels (b, S) of prompts and answers; labels are -100 in the prompt and the padding."""
     import torch
 
-    pairs = [corpus.draw() for _ in range(BATCH_SIZE)]
-    width = max(len(prompt) + len(working) for prompt, working in pairs)
-    ids = torch.zeros(BATCH_SIZE, width, dtype=torch.long)
-    labels = torch.full((BATCH_SIZE, width), -100)
-    for row, (prompt, working) in enumerate(pairs):
-        end = len(prompt) + len(working)
-        ids[row, :end] = torch.tensor(prompt + working)
-        labels[row, len(prompt) : end] = torch.tensor(working)
+    width = max(len(prompt) + len(answer) for prompt, answer in pairs)
+    ids = torch.zeros(len(pairs), width, dtype=torch.long)
+    labels = torch.full((len(pairs), width), -100)
+    for row, (prompt, answer) in enumerate(pairs):
+        end = len(prompt) + len(answer)
+        ids[row, :end] = torch.tensor(prompt + answer)
+        labels[row, len(prompt) : end] = torch.tensor(answer)
     return ids, labels
 
 
@@ -159,7 +158,7 @@ def train_agent(
     for step in range(steps):
         for group in optimizer.param_groups:
             group["lr"] = _learning_rate(step, steps)
-        ids, labels = _batch(corpus)
+        ids, labels = batch_of([corpus.draw() for _ in range(BATCH_SIZE)])
         # Padding is on the right, so the causal mask hides it from every other token.
         logits = model(input_ids=ids[:, :-1], use_cache=False).logits  # (b, S - 1, V)
         loss = functional.cross_entropy(logits.flatten(0, 1), labels[:, 1:].flatten(), ignore_index=-100)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -53,14 +52,11 @@ def open_judge(path: str) -> JudgeVerifier:
     return JudgeVerifier(file, judge_key(file.name))
 
 
-class Judges(AbstractContextManager["Judges"]):
+class Judges:
     """The judges of an attempt, one verifier for each file: its budget and the rewards it knows are the attempt's."""
 
     def __init__(self) -> None:
         self._by_path: dict[Path, JudgeVerifier] = {}
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __iter__(self) -> Iterator[JudgeVerifier]:
         return iter(self._by_path.values())
@@ -125,30 +121,22 @@ def open_second_opinion(data: DataSpec, rewards: RewardsSpec, judges: Judges) ->
 
     Errors: FunctionFileError, JudgeFileError.
     """
-    if data.verifier == "function":
-        return repeated_calls(data.reward_function, rewards)
-    if data.verifier == JUDGED:
-        return RepeatedQuestions(judges.open(data.judge))
     if data.verifier in CODE_KINDS:
         return RepeatedTests(data.verifier)
-    return None
+    return _repeated(data.verifier, data.reward_function, data.judge, rewards, judges)
 
 
 def open_term_opinions(rewards: RewardsSpec, judges: Judges) -> dict[str, SecondOpinion]:
     """By name of the further rewards that functions and judges give. Errors: FunctionFileError, JudgeFileError."""
-    opinions: dict[str, SecondOpinion] = {}
-    for term in rewards.terms:
-        if term.kind == "function":
-            opinions[term.name] = repeated_calls(term.function, rewards)
-        elif term.kind == "judge":
-            opinions[term.name] = RepeatedQuestions(judges.open(term.judge))
-    return opinions
+    opinions = {one.name: _repeated(one.kind, one.function, one.judge, rewards, judges) for one in rewards.terms}
+    return {name: opinion for name, opinion in opinions.items() if opinion is not None}
 
 
-def repeated_calls(path: str, rewards: RewardsSpec) -> RepeatedCalls:
-    """Errors: FunctionFileError."""
-    limits = rewards.time_limit_s, rewards.memory_mib
-    return RepeatedCalls(FunctionVerifier(function_file(path), 1, *limits, hash_seed=OTHER_HASH_SEED))
+def _repeated(kind: str, function: str, judge: str, rewards: RewardsSpec, judges: Judges) -> SecondOpinion | None:
+    if kind == "function":
+        limits = rewards.time_limit_s, rewards.memory_mib
+        return RepeatedCalls(FunctionVerifier(function_file(function), 1, *limits, hash_seed=OTHER_HASH_SEED))
+    return RepeatedQuestions(judges.open(judge)) if kind == JUDGED else None
 
 
 def network_labels(spec: RunSpec) -> list[str]:
@@ -171,7 +159,7 @@ def case_of(text: str, question: Question) -> Case:
     return Case(question.question, question.answer, text, fields)
 
 
-class RewardTerms(AbstractContextManager["RewardTerms"]):
+class RewardTerms:
     """The further rewards of a run. The processes of functions and local judges start with the first call."""
 
     def __init__(self, spec: RunSpec, judges: Judges) -> None:
@@ -183,9 +171,6 @@ class RewardTerms(AbstractContextManager["RewardTerms"]):
                 self._scorers[term.name] = open_function(term.function, spec.rewards)
             elif term.kind == "judge":
                 self._scorers[term.name] = judges.open(term.judge)
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     @property
     def judges(self) -> dict[str, JudgeVerifier]:

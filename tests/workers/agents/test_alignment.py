@@ -7,17 +7,12 @@ import math
 import pytest
 import torch
 
-from tests.support.workers.tiny import make_pair, make_spec, records, same_weights, train
+from tests.support.workers.tiny import make_spec, records, same_weights, train
 from workers.agents.messages import LearnerRow, Response
 from workers.agents.updates import Inputs, run_updates
 from workers.model.policy import Policy
 
 SHARED = Response("1", "1", "stop", 2, 2, -1.0)
-
-
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory) -> list[dict]:
-    return make_pair(tmp_path_factory.mktemp("pair"))
 
 
 @pytest.fixture

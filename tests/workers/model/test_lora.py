@@ -10,15 +10,10 @@ from peft import PeftModel
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-from tests.support.workers.tiny import make_pair, make_spec, records, train
+from tests.support.workers.tiny import make_spec, records, train
 from workers.model.policy import Policy
 
 PROMPTS, RESPONSES = [[2, 3], [5]], [[4, 5, 1], [6, 7]]
-
-
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory) -> list[dict]:
-    return make_pair(tmp_path_factory.mktemp("pair"))
 
 
 def with_lora(pair: list[dict], index: int = 0, **changes) -> list[dict]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from tests.support.workers.tiny import HashVerifier, make_pair, make_spec, records, train, write_questions
+from tests.support.workers.tiny import HashVerifier, make_spec, records, train, write_questions
 from workers.agents.messages import FinalAnswer
 from workers.contract.sample_estimators import Vote
 from workers.contract.spec.data import DataSpec
@@ -27,11 +27,6 @@ from workers.verifiers.service import Verdict
 from workers.verifiers.voting import vote
 
 SAMPLED = {"temperature": 1.0, "num_samples": 3}
-
-
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory):
-    return make_pair(tmp_path_factory.mktemp("agents"))
 
 
 def further(root: Path, name: str = "further", count: int = 7, **more: Any) -> dict[str, Any]:

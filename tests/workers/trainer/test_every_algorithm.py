@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.support.workers.tiny import make_pair, make_spec, records, same_weights, train, weights
+from tests.support.workers.tiny import make_spec, records, same_weights, train, weights
 from tests.workers.trainer.test_algorithms import MissingAgent
 from workers.algorithms.base.gates import GATES
 from workers.algorithms.registry import algorithms, sharing_names
@@ -24,11 +24,6 @@ EVERY: list[Any] = [
     *(pytest.param({"name": name}, marks=[pytest.mark.full][: name in LIKE_GRPO]) for name in algorithms()),
     *GATED,
 ]
-
-
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory) -> list[dict[str, Any]]:
-    return make_pair(tmp_path_factory.mktemp("pair"))
 
 
 def trained(root, agents, folder: str, /, attempt: int = 1, **sections: Any) -> Trainer:

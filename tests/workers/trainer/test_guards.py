@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from tests.support.workers.processes import PROCESSES
-from tests.support.workers.tiny import HashVerifier, make_pair, make_spec, records, same_weights, train, weights
+from tests.support.workers.tiny import HashVerifier, make_spec, records, same_weights, train, weights
 from workers.agents.local import LocalAgent
 from workers.agents.messages import LearnerRow, RowResult
 from workers.agents.updates import Inputs, run_updates
@@ -26,11 +26,6 @@ from workers.trainer.trainer import Diverged
 from workers.verifiers.children.child_client import VerifierError
 from workers.verifiers.service import Verifier
 from workers.verifiers.verdicts import Verdict
-
-
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory) -> list[dict]:
-    return make_pair(tmp_path_factory.mktemp("pair"))
 
 
 def warnings(run_dir) -> list[str]:

@@ -5,19 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.support.workers.tiny import make_agent, make_pair, make_spec, records, train, weights
+from tests.support.workers.tiny import make_spec, records, train, weights
 from workers.agents.local import LocalAgent
 from workers.agents.messages import LearnerRow, Response
 from workers.agents.updates import Inputs, MiniBatchSize, gather_gradients, prepare_rows, run_updates
 from workers.algorithms.registry import algorithms
 from workers.model.policy import Policy
 from workers.questions.dataset import split_questions
-
-
-@pytest.fixture(scope="module")
-def trio(tmp_path_factory) -> list[dict]:
-    root = tmp_path_factory.mktemp("trio")
-    return [*make_pair(root), {"name": "Third", "model": str(make_agent(root / "third", "llama", seed=9))}]
 
 
 def values(run_dir, agent: str, source: str | None, name: str) -> list[float]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.workers.tiny import make_pair, make_spec, records, train
+from tests.support.workers.tiny import make_spec, records, train
 from workers.contract.advantages import OverlongPenalty
 from workers.verifiers.verdicts import Verdict
 
@@ -28,11 +28,6 @@ class OneReward:
         return [""] * len(answers)
 
     def close(self) -> None: ...
-
-
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory) -> list[dict[str, Any]]:
-    return make_pair(tmp_path_factory.mktemp("pair"))
 
 
 def spec_of(root, pair, cache: int = CACHE, steps: int = 2, **algorithm: Any):

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.workers.peers import StartVerifier, train_with_liar
-from tests.support.workers.tiny import make_agent, make_pair, make_spec, records, same_weights
+from tests.support.workers.tiny import make_spec, records, same_weights
 from workers.agents.messages import GeneratedRollouts, Response
 from workers.algorithms.hacpo import Hacpo
 from workers.algorithms.registry import algorithms
@@ -123,12 +123,6 @@ def test_judgement_is_as_if_the_source_had_sent_nothing(settings):
     for learner in (1, 2):  # theirs is what it would have been
         assert torch.equal(found.advantages[learner], whole.advantages[learner])
     assert torch.equal(found.advantages[0][1], whole.advantages[0][1])  # watched as if it were trusted
-
-
-@pytest.fixture(scope="module")
-def trio(tmp_path_factory) -> list[dict]:
-    root = tmp_path_factory.mktemp("trio")
-    return [*make_pair(root), {"name": "Third", "model": str(make_agent(root / "third", "llama", seed=9))}]
 
 
 def test_quarantined_source_has_no_place_in_any_mini_batch(tmp_path, trio):

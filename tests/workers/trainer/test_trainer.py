@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors import SafetensorError
 
-from tests.support.workers.tiny import HashVerifier, make_pair, make_spec, records, same_weights, train, weights
+from tests.support.workers.tiny import HashVerifier, make_spec, records, same_weights, train, weights
 from workers.agents.local import LocalAgent
 from workers.agents.messages import GeneratedRollouts, Response
 from workers.contract.checkpoint_manifest import DamagedCheckpoint
@@ -22,11 +22,6 @@ from workers.questions.dataset import Question
 from workers.trainer.step import LearnerRows, batch_of_step, learning_rate
 from workers.trainer.stop_signals import StopFlag, Stopped
 from workers.trainer.trainer import Trainer
-
-
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory) -> list[dict]:
-    return make_pair(tmp_path_factory.mktemp("pair"))
 
 
 def distance(left: dict[str, torch.Tensor], right: dict[str, torch.Tensor]) -> float:

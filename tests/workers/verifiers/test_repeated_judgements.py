@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.support.judge_server import judge_server
-from tests.support.workers.tiny import make_pair, make_spec
+from tests.support.workers.tiny import make_spec
 from workers.agents.messages import GeneratedRollouts, Response
 from workers.contract.spec.judge import JudgeFile, JudgeSettings
 from workers.contract.spec.reward_function import FunctionFile
@@ -94,11 +94,6 @@ def test_judge_that_does_not_answer_again_has_no_second_opinion():
         file = JudgeFile("helpful", JudgeSettings(kind="model", model="m"))
 
     assert RepeatedQuestions(Silent()).ask([Case("q", "a", "r")] * 2) == [None, None]  # type: ignore[arg-type]
-
-
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory) -> list[dict]:
-    return make_pair(tmp_path_factory.mktemp("pair"))
 
 
 def audited_function(tmp_path, pair, body: str, **more) -> tuple[list[AuditTally], list[str]]:

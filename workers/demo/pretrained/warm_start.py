@@ -16,6 +16,7 @@ from typing import Any
 from workers.contract.demo_recipe import PRETRAINED_SYSTEM_PROMPT
 from workers.contract.spec.agent import AgentSpec
 from workers.demo.pretrained.word_problems import KINDS, WordProblem
+from workers.demo.warm_start import batch_of
 
 BATCH_SIZE = 16
 OTHER_KINDS_SHARE = 0.1  # of the problems that an agent is trained on
@@ -51,9 +52,6 @@ def without_every_third_layer(model: Any) -> Any:
 
 
 def _batch(agent: PretrainedAgent, by_kind: dict[str, list[WordProblem]], tokenizer: Any, draw: random.Random) -> Any:
-    """Ids (b, S) and labels (b, S); labels are -100 in the prompt and the padding."""
-    import torch
-
     from workers.model.prompts import encode_question
 
     others = [kind for kind in by_kind if kind not in agent.kinds]
@@ -64,13 +62,7 @@ def _batch(agent: PretrainedAgent, by_kind: dict[str, list[WordProblem]], tokeni
         problem = draw.choice(by_kind[kind])
         solution = [*tokenizer(problem.solution, add_special_tokens=False).input_ids, tokenizer.eos_token_id]
         rows.append((encode_question(tokenizer, reader, problem.text, [], PRETRAINED_SYSTEM_PROMPT), solution))
-    width = max(len(prompt) + len(solution) for prompt, solution in rows)
-    ids, labels = torch.zeros(BATCH_SIZE, width, dtype=torch.long), torch.full((BATCH_SIZE, width), -100)
-    for index, (prompt, solution) in enumerate(rows):
-        end = len(prompt) + len(solution)
-        ids[index, :end] = torch.tensor(prompt + solution)
-        labels[index, len(prompt) : end] = torch.tensor(solution)
-    return ids, labels
+    return batch_of(rows)
 
 
 def fine_tune(

@@ -9,9 +9,8 @@ import ast
 import inspect
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any
 
 from workers.verifiers.python.reference import without_stubs
@@ -80,25 +79,20 @@ class _Units:
     num_run: int = 0
     held: dict[int, bool] = field(default_factory=dict)
 
-    def guard(self, number: int | None) -> _Unit:
+    @contextmanager
+    def guard(self, number: int | None) -> Iterator[None]:
+        """The block around one assertion."""
         self.num_run += 1
-        return _Unit(self, number)
-
-
-class _Unit:
-    """The block around one assertion."""
-
-    def __init__(self, units: _Units, number: int | None) -> None:
-        self._units, self._number = units, number
-
-    def __enter__(self) -> None:
-        """Nothing to prepare."""
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> bool:
-        if self._number is None:
-            return False
-        self._units.held[self._number] = self._units.held.get(self._number, True) and error is None
-        return self._units.is_lenient and isinstance(error, Exception)
+        try:
+            yield
+        except BaseException as error:
+            if number is not None:
+                self.held[number] = False
+            if number is None or not self.is_lenient or not isinstance(error, Exception):
+                raise
+        else:
+            if number is not None:
+                self.held.setdefault(number, True)
 
 
 class _Absent:
