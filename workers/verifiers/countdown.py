@@ -6,31 +6,20 @@ last `<answer>`, else the last line; a part after `=` must be the target. Exact 
 
 from __future__ import annotations
 
-import ast
-import operator
 import re
 from collections import Counter
-from collections.abc import Callable
-from fractions import Fraction
 
+from workers.verifiers.arithmetic import DIVISION_BY_ZERO, BadExpression, calculate
 from workers.verifiers.mathematics.extraction import final_answer
 from workers.verifiers.verdicts import CORRECT, INCORRECT, NO_ANSWER, Verdict
 
 MAX_CHARACTERS = 300
-MAX_NUMBERS = 12
-MAX_DIGITS = 12
 OTHER_NUMBERS = Verdict(0.0, "it does not use each number once")
 NO_EXPRESSION = Verdict(0.0, "no expression of numbers, + - * / and brackets")
 _GOLD = re.compile(r"\s*(\d{1,12}(?:[\s,]+\d{1,12}){0,11})\s*=\s*(-?\d{1,12})\s*", re.ASCII)
 _SIGNS = str.maketrans({"×": "*", "·": "*", "÷": "/", "−": "-", "–": "-", "[": "(", "]": ")", "$": " "})
 _COMMANDS = {r"\times": "*", r"\cdot": "*", r"\div": "/", r"\left": "", r"\right": ""}
-_ALLOWED = re.compile(r"[\d\s+*/().-]+", re.ASCII)
-_OPERATIONS: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-}
+_ALLOWED = re.compile(r"[\d\s+*/()-]+", re.ASCII)
 
 
 def read_task(gold: str) -> tuple[Counter[int], int] | None:
@@ -53,16 +42,13 @@ def countdown_verdict(completion: str, gold: str) -> Verdict:
     expression, equals, right = answer.partition("=")
     if equals and right.strip() != str(target):
         return INCORRECT
-    if len(expression) > MAX_CHARACTERS or not _ALLOWED.fullmatch(expression) or "**" in expression:
+    if not _ALLOWED.fullmatch(expression) or "**" in expression:
         return NO_EXPRESSION
-    used: Counter[int] = Counter()
     try:
-        value = _value(ast.parse(expression.strip(), mode="eval").body, used)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return NO_EXPRESSION
-    except ZeroDivisionError:
-        return INCORRECT
-    if used != numbers:
+        value = calculate(expression, MAX_CHARACTERS)
+    except BadExpression as error:
+        return INCORRECT if str(error) == DIVISION_BY_ZERO else NO_EXPRESSION
+    if Counter(map(int, re.findall(r"\d+", expression))) != numbers:
         return OTHER_NUMBERS
     return CORRECT if value == target else INCORRECT
 
@@ -94,21 +80,6 @@ def _last_tagged(completion: str) -> str | None:
         if tag:
             return content
     return None
-
-
-def _value(node: ast.expr, used: Counter[int]) -> Fraction:
-    """The value of a tree; its numbers are counted in `used`. Errors: ValueError, ZeroDivisionError."""
-    if isinstance(node, ast.Constant) and type(node.value) is int and node.value < 10**MAX_DIGITS:
-        used[node.value] += 1
-        if used.total() > MAX_NUMBERS:
-            raise ValueError("more numbers than any task has")
-        return Fraction(node.value)
-    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATIONS:
-        return _OPERATIONS[type(node.op)](_value(node.left, used), _value(node.right, used))
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
-        value = _value(node.operand, used)
-        return -value if isinstance(node.op, ast.USub) else value
-    raise ValueError("no expression of numbers")
 
 
 def countdown_question(numbers: list[str], target: str) -> tuple[str, str]:

@@ -7,8 +7,9 @@ from fractions import Fraction
 
 import pytest
 
-from workers.environments.calculator import BadExpression, Calculator, calculate, expression_of, written
+from workers.environments.calculator import Calculator, expression_of, written
 from workers.questions.dataset import Question
+from workers.verifiers.arithmetic import BadExpression, calculate
 
 
 def answer(text: str) -> tuple[str, bool] | None:
