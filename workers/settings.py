@@ -133,6 +133,12 @@ def _holds_question(template: str) -> str:
 Count = Annotated[int, BeforeValidator(_plain_number)]
 Number = Annotated[float, BeforeValidator(_plain_number)]
 Share = Annotated[Number, Field(ge=0, le=1)]
+Part = Annotated[float, Field(gt=0, le=1), BeforeValidator(_plain_number)]
+Decay = Annotated[float, Field(ge=0, lt=1), BeforeValidator(_plain_number)]
+Million = Annotated[int, Field(ge=0, le=1_000_000), BeforeValidator(_plain_number)]
+Length = Annotated[int, Field(ge=1, le=1_000_000), BeforeValidator(_plain_number)]
+Batch = Annotated[int, Field(ge=1, le=100_000), BeforeValidator(_plain_number)]
+Interval = Annotated[int, Field(ge=0, le=100_000), BeforeValidator(_plain_number)]
 # Empty selects a value by the algorithm, the run or the machine.
 OwnNumber = Annotated[Number | None, BeforeValidator(none_if_empty)]
 OwnCount = Annotated[Count | None, BeforeValidator(none_if_empty)]

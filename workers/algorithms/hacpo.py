@@ -16,7 +16,7 @@ from workers.algorithms.base.gated import GatedSpec
 from workers.algorithms.base.gates import GATES
 from workers.algorithms.base.spec import Ablation, AlgorithmSpec, CapabilityOptions, LearnerAdvantages
 from workers.lazy_torch import torch
-from workers.settings import Count, If, Number, Share, Slider, setting
+from workers.settings import Count, If, Interval, Number, Part, Share, Slider, setting
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -252,15 +252,13 @@ class Hacpo(GatedSpec):
         ge=1,
         le=1000,
     )
-    ratio_min: Number = setting(
+    ratio_min: Part = setting(
         0.1,
         label="Smallest capability ratio",
         help="Smallest capability ratio omega.",
         source="first public code",
         needs=[OMEGA_ACTS],
         slider=Slider(0.01, 1, 0.01),
-        gt=0,
-        le=1,
     )
     ratio_max: Number = setting(
         10.0,
@@ -272,13 +270,11 @@ class Hacpo(GatedSpec):
         ge=1,
         le=1000,
     )
-    ratio_warmup_steps: Count = setting(
+    ratio_warmup_steps: Interval = setting(
         0,
         label="Warm-up of the capability ratio",
         help="Omega is 1 during these first steps.",
         source="official recipe",
-        ge=0,
-        le=100_000,
         needs=[OMEGA_ACTS],
     )
 

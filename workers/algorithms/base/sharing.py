@@ -8,7 +8,7 @@ from workers.algorithms import gspo
 from workers.algorithms.base import tensors
 from workers.algorithms.base.spec import AlgorithmSpec, LearnerAdvantages, MicroBatch, Objective
 from workers.lazy_torch import torch
-from workers.settings import Count, If, Needs, Number, Share, setting
+from workers.settings import Batch, Count, Decay, If, Needs, Part, Share, setting
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -52,22 +52,18 @@ class SharingSpec(AlgorithmSpec):
         "baseline, until it recovers.",
         source="ours; Theorem 4.3 says positive",
     )
-    quarantine_interval: Count = setting(
+    quarantine_interval: Batch = setting(
         1,
         help="Steps between measurements of alignment for the quarantine (each costs as much as a step's updates).",
         source="ours",
         unit="steps",
         needs=[If("peer_quarantine", True)],
-        ge=1,
-        le=100_000,
     )
-    quarantine_smoothing: Number = setting(
+    quarantine_smoothing: Decay = setting(
         0.8,
         help="Weight of earlier alignments in the smoothed one, a mean over about 1 / (1 - this) of them.",
         source="ours",
         needs=[If("peer_quarantine", True)],
-        ge=0,
-        lt=1,
     )
     quarantine_margin: Share = setting(
         0.05,
@@ -81,22 +77,18 @@ class SharingSpec(AlgorithmSpec):
         "tests judge once more, which finds rewards that depend on chance (docs/verifiers.md).",
         source="ours",
     )
-    audit_threshold: Number = setting(
+    audit_threshold: Part = setting(
         0.2,
         help="Others stop learning from an agent when second opinions contradict more than this share of its "
         "rewards (smoothed), until the share has halved.",
         source="ours",
         needs=[If("audit_share")],
-        gt=0,
-        le=1,
     )
-    audit_smoothing: Number = setting(
+    audit_smoothing: Decay = setting(
         0.8,
         help="Weight of earlier steps in the smoothed share, a mean over about 1 / (1 - this) steps.",
         source="ours",
         needs=[If("audit_share")],
-        ge=0,
-        lt=1,
     )
     ratio_length: Literal["own", "source"] = setting(
         "own", help="Length that divides the learner's log-probability of a cross rollout.", source="Eq. (11)"

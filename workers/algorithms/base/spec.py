@@ -16,7 +16,7 @@ import numpy as np
 from workers.algorithms.base import tensors
 from workers.algorithms.base.contribution import RowWeights, Step, WeightedRow, own_steps, unclamped
 from workers.lazy_torch import torch
-from workers.settings import Count, Needs, Number, OwnNumber, SettingsSection, setting, void_because
+from workers.settings import Million, Needs, Number, OwnNumber, SettingsSection, setting, void_because
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -141,15 +141,13 @@ class AlgorithmSpec(SettingsSection):
         help="Answers that are cut at max_completion_length teach nothing; they still count in baselines.",
         source="TRL; DAPO, arXiv 2503.14476",
     )
-    overlong_cache: Count = setting(
+    overlong_cache: Million = setting(
         0,
         label="Overlong penalty zone",
         help="Over this many last tokens before max_completion_length the reward of an answer falls linearly by 1, in "
         "training only; 0: no penalty.",
         source="DAPO, arXiv 2503.14476, Eq. (13); TRL's soft_punish_cache",
         unit="tokens",
-        ge=0,
-        le=1_000_000,
     )
     eos: Literal["map", "strip", "literal"] = setting(
         "map",

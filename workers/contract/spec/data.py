@@ -16,7 +16,7 @@ from workers.contract.verifier_kinds import (
     VerifierKind,
     not_flexible,
 )
-from workers.settings import MAX_TEMPLATE, Count, If, Number, PromptTemplate, SettingsSection, setting
+from workers.settings import MAX_TEMPLATE, Count, If, Million, Number, Part, PromptTemplate, SettingsSection, setting
 
 # Names of a benchmark's files after its import.
 CANONICAL_TRAIN_FILE, CANONICAL_HELD_OUT_FILE = "questions.jsonl", "held_out.jsonl"
@@ -117,24 +117,16 @@ class TrainingBenchmark(DataSpec):
 class EvaluationSpec(SettingsSection):
     """Each agent alone on the held-out questions."""
 
-    eval_interval: Count = setting(
+    eval_interval: Million = setting(
         10,
         label="Evaluate every",
         help="Steps between evaluations; 0: only before the first and after the last.",
         source="product",
         changes_results=False,
         unit="steps",
-        ge=0,
-        le=1_000_000,
     )
-    max_questions: Count = setting(
-        500,
-        label="Most questions",
-        help="Held-out questions to use; 0: all.",
-        source="product",
-        unit="questions",
-        ge=0,
-        le=1_000_000,
+    max_questions: Million = setting(
+        500, label="Most questions", help="Held-out questions to use; 0: all.", source="product", unit="questions"
     )
     temperature: Number = setting(0.0, help="0: greedy.", source="product", ge=0, le=5)
     num_samples: Count = setting(
@@ -151,24 +143,20 @@ class EvaluationSpec(SettingsSection):
         source="product",
         max_length=20,
     )
-    top_p: Number = setting(
+    top_p: Part = setting(
         1.0,
         label="Top-p",
         help="Sample from the most probable tokens, which together have this probability; 1: from all.",
         source="product",
         needs=[If("temperature")],
-        gt=0,
-        le=1,
     )
-    top_k: Count = setting(
+    top_k: Million = setting(
         0,
         label="Top-k",
         help="Sample from this many most probable tokens; 0: from all.",
         source="product",
         needs=[If("temperature")],
         unit="tokens",
-        ge=0,
-        le=1_000_000,
     )
     question_choice: Literal["spread", "first"] = setting(
         "spread",

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import ValidationInfo, field_validator
 
 from workers.contract.spec.environments import ENVIRONMENTS, EnvironmentName
-from workers.settings import Count, If, Number, SettingsSection, Texts, setting
+from workers.settings import Batch, Count, If, Interval, Length, Million, Number, Part, SettingsSection, Texts, setting
 
 INSTALL_VLLM = "run `.venv/bin/python -m workers.rollouts.install_vllm` there"
 VLLM_LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # MaxLoRARanks of vLLM 0.32
@@ -44,33 +44,19 @@ class RolloutSpec(SettingsSection):
     temperature: Number = setting(
         1.0, help="Temperature of sampling and of log-probabilities.", source="Sec. 4.1", gt=0, le=5
     )
-    max_prompt_length: Count = setting(
-        1024,
-        label="Longest prompt",
-        help="Longer prompts are skipped, and counted.",
-        source="Sec. 4.1",
-        unit="tokens",
-        ge=1,
-        le=1_000_000,
+    max_prompt_length: Length = setting(
+        1024, label="Longest prompt", help="Longer prompts are skipped, and counted.", source="Sec. 4.1", unit="tokens"
     )
-    max_completion_length: Count = setting(
-        4096,
-        label="Longest completion",
-        help="Most tokens of a completion.",
-        source="Sec. 4.1",
-        unit="tokens",
-        ge=1,
-        le=1_000_000,
+    max_completion_length: Length = setting(
+        4096, label="Longest completion", help="Most tokens of a completion.", source="Sec. 4.1", unit="tokens"
     )
-    rollout_batch_size: Count = setting(
+    rollout_batch_size: Batch = setting(
         512,
         label="Sequences sampled at once",
         help="Sequences generated at the same time; no effect on results.",
         source="design",
         changes_results=False,
         unit="sequences",
-        ge=1,
-        le=100_000,
     )
     gpu_memory_utilization: Number = setting(
         0.3,
@@ -96,24 +82,20 @@ class RolloutSpec(SettingsSection):
         ge=1,
         le=100,
     )
-    top_p: Number = setting(
+    top_p: Part = setting(
         1.0,
         label="Top-p",
         help="In training: sample from the most probable tokens, which together have this probability; 1: from all. "
         "Below 1 importance ratios are biased: HACPO's mathematics assumes samples of the whole distribution, and "
         "log-probabilities are those of the whole one.",
         source="TRL",
-        gt=0,
-        le=1,
     )
-    top_k: Count = setting(
+    top_k: Million = setting(
         0,
         label="Top-k",
         help="In training: sample from this many most probable tokens; 0: from all. Above 0 it biases as top_p does.",
         source="TRL",
         unit="tokens",
-        ge=0,
-        le=1_000_000,
     )
     stop: Texts = setting(
         (),
@@ -135,7 +117,7 @@ class RolloutSpec(SettingsSection):
         ge=0,
         le=1,
     )
-    max_extra_prompts: Count = setting(
+    max_extra_prompts: Interval = setting(
         0,
         label="Extra prompts per step",
         help="Dynamic sampling: prompts of a step without a learning signal (no agent's advantages differ from 0, "
@@ -143,8 +125,6 @@ class RolloutSpec(SettingsSection):
         "most this many. Their rollouts count in all totals and cost as much as others; 0: off.",
         source="DAPO, arXiv 2503.14476",
         unit="prompts",
-        ge=0,
-        le=100_000,
     )
 
     environment: EnvironmentName = setting(
@@ -174,15 +154,13 @@ class RolloutSpec(SettingsSection):
         ge=1,
         le=64,
     )
-    max_observation_length: Count = setting(
+    max_observation_length: Batch = setting(
         256,
         label="Answer of an environment",
         help="Most tokens of one answer of the environment; of a longer one its beginning.",
         source="ours",
         needs=[_HAS_ENVIRONMENT],
         unit="tokens",
-        ge=1,
-        le=100_000,
     )
     environment_instructions: bool = setting(
         True,

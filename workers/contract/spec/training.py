@@ -7,36 +7,30 @@ from typing import Literal
 from pydantic import ValidationInfo, field_validator
 
 from workers.contract.spec.data import TrainingBenchmark
-from workers.settings import Count, If, Number, SettingsSection, Share, setting
+from workers.settings import Batch, Count, Decay, If, Interval, Million, Number, Part, SettingsSection, Share, setting
 
 
 class TrainingSpec(SettingsSection):
     """Steps, batches and the optimizer (AdamW)."""
 
-    steps: Count = setting(
+    steps: Million = setting(
         58,
         help="Training steps; 58 is one epoch of 7.5k questions at 128 prompts. 0: the agents are only evaluated.",
         source="Sec. 4.1",
-        ge=0,
-        le=1_000_000,
     )
-    train_batch_size: Count = setting(
+    train_batch_size: Batch = setting(
         128,
         label="Prompts per step",
         help="B: prompts per step, the same for every agent.",
         source="Sec. 4.1",
         unit="prompts",
-        ge=1,
-        le=100_000,
     )
-    mini_batch_size: Count = setting(
+    mini_batch_size: Batch = setting(
         64,
         label="Prompts per update",
         help="Prompts per update (gspox2 takes half).",
         source="Sec. 4.1",
         unit="prompts",
-        ge=1,
-        le=100_000,
     )
     num_iterations: Count = setting(
         1,
@@ -47,15 +41,13 @@ class TrainingSpec(SettingsSection):
         ge=1,
         le=100,
     )
-    micro_batch_size: Count = setting(
+    micro_batch_size: Batch = setting(
         64,
         label="Sequences per forward pass",
         help="Most sequences of a forward pass; no effect on results.",
         source="design",
         changes_results=False,
         unit="sequences",
-        ge=1,
-        le=100_000,
     )
     tokens_per_micro_batch: Count = setting(
         0,
@@ -68,7 +60,7 @@ class TrainingSpec(SettingsSection):
         ge=0,
         le=100_000_000,
     )
-    learning_rate: Number = setting(1e-6, help="Peak learning rate.", source="Sec. 4.1", gt=0, le=1)
+    learning_rate: Part = setting(1e-6, help="Peak learning rate.", source="Sec. 4.1")
     lora_rank: Count = setting(
         0,
         label="LoRA rank",
@@ -88,12 +80,10 @@ class TrainingSpec(SettingsSection):
     lr_schedule: Literal["constant", "linear", "cosine"] = setting(
         "constant", label="Learning-rate schedule", help="Learning rate after the warm-up.", source="Sec. 4.1"
     )
-    warmup_steps: Count = setting(
-        0, label="Warm-up steps", help="Steps of linear warm-up.", source="Sec. 4.1", ge=0, le=100_000
-    )
+    warmup_steps: Interval = setting(0, label="Warm-up steps", help="Steps of linear warm-up.", source="Sec. 4.1")
     weight_decay: Share = setting(0.01, help="AdamW weight decay.", source="AdamW")
-    adam_beta1: Number = setting(0.9, label="AdamW beta 1", help="AdamW beta 1.", source="AdamW", ge=0, lt=1)
-    adam_beta2: Number = setting(0.999, label="AdamW beta 2", help="AdamW beta 2.", source="AdamW", ge=0, lt=1)
+    adam_beta1: Decay = setting(0.9, label="AdamW beta 1", help="AdamW beta 1.", source="AdamW")
+    adam_beta2: Decay = setting(0.999, label="AdamW beta 2", help="AdamW beta 2.", source="AdamW")
     max_unscorable: Share = setting(
         0.5,
         label="Largest unscorable share",
