@@ -17,14 +17,11 @@ from safetensors import SafetensorError
 
 from tests.support.waiting import wait_until
 from tests.support.workers.endings import assert_same_end, last_records
-from tests.support.workers.tiny import HashVerifier, make_pair, make_spec, records, train
-from workers.agents.messages import AgentLost, RolloutsMissing
+from tests.support.workers.tiny import make_pair, make_spec, records, train
+from workers.agents.messages import RolloutsMissing
 from workers.agents.placement import RayMissing, place
 from workers.contract.spec.run import RunSpec
-from workers.contract.spool import SpoolWriter
 from workers.contract.trainer_process import SCRATCH_NAME, _marked, start_trainer
-from workers.trainer.stop_signals import StopFlag
-from workers.trainer.trainer import Trainer
 
 ROOT = Path(__file__).resolve().parents[3]
 CHANGES: dict[str, Any] = {
@@ -63,41 +60,6 @@ def test_two_agents_under_ray_end_as_in_one_process_bit_for_bit(tmp_path):
     assert_same_end(trained(with_ray(spec), tmp_path / "ray"), trained(spec, tmp_path / "local"))
     assert last_records(tmp_path / "ray", "answers") == last_records(tmp_path / "local", "answers")
     assert not (tmp_path / "ray" / SCRATCH_NAME).is_symlink()  # its sockets and logs are gone
-
-
-class Kills(HashVerifier):
-    """Has Ray kill the second agent's process while its call number `call` is verified."""
-
-    def __init__(self, call: int) -> None:
-        super().__init__()
-        self.left, self.trainer = call, None
-
-    def score(self, completions, answers):
-        import ray
-
-        self.left -= 1
-        if not self.left:
-            ray.kill(self.trainer.placement._processes[1])
-        return super().score(completions, answers)
-
-
-@pytest.mark.full
-@pytest.mark.usefixtures("_ray")
-def test_run_whose_agent_is_killed_resumes_and_ends_as_the_undisturbed_one(tmp_path):
-    spec = make_spec(tmp_path, make_pair(tmp_path), **CHANGES | {"evaluation": {"eval_interval": 0}})
-    expected, run_dir = trained(spec, tmp_path / "local"), tmp_path / "ray"
-    run_dir.mkdir()
-    verifier = Kills(
-        4 + 4
-    )  # each agent's evaluation in two blocks comes first: in step 4; the newest checkpoint is of step 2
-    trainer = Trainer(with_ray(spec), run_dir, SpoolWriter(run_dir, 1), verifier, StopFlag())  # type: ignore[arg-type]
-    verifier.trainer = trainer
-    with pytest.raises(AgentLost, match="the process of agent Llama is gone"):
-        trainer.train()
-    trainer.close()
-    assert trainer.step == 3
-    assert [record["step"] for record in records(run_dir, "checkpoint")] == [2]
-    assert_same_end(trained(with_ray(spec), run_dir, attempt=2), expected)
 
 
 # Processes
@@ -316,3 +278,18 @@ def test_what_an_agent_raises_is_raised_as_it_was(monkeypatch, raised):
         answer_of("A", None)
     assert caught.value is raised
     assert str(caught.value) == str(raised)  # without the traceback of another process
+
+
+def test_dead_process_of_an_agent_is_a_lost_agent(monkeypatch):
+    import ray
+    from ray.exceptions import RayActorError
+
+    from workers.agents.messages import AgentLost
+    from workers.agents.ray_placement import answer_of
+
+    def dead(_: object) -> None:
+        raise RayActorError
+
+    monkeypatch.setattr(ray, "get", dead)
+    with pytest.raises(AgentLost, match="agent A"):
+        answer_of("A", None)

@@ -11,12 +11,7 @@ from statistics import fmean
 import pytest
 
 from tests.support.workers.peers import StartVerifier, emit_noise, last_rewards, train_with_liar
-from tests.support.workers.tiny import CHARACTERS, make_pair, make_spec, records
-from tests.workers.demo.test_demo import spec_of
-from workers.contract.demo_recipe import AGENTS, demo_settings
-from workers.contract.spec.algorithm import RECOMMENDED
-from workers.contract.spec.run import RunSpec
-from workers.verifiers.service import Verifier
+from tests.support.workers.tiny import CHARACTERS, make_pair, make_spec
 
 SEEDS = (1, 2)
 TOLERANCE = 0.08
@@ -76,35 +71,3 @@ def test_noise_does_not_pull_the_honest_agent_down(mean_reward):
 @pytest.mark.full
 def test_quarantine_leaves_an_honest_pair_its_gain(mean_reward):
     assert mean_reward("honest", **QUARANTINE) > mean_reward("honest", sharing=False)
-
-
-@pytest.mark.full
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("rule", ["hacpo", RECOMMENDED])
-@pytest.mark.parametrize("peer", ["liar", "noise"])
-def test_honest_agent_of_the_demo_ends_as_alone(demo, tmp_path, peer, rule):
-    """24 steps, two seeds; its accuracy on 400 problems. docs/LOG.md: seed 0, quarantine alone."""
-    honest, bad = AGENTS.values()
-    ends: dict[str, list[float]] = {"alone": [], peer: []}
-    for seed in (0, 1):
-        for name, algorithm in (("alone", {"sharing": False}), (peer, {**QUARANTINE, **AUDIT})):
-            settings = {**demo_settings(rule)["algorithm"], **algorithm}
-            base = spec_of(demo, rule, training={"steps": 24}, evaluation={"eval_interval": 0})
-            spec = RunSpec.model_validate({**base.model_dump(mode="json"), "algorithm": settings, "seed": seed})
-            with pytest.MonkeyPatch.context() as patch, Verifier("math") as verifier:
-                if (name, peer) == ("noise", "noise"):
-                    emit_noise(patch, bad, "0123456789+-*()=;}", 24)
-                run_dir = tmp_path / f"{name}{seed}"
-                train_with_liar(spec, run_dir, 1 if name == "liar" else None, verifier)
-            last = [r for r in records(run_dir, "evaluation") if (r["step"], r["agent"]) == (24, honest)]
-            ends[name].append(last[0]["value"])
-    assert fmean(ends[peer]) >= fmean(ends["alone"]) - 0.05
-
-
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory):
-    from workers.demo.make import make_demo
-
-    folder = tmp_path_factory.mktemp("demo") / "cache"
-    make_demo(folder)
-    return folder

@@ -67,45 +67,6 @@ def test_run_whose_first_checkpoint_is_damaged_does_not_begin_anew(tmp_path, pai
         train(spec, tmp_path / "further")
 
 
-@pytest.mark.parametrize("beta", [0.0, 0.01])
-def test_resumed_run_equals_the_uninterrupted_one_bit_for_bit(tmp_path, pair, beta):
-    changes = {
-        "algorithm": {"beta": beta},
-        "training": {"steps": 4, "lr_schedule": "linear", "warmup_steps": 1},
-        "checkpoint": {"save_steps": 2},
-    }
-    spec = make_spec(tmp_path, pair, **changes)
-    whole = train(spec, tmp_path / "whole")
-
-    class StopsInStepFour(HashVerifier):
-        calls = 0
-
-        def score(self, completions, answers):
-            self.calls += 1  # 2 evaluations, a step, a step, 2 evaluations, a step, then the fourth
-            if self.calls == 8:
-                raise KeyboardInterrupt
-            return super().score(completions, answers)
-
-    with pytest.raises(KeyboardInterrupt):
-        train(spec, tmp_path / "broken", verifier=StopsInStepFour())
-    assert [record["step"] for record in records(tmp_path / "broken", "checkpoint")] == [2]
-    resumed = train(spec, tmp_path / "broken", attempt=2)
-    assert same_weights(resumed, whole)
-    assert records(tmp_path / "broken", "started")[-1]["step"] == 2
-    last, expected = (records(tmp_path / name, "progress")[-1] for name in ("broken", "whole"))
-    for count in ("rollouts_generated", "tokens_generated"):
-        assert last[count] == expected[count]
-    ends = [
-        [
-            (record["agent"], record["source"], record["values"], record["ratios"])
-            for record in found
-            if record["step"] == 4
-        ]
-        for found in (records(tmp_path / name, "metrics") for name in ("broken", "whole"))
-    ]
-    assert ends[0] == ends[1]
-
-
 TOLD = ("metrics", "rollout", "contribution", "evaluation", "progress")
 
 

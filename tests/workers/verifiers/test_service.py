@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,7 +20,6 @@ from workers.verifiers.children.child_client import VerifierError
 from workers.verifiers.functions.function_verifier import FunctionVerifier
 from workers.verifiers.mathematics.answers import decide
 from workers.verifiers.mathematics.extraction import final_answer
-from workers.verifiers.mathematics.plain_numbers import number
 from workers.verifiers.service import Verifier, read_cases
 from workers.verifiers.verdicts import Verdict
 
@@ -113,31 +111,6 @@ def test_nearly_all_clear_golden_cases_are_right_and_no_wrong_answer_is_rewarded
 )
 def test_final_answer_is_the_last_closed_box_or_what_is_stated(completion, found):
     assert final_answer(completion) == found
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("17", Fraction(17)),
-        ("-03", Fraction(-3)),
-        (".5", Fraction(1, 2)),
-        ("1,234.5", Fraction(2469, 2)),
-        ("\\frac12", Fraction(1, 2)),
-        ("-1\\frac{1}{2}", Fraction(-3, 2)),
-        ("6/8", Fraction(3, 4)),
-        ("1.5\\times10^{3}", Fraction(1500)),
-        ("1e-8", Fraction(1, 10**8)),
-        ("12.5\\%", Fraction(1, 8)),
-        ("0.1\\overline{6}", Fraction(1, 6)),
-        ("1/0", None),
-        ("1 2", None),
-        ("x", None),
-        ("", None),
-        ("1e99999", None),
-    ],
-)
-def test_plain_numbers_are_read_exactly(text, value):
-    assert number(text) == value
 
 
 def test_plain_numbers_never_start_a_process():
