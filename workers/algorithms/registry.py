@@ -98,11 +98,6 @@ def refused_files() -> dict[str, str]:
     return _loaded()[1]
 
 
-def sharing_names() -> list[str]:
-    """The algorithms in which learners train on other agents' rollouts."""
-    return [name for name, cls in algorithms().items() if issubclass(cls, SharingSpec)]
-
-
 @cache
 def settings_schema() -> dict[str, dict[str, Any]]:
     """The JSON schema of each setting of any algorithm, with `algorithms`: the names of those that use it.

@@ -10,14 +10,15 @@ import torch
 from tests.support.workers.tiny import make_spec, records, same_weights, train, weights
 from tests.workers.trainer.test_algorithms import MissingAgent
 from workers.algorithms.base.gates import GATES
-from workers.algorithms.registry import algorithms, sharing_names
+from workers.algorithms.base.sharing import SharingSpec
+from workers.algorithms.registry import algorithms
 from workers.trainer.trainer import Trainer
 from workers.trainer.trust import Trust
 
 pytestmark = pytest.mark.slow
 # Every algorithm, and HACPO with every gate.
 GATED = [pytest.param({"name": "hacpo", "cross_gate": gate}, marks=pytest.mark.full) for gate in GATES]
-SHARING: list[Any] = [*({"name": name} for name in sharing_names()), *GATED]
+SHARING: list[Any] = [*({"name": name} for name, cls in algorithms().items() if issubclass(cls, SharingSpec)), *GATED]
 # Their own terms differ from GRPO's in the loss of a token alone.
 LIKE_GRPO = {"cispo", "dapo", "dr_grpo", "sapo"}
 EVERY: list[Any] = [
