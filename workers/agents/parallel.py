@@ -9,7 +9,7 @@ from typing import Any, Generic
 
 from workers.agents.interface import AgentInterface, Answer, RemoteAgent
 from workers.agents.messages import AgentLost
-from workers.model.memory import bytes_together, used_bytes
+from workers.model import memory
 
 
 @dataclass(frozen=True)
@@ -81,4 +81,4 @@ class ParallelPlacement:
 
     def used_bytes(self) -> tuple[int, int | None]:
         """RAM of the trainer and all agents; the peak of the GPU that was used most."""
-        return bytes_together([used_bytes(), *(agent.used_bytes() for agent in self._agents)])
+        return memory.bytes_together([memory.used_bytes(), *(agent.used_bytes() for agent in self._agents)])
