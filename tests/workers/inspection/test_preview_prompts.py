@@ -1,16 +1,16 @@
-"""The preview shows the ids that the trainer encodes, of tiny models and of real tokenizers."""
+"""The preview shows the ids that the trainer encodes, of tiny models and of real tokenizers; lengths are theirs."""
 
 from __future__ import annotations
 
 import io
 import json
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from hacrl_web.registry.benchmarks.ready_prompts import READY_PROMPTS
-from tests.support.forked import run
 from tests.support.workers.real_tokenizers import real_tokenizer
 from tests.support.workers.tiny import make_agent, make_pair, make_spec
 from workers.inspection import preview_prompts
@@ -26,6 +26,13 @@ def preview(monkeypatch, capsys, agents: list[dict], question="1+1=", template="
     return json.loads(capsys.readouterr().out)["agents"]
 
 
+def child(request: dict) -> dict:
+    """What the child itself prints, which has no torch: no fork, where it is loaded."""
+    command = [sys.executable, "-m", "workers.inspection.preview_prompts"]
+    done = subprocess.run(command, input=json.dumps(request), capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
 def with_template(folder: Path, template: str | None) -> dict:
     from transformers import AutoTokenizer
 
@@ -36,7 +43,6 @@ def with_template(folder: Path, template: str | None) -> dict:
 
 
 def test_ids_are_those_of_the_trainers_agents(tmp_path):
-    """The child itself, which has no torch."""
     import torch
 
     from workers.agents.local import LocalAgent
@@ -49,9 +55,7 @@ def test_ids_are_those_of_the_trainers_agents(tmp_path):
     question = Question("q", "12+1=", "", template="3{question}", system="4")
     expected = [LocalAgent(agent, spec, torch.device("cpu"), None)._encode(question) for agent in spec.agents]
     request = {"question": "12+1=", "template": "3{question}", "system": "4", "agents": agents}
-    command = [sys.executable, "-m", "workers.inspection.preview_prompts"]
-    done = run(command, json.dumps(request))
-    replies = json.loads(done.stdout)["agents"]
+    replies = child(request)["agents"]
     assert [reply["token_ids"] for reply in replies] == [list(ids) for ids in expected]
     assert replies[0]["text"] == "(4)((312+1=)"
     assert replies[1]["notes"] == [preview_prompts.NO_TEMPLATE]
@@ -111,3 +115,18 @@ def test_every_ready_prompt_is_previewed_token_by_token(monkeypatch, capsys, fam
     ends = {"llama": "<|eot_id|>"}.get(family, "<|im_end|>")
     assert {"text": ends, "is_special": True} in reply["pieces"]
     assert ("<think>\n\n</think>" in reply["text"]) == (settings.get("thinking") == "off")
+
+
+def lengths(agents: list[dict], **changes) -> dict:
+    request = {"questions": ["1+1=", "12+10=", "3="], "template": "{question}", "system": "", "agents": agents}
+    return child(request | {"limit": 4, "enough": 2} | changes)
+
+
+def test_lengths_are_tokens_of_each_agent_until_enough_questions_are_short(tmp_path):
+    # Qwen's tokenizer has characters alone, Llama's has a piece "10" too: "12+10=" is 6 or 5 tokens.
+    pair = make_pair(tmp_path)
+    assert lengths(pair) == {"agents": ["Qwen", "Llama"], "lengths": [[4, 4], [6, 5], [2, 2]]}
+    assert lengths(pair, enough=1)["lengths"] == [[4, 4]]
+    gone = lengths([*pair, {"name": "gone", "model": str(tmp_path / "none")}])
+    assert "lengths" not in gone
+    assert gone["error"]
