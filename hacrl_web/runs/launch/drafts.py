@@ -17,7 +17,6 @@ from hacrl_web.accounts.models import Role
 from hacrl_web.accounts.projects import require
 from hacrl_web.registry.benchmarks.training_sets import deleted_benchmarks
 from hacrl_web.runs import worker_queue
-from hacrl_web.runs.launch.hub_access import require_hub_access_to_group
 from hacrl_web.runs.launch.launch import columns_of, hold, origin_of
 from hacrl_web.runs.launch.plan import LaunchError, plan_run, request_of
 from hacrl_web.runs.limits.quotas import check_launch
@@ -46,8 +45,6 @@ def change_draft(user: Any, run: Run, request: Mapping[str, Any], *, then_queue:
     Error: FieldErrors (403, 409; 422 as at launch), and nothing is written.
     """
     settings = {key: value for key, value in request.items() if key != "draft"}
-    if then_queue:
-        require_hub_access_to_group(user, settings.get("group"))
     with _held(user, run) as held:
         spec, rows = plan_run(user, settings if then_queue else settings | {"draft": True})
         if rows.project.pk != held.project_id:
@@ -72,7 +69,6 @@ def queue_draft(user: Any, run: Run, confirm: Sequence[str] = ()) -> Run:
 
     confirm: codes of cautions. Error: FieldErrors (403, 409; 422 as at launch), and it stays a draft.
     """
-    require_hub_access_to_group(user, run.group_id)
     with _held(user, run) as held:
         if errors := _deleted_rows(held):
             raise LaunchError(errors)

@@ -16,7 +16,6 @@ from hacrl_web.accounts.projects import require
 from hacrl_web.registry.benchmarks.training_sets import EVALUATIONS, TRAINING_SETS, deleted_benchmarks, paths_of
 from hacrl_web.registry.models import AgentGroup, Benchmark
 from hacrl_web.runs import worker_queue
-from hacrl_web.runs.launch.hub_access import require_hub_access
 from hacrl_web.runs.launch.plan import (
     LaunchError,
     RequestRows,
@@ -38,8 +37,6 @@ EVALUATION_ONLY = "evaluation only"  # in place of the algorithm's name where no
 def launch(user: Any, request: Mapping[str, Any], *, sweep: Sweep | None = None) -> Run:
     """Queue a run, or save it as a draft if the request says so. Error: LaunchError, and nothing is written."""
     spec, rows = plan_run(user, request)
-    if not is_draft(request):
-        require_hub_access(user, rows.project, spec)
     further: dict[str, Any] = {"project": rows.project, "cloned_from": origin_of(user, request)}
     further["agent_changes"] = rows.changes
     with transaction.atomic():
@@ -158,7 +155,6 @@ def retry(user: Any, run: Run) -> Run:
     spec = stored_spec(run)
     if errors := cannot_repeat(run):
         raise LaunchError(errors)
-    require_hub_access(user, run.project, spec)
     with transaction.atomic():
         _hold_with_sources(run, spec)
         under_way = next((one for one in run.retries.order_by("created_at") if not one.is_terminal), None)

@@ -68,7 +68,7 @@ class SearchView:
     def figures(self) -> list[dict[str, Any]]:
         """As search_figures.py has them; none before the first value."""
         trials = [line.trial for line in reversed(self.lines) if line.trial.value is not None]
-        return search_figures(trials, self.settings["parameters"], self.best)
+        return search_figures(trials, self.settings["parameters"])
 
     @property
     def importance(self) -> dict[str, Any]:

@@ -17,7 +17,6 @@ from hacrl_web.accounts.models import Role
 from hacrl_web.accounts.projects import require
 from hacrl_web.registry import values
 from hacrl_web.runs.grids.variants import MAX_SWEEP_RUNS
-from hacrl_web.runs.launch.hub_access import require_hub_access, require_hub_access_to_group
 from hacrl_web.runs.launch.launch import create_run, hold, hold_rows_of, retry
 from hacrl_web.runs.launch.plan import LaunchError, RequestRows, cannot_repeat, is_draft
 from hacrl_web.runs.models import Desire, Run, SearchState, State, Sweep, Trial, TrialState
@@ -39,7 +38,6 @@ def launch_sweep(user: Any, request: Any) -> Sweep:
     plan = plan_sweep(user, request)
     if is_draft(request):
         return save_sweep(user, plan)
-    require_hub_access(user, plan.rows.project, plan.specs[0])  # all its runs have the same agents
     with transaction.atomic():
         hold(plan.rows)
         sweep = Sweep.objects.create(
@@ -51,7 +49,6 @@ def launch_sweep(user: Any, request: Any) -> Sweep:
 
 def queue_sweep_draft(user: Any, sweep: Sweep, confirm: Sequence[str] = ()) -> Sweep:
     """Queue a draft as it was saved. confirm: codes of cautions. Error: FieldErrors (403, 409; 422 as at launch)."""
-    require_hub_access_to_group(user, sweep.request.get("group"))
     with held_draft(user, sweep) as held:
         _queue(user, held, unchanged_plan(user, held, confirm))
     return held
@@ -59,7 +56,6 @@ def queue_sweep_draft(user: Any, sweep: Sweep, confirm: Sequence[str] = ()) -> S
 
 def queue_changed_draft(user: Any, sweep: Sweep, request: Mapping[str, Any]) -> Sweep:
     """Queue a draft with other settings. Error: FieldErrors (403, 409; 422 as at launch), and nothing is written."""
-    require_hub_access_to_group(user, request.get("group"))
     with held_draft(user, sweep) as held:
         plan = plan_sweep(user, request)
         require_same_project(plan, held)
@@ -123,7 +119,6 @@ def add_seeds(user: Any, sweep: Sweep, seeds: Any) -> list[Run]:
     new_seeds = each_once({"seeds": seeds}, "seeds", errors)
     if errors:
         raise LaunchError(errors)
-    require_hub_access_to_group(user, sweep.request.get("group"))
     with transaction.atomic():
         state = _locked(sweep)
         if sweep.search_state:
@@ -177,7 +172,6 @@ def retry_all(user: Any, sweep: Sweep, state: str = State.FAILED) -> list[Run]:
     """
     if state not in (State.FAILED, State.STOPPED):
         raise LaunchError.single("invalid", "Must be failed or stopped.", "state")
-    require_hub_access_to_group(user, sweep.request.get("group"))
     with transaction.atomic():
         runs = _locked(sweep).in_state(state)
         pruned = set(Trial.objects.filter(run__in=runs, state=TrialState.PRUNED).values_list("run", flat=True))

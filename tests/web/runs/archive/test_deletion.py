@@ -234,7 +234,7 @@ def test_retry_while_the_run_is_being_deleted_is_a_409(run, monkeypatch, address
         threading.Event().wait(0.3)  # the retry asks for the row meanwhile
 
     monkeypatch.setattr(deletion, "hide_run", slow_hide)
-    monkeypatch.setattr(launch, "require_hub_access", late)
+    monkeypatch.setattr(launch, "cannot_repeat", late)
     answers: list[Any] = []
     web = Client()
     web.force_login(run.owner)
