@@ -17,7 +17,6 @@ from hacrl_web.runs.launch.cost import Cost, cost_of
 from hacrl_web.runs.models import Run, Sweep
 from hacrl_web.runs.requests import change_reason, visible_sweep
 from hacrl_web.runs.sweeps import sweeps
-from hacrl_web.runs.sweeps.drafts import change_sweep_draft
 from hacrl_web.runs.sweeps.plan import plan_sweep
 from hacrl_web.runs.sweeps.search_view import search_answer
 from hacrl_web.runs.sweeps.state import state_of
@@ -116,7 +115,7 @@ def edit_sweep_draft(request: HttpRequest, sweep_id: int, payload: Payload) -> A
     with edit_of(Sweep, sweep_id):
         sweep = visible_sweep(request, sweep_id)
         check_version(request, sweep.request)
-        changed = change_sweep_draft(request.user, sweep, payload)
+        changed = sweeps.change_sweep_draft(request.user, sweep, payload)
     return tagged(request, changed.request)
 
 

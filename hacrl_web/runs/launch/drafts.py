@@ -8,35 +8,48 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db import transaction
 
 from hacrl_web.accounts.audit_log import note_change
 from hacrl_web.accounts.models import Role
 from hacrl_web.accounts.projects import require
-from hacrl_web.registry.benchmarks.training_sets import deleted_benchmarks
 from hacrl_web.runs import worker_queue
 from hacrl_web.runs.launch.launch import columns_of, hold, origin_of
-from hacrl_web.runs.launch.plan import LaunchError, plan_run, request_of
+from hacrl_web.runs.launch.plan import LaunchError, RequestRows, plan_run, request_of
 from hacrl_web.runs.limits.quotas import check_launch
-from hacrl_web.runs.models import Run, State
+from hacrl_web.runs.models import Run, State, Sweep
 from hacrl_web.runs.pubsub import publish_update
 from hacrl_web.runs.stored_spec import stored_spec
+from hacrl_web.web.dotted_paths import flat
 from hacrl_web.web.errors import FieldError, FieldErrors
-from workers.contract.spec.run import RunSpec
+
+CHANGED = "Its agent group or a benchmark changed since it was saved: edit the draft and check it."
+Row = TypeVar("Row", Run, Sweep)
 
 
 @contextmanager
-def _held(user: Any, run: Run) -> Iterator[Run]:
-    """The draft, locked until the end. Error: FieldErrors (403 for a viewer, 409 if it is no longer a draft)."""
-    require(user, run.project, Role.MEMBER)
+def held_draft(user: Any, row: Row) -> Iterator[Row]:
+    """A draft of a run or a sweep, locked until the end.
+
+    Error: FieldErrors (403 for a viewer, 409 if it is no longer a draft).
+    """
+    require(user, row.project, Role.MEMBER)
     with transaction.atomic():
-        held = Run.objects.select_for_update(of=("self",)).select_related("project").filter(pk=run.pk).first()
-        if held is None or held.state != State.DRAFT:
-            state = held.state if held else "deleted"
-            raise FieldErrors.single("not_draft", f"{run.name} is no longer a draft ({state}).", status=409)
+        rows = type(row)._default_manager.select_for_update(of=("self",)).select_related("project")
+        held = rows.filter(pk=row.pk).first()
+        if held is None or not held.is_draft:
+            message = f"{row.name} is no longer a draft: it was {'queued' if held else 'deleted'}."
+            raise FieldErrors.single("not_draft", message, status=409)
         yield held
+
+
+def require_same_project(rows: RequestRows, draft: Run | Sweep) -> None:
+    """Error: LaunchError where the request is of another project."""
+    if rows.project.pk != draft.project_id:
+        message = f"The draft is of project “{draft.project}”: choose a group of that project."
+        raise LaunchError.single("other_project", message, "group")
 
 
 def change_draft(user: Any, run: Run, request: Mapping[str, Any], *, then_queue: bool = False) -> Run:
@@ -45,16 +58,15 @@ def change_draft(user: Any, run: Run, request: Mapping[str, Any], *, then_queue:
     Error: FieldErrors (403, 409; 422 as at launch), and nothing is written.
     """
     settings = {key: value for key, value in request.items() if key != "draft"}
-    with _held(user, run) as held:
+    with held_draft(user, run) as held:
         spec, rows = plan_run(user, settings if then_queue else settings | {"draft": True})
-        if rows.project.pk != held.project_id:
-            message = f"The draft is of project “{held.project}”: choose a group of that project."
-            raise LaunchError.single("other_project", message, "group")
+        require_same_project(rows, held)
         hold(rows)
         columns, origin = columns_of(spec, *rows.pair), origin_of(user, settings)
         columns["agent_changes"] = rows.changes
         columns["cloned_from"] = held.cloned_from if origin == held else origin  # request_of(draft) names the draft
-        changed_paths = _changed_paths(held.spec, columns["spec"])
+        before, now = (dict(flat(spec)) for spec in (held.spec, columns["spec"]))
+        changed_paths = sorted(path for path in {**before, **now} if before.get(path) != now.get(path))
         Run.objects.filter(pk=held.pk).update(**columns)
         held.refresh_from_db()
         if changed_paths:
@@ -69,13 +81,11 @@ def queue_draft(user: Any, run: Run, confirm: Sequence[str] = ()) -> Run:
 
     confirm: codes of cautions. Error: FieldErrors (403, 409; 422 as at launch), and it stays a draft.
     """
-    with _held(user, run) as held:
-        if errors := _deleted_rows(held):
-            raise LaunchError(errors)
+    with held_draft(user, run) as held:
         spec, rows = plan_run(user, request_of(user, held) | {"confirm": list(confirm), "cloned_from": None})
         hold(rows)
-        if errors := _changed_rows(stored_spec(held), spec):
-            raise LaunchError(errors)
+        if spec != stored_spec(held):
+            raise LaunchError.single("changed_since", CHANGED)
         _queue(user, held)
     return held
 
@@ -88,34 +98,6 @@ def _queue(user: Any, held: Run) -> None:
     transaction.on_commit(lambda: publish_update(held.pk))
 
 
-def _deleted_rows(draft: Run) -> list[FieldError]:
-    parts = (("group", draft.group_id, "agent group"), ("benchmark", draft.benchmark_id, "benchmark"))
-    errors = [
-        FieldError(f"{field}_deleted", f"Its {name} was deleted: edit the draft and choose another.", field)
-        for field, pk, name in parts
-        if pk is None
-    ]
-    for field, kind, name in deleted_benchmarks(draft.spec):
-        message = f"Its {kind} “{name}” was deleted: edit the draft and choose another."
-        errors.append(FieldError("benchmark_deleted", message, field))
-    return errors
-
-
-def _changed_rows(before: RunSpec, now: RunSpec) -> list[FieldError]:
-    """Errors for rows whose settings differ from the saved ones."""
-    parts = (
-        ("group", before.agents == now.agents, "agent group"),
-        ("benchmark", before.data == now.data, "benchmark"),
-        ("evaluation.benchmarks", before.evaluation == now.evaluation, "further benchmarks"),
-        ("training.benchmarks", before.training.benchmarks == now.training.benchmarks, "further training sets"),
-    )
-    return [
-        FieldError("changed_since", f"Its {name} changed since it was saved: edit the draft and check it.", field)
-        for field, is_same, name in parts
-        if not is_same
-    ]
-
-
 def open_cautions(draft: Run) -> list[FieldError]:
     """The cautions to confirm when it is queued; none if this version cannot read the settings."""
     try:
@@ -123,15 +105,3 @@ def open_cautions(draft: Run) -> list[FieldError]:
     except FieldErrors:
         return []
     return [FieldError(caution.code, caution.message, caution.field) for caution in cautions]
-
-
-def _changed_paths(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """Dotted paths of the settings that differ."""
-    paths: list[str] = []
-    for key in sorted({*old, *new}):
-        before, after = old.get(key), new.get(key)
-        if isinstance(before, dict) and isinstance(after, dict):
-            paths += _changed_paths(before, after, f"{prefix}{key}.")
-        elif before != after:
-            paths.append(f"{prefix}{key}")
-    return paths

@@ -13,16 +13,16 @@ from django.db.models import Q
 
 from hacrl_web.accounts.models import Role
 from hacrl_web.accounts.projects import require
-from hacrl_web.registry.benchmarks.training_sets import EVALUATIONS, TRAINING_SETS, deleted_benchmarks, paths_of
+from hacrl_web.registry.benchmarks.training_sets import EVALUATIONS, TRAINING_SETS, paths_of
 from hacrl_web.registry.models import AgentGroup, Benchmark
 from hacrl_web.runs import worker_queue
 from hacrl_web.runs.launch.plan import (
     LaunchError,
     RequestRows,
     cannot_repeat,
+    deleted_rows,
     is_draft,
     plan_run,
-    uses_no_benchmark,
 )
 from hacrl_web.runs.limits.quotas import check_launch
 from hacrl_web.runs.models import Run, State, StatusChange, Sweep, Trial
@@ -34,7 +34,7 @@ from workers.contract.spec.run import RunSpec
 EVALUATION_ONLY = "evaluation only"  # in place of the algorithm's name where nothing is trained
 
 
-def launch(user: Any, request: Mapping[str, Any], *, sweep: Sweep | None = None) -> Run:
+def launch(user: Any, request: Mapping[str, Any]) -> Run:
     """Queue a run, or save it as a draft if the request says so. Error: LaunchError, and nothing is written."""
     spec, rows = plan_run(user, request)
     further: dict[str, Any] = {"project": rows.project, "cloned_from": origin_of(user, request)}
@@ -42,7 +42,7 @@ def launch(user: Any, request: Mapping[str, Any], *, sweep: Sweep | None = None)
     with transaction.atomic():
         hold(rows)
         if not is_draft(request):
-            return create_run(user, spec, *rows.pair, sweep=sweep, **further)
+            return create_run(user, spec, *rows.pair, **further)
         reason = f"saved by {user.get_username()}"
         columns = columns_of(spec, *rows.pair) | further
         run = Run.objects.create(owner=user, state=State.DRAFT, reason=reason, **columns)
@@ -82,17 +82,12 @@ def _lock(row: AgentGroup | Benchmark | None, field: str, name: str) -> None:
 
 def hold_rows_of(run: Run) -> None:
     """The same for a run whose settings are launched again. Error: LaunchError."""
-    if uses_no_benchmark(run):
-        return
     used = Q(pk=run.benchmark_id) | Q(train_path__in=paths_of(stored_spec(run)))
     rows = Benchmark.objects.select_for_update(of=("self",)).filter(used).order_by("pk")
-    locked = list(rows.values_list("pk", flat=True))
-    if run.benchmark_id not in locked:
-        raise LaunchError.single("benchmark_deleted", f"The benchmark of {run.name} was deleted just now.")
-    if deleted := deleted_benchmarks(run.spec):
-        _, kind, name = deleted[0]
-        message = f"The {kind} {name} of {run.name} was deleted just now."
-        raise LaunchError.single("benchmark_deleted", message)
+    if run.benchmark_id not in list(rows.values_list("pk", flat=True)):
+        run.benchmark = None
+    if errors := deleted_rows(run):
+        raise LaunchError(errors)
 
 
 def columns_of(spec: RunSpec, group: AgentGroup | None, benchmark: Benchmark | None) -> dict[str, Any]:

@@ -201,23 +201,19 @@ def cannot_repeat(run: Run) -> list[FieldError]:
     if run.is_imported:
         message = f"{run.name} was imported: its settings name files of another machine. Clone it to train here."
         return [FieldError("imported", message, None)]
-    errors = changed_models(run.group) if run.group else []
-    if run.benchmark_id is None and uses_no_benchmark(run):
-        return errors
-    if run.benchmark_id is None:
-        message = f"The benchmark of {run.name} was deleted: clone the run and choose another."
-        errors.append(FieldError("benchmark_deleted", message, None))
-    elif deleted := deleted_benchmarks(run.spec):
-        _, kind, name = deleted[0]
-        article = "An" if kind[0] in "aeiou" else "A"
-        message = f"{article} {kind} of {run.name} was deleted ({name}): clone the run and choose others."
-        errors.append(FieldError("benchmark_deleted", message, None))
-    return errors
+    return (changed_models(run.group) if run.group else []) + deleted_rows(run)
 
 
-def uses_no_benchmark(run: Run) -> bool:
-    """Whether lm-evaluation-harness evaluates, on its own tasks."""
-    return bool(run.spec.get("harness"))
+def deleted_rows(run: Run) -> list[FieldError]:
+    """An error where a benchmark of the run was deleted; lm-evaluation-harness has tasks of its own and needs none."""
+    if run.benchmark_id is None and run.spec.get("harness"):
+        return []
+    own = [] if run.benchmark_id else [("", "benchmark", run.spec.get("data", {}).get("benchmark", ""))]
+    if not (deleted := own + deleted_benchmarks(run.spec)):
+        return []
+    _, kind, name = deleted[0]
+    message = f"The {kind} “{name}” of {run.name} was deleted: clone the run and choose another."
+    return [FieldError("benchmark_deleted", message, None)]
 
 
 def check_spec(request: Mapping[str, Any], rows: RequestRows, errors: list[FieldError]) -> RunSpec | None:

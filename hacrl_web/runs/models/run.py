@@ -43,7 +43,7 @@ class Sweep(ProjectRow):
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="sweeps")
     name = models.CharField(max_length=120)
     request = models.JSONField(default=dict, blank=True)  # as runs/sweeps read it
-    draft_digest = models.CharField(max_length=64, blank=True, default="")  # of a draft, see runs/sweeps/drafts.py
+    draft_digest = models.CharField(max_length=64, blank=True, default="")  # of a draft, see sweeps.plan
     # Of one that searches: what the dispatcher does with it (models/trials.py), and why it stopped.
     search_state = models.CharField(max_length=12, blank=True, default="", db_index=True)
     search_reason = models.TextField(blank=True, default="")
@@ -251,6 +251,10 @@ class Run(RunStateMachine, ProjectRow):
     def is_generated(self) -> bool:
         """True if tools/generated_runs made up its numbers: it has no run directory."""
         return self.data_folder == GENERATED
+
+    @property
+    def is_draft(self) -> bool:
+        return self.state == State.DRAFT
 
     @property
     def is_imported(self) -> bool:

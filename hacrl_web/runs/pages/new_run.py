@@ -35,9 +35,8 @@ from hacrl_web.runs.pages.run_form import (
     settings_in_address,
 )
 from hacrl_web.runs.requests import visible_run
-from hacrl_web.runs.sweeps.drafts import change_sweep_draft
 from hacrl_web.runs.sweeps.plan import SWEEP_KEYS, SweepError, named_request, plan_sweep
-from hacrl_web.runs.sweeps.sweeps import launch_sweep, queue_changed_draft
+from hacrl_web.runs.sweeps.sweeps import change_sweep_draft, launch_sweep
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import MAX_ID, uuid_or_none, whole_number
 from hacrl_web.web.settings_file import MAX_BYTES
@@ -76,42 +75,35 @@ def run_create(request: HttpRequest) -> HttpResponse:
 
 @_or_form
 def _queue(request: HttpRequest) -> HttpResponse:
-    """Queue a sweep where Compare is ticked, else the draft that the form edits, else a new run."""
-    if request.POST.get("compare"):
-        settings, sweep_draft = _sweep_request(request.POST), _draft_sweep(request)
-        sweep = (
-            queue_changed_draft(request.user, sweep_draft, settings)
-            if sweep_draft
-            else launch_sweep(request.user, settings)
-        )
-        message = (
-            "The search begins in a moment." if sweep.search_state else f"{sweep.runs.count()} runs are in the queue."
-        )
-        messages.success(request, message)
-        return redirect(sweep)
-    settings, draft = _run_request(request.POST), _draft(request)
-    run = change_draft(request.user, draft, settings, then_queue=True) if draft else launch(request.user, settings)
-    messages.success(request, f"{run.name} queued.", extra_tags=State.QUEUED)
-    return redirect(run)
+    row = _submit(request, then_queue=True)
+    text = f"{row.name} queued."
+    if isinstance(row, Sweep):
+        text = "The search begins in a moment." if row.search_state else f"{row.runs.count()} runs are in the queue."
+    messages.success(request, text, extra_tags="" if isinstance(row, Sweep) else State.QUEUED)
+    return redirect(row)
 
 
 @require_POST
 @_or_form
 def run_save(request: HttpRequest) -> HttpResponse:
     """Save a run or a sweep as a draft: a new one, or the one that the form edits."""
-    if request.POST.get("compare"):
-        settings, sweep_draft = _sweep_request(request.POST) | {"draft": True}, _draft_sweep(request)
-        sweep = (
-            change_sweep_draft(request.user, sweep_draft, settings)
-            if sweep_draft
-            else launch_sweep(request.user, settings)
-        )
-        messages.success(request, f"{sweep.name} is saved as a draft: nothing trains until it is queued.")
-        return redirect(sweep)
-    settings, draft = _run_request(request.POST) | {"draft": True}, _draft(request)
-    run = change_draft(request.user, draft, settings) if draft else launch(request.user, settings)
-    messages.success(request, f"{run.name} is saved as a draft: it does not train until it is queued.")
-    return redirect(run)
+    row = _submit(request, then_queue=False)
+    messages.success(request, f"{row.name} is saved as a draft: nothing trains until it is queued.")
+    return redirect(row)
+
+
+def _submit(request: HttpRequest, *, then_queue: bool) -> Run | Sweep:
+    """The new run, or the draft that the form edits, with its settings; a sweep where Compare is ticked.
+
+    Error: FieldErrors.
+    """
+    settings, draft = _request_of(request.POST), _edited_draft(request)
+    if draft is None:
+        start = launch_sweep if request.POST.get("compare") else launch
+        return start(request.user, settings if then_queue else settings | {"draft": True})
+    if isinstance(draft, Sweep):
+        return change_sweep_draft(request.user, draft, settings, then_queue=then_queue)
+    return change_draft(request.user, draft, settings, then_queue=then_queue)
 
 
 @require_POST
@@ -199,44 +191,36 @@ def run_clone(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     return redirect(f"{reverse('runs:run_create')}?{urlencode(query)}")
 
 
-def _draft(request: HttpRequest) -> Run | None:
+def _edited_draft(request: HttpRequest) -> Run | Sweep | None:
     """The draft that the form edits, if any. Error: FieldErrors (404) where it was deleted."""
-    if not (text := request.POST.get("draft", "")):
+    compares = bool(request.POST.get("compare"))
+    if not (text := request.POST.get("draft_sweep" if compares else "draft", "")):
         return None
-    visible = Run.objects.visible_to(request.user).select_related("project")
-    if (run := visible.filter(pk=uuid_or_none(text)).first()) is None:
-        message = "The draft was deleted. Sent again, the form makes a new run."
+    rows: Any = (Sweep if compares else Run).objects.visible_to(request.user).select_related("project")
+    draft: Run | Sweep | None = rows.filter(pk=whole_number(text, MAX_ID) if compares else uuid_or_none(text)).first()
+    if draft is None:
+        message = "The draft was deleted. Sent again, the form makes a new one."
         raise FieldErrors.single("not_found", message, status=404)
-    return run
-
-
-def _draft_sweep(request: HttpRequest) -> Sweep | None:
-    """The draft of a sweep that the form edits, if any. Error: FieldErrors (404) where it was deleted."""
-    if not (text := request.POST.get("draft_sweep", "")):
-        return None
-    visible = Sweep.objects.visible_to(request.user).select_related("project")
-    if (sweep := visible.filter(pk=whole_number(text, MAX_ID)).first()) is None:
-        message = "The draft was deleted. Sent again, the form makes a new sweep."
-        raise FieldErrors.single("not_found", message, status=404)
-    return sweep
+    return draft
 
 
 def _yaml(request: HttpRequest) -> str:
     """The settings, and the cautions that were confirmed, so that the file can be launched. Error: FieldErrors."""
+    settings = _request_of(request.POST)
     if request.POST.get("compare"):
-        return dump_yaml(named_request(plan_sweep(request.user, _sweep_request(request.POST))))
-    spec, _ = plan_run(request.user, _run_request(request.POST) | {"confirm": list(CAUTIONS)})
+        return dump_yaml(named_request(plan_sweep(request.user, settings)))
+    spec, _ = plan_run(request.user, settings | {"confirm": list(CAUTIONS)})
     codes = sorted({one.code for one in spec.cautions()} & {one.code for one in confirmed(request.POST)})
     return spec.to_yaml() + (dump_yaml({CONFIRMED: codes}) if codes else "")
 
 
 def _estimate(request: HttpRequest) -> Cost:
     """Cautions need no confirmation yet. Error: FieldErrors."""
-    everything = {"confirm": list(CAUTIONS)}
+    settings = _request_of(request.POST) | {"confirm": list(CAUTIONS)}
     if request.POST.get("compare"):
-        plan = plan_sweep(request.user, _sweep_request(request.POST) | everything)
+        plan = plan_sweep(request.user, settings)
         return cost_of(request.user, plan.specs, *plan.rows.pair)
-    spec, rows = plan_run(request.user, _run_request(request.POST) | everything)
+    spec, rows = plan_run(request.user, settings)
     return cost_of(request.user, [spec], *rows.pair)
 
 
@@ -248,7 +232,7 @@ def _partial_estimate(request: HttpRequest, refused: FieldErrors) -> Cost | None
         return None
     else:
         try:
-            settings = _run_request(request.POST) | {"confirm": list(CAUTIONS)}
+            settings = _request_of(request.POST) | {"confirm": list(CAUTIONS)}
         except FieldErrors:
             return None
         spec, rows, errors = checked_run(request.user, settings)
@@ -262,16 +246,14 @@ def _partial_estimate(request: HttpRequest, refused: FieldErrors) -> Cost | None
     return cost if is_whole else replace(cost, memory="", disk_bytes=None, void_settings=[])
 
 
-def _run_request(post: QueryDict) -> dict[str, Any]:
-    """The launch request of one run. Error: FieldErrors."""
-    return {key: value for key, value in parse_form(post).items() if key not in SWEEP_KEYS}
+def _request_of(post: QueryDict) -> dict[str, Any]:
+    """The launch request of a run; where Compare is ticked of a sweep, without what only one run has.
 
-
-def _sweep_request(post: QueryDict) -> dict[str, Any]:
-    """The launch request of a sweep, without the algorithm, seed and origin of one run. Error: FieldErrors."""
+    Error: FieldErrors.
+    """
+    if not post.get("compare"):
+        return {key: value for key, value in parse_form(post).items() if key not in SWEEP_KEYS}
     seeds = parse_seeds(post.get("seeds", ""))
-    settings = parse_form(post)
-    for key in ("seed", "cloned_from"):
-        settings.pop(key, None)
+    settings = {key: value for key, value in parse_form(post).items() if key not in ("seed", "cloned_from")}
     settings.get("algorithm", {}).pop("name", None)
     return {"algorithms": []} | settings | {"seeds": seeds}

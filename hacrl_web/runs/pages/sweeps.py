@@ -17,7 +17,8 @@ from hacrl_web.registry.language_models.agent_changes import text_of_changes
 from hacrl_web.runs.launch.form import parse_seeds
 from hacrl_web.runs.models import HELD, TERMINAL, Run, SearchState, State, Sweep, TrialState
 from hacrl_web.runs.requests import change_reason, visible_sweep
-from hacrl_web.runs.sweeps import drafts, sweeps
+from hacrl_web.runs.sweeps import sweeps
+from hacrl_web.runs.sweeps.plan import plan_sweep
 from hacrl_web.runs.sweeps.search_view import SearchView, search_view
 from hacrl_web.runs.sweeps.state import newest_checkpoints, state_of
 from hacrl_web.runs.workspace.results import with_results
@@ -82,7 +83,7 @@ def sweep_detail(request: HttpRequest, sweep_id: int) -> HttpResponse:
 
 def _draft_context(user: Any, sweep: Sweep) -> dict[str, Any]:
     try:
-        plan = drafts.plan_of_draft(user, sweep)
+        plan = plan_sweep(user, {**sweep.request, "draft": True})
     except FieldErrors as refused:
         return {"sweep": sweep, "draft_problems": [error.message for error in refused.errors]}
     group, benchmark = plan.rows.pair
@@ -94,7 +95,7 @@ def _draft_context(user: Any, sweep: Sweep) -> dict[str, Any]:
         "benchmark": benchmark,
         "agent_changes": _agent_changes(sweep),
     }
-    return {"sweep": sweep, "planned": planned, "draft_cautions": drafts.cautions_of(plan)}
+    return {"sweep": sweep, "planned": planned, "draft_cautions": plan.cautions}
 
 
 @require_POST

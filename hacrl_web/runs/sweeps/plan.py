@@ -5,6 +5,7 @@ All errors are collected, each with the field of the request that it came from.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
@@ -75,6 +76,22 @@ class SweepPlan:
     @property
     def specs(self) -> list[RunSpec]:
         return [run.spec for run in self.runs]
+
+    @property
+    def checked(self) -> list[RunSpec]:
+        """Its runs; of a search, the ends of its ranges."""
+        return [run.spec for run in self.probes] or self.specs
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over the settings of all runs, those of agents and benchmarks included."""
+        return hashlib.sha256("\n".join(spec.model_dump_json() for spec in self.checked).encode()).hexdigest()
+
+    @property
+    def cautions(self) -> list[FieldError]:
+        """Those of all its runs, each once: they are confirmed when a draft is queued."""
+        cautions = {caution.code: caution for spec in self.checked for caution in spec.cautions()}
+        return [FieldError(caution.code, caution.message, caution.field) for caution in cautions.values()]
 
 
 @dataclass(frozen=True)

@@ -13,15 +13,13 @@ from typing import Any
 from django.db import transaction
 from pydantic import ValidationError
 
-from hacrl_web.accounts.models import Role
-from hacrl_web.accounts.projects import require
 from hacrl_web.registry import values
 from hacrl_web.runs.grids.variants import MAX_SWEEP_RUNS
+from hacrl_web.runs.launch.drafts import CHANGED, held_draft, require_same_project
 from hacrl_web.runs.launch.launch import create_run, hold, hold_rows_of, retry
 from hacrl_web.runs.launch.plan import LaunchError, RequestRows, cannot_repeat, is_draft
 from hacrl_web.runs.models import Desire, Run, SearchState, State, Sweep, Trial, TrialState
 from hacrl_web.runs.stored_spec import stored_spec
-from hacrl_web.runs.sweeps.drafts import held_draft, require_same_project, save_sweep, unchanged_plan
 from hacrl_web.runs.sweeps.plan import PlannedRun, SweepPlan, each_once, plan_sweep
 from hacrl_web.runs.sweeps.state import SweepLine, SweepState, state_of
 from hacrl_web.web.errors import FieldError, plain_errors
@@ -36,31 +34,49 @@ def launch_sweep(user: Any, request: Any) -> Sweep:
     Error: LaunchError, and nothing is written.
     """
     plan = plan_sweep(user, request)
-    if is_draft(request):
-        return save_sweep(user, plan)
+    sweep = Sweep(owner=user, project=plan.rows.project)
     with transaction.atomic():
-        hold(plan.rows)
-        sweep = Sweep.objects.create(
-            owner=user, project=plan.rows.project, name=plan.request["name"], request=plan.request
-        )
-        _create_all(user, sweep, plan)
+        _write(user, sweep, plan, then_queue=not is_draft(request))
     return sweep
+
+
+def change_sweep_draft(user: Any, sweep: Sweep, request: Mapping[str, Any], *, then_queue: bool = False) -> Sweep:
+    """Replace a draft's settings, and queue it if `then_queue`.
+
+    Error: FieldErrors (403, 409; 422 as at launch), and nothing is written.
+    """
+    with held_draft(user, sweep) as held:
+        plan = plan_sweep(user, {**request, "draft": not then_queue})
+        require_same_project(plan.rows, held)
+        _write(user, held, plan, then_queue=then_queue)
+    return held
 
 
 def queue_sweep_draft(user: Any, sweep: Sweep, confirm: Sequence[str] = ()) -> Sweep:
     """Queue a draft as it was saved. confirm: codes of cautions. Error: FieldErrors (403, 409; 422 as at launch)."""
     with held_draft(user, sweep) as held:
-        _queue(user, held, unchanged_plan(user, held, confirm))
+        plan = plan_sweep(user, {**held.request, "confirm": list(confirm)})
+        if plan.digest != held.draft_digest:
+            raise LaunchError.single("changed_since", CHANGED)
+        _write(user, held, plan, then_queue=True)
     return held
 
 
-def queue_changed_draft(user: Any, sweep: Sweep, request: Mapping[str, Any]) -> Sweep:
-    """Queue a draft with other settings. Error: FieldErrors (403, 409; 422 as at launch), and nothing is written."""
-    with held_draft(user, sweep) as held:
-        plan = plan_sweep(user, request)
-        require_same_project(plan, held)
-        _queue(user, held, plan)
-    return held
+def _write(user: Any, sweep: Sweep, plan: SweepPlan, *, then_queue: bool) -> None:
+    """Store a plan as a draft or with its runs, within the caller's transaction. The dispatcher makes a search's runs.
+
+    Error: FieldErrors (403) for a viewer.
+    """
+    hold(plan.rows)
+    sweep.name, sweep.request, sweep.draft_digest = plan.request["name"], plan.request, ""
+    if not then_queue:
+        sweep.draft_digest = plan.digest
+    elif plan.search is not None:
+        sweep.search_state = SearchState.SEARCHING
+    sweep.save()
+    if then_queue and plan.search is None:
+        for run in plan.runs:
+            create_run_of(user, sweep, run, plan.rows)
 
 
 def _require_launched(sweep: Sweep) -> None:
@@ -68,23 +84,6 @@ def _require_launched(sweep: Sweep) -> None:
     if sweep.is_draft:
         message = f"{sweep.name} is a draft: edit or queue it first."
         raise LaunchError.single("is_draft", message, status=409)
-
-
-def _queue(user: Any, held: Sweep, plan: SweepPlan) -> None:
-    hold(plan.rows)
-    held.name, held.request, held.draft_digest = plan.request["name"], plan.request, ""
-    held.save()
-    _create_all(user, held, plan)
-
-
-def _create_all(user: Any, sweep: Sweep, plan: SweepPlan) -> None:
-    if plan.search is not None:  # the dispatcher makes its runs, see advance.py
-        require(user, sweep.project, Role.MEMBER)
-        sweep.search_state = SearchState.SEARCHING
-        sweep.save(update_fields=["search_state"])
-        return
-    for run in plan.runs:
-        create_run_of(user, sweep, run, plan.rows)
 
 
 def create_run_of(user: Any, sweep: Sweep, run: PlannedRun, rows: RequestRows) -> Run:

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from hacrl_web.runs.trials.parameters import Parameter, parameters_of
+from hacrl_web.runs.trials.parameters import parameters_of
 from hacrl_web.web.errors import FieldError, plain_errors
 from workers.settings import none_if_empty
 
 KEY = "search"  # of a sweep's request
-METHODS = ("grid", "random", "optuna")
-PRUNERS = ("none", "median", "halving")
 MAX_TRIALS = 200
 MAX_AT_ONCE = 20
 
 
-class SearchRequest(BaseModel):
-    """The object `search` of a sweep's request."""
+class SearchSettings(BaseModel):
+    """The object `search` of a sweep's request. agent: whose held-out accuracy is maximized; empty: the mean over all.
+
+    at_once: trials under way; None: as many as workers take, and at most MAX_AT_ONCE.
+    """
 
     model_config = ConfigDict(extra="forbid", str_strip_whitespace=True)
 
@@ -31,36 +32,19 @@ class SearchRequest(BaseModel):
     seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = 0
     pruner: Literal["none", "median", "halving"] = "none"
     agent: Annotated[str, Field(max_length=80)] = ""
-    parameters: Any = None
-
-
-@dataclass(frozen=True)
-class SearchSettings:
-    """A checked search. agent: whose held-out accuracy is maximized; empty: the mean over agents.
-
-    at_once: trials under way; None: as many as workers take, and at most MAX_AT_ONCE.
-    """
-
-    method: str
-    trials: int
-    at_once: int | None
-    seed: int
-    pruner: str
-    agent: str
-    parameters: Mapping[str, Parameter]
+    parameters: Any = None  # as sent; of checked settings each Parameter by its name
 
     @property
     def request(self) -> dict[str, Any]:
         """As requests have it."""
-        names = ("method", "trials", "at_once", "seed", "pruner", "agent")
         parameters = {name: parameter.request for name, parameter in self.parameters.items()}
-        return {name: getattr(self, name) for name in names} | {"parameters": parameters}
+        return self.model_dump(exclude={"parameters"}) | {"parameters": parameters}
 
 
 def search_of(request: Any, errors: list[FieldError]) -> SearchSettings | None:
     """The checked object `search`; None for a grid, and where errors were added to `errors`."""
     if not isinstance(request, Mapping):
-        errors.append(FieldError("invalid", f"Must be an object with a method: {', '.join(METHODS)}.", KEY))
+        errors.append(FieldError("invalid", "Must be an object with a method: grid, random, optuna.", KEY))
         return None
     if request.get("method") == "grid":
         if further := [key for key in request if key != "method"]:
@@ -69,20 +53,18 @@ def search_of(request: Any, errors: list[FieldError]) -> SearchSettings | None:
         return None
     problems: list[FieldError] = []
     try:
-        values = SearchRequest.model_validate(dict(request))
+        settings = SearchSettings.model_validate(dict(request))
     except ValidationError as error:
         errors += [replace(one, field=f"{KEY}.{one.field}") for one in plain_errors(error)]
         return None
-    parameters = parameters_of(values.parameters, problems)
+    parameters = parameters_of(settings.parameters, problems)
     sizes = [parameter.size for parameter in parameters.values()]
     num_points = None if None in sizes else prod(size for size in sizes if size is not None)
-    if not problems and num_points is not None and num_points < values.trials:
+    if not problems and num_points is not None and num_points < settings.trials:
         message = f"These values have {num_points} combinations: give at most {num_points} trials."
         problems.append(FieldError("too_many_runs", message, f"{KEY}.trials"))
     errors += problems
-    if problems:
-        return None
-    return SearchSettings(**{**values.model_dump(), "parameters": parameters})
+    return None if problems else settings.model_copy(update={"parameters": parameters})
 
 
 def stored_search(request: Mapping[str, Any]) -> SearchSettings | None:

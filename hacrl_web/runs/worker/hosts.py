@@ -140,17 +140,12 @@ def set_drain(host: Host, drain: str, reason: str) -> None:
 
 
 def forget_host(user: Any, name: str) -> None:
-    """Remove the row of a host, as a user chose. Error: FieldErrors (403 for all but staff; of remove_silent)."""
-    if not user.is_staff:
-        raise FieldErrors.single("forbidden", "Only staff may forget a host.", status=403)
-    remove_silent(name)
-
-
-def remove_silent(name: str) -> None:
     """Remove the row of a host that is gone; its worker's next heartbeat would add it again, without its drain.
 
-    Error: FieldErrors (404; 409 while it sends heartbeats or holds a run).
+    Error: FieldErrors (403 for all but staff; 404; 409 while it sends heartbeats or holds a run).
     """
+    if not user.is_staff:
+        raise FieldErrors.single("forbidden", "Only staff may forget a host.", status=403)
     with transaction.atomic():
         host = Host.objects.with_now().select_for_update().filter(name=name.replace("\x00", "")).first()
         if host is None:

@@ -94,10 +94,10 @@ def test_cautions_are_asked_about_when_it_is_queued(user):
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (lambda run: AgentGroup.objects.all().delete(), {"group": "group_deleted"}),
-        (lambda run: Benchmark.objects.all().delete(), {"benchmark": "benchmark_deleted"}),
-        (lambda run: Agent.objects.update(learning_rate=0.5), {"group": "changed_since"}),
-        (lambda run: Benchmark.objects.update(prompt_template="Now: {question}"), {"benchmark": "changed_since"}),
+        (lambda run: AgentGroup.objects.all().delete(), {"group": "missing"}),
+        (lambda run: Benchmark.objects.all().delete(), {"benchmark": "missing"}),
+        (lambda run: Agent.objects.update(learning_rate=0.5), {None: "changed_since"}),
+        (lambda run: Benchmark.objects.update(prompt_template="Now: {question}"), {None: "changed_since"}),
         (lambda run: Benchmark.objects.update(num_train=2), {"training.train_batch_size": "too_few_questions"}),
     ],
     ids=["group deleted", "benchmark deleted", "agents changed", "benchmark changed", "too few questions"],

@@ -94,7 +94,7 @@ def test_nothing_is_repeated_on_a_deleted_benchmark(user, words, request_with):
     with pytest.raises(LaunchError) as refused:
         queue_draft(user, draft)
     assert [(one.code, one.field) for one in refused.value.errors] == [("benchmark_deleted", FIELD)]
-    told = "An evaluation benchmark of complete was deleted (words): clone the run and choose others."
+    told = "The evaluation benchmark “words” of complete was deleted: clone the run and choose another."
     add_checkpoint(run, 3)
     manifest = checkpoints.find_checkpoint(run, 3)
     for again in (lambda: retry(user, run), lambda: launch_extension(user, run, manifest, 5)):
@@ -113,7 +113,7 @@ def test_benchmark_that_is_deleted_after_the_check_leaves_no_run(monkeypatch, us
         return result
 
     monkeypatch.setattr(launch_module, "cannot_repeat", deleting)
-    with pytest.raises(LaunchError, match="The evaluation benchmark words of complete was deleted just now"):
+    with pytest.raises(LaunchError, match="The evaluation benchmark “words” of complete was deleted"):
         retry(user, run)
     assert not Run.objects.filter(state=State.QUEUED).exists()
 
@@ -123,6 +123,6 @@ def test_no_seed_is_added_to_a_sweep_that_was_evaluated_on_it(user, words, reque
     del request["algorithm"], request["seed"]
     sweep = launch_sweep(user, request)
     words.delete()
-    with pytest.raises(LaunchError, match="An evaluation benchmark of "):
+    with pytest.raises(LaunchError, match="The evaluation benchmark “words” of "):
         add_seeds(user, sweep, [2])
     assert sweep.runs.count() == 1

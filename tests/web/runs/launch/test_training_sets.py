@@ -151,7 +151,7 @@ def test_set_that_is_deleted_while_a_draft_is_queued_or_a_run_retried_leaves_no_
             queue_draft(user, draft)
     assert Benchmark.objects.filter(pk=words.pk).exists()  # refused with its whole transaction, the deletion too
     monkeypatch.setattr(launch_module, "cannot_repeat", deleting(words, cannot_repeat))
-    with pytest.raises(LaunchError, match="The training set words of complete was deleted just now"):
+    with pytest.raises(LaunchError, match="The training set “words” of complete was deleted"):
         retry(user, run)
     assert not Run.objects.filter(state=State.QUEUED).exists()
 
@@ -197,7 +197,7 @@ def test_deleted_set_keeps_a_draft_and_is_named_when_a_run_is_repeated(user, wor
     assert [(one.code, one.field) for one in refused.value.errors] == [("benchmark_deleted", FIELD)]
     assert "“words” was deleted" in refused.value.errors[0].message
     assert [one.message for one in cannot_repeat(run)] == [
-        "A training set of complete was deleted (words): clone the run and choose others."
+        "The training set “words” of complete was deleted: clone the run and choose another."
     ]
 
 
