@@ -31,7 +31,6 @@ urlpatterns = [
     path("runs/new/draft", new_run.run_save, name="run_save"),
     path("runs/new/cost", new_run.run_cost, name="run_cost"),
     path("runs/new/yaml", new_run.run_download, name="run_download"),
-    path("runs/new/import", new_run.run_import, name="run_import"),
     path("runs/new/estimate", new_run.run_estimate, name="run_estimate"),
     path("runs/new/presets", new_run.run_preset_memory, name="run_preset_memory"),
     path("runs/new/command", new_run.run_command, name="run_command"),

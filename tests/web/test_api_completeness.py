@@ -93,7 +93,6 @@ PAGES = {
     "runs:run_save": ("POST /runs", "PUT /runs/{run_id}/request"),
     "runs:run_cost": ("POST /runs/estimate", "POST /sweeps/estimate"),
     "runs:run_download": ("GET /runs/{run_id}/config.yaml",),
-    "runs:run_import": ("POST /runs",),
     "runs:run_estimate": ("POST /runs/estimate", "POST /sweeps/estimate"),
     "runs:run_preset_memory": ("GET /presets",),
     "runs:run_command": ("POST /runs",),

@@ -17,6 +17,7 @@ from django.http import QueryDict
 from hacrl_web.registry.language_models.agent_changes import text_of_changes
 from hacrl_web.runs.grids.variants import GRID, ablations
 from hacrl_web.runs.grids.varied import value_text
+from hacrl_web.runs.trials.search_settings import SearchSettings
 from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.page_query import whole_number
 from workers.algorithms.registry import algorithms, settings_schema
@@ -60,6 +61,10 @@ OWN_SOURCES = ("product", "design")  # of a default that no paper and no program
 SWITCH = {None: "auto", True: "true", False: "false"}  # the choices of a switch that may be left to the machine
 GRID_PREFIX = "grid."
 SEARCH_PREFIX = "search."
+SEARCH_CONTROLS: dict[str, dict[str, Any]] = {
+    "method": {"choices": ["grid", "random", "optuna"], "default": "grid"},
+    "agent": {"kind": "choice"},  # choices: the agents of the groups
+}
 PARAMETERS = "search.parameters."  # the form has the ranges of a search in the fields of the grid
 GRID_FIELDS = [GRID_PREFIX + name for name in GRID]  # each a text with several values
 FURTHER_GRID = "varied"  # the field with all others: a line each
@@ -118,41 +123,6 @@ class FormField:
         return str(self.value).lower() in ("true", "on", "1")
 
 
-SEARCH_FIELDS = (
-    FormField(
-        path="search.method",
-        label="How to choose values",
-        kind="choice",
-        choices=["grid", "random", "optuna"],
-        help="grid: every combination. random: trials drawn from ranges. optuna: trials suggested by what earlier ones "
-        "reached (TPE). A search tries one algorithm on one seed and maximizes held-out accuracy.",
-        default="grid",
-    ),
-    FormField("search.trials", "Trials", kind="number", help="Runs of a search.", bounds="1 to 200", default=20),
-    FormField(
-        path="search.at_once",
-        label="At once",
-        kind="number",
-        help="Trials under way. Each waits in the queue for a worker as every run does, so never more train than hosts "
-        "allow. Empty: as many as workers take, the next one once none of them waits.",
-        bounds="1 to 20",
-    ),
-    FormField("search.seed", "Seed of the search", kind="number", help="Repeats its random draws.", default=0),
-    FormField(
-        path="search.pruner",
-        label="Pruner",
-        kind="choice",
-        choices=["none", "median", "halving"],
-        help="Stops a trial at an evaluation. median: below the median of earlier trials. halving: not in the better "
-        "half at 1, 2, 4, ... times “Evaluate every”.",
-        default="none",
-    ),
-    FormField(
-        "search.agent", "Agent to judge by", kind="choice", help="What a trial's score is of.", default=""
-    ),  # choices: the agents of the groups
-)
-
-
 @dataclass
 class FormSection:
     key: str
@@ -203,6 +173,13 @@ def _form_field(path: str, schema: Mapping[str, Any]) -> FormField:
         needs=[[_full_path(one, path) for one in entry] for entry in concrete.get("needs", ())],
         default=concrete.get("default"),
     )
+
+
+SEARCH_FIELDS = tuple(
+    replace(_form_field(SEARCH_PREFIX + name, part), **SEARCH_CONTROLS.get(name, {}))
+    for name, part in SearchSettings.model_json_schema()["properties"].items()
+    if name != "parameters"
+)
 
 
 def _full_path(condition: Mapping[str, Any], path: str) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from hacrl_web.runs.launch.plan import (
     plan_run,
 )
 from hacrl_web.runs.limits.quotas import check_launch
-from hacrl_web.runs.models import Run, State, StatusChange, Sweep, Trial
+from hacrl_web.runs.models import Run, State, StatusChange, Trial
 from hacrl_web.runs.run_files import files_removal
 from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.web.page_query import uuid_or_none

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
-from statistics import median
 from typing import Any
 
 from django.db.models import Exists, OuterRef
@@ -26,7 +25,6 @@ ENDED = (State.COMPLETED, State.STOPPED)
 FAILURES_SHOWN_FOR = timedelta(hours=24)
 RUNS_SHOWN = 10
 MAX_LIVE = 12
-MAX_MEASURED = 50  # newest completed runs that say how long a step takes
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,6 @@ def home(request: HttpRequest) -> HttpResponse:
         "live": with_results(live, now),
         "num_queued": len(queue),
         "next_queued": queue[:NEXT_SHOWN],
-        "queue_s": _training_s(runs, queue),
         "draft_sweeps": drafts,
         "matters": matters(_waiting_for_user(runs.filter(archived_at=None).select_related("project"))),
         "recent": with_results(recent, now),
@@ -103,28 +100,6 @@ def matters(runs: Iterable[Run]) -> list[Matter]:
     for run in runs:
         by_cause.setdefault((State(run.state), run.reason.partition("\n")[0]), []).append(run)
     return [Matter(state, reason, tuple(some)) for (state, reason), some in by_cause.items()]
-
-
-def _training_s(runs: RunQuerySet, queue: Sequence[Run]) -> float | None:
-    """How long the waiting runs train, by the pace of completed runs of the same group, benchmark and algorithm.
-
-    None without such runs for any of them.
-    """
-    if not queue:
-        return None
-    paces: dict[tuple[Any, ...], list[float]] = {}
-    columns = ("group", "benchmark", "algorithm", "progress", "step", "start_step")
-    completed = runs.filter(state=State.COMPLETED).order_by("-finished_at")
-    for *kind, progress, step, start_step in completed.values_list(*columns)[:MAX_MEASURED]:
-        if (elapsed := progress.get("elapsed_s")) and step > start_step:
-            paces.setdefault(tuple(kind), []).append(elapsed / (step - start_step))
-    seconds = 0.0
-    for run in queue:
-        pace = paces.get((run.group_id, run.benchmark_id, run.algorithm))
-        if pace is None:
-            return None
-        seconds += median(pace) * (run.total_steps - run.step)
-    return seconds
 
 
 @require_GET

@@ -1,4 +1,4 @@
-"""The new-run form's buttons, a view for each: queue, save as a draft, estimate, download, import, copy the command."""
+"""The new-run form's buttons, a view for each: queue, save as a draft, estimate, download, copy the command."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from hacrl_web.runs.launch.launch import launch
 from hacrl_web.runs.launch.plan import checked_run, plan_run
 from hacrl_web.runs.launch.presets import memory_of_presets
 from hacrl_web.runs.launch.recommendation import recommended
-from hacrl_web.runs.launch.settings_import import read_settings
 from hacrl_web.runs.models import Run, State, Sweep
 from hacrl_web.runs.pages.run_form import (
     NewRunQuery,
@@ -39,7 +38,6 @@ from hacrl_web.runs.sweeps.plan import SWEEP_KEYS, SweepError, named_request, pl
 from hacrl_web.runs.sweeps.sweeps import change_sweep_draft, launch_sweep
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import MAX_ID, uuid_or_none, whole_number
-from hacrl_web.web.settings_file import MAX_BYTES
 from hacrl_web.web.streaming import download_text, file_slug
 from workers.contract.spec.run import CONFIRMED, dump_yaml
 
@@ -119,20 +117,6 @@ def run_download(request: HttpRequest) -> HttpResponse:
     """The settings of a run or of a sweep as a file that is named after it."""
     text = _yaml(request)
     return download_text(text, f"{file_slug(request.POST.get('name', '')) or 'run'}.yaml", "application/yaml")
-
-
-@require_POST
-def run_import(request: HttpRequest) -> HttpResponse:
-    """The form with the settings of a file in it. A file that cannot be read: 422 and why."""
-    values = first_values(request)
-    file = request.FILES.get("file")
-    try:
-        data = file.read(MAX_BYTES + 1) if file is not None else b""  # a longer one is refused by its length
-        values |= read_settings(data)
-    except FieldErrors as refused:
-        return render_form(request, values, refused.errors, refused.status)
-    messages.info(request, "The form now holds the file's settings. Choose the agent group and the benchmark.")
-    return render_form(request, values)
 
 
 @require_POST

@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from hacrl_web.runs.trials.parameters import parameters_of
 from hacrl_web.web.errors import FieldError, plain_errors
-from workers.settings import none_if_empty
+from workers.settings import none_if_empty, setting
 
 KEY = "search"  # of a sweep's request
 MAX_TRIALS = 200
@@ -26,12 +26,31 @@ class SearchSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", str_strip_whitespace=True)
 
-    method: Literal["random", "optuna"]
-    trials: Annotated[int, Field(ge=1, le=MAX_TRIALS)] = 20
-    at_once: Annotated[Annotated[int, Field(ge=1, le=MAX_AT_ONCE)] | None, BeforeValidator(none_if_empty)] = None
-    seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = 0
-    pruner: Literal["none", "median", "halving"] = "none"
-    agent: Annotated[str, Field(max_length=80)] = ""
+    method: Literal["random", "optuna"] = setting(
+        label="How to choose values",
+        help="grid: every combination. random: trials drawn from ranges. optuna: trials suggested by what earlier ones "
+        "reached (TPE). A search tries one algorithm on one seed and maximizes held-out accuracy.",
+        source="design",
+    )
+    trials: int = setting(20, help="Runs of a search.", source="design", ge=1, le=MAX_TRIALS)
+    at_once: Annotated[Annotated[int, Field(ge=1, le=MAX_AT_ONCE)] | None, BeforeValidator(none_if_empty)] = setting(
+        None,
+        help="Trials under way. Each waits in the queue for a worker as every run does, so never more train than hosts "
+        "allow. Empty: as many as workers take, the next one once none of them waits.",
+        source="design",
+    )
+    seed: int = setting(
+        0, label="Seed of the search", help="Repeats its random draws.", source="design", ge=0, le=2**32 - 1
+    )
+    pruner: Literal["none", "median", "halving"] = setting(
+        "none",
+        help="Stops a trial at an evaluation. median: below the median of earlier trials. halving: not in the better "
+        "half at 1, 2, 4, ... times “Evaluate every”.",
+        source="design",
+    )
+    agent: str = setting(
+        "", label="Agent to judge by", help="What a trial's score is of.", source="design", max_length=80
+    )
     parameters: Any = None  # as sent; of checked settings each Parameter by its name
 
     @property

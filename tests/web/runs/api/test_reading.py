@@ -219,13 +219,6 @@ def test_rows_of_the_same_millisecond_are_all_told(web, user):
     assert seen == [f"m{number}" for number in reversed(range(6))]
 
 
-def test_body_of_another_kind_and_odd_verbs_are_told_in_the_one_shape(web, user):
-    answer = web.post("/api/v1/runs", b"name=x", content_type="application/x-www-form-urlencoded")
-    assert (answer.status_code, error_of(answer)["code"]) == (415, "unsupported_media_type")
-    answer = web.put("/api/v1/runs", {}, content_type=JSON)
-    assert (answer.status_code, error_of(answer)["code"], answer["Allow"]) == (405, "method_not_allowed", "GET, POST")
-
-
 def test_page_of_the_api_needs_a_login_and_nothing_from_elsewhere(client, user):
     assert client.get("/api/docs").status_code == 302
     client.force_login(user)

@@ -84,28 +84,6 @@ def test_run_that_has_not_ended_stays_and_the_others_go(client, ended, user):
     assert waiting.archived_at is None
 
 
-def test_run_whose_trainer_still_ends_is_kept(client, ended):
-    lock = lock_run_dir(ended.run_dir)
-    try:
-        answer = client.post(f"/api/v1/runs/{ended.pk}/delete")
-    finally:
-        os.close(lock)
-    assert (answer.status_code, "is still stopping" in answer.content.decode()) == (409, True)
-    assert ended.run_dir.exists()
-    assert client.post(f"/api/v1/runs/{ended.pk}/delete").status_code == 204
-    assert DeletedRuns().tick() == 1
-    assert not ended.run_dir.exists()
-
-
-def test_run_whose_files_another_one_reads_is_kept(client, ended, user):
-    reader = make_run(user, name="retry")
-    reader.spec["agents"][0]["model"] = str(ended.run_dir.resolve() / "models" / "0")
-    reader.save()
-    answer = client.post(f"/api/v1/runs/{ended.pk}/delete")
-    assert (answer.status_code, "retry reads the files" in answer.content.decode()) == (409, True)
-    assert Run.objects.filter(pk=ended.pk).exists()
-
-
 def test_files_on_another_host_are_said_to_stay_there(client, ended):
     page = client.get(reverse("runs:runs_delete"), {"runs": ended.pk}).content.decode()
     assert (

@@ -10,7 +10,6 @@ from hacrl_web.registry.models import AgentGroup
 from hacrl_web.runs.launch.drafts import queue_draft
 from hacrl_web.runs.launch.launch import launch, retry
 from hacrl_web.runs.launch.plan import LaunchError, request_of
-from hacrl_web.runs.launch.settings_import import read_settings
 from hacrl_web.runs.models import Run, State
 from hacrl_web.runs.sweeps.sweeps import add_seeds, launch_sweep
 from tests.support.web.factories import launch_request, make_run, make_user
@@ -62,15 +61,6 @@ def test_clone_retry_draft_and_sweep_keep_them():
     assert sweep.request["agents"] == CHANGES
     assert add_seeds(owner, sweep, [2])[0].agent_changes == CHANGES
     assert {settings_of(one, "lora_rank")[0] for one in sweep.runs.all()} == {8}
-
-
-def test_draft_says_that_its_group_changed():
-    owner = make_user()
-    draft = make_run(owner, draft=True, agents={"A": {"lora_rank": 8}})
-    draft.group.agents.filter(name="B").update(learning_rate=0.25)
-    with pytest.raises(LaunchError) as refused:
-        queue_draft(owner, draft)
-    assert refused.value.errors[0].code == "changed_since"
 
 
 def test_run_without_changes_has_none_in_its_request():
@@ -148,9 +138,3 @@ def test_form_takes_shows_and_refuses_them(client):
     assert "A, lora_rank: Must be a whole number." in text
     assert client.post("/runs/new", form | {"agents": "A: lora_rank = 16"}).status_code == 302
     assert settings_of(Run.objects.get(name="new"), "lora_rank") == [16, 0]
-
-
-def test_file_of_a_request_fills_in_the_form():
-    settings = read_settings(b"name: x\nagents: {A: {lora_rank: 8}}\n")
-    assert settings["agents"] == "A: lora_rank = 8"
-    assert "agents" not in read_settings(b"name: x\nagents: [{name: A, model: m}]\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 
 import pytest
@@ -17,7 +16,6 @@ from hacrl_web.runs.launch.launch import launch
 from hacrl_web.runs.launch.plan import LaunchError
 from hacrl_web.runs.launch.queue import places
 from hacrl_web.runs.models import Run, Worker
-from hacrl_web.runs.pages.new_run import run_command
 from hacrl_web.runs.worker.dispatcher import Dispatcher
 from hacrl_web.web.errors import FieldErrors
 from tests.support.web import factories
@@ -111,16 +109,6 @@ def test_what_has_changed_since_keeps_it_a_draft(user, draft, change, told):
     assert draft.state == "draft"
 
 
-def test_further_benchmark_that_is_gone_keeps_it_a_draft(user):
-    further = factories.make_benchmark(user)
-    Benchmark.objects.filter(pk=further.pk).update(train_path="/data/further.jsonl")
-    run = launch(user, launch_request(user, evaluation={"benchmarks": [further.pk]}, draft=True))
-    Benchmark.objects.filter(pk=further.pk).delete()
-    with pytest.raises(LaunchError) as caught:
-        queue_draft(user, run)
-    assert codes(caught.value) == {"evaluation.benchmarks": "benchmark_deleted"}
-
-
 def test_draft_does_not_keep_a_benchmark_from_being_deleted(web, draft):
     assert web.post(f"/api/v1/benchmarks/{draft.benchmark_id}/delete").status_code == 204
     draft.refresh_from_db()
@@ -163,12 +151,6 @@ class TestForm:
         assert 'id="stop" hidden' in page
         assert 'data-state="draft"' in text_of(web.get(reverse("runs:run_list")))
         assert web.post(f"{reverse('runs:runs_delete')}?runs={run.pk}", {"runs": run.pk}).status_code == 302
-        assert not Run.objects.exists()
-
-    def test_wrong_value_is_told_beside_its_field_and_nothing_is_saved(self, web, form):
-        answer = web.post(reverse("runs:run_save"), form | {"training.steps": "-3"})
-        assert answer.status_code == 422
-        assert "at least 0" in field_of(answer, "training.steps")
         assert not Run.objects.exists()
 
     def test_caution_is_asked_about_on_the_page_of_the_draft(self, web, form):
@@ -285,11 +267,6 @@ class TestApi:
         assert web.put(f"{path}/request", body, content_type=JSON, headers=version).status_code == 409
         assert Run.objects.count() == 1
 
-    def test_odd_bodies_are_refused(self, web, draft):
-        for body in ({"confirm": "x"}, {"confirm": [1]}, {"other": 1}, []):
-            answer = web.post(f"/api/v1/runs/{draft.pk}/queue-draft", json.dumps(body), content_type=JSON)
-            assert answer.status_code == 422, body
-
     def test_request_of_a_draft_confirms_nothing(self, web, user):
         run = launch(user, launch_request(user, algorithm={"name": "hacpo", "delta": 0.8}, draft=True))
         assert web.get(f"/api/v1/runs/{run.pk}/request").json()["confirm"] == []
@@ -342,15 +319,3 @@ def test_terminal_saves_and_queues_a_draft(hacrl, user, tmp_path):
     assert "delta_above_half" in hacrl("api", "POST", path, status=1)
     assert said_json(hacrl("api", "POST", path, "-d", '{"confirm": ["delta_above_half"]}'))["state"] == "queued"
     assert Run.objects.get().state == "queued"
-
-
-@pytest.mark.parametrize("delta", ["0.2", "0.8"])
-def test_copied_command_launches_from_standard_input(user, hacrl, form, rf, delta):
-    sent = form | {"algorithm.delta": delta, "confirm": f"delta_above_half={delta}"}
-    request = rf.post(reverse("runs:run_command"), sent)
-    request.user = user
-    command = json.loads(run_command(request).content)["command"]
-    text = command.partition("\n")[2].removesuffix("EOF\n")
-    hacrl("launch", "-", stdin=text)
-    run = Run.objects.get()
-    assert (run.name, run.state, run.group_id) == ("from the form", "queued", int(form["group"]))

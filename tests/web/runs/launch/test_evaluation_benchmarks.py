@@ -9,12 +9,11 @@ import pytest
 from hacrl_web.insight.checkpoints import checkpoints
 from hacrl_web.insight.checkpoints.reuse import launch_extension
 from hacrl_web.registry.models import Benchmark
-from hacrl_web.runs.launch import launch as launch_module
 from hacrl_web.runs.launch.drafts import queue_draft
 from hacrl_web.runs.launch.launch import launch, retry
 from hacrl_web.runs.launch.plan import LaunchError, cannot_repeat
 from hacrl_web.runs.models import Run, State
-from hacrl_web.runs.sweeps.sweeps import add_seeds, launch_sweep
+from hacrl_web.runs.sweeps.sweeps import launch_sweep
 from tests.support.web.factories import launch_request, make_benchmark
 from tests.support.web.insight_help import add_checkpoint
 
@@ -102,27 +101,3 @@ def test_nothing_is_repeated_on_a_deleted_benchmark(user, words, request_with):
             again()
         assert [one.message for one in refused.value.errors] == [told]
     assert not Run.objects.filter(state=State.QUEUED).exists()
-
-
-def test_benchmark_that_is_deleted_after_the_check_leaves_no_run(monkeypatch, user, words, request_with):
-    run = failed(launch(user, request_with))
-
-    def deleting(one):
-        result = cannot_repeat(one)
-        words.delete()
-        return result
-
-    monkeypatch.setattr(launch_module, "cannot_repeat", deleting)
-    with pytest.raises(LaunchError, match="The evaluation benchmark “words” of complete was deleted"):
-        retry(user, run)
-    assert not Run.objects.filter(state=State.QUEUED).exists()
-
-
-def test_no_seed_is_added_to_a_sweep_that_was_evaluated_on_it(user, words, request_with):
-    request = request_with | {"algorithms": ["hacpo"], "seeds": [1]}
-    del request["algorithm"], request["seed"]
-    sweep = launch_sweep(user, request)
-    words.delete()
-    with pytest.raises(LaunchError, match="The evaluation benchmark “words” of "):
-        add_seeds(user, sweep, [2])
-    assert sweep.runs.count() == 1

@@ -37,13 +37,6 @@ def test_form_has_a_control_for_every_setting(web, user, form):
     assert drawn == expected | search | {f"grid.{name}" for name in GRID}
 
 
-def test_each_button_has_its_own_address(web, form):
-    html = text_of(web.get(reverse("runs:run_create")))
-    assert f'id="run-form" method="post" action="{reverse("runs:run_create")}"' in html
-    for name in ("run_save", "run_cost", "run_download"):
-        assert f'formaction="{reverse(f"runs:{name}")}"' in html
-
-
 def test_posted_form_queues_the_run_it_describes(web, user, form):
     response = web.post(reverse("runs:run_create"), {**form, "algorithm.alpha": "3", "evaluation.eval_interval": "2"})
     run = Run.objects.get()
@@ -110,21 +103,6 @@ def test_clone_of_a_confirmed_run_is_confirmed_without_a_box(web, user):
     assert 'name="confirm"' not in text_of(page)
 
 
-def test_seed_that_is_named_twice_is_said_and_not_merged(web, form):
-    values = {**form, "compare": "1", "algorithms": ["gspo", "hacpo"], "seeds": "1, 0, 1"}
-    response = web.post(reverse("runs:run_create"), values)
-    assert response.status_code == 422
-    assert "Named more than once: 1." in field_of(response, "seeds")
-    assert 'value="1, 0, 1"' in text_of(response)
-    assert not Run.objects.exists()
-
-
-def test_confirmation_survives_another_error(web, form):
-    values = {**form, "algorithm.delta": "0.8", "confirm": "delta_above_half=0.8", "training.steps": "-1"}
-    shown = field_of(web.post(reverse("runs:run_create"), values), "algorithm.delta")
-    assert 'type="hidden" name="confirm" value="delta_above_half=0.8"' in shown
-
-
 @pytest.mark.parametrize(
     "hostile",
     [
@@ -170,17 +148,6 @@ def test_form_of_random_bytes_is_refused(web):
         reverse("runs:run_create"), b"\xff\xfe=%ff&%00=%f0%28", content_type="application/x-www-form-urlencoded"
     )
     assert response.status_code == 422
-
-
-def test_compare_launches_each_algorithm_with_each_seed(web, form):
-    values = {**form, "compare": "1", "algorithms": ["gspo", "hacpo"], "seeds": "4, 7"}
-    response = web.post(reverse("runs:run_create"), values)
-    sweep = Sweep.objects.get()
-    assert response["Location"] == sweep.get_absolute_url()
-    launched = set(sweep.runs.values_list("algorithm", "seed"))
-    assert launched == {("gspo", 4), ("gspo", 7), ("hacpo", 4), ("hacpo", 7)}
-    page = text_of(web.get(sweep.get_absolute_url()))
-    assert all(str(run.pk) in page for run in sweep.runs.all())
 
 
 def test_every_preset_fills_fields_that_exist_with_values_that_are_accepted(web, form):
@@ -239,14 +206,6 @@ def test_presets_of_machines_are_estimated_for_a_group_that_the_user_may_see(web
         "recommended": None,
     }  # models without sizes
     assert web.get(address, {"group": "x"}).json() == {"presets": [], "recommended": None}
-
-
-def test_clone_starts_from_the_settings_of_the_run(web, user):
-    run = factories.make_run(user, algorithm={"name": "hacpo", "alpha": 2.5}, seed=11)
-    response = web.get(reverse("runs:run_clone", args=[run.pk]), follow=True)
-    assert 'value="2.5"' in field_of(response, "algorithm.alpha")
-    assert 'value="11"' in field_of(response, "seed")
-    assert f'value="{run.group_id}" selected' in field_of(response, "group")
 
 
 def test_clone_remembers_its_origin_and_is_compared_with_it(web, user):
@@ -368,15 +327,6 @@ def test_help_links_the_page_that_it_names_and_shows_no_source_of_ours(web, db):
     assert '<a href="/docs/science">Docs: science</a>' in html
     assert "design:" not in html
     assert not re.search(r"<label[^>]*>(Num|Max|Adam) ", html)
-
-
-def test_form_has_four_steps_and_everything_else_under_all_settings(web, db):
-    html = text_of(web.get(reverse("runs:run_create")))
-    steps = re.findall(r'id="step-([a-z]+)"', html)
-    assert steps == ["who", "what", "how", "check"]
-    common, rest = html.split('id="all-settings"')
-    assert 'name="training.steps"' in common
-    assert 'name="rollout.top_k"' in rest
 
 
 def test_message_of_a_queued_run_is_left_out_once_it_starts(web, form):

@@ -11,7 +11,7 @@ from hacrl_web.runs.launch.cost import cost_of
 from hacrl_web.runs.launch.launch import launch
 from hacrl_web.runs.launch.memory_fit import memory_needed
 from hacrl_web.runs.launch.plan import LaunchError, plan_run
-from hacrl_web.runs.launch.presets import MACHINE_PRESETS, memory_of_presets, sections_of
+from hacrl_web.runs.launch.presets import MACHINE_PRESETS, sections_of
 from hacrl_web.runs.launch.recommendation import recommended
 from hacrl_web.runs.models import Drain, Host, Run
 from hacrl_web.runs.worker.hosts import write_heartbeat
@@ -70,14 +70,6 @@ def test_run_that_fits_no_host_is_refused_with_three_changes():
     assert message.startswith("On none of 2 hosts; on ")
     assert "The run needs about 84.5 GiB on a GPU, which has 80.0 GiB. Any of these fits: " in message
     assert message.count("GiB)") == 3
-
-
-def test_the_change_it_names_is_accepted():
-    user = make_user()
-    host("one", 500 * GIB, 80 * GIB)
-    request = request_of(user, group_of(user))
-    assert "gradient_checkpointing (70.5 GiB)" in refusal(user, request)
-    assert launch(user, {**request, "compute": {"gradient_checkpointing": True}}).pk
 
 
 def merged(request: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
@@ -187,19 +179,6 @@ def test_qwen_and_llama_are_accepted_on_24_gib_with_that_preset_and_by_lora():
         launch(user, request | full)
     assert [error.code for error in refused.value.errors] == ["does_not_fit"]
     assert Run.objects.get() == run
-
-
-def test_presets_say_what_they_need_with_a_group():
-    user = make_user()
-    small = {one.label: one for one in memory_of_presets(list(small_pair(user).agents.select_related("model")))}
-    assert all(one.fits for one in small.values())
-    assert small["One 24 GB GPU, two models up to 1.5B"].text.endswith("of 24.0 GiB (a GPU)")
-    assert small["Laptop CPU, SmolLM2"].text.endswith("of 16.0 GiB (memory)")
-    large = group_of(user, parameters=9_000_000_000)
-    told = {one.label: one for one in memory_of_presets(list(large.agents.select_related("model")))}
-    assert not told["One 24 GB GPU, two models up to 1.5B"].fits
-    assert told["One 24 GB GPU, two models up to 1.5B"].text.startswith("The run needs about 3")
-    assert memory_of_presets(list(make_group(user).agents.select_related("model"))) == []
 
 
 def test_presets_of_machines_set_the_same_settings_so_that_none_of_another_stays():

@@ -187,20 +187,6 @@ def test_sweep_trains_on_the_sets_in_every_run_and_its_file_names_them(user, wor
     plan_sweep(user, sweep.request)  # a stored request is read again
 
 
-def test_deleted_set_keeps_a_draft_and_is_named_when_a_run_is_repeated(user, words):
-    draft = launch(user, request_with(user, words.pk) | {"draft": True})
-    run = launch(user, request_with(user, words.pk))
-    assert cannot_repeat(run) == []
-    Benchmark.objects.filter(pk=words.pk).delete()
-    with pytest.raises(LaunchError) as refused:
-        queue_draft(user, draft)
-    assert [(one.code, one.field) for one in refused.value.errors] == [("benchmark_deleted", FIELD)]
-    assert "“words” was deleted" in refused.value.errors[0].message
-    assert [one.message for one in cannot_repeat(run)] == [
-        "The training set “words” of complete was deleted: clone the run and choose another."
-    ]
-
-
 def test_deleted_set_is_in_the_request_of_its_run_which_is_refused_and_named(web, user, words):
     run = launch(user, request_with(user, {"benchmark": words.pk, "weight": 2}))
     Benchmark.objects.filter(pk=words.pk).delete()
@@ -246,23 +232,12 @@ def test_sets_of_the_same_questions_are_refused_before_the_queue(web, user, word
     assert post(web, request).status_code == 201
 
 
-@pytest.mark.parametrize("entry", [99999, {"benchmark": 99999}])
-def test_unknown_set_is_one_error(web, user, entry):
-    [error] = post(web, request_with(user, entry)).json()["errors"]
-    assert (error["field"], error["message"]) == (FIELD, "There is no such benchmark.")
-
-
 @pytest.mark.parametrize("value", ["3", 3, {}, None])
 def test_what_is_no_list_of_sets_is_refused_in_plain_words(web, user, value):
     training = {**TRAINING, "benchmarks": value}
     [error] = post(web, launch_request(user, training=training)).json()["errors"]
     assert error["field"] == FIELD
     assert error["message"].startswith("Must be a list.")
-
-
-def test_bounds_are_written_with_separators(web, user, words):
-    [error] = post(web, request_with(user, words.pk, benchmark_weight=1e7)).json()["errors"]
-    assert error["message"].startswith("Must be at most 1,000,000.")
 
 
 def test_grid_over_the_weight_of_the_only_benchmark_is_refused(user, words):

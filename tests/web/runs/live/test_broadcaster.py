@@ -105,23 +105,6 @@ class TestStream:
         tab.until(lambda: tab.cursor == 10)
         assert tab.seqs == [5, 6, 7, 8, 9, 10]
 
-    def test_two_browsers_with_different_cursors_and_runs(self, tab, owner, server, client):
-        one, two = claimed(owner), claimed(owner)
-        emit(one, 5)
-        emit(two, 5)
-        other = Browser(server, owner, client)
-        tab.sub(one)
-        other.sub(two)
-        tab.until(lambda: tab.synced)
-        other.until(lambda: other.synced)
-        emit(one, 5)
-        emit(two, 1)
-        tab.until(lambda: tab.cursor == 10)
-        other.until(lambda: other.cursor == 6)
-        other.socket.close()
-        assert tab.seqs == list(range(1, 11))
-        assert other.seqs == list(range(1, 7))
-
     def test_unsubscribed_run_is_silent(self, tab, owner):
         run = claimed(owner)
         tab.sub(run)
@@ -210,15 +193,6 @@ class TestStream:
         finally:
             real_redis.send_signal(signal.SIGCONT)
         tab.until(lambda: tab.delayed == [True, False], timeout_s=30)
-
-
-def test_without_redis_the_poll_brings_everything(tab, owner):
-    run = claimed(owner)
-    tab.sub(run)
-    tab.until(lambda: tab.synced)
-    emit(run, 3)
-    assert tab.until(lambda: tab.cursor == 3) < broadcaster.POLL_S + 1.5
-    assert tab.seqs == [1, 2, 3]
 
 
 async def test_events_offered_while_the_backlog_is_read_are_read_too():

@@ -118,18 +118,6 @@ def test_open_alerts_of_one_cause_are_one_line_with_the_fix(web, user):
     assert "Clone with fix" in html
 
 
-def test_queue_is_one_line_with_the_time_that_earlier_runs_took(web, user):
-    request = factories.launch_request(user)
-    done = factories.make_run(user, **request)
-    put(done, "completed", progress={"elapsed_s": 100.0}, step=5, finished_at=timezone.now())  # 20 s a step
-    for _ in range(2):
-        factories.make_run(user, **request)  # 5 steps each
-    assert "2 waiting , about 3 min 20 s of training" in plain(home(web))
-    factories.make_run(user)  # of another group: nothing to measure by
-    assert "3 waiting" in plain(home(web))
-    assert "of training" not in plain(home(web))
-
-
 def test_recent_runs_show_what_they_reached(web, user):
     run = evaluated(factories.make_run(user, name="swan"), (0, 2, 4), (5, 6, 8))
     put(run, "completed", finished_at=timezone.now())

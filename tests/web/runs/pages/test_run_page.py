@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 
 import pytest
@@ -119,34 +117,6 @@ def test_stop_says_that_a_run_that_nobody_began_loses_nothing(web, user):
     assert dict(hidden.findall(text_of(web.get(run.get_absolute_url())))) == {"no": "", "yes": " hidden"}
     Run.objects.filter(pk=run.pk).update(attempt=1)  # back in the queue with what it has learnt
     assert dict(hidden.findall(text_of(web.get(run.get_absolute_url())))) == {"no": " hidden", "yes": ""}
-
-
-def test_stop_button_publishes_an_update_as_the_api_does(web, user, monkeypatch, django_capture_on_commit_callbacks):
-    published = []
-    monkeypatch.setattr("hacrl_web.runs.models.states.publish_update", published.append)
-    for path in ("/runs/{}/stop", "/api/v1/runs/{}/stop"):
-        run = factories.make_run(user)
-        with django_capture_on_commit_callbacks(execute=True):
-            web.post(path.format(run.pk))
-        assert published.pop() == run.pk
-
-
-def test_csv_holds_the_plotted_numbers_of_the_highest_attempt(web, user):
-    run = factories.make_run(user)
-    add_event(run, 1, "metrics", {"values": {"kl": 0.5}, "ratios": {"reward/mean": [3.0, 4.0]}}, step=1)
-    add_event(run, 2, "metrics", {"values": {"kl": 9.0}, "ratios": {}}, step=2)
-    # The second attempt continues from step 1 and repeats step 2.
-    add_event(run, 3, "metrics", {"values": {"kl": 0.25}, "ratios": {}}, step=2, attempt=2)
-    add_event(run, 4, "metrics", {"values": {"omega": 1.5}, "ratios": {}}, step=2, attempt=2, source="B")
-    response = web.get(reverse("runs:metrics_csv", args=[run.pk]))
-    rows = list(csv.reader(io.StringIO(b"".join(response.streaming_content).decode())))
-    assert rows[0] == ["step", "agent", "source", "metric", "value"]
-    assert sorted(rows[1:]) == [
-        ["1", "A", "", "kl", "0.5"],
-        ["1", "A", "", "reward/mean", "0.75"],  # 3 of 4
-        ["2", "A", "", "kl", "0.25"],
-        ["2", "A", "B", "omega", "1.5"],
-    ]
 
 
 def test_csv_cells_are_no_formulas(web, user):

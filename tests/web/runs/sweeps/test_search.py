@@ -1,7 +1,6 @@
 """A sweep that searches: its trials follow one another, whichever dispatcher is killed between."""
 
 import json
-import re
 
 import pytest
 
@@ -306,13 +305,6 @@ def test_search_that_cannot_run_is_refused_beside_its_field(user, changes, field
     assert not Sweep.objects.exists()
 
 
-@pytest.mark.parametrize(("at_once", "text"), [(2, "at most 2 at once"), ("", "as many at once as workers take")])
-def test_draft_says_how_many_trials_are_under_way(client, user, at_once, text):
-    draft = launch_sweep(user, search_request(user, at_once=at_once) | {"draft": True})
-    client.force_login(user)
-    assert f"random, {text}<" in client.get(draft.get_absolute_url()).content.decode()
-
-
 def test_draft_of_a_search_is_queued_as_a_search(user):
     draft = launch_sweep(user, search_request(user) | {"draft": True})
     assert (draft.is_draft, draft.search_state, draft.trials.count()) == (True, "", 0)
@@ -398,19 +390,6 @@ def finish_five(sweep) -> None:
         evaluate(trial.run, 5, A=0.6, B=0.6)
         end(trial)
     tick(sweep)
-
-
-def test_page_counts_trials_by_the_state_of_their_runs_and_names_the_algorithm(user, client, sweep):
-    client.force_login(user)
-    empty = client.get(sweep.get_absolute_url()).content.decode()
-    assert "Compare these runs" not in empty
-    assert "No run yet." in empty
-    tick(sweep)
-    html = client.get(sweep.get_absolute_url()).content.decode()
-    assert "2 queued of 4" in re.sub(r"\s+", " ", html)
-    assert "2 running" not in html
-    assert '<td data-label="Algorithm">hacpo' in html
-    assert "Compare these runs" in html
 
 
 def test_pruned_trial_is_stopped_with_its_reason_and_counts_as_pruned(user, client):

@@ -11,7 +11,7 @@ from hacrl_web.runs.sweeps.plan import plan_sweep
 from hacrl_web.runs.sweeps.state import state_of
 from hacrl_web.runs.sweeps.sweeps import add_seeds, launch_sweep, pause_all, resume_all, retry_all, stop_all
 from hacrl_web.web.errors import FieldErrors
-from tests.support.web.factories import launch_request, make_benchmark, make_member
+from tests.support.web.factories import launch_request, make_member
 from workers.contract.spec.run import RunSpec
 
 pytestmark = pytest.mark.django_db
@@ -137,15 +137,6 @@ def test_request_is_kept_as_it_was_read(user):
     )
 
 
-def test_further_benchmarks_are_kept_as_they_were_named(user):
-    further = [make_benchmark(user).pk, make_benchmark(user).pk]
-    sweep = launch_sweep(user, sweep_request(user, evaluation={"benchmarks": further, "max_questions": "4"}))
-    assert sweep.request["evaluation"] == {"benchmarks": further, "max_questions": 4}
-    again = launch_sweep(user, sweep.request)
-    assert again.runs.first().spec["evaluation"] == sweep.runs.first().spec["evaluation"]
-    assert len(again.runs.first().spec["evaluation"]["benchmarks"]) == 2
-
-
 def test_name_of_a_run_says_its_variant_and_fits(user):
     sweep = launch_sweep(user, sweep_request(user, name="n" * 120, algorithms=["hacpo"], grid={"alpha": [1, 2]}))
     names = set(sweep.runs.values_list("name", flat=True))
@@ -168,12 +159,6 @@ def test_code_that_confirms_nothing_is_not_kept(user, odd):
 
 
 # What is refused
-
-
-def test_large_delta_of_a_grid_is_asked_about_at_the_grid(user):
-    assert "means a lower bound of 0.2" in refused(user, grid={"delta": [0.2, 0.8]})["grid.delta"]
-    sweep = launch_sweep(user, sweep_request(user, grid={"delta": [0.2, 0.8]}, confirm=["delta_above_half"]))
-    assert sweep.runs.count() == 6
 
 
 # What is done to all
@@ -318,9 +303,3 @@ def test_unnamed_variants_of_one_algorithm_do_not_hide_each_other(user):
     state = state_of(sweep)
     assert [line.label for line in state.lines] == ["hacpo", "hacpo (2)"]
     assert [run.retry_of for run in state.current] == [first, second]
-
-
-def test_every_spec_of_a_sweep_can_be_read_again(user):
-    sweep = launch_sweep(user, sweep_request(user, ablations=list(ablations())))
-    for run in sweep.runs.all():
-        assert RunSpec.model_validate(run.spec).seed == run.seed

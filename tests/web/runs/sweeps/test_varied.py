@@ -158,17 +158,6 @@ def test_line_that_is_refused_is_named_beside_the_lines(web, form, text, words):
     assert answer.context["unplaced_errors"] == []
 
 
-def test_caution_of_a_line_is_confirmed_beside_the_lines(web, form):
-    asked = form | {"algorithms": ["hacpo"], "varied": "audit_share = 0, 0.5"}
-    factories.Benchmark.objects.filter(pk=form["benchmark"]).update(verifier="regex")
-    answer = web.post(reverse("runs:run_create"), asked)
-    assert 'value="audit_decides_little=audit_share = 0, 0.5"' in field_of(answer, "varied")
-    confirm = {"confirm": "audit_decides_little=audit_share = 0, 0.5"}
-    other = web.post(reverse("runs:run_create"), asked | confirm | {"varied": "audit_share = 0, 0.6"})
-    assert other.status_code == 422
-    assert web.post(reverse("runs:run_create"), asked | confirm).status_code == 302
-
-
 def test_command_line_varies_a_grid_where_there_is_no_search():
     request = {"algorithms": ["gspo"], "grid": {"alpha": [1]}}
     assert with_search(request, {}, ["agents.*.lora_rank=8, 16"]) == {

@@ -198,10 +198,6 @@ class TestTrainersOutput:
         answer = client.get(reverse("runs:log_download", args=[run.pk]))
         assert b"".join(answer.streaming_content).endswith(b"The run directory is not on this host.\n")
 
-    def test_a_stranger_sees_none_of_it(self, client, run):
-        client.force_login(make_user())
-        assert client.get(reverse("runs:log_search", args=[run.pk]), {"source": "output"}).status_code == 404
-
 
 class TestRetention:
     def texts(self, run) -> dict[int, str]:

@@ -321,7 +321,12 @@ class TestReap:
 
     @pytest.mark.parametrize(
         ("state", "desired_state", "end"),
-        [("paused", "run", "queued"), ("queued", "pause", "paused"), ("paused", "stop", "stopped")],
+        [
+            ("paused", "run", "queued"),
+            ("queued", "pause", "paused"),
+            ("paused", "stop", "stopped"),
+            ("queued", "stop", "stopped"),
+        ],
     )
     def test_request_whose_process_died_halfway_is_carried_out(self, watch, state, desired_state, end):
         run = make_run()
@@ -363,14 +368,6 @@ class TestReap:
         run.refresh_from_db()
         assert run.state == "stopped"
         assert not left[0].is_running() or left[0].status() == psutil.STATUS_ZOMBIE
-
-    def test_queued_run_that_should_stop_is_stopped(self, watch):
-        """The process that requested it died before it wrote the end."""
-        run = make_run()
-        Run.objects.filter(pk=run.pk).update(desired_state="stop")
-        Dispatcher(watch).tick()
-        run.refresh_from_db()
-        assert (run.state, run.reason) == ("stopped", "stopped by the user")
 
     def test_dispatcher_that_died_halfway_finishes_later(self, watch):
         run = elsewhere(make_run())

@@ -76,22 +76,6 @@ class TestPause:
         assert (run.state, run.reason, run.interruptions) == ("paused", "paused by ada", 0)
         assert processes_of(run) == []
 
-    def test_pause_taken_back_while_loading_is_no_interruption(self, monkeypatch):
-        monkeypatch.setattr(supervisor, "STOP_GRACE_S", 0.5)
-        run = make_run(name="load")
-        real = supervisor.RunSupervisor._request_pause
-
-        def ask_and_resume(self, trainer):
-            real(self, trainer)
-            Run.objects.get(pk=run.pk).request_resume("resumed by ada")
-
-        monkeypatch.setattr(supervisor.RunSupervisor, "_request_pause", ask_and_resume)
-        thread = during(run, lambda: processes_of(run), lambda: Run.objects.get(pk=run.pk).request_pause("ada"))
-        supervise(run.pk)
-        thread.join()
-        run.refresh_from_db()
-        assert (run.state, run.interruptions, run.reason) == ("queued", 0, "resumed before it was paused")
-
     def test_stop_wins_over_a_pause_that_waits_for_the_step(self, monkeypatch):
         monkeypatch.setattr(supervisor, "STOP_GRACE_S", 0.5)
         run = make_run(name="hang")
@@ -107,19 +91,6 @@ class TestPause:
         run.refresh_from_db()
         assert run.state == "stopped"
         assert_nothing_left(run)
-
-    def test_crash_during_a_pause_is_paused_with_both_reasons(self, monkeypatch):
-        run = make_run(name="crash")
-        monkeypatch.setattr(supervisor.RunSupervisor, "_request_pause", lambda *_: None)
-        thread = during(run, lambda: is_running(run), lambda: Run.objects.get(pk=run.pk).request_pause("paused by ada"))
-        supervise(run.pk)
-        thread.join()
-        run.refresh_from_db()
-        if run.state == "queued":  # the crash came first
-            run.request_pause("paused by ada")
-        assert run.state == "paused"
-        assert run.interruptions == 1
-        assert run.reason.startswith("paused by ada")
 
     def test_failing_verifier_pauses_the_run_until_somebody_resumes_it(self):
         run = make_run(name="verifier")

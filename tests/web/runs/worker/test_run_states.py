@@ -6,7 +6,6 @@ import pytest
 
 from hacrl_web.runs.models import TERMINAL, TRANSITIONS, Run, RunQuerySet, State, StatusChange, Worker
 from tests.support.web import factories
-from tests.support.web.factories import make_user
 from tests.support.web.racing import racing
 
 
@@ -84,12 +83,6 @@ class TestClaim:
         assert (claimed.attempt, claimed.state, claimed.worker_pid) == (1, "starting", 77)
         assert claimed.heartbeat_at is not None
         assert claimed.started_at == claimed.heartbeat_at
-
-    def test_second_claim_gets_nothing(self, make_run):
-        run = make_run()
-        assert Run.objects.claim(run.pk, worker())
-        assert Run.objects.claim(run.pk, worker()) is None
-        assert changes(run) == [("", "queued"), ("queued", "starting")]
 
     def test_run_that_has_begun_waits_for_its_data_folder(self, make_run):
         run = make_run()
@@ -177,15 +170,6 @@ class TestRequeue:
         assert run.requeue(reason="busy", attempt=1, is_interruption=False)
         assert writes
         assert run.state == "stopped"
-
-
-@pytest.mark.django_db
-def test_foreign_runs_are_invisible(make_run):
-    mine, other, staff = make_user(), make_user(), make_user(is_staff=True)
-    run = make_run(mine)
-    assert list(Run.objects.visible_to(mine)) == [run]
-    assert not Run.objects.visible_to(other).exists()
-    assert list(Run.objects.visible_to(staff)) == [run]
 
 
 @pytest.mark.django_db(transaction=True)
