@@ -73,6 +73,11 @@ def elsewhere(run: Run) -> Run:
     return claimed
 
 
+def tick(watch: Watch, run: Run) -> None:
+    Dispatcher(watch).tick()
+    run.refresh_from_db()
+
+
 def assert_only_silence_loses(run: Run, watch: Watch) -> None:
     dispatcher = Dispatcher(watch)
     dispatcher.tick()
@@ -263,8 +268,7 @@ class TestReap:
         run = make_run()
         me = this_worker()
         Run.objects.claim(run.pk, replace(me, pid=2**22 + 1, started=1.0))
-        Dispatcher(watch).tick()
-        run.refresh_from_db()
+        tick(watch, run)
         assert (run.state, run.interruptions) == ("queued", 1)
         assert "is gone" in run.reason
 
@@ -272,8 +276,7 @@ class TestReap:
         run = make_run()
         me = this_worker()
         Run.objects.claim(run.pk, replace(me, started=me.started - 100))
-        Dispatcher(watch).tick()
-        run.refresh_from_db()
+        tick(watch, run)
         assert run.state == "queued"
 
     @pytest.mark.parametrize("namespace", ["1", ""])  # another container's; that of a claim of an older version
@@ -297,16 +300,14 @@ class TestReap:
         Host.objects.create(name="another host", boot_id="after")
         # The pid is taken again by a living process.
         Run.objects.claim(run.pk, replace(me, host=me.host if is_here else "another host", boot="before"))
-        Dispatcher(watch).tick()
-        run.refresh_from_db()
+        tick(watch, run)
         assert (run.state, run.interruptions) == ("queued", 1)
         assert "was restarted" in run.reason
 
     def test_lost_run_says_which_host_it_waits_for(self, watch):
         run = elsewhere(make_run())
         run.transition_to(State.LOST, reason="no heartbeat", attempt=1)
-        Dispatcher(watch).tick()
-        run.refresh_from_db()
+        tick(watch, run)
         assert run.reason == "no heartbeat; waiting for host another host, which holds its files"
         assert Run.objects.claim(run.pk, this_worker()) is None
 
@@ -314,8 +315,7 @@ class TestReap:
         run = elsewhere(make_run())
         run.request_pause("paused by ada")
         run.transition_to(State.LOST, reason="silent", attempt=1)
-        Dispatcher(watch).tick()
-        run.refresh_from_db()
+        tick(watch, run)
         assert (run.state, run.interruptions) == ("paused", 1)
         assert run.reason.startswith("paused by ada; silent")
 
@@ -331,15 +331,13 @@ class TestReap:
     def test_request_whose_process_died_halfway_is_carried_out(self, watch, state, desired_state, end):
         run = make_run()
         Run.objects.filter(pk=run.pk).update(state=state, desired_state=desired_state)
-        Dispatcher(watch).tick()
-        run.refresh_from_db()
+        tick(watch, run)
         assert run.state == end
 
     def test_own_living_process_is_left_alone(self, watch):
         run = make_run()
         Run.objects.claim(run.pk, this_worker())
-        Dispatcher(watch).tick()
-        run.refresh_from_db()
+        tick(watch, run)
         assert run.state == "starting"
 
     def test_lost_run_that_should_stop_is_stopped(self, watch):
@@ -348,8 +346,7 @@ class TestReap:
         run.request_stop("stopped by ada")
         run.request_stop("stopped by eve")  # the first one did it
         run.transition_to(State.LOST, reason="silent", attempt=1)
-        Dispatcher(watch).tick()
-        run.refresh_from_db()
+        tick(watch, run)
         assert (run.state, run.reason) == ("stopped", "stopped by ada")
 
     def test_nothing_is_left_of_a_lost_run_that_ends(self, watch):
@@ -364,24 +361,21 @@ class TestReap:
         assert len(left) == 1
         run.request_stop("stopped by ada")
         run.transition_to(State.LOST, reason="silent", attempt=1)
-        Dispatcher(watch).tick()
-        run.refresh_from_db()
+        tick(watch, run)
         assert run.state == "stopped"
         assert not left[0].is_running() or left[0].status() == psutil.STATUS_ZOMBIE
 
     def test_dispatcher_that_died_halfway_finishes_later(self, watch):
         run = elsewhere(make_run())
         run.transition_to(State.LOST, reason="silent", attempt=1)
-        Dispatcher(watch).tick()
-        run.refresh_from_db()
+        tick(watch, run)
         assert run.state == "queued"
 
     def test_fourth_loss_fails_the_run(self, watch):
         run = elsewhere(make_run())
         Run.objects.filter(pk=run.pk).update(interruptions=3)
         run.transition_to(State.LOST, reason="silent", attempt=1)
-        Dispatcher(watch).tick()
-        run.refresh_from_db()
+        tick(watch, run)
         assert run.state == "failed"
         assert "interrupted 4 times" in run.reason
 
@@ -448,8 +442,7 @@ class TestFinishLost:
         assert left.state == moment
         left.request_stop()
         assert left.state == moment  # not before its events are stored
-        Dispatcher(watch).tick()
-        left.refresh_from_db()
+        tick(watch, left)
         assert (left.state, left.last_seq, left.events.count()) == ("stopped", 1, 1)
 
     def test_run_that_is_stopped_while_the_dispatcher_requeues_it_has_the_rest_of_its_spool(self, watch, left):
@@ -457,53 +450,44 @@ class TestFinishLost:
         module._requeue_or_end(left)  # as read before that
         left.refresh_from_db()
         assert (left.state, left.events.count()) == ("lost", 0)
-        Dispatcher(watch).tick()
-        left.refresh_from_db()
+        tick(watch, left)
         assert (left.state, left.events.count()) == ("stopped", 1)
 
     def test_run_whose_spool_takes_longer_than_a_tick_may_ends_in_a_later_one(self, watch, left, monkeypatch):
         left.request_stop()
         monkeypatch.setattr(module, "FINISH_S", 0.0)  # other runs wait meanwhile
-        Dispatcher(watch).tick()
-        left.refresh_from_db()
+        tick(watch, left)
         assert (left.state, left.events.count()) == ("lost", 0)
         monkeypatch.setattr(module, "FINISH_S", 60.0)
-        Dispatcher(watch).tick()
-        left.refresh_from_db()
+        tick(watch, left)
         assert (left.state, left.events.count()) == ("stopped", 1)
 
     def test_failed_run_has_the_rest_of_its_spool(self, watch, left):
         Run.objects.filter(pk=left.pk).update(interruptions=3)
-        Dispatcher(watch).tick()
-        left.refresh_from_db()
+        tick(watch, left)
         assert (left.state, left.events.count()) == ("failed", 1)
 
     def test_run_does_not_end_while_its_trainer_lives(self, watch, left):
         left.request_stop()
         lock = lock_run_dir(left.run_dir)
-        Dispatcher(watch).tick()
-        left.refresh_from_db()
+        tick(watch, left)
         assert (left.state, left.desired_state) == ("lost", "stop")
         os.close(lock)
-        Dispatcher(watch).tick()
-        left.refresh_from_db()
+        tick(watch, left)
         assert left.state == "stopped"
 
     def test_run_whose_directory_cannot_be_locked_waits_for_its_end(self, watch, left):
         left.request_stop()
         (left.run_dir / LOCK_NAME).unlink(missing_ok=True)
         (left.run_dir / LOCK_NAME).mkdir()  # not even root can open it for writing
-        Dispatcher(watch).tick()
-        left.refresh_from_db()
+        tick(watch, left)
         assert left.state == "lost"
         (left.run_dir / LOCK_NAME).rmdir()
-        Dispatcher(watch).tick()
-        left.refresh_from_db()
+        tick(watch, left)
         assert (left.state, left.events.count()) == ("stopped", 1)
 
     def test_run_whose_directory_is_elsewhere_ends_all_the_same(self, watch, left):
         Run.objects.filter(pk=left.pk).update(data_folder="there")
         left.request_stop()
-        Dispatcher(watch).tick()
-        left.refresh_from_db()
+        tick(watch, left)
         assert (left.state, left.events.count()) == ("stopped", 0)

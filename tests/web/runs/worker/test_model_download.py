@@ -11,10 +11,9 @@ from hacrl_web.registry import hub_tokens
 from hacrl_web.registry.children import HUB_ACCOUNT, ChildResult
 from hacrl_web.runs.models import Run, TelemetryEvent
 from hacrl_web.runs.worker import supervisor
-from hacrl_web.runs.worker.tasks import supervise
 from tests.support.gated_hub import GATED, NO_ACCESS, RIGHT, gated_hub
 from tests.support.web.factories import make_run
-from tests.web.runs.worker.test_supervisor import during
+from tests.web.runs.worker.test_supervisor import during, trained
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("fake_trainer")]
 
@@ -74,8 +73,7 @@ def test_starting_run_says_what_it_waits_for(hub, environments, monkeypatch):
 
 
 def ended(run: Run) -> tuple[str, str]:
-    supervise(run.pk)
-    run.refresh_from_db()
+    trained(run)
     return run.state, run.reason
 
 

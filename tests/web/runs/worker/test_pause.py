@@ -9,7 +9,7 @@ from hacrl_web.runs.worker.tasks import supervise
 from hacrl_web.runs.worker.watchdog import LOADING_S, STALL_FLOOR_S, Watchdog
 from tests.support.waiting import wait_until
 from tests.support.web.factories import make_run
-from tests.web.runs.worker.test_supervisor import assert_nothing_left, changes, during, is_running, processes_of
+from tests.web.runs.worker.test_supervisor import assert_nothing_left, changes, is_running, processes_of, trained
 
 LONG = {"steps": 100_000, "train_batch_size": 4, "mini_batch_size": 4}
 
@@ -23,12 +23,9 @@ def has_step(run: Run, step: int) -> bool:
 class TestPause:
     def test_pause_ends_the_trainer_with_a_checkpoint_and_resume_goes_on_from_it(self):
         run = make_run(training={**LONG, "steps": 400})
-        thread = during(
+        assert trained(
             run, lambda: has_step(run, 3), lambda: Run.objects.get(pk=run.pk).request_pause("paused by ada: lunch")
         )
-        assert supervise(run.pk)
-        thread.join()
-        run.refresh_from_db()
         assert (run.state, run.reason, run.interruptions) == ("paused", "paused by ada: lunch", 0)
         assert "eta_s" not in run.progress
         assert processes_of(run) == []
@@ -37,8 +34,7 @@ class TestPause:
         assert not supervise(run.pk)  # an old message
         run.request_resume("resumed by ada")
         assert (run.state, run.desired_state, run.reason) == ("queued", "run", "resumed by ada")
-        assert supervise(run.pk)
-        run.refresh_from_db()
+        assert trained(run)
         assert (run.state, run.attempt, run.step, run.interruptions) == ("completed", 2, 400, 0)
         assert list(run.events.filter(type="started").values_list("step", flat=True)) == [0, paused_at]
         assert changes(run) == [
@@ -56,23 +52,17 @@ class TestPause:
             Run.objects.get(pk=run.pk).request_resume("resumed by ada")
 
         monkeypatch.setattr(supervisor.RunSupervisor, "_request_pause", ask_and_resume)
-        thread = during(run, lambda: has_step(run, 1), lambda: Run.objects.get(pk=run.pk).request_pause("ada"))
-        supervise(run.pk)
-        thread.join()
-        run.refresh_from_db()
+        trained(run, lambda: has_step(run, 1), lambda: Run.objects.get(pk=run.pk).request_pause("ada"))
         assert (run.state, run.interruptions, run.reason) == ("queued", 0, "resumed before it was paused")
 
     def test_pause_while_loading_does_not_wait_for_a_step(self, monkeypatch):
         monkeypatch.setattr(supervisor, "STOP_GRACE_S", 0.5)  # that trainer handles no signal while it loads
         run = make_run(name="load")
-        thread = during(
+        trained(
             run,
             lambda: Run.objects.filter(pk=run.pk, state=State.STARTING).exists() and processes_of(run),
             lambda: Run.objects.get(pk=run.pk).request_pause("paused by ada"),
         )
-        supervise(run.pk)
-        thread.join()
-        run.refresh_from_db()
         assert (run.state, run.reason, run.interruptions) == ("paused", "paused by ada", 0)
         assert processes_of(run) == []
 
@@ -85,22 +75,17 @@ class TestPause:
             wait_until(lambda: not has_step(run, 3), 1)
             Run.objects.get(pk=run.pk).request_stop()
 
-        thread = during(run, lambda: has_step(run, 2), pause_then_stop)
-        supervise(run.pk)
-        thread.join()
-        run.refresh_from_db()
+        trained(run, lambda: has_step(run, 2), pause_then_stop)
         assert run.state == "stopped"
         assert_nothing_left(run)
 
     def test_failing_verifier_pauses_the_run_until_somebody_resumes_it(self):
         run = make_run(name="verifier")
-        supervise(run.pk)
-        run.refresh_from_db()
+        trained(run)
         assert (run.state, run.desired_state, run.step) == ("paused", "pause", 2)
         assert run.reason == "the verifier fails: it did not start; 6 tries"
         run.request_resume("resumed by ada")
-        supervise(run.pk)
-        run.refresh_from_db()
+        trained(run)
         assert (run.state, run.interruptions) == ("completed", 0)
         assert_nothing_left(run)
 
@@ -108,18 +93,14 @@ class TestPause:
         monkeypatch.setattr(supervisor, "SHUTDOWN_PATIENCE_S", 0.3)
         monkeypatch.setattr(supervisor, "STOP_GRACE_S", 0.5)
         run = make_run(name="hang")
-        supervise(run.pk, is_shutting_down=lambda: Run.objects.get(pk=run.pk).step >= 2)
-        run.refresh_from_db()
+        trained(run, is_shutting_down=lambda: Run.objects.get(pk=run.pk).step >= 2)
         assert (run.state, run.interruptions, run.reason) == ("queued", 0, "the worker is restarting")
         assert_nothing_left(run)
 
     def test_drain_now_saves_and_requeues_and_the_host_takes_no_more(self):
         run, other = make_run(training=LONG), make_run()
         Host.objects.create(name=host_name())
-        thread = during(run, lambda: has_step(run, 2), lambda: Host.objects.update(drain=Drain.NOW))
-        supervise(run.pk)
-        thread.join()
-        run.refresh_from_db()
+        trained(run, lambda: has_step(run, 2), lambda: Host.objects.update(drain=Drain.NOW))
         assert (run.state, run.interruptions, run.reason) == ("queued", 0, f"host {host_name()} is drained")
         assert run.events.filter(type="checkpoint").exists()
         assert not supervise(other.pk)
@@ -130,10 +111,7 @@ class TestPause:
     def test_drain_lets_a_run_under_way_finish(self):
         run = make_run()
         Host.objects.create(name=host_name())
-        thread = during(run, lambda: is_running(run), lambda: Host.objects.update(drain=Drain.FINISH))
-        supervise(run.pk)
-        thread.join()
-        run.refresh_from_db()
+        trained(run, lambda: is_running(run), lambda: Host.objects.update(drain=Drain.FINISH))
         assert run.state == "completed"
 
 
@@ -143,8 +121,7 @@ class TestHungTrainer:
     def test_hung_step_leaves_its_stacks_and_is_an_interruption(self, monkeypatch):
         monkeypatch.setattr(supervisor, "STOP_GRACE_S", 0.5)
         run = make_run(name="hang", compute={"stall_timeout_s": 3})
-        supervise(run.pk)
-        run.refresh_from_db()
+        trained(run)
         assert (run.state, run.interruptions) == ("queued", 1)
         assert run.reason.startswith("no sign of work for 3 s while training")
         assert "most recent call first" in run.reason
@@ -156,8 +133,7 @@ class TestHungTrainer:
         monkeypatch.setattr(watchdog, "LOADING_S", 5.0)
         run = make_run(name="load")
         Run.objects.filter(pk=run.pk).update(interruptions=3)
-        supervise(run.pk)
-        run.refresh_from_db()
+        trained(run)
         assert run.state == "failed"
         assert run.reason.startswith("interrupted 4 times, most recently: no sign of work for 5 s while loading")
         assert "most recent call first" in run.reason

@@ -20,12 +20,11 @@ import pytest
 from hacrl_web.runs.models import Run, State, Worker
 from hacrl_web.runs.worker.dispatcher import Dispatcher
 from hacrl_web.runs.worker.hosts import data_folder_id
-from hacrl_web.runs.worker.tasks import supervise
 from tests.support import fake_srun
 from tests.support.marks import in_full
 from tests.support.waiting import wait_until
 from tests.support.web.factories import make_run
-from tests.web.runs.worker.test_supervisor import assert_nothing_left, changes, during, is_running, processes_of
+from tests.web.runs.worker.test_supervisor import assert_nothing_left, changes, is_running, processes_of, trained
 from workers.contract.repository import ROOT
 from workers.contract.trainer_process import HEARTBEAT_NAME, RunDirBusy, lock_run_dir, start_trainer
 
@@ -62,8 +61,7 @@ def trainers_of(run: Run) -> set[int]:
 
 def test_run_is_trained_behind_a_prefix_to_its_end(jobs):
     run = make_run()
-    assert supervise(run.pk)
-    run.refresh_from_db()
+    assert trained(run)
     assert changes(run) == ["queued", "starting", "running", "completed"]
     assert_nothing_left(run)
     assert len(list(jobs.iterdir())) == 1
@@ -72,10 +70,7 @@ def test_run_is_trained_behind_a_prefix_to_its_end(jobs):
 
 def test_stop_reaches_the_trainer_and_it_saves_a_checkpoint(jobs):
     run = make_run(training=LONG)
-    thread = during(run, lambda: is_running(run), lambda: Run.objects.get(pk=run.pk).request_stop())
-    assert supervise(run.pk)
-    thread.join()
-    run.refresh_from_db()
+    assert trained(run, lambda: is_running(run), lambda: Run.objects.get(pk=run.pk).request_stop())
     assert run.state == "stopped"
     assert "killed" not in run.reason
     assert run.events.filter(type="checkpoint").exists()
@@ -84,8 +79,7 @@ def test_stop_reaches_the_trainer_and_it_saves_a_checkpoint(jobs):
 
 def test_trainer_that_is_killed_on_its_node_is_an_interruption(jobs):
     run = make_run(name="killed@3", checkpoint={"save_steps": 1})
-    assert supervise(run.pk)
-    run.refresh_from_db()
+    assert trained(run)
     assert (run.state, run.interruptions) == ("queued", 1)
     assert "status 137" in run.reason
     assert_nothing_left(run)
@@ -94,10 +88,7 @@ def test_trainer_that_is_killed_on_its_node_is_an_interruption(jobs):
 def test_trainer_that_waits_for_its_place_is_not_hung_and_a_stop_cancels_it(jobs):
     (jobs / "full").touch()
     run = make_run()
-    thread = during(run, (run.run_dir / HEARTBEAT_NAME).exists, lambda: Run.objects.get(pk=run.pk).request_stop())
-    assert supervise(run.pk)
-    thread.join()
-    run.refresh_from_db()
+    assert trained(run, (run.run_dir / HEARTBEAT_NAME).exists, lambda: Run.objects.get(pk=run.pk).request_stop())
     assert run.state == "stopped"
     (jobs / "full").unlink()
     assert processes_of(run) == []
@@ -108,10 +99,7 @@ def test_trainer_that_ignores_the_end_of_its_srun_is_gone_before_its_run_ends(jo
     """srun is killed with the run's grace; its job is out of reach of signals."""
     monkeypatch.setattr("hacrl_web.runs.worker.supervisor.STOP_GRACE_S", 0.5)
     run = make_run(name="deaf", training=LONG)
-    thread = during(run, lambda: is_running(run), lambda: Run.objects.get(pk=run.pk).request_stop())
-    assert supervise(run.pk)
-    thread.join()
-    run.refresh_from_db()
+    assert trained(run, lambda: is_running(run), lambda: Run.objects.get(pk=run.pk).request_stop())
     assert run.state == "stopped"
     assert_nothing_left(run)
 

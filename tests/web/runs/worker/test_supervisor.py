@@ -88,14 +88,23 @@ def during(run: Run, condition, action) -> threading.Thread:
     return thread
 
 
+def trained(run: Run, condition=None, action=None, **how) -> bool:
+    """Supervise a run to the end of its attempt and read it again. action: once the condition holds meanwhile."""
+    thread = during(run, condition, action) if condition else None
+    has_trained = supervise(run.pk, **how)
+    if thread:
+        thread.join()
+    run.refresh_from_db()
+    return has_trained
+
+
 def is_running(run: Run) -> bool:
     return Run.objects.filter(pk=run.pk, state=State.RUNNING).exists()
 
 
 def test_run_is_trained_to_its_end_and_every_event_is_stored():
     run = make_run()
-    assert supervise(run.pk)
-    run.refresh_from_db()
+    assert trained(run)
     assert changes(run) == ["queued", "starting", "running", "completed"]
     assert (run.step, run.total_steps, run.attempt) == (5, 5, 1)
     assert run.progress["rollouts_generated"] == 5 * 4 * 8 * 2
@@ -108,13 +117,11 @@ def test_run_is_trained_to_its_end_and_every_event_is_stored():
 
 def test_crash_is_an_interruption_and_the_run_goes_on_in_a_second_attempt():
     run = make_run(name="crash-once", checkpoint={"save_steps": 2})
-    assert supervise(run.pk)
-    run.refresh_from_db()
+    assert trained(run)
     assert (run.state, run.interruptions) == ("queued", 1)
     assert "ended with status 3" in run.reason
     assert "the last line before the crash" in run.reason
-    assert supervise(run.pk)
-    run.refresh_from_db()
+    assert trained(run)
     assert (run.state, run.attempt, run.step) == ("completed", 2, 5)
     starts = [event.payload for event in run.events.filter(type="started")]
     assert len(starts) == 2
@@ -124,12 +131,10 @@ def test_crash_is_an_interruption_and_the_run_goes_on_in_a_second_attempt():
 
 def test_lost_agent_is_an_interruption_and_the_run_goes_on_from_its_checkpoint():
     run = make_run(name="lost-agent", checkpoint={"save_steps": 2})
-    assert supervise(run.pk)
-    run.refresh_from_db()
+    assert trained(run)
     assert (run.state, run.interruptions) == ("queued", 1)
     assert run.reason.startswith("the process of agent B is gone: its node has died")
-    assert supervise(run.pk)
-    run.refresh_from_db()
+    assert trained(run)
     assert (run.state, run.attempt, run.step) == ("completed", 2, 5)
     assert list(run.events.filter(type="started").values_list("step", flat=True)) == [0, 2]
 
@@ -139,8 +144,7 @@ def test_output_without_measure_is_cut_while_the_run_goes_on(monkeypatch):
     for name, size in (("FIRST_BYTES", 5_000), ("KEPT_BYTES", 30_000), ("LIMIT_BYTES", 100_000), ("CHECK_S", 0.02)):
         monkeypatch.setattr(trainer_log, name, size)
     run = make_run(name="flood lines=4000 pace=0.3")
-    assert supervise(run.pk)
-    run.refresh_from_db()
+    assert trained(run)
     assert (run.state, run.step) == ("completed", 5)
     shown = list(trainer_log.read_output(run.run_dir))
     assert (shown[0], shown[-1]) == ("step 1 line 0", "step 5 line 3999")
@@ -153,8 +157,7 @@ def test_run_that_always_crashes_fails_with_its_last_lines():
     run = make_run(name="crash")
     for _ in range(4):
         assert supervise(run.pk)
-    assert not supervise(run.pk)
-    run.refresh_from_db()
+    assert not trained(run)
     assert (run.state, run.attempt) == ("failed", 4)
     assert run.reason.startswith("interrupted 4 times")
     assert run.reason.endswith("the last line before the crash")
@@ -163,16 +166,14 @@ def test_run_that_always_crashes_fails_with_its_last_lines():
 
 def test_failed_trainer_fails_the_run_with_its_reason():
     run = make_run(name="fail")
-    supervise(run.pk)
-    run.refresh_from_db()
+    trained(run)
     assert (run.state, run.reason) == ("failed", "the fake loss became NaN in step 3")
     assert_nothing_left(run)
 
 
 def test_run_under_an_option_that_left_fails_with_the_way_out():
     run = as_of_earlier_version(make_run(), training={"curriculum_rest": 3})
-    supervise(run.pk)
-    run.refresh_from_db()
+    trained(run)
     assert run.state == "failed"
     assert "cannot be trained by this version: training.curriculum_rest 3 left this version" in run.reason
     assert run.reason.endswith("leave it out to train without it.")
@@ -187,25 +188,20 @@ def test_stop_asked_after_the_trainer_failed_does_not_hide_why(monkeypatch):
         conclude(self, status)
 
     monkeypatch.setattr(supervisor.RunSupervisor, "_conclude", stop_and_conclude)
-    supervise(run.pk)
-    run.refresh_from_db()
+    trained(run)
     assert (run.state, run.reason) == ("failed", "the fake loss became NaN in step 3")
 
 
 def test_exit_without_an_outcome_is_no_completion():
     run = make_run(name="silent")
-    supervise(run.pk)
-    run.refresh_from_db()
+    trained(run)
     assert (run.state, run.interruptions) == ("queued", 1)
     assert "and reported no outcome" in run.reason
 
 
 def test_stop_while_running_ends_the_trainer_by_its_own_word():
     run = make_run(training={"steps": 100_000, "train_batch_size": 4, "mini_batch_size": 4})
-    thread = during(run, lambda: is_running(run), lambda: Run.objects.get(pk=run.pk).request_stop("by ada"))
-    supervise(run.pk)
-    thread.join()
-    run.refresh_from_db()
+    trained(run, lambda: is_running(run), lambda: Run.objects.get(pk=run.pk).request_stop("by ada"))
     assert (run.state, run.reason) == ("stopped", "by ada")
     assert run.events.filter(type="finished").get().payload["outcome"] == "stopped"
     assert_nothing_left(run)
@@ -215,14 +211,11 @@ def test_stop_while_running_ends_the_trainer_by_its_own_word():
 def test_trainer_that_does_not_stop_is_killed_after_its_grace(monkeypatch, mode):
     monkeypatch.setattr(supervisor, "STOP_GRACE_S", 0.5)
     run = make_run(name=mode, training={"steps": 100_000, "train_batch_size": 4, "mini_batch_size": 4})
-    thread = during(
+    trained(
         run,
         lambda: run.events.filter(step=2, type="progress").exists(),
         lambda: Run.objects.get(pk=run.pk).request_stop("by ada"),
     )
-    supervise(run.pk)
-    thread.join()
-    run.refresh_from_db()
     assert (run.state, run.reason) == ("stopped", "by ada; the trainer was killed")
     assert_nothing_left(run)
 
@@ -247,8 +240,7 @@ def test_pruned_trainer_that_does_not_stop_is_killed_within_seconds():
 
 def test_child_of_the_trainer_does_not_outlive_the_run():
     run = make_run(name="orphan")
-    supervise(run.pk)
-    run.refresh_from_db()
+    trained(run)
     assert run.state == "completed"
     child = int(re.search(r"child (\d+)", (run.run_dir / "trainer.log").read_text()).group(1))
     assert wait_until(lambda: not psutil.pid_exists(child) or psutil.Process(child).status() == "zombie")
@@ -256,8 +248,7 @@ def test_child_of_the_trainer_does_not_outlive_the_run():
 
 def test_shutdown_of_the_worker_requeues_without_counting():
     run = make_run(training={"steps": 100_000, "train_batch_size": 4, "mini_batch_size": 4})
-    supervise(run.pk, is_shutting_down=lambda: Run.objects.get(pk=run.pk).step >= 2)
-    run.refresh_from_db()
+    trained(run, is_shutting_down=lambda: Run.objects.get(pk=run.pk).step >= 2)
     assert (run.state, run.interruptions, run.reason) == ("queued", 0, "the worker is restarting")
     # The step under way was finished and saved: the deploy has cost nothing.
     assert run.events.filter(type="finished").get().payload["outcome"] == "paused"
@@ -267,11 +258,8 @@ def test_shutdown_of_the_worker_requeues_without_counting():
 
 def test_term_to_the_supervisor_itself_requeues_too():
     run = make_run(training={"steps": 100_000, "train_batch_size": 4, "mini_batch_size": 4})
-    thread = during(run, lambda: is_running(run), lambda: os.kill(os.getpid(), signal.SIGTERM))
+    trained(run, lambda: is_running(run), lambda: os.kill(os.getpid(), signal.SIGTERM))
     before = signal.getsignal(signal.SIGTERM)
-    supervise(run.pk)
-    thread.join()
-    run.refresh_from_db()
     assert (run.state, run.interruptions) == ("queued", 0)
     assert signal.getsignal(signal.SIGTERM) == before
 
@@ -296,10 +284,7 @@ def test_supervisor_that_lost_its_lease_writes_nothing_and_kills_its_trainer():
         seen["last_seq"] = Run.objects.get(pk=run.pk).last_seq
         seen["changes"] = changes(run)
 
-    thread = during(run, lambda: is_running(run), take_over)
-    supervise(run.pk)
-    thread.join()
-    run.refresh_from_db()
+    trained(run, lambda: is_running(run), take_over)
     assert (run.state, run.attempt, run.last_seq) == ("starting", 2, seen["last_seq"])
     assert changes(run) == seen["changes"]
     assert processes_of(run) == []
@@ -348,12 +333,10 @@ def test_supervisor_that_fails_itself_says_so_and_the_run_goes_on(monkeypatch, s
     run = make_run()
     with monkeypatch.context() as patch:
         patch.setattr(supervisor.RunSupervisor, station, fail)
-        assert supervise(run.pk)
-    run.refresh_from_db()
+        assert trained(run)
     assert (run.state, run.interruptions, run.reason) == ("queued", 1, "its supervisor failed: RuntimeError: a bug")
     assert processes_of(run) == []
-    assert supervise(run.pk)
-    run.refresh_from_db()
+    assert trained(run)
     assert run.state == "completed"
     assert_nothing_left(run)
 
@@ -362,8 +345,7 @@ def test_run_that_a_failing_supervisor_ends_has_all_its_events(monkeypatch):
     run = make_run()
     Run.objects.filter(pk=run.pk).update(interruptions=3)
     monkeypatch.setattr(supervisor.RunSupervisor, "_conclude", lambda *_: {}["a bug"])
-    assert supervise(run.pk)
-    run.refresh_from_db()
+    assert trained(run)
     assert run.state == "failed"
     assert run.reason.endswith("its supervisor failed: KeyError: 'a bug'")
     assert_nothing_left(run)
@@ -382,8 +364,7 @@ def test_database_that_is_away_for_a_while_costs_nothing(monkeypatch):
 
     monkeypatch.setattr(shipper.Shipper, "ship", failing)
     run = make_run()
-    supervise(run.pk)
-    run.refresh_from_db()
+    trained(run)
     assert run.state == "completed"
     assert len(calls) > 12
     assert_nothing_left(run)
@@ -409,8 +390,7 @@ def test_database_that_fails_after_a_batch_is_stored_costs_no_word_of_the_traine
     monkeypatch.setattr(shipper.Shipper, "ship", ship)
     monkeypatch.setattr(Run, "transition_to", transition_to)
     run = make_run(name=name)
-    supervise(run.pk)
-    run.refresh_from_db()
+    trained(run)
     assert len(failed) == 2
     assert changes(run) == ["queued", "starting", "running", "completed" if name == "complete" else "failed"]
     assert run.interruptions == 0
@@ -426,21 +406,18 @@ def test_stop_while_the_directory_is_busy_ends_the_run(monkeypatch):
         raise RunDirBusy("in use")
 
     monkeypatch.setattr(supervisor.RunSupervisor, "_start", start)
-    assert supervise(run.pk)
-    run.refresh_from_db()
+    assert trained(run)
     assert (run.state, run.desired_state) == ("stopped", "stop")
 
 
 def test_spool_shortened_by_a_power_cut_does_not_reuse_numbers():
     run = make_run(name="crash-once", checkpoint={"save_steps": 2})
-    supervise(run.pk)
-    run.refresh_from_db()
+    trained(run)
     stored = stored_seqs(run)
     spool = run.run_dir / SPOOL_NAME
     lines = spool.read_bytes().splitlines(keepends=True)
     spool.write_bytes(b"".join(lines[:5]))
-    supervise(run.pk)
-    run.refresh_from_db()
+    trained(run)
     assert run.state == "completed"
     assert stored_seqs(run) == list(range(1, run.last_seq + 1))
     assert run.last_seq > len(stored)
@@ -454,16 +431,14 @@ def test_spool_shortened_by_a_power_cut_does_not_reuse_numbers():
 def test_damaged_end_of_the_spool_that_nobody_stored_is_said_on_the_run():
     """The supervisor's writer cuts it off before the trainer can see it, so the supervisor records the loss."""
     run = make_run(name="crash-once", checkpoint={"save_steps": 2})
-    assert supervise(run.pk)
-    run.refresh_from_db()
+    assert trained(run)
     writer = SpoolWriter(run.run_dir, 1)
     writer.emit(Log(message="never stored"))
     writer.close()
     spool = run.run_dir / SPOOL_NAME
     spool.write_bytes(spool.read_bytes().replace(b"never stored", b"never st0red"))
     last = run.last_seq
-    assert supervise(run.pk)
-    run.refresh_from_db()
+    assert trained(run)
     warning = run.events.get(seq=last + 1).payload
     assert warning["message"].startswith(f"events lost: the line of event {last + 1} in {SPOOL_NAME} is damaged")
     assert (warning["level"], warning["incident"]) == ("warning", "damaged file")
@@ -474,8 +449,7 @@ def test_damaged_end_of_the_spool_that_nobody_stored_is_said_on_the_run():
 def test_command_that_does_not_exist_fails_the_run_with_the_reason(settings):
     settings.TRAINER_COMMAND = ["/no/such/program"]
     run = make_run()
-    assert supervise(run.pk)
-    run.refresh_from_db()
+    assert trained(run)
     assert run.state == "failed"
     assert "/no/such/program" in run.reason
 
@@ -594,8 +568,7 @@ def test_message_starts_the_run_that_is_next_and_not_the_one_it_names():
 def test_run_of_many_full_spool_files_is_stored_to_the_last_word(settings):
     settings.TRAINER_COMMAND = [sys.executable, "-c", SMALL_FILES]
     run = make_run(training={"steps": 30, "train_batch_size": 4, "mini_batch_size": 4})
-    supervise(run.pk)
-    run.refresh_from_db()
+    trained(run)
     assert run.state == "completed"
     assert stored_seqs(run) == list(range(1, run.last_seq + 1))
     assert len(rotated(run.run_dir)) == 1
