@@ -129,14 +129,9 @@ def change_drain(user: Any, name: str, drain: str, reason: str) -> Host:
     host = Host.objects.filter(name=name.replace("\x00", "")).first()
     if host is None:
         raise FieldErrors.single("not_found", "There is no such host.", "name", 404)
-    set_drain(host, drain, reason)
-    return host
-
-
-def set_drain(host: Host, drain: str, reason: str) -> None:
-    """reason: who and why; cleared if the host takes runs again."""
     host.drain, host.drain_reason = drain, "" if drain == Drain.NO else reason[:255]
     host.save(update_fields=["drain", "drain_reason"])
+    return host
 
 
 def forget_host(user: Any, name: str) -> None:

@@ -9,7 +9,6 @@ from io import StringIO
 from typing import Any
 
 import pytest
-from django.core.management import call_command
 from django.urls import reverse
 from django.utils import timezone
 
@@ -18,6 +17,7 @@ from hacrl_web.accounts.audit_log import AppendOnly, AuditEntry
 from hacrl_web.accounts.models import Invitation, Membership, Project, User
 from hacrl_web.alerts.models import NotificationSettings
 from hacrl_web.runs.models import Host, Run
+from hacrl_web.runs.worker.hosts import change_drain
 from tests.support.web.factories import launch_request, make_benchmark, make_member, make_model, make_run, make_user
 
 pytestmark = pytest.mark.django_db
@@ -142,8 +142,8 @@ def test_command_is_recorded_with_its_user_and_background_processes_are_not(monk
     monkeypatch.setattr("hacrl_web.accounts.actor.getpass.getuser", lambda: "root")
     Host.objects.create(name="gpu-1")
     with acting(of_command(["drain", "gpu-1"])):
-        call_command("drain", "gpu-1")
-    (entry,) = entries()
+        change_drain(make_user(is_staff=True), "gpu-1", "finish", "disks")
+    (entry,) = entries(kind="host")
     assert (entry.actor, entry.via, entry.kind, entry.name) == ("root: ./hacrl drain", "command", "host", "gpu-1")
     assert entry.after["drain"] in ("finish", "now")
     with acting(of_command(["dispatch"])):

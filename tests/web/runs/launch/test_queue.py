@@ -5,7 +5,6 @@ from datetime import timedelta
 from uuid import uuid4
 
 import pytest
-from django.core.management import CommandError, call_command
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
@@ -354,19 +353,6 @@ class TestDrain:
         assert staff.post("/api/v1/hosts/drain", body, content_type="application/json").status_code in (404, 422)
         assert staff.post(reverse("runs:host_drain"), body).status_code == 302
         assert Host.objects.get().drain == Drain.NO
-
-    def test_command(self, capsys, make_run):
-        Host.objects.create(name="gpu-7")
-        run = make_run()
-        Run.objects.claim(run.pk, Worker("gpu-7", 1, 0.0, "f"))
-        call_command("drain", "gpu-7", "--now", "--why", "new disks")
-        host = Host.objects.get()
-        assert (host.drain, host.drain_reason) == ("now", "drained by manage.py: new disks")
-        assert "go back to the queue after their step: 1" in capsys.readouterr().out
-        call_command("drain", "gpu-7", "--off")
-        assert Host.objects.get().drain == Drain.NO
-        with pytest.raises(CommandError, match="known hosts: gpu-7"):
-            call_command("drain", "elsewhere")
 
 
 class TestForget:
