@@ -19,7 +19,6 @@ from hacrl_web.runs.grids.variants import GRID, ablations
 from hacrl_web.runs.grids.varied import value_text
 from hacrl_web.runs.trials.search_settings import SearchSettings
 from hacrl_web.web.errors import FieldError, FieldErrors
-from hacrl_web.web.page_query import whole_number
 from workers.algorithms.registry import algorithms, settings_schema
 from workers.contract.spec.algorithm import DEFAULT, RECOMMENDED, upgraded
 from workers.contract.spec.rewards import text_of_terms
@@ -68,9 +67,7 @@ SEARCH_CONTROLS: dict[str, dict[str, Any]] = {
 PARAMETERS = "search.parameters."  # the form has the ranges of a search in the fields of the grid
 GRID_FIELDS = [GRID_PREFIX + name for name in GRID]  # each a text with several values
 FURTHER_GRID = "varied"  # the field with all others: a line each
-MAX_SEEDS = 20
-MAX_SEED = 10**10 - 1
-MAX_LIST_TEXT = 1000  # characters of seeds, or of the values of a grid
+MAX_LIST_TEXT = 1000  # characters of the values of a grid
 
 
 @dataclass
@@ -290,9 +287,12 @@ def values_of(spec: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a stored spec: {dotted path: value}."""
     # As of version 2: a form holds the settings of all algorithms.
     spec = upgraded({**spec, "schema_version": 2} if spec.get("schema_version") == 1 else spec)
-    values = {key: spec[key] for key in ("name", "seed") if key in spec}
-    for section in SECTIONS:
-        values |= {f"{section}.{name}": value for name, value in spec.get(section, {}).items()}
+    return {key: spec[key] for key in ("name", "seed") if key in spec} | _values_of_sections(spec)
+
+
+def _values_of_sections(settings: Mapping[str, Any]) -> dict[str, Any]:
+    every = [(section, settings.get(section, {})) for section in SECTIONS]
+    values = {f"{section}.{name}": value for section, values in every for name, value in values.items()}
     if isinstance(terms := values.get(TERMS), list | tuple):
         values[TERMS] = text_of_terms(terms)
     return values
@@ -310,10 +310,7 @@ def values_of_sweep(request: Mapping[str, Any]) -> dict[str, Any]:
     texts = {name: some if isinstance(some, str) else ", ".join(map(value_text, some)) for name, some in every.items()}
     values |= {GRID_PREFIX + name: text for name, text in texts.items() if name in GRID}
     values[FURTHER_GRID] = "\n".join(f"{name} = {text}" for name, text in texts.items() if name not in GRID)
-    for section in SECTIONS:
-        values |= {f"{section}.{name}": value for name, value in request.get(section, {}).items()}
-    if isinstance(terms := values.get(TERMS), list | tuple):
-        values[TERMS] = text_of_terms(terms)
+    values |= _values_of_sections(request)
     if "evaluation.benchmarks" in values:
         values["evaluation.benchmarks"] = [{"benchmark": pk} for pk in values["evaluation.benchmarks"]]
     return values
@@ -456,19 +453,3 @@ def _leave_out_idle(request: dict[str, Any], *, compares: bool) -> None:
     idle = settings_schema().keys() - {name for cls in chosen for name in cls.model_fields}
     if chosen:
         request["algorithm"] = {name: value for name, value in section.items() if name not in idle}
-
-
-def parse_seeds(text: str) -> list[int]:
-    """`0, 1, 2` as numbers. Error: FieldErrors, also for repeated seeds."""
-    parts = split_list(text[: MAX_LIST_TEXT + 1])
-    seeds = [seed for part in parts if (seed := whole_number(part, MAX_SEED)) is not None]
-    if len(text) > MAX_LIST_TEXT or len(seeds) < len(parts):
-        raise FieldErrors.single("invalid_seeds", "Seeds are whole numbers from 0, such as 0, 1, 2.", "seeds")
-    twice = sorted({seed for seed in seeds if seeds.count(seed) > 1})
-    if twice and len(seeds) <= MAX_SEEDS:
-        named = ", ".join(map(str, twice))
-        message = f"Named more than once: {named}. A seed makes one run of each algorithm."
-        raise FieldErrors.single("repeated", message, "seeds")
-    if not 1 <= len(seeds) <= MAX_SEEDS:
-        raise FieldErrors.single("invalid_seeds", f"Give 1 to {MAX_SEEDS} seeds.", "seeds")
-    return seeds

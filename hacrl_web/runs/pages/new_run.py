@@ -19,7 +19,7 @@ from hacrl_web.accounts.projects import for_members
 from hacrl_web.registry.models import AgentGroup, Benchmark
 from hacrl_web.runs.launch.cost import Cost, cost_of, without_refused
 from hacrl_web.runs.launch.drafts import change_draft
-from hacrl_web.runs.launch.form import CAUTIONS, confirmed, parse_form, parse_seeds
+from hacrl_web.runs.launch.form import CAUTIONS, confirmed, parse_form, split_list
 from hacrl_web.runs.launch.launch import launch
 from hacrl_web.runs.launch.plan import checked_run, plan_run
 from hacrl_web.runs.launch.presets import memory_of_presets
@@ -237,7 +237,6 @@ def _request_of(post: QueryDict) -> dict[str, Any]:
     """
     if not post.get("compare"):
         return {key: value for key, value in parse_form(post).items() if key not in SWEEP_KEYS}
-    seeds = parse_seeds(post.get("seeds", ""))
     settings = {key: value for key, value in parse_form(post).items() if key not in ("seed", "cloned_from")}
     settings.get("algorithm", {}).pop("name", None)
-    return {"algorithms": []} | settings | {"seeds": seeds}
+    return {"algorithms": []} | settings | {"seeds": split_list(post.get("seeds", ""))}

@@ -14,7 +14,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
 
 from hacrl_web.registry.language_models.agent_changes import text_of_changes
-from hacrl_web.runs.launch.form import parse_seeds
+from hacrl_web.runs.launch.form import split_list
 from hacrl_web.runs.models import HELD, TERMINAL, Run, SearchState, State, Sweep, TrialState
 from hacrl_web.runs.requests import change_reason, visible_sweep
 from hacrl_web.runs.sweeps import sweeps
@@ -226,7 +226,7 @@ def sweep_seeds(request: HttpRequest, sweep_id: int) -> HttpResponse:
     """Every variant on further seeds."""
     sweep = visible_sweep(request, sweep_id)
     try:
-        new_runs = sweeps.add_seeds(request.user, sweep, parse_seeds(request.POST.get("seeds", "")))
+        new_runs = sweeps.add_seeds(request.user, sweep, split_list(request.POST.get("seeds", "")))
         _report(request, new_runs, "Queued {}.", "The sweep already has all of these seeds.")
     except FieldErrors as refused:
         return _refused(request, sweep, "seeds", refused)

@@ -235,7 +235,7 @@ def test_seeds_are_added_by_the_page(web, user):
     refused = web.post(address, {"seeds": "5, x"})
     assert refused.status_code == 422
     form = text_of(refused).partition('id="add-seeds" open')[2].partition("</form>")[0]
-    assert "whole numbers" in form
+    assert "whole number" in form
     assert 'value="5, x"' in form
     assert sorted(sweep.runs.filter(seed=5).values_list("variant", flat=True)) == ["gspo", "hacpo"]
 
