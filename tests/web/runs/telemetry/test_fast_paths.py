@@ -40,13 +40,6 @@ def test_row_of_usual_metrics_is_that_of_the_columns_one_by_one(record):
     assert outcome(EVENTS.row, record) == outcome(one_by_one, record)
 
 
-def test_usual_metrics_take_the_short_way(monkeypatch):
-    monkeypatch.setattr(TelemetryTable, "row", lambda *_: pytest.fail("the long way"))
-    record = {"seq": 3, "attempt": 2, "type": "metrics", "step": 5, "agent": "A", "source": None, "time": 1.5}
-    text = '{"values":{"x":1}}'
-    assert EVENTS.row(RUN, {**record, PAYLOAD_TEXT: text}) == [RUN.hex, 3, 2, "metrics", 5, "A", "", 1.5, text]
-
-
 def admit(admission: Admission, *names: str, number: float = 0.5) -> None:
     text = json.dumps({"values": dict.fromkeys(names, number), "ratios": {}}, separators=(",", ":"))
     admission.check({"seq": 1, "attempt": 1, "type": "metrics", "step": 1, "agent": "A"}, text)

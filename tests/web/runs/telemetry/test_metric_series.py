@@ -8,11 +8,8 @@ from typing import Any
 
 import pytest
 from django.db import DatabaseError
-from django.urls import reverse
 
-from hacrl_web.runs.archive.disk_use import disk_use
-from hacrl_web.runs.live.event_reader import read_batch
-from hacrl_web.runs.models import MetricChunk, Run, State, TelemetryEvent
+from hacrl_web.runs.models import MetricChunk, Run, State
 from hacrl_web.runs.telemetry import metric_series, table_upkeep
 from hacrl_web.runs.telemetry.metric_series import MetricSeries, metric_rows, pack, pack_block, read_series, unpack
 from hacrl_web.runs.telemetry.table_upkeep import TableUpkeep
@@ -114,22 +111,6 @@ def test_chosen_columns_and_steps_are_cut_out_of_all_numbers(run) -> None:
             expected.append((one.key, [(step, value) for step, value in points if 4 <= step <= 17]))
     assert [(one.key, list(zip(one.steps, one.values, strict=True))) for one in some] == expected
     assert len(some) == 3
-
-
-@pytest.mark.django_db
-def test_packing_changes_no_event_no_csv_and_no_replay(run, client) -> None:
-    client.force_login(run.owner)
-    record_steps(run, 1, 1, 30, random.Random(2))
-
-    def contents() -> tuple[Any, ...]:
-        csv = b"".join(client.get(reverse("runs:metrics_csv", args=[run.pk])).streaming_content)
-        return csv, read_batch(run.pk, 0), list(TelemetryEvent.objects.values_list("seq", "payload"))
-
-    before = contents()
-    while pack_block(run):
-        pass
-    assert run.metric_chunks.count() > 5
-    assert contents() == before
 
 
 @pytest.mark.django_db
@@ -261,18 +242,6 @@ class TestRetention:
             record_steps(make_run(), 1, 1, 10, random.Random(place))
         job = TableUpkeep()
         assert [job.pack() for _ in range(4)] == [60, 60, 30, 0]
-
-
-@pytest.mark.django_db
-def test_chunks_count_as_disk_space_and_go_with_their_run(run) -> None:
-    record_steps(run, 1, 1, 30, random.Random(0))
-    before = disk_use(run).rows_bytes
-    while pack_block(run):
-        pass
-    size = sum(len(chunk.packed) for chunk in run.metric_chunks.all())
-    assert disk_use(run).rows_bytes >= before + size
-    run.delete()
-    assert not MetricChunk.objects.exists()
 
 
 def test_run_of_an_older_version_does_not_end_the_upkeep(run) -> None:

@@ -1,23 +1,15 @@
-"""The Celery worker as designed: early ack, no prefetch, JSON only, time-outs to Redis, and no ML library in it."""
+"""The Celery worker as designed: early ack, no prefetch, JSON only, time-outs to Redis."""
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from celery import Celery, current_app
-from django.conf import settings as django_settings
-from django.db import connection
 
 from hacrl_web.celery import app
 from hacrl_web.runs.models import Drain, Host, Run
 from hacrl_web.runs.worker import tasks
 from hacrl_web.runs.worker.hosts import data_folder_id, host_name
 from tests.support.web.factories import make_run
-from tests.test_architecture import ML
 
 
 def test_messages_are_acknowledged_early_and_carry_json_only():
@@ -42,47 +34,6 @@ def test_worker_consumes_the_messages_for_all_and_those_for_its_own_folder():
     worker = SimpleNamespace(app=Celery("worker"))
     tasks._consume_queue_of_folder(worker)
     assert set(worker.app.amqp.queues.consume_from) == {"celery", f"celery.{data_folder_id()}"}
-
-
-# What Celery's worker does at its start, and then one run from claim to end.
-WORKER = """
-import sys, json, uuid
-from pathlib import Path
-from hacrl_web.celery import app
-app.loader.import_default_modules()
-app.finalize()
-from django.conf import settings
-settings.DATABASES["default"]["NAME"] = sys.argv[1]
-settings.RUNS_DIR = Path(sys.argv[2])
-settings.TRAINER_COMMAND = json.loads(sys.argv[3])
-app.tasks["hacrl.train"](sys.argv[4])
-print(json.dumps([name for name in json.loads(sys.argv[5]) if name in sys.modules]))
-"""
-
-
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.usefixtures("fake_trainer")
-@pytest.mark.skipif(connection.vendor != "sqlite", reason="the child is pointed at the test database by its file name")
-def test_worker_that_sees_a_run_through_loads_no_ml_library(settings):
-    run = make_run()
-    arguments = [
-        str(connection.settings_dict["NAME"]),
-        str(settings.RUNS_DIR),
-        json.dumps(settings.TRAINER_COMMAND),
-        str(run.pk),
-        json.dumps(sorted(ML)),
-    ]
-    done = subprocess.run(
-        [sys.executable, "-c", WORKER, *arguments],
-        cwd=Path(django_settings.BASE_DIR),
-        env={**os.environ, "DJANGO_SETTINGS_MODULE": "hacrl_web.settings", "HACRL_DATA": str(settings.DATA_DIR)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    run.refresh_from_db()
-    assert run.state == "completed", done.stderr[-3000:]
-    assert done.stdout.strip().splitlines()[-1] == "[]"
 
 
 @pytest.mark.django_db(transaction=True)
