@@ -81,10 +81,8 @@ class RequestRows:
         return self.pair[0].project
 
 
-def plan_run(user: Any, request: Any) -> tuple[RunSpec, RequestRows]:
+def plan_run(user: Any, request: Mapping[str, Any]) -> tuple[RunSpec, RequestRows]:
     """The settings of one run and the rows that it uses. Error: LaunchError."""
-    if not isinstance(request, Mapping):
-        raise LaunchError.single("invalid", "Must be an object with settings.")
     spec, rows, errors = checked_run(user, request)
     if errors or spec is None:
         raise LaunchError(errors)

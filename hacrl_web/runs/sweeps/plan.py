@@ -122,10 +122,8 @@ class SweepError(LaunchError):
         self.rows = rows
 
 
-def plan_sweep(user: Any, request: Any) -> SweepPlan:
+def plan_sweep(user: Any, request: Mapping[str, Any]) -> SweepPlan:
     """Every run of a sweep, checked. Error: LaunchError, a SweepError where its rows were read."""
-    if not isinstance(request, Mapping):
-        raise LaunchError.single("invalid", "Must be an object with settings.")
     errors: list[FieldError] = []
     request = with_preset(request, errors, is_sweep=True)
     parts = _sweep_parts(request, errors)

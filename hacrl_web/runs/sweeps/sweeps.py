@@ -28,7 +28,7 @@ from workers.contract.spec.run import RunSpec
 MAX_NAME = 120
 
 
-def launch_sweep(user: Any, request: Any) -> Sweep:
+def launch_sweep(user: Any, request: Mapping[str, Any]) -> Sweep:
     """Queue one run for each variant and seed, or save a draft if the request says so.
 
     Error: LaunchError, and nothing is written.
