@@ -34,7 +34,7 @@ from hacrl_web.runs.pages.run_form import (
     settings_in_address,
 )
 from hacrl_web.runs.requests import visible_run
-from hacrl_web.runs.sweeps.plan import SWEEP_KEYS, SweepError, named_request, plan_sweep
+from hacrl_web.runs.sweeps.plan import SWEEP_KEYS, named_request, plan_sweep
 from hacrl_web.runs.sweeps.sweeps import change_sweep_draft, launch_sweep
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import MAX_ID, uuid_or_none, whole_number
@@ -129,7 +129,7 @@ def run_estimate(request: HttpRequest) -> JsonResponse:
     try:
         return JsonResponse({"cost": asdict(_estimate(request))})
     except FieldErrors as refused:
-        cost = _partial_estimate(request, refused)
+        cost = _partial_estimate(request)
         body = {"errors": [error.as_dict() for error in refused.errors], "cost": asdict(cost) if cost else None}
         return JsonResponse(body)
 
@@ -208,26 +208,21 @@ def _estimate(request: HttpRequest) -> Cost:
     return cost_of(request.user, [spec], *rows.pair)
 
 
-def _partial_estimate(request: HttpRequest, refused: FieldErrors) -> Cost | None:
-    """The cost of a form that is refused; None where too little of it can be read."""
-    if isinstance(refused, SweepError):
-        rows, specs, is_whole = refused.rows, refused.specs, True
-    elif request.POST.get("compare"):
+def _partial_estimate(request: HttpRequest) -> Cost | None:
+    """The cost of a run whose form is refused; None where too little of it can be read."""
+    if request.POST.get("compare"):
         return None
-    else:
-        try:
-            settings = _request_of(request.POST) | {"confirm": list(CAUTIONS)}
-        except FieldErrors:
-            return None
-        spec, rows, errors = checked_run(request.user, settings)
-        is_whole = spec is not None
-        if spec is None and (rest := without_refused(settings, errors)) is not None:
-            spec = checked_run(request.user, rest)[0]
-        specs = [spec] if spec else []
-    if not specs or not rows.agents or rows.group is None or rows.benchmark is None:
+    try:
+        settings = _request_of(request.POST) | {"confirm": list(CAUTIONS)}
+    except FieldErrors:
         return None
-    cost = cost_of(request.user, specs, rows.group, rows.benchmark)
-    return cost if is_whole else replace(cost, memory="", disk_bytes=None, void_settings=[])
+    whole, rows, errors = checked_run(request.user, settings)
+    rest = without_refused(settings, errors) if whole is None else None
+    spec = whole or (checked_run(request.user, rest)[0] if rest is not None else None)
+    if spec is None or not rows.agents or rows.group is None or rows.benchmark is None:
+        return None
+    cost = cost_of(request.user, [spec], rows.group, rows.benchmark)
+    return cost if whole else replace(cost, memory="", disk_bytes=None, void_settings=[])
 
 
 def _request_of(post: QueryDict) -> dict[str, Any]:

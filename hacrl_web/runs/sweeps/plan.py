@@ -113,17 +113,8 @@ class SweepParts:
         return {name: f"grid.{name}" for name in self.grid}
 
 
-class SweepError(LaunchError):
-    """A sweep that is refused. specs: of its runs, if the settings of all of them can be read; else none."""
-
-    def __init__(self, errors: Iterable[FieldError], specs: list[RunSpec], rows: RequestRows) -> None:
-        super().__init__(errors)
-        self.specs = specs
-        self.rows = rows
-
-
 def plan_sweep(user: Any, request: Mapping[str, Any]) -> SweepPlan:
-    """Every run of a sweep, checked. Error: LaunchError, a SweepError where its rows were read."""
+    """Every run of a sweep, checked. Error: LaunchError."""
     errors: list[FieldError] = []
     request = with_preset(request, errors, is_sweep=True)
     parts = _sweep_parts(request, errors)
@@ -144,8 +135,7 @@ def plan_sweep(user: Any, request: Mapping[str, Any]) -> SweepPlan:
         else search_problems(parts.search, rows, [run.spec for run in planned])
     )
     if errors:
-        is_whole = parts.search is None and len(planned) == len(variants) * len(parts.seeds)
-        raise SweepError(errors[:MAX_ERRORS], [run.spec for run in planned] if is_whole else [], rows)
+        raise LaunchError(errors[:MAX_ERRORS])
     normalized = _normalized(parts, planned, rows)
     if parts.search is None:
         return SweepPlan(normalized, rows, planned)

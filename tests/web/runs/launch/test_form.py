@@ -307,15 +307,6 @@ def test_estimate_is_empty_where_the_number_of_rollouts_is_refused(web, form):
         assert (answer.status_code, answer.json()["cost"]) == (200, None), path
 
 
-def test_estimate_of_a_sweep_that_is_refused_counts_its_runs(web, form):
-    sent = {**form, "compare": "1", "seeds": "0, 1", "algorithms": ["hacpo", "gspo"], "name": ""}
-    sent |= {"training.train_batch_size": "20000", "training.mini_batch_size": "20000"}
-    answer = web.post(reverse("runs:run_estimate"), {**sent, "name": "sweep"})
-    assert answer.json()["errors"]
-    assert answer.json()["cost"]["runs"] == 4
-    assert web.post(reverse("runs:run_estimate"), {**sent, "algorithms": ["odd"]}).json()["cost"] is None
-
-
 def test_help_links_the_page_that_it_names_and_shows_no_source_of_ours(web, db):
     html = web.get(reverse("runs:run_create")).content.decode()
     assert '<a href="/docs/science">Docs: science</a>' in html
