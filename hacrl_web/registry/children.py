@@ -111,6 +111,14 @@ PREVIEWER = ChildProgram(
 PROMPT_LENGTHS = ChildProgram(
     "workers.inspection.preview_prompts", "Other prompts are being measured.", memory_bytes=12 * GIB
 )
+PROMPT_LENGTHS = ChildProgram(
+    "workers.inspection.prompt_lengths",
+    timeout_s=60.0,
+    cpu_s=60,
+    memory_bytes=12 * 2**30,
+    wait_s=10.0,
+    busy="Other prompts are being measured.",
+)
 IMPORTER = ChildProgram(
     "workers.questions.import_cli",
     "Too many files are read at once.",

@@ -35,6 +35,7 @@ from hacrl_web.registry.reward_sources import write_file
 from hacrl_web.registry.values import ValueProblem, text
 from hacrl_web.runs.launch.memory_fit import too_large
 from hacrl_web.runs.launch.presets import with_preset
+from hacrl_web.runs.launch.prompt_fit import too_long_prompts
 from hacrl_web.runs.launch.rewards import with_reward_files, with_reward_names
 from hacrl_web.runs.models import Run, State
 from hacrl_web.runs.stored_spec import stored_spec
@@ -245,7 +246,11 @@ def check_spec(request: Mapping[str, Any], rows: RequestRows, errors: list[Field
     errors += _not_installed(spec)
     if benchmark:
         every = [benchmark, *(one.benchmark for one in rows.training_sets or ())]
-        errors += same_questions(spec, every) or too_few_questions(spec, every)
+        if problems := same_questions(spec, every) or too_few_questions(spec, every):
+            errors += problems
+        else:
+            for row, needed in zip(every, spec.prompts_of_sets, strict=True):
+                errors += too_long_prompts(spec, rows.agents, row, needed)
     errors += too_large(spec, rows.agents)
     return spec
 
