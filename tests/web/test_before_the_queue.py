@@ -13,11 +13,11 @@ from django.core.cache import cache
 
 from hacrl_web.registry.children import HUB_ACCOUNT, ChildResult
 from hacrl_web.registry.hub_tokens import set_hub_token
-from hacrl_web.registry.models import LanguageModel
+from hacrl_web.registry.models import AgentGroup, LanguageModel
 from hacrl_web.runs.launch.presets import MACHINE_PRESETS, sections_of
 from hacrl_web.runs.models import Run
-from tests.support.gated_hub import GATED, NO_ACCESS, GatedHub, gated_hub
-from tests.support.web.factories import launch_request
+from tests.support.gated_hub import COMMIT, GATED, NO_ACCESS, GatedHub, gated_hub
+from tests.support.web.factories import launch_request, make_group
 from tests.support.web.page_text import field_of
 from tests.support.web.registry_help import field_error, jsonl, written_rows
 from tests.web.client.test_client import hacrl as hacrl  # its fixture
@@ -43,6 +43,13 @@ def hub(tmp_path, monkeypatch, user) -> Any:
         cache.clear()  # of what other tests heard of a hub
         yield made
         cache.clear()
+
+
+def group_of_gated(user: Any) -> AgentGroup:
+    """A group of the gated model, which somebody with access has registered."""
+    group = make_group(user)
+    LanguageModel.objects.filter(agents__group=group).update(kind="hub", location=GATED, revision=COMMIT)
+    return group
 
 
 @pytest.fixture
@@ -109,6 +116,14 @@ def test_token_without_access_to_a_gated_model(hub: GatedHub, told, door):
     assert f"{GATED} is gated: accept its licence at {hub.address}/{GATED} with the account of your Hub token" in text
     assert NO_ACCESS not in text
     assert not LanguageModel.objects.exists()
+
+
+@pytest.mark.slow  # the child loads the hub's client
+@pytest.mark.parametrize("door", DOORS)
+def test_run_of_a_user_without_access_to_a_gated_model_that_another_registered(hub: GatedHub, told, user, door):
+    text = told("run", door, launch_request(user, group=group_of_gated(user).pk), "group")
+    assert f"{GATED} is gated: accept its licence at {hub.address}/{GATED} with the account of your Hub token" in text
+    assert NO_ACCESS not in text
 
 
 @pytest.mark.full  # 10 s without an answer

@@ -18,13 +18,12 @@ from django.conf import settings
 from django.db import transaction
 from pydantic import ValidationError
 
-from hacrl_web.accounts.models import Role
-from hacrl_web.accounts.projects import require
 from hacrl_web.insight.checkpoints import checkpoints
 from hacrl_web.insight.checkpoints.reuse import copy_agent, removed_on_error
 from hacrl_web.registry.language_models.agent_settings import agent_values
 from hacrl_web.registry.language_models.models import check_unchanged
 from hacrl_web.registry.models import MAX_AGENTS, AgentGroup, LanguageModel
+from hacrl_web.runs.launch.hub_access import require_hub_access
 from hacrl_web.runs.launch.launch import create_run, hold_benchmarks
 from hacrl_web.runs.launch.plan import (
     LaunchError,
@@ -116,7 +115,7 @@ def queue_evaluation(
     if errors or spec is None:
         raise LaunchError(errors)
     project, benchmark = sources[0][1].project, benchmarks[0] if benchmarks else None
-    require(user, project, Role.MEMBER)  # before a checkpoint is copied
+    require_hub_access(user, project, spec)  # before a checkpoint is copied; a viewer is refused
     further: dict[str, Any] = {"id": run_id, "project": project}
     if selection.manifest is not None:
         further["data_folder"] = data_folder_id()  # its files are on this host only

@@ -16,6 +16,7 @@ from hacrl_web.accounts.projects import require
 from hacrl_web.registry.benchmarks.training_sets import EVALUATIONS, TRAINING_SETS, paths_of
 from hacrl_web.registry.models import AgentGroup, Benchmark
 from hacrl_web.runs import worker_queue
+from hacrl_web.runs.launch.hub_access import require_hub_access
 from hacrl_web.runs.launch.plan import (
     LaunchError,
     RequestRows,
@@ -37,6 +38,8 @@ EVALUATION_ONLY = "evaluation only"  # in place of the algorithm's name where no
 def launch(user: Any, request: Mapping[str, Any]) -> Run:
     """Queue a run, or save it as a draft if the request says so. Error: LaunchError, and nothing is written."""
     spec, rows = plan_run(user, request)
+    if not is_draft(request):
+        require_hub_access(user, rows.project, spec)
     further: dict[str, Any] = {"project": rows.project, "cloned_from": origin_of(user, request)}
     further["agent_changes"] = rows.changes
     with transaction.atomic():

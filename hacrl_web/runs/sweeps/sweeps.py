@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from hacrl_web.registry import values
 from hacrl_web.runs.grids.variants import MAX_SWEEP_RUNS
 from hacrl_web.runs.launch.drafts import CHANGED, held_draft, require_same_project
+from hacrl_web.runs.launch.hub_access import require_hub_access
 from hacrl_web.runs.launch.launch import create_run, hold, hold_rows_of, retry
 from hacrl_web.runs.launch.plan import LaunchError, RequestRows, cannot_repeat, is_draft
 from hacrl_web.runs.models import Desire, Run, SearchState, State, Sweep, Trial, TrialState
@@ -34,6 +35,8 @@ def launch_sweep(user: Any, request: Mapping[str, Any]) -> Sweep:
     Error: LaunchError, and nothing is written.
     """
     plan = plan_sweep(user, request)
+    if not is_draft(request):
+        require_hub_access(user, plan.rows.project, plan.specs[0])  # all its runs have the same agents
     sweep = Sweep(owner=user, project=plan.rows.project)
     with transaction.atomic():
         _write(user, sweep, plan, then_queue=not is_draft(request))
