@@ -88,21 +88,15 @@ class RunSupervisor:
                 self._conclude_unstarted()
                 return
             trainer = self._start()
-        except DownloadFailed as failure:
-            reason = str(failure)
-            self._retry_on_db_error(lambda: self._end(State.FAILED, reason))
-            return
         except RunDirBusy as busy:
             reason = str(busy)
             self._retry_on_db_error(lambda: self._requeue(reason))
             return
-        except FieldErrors as refusal:  # a key of a judge that cannot be read
-            reason = str(refusal)
-            self._retry_on_db_error(lambda: self._end(State.FAILED, reason))
-            return
-        except (OSError, ValueError) as error:
-            log.exception("run %s: the trainer could not be started", self.run.pk)
-            reason = f"the trainer could not be started: {error}"
+        except (DownloadFailed, FieldErrors, OSError, ValueError) as error:
+            reason = str(error)  # a model, or a key of a judge, that cannot be had
+            if not isinstance(error, DownloadFailed | FieldErrors):
+                log.exception("run %s: the trainer could not be started", self.run.pk)
+                reason = f"the trainer could not be started: {error}"
             self._retry_on_db_error(lambda: self._end(State.FAILED, reason))
             return
         try:
