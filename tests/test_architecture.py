@@ -60,7 +60,7 @@ ROOMS = {
     "accounts": ("login", "tokens", "people", "oidc"),
     "registry": ("language_models", "benchmarks", "pages", "api"),
     "runs": (
-        *("models", "telemetry", "worker", "live", "archive", "limits", "grids", "launch", "trials", "sweeps"),
+        *("models", "telemetry", "worker", "live", "archive", "limits", "grids", "trials", "launch", "sweeps"),
         *("workspace", "pages", "api"),
     ),
     "insight": (

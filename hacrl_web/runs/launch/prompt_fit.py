@@ -48,9 +48,8 @@ def too_long_prompts(spec: RunSpec, agents: Sequence[Agent], benchmark: Benchmar
         return []
     needed, answers = longest[enough - 1], spec.rollout.max_completion_length
     context = min((agent.model.context_length for agent in agents if agent.model.context_length), default=0)
-    message = (
-        f"{num_short:,} training questions of {name} fit into {limit:,} tokens, too few for a batch of {enough:,}: "
-    )
+    message = f"Of the training questions of {name}, {num_short:,} fit into {limit:,} tokens, "
+    message += f"too few for a batch of {enough:,}: "
     if context and needed >= context:
         cure = f"the models read and write at most {context:,}, so choose a benchmark with shorter questions."
         return [FieldError("questions_too_long", message + cure, FIELD)]
