@@ -109,15 +109,7 @@ PREVIEWER = ChildProgram(
     wait_s=20.0,
 )
 PROMPT_LENGTHS = ChildProgram(
-    "workers.inspection.preview_prompts", "Other prompts are being measured.", memory_bytes=12 * GIB
-)
-PROMPT_LENGTHS = ChildProgram(
-    "workers.inspection.prompt_lengths",
-    timeout_s=60.0,
-    cpu_s=60,
-    memory_bytes=12 * 2**30,
-    wait_s=10.0,
-    busy="Other prompts are being measured.",
+    "workers.inspection.prompt_lengths", "Other prompts are being measured.", memory_bytes=12 * GIB
 )
 IMPORTER = ChildProgram(
     "workers.questions.import_cli",
