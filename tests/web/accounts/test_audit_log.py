@@ -141,8 +141,9 @@ def test_refused_request_is_not_recorded(client, ada):
 def test_command_is_recorded_with_its_user_and_background_processes_are_not(monkeypatch):
     monkeypatch.setattr("hacrl_web.accounts.actor.getpass.getuser", lambda: "root")
     Host.objects.create(name="gpu-1")
+    staff = make_user(is_staff=True)
     with acting(of_command(["drain", "gpu-1"])):
-        change_drain(make_user(is_staff=True), "gpu-1", "finish", "disks")
+        change_drain(staff, "gpu-1", "finish", "disks")
     (entry,) = entries(kind="host")
     assert (entry.actor, entry.via, entry.kind, entry.name) == ("root: ./hacrl drain", "command", "host", "gpu-1")
     assert entry.after["drain"] in ("finish", "now")
