@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -152,6 +154,51 @@ def test_every_way_to_choose_and_to_end_is_that_of_the_growing_cache(changes: di
     assert_same(fixed, growing)
     if "stop" in changes:
         assert 0 < sum(one.has_stop for one in fixed) < 24
+
+
+class FakeGraphs:
+    """Stands in for CUDA graphs: within a capture a step is written down and not carried out."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.captured: list[tuple[int, int]] = []
+        self._step: Callable[[], None] | None = None
+        plain_init, plain = decoder._Steps.__init__, decoder._Steps._decode
+        stream = SimpleNamespace(wait_stream=lambda other: None)
+
+        def init(steps: Any, *args: Any, **options: Any) -> None:
+            plain_init(steps, *args, **options)
+            steps._has_graphs, steps._pool, steps._stream = options["has_graphs"], None, stream
+
+        def decode(steps: Any, rows: int, places: int) -> None:
+            if self._is_capturing:
+                self.captured.append((rows, places))
+                self._step = lambda: plain(steps, rows, places)
+            else:
+                plain(steps, rows, places)
+
+        self._is_capturing = False
+        monkeypatch.setattr(decoder._Steps, "__init__", init)
+        monkeypatch.setattr(decoder._Steps, "_decode", decode)
+        for name in ("device", "stream"):
+            monkeypatch.setattr(torch.cuda, name, lambda _: nullcontext())
+        monkeypatch.setattr(torch.cuda, "current_stream", lambda: stream)
+        monkeypatch.setattr(torch.cuda, "CUDAGraph", SimpleNamespace)
+        monkeypatch.setattr(torch.cuda, "graph", self.capture)
+
+    @contextmanager
+    def capture(self, graph: Any, pool: Any, stream: Any, capture_error_mode: str) -> Iterator[None]:
+        self._is_capturing = True
+        yield
+        self._is_capturing, graph.replay = False, self._step
+
+
+def test_a_capture_leaves_no_trace_and_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, wanted = make_model("qwen3"), request(temperature=2.0, stop=("ab",), limits=[*range(17, 41)])
+    expected = sample(model, wanted, EOS, text_of, decoder=FixedDecoder())
+    graphs, one = FakeGraphs(monkeypatch), FixedDecoder()
+    for _ in range(2):
+        assert sample(model, wanted, EOS, text_of, decoder=one) == expected
+    assert len(graphs.captured) == len(set(graphs.captured)) > 3
 
 
 def test_adapters_and_a_head_apart_change_nothing() -> None:
