@@ -198,7 +198,7 @@ def test_a_capture_leaves_no_trace_and_is_made_once(monkeypatch: pytest.MonkeyPa
     graphs, one = FakeGraphs(monkeypatch), FixedDecoder()
     for _ in range(2):
         assert sample(model, wanted, EOS, text_of, decoder=one) == expected
-    assert len(graphs.captured) == len(set(graphs.captured)) > 3
+    assert len(graphs.captured) == len(set(graphs.captured)) > 2
 
 
 def test_adapters_and_a_head_apart_change_nothing() -> None:
@@ -302,12 +302,17 @@ FAILURES = {
 }
 
 
-def run(root: Path, name: str, way: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[str]]:
-    """The trainer of a run with an environment of several turns' stop strings, and its log."""
+def run(root: Path, name: str, way: str, monkeypatch: pytest.MonkeyPatch) -> tuple[list[Any], list[str]]:
+    """A run with stop strings: the weights of both agents at its end, and its log."""
     monkeypatch.setattr(TransformersEngine, "way", way)
-    spec = make_spec(root, make_pair(root), rollout={"max_completion_length": 20, "stop": ["11", "-"]})
+    # Models of its own: a model that is loaded reads its file until it is trained.
+    (root / name).mkdir()
+    spec = make_spec(root, make_pair(root / name), rollout={"max_completion_length": 20, "stop": ["11", "-"]})
     trainer = train(spec, root / name)
-    return trainer, [record["message"] for record in records(root / name, "log")]
+    assert trainer.step == 3
+    return [weights(trainer, agent) for agent in range(2)], [
+        record["message"] for record in records(root / name, "log")
+    ]
 
 
 def test_a_run_with_it_is_the_run_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,8 +330,8 @@ def test_a_run_with_it_is_the_run_without(tmp_path: Path, monkeypatch: pytest.Mo
     assert texts[0] == texts[1]
     assert texts[0]
     for agent in range(2):
-        for name, value in weights(ends, agent).items():
-            torch.testing.assert_close(value, weights(expected, agent)[name], rtol=1e-4, atol=1e-5)
+        for name, value in ends[agent].items():
+            torch.testing.assert_close(value, expected[agent][name], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("reason", FAILURES)
@@ -337,8 +342,7 @@ def test_a_run_goes_on_with_a_growing_cache_and_says_why_once(
         raise FAILURES[reason]
 
     monkeypatch.setattr(decoder._Steps, "_ready", fail)
-    trainer, log = run(tmp_path, "run", "static", monkeypatch)
-    assert trainer.step == 3
+    _, log = run(tmp_path, "run", "static", monkeypatch)
     assert [line for line in log if "cache" in line] == [
         f"{name}: samples with a cache that grows: {reason}" for name in ("Qwen", "Llama")
     ]
