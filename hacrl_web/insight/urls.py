@@ -25,7 +25,6 @@ urlpatterns = [
     path("runs/<uuid:run_id>/system", run_tab_views.run_system, name="run_system"),
     path("runs/<uuid:run_id>/evaluations", evaluation_views.run_evaluations, name="run_evaluations"),
     path("runs/<uuid:run_id>/evaluations.csv", evaluation_views.evaluations_csv, name="evaluations_csv"),
-    path("benchmarks/<int:pk>/extraction", rollout_views.benchmark_extraction, name="benchmark_extraction"),
     path("runs/<uuid:run_id>/lm-eval.csv", harness_views.harness_csv, name="harness_csv"),
     path("evaluate", evaluation_views.evaluate, name="evaluate"),
     path("evaluate/harness", harness_views.evaluate_by_harness, name="evaluate_by_harness"),

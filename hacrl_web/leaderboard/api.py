@@ -5,35 +5,24 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from django.http import HttpRequest
-from ninja import Query, Router, Schema
+from ninja import Query, Router
 from typing_extensions import TypedDict
 
 from hacrl_web.leaderboard import views
 from hacrl_web.leaderboard.board.boards import board_of, sources
+from hacrl_web.leaderboard.board.selection import BoardAddress, BoardSelection
 from hacrl_web.web.page_query import clean_text
-from hacrl_web.web.schemas import Number, PageOf
+from hacrl_web.web.schemas import Number, PageOf, query_schema
 
 MAX_BOARDS = 50
 router = Router(tags=["leaderboard"])
 
 
-class BoardQuery(Schema):
-    """The address of the page: `sweep` (repeated), or `group` and `benchmark`; the rest selects what is shown."""
+class _BoardAddress(BoardAddress, BoardSelection):
+    """`sweep` (repeated), or `group` and `benchmark`; the rest selects what is shown."""
 
-    sweep: list[str] = Query([])
-    group: list[str] = Query([])
-    benchmark: list[str] = Query([])
-    metric: str = ""
-    baseline: str = ""
-    show: str = ""
-    on: list[str] = Query([])
-    algorithm: list[str] = Query([])
-    column: list[str] = Query([])
-    sort: str = ""
-    cost: str = ""
-    x: str = ""
-    y: str = ""
-    reported: str = ""
+
+BoardParameters = query_schema(_BoardAddress, without=("row",))
 
 
 class BoardHead(TypedDict):
@@ -143,14 +132,14 @@ def list_boards(
 
 
 @router.get("/boards/table", response=BoardAnswer, summary="One board with the runs, settings and facts behind it")
-def get_board(request: HttpRequest, query: Query[BoardQuery]) -> Any:
+def get_board(request: HttpRequest, query: Query[BoardParameters]) -> Any:
     """The same bytes as the page's JSON file."""
     return views.board_json(request)
 
 
 @router.get("/boards/file/{kind}", response={200: None}, summary="One board as a file: csv, tex, html, lm-eval.csv")
 def get_board_file(
-    request: HttpRequest, kind: Literal["csv", "tex", "html", "lm-eval.csv"], query: Query[BoardQuery]
+    request: HttpRequest, kind: Literal["csv", "tex", "html", "lm-eval.csv"], query: Query[BoardParameters]
 ) -> Any:
     """`lm-eval.csv`: what lm-evaluation-harness measured of checkpoints of its runs."""
     files: dict[str, Any] = {"csv": views.board_csv, "tex": views.board_tex, "html": views.report}

@@ -9,12 +9,11 @@ from django.views.decorators.http import require_GET
 
 from hacrl_web.insight.harness_results import HarnessLine, lines_of_checkpoints, rows_for_csv
 from hacrl_web.leaderboard.board import paper
-from hacrl_web.leaderboard.board.addresses import BoardAddress, board_at
 from hacrl_web.leaderboard.board.boards import boards, sources
 from hacrl_web.leaderboard.board.cells import BoardTable
 from hacrl_web.leaderboard.board.columns import COLUMNS, COSTS
 from hacrl_web.leaderboard.board.rows import NOT_RECORDED
-from hacrl_web.leaderboard.board.selection import CELL_CONTENTS, baseline_labels, read_selection
+from hacrl_web.leaderboard.board.selection import CELL_CONTENTS, BoardAddress, baseline_labels, board_at, read_selection
 from hacrl_web.leaderboard.board.table import make_table
 from hacrl_web.leaderboard.render import exports, latex
 from hacrl_web.leaderboard.render.context import board_context, board_report, seed_runs

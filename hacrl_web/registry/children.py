@@ -133,7 +133,6 @@ JUDGE = ChildProgram(  # a local model has to load
     cpu_s=600,
     memory_bytes=64 * GIB,
 )
-EXTRACTION_SHARES = ChildProgram("workers.verifiers.try_answer", "Other answers are being read.")
 
 
 def _storable(value: Any) -> Any:

@@ -20,9 +20,8 @@ from hacrl_web.insight.compare.content import comparison_content
 from hacrl_web.insight.compare.lines import overlaid_lines
 from hacrl_web.insight.overview.results import results
 from hacrl_web.insight.plotly_figures import as_json, plain_text
-from hacrl_web.leaderboard.board.addresses import board_at
 from hacrl_web.leaderboard.board.boards import Board, sweep_board
-from hacrl_web.leaderboard.board.selection import read_selection
+from hacrl_web.leaderboard.board.selection import board_at, read_selection
 from hacrl_web.leaderboard.board.table import make_table
 from hacrl_web.leaderboard.render.context import board_context
 from hacrl_web.runs.models import Run, Sweep

@@ -5,11 +5,14 @@ Answers are typed dictionaries: the OpenAPI document describes them, and pydanti
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from collections.abc import Collection
+from typing import Any, Generic, TypeVar, get_origin
 
-from ninja import Schema
-from pydantic import ConfigDict
+from ninja import Query, Schema
+from pydantic import ConfigDict, create_model
 from typing_extensions import TypedDict
+
+from hacrl_web.web.page_query import MAX_TEXT, PageQuery
 
 Item = TypeVar("Item")
 Number = int | float  # an answer keeps the type of the value
@@ -29,3 +32,14 @@ class PageOf(TypedDict, Generic[Item]):
     items: list[Item]
     count: int
     next: str | None
+
+
+def query_schema(page: type[PageQuery], without: Collection[str] = ()) -> Any:
+    """The parameters of a page's address, as texts, for an operation that reads them as the page does."""
+    names = {field.alias or name: get_origin(field.annotation) is tuple for name, field in page.model_fields.items()}
+    fields: dict[str, Any] = {
+        name: (list[str], Query([])) if is_list else (str, Query("", max_length=MAX_TEXT))
+        for name, is_list in names.items()
+        if name not in without
+    }
+    return create_model(f"{page.__name__}Parameters", __base__=Schema, **fields)

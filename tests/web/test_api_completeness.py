@@ -159,7 +159,6 @@ PAGES = {
     "insight:run_system": ("GET /runs/{run_id}/system",),
     "insight:run_evaluations": ("GET /runs/{run_id}/evaluations",),
     "insight:evaluations_csv": ("GET /runs/{run_id}/evaluations",),
-    "insight:benchmark_extraction": ("GET /benchmarks/{pk}/extraction",),
     "insight:evaluate": ("POST /evaluations",),
     "insight:evaluate_by_harness": ("POST /harness-evaluations",),
     "insight:harness_csv": ("GET /runs/{run_id}/evaluations",),

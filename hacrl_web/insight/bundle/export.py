@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import time
-import zipfile
 from collections.abc import Iterable, Iterator
+from heapq import merge
 from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from django.db.models import Model
 from django.utils import timezone
 
 from hacrl_web.alerts.models import Alert
@@ -37,12 +37,11 @@ from hacrl_web.insight.bundle.layout import (
     RunFacts,
     RunFile,
 )
-from hacrl_web.insight.bundle.rows import stored_records
 from hacrl_web.insight.checkpoints.bundle_size import bundle_size_refusal, checkpoint_bytes
 from hacrl_web.insight.checkpoints.checkpoints import is_here
-from hacrl_web.insight.checkpoints.zip_stream import CHUNK_BYTES, PieceSink
+from hacrl_web.insight.checkpoints.zip_stream import file_pieces, zipped
 from hacrl_web.registry.models import Agent, AgentGroup, Benchmark, LanguageModel
-from hacrl_web.runs.models import Run
+from hacrl_web.runs.models import AnswerChunk, Contribution, QuestionChunk, RolloutSample, Run, TelemetryEvent
 from hacrl_web.runs.run_files import files_removal
 from hacrl_web.web.errors import FieldErrors
 from workers.contract.checkpoint_manifest import FOLDER_NAME, DamagedCheckpoint, read_manifest, step_folders
@@ -50,6 +49,13 @@ from workers.contract.checkpoint_manifest import MANIFEST_NAME as CHECKPOINT_MAN
 from workers.contract.trainer_log import read_output
 
 LINES_AT_ONCE = 500
+# type -> the table of its rows, and the columns that hold JSON as text.
+TABLES: dict[str, tuple[type[Model], tuple[str, ...]]] = {
+    "rollout": (RolloutSample, ("rewards", "turns")),
+    "contribution": (Contribution, ()),
+    "questions": (QuestionChunk, ("ids", "subjects", "difficulties", "answers", "questions")),
+    "answers": (AnswerChunk, ("marks", "majority", "responses")),
+}
 
 
 def check_exportable(run: Run, *, checkpoints: bool) -> None:
@@ -68,28 +74,23 @@ def check_exportable(run: Run, *, checkpoints: bool) -> None:
 
 def bundle_of(run: Run, *, checkpoints: bool) -> Iterator[bytes]:
     """The pieces of a bundle. Errors, at any time: OSError, DamagedCheckpoint; then the file cannot be opened."""
-    sink, entries = PieceSink(), {}
-    with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+    entries: dict[str, FileEntry] = {}
+
+    def counted(name: str, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        digest, size = hashlib.sha256(), 0
+        for piece in pieces:
+            digest.update(piece)
+            size += len(piece)
+            yield piece
+        entries[name] = FileEntry(size=size, sha256=digest.hexdigest())
+
+    def members() -> Iterator[tuple[str, Iterable[bytes]]]:
         for name, pieces in _members(run, checkpoints):
-            digest, size = hashlib.sha256(), 0
-            kind = zipfile.ZIP_STORED if name.endswith(".safetensors") else zipfile.ZIP_DEFLATED
-            with archive.open(_info(name, kind), "w", force_zip64=True) as target:
-                for piece in pieces:
-                    digest.update(piece)
-                    size += len(piece)
-                    target.write(piece)
-                    yield sink.take()
-            entries[name] = FileEntry(size=size, sha256=digest.hexdigest())
+            yield name, counted(name, pieces)
         manifest = BundleManifest(format=FORMAT, version=VERSION, run=run.pk, exported_at=timezone.now(), files=entries)
-        archive.writestr(_info(MANIFEST_NAME, zipfile.ZIP_DEFLATED), manifest.model_dump_json(indent=1))
-    yield sink.take()
+        yield MANIFEST_NAME, [manifest.model_dump_json(indent=1).encode()]
 
-
-def _info(name: str, kind: int) -> zipfile.ZipInfo:
-    info = zipfile.ZipInfo(name, date_time=time.gmtime()[:6])
-    info.compress_type = kind
-    info.external_attr = 0o644 << 16
-    return info
+    return zipped(members())
 
 
 def _members(run: Run, checkpoints: bool) -> Iterator[tuple[str, Iterable[bytes]]]:
@@ -100,7 +101,7 @@ def _members(run: Run, checkpoints: bool) -> Iterator[tuple[str, Iterable[bytes]
     if run.benchmark:
         for name, path in zip((TRAIN_NAME, HELD_OUT_NAME), run.benchmark.paths, strict=False):
             if Path(path).is_file():
-                yield name, _file(Path(path))
+                yield name, file_pieces(Path(path))
     if checkpoints:
         yield from _checkpoint_files(run)
 
@@ -109,13 +110,6 @@ def _lines(lines: Iterable[str]) -> Iterator[bytes]:
     iterator = iter(lines)
     while some := list(islice(iterator, LINES_AT_ONCE)):
         yield "".join(f"{line}\n" for line in some).encode()
-
-
-def _file(path: Path) -> Iterator[bytes]:
-    """No link is followed: the bundle holds the run's own files only. Error: OSError."""
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
-        while piece := file.read(CHUNK_BYTES):
-            yield piece
 
 
 def _checkpoint_files(run: Run) -> Iterator[tuple[str, Iterable[bytes]]]:
@@ -130,7 +124,34 @@ def _checkpoint_files(run: Run) -> Iterator[tuple[str, Iterable[bytes]]]:
             f"{FOLDER_NAME}/{folder.name}/{name}": folder / name for name in (*manifest.files, CHECKPOINT_MANIFEST)
         }
         if all(CHECKPOINT_FILE.fullmatch(name) for name in names):  # as of our trainer
-            yield from ((name, _file(path)) for name, path in names.items())
+            yield from ((name, file_pieces(path)) for name, path in names.items())
+
+
+def stored_records(run: Run) -> Iterator[dict[str, Any]]:
+    """All stored events of a run, in the order of seq."""
+    yield from merge(_events(run), *(_rows(run, kind) for kind in TABLES), key=itemgetter("seq"))
+
+
+def _events(run: Run) -> Iterator[dict[str, Any]]:
+    head = ("seq", "attempt", "time", "type", "step", "agent", "source")
+    rows = TelemetryEvent.objects.filter(run=run).order_by("seq").values_list(*head, "payload")
+    for *values, payload in rows.iterator(chunk_size=LINES_AT_ONCE):
+        yield {**dict(zip(head, values, strict=True)), **payload}
+
+
+def _rows(run: Run, kind: str) -> Iterator[dict[str, Any]]:
+    model, texts = TABLES[kind]
+    names = [field.name for field in model._meta.concrete_fields if field.name not in ("id", "run")]
+    rows = model._default_manager.filter(run=run).order_by("seq").values_list(*names)
+    for values in rows.iterator(chunk_size=LINES_AT_ONCE):
+        record = dict(zip(names, values, strict=True)) | {"type": kind}
+        for name in texts:
+            if record[name] is not None:
+                record[name] = json.loads(record[name])
+        if record.get("turns"):  # stored as (first letter of the role, whether it failed, text)
+            names_of_turn = ("role", "is_failed", "text")
+            record["turns"] = [dict(zip(names_of_turn, turn, strict=True)) for turn in record["turns"]]
+        yield record
 
 
 def run_file(run: Run) -> RunFile:

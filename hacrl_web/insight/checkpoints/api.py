@@ -6,7 +6,6 @@ from typing import Annotated, Any, NotRequired
 from uuid import UUID
 
 from django.http import HttpRequest, StreamingHttpResponse
-from django.shortcuts import get_object_or_404
 from ninja import Field, Query, Router, Status
 from typing_extensions import TypedDict
 
@@ -16,7 +15,7 @@ from hacrl_web.insight.checkpoints.views import archive_of, manifest_and_agent
 from hacrl_web.registry.api.models_and_groups import ModelOut
 from hacrl_web.runs.api.runs import detail
 from hacrl_web.runs.api.schemas import RunAnswer
-from hacrl_web.runs.models import Run
+from hacrl_web.runs.requests import visible_run
 from hacrl_web.web.schemas import StrictBody
 
 MAX_STEP = 10**9 - 1
@@ -61,16 +60,12 @@ class AskAnswer(TypedDict):
     answers: list[AgentReply]
 
 
-def _run(request: HttpRequest, run_id: UUID) -> Run:
-    return get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
-
-
 @router.get("/runs/{run_id}/checkpoints", response=CheckpointsAnswer, summary="The checkpoints of a run, newest first")
 def list_checkpoints(
     request: HttpRequest, run_id: UUID, verify: Annotated[int | None, Query(ge=0, le=MAX_STEP)] = None
 ) -> Any:
     """`verify`: the step whose files are read byte by byte. `is_here` is false if they are on another host."""
-    run = _run(request, run_id)
+    run = visible_run(request, run_id)
     listing = checkpoints.list_of_checkpoints(run, verify=verify)
     return {
         "is_here": listing.is_here,
@@ -90,7 +85,7 @@ def download_agent(request: HttpRequest, run_id: UUID, step: int, agent: int) ->
 
     Its README.md is a model card: base models, evaluations with intervals, settings, how to serve it.
     """
-    return archive_of(request, _run(request, run_id), step, agent)
+    return archive_of(request, visible_run(request, run_id), step, agent)
 
 
 class Promotion(StrictBody):
@@ -103,7 +98,7 @@ class Promotion(StrictBody):
 
 @router.post("/runs/{run_id}/checkpoints/promote", response={201: ModelOut}, summary="Make a model of a trained agent")
 def promote_agent(request: HttpRequest, run_id: UUID, payload: Promotion) -> Any:
-    run = _run(request, run_id)
+    run = visible_run(request, run_id)
     manifest, agent = manifest_and_agent(run, payload.step, payload.agent)
     name = payload.name or reuse.proposed_name(run, agent, payload.step, reuse.model_names(run))
     return Status(201, reuse.promote_checkpoint(request.user, run, manifest, agent, name))
@@ -129,7 +124,7 @@ class UploadsAnswer(TypedDict):
 @router.post("/runs/{run_id}/checkpoints/push", response={202: uploads.Upload}, summary="Send an agent to the hub")
 def push_agent(request: HttpRequest, run_id: UUID, payload: Push) -> Any:
     """In the background, with the stored Hub token, a model card and checksums; /runs/{run_id}/uploads says how far."""
-    run = _run(request, run_id)
+    run = visible_run(request, run_id)
     manifest, agent = manifest_and_agent(run, payload.step, payload.agent)
     repo, content, is_private = payload.repo, payload.content, payload.is_private
     sending = uploads.start_upload(
@@ -141,7 +136,7 @@ def push_agent(request: HttpRequest, run_id: UUID, payload: Push) -> Any:
 @router.get("/runs/{run_id}/uploads", response=UploadsAnswer, summary="Uploads of a run's agents to the hub")
 def list_uploads(request: HttpRequest, run_id: UUID) -> Any:
     """The newest first, those from this host."""
-    return {"items": uploads.uploads_of(_run(request, run_id))}
+    return {"items": uploads.uploads_of(visible_run(request, run_id))}
 
 
 class Extension(StrictBody):
@@ -157,7 +152,7 @@ class Extension(StrictBody):
 @idempotent
 def extend_run(request: HttpRequest, run_id: UUID, payload: Extension) -> Any:
     """With the run's settings except the steps, and everything in the checkpoint; the run itself does not change."""
-    run = _run(request, run_id)
+    run = visible_run(request, run_id)
     manifest, _ = manifest_and_agent(run, payload.step, 0)
     return Status(201, detail(reuse.launch_extension(request.user, run, manifest, payload.steps)))
 
@@ -176,7 +171,7 @@ class AskBody(StrictBody):
 @router.post("/runs/{run_id}/checkpoints/ask", response=AskAnswer, summary="Ask every agent of a checkpoint")
 def ask(request: HttpRequest, run_id: UUID, payload: AskBody) -> Any:
     """One answer for each agent, or its `error`; this may take a minute."""
-    run = _run(request, run_id)
+    run = visible_run(request, run_id)
     texts = {name: "" if value is None else str(value) for name, value in payload.dict(exclude={"step"}).items()}
     question = ask_agents.checked_question(texts, run)
     manifest, _ = manifest_and_agent(run, payload.step, 0)

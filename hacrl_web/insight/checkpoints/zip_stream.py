@@ -1,7 +1,7 @@
-"""An agent's model folder as a zip archive that is sent while it is read: no temporary file, little memory.
+"""Archives that are sent while they are read: no temporary file, little memory.
 
-Files are stored, not deflated: weights hardly compress. If a file does not match the manifest, the archive breaks
-off before its end, so that it cannot be opened.
+Weights are stored, not deflated: they hardly compress. If a file does not match its manifest, the archive breaks off
+before its end, so that it cannot be opened.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import io
 import os
 import time
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 
 from workers.contract.checkpoint_manifest import Manifest
 
@@ -19,15 +20,20 @@ CHUNK_BYTES = 2**20
 
 
 class PieceSink(io.RawIOBase):
-    """A file for zipfile that collects what it writes; like a socket, it cannot seek."""
+    """A file that gives away what was written to it; like a socket, it cannot seek."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
+        self._size = 0
 
     def write(self, data: object) -> int:
         piece = bytes(data)  # type: ignore[call-overload]
         self._pieces.append(piece)
+        self._size += len(piece)
         return len(piece)
+
+    def tell(self) -> int:
+        return self._size
 
     def take(self) -> bytes:
         content = b"".join(self._pieces)
@@ -35,34 +41,44 @@ class PieceSink(io.RawIOBase):
         return content
 
 
+def file_pieces(path: Path) -> Iterator[bytes]:
+    """No link is followed: an archive holds a run's own files only. Error: OSError."""
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+        while piece := file.read(CHUNK_BYTES):
+            yield piece
+
+
+def zipped(members: Iterable[tuple[str, Iterable[bytes]]]) -> Iterator[bytes]:
+    """The archive's bytes. members: name and content. Errors, at any time: those of a content."""
+    sink = PieceSink()
+    with zipfile.ZipFile(sink, "w") as archive:
+        for name, pieces in members:
+            info = zipfile.ZipInfo(name, date_time=time.gmtime()[:6])
+            info.compress_type = zipfile.ZIP_STORED if name.endswith(".safetensors") else zipfile.ZIP_DEFLATED
+            info.external_attr = 0o644 << 16
+            with archive.open(info, "w", force_zip64=True) as target:
+                for piece in pieces:
+                    target.write(piece)
+                    yield sink.take()
+    yield sink.take()
+
+
 def zip_of_agent(
     manifest: Manifest, agent: str, folder: str, texts: Mapping[str, str] | None = None
 ) -> Iterator[bytes]:
-    """The archive's bytes, its files inside `folder`; texts: further files by name, unless the agent has such a file.
+    """The files of an agent inside `folder`. texts: further files by name, unless the agent has such a file.
 
     Errors, at any time: OSError, DamagedCheckpoint.
     """
-    sink = PieceSink()
-    when = time.gmtime()[:6]
-    with zipfile.ZipFile(sink, "w", zipfile.ZIP_STORED) as archive:
-        files = manifest.files_of(agent)
-        for name, text in (texts or {}).items():
-            if name not in files:
-                info = zipfile.ZipInfo(f"{folder}/{name}", date_time=when)
-                info.external_attr = 0o644 << 16
-                archive.writestr(info, text)
-        for name, entry in files.items():
-            info = zipfile.ZipInfo(f"{folder}/{name}", date_time=when)
-            info.external_attr = 0o644 << 16
-            digest = hashlib.sha256()
-            # No link is followed: the archive holds files of the checkpoint only.
-            descriptor = os.open(manifest.path / manifest.folders[agent] / name, os.O_RDONLY | os.O_NOFOLLOW)
-            with os.fdopen(descriptor, "rb") as file, archive.open(info, "w", force_zip64=True) as target:
-                while chunk := file.read(CHUNK_BYTES):
-                    digest.update(chunk)
-                    target.write(chunk)
-                    yield sink.take()
-            if digest.hexdigest() != entry["sha256"]:
-                raise manifest.damaged(name)
-            yield sink.take()
-    yield sink.take()
+    files = manifest.files_of(agent)
+
+    def checked(name: str, sha256: str) -> Iterator[bytes]:
+        digest = hashlib.sha256()
+        for piece in file_pieces(manifest.path / manifest.folders[agent] / name):
+            digest.update(piece)
+            yield piece
+        if digest.hexdigest() != sha256:
+            raise manifest.damaged(name)
+
+    further = [(f"{folder}/{name}", [text.encode()]) for name, text in (texts or {}).items() if name not in files]
+    return zipped([*further, *((f"{folder}/{name}", checked(name, e["sha256"])) for name, e in files.items())])

@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
-from math import inf
 from typing import Annotated, Any
 from uuid import UUID
 
 from django.http import Http404, HttpRequest
-from ninja import Query, Router, Schema
+from ninja import Query, Router
 from typing_extensions import TypedDict
 
 from hacrl_web.insight import settings_diff
-from hacrl_web.insight.compare import comparison
 from hacrl_web.insight.compare.lines import MAX_METRICS, MAX_RUNS, Agents, OverlaidLine, overlaid_lines
-from hacrl_web.insight.compare.views import compare_selection
+from hacrl_web.insight.compare.views import ComparisonQuery, compare_selection
 from hacrl_web.insight.overview.api import MetricAnswer
 from hacrl_web.insight.overview.overview import XAxis
 from hacrl_web.insight.overview.panels import recorded_metrics
 from hacrl_web.runs.models import Run
 from hacrl_web.web.errors import FieldErrors
+from hacrl_web.web.schemas import Number, query_schema
 
 router = Router(tags=["insight"])
+
+
+class ComparedLine(TypedDict):
+    """run: its place among the runs."""
+
+    run: int
+    agent: str
+    x: list[Number]
+    y: list[float]
 
 
 class ComparedLines(TypedDict):
     metric: str
     x: str
-    lines: list[comparison.ComparedLine]
+    lines: list[ComparedLine]
 
 
 class OverlaidLines(TypedDict):
@@ -67,21 +75,12 @@ class ComparisonAnswer(TypedDict):
     differing: list[settings_diff.SettingAnswer]
 
 
-class CompareQuery(Schema):
-    """The parameters of the page's address, which `compare_selection` reads; unreadable values mean the default."""
-
-    runs: list[str] = Query([])
-    metric: str = ""
-    x: str = ""
-    baseline: str = ""
-    best: str = ""
-
-
+CompareParameters = query_schema(ComparisonQuery)
 Bound = Annotated[float | None, Query(ge=0, le=1e18, allow_inf_nan=False)]
 
 
 @router.get("/compare", response=ComparedLines, summary="The lines of a comparison", url_name="compare_lines")
-def compare_lines(request: HttpRequest, query: Query[CompareQuery], low: Bound = None, high: Bound = None) -> Any:
+def compare_lines(request: HttpRequest, query: Query[CompareParameters], low: Bound = None, high: Bound = None) -> Any:
     """As the page's address: runs (repeated, at most 20), metric, x; between `low` and `high` of the x axis.
 
     At most 1,500 points a line: of each bucket the lowest, the highest and the last.
@@ -89,20 +88,15 @@ def compare_lines(request: HttpRequest, query: Query[CompareQuery], low: Bound =
     selection = compare_selection(request)
     if selection is None:
         return {"metric": "", "x": "step", "lines": []}
-    lines = comparison.compared_lines(
-        selection.runs,
-        selection.metric,
-        selection.axis,
-        -inf if low is None else low,
-        inf if high is None else high,
-    )
-    return {"metric": selection.metric, "x": selection.axis, "lines": lines}
+    axis: XAxis = "elapsed" if selection.axis == "time" else selection.axis
+    lines = overlaid_lines(selection.runs, {selection.metric}, x=axis, agents="each", low=low, high=high)
+    return {"metric": selection.metric, "x": selection.axis, "lines": [one | {"run": one["group"]} for one in lines]}
 
 
 @router.get(
     "/compare/table", response=ComparisonAnswer, summary="The table of a comparison: best and last of each agent"
 )
-def compare_table(request: HttpRequest, query: Query[CompareQuery]) -> Any:
+def compare_table(request: HttpRequest, query: Query[CompareParameters]) -> Any:
     """`runs` repeated, at most 20; `baseline` is one of them; `best`: high or low.
 
     `differing`: the settings in which the runs differ.
@@ -162,8 +156,7 @@ def get_overlaid_lines(
     return {
         "x": x,
         "lines": overlaid_lines(
-            _named_runs(request, runs), metric, groups=group or None, x=x, agents=agents,
-            low=-inf if low is None else low, high=inf if high is None else high,
+            _named_runs(request, runs), metric, groups=group or None, x=x, agents=agents, low=low, high=high
         ),
     }  # fmt: skip
 

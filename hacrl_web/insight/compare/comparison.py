@@ -3,24 +3,18 @@ parallel coordinates of the settings that differ."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from statistics import fmean
 from typing import Any, Literal
 
 import plotly.graph_objects as go
-from typing_extensions import TypedDict
 
-from hacrl_web.insight.downsample import MAX_POINTS, extreme_places
-from hacrl_web.insight.overview.overview import XAxis, positions
+from hacrl_web.insight.compare.lines import mean_values, run_values
 from hacrl_web.insight.plotly_figures import as_json, plain_text
 from hacrl_web.insight.settings_diff import ABSENT, SettingLine
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.telemetry.metric_series import read_series
 from hacrl_web.runs.workspace.rows import NUM_SOLID
-from hacrl_web.web.schemas import Number
 from workers import number_format
 
 MAX_RUNS = 20
@@ -31,11 +25,9 @@ MIN_AXES = 3  # fewer settings are read more easily from the table
 MAX_LETTERS = 24
 PARALLEL_HEIGHT = 340
 Axis = Literal["step", "rollouts", "tokens", "time"]  # as in addresses
-_POSITIONS: dict[Axis, XAxis] = {"rollouts": "rollouts", "tokens": "tokens", "time": "elapsed"}
 # Of these the lowest is best.
 LOWER_IS_BETTER = ("loss", "kl", "skipped_updates", "guard_frac", "grad_norm", "completions/clipped_ratio")
 LOWER_FAMILIES = ("verifier/", "audit/disagreement", "frac_reward_zero_std", "clip_ratio/", "sampling_logp_difference/")
-Point = tuple[int, float]  # step, value
 
 
 def metric_names(runs: Iterable[Run]) -> list[str]:
@@ -48,58 +40,11 @@ def metric_names(runs: Iterable[Run]) -> list[str]:
             newest = run.events.filter(type="metrics", agent=agent, source="").order_by("-step", "-seq").first()
             if newest is not None:
                 names |= dict.fromkeys([*newest.payload.get("ratios", {}), *newest.payload.get("values", {})])
-    rest = sorted(set(names) - {ACCURACY, "reward/mean"})
-    return [name for name in (ACCURACY, "reward/mean") if name in names] + rest
+    return sorted(names, key=lambda name: (name != ACCURACY, name != "reward/mean", name))
 
 
 def lowest_is_best(metric: str) -> bool:
     return metric in LOWER_IS_BETTER or metric.startswith(LOWER_FAMILIES)
-
-
-def points(run: Run, metric: str) -> dict[str, list[Point]]:
-    """The agents' (step, value) by step, the latest attempt of each; steps without a number are left out."""
-    by_agent: dict[str, list[Point]] = {name: [] for name in run.agent_names}
-    for series in read_series(run, {metric}, by_agent):
-        if not series.source:
-            by_agent[series.agent] = list(series.points())
-    return by_agent
-
-
-def mean_points(by_agent: Mapping[str, Sequence[Point]]) -> list[Point]:
-    """The mean over all agents at the steps where every agent has a value."""
-    columns = [dict(points_of_agent) for points_of_agent in by_agent.values()]
-    if not columns:
-        return []
-    shared = set(columns[0]).intersection(*columns[1:])
-    return [(step, fmean(column[step] for column in columns)) for step in sorted(shared)]
-
-
-class ComparedLine(TypedDict):
-    """run: its place among the runs."""
-
-    run: int
-    agent: str
-    x: list[Number]
-    y: list[float | None]
-
-
-def compared_lines(
-    runs: Sequence[Run], metric: str, axis: Axis, low: float = -math.inf, high: float = math.inf
-) -> list[ComparedLine]:
-    """Each run's agents between low and high of the axis: of each bucket the lowest, the highest and the last value."""
-    lines: list[ComparedLine] = []
-    for place, run in enumerate(runs):
-        by_agent = points(run, metric)
-        steps = sorted({step for line in by_agent.values() for step, _ in line})
-        xs = steps if axis == "step" else positions(run, steps, _POSITIONS[axis])
-        x_of_step = {step: float(x) for step, x in zip(steps, xs, strict=True) if x is not None and low <= x <= high}
-        for agent, line in by_agent.items():
-            inside = [(step, value) for step, value in line if step in x_of_step]
-            steps, values = [step for step, _ in inside], [value for _, value in inside]
-            places = extreme_places(steps, values, MAX_POINTS)
-            x, y = [x_of_step[steps[at]] for at in places], [values[at] for at in places]
-            lines.append({"run": place, "agent": agent, "x": [*x], "y": [*y]})
-    return lines
 
 
 @dataclass
@@ -127,12 +72,12 @@ class CompareRow:
         return names.index(self.agent) if self.agent in names else 0
 
 
-def _row(run: Run, place: int, agent: str, line: Sequence[Point], lowest: bool) -> CompareRow:
+def _row(run: Run, place: int, agent: str, values: Mapping[int, float], lowest: bool) -> CompareRow:
     row = CompareRow(run, place, agent)
-    if line:
+    if values:
         # The first of equals: the run that reached it earlier was better.
-        row.best_step, row.best = (min if lowest else max)(line, key=lambda point: point[1])
-        row.last_step, row.last = line[-1]
+        row.best_step, row.best = (min if lowest else max)(values.items(), key=lambda point: point[1])
+        row.last_step, row.last = list(values.items())[-1]
     return row
 
 
@@ -140,10 +85,11 @@ def comparison_table(runs: Sequence[Run], metric: str, baseline: Run, *, lowest:
     """For each run its mean, if it has several agents, and each agent."""
     rows: list[CompareRow] = []
     for place, run in enumerate(runs):
-        by_agent = points(run, metric)
+        values = run_values(run, {metric}, "each")
+        by_agent = {name: values.get((metric, name), {}) for name in run.agent_names}
         if len(by_agent) > 1:
-            rows.append(_row(run, place, MEAN, mean_points(by_agent), lowest))
-        rows += [_row(run, place, agent, line, lowest) for agent, line in by_agent.items()]
+            rows.append(_row(run, place, MEAN, mean_values(by_agent.values()), lowest))
+        rows += [_row(run, place, agent, of_agent, lowest) for agent, of_agent in by_agent.items()]
     base = {row.agent: row for row in rows if row.run.pk == baseline.pk}
     if len(baseline.agent_names) == 1:  # its one agent is its mean
         base.setdefault(MEAN, next(iter(base.values())))

@@ -55,8 +55,8 @@ def overlaid_lines(
     groups: Sequence[int] | None = None,
     x: XAxis = "step",
     agents: Agents = "mean",
-    low: float = -math.inf,
-    high: float = math.inf,
+    low: float | None = None,
+    high: float | None = None,
 ) -> list[OverlaidLine]:
     """A line for each run (or agent) and metric, between low and high of the axis; with groups one for each group.
 
@@ -99,11 +99,15 @@ def run_values(run: Run, metrics: Collection[str], agents: Agents) -> dict[tuple
         if own and agents == "each":
             values |= {(metric, agent): points for agent, points in own.items()}
             continue
-        columns = [points for points in (own or by_pair).values() if points]
-        if columns:
-            shared = set(columns[0]).intersection(*columns[1:])
-            values[metric, ""] = {step: fmean(column[step] for column in columns) for step in sorted(shared)}
+        if columns := [points for points in (own or by_pair).values() if points]:
+            values[metric, ""] = mean_values(columns)
     return values
+
+
+def mean_values(columns: Collection[Mapping[int, float]]) -> dict[int, float]:
+    """The mean by step, at the steps that all of the columns have."""
+    shared = set.intersection(*map(set, columns))
+    return {step: fmean(column[step] for column in columns) for step in sorted(shared)}
 
 
 def mean_curve(
@@ -131,8 +135,9 @@ def mean_curve(
     return curve
 
 
-def _bounded(curve: Curve, low: float, high: float) -> Curve:
+def _bounded(curve: Curve, low: float | None, high: float | None) -> Curve:
     """The points between low and high, in order of the axis, at most MAX_POINTS of them."""
+    low, high = -math.inf if low is None else low, math.inf if high is None else high
     inside = sorted((at for at, place in enumerate(curve.x) if low <= place <= high), key=curve.x.__getitem__)
     places = extreme_places(range(len(inside)), [curve.y[at] for at in inside], MAX_POINTS)
     order = [inside[at] for at in places]

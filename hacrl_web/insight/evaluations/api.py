@@ -6,7 +6,6 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from django.http import HttpRequest
-from django.shortcuts import get_object_or_404
 from ninja import Body, Field, Router, Schema, Status
 from pydantic import WithJsonSchema
 from typing_extensions import TypedDict
@@ -17,7 +16,7 @@ from hacrl_web.insight.evaluations.new_evaluation import launch_evaluation
 from hacrl_web.insight.harness_results import HarnessLine, lines_of_run
 from hacrl_web.runs.api.runs import detail
 from hacrl_web.runs.api.schemas import RunAnswer
-from hacrl_web.runs.models import Run
+from hacrl_web.runs.requests import visible_run
 
 router = Router(tags=["insight"])
 
@@ -76,7 +75,7 @@ def get_evaluations(request: HttpRequest, run_id: UUID) -> Any:
     """By benchmark, the run's own first: each agent's evaluations by step, with estimates and slices.
 
     `score_word`: what `value` is called, accuracy or, with partial credit, mean reward."""
-    run = get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
+    run = visible_run(request, run_id)
     return {
         "harness": lines_of_run(run, request.user),
         "benchmarks": [

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
+from hacrl_web.insight.checkpoints.zip_stream import PieceSink
 from hacrl_web.insight.export.tables import Table, TableColumn
 from hacrl_web.web.errors import FieldErrors
 
@@ -40,33 +41,6 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-class _Pieces:
-    """A file that gives away what was written to it."""
-
-    closed = False
-
-    def __init__(self) -> None:
-        self._parts: list[bytes] = []
-        self._size = 0
-
-    def write(self, data: Any) -> int:
-        part = bytes(data)
-        self._parts.append(part)
-        self._size += len(part)
-        return len(part)
-
-    def tell(self) -> int:
-        return self._size
-
-    def flush(self) -> None: ...
-
-    def close(self) -> None: ...
-
-    def take(self) -> bytes:
-        parts, self._parts = self._parts, []
-        return b"".join(parts)
-
-
 def _parquet(columns: tuple[TableColumn, ...], rows: Iterator[Row], card: dict[str, Any]) -> Iterator[bytes]:
     try:
         import pyarrow
@@ -78,7 +52,7 @@ def _parquet(columns: tuple[TableColumn, ...], rows: Iterator[Row], card: dict[s
     schema = pyarrow.schema(fields, metadata={"hacrl": json.dumps(card, ensure_ascii=False)})
 
     def pieces() -> Iterator[bytes]:
-        file = _Pieces()
+        file = PieceSink()
         with parquet.ParquetWriter(pyarrow.PythonFile(file, mode="w"), schema, compression="zstd") as writer:
             while some := list(islice(rows, ROW_GROUP)):
                 values = zip(*some, strict=True)

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal, NotRequired
 from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404
 from ninja import Field, Query, Router
 from typing_extensions import TypedDict
 
@@ -16,7 +15,7 @@ from hacrl_web.insight.overview.overview import XAxis, history, overview
 from hacrl_web.insight.overview.panels import MAX_LAYOUT, panels_of, recorded_metrics, save_panels
 from hacrl_web.runs.api.schemas import EventAnswer
 from hacrl_web.runs.live.event_reader import frame_text
-from hacrl_web.runs.models import Run
+from hacrl_web.runs.requests import visible_run
 from hacrl_web.runs.telemetry.logs import attempt_ends
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.schemas import Number, StrictBody
@@ -124,7 +123,7 @@ def get_buckets(
     steps on another axis. `band`: the lowest and highest value, or the 95 % confidence interval of the mean, over the
     runs of the same sweep that differ only in the seed.
     """
-    run = get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
+    run = visible_run(request, run_id)
     if first is not None and last is not None and first > last:
         raise FieldErrors.single("invalid", f"Must be at most {last}, which is `last`.", "first")
     over_seeds = None if band == "none" else band
@@ -136,7 +135,7 @@ def get_buckets(
 )
 def get_history(request: HttpRequest, run_id: UUID, up_to: Annotated[int, Query(ge=0, le=2**62)] = 2**62) -> Any:
     """Events as the socket sends them, oldest first, with a seq of at most `up_to`; and how each attempt ended."""
-    run = get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
+    run = visible_run(request, run_id)
     seq = min(up_to, run.last_seq)
     ends = [line | {"at": line["at"].isoformat()} for line in attempt_ends(run)]
     return _json({"run": str(run.pk), "seq": seq, "events": history(run, seq), "ends": ends})
@@ -146,13 +145,13 @@ def get_history(request: HttpRequest, run_id: UUID, up_to: Annotated[int, Query(
     "/runs/{run_id}/panels", response=PanelsAnswer, summary="The panels of the Overview, and the metrics for more"
 )
 def get_panels(request: HttpRequest, run_id: UUID) -> Any:
-    run = get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
+    run = visible_run(request, run_id)
     return {"panels": panels_of(run), "metrics": recorded_metrics(run)}
 
 
 @router.put("/runs/{run_id}/panels", response=PanelsAnswer, summary="Save the panels of the Overview for the project")
 def put_panels(request: HttpRequest, run_id: UUID, payload: PanelsBody) -> Any:
     """In order, separated by commas: `-` hidden, `*` pinned, a chart or `+metric` (`+metric~` of pairs), `:s|m|l`."""
-    run = get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
+    run = visible_run(request, run_id)
     save_panels(request.user, run, payload.panels)
     return {"panels": panels_of(run), "metrics": recorded_metrics(run)}

@@ -122,3 +122,15 @@ def baselines_by_seed(run: Run) -> dict[int, Run]:
 
 def _apart_from_algorithm(run: Run) -> dict[str, Any]:
     return {key: value for key, value in run.spec.items() if key not in ("name", "seed", "algorithm")}
+
+
+def suggested_overlays(run: Run, user: Any) -> list[dict[str, str]]:
+    """Visible runs whose curves may be drawn behind the run's: its parent and the baseline. {id, name, relation}."""
+    baseline = baselines_by_seed(run).get(run.seed)
+    related = {
+        "continued from" if run.start_step else "cloned from": run.cloned_from_id,
+        "retry of": run.retry_of_id,
+        "baseline": baseline.pk if baseline else None,
+    }
+    names = dict(Run.objects.visible_to(user).filter(pk__in=filter(None, related.values())).values_list("pk", "name"))
+    return [{"id": str(pk), "name": names[pk], "relation": relation} for relation, pk in related.items() if pk in names]

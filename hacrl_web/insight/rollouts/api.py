@@ -6,20 +6,18 @@ from typing import Annotated, Any, NotRequired
 from uuid import UUID
 
 from django.http import HttpRequest
-from django.shortcuts import get_object_or_404
-from ninja import Query, Router, Schema
+from ninja import Query, Router
 from typing_extensions import TypedDict
 
-from hacrl_web.insight.rollouts.extraction import ExtractionsAnswer, compare_extractions
-from hacrl_web.insight.rollouts.filter import read_filter
+from hacrl_web.insight.rollouts.filter import RolloutFilter, read_filter
 from hacrl_web.insight.rollouts.influential import InfluentialAnswer, most_influential
 from hacrl_web.insight.rollouts.search import RolloutHit, search_rollouts
 from hacrl_web.insight.rollouts.turns import RecordedTurn, read_turns, shown_turns
-from hacrl_web.registry.models import Benchmark
-from hacrl_web.runs.models import Run
+from hacrl_web.runs.requests import visible_run
 from hacrl_web.runs.stored_spec import recorded_spec
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import clean_text
+from hacrl_web.web.schemas import query_schema
 from hacrl_web.web.visible import visible
 
 MAX_TEXT = 200_000  # characters of a text on a page
@@ -60,34 +58,7 @@ class RolloutOrNone(TypedDict):
     rollout: RolloutTextAnswer | None
 
 
-class RolloutQuery(Schema):
-    """The filters of the tab: step `12` or `10-20`, reward `1` or `0.2..0.8` or `none`, `q` a part of the text; those
-    from `learner` on are about what a rollout taught, and find it once for each learner. shared `yes`: what its peers
-    sampled. sort `weight`, `surprise` (how far s is from 1) or `gap` (the reward against the mean of the learner's own
-    rollouts to the prompt): the largest first. prompt_kind `rescue` or `mistake`; `lesson` is its earlier name.
-    set: a training set by name, in a run with several.
-    """
-
-    after: str = Query("", max_length=40)
-    before: str = Query("", max_length=40)
-    step: str = Query("", max_length=40)
-    prompt: str = Query("", max_length=200)
-    set: str = Query("", max_length=120)
-    agent: str = Query("", max_length=200)
-    source: str = Query("", max_length=200)
-    reward: str = Query("", max_length=40)
-    min_tokens: str = Query("", max_length=20)
-    max_tokens: str = Query("", max_length=20)
-    q: str = Query("", max_length=200)
-    learner: str = Query("", max_length=200)
-    sign: str = Query("", max_length=20)
-    clip: str = Query("", max_length=20)
-    prompt_kind: str = Query("", max_length=40)
-    lesson: str = Query("", max_length=40, deprecated=True)
-    min_advantage: str = Query("", max_length=40)
-    max_advantage: str = Query("", max_length=40)
-    shared: str = Query("", max_length=10)
-    sort: str = Query("", max_length=20)
+RolloutParameters = query_schema(RolloutFilter, without=("list",))
 
 
 @router.get(
@@ -95,11 +66,16 @@ class RolloutQuery(Schema):
     response=RolloutsAnswer,
     summary="Rollouts that a filter finds, in the order of steps or sorted",
 )
-def find_rollouts(request: HttpRequest, run_id: UUID, query: Query[RolloutQuery]) -> Any:
+def find_rollouts(request: HttpRequest, run_id: UUID, query: Query[RolloutParameters]) -> Any:
     """`next` and `previous` go into `after` and `before`. A search that takes long stops at `stopped_at`: continue with
     `next`. A filter that cannot be read is refused. The texts: /runs/{run_id}/rollout-text?seq=.
+
+    step `12` or `10-20`, reward `1` or `0.2..0.8` or `none`, `q` a part of the text, `set` a training set; those from
+    `learner` on are about what a rollout taught, and find it once for each learner: shared `yes` what its peers
+    sampled, prompt_kind `rescue` or `mistake`, sort `weight`, `surprise` (how far s is from 1) or `gap` (the reward
+    against the mean of the learner's own rollouts to the prompt), the largest first.
     """
-    run = get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
+    run = visible_run(request, run_id)
     rollout_filter, ignored = read_filter(request.GET, run.agent_names)
     if ignored:
         message = f"This cannot be read, or is not known in this run: {', '.join(ignored)}."
@@ -126,7 +102,7 @@ def get_influential(
     learner: Annotated[str, Query(max_length=200)] = "",
 ) -> Any:
     """Shared rollouts, or own ones where the run shares none. Without a step: of the newest one. Texts are cut."""
-    run = get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
+    run = visible_run(request, run_id)
     spec = recorded_spec(run)
     is_shared = spec.algorithm.shares_rollouts and len(spec.agents) > 1
     return most_influential(run, step, is_shared=is_shared, learner=clean_text(learner))
@@ -139,7 +115,7 @@ def rollout_text(
     request: HttpRequest, run_id: UUID, seq: Annotated[int, Query(ge=0, lt=2**62)] = 0, shown: bool = False
 ) -> Any:
     """shown: the text as a page shows it, with control characters written out, and cut at its largest size."""
-    run = get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
+    run = visible_run(request, run_id)
     names = ("step", "agent", "prompt_id", "sample", "prompt", "completion", "answer", "reward", "turns")
     answer = run.rollouts.filter(seq=seq).values(*names).first()
     if answer is not None:
@@ -150,13 +126,3 @@ def rollout_text(
         answer["completion"] = visible(answer["completion"][:MAX_TEXT])
         answer |= {"length": length, "shown": min(length, MAX_TEXT)}
     return {"rollout": answer}
-
-
-@router.get(
-    "/benchmarks/{int:pk}/extraction",
-    response=ExtractionsAnswer,
-    summary="How many sampled answers strict and flexible extraction read",
-)
-def get_extraction(request: HttpRequest, pk: int) -> Any:
-    """Of the first answers of the newest runs on the benchmark; for the verifiers math and numeric."""
-    return compare_extractions(request.user, get_object_or_404(Benchmark.objects.visible_to(request.user), pk=pk))

@@ -8,22 +8,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
-from django.shortcuts import get_object_or_404, render
+from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from hacrl_web.insight.recorded_steps import end, step_after, step_before
-from hacrl_web.insight.rollouts.extraction import compare_extractions
 from hacrl_web.insight.rollouts.filter import SORT_LABELS, SORTS, PageCursor, RolloutFilter, read_filter
 from hacrl_web.insight.rollouts.prompt_group import PromptGroup, group_of
 from hacrl_web.insight.rollouts.prompt_list import PromptLine, PromptPage, list_prompts
 from hacrl_web.insight.rollouts.query_bar import WORDS, chips, completions, read_query
 from hacrl_web.insight.rollouts.search import RolloutHit, RolloutPage, first_that_taught, hit_of, search_rollouts
-from hacrl_web.registry.models import Benchmark
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.pages.run_header import header, run_or_404
 from hacrl_web.runs.stored_spec import recorded_spec
-from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import MAX_ID, clean_text, encode_query, whole_number
 from workers.contract.spec.run import RunSpec
 
@@ -116,24 +113,6 @@ def _rollouts(run: Run, spec: RunSpec, rollout_filter: RolloutFilter, seq: str, 
 def _reward_names(hits: Sequence[RolloutHit]) -> list[str]:
     """The rewards that have a column: those of the first rollout that has several."""
     return next(([*hit.rewards] for hit in hits if hit.rewards), [])
-
-
-@require_safe
-def benchmark_extraction(request: HttpRequest, pk: int) -> HttpResponse:
-    """The share of sampled answers that strict and flexible extraction each read."""
-    benchmark = get_object_or_404(Benchmark.objects.visible_to(request.user), pk=pk)
-    context: dict[str, Any] = {"benchmark": benchmark}
-    status = 200
-    try:
-        context["shares"] = shares = compare_extractions(request.user, benchmark)
-        total = max(shares["num_answers"], 1)
-        context["rows"] = [
-            (name, {"read": counts["read"] / total, "correct": counts["correct"] / total})
-            for name, counts in (("strict", shares["strict"]), ("flexible", shares["flexible"]))
-        ]
-    except FieldErrors as refused:
-        context["errors"], status = refused.errors, refused.status
-    return render(request, "insight/rollouts/extraction.html", context, status=status)
 
 
 def _steps_beside(run: Run, rollout_filter: RolloutFilter, selected: RolloutHit) -> list[tuple[int, str]]:

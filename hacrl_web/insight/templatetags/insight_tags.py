@@ -1,27 +1,28 @@
-"""What other pages show of this app: siblings by seed, the run that trained a model, the way to a comparison."""
+"""What other pages show of this app: results, siblings by seed, the run that trained a model, comparisons."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlencode
-from uuid import UUID
 
 from django import template
 
 from hacrl_web.insight.compare.comparison import MAX_RUNS
 from hacrl_web.insight.compare.content import comparison_content
-from hacrl_web.insight.overview.ending import Ending, ending_of
-from hacrl_web.insight.overview.overlays import suggested_overlays
+from hacrl_web.insight.overview.ending import ending_of
 from hacrl_web.insight.overview.overview import same_but_seed
 from hacrl_web.insight.overview.panels import panels_of
-from hacrl_web.insight.overview.results import Results, results
+from hacrl_web.insight.overview.results import results, suggested_overlays
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.workspace.query import WorkspaceQuery
-from hacrl_web.runs.workspace.rows import RunGroup
+from hacrl_web.web.page_query import uuid_or_none
 
 register = template.Library()
+register.simple_tag(results, name="results_of_run")
+register.simple_tag(panels_of, name="panels_of_run")
+register.simple_tag(ending_of, name="ending_of_run")
+register.simple_tag(comparison_content, name="comparison_of")
 
 
 @register.simple_tag
@@ -30,51 +31,23 @@ def seeds_of(run: Run) -> list[int]:
     return [one.seed for one in same_but_seed(run)]
 
 
-@register.simple_tag
-def results_of_run(run: Run, at: int | None = None) -> Results:
-    """What the run's agents have reached so far, or had by the end of step `at`."""
-    return results(run, at)
-
-
-@register.simple_tag
-def panels_of_run(run: Run) -> str:
-    """The layout of panels that the run's project has saved."""
-    return panels_of(run)
-
-
 @register.simple_tag(takes_context=True)
 def overlays_of_run(context: template.Context, run: Run) -> list[dict[str, str]]:
     """Runs to be drawn behind this one: its parent, and the baseline of its sweep."""
     return suggested_overlays(run, context["user"])
 
 
-@register.simple_tag
-def ending_of_run(run: Run) -> Ending | None:
-    """The card of a run that failed, was stopped or was interrupted."""
-    return ending_of(run)
-
-
 @register.simple_tag(takes_context=True)
 def trained_by(context: template.Context, model: LanguageModel) -> Run | None:
     """The run behind a promoted model, if it is still there and the user may see it."""
-    try:
-        run_id = UUID(str(model.provenance.get("run", "")))
-    except ValueError:
-        return None
     runs: Any = Run.objects.visible_to(context["user"])
-    return runs.filter(pk=run_id).first()
+    return runs.filter(pk=uuid_or_none(model.provenance.get("run"))).first()
 
 
 @register.simple_tag
 def place_of_agent(places: dict[str, int], name: str) -> int:
     """An agent's place in its run, which is its colour."""
     return places.get(name, 0)
-
-
-@register.simple_tag
-def comparison_of(rows: Sequence[RunGroup], filters: WorkspaceQuery) -> dict[str, Any] | None:
-    """The comparison of the visible rows of the workspace; None if none is visible."""
-    return comparison_content(rows, filters)
 
 
 @register.simple_tag

@@ -6,14 +6,13 @@ from typing import Annotated, Any, Literal, NotRequired
 from uuid import UUID
 
 from django.http import HttpRequest
-from django.shortcuts import get_object_or_404
 from ninja import Query, Router, Schema
 from pydantic import create_model
 from typing_extensions import TypedDict
 
 from hacrl_web.insight.what_if.rows import MAX_WINDOW, RecordedCheck
 from hacrl_web.insight.what_if.what_if import what_if_answer
-from hacrl_web.runs.models import Run
+from hacrl_web.runs.requests import visible_run
 from hacrl_web.web.schemas import Number
 from workers.algorithms.registry import settings_schema
 
@@ -102,5 +101,5 @@ def what_if(
     check: bool = False,
 ) -> Any:
     """check: also how many of the recorded weights this arithmetic reproduces at the recorded settings."""
-    run = get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
+    run = visible_run(request, run_id)
     return what_if_answer(run, first, last, settings.dict(exclude_none=True), checks=check)

@@ -1,4 +1,4 @@
-"""How a board is shown: the parameters of its address, and the addresses of the same board with other parameters."""
+"""What an address says of a board: which one it is, and how it is shown."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from urllib.parse import urlencode
 from django.http import QueryDict
 from pydantic import model_validator
 
-from hacrl_web.leaderboard.board.boards import Board
+from hacrl_web.leaderboard.board.boards import MAX_SWEEPS, Board, alone_board, sweep_board
 from hacrl_web.leaderboard.board.columns import COLUMNS
 from hacrl_web.leaderboard.board.results import MEAN_OF_SAMPLES
-from hacrl_web.web.page_query import PageQuery, Text, one_of
+from hacrl_web.runs.models import Sweep
+from hacrl_web.web.page_query import PageQuery, RowId, Text, one_of
 from workers.contract.spec.algorithm import BASELINE
 
 NO_BASELINE = "none"
@@ -102,3 +103,26 @@ def baseline_labels(board: Board) -> Mapping[str, str]:
     names = [row.algorithm for row in board.with_results]
     labels = {NO_BASELINE: "none"} | {name: name for name in dict.fromkeys(names)}
     return labels | {row.id: row.label for row in board.with_results if names.count(row.algorithm) > 1}
+
+
+class BoardAddress(PageQuery):
+    """What names a board, `sweep` (up to 8) or `group` and `benchmark`, and a row; BoardSelection has the rest."""
+
+    sweep: tuple[RowId, ...] = ()
+    group: tuple[RowId, ...] = ()
+    benchmark: tuple[RowId, ...] = ()
+    row: Text = ""
+
+
+def board_at(address: QueryDict, user: Any) -> Board | None:
+    """The board that the query of an address names; None if there is none, or the user may not see all of it."""
+    query = BoardAddress.read(address)
+    if query.ignored:
+        return None
+    if query.sweep:
+        ids = dict.fromkeys(query.sweep)
+        by_id = Sweep.objects.visible_to(user).in_bulk(list(ids)) if len(ids) <= MAX_SWEEPS else {}
+        return sweep_board(*(by_id[pk] for pk in ids)) if len(by_id) == len(ids) else None
+    if query.group and query.benchmark:
+        return alone_board(user, query.group[0], query.benchmark[0])
+    return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hacrl_web.insight.overview.overlays import suggested_overlays
+from hacrl_web.insight.overview.results import suggested_overlays
 from hacrl_web.runs.models import Run, Sweep
 from tests.support.web.factories import launch_request, make_run, make_user
 from tests.support.web.page_text import text_of
