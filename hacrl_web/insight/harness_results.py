@@ -14,17 +14,20 @@ from uuid import UUID
 from django.urls import reverse
 
 from hacrl_web.runs.models import Run, TelemetryEvent
+from hacrl_web.web.page_query import uuid_or_none
+from hacrl_web.web.schemas import EVERY_FIELD
 
 MAX_EVALUATIONS = 200  # the newest of a page
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class HarnessLine:
     """One metric of one agent on one task. run: the evaluation.  step: of the checkpoint, of `source_run`.
 
     source_name: of that run; empty if it was deleted, or the models are registered ones.
     """
 
+    __pydantic_config__ = EVERY_FIELD
     run: str
     run_name: str
     source_run: str
@@ -32,21 +35,21 @@ class HarnessLine:
     step: int | None
     agent: str
     position: int
-    harness: str
-    version: str
-    task: str
-    task_version: str
-    is_group: bool
-    benchmark: str
-    num_fewshot: int | None
-    num_questions: int | None
-    num_available: int | None
-    has_chat_template: bool
-    metric: str
-    filter: str
-    value: float | None
-    stderr: float | None
-    higher_is_better: bool | None
+    harness: str = ""
+    version: str = ""
+    task: str = ""
+    task_version: str = ""
+    is_group: bool = False
+    benchmark: str = ""
+    num_fewshot: int | None = None
+    num_questions: int | None = None
+    num_available: int | None = None
+    has_chat_template: bool = False
+    metric: str = ""
+    filter: str = ""
+    value: float | None = None
+    stderr: float | None = None
+    higher_is_better: bool | None = None
 
     @property
     def address(self) -> str:
@@ -90,38 +93,18 @@ def _lines(runs: Iterable[Run]) -> Iterator[HarnessLine]:
 
 
 def _source_of(run: Run) -> UUID | None:
-    """The run whose checkpoint an evaluation is of; None if it names none."""
-    try:
-        return UUID((run.spec.get("harness") or {}).get("source_run") or "")
-    except ValueError:  # of an imported run, whatever it holds
-        return None
+    """The run whose checkpoint an evaluation is of; None if it names none, or of an imported run anything."""
+    return uuid_or_none((run.spec.get("harness") or {}).get("source_run"))
 
 
 def _of_event(run: Run, agent: str, payload: dict[str, Any], run_names: Mapping[str, str]) -> Iterator[HarnessLine]:
     settings = run.spec.get("harness") or {}
     source, names = str(settings.get("source_run") or ""), run.agent_names
-    texts = ("harness", "version", "task", "task_version", "benchmark")
-    numbers = ("num_fewshot", "num_questions", "num_available")
-    of_task: dict[str, Any] = {name: str(payload.get(name) or "") for name in texts}
-    of_task |= {name: payload.get(name) for name in numbers}
     for score in payload.get("scores") or ():
-        yield HarnessLine(
-            run=str(run.pk),
-            run_name=run.name,
-            source_run=source,
-            source_name=run_names.get(source, ""),
-            step=settings.get("source_step"),
-            agent=agent,
-            position=names.index(agent) if agent in names else 0,
-            is_group=bool(payload.get("is_group")),
-            has_chat_template=bool(payload.get("has_chat_template")),
-            metric=str(score.get("metric") or ""),
-            filter=str(score.get("filter") or ""),
-            value=score.get("value"),
-            stderr=score.get("stderr"),
-            higher_is_better=score.get("higher_is_better"),
-            **of_task,
-        )
+        told = {name: value for name, value in {**payload, **score}.items() if name in COLUMNS and value is not None}
+        own = {"run": str(run.pk), "run_name": run.name, "source_run": source, "agent": agent}
+        own |= {"source_name": run_names.get(source, ""), "step": settings.get("source_step")}
+        yield HarnessLine(**told | own | {"position": names.index(agent) if agent in names else 0})
 
 
 def rows_for_csv(lines: Sequence[HarnessLine]) -> Iterator[list[Any]]:

@@ -37,8 +37,7 @@ from hacrl_web.insight.bundle.layout import (
     RunFacts,
     RunFile,
 )
-from hacrl_web.insight.checkpoints.bundle_size import bundle_size_refusal, checkpoint_bytes
-from hacrl_web.insight.checkpoints.checkpoints import is_here
+from hacrl_web.insight.checkpoints.checkpoints import bundle_size_refusal, checkpoint_bytes, is_here
 from hacrl_web.insight.checkpoints.zip_stream import file_pieces, zipped
 from hacrl_web.registry.models import Agent, AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.models import AnswerChunk, Contribution, QuestionChunk, RolloutSample, Run, TelemetryEvent

@@ -30,7 +30,7 @@ from hacrl_web.insight.bundle.layout import (
     BundleManifest,
     RunFile,
 )
-from hacrl_web.insight.checkpoints.bundle_size import MAX_BUNDLE_BYTES
+from hacrl_web.insight.checkpoints.checkpoints import MAX_BUNDLE_BYTES
 from hacrl_web.runs.telemetry.tables import clean_texts
 from hacrl_web.web.errors import FieldErrors, plain_errors
 

@@ -13,7 +13,7 @@ from hacrl_web.accounts.projects import current_project, for_members
 from hacrl_web.insight.bundle.export import bundle_of, check_exportable
 from hacrl_web.insight.bundle.importing import import_bundle
 from hacrl_web.insight.bundle.reader import bundle_refusal
-from hacrl_web.insight.checkpoints.bundle_size import MAX_BUNDLE_BYTES
+from hacrl_web.insight.checkpoints.checkpoints import MAX_BUNDLE_BYTES
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.requests import visible_run
 from hacrl_web.runs.run_files import pieces_while_reading

@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 
 from hacrl_web.accounts.idempotency import idempotent
 from hacrl_web.insight.checkpoints import ask_agents, checkpoints, reuse, uploads
-from hacrl_web.insight.checkpoints.views import archive_of, manifest_and_agent
+from hacrl_web.insight.checkpoints.views import archive_of
 from hacrl_web.registry.api.models_and_groups import ModelOut
 from hacrl_web.runs.api.runs import detail
 from hacrl_web.runs.api.schemas import RunAnswer
@@ -99,7 +99,7 @@ class Promotion(StrictBody):
 @router.post("/runs/{run_id}/checkpoints/promote", response={201: ModelOut}, summary="Make a model of a trained agent")
 def promote_agent(request: HttpRequest, run_id: UUID, payload: Promotion) -> Any:
     run = visible_run(request, run_id)
-    manifest, agent = manifest_and_agent(run, payload.step, payload.agent)
+    manifest, agent = checkpoints.checkpoint_and_agent(run, payload.step, payload.agent)
     name = payload.name or reuse.proposed_name(run, agent, payload.step, reuse.model_names(run))
     return Status(201, reuse.promote_checkpoint(request.user, run, manifest, agent, name))
 
@@ -125,7 +125,7 @@ class UploadsAnswer(TypedDict):
 def push_agent(request: HttpRequest, run_id: UUID, payload: Push) -> Any:
     """In the background, with the stored Hub token, a model card and checksums; /runs/{run_id}/uploads says how far."""
     run = visible_run(request, run_id)
-    manifest, agent = manifest_and_agent(run, payload.step, payload.agent)
+    manifest, agent = checkpoints.checkpoint_and_agent(run, payload.step, payload.agent)
     repo, content, is_private = payload.repo, payload.content, payload.is_private
     sending = uploads.start_upload(
         request.user, run, manifest, agent, repo=repo, content=content, is_private=is_private
@@ -153,7 +153,7 @@ class Extension(StrictBody):
 def extend_run(request: HttpRequest, run_id: UUID, payload: Extension) -> Any:
     """With the run's settings except the steps, and everything in the checkpoint; the run itself does not change."""
     run = visible_run(request, run_id)
-    manifest, _ = manifest_and_agent(run, payload.step, 0)
+    manifest = checkpoints.find_checkpoint(run, payload.step)
     return Status(201, detail(reuse.launch_extension(request.user, run, manifest, payload.steps)))
 
 
@@ -174,5 +174,5 @@ def ask(request: HttpRequest, run_id: UUID, payload: AskBody) -> Any:
     run = visible_run(request, run_id)
     texts = {name: "" if value is None else str(value) for name, value in payload.dict(exclude={"step"}).items()}
     question = ask_agents.checked_question(texts, run)
-    manifest, _ = manifest_and_agent(run, payload.step, 0)
+    manifest = checkpoints.find_checkpoint(run, payload.step)
     return {"step": payload.step, "answers": ask_agents.ask_checkpoint(request.user, run, manifest, question)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -11,11 +12,13 @@ from hacrl_web.runs.models import Run
 from hacrl_web.runs.run_files import files_removal
 from hacrl_web.runs.telemetry.scores import accuracies
 from hacrl_web.runs.worker.hosts import data_folder_id
+from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.schemas import EVERY_FIELD
 from hacrl_web.web.streaming import file_slug
 from workers.contract.checkpoint_manifest import FOLDER_NAME, DamagedCheckpoint, Manifest, read_manifest, step_folders
 
 MAX_LISTED = 100
+MAX_BUNDLE_BYTES = 4 * 2**30  # of a run as one file, to be imported
 READ_AT_ONCE_BYTES = 64 * 2**20  # checked byte by byte in each list, beginning with the newest checkpoint
 
 
@@ -93,8 +96,7 @@ def list_of_checkpoints(run: Run, *, verify: int | None = None) -> CheckpointLis
         try:
             manifest = read_manifest(path)
         except DamagedCheckpoint as error:
-            step = int(path.name.removeprefix("step-"))
-            rows.append(CheckpointSummary(step, 0, 0, [], "its manifest cannot be read", str(error)))
+            rows.append(CheckpointSummary(_step_of(path), 0, 0, [], "its manifest cannot be read", str(error)))
             continue
         is_small = manifest.size_bytes <= budget
         budget -= manifest.size_bytes * is_small
@@ -127,38 +129,56 @@ def _summary(run: Run, manifest: Manifest, scores: dict[str, float], *, reads: b
     return CheckpointSummary(manifest.step, manifest.size_bytes, len(manifest.files), agents, checked, damage, mean)
 
 
-class NoSuchCheckpoint(LookupError):
-    """There is no such checkpoint on this host; the text is for users."""
-
-
 def find_checkpoint(run: Run, step: int | None) -> Manifest:
-    """The checkpoint of a step, or the newest; the sizes of its files are checked.
-
-    Errors: NoSuchCheckpoint, DamagedCheckpoint.
-    """
-    if sentence := files_removal(run):
-        raise NoSuchCheckpoint(sentence)
-    if not is_here(run):
-        raise NoSuchCheckpoint(f"The files of this run are on {run.worker_host or 'another host'}, not on this one.")
-    folders = step_folders(run.run_dir / FOLDER_NAME)
-    if step is None and not folders:
-        raise NoSuchCheckpoint("This run has no checkpoint.")
-    for path in folders[-1:] if step is None else folders:
-        if step is None or int(path.name.removeprefix("step-")) == step:
-            manifest = read_manifest(path)
-            manifest.check_sizes()
-            return manifest
-    raise NoSuchCheckpoint(f"There is no checkpoint of step {step}: only the newest and the best are kept.")
+    """The checkpoint of a step, or the newest; the sizes of its files are checked. Error: FieldErrors at `step`."""
+    folders = [] if (reason := files_removal(run) or _elsewhere(run)) else step_folders(run.run_dir / FOLDER_NAME)
+    paths = folders[-1:] if step is None else [one for one in folders if _step_of(one) == step]
+    if not paths:
+        none = "This run has no checkpoint."
+        if step is not None:
+            none = f"There is no checkpoint of step {step}: only the newest and the best are kept."
+        raise FieldErrors.single("not_found", reason or none, "step", status=404)
+    try:
+        manifest = read_manifest(paths[0])
+        manifest.check_sizes()
+        return manifest
+    except DamagedCheckpoint as error:
+        raise FieldErrors.single("damaged", f"{error}.", "step", status=409) from None
 
 
-def agent_at(manifest: Manifest, place: int) -> str:
-    """The name of the agent at a place of the checkpoint. Error: NoSuchCheckpoint."""
+def _elsewhere(run: Run) -> str:
+    return "" if is_here(run) else f"The files of this run are on {run.worker_host or 'another host'}, not on this one."
+
+
+def _step_of(folder: Path) -> int:
+    return int(folder.name.removeprefix("step-"))
+
+
+def checkpoint_and_agent(run: Run, step: int, place: int) -> tuple[Manifest, str]:
+    """A checkpoint, and the name of the agent at a place of it. Error: FieldErrors."""
+    manifest = find_checkpoint(run, step)
     names = list(manifest.folders)
     if place >= len(names):
-        raise NoSuchCheckpoint(f"The checkpoint of step {manifest.step} has {len(names)} agents.")
-    return names[place]
+        message = f"The checkpoint of step {manifest.step} has {len(names)} agents."
+        raise FieldErrors.single("not_found", message, "step", status=404)
+    return manifest, names[place]
 
 
 def agent_slug(*parts: Any) -> str:
     """A name for a file or folder: small letters, digits and dashes."""
     return file_slug(*parts) or "model"
+
+
+def checkpoint_bytes(run: Run) -> int:
+    """Of the checkpoints that are on this host."""
+    return sum(one.size_bytes for one in list_of_checkpoints(run).checkpoints)
+
+
+def bundle_size_refusal(num_bytes: int) -> str:
+    """Why these checkpoints are not exported in a bundle, or empty."""
+    if num_bytes <= MAX_BUNDLE_BYTES:
+        return ""
+    return (
+        f"Its checkpoints take {num_bytes / 2**30:.1f} GiB, and a bundle of more than {MAX_BUNDLE_BYTES / 2**30:.0f} "
+        "GiB is not imported: export it without them, and download the checkpoints on the Checkpoints tab."
+    )

@@ -20,7 +20,6 @@ from hacrl_web.runs.run_files import pieces_while_reading
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import PageQuery, Whole, whole_number
 from hacrl_web.web.streaming import download_pieces
-from workers.contract.checkpoint_manifest import DamagedCheckpoint, Manifest
 
 
 class CheckpointsQuery(PageQuery):
@@ -74,17 +73,6 @@ def _recorded(run: Run) -> list[dict[str, Any]]:
     return [{"step": event.step, "size_bytes": event.payload.get("size_bytes")} for event in events]
 
 
-def manifest_and_agent(run: Run, step: int, place: int) -> tuple[Manifest, str]:
-    """A checkpoint, and the name of the agent at a place of it. Error: FieldErrors."""
-    try:
-        manifest = checkpoints.find_checkpoint(run, step)
-        return manifest, checkpoints.agent_at(manifest, place)
-    except checkpoints.NoSuchCheckpoint as error:
-        raise FieldErrors.single("not_found", str(error), "step", status=404) from None
-    except DamagedCheckpoint as error:
-        raise FieldErrors.single("damaged", f"{error}.", "step", status=409) from None
-
-
 @require_GET
 def download_agent(
     request: HttpRequest, run_id: uuid.UUID, step: int, agent: int
@@ -99,7 +87,7 @@ def download_agent(
 
 def archive_of(request: HttpRequest, run: Run, step: int, place: int) -> StreamingHttpResponse:
     """An agent's folder with a model card. Error: FieldErrors."""
-    manifest, name = manifest_and_agent(run, step, place)
+    manifest, name = checkpoints.checkpoint_and_agent(run, step, place)
     folder = checkpoints.agent_slug(name, run.algorithm, f"seed {run.seed}", f"step {step}")
     files = manifest.files_of(name)
     texts = {} if FILE_NAME in files else {FILE_NAME: model_card(run, name, step, folder)}
@@ -123,7 +111,7 @@ def promote(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     step, place = _step_and_place(request)
     name = request.POST.get("name", "")
     try:
-        manifest, agent = manifest_and_agent(run, step, place)
+        manifest, agent = checkpoints.checkpoint_and_agent(run, step, place)
         model = reuse.promote_checkpoint(request.user, run, manifest, agent, name)
     except FieldErrors as error:
         of_name = [one.message for one in error.errors if one.field == "name"]
@@ -141,7 +129,7 @@ def push(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     step, place = _step_and_place(request)
     repo, content = request.POST.get("repo", ""), request.POST.get("content", "merged")
     try:
-        manifest, agent = manifest_and_agent(run, step, place)
+        manifest, agent = checkpoints.checkpoint_and_agent(run, step, place)
         is_private = request.POST.get("public") != "on"
         uploads.start_upload(request.user, run, manifest, agent, repo=repo, content=content, is_private=is_private)
     except FieldErrors as error:
@@ -164,7 +152,7 @@ def extend(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     if step is None:
         raise Http404
     try:
-        manifest, _ = manifest_and_agent(run, step, 0)
+        manifest = checkpoints.find_checkpoint(run, step)
         return redirect(reuse.launch_extension(request.user, run, manifest, steps or 0))
     except FieldErrors as error:
         return _page(request, run, error.status, refusal=error.errors)
@@ -183,7 +171,7 @@ def ask(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         question = ask_agents.checked_question(form, run)
         if step is None:
             raise FieldErrors.single("missing", "Choose a checkpoint.", "step")
-        manifest, _ = manifest_and_agent(run, step, 0)
+        manifest = checkpoints.find_checkpoint(run, step)
         places = {name: place for place, name in enumerate(run.agent_names)}
         answers = ask_agents.ask_checkpoint(request.user, run, manifest, question)
         context["answers"] = [answer | {"position": places.get(answer["agent"], 0)} for answer in answers]

@@ -18,7 +18,7 @@ from django.conf import settings
 from django.db import transaction
 from pydantic import ValidationError
 
-from hacrl_web.insight.checkpoints import checkpoints
+from hacrl_web.insight.checkpoints.checkpoints import find_checkpoint
 from hacrl_web.insight.checkpoints.reuse import copy_agent, removed_on_error
 from hacrl_web.registry.language_models.agent_settings import agent_values
 from hacrl_web.registry.language_models.models import check_unchanged
@@ -36,8 +36,8 @@ from hacrl_web.runs.models import Run
 from hacrl_web.runs.run_files import COPIES_FOLDER, reading_files
 from hacrl_web.runs.worker.hosts import data_folder_id
 from hacrl_web.web.errors import FieldError, FieldErrors, plain_errors
-from hacrl_web.web.page_query import MAX_ID, whole_number
-from workers.contract.checkpoint_manifest import DamagedCheckpoint, Manifest
+from hacrl_web.web.page_query import MAX_ID, uuid_or_none, whole_number
+from workers.contract.checkpoint_manifest import Manifest
 from workers.contract.spec.algorithm import BASELINE
 from workers.contract.spec.rollout import RolloutSpec
 from workers.contract.spec.run import RunSpec
@@ -85,41 +85,21 @@ def queue_request(user: Any, request: Any, keys: Sequence[str], spec_of: Callabl
     """
     if not isinstance(request, Mapping):
         raise LaunchError.single("invalid", "Must be an object with settings.")
-    errors = [
-        FieldError("unknown_key", f"There is no setting named {str(key)[:80]!r}.", str(key)[:80])
-        for key in request
-        if key not in keys
-    ]
+    unknown = [str(key)[:80] for key in request if key not in keys]
+    errors = [FieldError("unknown_key", f"There is no setting named {key!r}.", key) for key in unknown]
     run_id = uuid.uuid4()
-    selection = choose_agents(user, request, run_id, errors)
+    folder = Path(settings.RUNS_DIR).resolve() / str(run_id) / COPIES_FOLDER  # of a checkpoint's agents
+    selection = _choose_agents(user, request, folder, errors)
     spec, benchmarks = spec_of(user, request, selection, errors)
-    return queue_evaluation(user, run_id, spec, selection, benchmarks, errors)
-
-
-def models_folder(run_id: uuid.UUID) -> Path:
-    """Where the agents of a checkpoint lie that a run evaluates."""
-    return Path(settings.RUNS_DIR).resolve() / str(run_id) / COPIES_FOLDER
-
-
-def queue_evaluation(
-    user: Any,
-    run_id: uuid.UUID,
-    spec: RunSpec | None,
-    selection: SelectedAgents,
-    benchmarks: Sequence[Any],
-    errors: list[FieldError],
-) -> Run:
-    """Copy the agents of the checkpoint and write the run. Error: FieldErrors, and nothing is written."""
     sources = [*(("benchmarks", one) for one in benchmarks), *selection.sources]
     check_one_project(sources, errors)
     if errors or spec is None:
         raise LaunchError(errors)
-    project, benchmark = sources[0][1].project, benchmarks[0] if benchmarks else None
+    project = sources[0][1].project
     require_hub_access(user, project, spec)  # before a checkpoint is copied; a viewer is refused
     further: dict[str, Any] = {"id": run_id, "project": project}
     if selection.manifest is not None:
         further["data_folder"] = data_folder_id()  # its files are on this host only
-    folder = models_folder(run_id)
     with reading_files(selection.trained) if selection.trained else nullcontext(), removed_on_error(folder.parent):
         if selection.manifest is not None:
             folder.parent.mkdir(mode=0o700, parents=True)
@@ -127,7 +107,7 @@ def queue_evaluation(
                 copy_agent(selection.manifest, name, folder / str(place))
         with transaction.atomic():
             hold_benchmarks([("benchmarks", row) for row in benchmarks])
-            return create_run(user, spec, selection.group, benchmark, **further)
+            return create_run(user, spec, selection.group, benchmarks[0] if benchmarks else None, **further)
 
 
 def listed_ids(request: Mapping[str, Any], key: str, errors: list[FieldError]) -> list[Any]:
@@ -139,8 +119,8 @@ def listed_ids(request: Mapping[str, Any], key: str, errors: list[FieldError]) -
     return list({str(value): value for value in values}.values())
 
 
-def choose_agents(user: Any, request: Mapping[str, Any], run_id: uuid.UUID, errors: list[FieldError]) -> SelectedAgents:
-    """The agents of a request's models, group and checkpoint. run_id: of the run that evaluates them."""
+def _choose_agents(user: Any, request: Mapping[str, Any], folder: Path, errors: list[FieldError]) -> SelectedAgents:
+    """The agents of a request's models, group and checkpoint. folder: where those of a checkpoint are copied to."""
     selection = SelectedAgents()
     for key in listed_ids(request, "models", errors)[: 2 * MAX_AGENTS]:
         model = visible_row(LanguageModel, user, key)
@@ -164,7 +144,7 @@ def choose_agents(user: Any, request: Mapping[str, Any], run_id: uuid.UUID, erro
             for agent in selection.group.agents.select_related("model"):
                 selection.add(agent_values(agent), agent.model)
     if request.get("run") not in (None, ""):
-        _add_checkpoint(user, request, models_folder(run_id), selection, errors)
+        _add_checkpoint(user, request, folder, selection, errors)
     if not 1 <= len(selection.agents) <= MAX_AGENTS and not errors:
         message = f"Choose 1 to {MAX_AGENTS} models; you chose {len(selection.agents)}."
         errors.append(FieldError("missing", message, "models"))
@@ -191,12 +171,9 @@ def _add_checkpoint(
         errors.append(FieldError("invalid", "Must be a whole number.", "step"))
         return
     try:
-        selection.manifest = checkpoints.find_checkpoint(run, number)
-    except checkpoints.NoSuchCheckpoint as error:
-        errors.append(FieldError("not_found", str(error), "step"))
-        return
-    except DamagedCheckpoint as error:
-        errors.append(FieldError("damaged", f"{error}.", "step"))
+        selection.manifest = find_checkpoint(run, number)
+    except FieldErrors as error:
+        errors += error.errors
         return
     names = ("prompt_format", "prompt_template", "chat_template_kwargs", "thinking")
     specs = {agent["name"]: agent for agent in run.spec["agents"]}
@@ -216,33 +193,31 @@ def _add_checkpoint(
 
 def find_run(user: Any, key: Any) -> Run | None:
     """The user's run with this id, or None."""
-    try:
-        runs: Any = Run.objects.visible_to(user)
-        return runs.filter(pk=uuid.UUID(str(key))).first()
-    except ValueError:
-        return None
+    runs: Any = Run.objects.visible_to(user)
+    return runs.filter(pk=uuid_or_none(key)).first()
 
 
 def _spec(
     user: Any, request: Mapping[str, Any], selection: SelectedAgents, errors: list[FieldError]
 ) -> tuple[RunSpec | None, Sequence[Any]]:
     """The checked spec and its benchmarks; problems are added to `errors`."""
-    ids = listed_ids(request, "benchmarks", errors)
-    benchmarks = find_benchmarks(user, ids, "benchmarks", errors)
+    benchmarks = find_benchmarks(user, listed_ids(request, "benchmarks", errors), "benchmarks", errors)
     if not request.get("benchmarks"):
         errors.append(FieldError("missing", "Choose a benchmark, at least one.", "benchmarks"))
     data = [data_values(one) for one in benchmarks]
     limit = request.get("max_completion_length")
-    rollout = {"max_completion_length": usual_length(selection) if limit in (None, "") else limit}
+    if limit in (None, ""):  # as in training, or what the shortest context allows, of which a prompt has half at most
+        allowed = [context - min(MAX_PROMPT, context // 2) for context in selection.contexts]
+        limit = max(1, min([selection.trained_length or USUAL_LENGTH, *allowed]))
     own = ("num_samples", "temperature", "max_questions")
     evaluation = {key: request[key] for key in own if request.get(key) not in (None, "")}
     sections = {
         "data": data[0] if data else {"train_path": "-"},
-        "rollout": {**rollout, "stop": selection.stop},
+        "rollout": {"max_completion_length": limit, "stop": selection.stop},
         "evaluation": {"max_questions": 0, **evaluation, "benchmarks": data[1:]},
     }
     spec = evaluation_spec("Evaluation of", request, selection, sections, errors, _field)
-    return (within_contexts(spec, selection.contexts, errors) if spec else None), benchmarks
+    return (_within_contexts(spec, selection.contexts, errors) if spec else None), benchmarks
 
 
 def evaluation_spec(
@@ -275,26 +250,13 @@ def evaluation_spec(
         return None
 
 
-def usual_length(selection: SelectedAgents) -> int:
-    """The most tokens of a response where none are named: as in training, or what the shortest context allows.
-
-    A prompt keeps its usual length, but at most half of a context.
-    """
-    allowed = [context - min(MAX_PROMPT, context // 2) for context in selection.contexts]
-    return max(1, min([selection.trained_length or USUAL_LENGTH, *allowed]))
-
-
 def _field(path: str | None) -> str | None:
     """The field of the request that an error of the spec belongs to."""
-    if not path:
-        return None
-    parts = path.split(".")
-    if parts[:2] == ["evaluation", "benchmarks"]:
-        return "benchmarks"
-    return _FIELDS.get(parts[0], parts[-1])
+    parts = path.split(".") if path else [""]
+    return "benchmarks" if parts[:2] == ["evaluation", "benchmarks"] else _FIELDS.get(parts[0], parts[-1]) or None
 
 
-def within_contexts(spec: RunSpec, contexts: Sequence[int], errors: list[FieldError]) -> RunSpec:
+def _within_contexts(spec: RunSpec, contexts: Sequence[int], errors: list[FieldError]) -> RunSpec:
     """The spec with the longest prompts that fit into the shortest context."""
     limit = spec.rollout.max_completion_length
     room = min(contexts, default=limit + MAX_PROMPT) - limit

@@ -10,8 +10,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_GET
 
-from hacrl_web.insight.checkpoints.bundle_size import bundle_size_refusal, checkpoint_bytes
-from hacrl_web.insight.checkpoints.checkpoints import is_here
+from hacrl_web.insight.checkpoints.checkpoints import bundle_size_refusal, checkpoint_bytes, is_here
 from hacrl_web.insight.export.files import FORMATS
 from hacrl_web.insight.export.requests import export_file
 from hacrl_web.insight.export.tables import TABLES

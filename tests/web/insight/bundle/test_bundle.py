@@ -27,7 +27,7 @@ from hacrl_web.alerts.models import Alert, Cursor
 from hacrl_web.insight.bundle import importing, reader
 from hacrl_web.insight.bundle.layout import CHECKPOINT_FILE, EVENTS_NAME, MANIFEST_NAME, RUN_NAME
 from hacrl_web.insight.bundle.reader import directory_bytes
-from hacrl_web.insight.checkpoints import bundle_size
+from hacrl_web.insight.checkpoints import checkpoints
 from hacrl_web.registry.benchmarks.benchmarks import create_benchmark
 from hacrl_web.registry.locations import folder_fingerprint
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
@@ -347,7 +347,7 @@ def test_run_that_has_not_ended_is_not_exported(client, run):
 
 
 def test_checkpoints_that_no_bundle_holds_are_refused_before_the_export(client, run, monkeypatch):
-    monkeypatch.setattr(bundle_size, "MAX_BUNDLE_BYTES", 0)
+    monkeypatch.setattr(checkpoints, "MAX_BUNDLE_BYTES", 0)
     page = client.get(f"/runs/{run.pk}/export").content.decode()
     sentence = "is not imported: export it without them"
     assert sentence in page

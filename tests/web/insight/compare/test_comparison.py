@@ -9,6 +9,7 @@ import pytest
 from django.urls import reverse
 
 from hacrl_web.insight.compare import comparison
+from hacrl_web.insight.compare.lines import run_values
 from hacrl_web.insight.settings_diff import SettingLine
 from hacrl_web.runs.models import Run
 from tests.support.web.factories import launch_request, make_run, metrics
@@ -68,7 +69,7 @@ def test_agent_called_mean_is_not_taken_for_the_mean(owner):
 def test_latest_attempt_of_a_step_wins_and_pairs_are_no_agents(owner):
     run = stored(owner, *(metrics(step, loss=1.0) for step in (1, 2, 3)), metrics(1, "A", "B", loss=9.0))
     store(run, metrics(2, loss=2.0), metrics(3, loss=None), attempt=2)
-    assert comparison.points(run, "loss") == {"A": [(1, 1.0), (2, 2.0)], "B": []}
+    assert run_values(run, {"loss"}, "each") == {("loss", "A"): {1: 1.0, 2: 2.0}}
 
 
 def test_csv_is_the_table_and_no_cell_is_a_formula(client, owner):
