@@ -9,7 +9,7 @@ from ninja import Router, Status
 from typing_extensions import TypedDict
 
 from hacrl_web.demo.launch import demo_sweeps
-from hacrl_web.demo.start import start_demo
+from hacrl_web.demo.tasks import start_demo
 from hacrl_web.runs.demo_state import failure_text, preparation
 from workers.contract.demo_recipe import TINY
 

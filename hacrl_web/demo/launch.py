@@ -23,6 +23,7 @@ from hacrl_web.accounts.models import User
 from hacrl_web.registry.benchmarks import benchmarks
 from hacrl_web.registry.language_models import groups, models
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
+from hacrl_web.runs.demo_state import preparing
 from hacrl_web.runs.models import Sweep
 from hacrl_web.runs.sweeps.plan import plan_sweep
 from hacrl_web.runs.sweeps.sweeps import add_seeds, launch_sweep, retry_all
@@ -181,3 +182,39 @@ def _request(
         "confirm": list(CONFIRM),
         **common_settings,
     }
+
+
+FROM_CACHE = "Looking for its two models in the cache."
+
+
+class DemoFailed(Exception):
+    """The demo could not be made or launched; its text says why."""
+
+
+def make_and_launch(
+    user: User,
+    recipe: DemoRecipe,
+    source: str,
+    seeds: Sequence[int],
+    algorithms: Sequence[str],
+    engine: str,
+    *,
+    is_new: bool,
+    check: Callable[[], None] = lambda: None,
+) -> Sweep:
+    """The demo's sweep. check: is called while models are made; what it raises ends that. Error: DemoFailed."""
+    with preparing(FROM_CACHE if folder(recipe).exists() else recipe.activity) as show:
+
+        def report(percent: int) -> None:
+            check()
+            show(f"{recipe.activity} {percent} % done.", percent=percent)
+
+        try:
+            made = make_agents(recipe, report, source)
+            show("Checking and registering its models and questions.", phase=1)
+            group, benchmark = register(user, recipe, made)
+            return launch_demo(user, recipe, group, benchmark, seeds, algorithms, engine, is_new=is_new)
+        except subprocess.CalledProcessError as error:
+            raise DemoFailed(f"The demo agents could not be created (exit status {error.returncode}).") from None
+        except FieldErrors as refusal:
+            raise DemoFailed(f"The demo could not be launched: {refusal}") from None

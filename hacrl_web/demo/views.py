@@ -7,7 +7,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_POST
 
-from hacrl_web.demo.start import start_demo
+from hacrl_web.demo.tasks import start_demo
 from hacrl_web.web.errors import FieldErrors
 
 

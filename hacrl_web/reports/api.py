@@ -11,8 +11,7 @@ from typing_extensions import TypedDict
 
 from hacrl_web.accounts.projects import project_of_new
 from hacrl_web.reports.models import Report
-from hacrl_web.reports.reports import change_report, create_report, delete_report
-from hacrl_web.reports.requests import visible_report
+from hacrl_web.reports.reports import change_report, create_report, delete_report, visible_report
 from hacrl_web.web.pagination import ListQuery, listing
 from hacrl_web.web.schemas import PageOf, StrictBody
 

@@ -16,8 +16,8 @@ from django.utils import timezone
 from django.utils.safestring import SafeString
 
 from hacrl_web.insight.compare.comparison import ACCURACY
-from hacrl_web.insight.compare.content import comparison_content
 from hacrl_web.insight.compare.lines import overlaid_lines
+from hacrl_web.insight.compare.views import comparison_content
 from hacrl_web.insight.overview.results import results
 from hacrl_web.insight.plotly_figures import as_json, plain_text
 from hacrl_web.leaderboard.board.boards import Board, sweep_board

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.http import HttpRequest
+from django.shortcuts import get_object_or_404
 from django.utils import timezone
 
 from hacrl_web.accounts.models import Project, Role
@@ -65,3 +67,8 @@ def _checked(title: str, text: str) -> tuple[str, str]:
     if errors:
         raise FieldErrors(errors)
     return title, text
+
+
+def visible_report(request: HttpRequest, report_id: int) -> Report:
+    """Error: Http404."""
+    return get_object_or_404(Report.objects.visible_to(request.user).select_related("project"), pk=report_id)

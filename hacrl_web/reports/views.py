@@ -18,8 +18,7 @@ from hacrl_web.accounts.projects import for_members, project_of_new, require, re
 from hacrl_web.reports.content import panel_at, report_parts
 from hacrl_web.reports.models import Report
 from hacrl_web.reports.panels import Panel
-from hacrl_web.reports.reports import MAX_TEXT, MAX_TITLE, change_report, create_report, delete_report
-from hacrl_web.reports.requests import visible_report
+from hacrl_web.reports.reports import MAX_TEXT, MAX_TITLE, change_report, create_report, delete_report, visible_report
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import PageQuery, Text, Whole, page_of, whole_number
 from hacrl_web.web.streaming import download

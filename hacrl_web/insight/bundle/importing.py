@@ -10,35 +10,38 @@ from __future__ import annotations
 import logging
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from django.db import IntegrityError, transaction
 from django.utils import timezone
+from pydantic import ValidationError
 
 from hacrl_web.accounts.models import Project, Role
 from hacrl_web.accounts.projects import project_of_new, require
 from hacrl_web.alerts.models import Alert, Cursor
-from hacrl_web.insight.bundle.layout import EVENTS_NAME, OUTPUT_NAME
+from hacrl_web.insight.bundle.layout import EVENTS_NAME, OUTPUT_NAME, RUN_NAME, RunFacts, RunFile
 from hacrl_web.insight.bundle.reader import Bundle, bundle_refusal, open_bundle
 from hacrl_web.insight.bundle.registry_rows import benchmark_or_reason, group_for
-from hacrl_web.insight.bundle.run_facts import check_words, checked_spec, completed
 from hacrl_web.ops.disk_space import check_room, disk_error
+from hacrl_web.registry import values
 from hacrl_web.runs.archive.deletion import hide_runs
 from hacrl_web.runs.archive.remains import remove_remains
+from hacrl_web.runs.labels import checked_labels, split_tags
 from hacrl_web.runs.launch.launch import columns_of
 from hacrl_web.runs.limits.quotas import check_disk
 from hacrl_web.runs.models import GENERATED, Run, State, StatusChange
+from hacrl_web.runs.stored_spec import readable_spec
 from hacrl_web.runs.telemetry.admission import Admission, EventRefused, FieldsRefused
 from hacrl_web.runs.telemetry.event_checks import problem_of
 from hacrl_web.runs.telemetry.scores import score_of
 from hacrl_web.runs.telemetry.tables import insert, refusal_record
 from hacrl_web.runs.worker.hosts import data_folder_id
 from hacrl_web.runs.worker.usage import measure_files
-from hacrl_web.web.errors import FieldErrors
+from hacrl_web.web.errors import FieldErrors, plain_errors
 from workers.contract.checkpoint_manifest import FOLDER_NAME, DamagedCheckpoint, read_manifest, step_folders
 from workers.contract.spec.run import RunSpec
 
@@ -230,3 +233,50 @@ def _locked(run: Run) -> bool:
     """Lock the run's row until the transaction ends; False if there is none of this import."""
     rows = Run.objects.filter(pk=run.pk, origin__import_id=run.import_id)
     return rows.select_for_update().values_list("pk").first() is not None
+
+
+ValueT = TypeVar("ValueT")
+
+
+def checked_spec(facts: RunFacts) -> RunSpec:
+    """The run's settings as this version reads them. Error: FieldErrors, also for a name that no run can have."""
+    try:
+        readable_spec(facts.spec | {"name": facts.name})
+        return readable_spec(facts.spec)
+    except ValidationError as error:
+        first = plain_errors(error)[0]
+        raise bundle_refusal(f"This version cannot read the run's settings: {first.field}: {first.message}") from None
+
+
+def completed(raw: Any, settings: Any) -> Any:
+    """Settings as their bundle has them, with all that they leave out.
+
+    settings: the same as RunSpec reads them. What old versions stored beside stays; a value of another type, such as
+    "4" for 4, is replaced, because pages rely on types.
+    """
+    if isinstance(raw, dict) and isinstance(settings, dict):
+        pairs = [(key, one, settings.get(key, one)) for key, one in raw.items()]
+        plain = bool | int | float | str
+        result = {key: completed(one, other) for key, one, other in pairs if key in settings or isinstance(one, plain)}
+        return result | {key: one for key, one in settings.items() if key not in result}
+    if isinstance(raw, list) and isinstance(settings, list):
+        return [completed(*both) for both in zip(raw, settings, strict=True)] if len(raw) == len(settings) else settings
+    return raw if raw is None or type(raw) is type(settings) else settings
+
+
+def check_words(content: RunFile) -> None:
+    """Names of objects that people name, with tags and notes, which become what the run stores. Error: FieldErrors."""
+    group, run = content.group, content.run
+    _checked("owner", values.text, content.owner, 150)
+    run.tags, run.notes = _checked("tags, notes", checked_labels, split_tags(run.tags), run.notes)
+    if group:
+        group.name = _checked("group.name", values.name, group.name)
+        for agent in group.agents:
+            agent.model.name = _checked("the name of a model", values.name, agent.model.name)
+
+
+def _checked(what: str, check: Callable[..., ValueT], *arguments: Any) -> ValueT:
+    try:
+        return check(*arguments)
+    except (values.ValueProblem, FieldErrors) as problem:
+        raise bundle_refusal(f"{RUN_NAME}, {what}: {problem}") from None

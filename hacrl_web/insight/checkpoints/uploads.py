@@ -6,23 +6,33 @@ so it is in no argument, environment, file or log.
 
 from __future__ import annotations
 
+import json
 import re
+import secrets
+import subprocess
+import sys
+import threading
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any, Literal
 
 from hacrl_web.accounts.audit_log import note_change
 from hacrl_web.accounts.models import Role
 from hacrl_web.accounts.projects import require
-from hacrl_web.insight.checkpoints.background import BackgroundJob, jobs_in, start_job
 from hacrl_web.insight.checkpoints.model_card import FILE_NAME, SUMS_NAME, model_card, sums_of, texts_without_paths
+from hacrl_web.ops.disk_space import check_room
 from hacrl_web.registry.hub_tokens import usable_hub_token
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.run_files import reading_files
+from hacrl_web.runs.worker.hosts import process_start
+from hacrl_web.runs.worker.trainer_environment import trainer_environment
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.schemas import EVERY_FIELD
 from workers.contract.checkpoint_manifest import Manifest
+from workers.contract.repository import ROOT
 
 FOLDER = "uploads"  # in the run's folder
 ADAPTER = "adapter/"  # in an agent's folder
@@ -89,7 +99,8 @@ def start_upload(
         "texts": texts,
         "message": f"{agent} of {run.name}, step {manifest.step}",
     }
-    key = _start(run, facts, request)
+    with reading_files(run) as lock:  # keeps retention from the files to the upload's end
+        key = start_job(run.run_dir / FOLDER, "workers.hub.upload", facts, request, lock=lock)
     note_change("push", run, hub_repository=repo, step=manifest.step, agent=agent, private=is_private)
     return next(one for one in uploads_of(run) if one.key == key)
 
@@ -105,21 +116,49 @@ def _files(manifest: Manifest, agent: str, content: str) -> dict[str, dict[str, 
     return files if content == "all" else {name: entry for name, entry in files.items() if name not in adapter}
 
 
-def _start(run: Run, facts: Mapping[str, Any], request: dict[str, Any]) -> str:
-    """Start the process, which keeps retention from the files to its end; returns the upload's key."""
-    with reading_files(run) as lock:
-        return start_job(run.run_dir / FOLDER, "workers.hub.upload", facts, request, lock=lock)
+def start_job(
+    folder: Path, module: str, facts: Mapping[str, Any], request: dict[str, Any], lock: int | None = None
+) -> str:
+    """Start `python -m module`, which outlives the request and reads `request` with `status` from stdin.
+
+    Returns the job's key: `KEY.json` in the folder holds the facts, `KEY.state` what the process says of itself.
+    lock: a descriptor of a locked file, which the process keeps open to its end.  Error: FieldErrors (507), if a disk
+    is full.
+    """
+    check_room()
+    folder.mkdir(mode=0o700, exist_ok=True)
+    key = f"{time.time_ns():020d}-{secrets.token_hex(4)}"  # later keys are greater
+    process = subprocess.Popen(
+        [sys.executable, "-m", module],
+        cwd=folder,
+        env=trainer_environment() | {"PYTHONPATH": str(ROOT), "PYTHONSAFEPATH": "1"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        pass_fds=() if lock is None else (lock,),
+    )
+    facts = {**facts, "pid": process.pid, "started": process_start(process.pid) or 0.0}
+    (folder / f"{key}.json").write_text(json.dumps(facts))
+    assert process.stdin
+    with suppress(BrokenPipeError):  # it ended at once, which the list says
+        process.stdin.write(json.dumps(request | {"status": str(folder / f"{key}.state")}).encode())
+        process.stdin.close()
+    threading.Thread(target=process.wait, daemon=True).start()  # no zombie stays
+    return key
 
 
 def uploads_of(run: Run) -> list[Upload]:
     """The newest uploads of a run from this host, the newest first."""
-    return [_upload(job) for job in jobs_in(run.run_dir / FOLDER, MAX_LISTED)]
+    paths = sorted((run.run_dir / FOLDER).glob("*.json"), reverse=True)[:MAX_LISTED]
+    return [_upload(path, facts) for path in paths if (facts := _object(path))]
 
 
-def _upload(job: BackgroundJob) -> Upload:
-    facts, state = job.facts, job.state
+def _upload(path: Path, facts: dict[str, Any]) -> Upload:
+    is_alive = process_start(int(facts["pid"])) == facts["started"]
+    state = _object(path.with_suffix(".state"))  # after the look at the process, which writes its state last
     return Upload(
-        key=job.key,
+        key=path.stem,
         step=int(facts["step"]),
         agent=str(facts["agent"]),
         repo=str(state.get("repo") or facts["repo"]),
@@ -128,10 +167,18 @@ def _upload(job: BackgroundJob) -> Upload:
         phase=str(state.get("phase", "starting")),
         done=int(state.get("done", 0)),
         total=int(state.get("total", 0)),
-        error=str(state.get("error", "")) or ("" if state.get("ended") or job.is_alive else _STOPPED),
+        error=str(state.get("error", "")) or ("" if state.get("ended") or is_alive else _STOPPED),
         url=str(state.get("url", "")),
-        is_running=job.is_running,
+        is_running=is_alive and not state.get("ended"),
     )
+
+
+def _object(path: Path) -> dict[str, Any]:
+    try:
+        values = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return values if isinstance(values, dict) else {}
 
 
 def proposed_repo(run: Run, agent: str) -> str:

@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from ninja import Router
 from typing_extensions import TypedDict
 
-from hacrl_web.insight.export.requests import export_file
+from hacrl_web.insight.export.files import export_file
 from hacrl_web.insight.export.tables import TABLES
 from hacrl_web.insight.export.views import runs_of
 from hacrl_web.runs.requests import visible_run, visible_sweep

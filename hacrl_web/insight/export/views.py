@@ -11,8 +11,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET
 
 from hacrl_web.insight.checkpoints.checkpoints import bundle_size_refusal, checkpoint_bytes, is_here
-from hacrl_web.insight.export.files import FORMATS
-from hacrl_web.insight.export.requests import export_file
+from hacrl_web.insight.export.files import FORMATS, export_file
 from hacrl_web.insight.export.tables import TABLES
 from hacrl_web.runs.models import Run, State, Sweep
 from hacrl_web.runs.requests import visible_run, visible_sweep

@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 
 from hacrl_web.insight.recorded_steps import end, segments
 from hacrl_web.insight.rescued_prompts import TAUGHT
-from hacrl_web.insight.rollouts.differences import TextPart, best_answer, marked_parts
+from hacrl_web.insight.rollouts.turns import TextPart, best_answer, marked_parts
 from hacrl_web.runs.models import Contribution, Run
 from hacrl_web.web.visible import visible
 

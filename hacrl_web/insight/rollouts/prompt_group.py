@@ -11,9 +11,8 @@ from django.db.models.functions import Length, Substr
 
 from hacrl_web.insight.recorded_steps import segments
 from hacrl_web.insight.rescued_prompts import OF_STEP
-from hacrl_web.insight.rollouts.differences import TextPart, best_answer, marked_parts
 from hacrl_web.insight.rollouts.search import RolloutHit, read_rewards
-from hacrl_web.insight.rollouts.turns import ShownTurn, shown_turns
+from hacrl_web.insight.rollouts.turns import ShownTurn, TextPart, best_answer, marked_parts, shown_turns
 from hacrl_web.insight.rollouts.waterfall import LearnerContribution, Waterfall, equation, waterfalls
 from hacrl_web.runs.models import Run
 from hacrl_web.web.visible import visible

@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 
 from hacrl_web.insight import settings_diff
 from hacrl_web.insight.run_tabs import event_list, system
-from hacrl_web.insight.run_tabs.spec_files import as_yaml
+from hacrl_web.insight.run_tabs.views import as_yaml
 from hacrl_web.runs.requests import visible_run
 
 YAML = "application/yaml; charset=utf-8"

@@ -14,11 +14,13 @@ from pydantic import Field
 from hacrl_web.insight import settings_diff
 from hacrl_web.insight.checkpoints.checkpoints import agent_slug
 from hacrl_web.insight.run_tabs import event_list, system
-from hacrl_web.insight.run_tabs.spec_files import as_yaml
 from hacrl_web.runs.models import Host, Run
 from hacrl_web.runs.pages.run_header import header, run_or_404
+from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.web.page_query import PageQuery, Text, encode_query
 from hacrl_web.web.streaming import download_text
+from workers.contract.spec.algorithm import left_settings
+from workers.contract.spec.run import dump_yaml
 
 YAML = "application/yaml"
 ROWS_SHOWN = 40
@@ -142,3 +144,8 @@ def run_system(request: HttpRequest, run_id: UUID) -> HttpResponse:
         "host": Host.objects.filter(name=run.worker_host).first() if run.worker_host else None,
     }
     return render(request, "insight/run_tabs/system.html", context)
+
+
+def as_yaml(run: Run) -> str:
+    """As stored where they have settings that left. Error: FieldErrors (409), if another version stored them."""
+    return dump_yaml(run.spec) if left_settings(run.spec) else stored_spec(run).to_yaml()

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 from django import template
 
 from hacrl_web.insight.compare.comparison import MAX_RUNS
-from hacrl_web.insight.compare.content import comparison_content
+from hacrl_web.insight.compare.views import comparison_content
 from hacrl_web.insight.overview.ending import ending_of
 from hacrl_web.insight.overview.overview import same_but_seed
 from hacrl_web.insight.overview.panels import panels_of

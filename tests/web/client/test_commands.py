@@ -18,7 +18,7 @@ from hacrl_web.client import command
 from hacrl_web.client.api import Client
 from hacrl_web.client.main import app
 from hacrl_web.insight.evaluations import new_evaluation
-from hacrl_web.insight.harness import launch as harness_launch
+from hacrl_web.insight.harness import views as harness_views
 from hacrl_web.registry.children import JUDGE, ChildResult
 from hacrl_web.registry.models import Judge
 from hacrl_web.runs.models import Host, Retention, Run
@@ -252,7 +252,7 @@ def test_number_zero_is_sent_and_what_is_left_out_is_not(hacrl):
 
 
 @pytest.mark.parametrize(
-    ("name", "keys"), [("evaluate", new_evaluation.KEYS), ("evaluate-harness", harness_launch.KEYS)]
+    ("name", "keys"), [("evaluate", new_evaluation.KEYS), ("evaluate-harness", harness_views.KEYS)]
 )
 def test_commands_that_evaluate_have_an_option_for_each_key_of_the_request(name, keys):
     spelling = {"models": "model", "benchmarks": "benchmark", "tasks": "task"}

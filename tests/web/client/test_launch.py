@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from hacrl_web.client import launch_file
-from hacrl_web.insight.run_tabs.spec_files import as_yaml
+from hacrl_web.insight.run_tabs.views import as_yaml
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.runs.launch.plan import data_values
 from hacrl_web.runs.models import Run

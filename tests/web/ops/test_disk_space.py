@@ -19,8 +19,8 @@ from django.utils import timezone
 
 from hacrl_web import body_limit
 from hacrl_web.insight.bundle.importing import import_bundle
-from hacrl_web.insight.checkpoints import background
 from hacrl_web.insight.checkpoints.reuse import removed_on_error
+from hacrl_web.insight.checkpoints.uploads import start_job
 from hacrl_web.ops import disk_space
 from hacrl_web.ops.disk_space import disk_error
 from hacrl_web.registry.benchmarks import benchmarks, uploads
@@ -133,7 +133,7 @@ def test_uploads_imports_copies_and_jobs_are_refused_with_the_sentence(user, set
     with pytest.raises(FieldErrors) as upload:
         benchmarks.create_benchmark(user, name="sums", file=file)
     with pytest.raises(FieldErrors) as job:
-        background.start_job(tmp_path, "workers.hub.upload", {}, {})
+        start_job(tmp_path, "workers.hub.upload", {}, {})
     with pytest.raises(FieldErrors) as bundle:
         import_bundle(user, BytesIO(), 0)
     with pytest.raises(FieldErrors) as copy, removed_on_error(tmp_path / "copy"):

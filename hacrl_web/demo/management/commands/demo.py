@@ -17,8 +17,8 @@ from django.urls import reverse
 
 from hacrl_web.accounts.models import User, first_user
 from hacrl_web.demo import launch as demo
+from hacrl_web.demo.launch import DemoFailed, make_and_launch
 from hacrl_web.demo.outcome import demo_summary, text_table
-from hacrl_web.demo.prepare import DemoFailed, make_and_launch
 from hacrl_web.leaderboard.board.boards import sweep_board
 from hacrl_web.leaderboard.board.selection import BoardSelection
 from hacrl_web.leaderboard.board.table import headline, make_table

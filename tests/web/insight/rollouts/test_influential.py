@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.urls import reverse
 
-from hacrl_web.insight.rollouts.differences import MAX_TOKENS, best_answer, marked_parts
+from hacrl_web.insight.rollouts.turns import MAX_TOKENS, best_answer, marked_parts
 from tests.support.web import factories
 from tests.support.web.insight_rows import contribution, insert, rollout
 

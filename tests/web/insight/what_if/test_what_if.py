@@ -9,9 +9,8 @@ import torch
 from django.urls import reverse
 
 from hacrl_web.insight.rollouts.waterfall import LearnerContribution, equation, waterfalls
-from hacrl_web.insight.what_if.learner_step import learner_step_of, ratios
 from hacrl_web.insight.what_if.rows import Rows, read
-from hacrl_web.insight.what_if.sums import check_recorded, hypothetical, recorded
+from hacrl_web.insight.what_if.sums import check_recorded, hypothetical, learner_step_of, ratios, recorded
 from hacrl_web.insight.what_if.what_if import what_if_answer, with_hypothetical
 from hacrl_web.runs.models import Run
 from tests.support.web.insight_rows import contribution, insert, store

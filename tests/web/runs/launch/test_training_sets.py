@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 
-from hacrl_web.insight.run_tabs.spec_files import as_yaml
+from hacrl_web.insight.run_tabs.views import as_yaml
 from hacrl_web.leaderboard.board.rows import rows
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.runs.launch import drafts as drafts_module
