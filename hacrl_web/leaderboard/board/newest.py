@@ -7,9 +7,9 @@ from itertools import islice
 from typing import Any
 
 from hacrl_web.leaderboard.board.boards import board_of
-from hacrl_web.leaderboard.board.cells import BoardGroup, BoardTable, paired
+from hacrl_web.leaderboard.board.cells import BoardGroup
 from hacrl_web.leaderboard.board.selection import BoardSelection
-from hacrl_web.leaderboard.board.table import certainty, is_comparable, make_table
+from hacrl_web.leaderboard.board.table import certainty, difference, has_same_seeds, make_table
 from hacrl_web.runs.launch.launch import EVALUATION_ONLY
 from hacrl_web.runs.models import Run, State
 from hacrl_web.web.statistics import MeanInterval
@@ -17,14 +17,6 @@ from workers.contract.spec.algorithm import BASELINE
 
 PLACES = 3
 MAX_RUNS, MAX_BOARDS = 20, 3  # that are looked at
-
-
-@dataclass(frozen=True)
-class PodiumRow:
-    """A row by its label, with the mean of its seeds."""
-
-    label: str
-    score: MeanInterval
 
 
 @dataclass(frozen=True)
@@ -38,7 +30,7 @@ class NewestBoard:
     benchmark: str
     is_generated: bool
     score_word: str
-    places: list[PodiumRow]
+    places: list[BoardGroup]
     is_comparison: bool
     leader: str = ""
     baseline: str = ""
@@ -71,30 +63,22 @@ def _summary(user: Any, key: Any, run: Run) -> NewestBoard | None:
     if board is None or not board.with_results:
         return None
     table = make_table(board, BoardSelection())
-    scored = [(group, score) for group in table.groups if (score := table.cell(group).score) is not None]
-    places = [PodiumRow(group.row.label, score) for group, score in scored[:PLACES]]
-    if not places:
+    scored = [group for group in table.groups if table.cell(group).score is not None]
+    if not scored:
         return None
-    top = scored[0][0]
-    is_ahead = top.row.algorithm == BASELINE and len(scored) > 1
+    top = scored[0]
     summary = NewestBoard(
-        board.name, board.address, table.last.words, board.is_generated, run.score_word, places, is_ahead
+        board.name,
+        board.address,
+        table.last.words,
+        board.is_generated,
+        run.score_word,
+        scored[:PLACES],
+        top.row.algorithm == BASELINE and len(scored) > 1,
     )
-    return _compared(table, summary, top)
-
-
-def _compared(table: BoardTable, summary: NewestBoard, top: BoardGroup) -> NewestBoard:
-    """With the difference of the best row to the baseline, on the seeds that both have."""
-    for group in table.groups:
-        is_alike = is_comparable(top.row, group.row, table.last) and top.row.agents == group.row.agents
-        if group is top or group.row.algorithm != BASELINE or not is_alike:
-            continue
-        scores = [table.cell(one).by_seed for one in (top, group)]
-        gap = paired(*scores)
-        if gap is not None:
-            words = certainty(gap, is_of_all=scores[0].keys() == scores[1].keys())
-            leader, baseline = top.row.label, group.row.label
-            return replace(
-                summary, leader=leader, baseline=baseline, is_comparison=True, difference=gap, certainty=words
-            )
+    for base in scored[1:]:  # the best row against the baseline, on the seeds that both have
+        if base.row.algorithm == BASELINE and (gap := difference(table, top, base)):
+            words = certainty(gap, is_of_all=has_same_seeds(table, top, base))
+            names = {"leader": top.row.label, "baseline": base.row.label}
+            return replace(summary, **names, is_comparison=True, difference=gap, certainty=words)
     return summary

@@ -52,7 +52,6 @@ class BoardSelection(PageQuery):
     sort: Text = ""  # a benchmark, AVERAGE, one of COLUMNS or `algorithm`; empty: the last score column
     cost: Literal["rollouts", "tokens", "training_hours"] = "rollouts"  # axis of the Pareto picture
     x: Text = ""  # setting on the axis of the sensitivity picture; empty: the first that varies
-    y: Text = ""  # second setting, of the heat map
     reported: Text = ""  # the group of the paper whose rows are shown below
 
     @model_validator(mode="before")

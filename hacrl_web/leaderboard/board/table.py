@@ -281,15 +281,23 @@ def _score(table: BoardTable, group: BoardGroup) -> str:
     return number_format.format_score(_mean(table, group))
 
 
+def difference(table: BoardTable, top: BoardGroup, other: BoardGroup) -> MeanInterval | None:
+    """Of two rows on their common seeds; None if they did not measure the same, or share no seed."""
+    is_alike = is_comparable(top.row, other.row, table.last) and top.row.agents == other.row.agents
+    return paired(table.cell(top).by_seed, table.cell(other).by_seed) if is_alike else None
+
+
+def has_same_seeds(table: BoardTable, top: BoardGroup, other: BoardGroup) -> bool:
+    return table.cell(top).by_seed.keys() == table.cell(other).by_seed.keys()
+
+
 def _over(table: BoardTable, top: BoardGroup, other: BoardGroup) -> list[tuple[MeanInterval, str]]:
     """The difference of `top` to the other row, and it in words with how certain it is; none if not comparable."""
-    is_alike = is_comparable(top.row, other.row, table.last) and top.row.agents == other.row.agents
-    scores = [table.cell(group).by_seed for group in (top, other)]
-    gap = paired(*scores)
-    if gap is None or not is_alike:
+    if (gap := difference(table, top, other)) is None:
         return []
-    is_of_all = scores[0].keys() == scores[1].keys()
-    text = f"{number_format.format_signed_score(gap.mean)}{_width(gap)} ({_basis(gap, is_of_all=is_of_all)})"
+    width = f" ± {number_format.format_score(gap.half_width)}" if gap.half_width else ""
+    basis = _basis(gap, is_of_all=has_same_seeds(table, top, other))
+    text = f"{number_format.format_signed_score(gap.mean)}{width} ({basis})"
     text += f" over {other.row.label_without(GROUP)} ({_score(table, other)})"
     # Not the time: it depends on what else their devices did.
     mine, theirs = (group.value("rollouts") for group in (top, other))
@@ -297,10 +305,6 @@ def _over(table: BoardTable, top: BoardGroup, other: BoardGroup) -> list[tuple[M
         ratio = number_format.format_significant(mine / theirs, 2)
         text += ", with equal rollouts" if ratio == "1.0" else f", with {ratio} times the rollouts"
     return [(gap, text)]
-
-
-def _width(gap: MeanInterval) -> str:
-    return f" ± {number_format.format_score(gap.half_width)}" if gap.half_width else ""
 
 
 def _basis(gap: MeanInterval, *, is_of_all: bool) -> str:

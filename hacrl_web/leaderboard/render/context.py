@@ -85,10 +85,6 @@ def pictures(table: BoardTable) -> list[dict[str, Any]]:
     text = "Mean over seeds with its 95 % interval; one line for each setting of the rest."
     figure = figures.sensitivity(table, grid)
     entries.append({"name": "sensitivity", "title": f"Sensitivity to {grid.x}", "text": text, "figure": figure})
-    heat = figures.heat_map(table, grid)
-    if heat is not None:
-        text = "Mean over seeds ± 95 % interval; an empty cell has no completed run."
-        entries.append({"name": "heat", "title": f"{grid.x} and {grid.y}", "text": text, "figure": heat})
     return entries
 
 

@@ -14,7 +14,6 @@ import plotly.graph_objects as go
 from hacrl_web.insight.plotly_figures import HEIGHT, as_json, plain_text
 from hacrl_web.leaderboard.board.cells import BoardGroup, BoardTable
 from hacrl_web.leaderboard.board.columns import COSTS
-from hacrl_web.leaderboard.board.rows import BoardRow
 from hacrl_web.web.page_query import one_of
 from hacrl_web.web.statistics import MeanInterval
 from workers import number_format
@@ -200,26 +199,18 @@ def _legend(num_names: int) -> dict[str, Any]:
     return {"showlegend": True, "legend": place, "height": HEIGHT + LEGEND_ROW * max(0, num_names - 2)}
 
 
-# ---- settings that vary over the rows: the axes of the sensitivity picture and of the heat map -----------------------
-
-
-@dataclass(frozen=True)
-class GridPoint:
-    """One row at its value of the first axis."""
-
-    x: float
-    row: BoardRow
-    score: MeanInterval
+# ---- a setting that varies over the rows: the axis of the sensitivity picture ----------------------------------------
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Settings that vary, the chosen axes, and the curves: rows of one algorithm that differ only in x."""
+    """settings: numbers that vary within an algorithm, by dotted path.  curves: by label, rows of one algorithm that
+    differ only in x: its value and the score, by x.
+    """
 
-    settings: list[str]  # numbers that vary within an algorithm, by dotted path
+    settings: list[str]
     x: str
-    y: str  # second axis, of the heat map; empty if only one setting varies
-    curves: dict[str, list[GridPoint]]  # by label, each by x
+    curves: dict[str, list[tuple[float, MeanInterval]]]
 
 
 def _number(value: object) -> float | None:
@@ -239,24 +230,12 @@ def make_grid(table: BoardTable) -> Grid | None:
     if not settings:
         return None
     x = one_of(table.selection.x, settings, settings[0])
-    others = [path for path in settings if path != x]
-    y = one_of(table.selection.y, others, next(iter(others), ""))
-    curves: dict[str, list[GridPoint]] = {}
+    curves: dict[str, list[tuple[float, MeanInterval]]] = {}
     for group, score in scored:
         number = _number(group.row.settings.get(x))
         if number is not None and x in group.row.distinctions:  # not so if the algorithm does not use the setting
-            curves.setdefault(group.row.label_without(x), []).append(GridPoint(number, group.row, score))
-    return Grid(settings, x, y, {label: sorted(points, key=lambda one: one.x) for label, points in curves.items()})
-
-
-def heat_cells(grid: Grid, algorithm: str) -> dict[tuple[float, float], MeanInterval]:
-    """(x, y) -> score of one algorithm's rows that differ only in these two settings."""
-    cells = {}
-    for point in (point for points in grid.curves.values() for point in points):
-        y = _number(point.row.settings.get(grid.y))
-        if point.row.algorithm == algorithm and y is not None and set(point.row.distinctions) <= {grid.x, grid.y}:
-            cells[point.x, y] = point.score
-    return cells
+            curves.setdefault(group.row.label_without(x), []).append((number, score))
+    return Grid(settings, x, {label: sorted(points, key=lambda one: one[0]) for label, points in curves.items()})
 
 
 def sensitivity(table: BoardTable, grid: Grid) -> dict[str, Any]:
@@ -264,50 +243,20 @@ def sensitivity(table: BoardTable, grid: Grid) -> dict[str, Any]:
     figure = go.Figure()
     for place, (label, points) in enumerate(grid.curves.items()):
         figure.add_scatter(
-            x=[point.x for point in points],
-            y=[point.score.mean for point in points],
-            error_y=_intervals([point.score for point in points]),
+            x=[x for x, _ in points],
+            y=[score.mean for _, score in points],
+            error_y=_intervals([score for _, score in points]),
             mode="lines+markers",
             name=plain_text(label, LABEL_LETTERS),
             meta={"place": place},
             line={"dash": ("solid", "dash", "dot")[place // 8 % 3]},
-            hovertemplate=f"{_last(grid.x)} %{{x}}: %{{y:.3f}}",
+            hovertemplate=f"{grid.x.rpartition('.')[2]} %{{x}}: %{{y:.3f}}",
         )
     for group, score in _scored(table):
         if group.is_baseline and grid.x not in group.row.distinctions:
             line = {"color": OTHER, "width": 1.5, "dash": "dot"}
             figure.add_hline(y=score.mean, line=line, annotation_text=axis_label(group))
     return _plain(figure, grid.x, score_label(table), **_legend(len(grid.curves)))
-
-
-def _last(path: str) -> str:
-    return path.rpartition(".")[2]
-
-
-def heat_map(table: BoardTable, grid: Grid) -> dict[str, Any] | None:
-    """Score over two settings, of the algorithm with the most of them; None if fewer than four cells are filled."""
-    algorithms = sorted({group.row.algorithm for group in table.groups})
-    cells = max((heat_cells(grid, name) for name in algorithms), key=len, default={})
-    if not grid.y or len(cells) < 4:
-        return None
-    xs, ys = (sorted({pair[axis] for pair in cells}) for axis in (0, 1))
-    scores = [[cells.get((x, y)) for x in xs] for y in ys]
-    figure = go.Figure(
-        go.Heatmap(
-            x=[f"{x:g}" for x in xs],
-            y=[f"{y:g}" for y in ys],
-            z=[[None if score is None else score.mean for score in line] for line in scores],
-            text=[["" if score is None else interval_text(score) for score in line] for line in scores],
-            texttemplate="%{text}",
-            colorscale="Viridis",
-            hovertemplate=f"{_last(grid.x)} %{{x}}, {_last(grid.y)} %{{y}}: %{{text}}<extra></extra>",
-        )
-    )
-    plain = _plain(figure, grid.x, grid.y)
-    # As categories: the values of a grid are seldom evenly spaced, and a cell without a run must stay empty.
-    for axis in ("xaxis", "yaxis"):
-        plain["layout"][axis] |= {"type": "category", "rangemode": "normal"}
-    return plain
 
 
 def interval_text(score: MeanInterval, sign: str = "±") -> str:

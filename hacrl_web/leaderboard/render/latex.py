@@ -1,7 +1,5 @@
-"""The board as a LaTeX table (booktabs): texts of the page, the best score bold, scores that may be best underlined.
-
-Numbers are aligned at their points, without a package for it: what is before the point has a column of its own, as have
-the point with what is behind it, and the interval.
+"""The board as a LaTeX table (booktabs, siunitx): texts of the page, the best score bold, scores that may be best
+underlined. Numbers stand in columns of type S, which align them at their points; intervals follow in columns of text.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ _ESCAPED = {
     "–": "--",
     **{character: f"\\{character}" for character in "&%$#_{}"},
 }
-MEASURED, DECIMAL, PLAIN = "r@{}l@{}l", "r@{}l", "r"  # columns of one of the page's: with an interval, without, others
+MEASURED, NUMBER, PLAIN = "S@{}l", "S", "r"  # columns of one of the page's: with an interval, without, others
 
 
 def escaped(text: str) -> str:
@@ -40,32 +38,41 @@ def escaped(text: str) -> str:
 
 
 def latex(table: BoardTable, section: paper.PaperSection | None, address: str) -> str:
-    """Part of a document; needs booktabs. address: of the page with the same numbers."""
+    """Part of a document. address: of the page with the same numbers."""
     columns = extras(table)
     kinds = [MEASURED] * len(table.columns) + [_kind(column) for column in columns]
     heads = [escaped(f"{c.title} {c.measured_by}") for c in table.columns]
     heads += [f"$\\Delta$ {escaped(table.baseline)}" if c.name == "gain" else escaped(c.label) for c in columns]
-    lines = [
-        f"% {_comment(table.board.name)}",
-        f"% {_comment(address)}",
-        f"% {_comment(INTERVALS)}.",
-        *(f"% {_comment(group.row.label)}: {missing}" for group in table.groups for missing in group.row.missing),
-        r"% \usepackage{booktabs}",
-        rf"\begin{{tabular}}{{ll{''.join(kinds)}}}",
-        r"\toprule",
-        _heads(kinds, heads),
-    ]
-    for group in table.groups:
-        lines.append(r"\midrule")
-        lines += [_row([*_cells(table, group, line, columns)]) for line in group.lines]
+    blocks = [[_row([*_cells(table, group, line, columns)]) for line in group.lines] for group in table.groups]
     for start in table.starts:
-        lines.append(r"\midrule")
-        for line in start.lines:
-            scores = [_score(line.cells[column.key]) for column in table.columns]
-            empty = [_empty(_kind(column)) for column in columns]
-            lines.append(_row(["start" if line is start.lines[0] else "", _agent(line), *scores, *empty]))
-    lines += [r"\bottomrule", r"\end{tabular}", *_reported(section)]
-    return "\n".join(lines) + "\n"
+        empty = [" & " if _kind(column) == MEASURED else "" for column in columns]
+        rows = [[_agent(line), *(_score(line.cells[c.key]) for c in table.columns), *empty] for line in start.lines]
+        blocks.append([_row(["" if place else "start", *cells]) for place, cells in enumerate(rows)])
+    return "\n".join(
+        [
+            f"% {_comment(table.board.name)}",
+            f"% {_comment(address)}",
+            f"% {_comment(INTERVALS)}.",
+            *(f"% {_comment(group.row.label)}: {missing}" for group in table.groups for missing in group.row.missing),
+            r"% \usepackage{booktabs,siunitx}",
+            *_tabular(kinds, heads, blocks),
+            *_reported(section),
+            "",
+        ]
+    )
+
+
+def _tabular(kinds: Sequence[str], heads: Sequence[str], blocks: Sequence[Sequence[str]]) -> Iterator[str]:
+    """A head stands over all columns of its numbers; a line is above each block of rows."""
+    over = [rf"\multicolumn{{{1 + (k == MEASURED)}}}{{c}}{{{head}}}" for k, head in zip(kinds, heads, strict=True)]
+    yield rf"\begin{{tabular}}{{ll{''.join(kinds)}}}"
+    yield r"\toprule"
+    yield _row(["Algorithm", "Agent", *over])
+    for block in blocks:
+        yield r"\midrule"
+        yield from block
+    yield r"\bottomrule"
+    yield r"\end{tabular}"
 
 
 def _comment(text: str) -> str:
@@ -79,35 +86,14 @@ def _row(cells: Sequence[str]) -> str:
 
 def _kind(column: Column) -> str:
     """The LaTeX columns of one of the further columns of the page."""
-    return MEASURED if column.name == "gain" else DECIMAL if column.is_decimal else PLAIN
-
-
-def _width(kind: str) -> int:
-    """How many LaTeX columns it has."""
-    return len(kind.replace("@{}", ""))
-
-
-def _heads(kinds: Sequence[str], heads: Sequence[str]) -> str:
-    """The first row: a head stands over all columns of its numbers."""
-    over = zip(kinds, heads, strict=True)
-    return _row(["Algorithm", "Agent", *(rf"\multicolumn{{{_width(kind)}}}{{c}}{{{head}}}" for kind, head in over)])
-
-
-def _empty(kind: str) -> str:
-    return " & ".join([""] * _width(kind))
-
-
-def _missing(kind: str) -> str:
-    return rf"\multicolumn{{{_width(kind)}}}{{c}}{{{escaped(MISSING)}}}"
+    return MEASURED if column.name == "gain" else NUMBER if column.is_decimal else PLAIN
 
 
 def _number(text: str, style: str = "") -> str:
-    """Two cells: what is before the point, and the rest. style: a command around each that is not empty."""
-    if text == MISSING:
-        return _missing(DECIMAL)
-    whole, point, rest = text.partition(".")
-    parts = [escaped(part) for part in (whole, point + rest)]
-    return " & ".join(f"{style}{{{part}}}" if style and part else part for part in parts)
+    """A cell of type S; in braces what is no plain number. style: a command around it."""
+    if style or text == MISSING:
+        return f"{{{style}{{{escaped(text)}}}}}"
+    return text.replace("−", "-").replace(",", "")
 
 
 def _agent(line: BoardLine) -> str:
@@ -127,7 +113,7 @@ def _cells(table: BoardTable, group: BoardGroup, line: BoardLine, columns: Seque
         elif column.name == "start":
             yield _number(plain_score(line.start.mean if line.start else None))
         elif not is_head:
-            yield _empty(_kind(column))
+            yield ""
         elif column.name == "seeds":
             yield f"{len(group.row.seeds)} of {group.row.num_planned}"
         else:
@@ -139,19 +125,19 @@ def _cells(table: BoardTable, group: BoardGroup, line: BoardLine, columns: Seque
 def _interval(estimate: MeanInterval) -> str:
     if estimate.are_seeds_equal:
         return rf"\ (all {estimate.count} seeds equal)"
-    return "" if estimate.half_width is None else rf"\ $\pm$ {escaped(plain_score(estimate.half_width))}"
+    return "" if estimate.half_width is None else rf"\ $\pm$ {plain_score(estimate.half_width)}"
 
 
 def _score(cell: Cell) -> str:
     if cell.score is None:
-        return _missing(MEASURED)
+        return f"{_number(MISSING)} & "
     style = {"best": r"\textbf", "may be best": r"\underline"}.get(cell.mark, "")
     return f"{_number(plain_score(cell.score.mean), style)} & {_interval(cell.score)}"
 
 
 def _difference(cell: Cell) -> str:
     if cell.difference is None:
-        return _missing(MEASURED)
+        return f"{_number(MISSING)} & "
     unclear = " (unclear)" if cell.comparison == "unclear" else ""
     return f"{_number(signed_fixed(cell.difference.mean))} & {_interval(cell.difference)}{unclear}"
 
@@ -160,24 +146,10 @@ def _reported(section: paper.PaperSection | None) -> list[str]:
     """The paper's numbers in a separate table: they are not measured here."""
     if section is None:
         return []
-    kinds = [DECIMAL] * len(section.columns)
-    return [
-        "",
-        f"% reported ({paper.SOURCE}), {_comment(section.key)}: not measured here",
-        rf"\begin{{tabular}}{{ll{''.join(kinds)}}}",
-        r"\toprule",
-        _heads(kinds, [escaped(name) for name, _ in section.columns]),
-        r"\midrule",
-        *(
-            _row(
-                [
-                    escaped(line.algorithm),
-                    escaped(line.agent),
-                    *(_number(line.score(column)) for _, column in section.columns),
-                ]
-            )
-            for line in section.lines
-        ),
-        r"\bottomrule",
-        r"\end{tabular}",
+    rows = [
+        _row([escaped(line.algorithm), escaped(line.agent), *(_number(line.score(key)) for _, key in section.columns)])
+        for line in section.lines
     ]
+    heads = [escaped(name) for name, _ in section.columns]
+    note = f"% reported ({paper.SOURCE}), {_comment(section.key)}: not measured here"
+    return ["", note, *_tabular([NUMBER] * len(heads), heads, [rows])]

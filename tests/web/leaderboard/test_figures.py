@@ -1,4 +1,4 @@
-"""The board's pictures hold the table's numbers: seeds, Pareto front, sensitivity to a setting, heat map."""
+"""The board's pictures hold the table's numbers: seeds, Pareto front, sensitivity to a setting."""
 
 import pytest
 
@@ -106,15 +106,7 @@ def test_sensitivity_has_a_line_for_each_other_setting(user):
 def test_other_axis_is_chosen_in_the_address(user):
     table = table_of(grid_of(user, {(0.0, 1): 0.4, (1.0, 5): 0.7}), x="algorithm.capability_window")
     grid = figures.make_grid(table)
-    assert (grid.x, grid.y) == ("algorithm.capability_window", "algorithm.alpha")
-
-
-def test_heat_map_leaves_a_cell_without_a_run_empty(user):
-    values = {(0.0, 1): 0.4, (1.0, 1): 0.5, (0.0, 5): 0.6, (1.0, 5): 0.7, (2.0, 5): 0.8}
-    table = table_of(grid_of(user, values))
-    (heat,) = figures.heat_map(table, figures.make_grid(table))["data"]
-    assert (heat["x"], heat["y"]) == (["0", "1", "2"], ["1", "5"])
-    assert heat["z"] == [[0.4, 0.5, None], [0.6, 0.7, 0.8]]
+    assert grid.x == "algorithm.capability_window"
 
 
 def test_board_without_a_grid_has_no_sensitivity_picture(user):
