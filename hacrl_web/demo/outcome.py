@@ -1,4 +1,4 @@
-"""The outcome of a demo in numbers: its board as text, and as JSON with HACPO's paired differences."""
+"""The outcome of a demo in numbers, with HACPO's paired differences."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from hacrl_web.leaderboard.board.cells import paired
 from hacrl_web.leaderboard.board.results import FINAL, START, RunResult, run_results
 from hacrl_web.leaderboard.board.rows import BoardRow
 from hacrl_web.leaderboard.render.exports import estimate_as_dict
-from hacrl_web.leaderboard.render.figures import interval_text
 from hacrl_web.runs.models import Sweep
-from hacrl_web.web.statistics import MeanInterval, mean_interval
+from hacrl_web.web.statistics import MeanInterval
 from workers.contract.spec.algorithm import BASELINE, DEFAULT
 
 RISE = "start"
@@ -65,22 +64,3 @@ def _run_numbers(result: RunResult) -> dict[str, Any]:
         "tokens": result.tokens,
         "training_seconds": result.training_seconds,
     }
-
-
-def text_table(sweep: Sweep) -> str:
-    """The board for a terminal, best first, and the differences below it."""
-    board = sweep_board(sweep)
-    lines = [f"{'':<14} {'start':>16} {'final':>16} {'rollouts':>9} {'seconds':>8}"]
-    scored = [(row, mean_interval(list(_scores(row).values()))) for row in board.with_results]
-    for row, final in sorted(scored, key=lambda item: -(item[1].mean if item[1] else 0.0)):
-        start = mean_interval(list(_scores(row, START).values()))
-        rollouts, seconds = row.mean_of("rollouts") or 0.0, row.mean_of("training_seconds") or 0.0
-        lines.append(f"{row.algorithm:<14} {_text(start):>16} {_text(final):>16} {rollouts:>9.0f} {seconds:>8.1f}")
-    for name, gap in paired_differences(board).items():
-        width = f" +- {gap.half_width:.3f}" if gap.half_width else ""
-        lines.append(f"{name}: {gap.mean:+.3f}{width} over {gap.count} seeds")
-    return "\n".join(lines)
-
-
-def _text(value: MeanInterval | None) -> str:
-    return "-" if value is None else interval_text(value, "+-")

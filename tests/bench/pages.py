@@ -132,7 +132,6 @@ def pages() -> list[Page]:
         Page("rollouts clipped above, A < 0", f"{rollouts}?clip=upper&sign=negative", 500),
         Page("rollouts with a great advantage", f"{rollouts}?min_advantage=2.5", 500),
         Page("rollouts of a step by weight", f"{rollouts}?step={middle}&learner=Generated+A&sort=weight", 500),
-        Page("rollouts by reward gap", f"{rollouts}?sort=gap", 500),
         Page("shared rollouts with a text by weight", f"{rollouts}?sort=weight&shared=yes&q=boxed", 500),
         Page("rollouts that hold a text", f"{rollouts}?q=boxed%7B777", 500),
         Page("rollouts that do not exist", f"{rollouts}?min_advantage=99", 500),

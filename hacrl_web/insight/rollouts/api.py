@@ -72,8 +72,8 @@ def find_rollouts(request: HttpRequest, run_id: UUID, query: Query[RolloutParame
 
     step `12` or `10-20`, reward `1` or `0.2..0.8` or `none`, `q` a part of the text, `set` a training set; those from
     `learner` on are about what a rollout taught, and find it once for each learner: shared `yes` what its peers
-    sampled, prompt_kind `rescue` or `mistake`, sort `weight`, `surprise` (how far s is from 1) or `gap` (the reward
-    against the mean of the learner's own rollouts to the prompt), the largest first.
+    sampled, prompt_kind `rescue` or `mistake`, sort `weight` or `surprise` (how far s is from
+    1), the largest first.
     """
     run = visible_run(request, run_id)
     rollout_filter, ignored = read_filter(request.GET, run.agent_names)

@@ -19,11 +19,9 @@ CLIPS = {"lower": "lower", "inside": "none", "upper": "upper"}  # in the address
 # The source's rollouts on rescued prompts, and on avoided ones.
 PROMPT_KINDS = {"rescue": CORRECT, "mistake": NOT_CORRECT}
 UNSCORABLE = "none"
-SORT_LABELS = {"weight": "weight", "surprise": "surprise", "gap": "reward gap"}
 SORTS = {  # a sort -> what it is by
     "weight": "|weight|, how much a rollout moved the learner",
     "surprise": "surprise, how far the ratio s is from 1",
-    "gap": "reward gap: the reward against the mean of the learner's own rollouts to the prompt",
 }
 SHARED = "yes"
 LISTINGS = {"rollouts": True}
@@ -135,10 +133,11 @@ class RolloutFilter(PageQuery):
         conditions = (self.learner, self.sign, self.clip, self.min_advantage, self.max_advantage)
         return any((*conditions, self.shared, self.sort))
 
-    @property
-    def conditions(self) -> str:
-        """The query without the place of the page; empty if every rollout is listed."""
-        return self.encode(after=None, before=None)
+    def begin(self, size: int) -> int:
+        """Where a page of a sorted list begins, whose cursors hold the number of rows before them."""
+        cursor = read_cursor(self.before or self.after)
+        place = cursor.seq if cursor else 0
+        return max(0, place - size) if self.before else place
 
     @property
     def is_of_one_pair(self) -> bool:

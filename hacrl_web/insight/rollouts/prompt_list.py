@@ -9,14 +9,13 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db.models import Avg, F, Max, Q, QuerySet, Sum
+from django.db.models import F, Max, Q, QuerySet, Sum
 from django.db.models.functions import Abs, Substr
 
 from hacrl_web.insight.recorded_steps import segments
 from hacrl_web.insight.rescued_prompts import OF_STEP, TAUGHT
-from hacrl_web.insight.rollouts.filter import PageCursor, RolloutFilter, read_cursor
-from hacrl_web.insight.rollouts.ranking import TEXTS_SORTED, newest_rows, sort_value
-from hacrl_web.insight.rollouts.search import matching_rows, on_rescued_prompts
+from hacrl_web.insight.rollouts.filter import PageCursor, RolloutFilter
+from hacrl_web.insight.rollouts.search import TEXTS_SORTED, matching_rows, newest_rows, on_rescued_prompts, sort_value
 from hacrl_web.runs.models import Run
 from hacrl_web.web.visible import visible
 from workers.contract.advantages import REWARD_MAX
@@ -87,9 +86,7 @@ def list_prompts(run: Run, rollout_filter: RolloutFilter) -> PromptPage:
         return PromptPage()
     covered, first_step = newest_rows(rows, parts, TEXTS_SORTED if rollout_filter.text else ROWS_READ)
     lines = _lines(run, rollout_filter, covered, _matches(run, rollout_filter, covered))
-    cursor = read_cursor(rollout_filter.before or rollout_filter.after)
-    begin = cursor.seq if cursor else 0
-    begin = max(0, begin - PAGE_SIZE) if rollout_filter.before else begin
+    begin = rollout_filter.begin(PAGE_SIZE)
     end = begin + PAGE_SIZE
     page = PromptPage(lines[begin:end], len(lines), begin)
     page.after = PageCursor(0, end) if end < len(lines) else None
@@ -125,27 +122,11 @@ def _lines(run: Run, rollout_filter: RolloutFilter, covered: Q, keys: set[Key]) 
     if rollout_filter.sort == "surprise":
         largest = taught.annotate(n=Max(sort_value("surprise")))
         values = {(step, prompt): value for step, prompt, value in largest}
-    elif rollout_filter.sort == "gap":
-        values = _reward_gaps(run, rollout_filter.learner, covered)
     lines = [PromptLine(*key, weights.get(key, 0.0), values.get(key)) for key in keys]
     largest_weight = max((line.weight for line in lines), default=0.0) or 1.0
     for line in lines:
         line.share = line.weight / largest_weight
     return sorted(lines, key=lambda line: (1.0 if line.value is None else -line.value, -line.step, line.prompt_id))
-
-
-def _reward_gaps(run: Run, learner: str, covered: Q) -> dict[Key, float | None]:
-    """The largest difference between two agents' mean rewards, or between the learner's and another's."""
-    rows = run.rollouts.filter(covered, reward__isnull=False).order_by().values_list("step", "prompt_id", "agent")
-    means: dict[Key, dict[str, float]] = defaultdict(dict)
-    for step, prompt, agent, mean in rows.annotate(mean=Avg("reward")):
-        means[step, prompt][agent] = mean
-    return {
-        key: max((abs(mean - of.get(learner, mean)) for mean in of.values()), default=None)
-        if learner
-        else max(of.values()) - min(of.values())
-        for key, of in means.items()
-    }
 
 
 def _complete(run: Run, rollout_filter: RolloutFilter, covered: Q, lines: list[PromptLine]) -> None:

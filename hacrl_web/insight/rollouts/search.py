@@ -12,13 +12,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from django.db.models import F, Max, Min, OuterRef, Q, QuerySet, Subquery
-from django.db.models.functions import Coalesce
+from django.db.models import Case, F, FloatField, Max, Min, OuterRef, Q, QuerySet, Subquery, Value, When
+from django.db.models.expressions import Combinable
+from django.db.models.functions import Abs, Coalesce
 
 from hacrl_web.insight.recorded_steps import Segment, segments
 from hacrl_web.insight.rescued_prompts import OF_STEP, TAUGHT, is_avoided, is_rescued
 from hacrl_web.insight.rollouts.filter import CLIPS, PROMPT_KINDS, SIGNS, PageCursor, RolloutFilter, read_cursor
-from hacrl_web.insight.rollouts.ranking import limit_of, newest_rows, sort_value
 from hacrl_web.runs.models import RolloutSample, Run
 from hacrl_web.web.schemas import EVERY_FIELD
 
@@ -121,12 +121,10 @@ def _sorted_page(run: Run, rollout_filter: RolloutFilter) -> RolloutPage:
     parts = segments(rows, *(rollout_filter.steps or (0, None)))
     if not parts:
         return RolloutPage()
-    covered, first_step = newest_rows(rows, parts, limit_of(rollout_filter.sort, has_text=bool(rollout_filter.text)))
+    covered, first_step = newest_rows(rows, parts, TEXTS_SORTED if rollout_filter.text else ROWS_SORTED)
     matching = matching_rows(run, rows.filter(covered, on_rescued_prompts(run, parts, rollout_filter)), rollout_filter)
     ordered = matching.order_by(sort_value(rollout_filter.sort).desc(nulls_last=True), "step", "seq")
-    cursor = read_cursor(rollout_filter.before or rollout_filter.after)
-    place = cursor.seq if cursor else 0
-    begin = max(0, place - PAGE_SIZE) if rollout_filter.before else place
+    begin = rollout_filter.begin(PAGE_SIZE)
     hits = _hits(ordered, PAGE_SIZE + 1, of_learner=True, begin=begin)
     return RolloutPage(
         hits[:PAGE_SIZE],
@@ -282,3 +280,39 @@ def _hits(rows: QuerySet[Any], count: int, *, of_learner: bool = False, begin: i
         return [replace(RolloutHit(*row[:8]), rewards=read_rewards(row[8])) for row in samples]
     values = rows.values_list(*_OF_LEARNER)[begin:end]
     return [RolloutHit(*(*row[:8], ContributionSummary(*row[8:]))) for row in values]
+
+
+ROWS_SORTED = 40_000
+TEXTS_SORTED = 4_000
+
+# The distance of ln s from 0: the larger of s and 1/s.
+_SURPRISE = Case(
+    When(sequence_ratio__gte=1, then=F("sequence_ratio")),
+    When(sequence_ratio__gt=0, then=Value(1.0) / F("sequence_ratio")),
+    When(sequence_ratio=0, then=Value(1e300)),
+    output_field=FloatField(),
+)
+
+
+def sort_value(sort: str) -> Combinable:
+    """The number by which contributions are sorted; null for a row that has none."""
+    return Abs("weight") if sort == "weight" else _SURPRISE
+
+
+def newest_rows(rows: QuerySet[Any], parts: Sequence[Segment], most: int) -> tuple[Q, int]:
+    """The rows of the newest whole steps that have at most `most` rows, at least of one step; and the first of them."""
+    condition, first_step = Q(pk__in=[]), parts[-1].last + 1
+    for one in reversed(parts):
+        of_attempt = rows.filter(attempt=one.attempt, step__range=(one.first, one.last))
+        steps = of_attempt.order_by("-step", "-seq").values_list("step", flat=True)
+        beyond = next(iter(steps[most : most + 1]), None)
+        first = one.first if beyond is None else beyond + 1  # the step of the first row beyond the limit is not whole
+        if one is parts[-1]:
+            first = min(first, one.last)
+        if first <= one.last:
+            condition |= Q(attempt=one.attempt, step__range=(first, one.last))
+            first_step = first
+        if beyond is not None:
+            break
+        most -= of_attempt.count()
+    return condition, first_step

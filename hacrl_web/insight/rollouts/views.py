@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from hacrl_web.insight.recorded_steps import end, step_after, step_before
-from hacrl_web.insight.rollouts.filter import SORT_LABELS, SORTS, PageCursor, RolloutFilter, read_filter
+from hacrl_web.insight.rollouts.filter import SORTS, PageCursor, RolloutFilter, read_filter
 from hacrl_web.insight.rollouts.prompt_group import PromptGroup, group_of
 from hacrl_web.insight.rollouts.prompt_list import PromptLine, PromptPage, list_prompts
 from hacrl_web.insight.rollouts.query_bar import WORDS, chips, completions, read_query
@@ -99,20 +99,28 @@ def _rollouts(run: Run, spec: RunSpec, rollout_filter: RolloutFilter, seq: str, 
     opening = {"after": str(PageCursor(last or 0, 0))} if is_open else {}
     page = search_rollouts(run, rollout_filter.model_copy(update=opening))
     selected = _selected(run, seq, page.hits, prefers_teaching=is_open)
-    names = _reward_names(page.hits)
+    # The rewards that have a column are those of the first rollout that has several.
+    names: list[str] = next(([*hit.rewards] for hit in page.hits if hit.rewards), [])
+    places = {name: place for place, name in enumerate(run.agent_names)}
+    lines = [
+        RolloutLine(
+            hit,
+            _link(rollout_filter, hit.seq),
+            selected is not None and _is_same(hit, selected),
+            places.get(hit.agent),
+            places.get(hit.taught.learner if hit.taught else ""),
+            [(hit.rewards or {}).get(name) for name in names],
+        )
+        for hit in page.hits
+    ]
     return {
         "page": page,
-        "lines": [_line(hit, _link(rollout_filter, hit.seq), selected, run.agent_names, names) for hit in page.hits],
+        "lines": lines,
         "reward_names": names,
         "selected": selected,
         "group": group_of(run, spec, selected) if selected else None,
         "links": _links(rollout_filter, page, selected),
     }
-
-
-def _reward_names(hits: Sequence[RolloutHit]) -> list[str]:
-    """The rewards that have a column: those of the first rollout that has several."""
-    return next(([*hit.rewards] for hit in hits if hit.rewards), [])
 
 
 def _steps_beside(run: Run, rollout_filter: RolloutFilter, selected: RolloutHit) -> list[tuple[int, str]]:
@@ -149,16 +157,6 @@ class RolloutLine:
     rewards: list[float | None]  # in the order of the columns
 
 
-def _line(
-    hit: RolloutHit, url: str, selected: RolloutHit | None, agents: Sequence[str], reward_names: Sequence[str]
-) -> RolloutLine:
-    is_selected = selected is not None and _is_same(hit, selected)
-    learner = hit.taught.learner if hit.taught else ""
-    position, learner_position = (agents.index(name) if name in agents else None for name in (hit.agent, learner))
-    rewards = [(hit.rewards or {}).get(name) for name in reward_names]
-    return RolloutLine(hit, url, is_selected, position, learner_position, rewards)
-
-
 def _link(rollout_filter: RolloutFilter, seq: int) -> str:
     return "?" + rollout_filter.encode(rollout=seq)
 
@@ -167,28 +165,27 @@ def _is_open(line: PromptLine, selected: RolloutHit | None) -> bool:
     return selected is not None and line.key == (selected.sampled_step, selected.prompt_id)
 
 
+def _pages(rollout_filter: RolloutFilter, page: PromptPage | RolloutPage) -> tuple[str, str]:
+    """The pages after and before this one."""
+    onward = "?" + rollout_filter.encode(after=page.after, before=None) if page.after else ""
+    return onward, "?" + rollout_filter.encode(after=None, before=page.before, rollout="last") if page.before else ""
+
+
 def _prompt_links(
     rollout_filter: RolloutFilter, page: PromptPage, selected: RolloutHit | None, group: PromptGroup | None
 ) -> dict[str, str]:
     """As _links: n and p go from answer to answer of the prompt, and on to the next prompt."""
-    onward = "?" + rollout_filter.encode(after=page.after, before=None) if page.after else ""
-    back = "?" + rollout_filter.encode(after=None, before=page.before, rollout="last") if page.before else ""
+    onward, back = _pages(rollout_filter, page)
     at = next((place for place, line in enumerate(page.lines) if _is_open(line, selected)), None)
     behind = page.lines[at + 1 :] if at is not None else page.lines
-    before = page.lines[:at] if at else []
     following = _link(rollout_filter, behind[0].seq) if behind else onward
-    preceding = _link(rollout_filter, before[-1].seq) if before else back
+    preceding = _link(rollout_filter, page.lines[at - 1].seq) if at else back
     cards = [card for column in (group.columns if group else []) for card in column.cards]
     answers = [_link(rollout_filter, card.row["seq"]) for card in cards]
     here = next((place for place, card in enumerate(cards) if card.is_selected), None)
-    return {
-        "onward": onward,
-        "back": back,
-        "n": answers[here + 1] if here is not None and here + 1 < len(answers) else following,
-        "p": answers[here - 1] if here else preceding,
-        "N": following,
-        "P": preceding,
-    }
+    forth = answers[here + 1] if here is not None and here + 1 < len(answers) else following
+    keys = {"n": forth, "p": answers[here - 1] if here else preceding, "N": following, "P": preceding}
+    return {"onward": onward, "back": back, **keys}
 
 
 def _sort_links(rollout_filter: RolloutFilter) -> dict[str, dict[str, object]]:
@@ -197,7 +194,7 @@ def _sort_links(rollout_filter: RolloutFilter) -> dict[str, dict[str, object]]:
     for sort, explanation in SORTS.items():
         is_sorted = sort == rollout_filter.sort
         query = rollout_filter.encode(sort=None if is_sorted else sort, after=None, before=None)
-        links[sort] = {"url": f"?{query}", "is_sorted": is_sorted, "help": explanation, "label": SORT_LABELS[sort]}
+        links[sort] = {"url": f"?{query}", "is_sorted": is_sorted, "help": explanation, "label": sort}
     return links
 
 
@@ -210,22 +207,20 @@ def _is_same(one: RolloutHit, other: RolloutHit) -> bool:
 
 def _links(rollout_filter: RolloutFilter, page: RolloutPage, selected: RolloutHit | None) -> dict[str, str]:
     """Where the keys n, p, N and P go, and the pages before and after this one."""
-    hits = page.hits
-    onward = "?" + rollout_filter.encode(after=page.after, before=None) if page.after else ""
-    back = "?" + rollout_filter.encode(after=None, before=page.before, rollout="last") if page.before else ""
+    hits, (onward, back) = page.hits, _pages(rollout_filter, page)
     at = next((i for i, hit in enumerate(hits) if selected is not None and _is_same(hit, selected)), None)
-
-    def to(hit: RolloutHit | None, otherwise: str) -> str:
-        return otherwise if hit is None else _link(rollout_filter, hit.seq)
-
     before, behind = (hits[:at][::-1], hits[at + 1 :]) if at is not None else ([], hits)
     place = hits[at].place if at is not None else None
-    last_before = next((hit for hit in before if hit.place != place), None)
+    place_before = next((hit.place for hit in before if hit.place != place), None)
+
+    def to(found: Iterable[RolloutHit], otherwise: str) -> str:
+        return next((_link(rollout_filter, hit.seq) for hit in found), otherwise)
+
     return {
         "onward": onward,
         "back": back,
-        "n": to(next(iter(behind), None), onward),
-        "p": to(next(iter(before), None), back),
-        "N": to(next((hit for hit in behind if hit.place != place), None), onward),
-        "P": to(next((hit for hit in hits if last_before and hit.place == last_before.place), None), back),
+        "n": to(behind, onward),
+        "p": to(before, back),
+        "N": to((hit for hit in behind if hit.place != place), onward),
+        "P": to((hit for hit in hits if hit.place == place_before), back),
     }

@@ -257,10 +257,3 @@ def sensitivity(table: BoardTable, grid: Grid) -> dict[str, Any]:
             line = {"color": OTHER, "width": 1.5, "dash": "dot"}
             figure.add_hline(y=score.mean, line=line, annotation_text=axis_label(group))
     return _plain(figure, grid.x, score_label(table), **_legend(len(grid.curves)))
-
-
-def interval_text(score: MeanInterval, sign: str = "±") -> str:
-    """`0.683 ± 0.020`."""
-    return number_format.format_score(score.mean) + (
-        f" {sign} {number_format.format_score(score.half_width)}" if score.half_width else ""
-    )

@@ -9,7 +9,7 @@ from django.core.management.base import CommandError
 
 from hacrl_web.demo import launch
 from hacrl_web.demo.management.commands.demo import algorithms_of, seeds_of
-from hacrl_web.demo.outcome import demo_summary, text_table
+from hacrl_web.demo.outcome import demo_summary
 from hacrl_web.runs.models import Run, Sweep
 from tests.support.web.factories import make_benchmark, make_group
 from tests.support.web.leaderboard_help import by_name, finish, finished_sweep, sweep_of
@@ -43,12 +43,6 @@ def test_run_without_a_score_has_its_state_alone(user):
     assert runs["hacpo"]["accuracy_final"] == pytest.approx(0.6)
     assert runs["hacpo"]["agents"]["B"] == {"accuracy_start": 0.1, "accuracy_final": 0.7}
     assert set(runs["gspo"]) == {"run", "algorithm", "seed", "state"}
-
-
-def test_terminal_sees_the_board_best_first(user):
-    lines = text_table(finished_sweep(user, FINALS)).splitlines()
-    assert [line.split()[0] for line in lines[1:5]] == ["naive_source", "hacpo", "gspox2", "gspo"]
-    assert "hacpo - gspo: +0.220 +- 0.050 over 3 seeds" in lines
 
 
 @pytest.mark.parametrize(("words", "seeds"), [("3", [0, 1, 2]), ("1", [0]), ("0,1,5", [0, 1, 5]), ("4,", [4])])

@@ -1,4 +1,4 @@
-"""`manage.py demo`: launch the demo's comparison; with --once, wait for its end and print the leaderboard.
+"""`manage.py demo`: launch the demo's comparison; with --once, wait for its end and print the outcome.
 
 It writes rows only: the web, worker and dispatcher of a running `up` do the rest.
 """
@@ -18,7 +18,7 @@ from django.urls import reverse
 from hacrl_web.accounts.models import User, first_user
 from hacrl_web.demo import launch as demo
 from hacrl_web.demo.launch import DemoFailed, make_and_launch
-from hacrl_web.demo.outcome import demo_summary, text_table
+from hacrl_web.demo.outcome import demo_summary
 from hacrl_web.leaderboard.board.boards import sweep_board
 from hacrl_web.leaderboard.board.selection import BoardSelection
 from hacrl_web.leaderboard.board.table import headline, make_table
@@ -36,7 +36,7 @@ class Command(BaseCommand):
     help = "Make the demo agents, launch rules that share rollouts against GSPO, and show the comparison."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--once", action="store_true", help="wait until all runs have ended, print the leaderboard")
+        parser.add_argument("--once", action="store_true", help="wait until all runs have ended, print the outcome")
         parser.add_argument("--json", action="store_true", help="with --once: the last line is JSON")
         parser.add_argument(
             "--seeds", default="1", help="how many, such as 3 (seeds 0, 1 and 2), or which, such as 0,1,2 (default 1)"
@@ -78,7 +78,7 @@ class Command(BaseCommand):
             self.stdout.write(reverse("runs:sweep_detail", args=[sweep.pk]))
             return
         self._wait(sweep)
-        self.stderr.write(text_table(sweep))
+        self.stderr.write(outcome_sentence(sweep))
         if options["json"]:
             self.stdout.write(json.dumps(demo_summary(sweep)))
         failed = [run for run in sweep.runs.order_by("created_at") if run.state != State.COMPLETED]
@@ -107,7 +107,7 @@ class Command(BaseCommand):
         while any(run.state not in _ENDED for run in sweep.runs.all()):
             time.sleep(FOLLOW_EVERY_S)
         states = Counter(sweep.runs.values_list("state", flat=True))
-        sentence = headline(make_table(sweep_board(sweep), BoardSelection())) if states[State.COMPLETED] else ""
+        sentence = outcome_sentence(sweep) if states[State.COMPLETED] else ""
         counts = ", ".join(f"{number} {state}" for state, number in states.items())
         address = f"{settings.PUBLIC_URL or ''}{sweep.get_absolute_url()}"
         self.stderr.write(" ".join(filter(None, ["The demo's runs have ended:", f"{counts}.", sentence, address])))
@@ -123,6 +123,10 @@ class Command(BaseCommand):
             if has_ended:
                 return
             time.sleep(LOOK_EVERY_S)
+
+
+def outcome_sentence(sweep: Sweep) -> str:
+    return headline(make_table(sweep_board(sweep), BoardSelection()))
 
 
 def seeds_of(text: str) -> list[int]:

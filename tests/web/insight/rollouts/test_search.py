@@ -202,17 +202,13 @@ def by_plain_loop(records: list[dict], sort: str, steps: range) -> list[tuple[fl
     def value(row: dict) -> float:
         if sort == "weight":
             return abs(row["weight"])
-        if sort == "surprise":
-            ratio = row["sequence_ratio"]
-            return -1.0 if ratio is None else max(ratio, 1 / ratio)
-        place = [row[name] for name in ("step", "prompt_id")]
-        own = [r["reward"] for r in rows if r["source"] == "A" and [r["step"], r["prompt_id"]] == place]
-        return abs(row["reward"] - sum(own) / len(own)) if own else -1.0
+        ratio = row["sequence_ratio"]
+        return -1.0 if ratio is None else max(ratio, 1 / ratio)
 
     return sorted((-value(row), row["step"], row["seq"]) for row in rows)
 
 
-@pytest.mark.parametrize("sort", ["weight", "surprise", "gap"])
+@pytest.mark.parametrize("sort", ["weight", "surprise"])
 def test_sort_is_exact_over_pages_forth_and_back(run, monkeypatch, sort):
     monkeypatch.setattr(rollout_search, "PAGE_SIZE", 5)
     records = made_up(run, ATTEMPTS)
@@ -237,7 +233,7 @@ def test_sort_of_more_rows_than_its_limit_covers_the_newest_whole_steps_and_says
         insert_rows(run.pk, body)
     # 13 rows hold three steps of 4; 8 hold two; of a single row the newest step is there all the same.
     for limit, first in ((20, None), (13, 3), (12, 3), (8, 4), (1, 5)):
-        monkeypatch.setattr("hacrl_web.insight.rollouts.ranking.ROWS_SORTED", limit)
+        monkeypatch.setattr("hacrl_web.insight.rollouts.search.ROWS_SORTED", limit)
         page = search_rollouts(run, ask("sort=weight"))
         assert page.sorted_from == first, limit
         assert [hit.step for hit in page.hits[::4]] == list(range(first or 1, 6)), limit

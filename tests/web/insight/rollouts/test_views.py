@@ -273,14 +273,14 @@ def test_query_is_read_word_by_word_and_names_are_completed(text, parameters):
 def test_every_filter_is_a_chip_that_can_be_typed_again_and_removed():
     query = (
         "step=1-4&learner=Qwen3+4B&source=Llama&reward=0..0.5&sign=positive&clip=lower&min_advantage=0.1&max_tokens=6"
-        "&sort=gap&shared=yes&q=two+words&prompt=p&list=rollouts"
+        "&sort=surprise&shared=yes&q=two+words&prompt=p&list=rollouts"
     )
     rollout_filter, ignored = read_filter(QueryDict(query), NAMES)
     assert ignored == []
     texts = [text for text, _ in chips(rollout_filter)]
     assert texts == [
         "step:1-4", 'learner:"Qwen3 4B"', "source:Llama", "shared:yes", "reward:0..0.5", "advantage:0.1..",
-        "sign:positive", "clip:lower", "tokens:..6", "prompt:p", "sort:gap", '"two words"',
+        "sign:positive", "clip:lower", "tokens:..6", "prompt:p", "sort:surprise", '"two words"',
     ]  # fmt: skip
     again = read_filter(QueryDict(urlencode(read_query(" ".join(texts), NAMES) | {"list": "rollouts"})), NAMES)[0]
     assert again == rollout_filter
