@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -135,16 +136,16 @@ def children(monkeypatch) -> None:
     monkeypatch.setattr(IMPORTER, "run", lambda *_: ChildResult(overlap, 0, False))
     monkeypatch.setattr(PREVIEWER, "run", lambda *_: ChildResult(b'{"agents": [{}, {}]}', 0, False))
     monkeypatch.setattr("hacrl_web.insight.checkpoints.uploads.usable_hub_token", lambda *_: "hf_0123456789")
-    monkeypatch.setattr("hacrl_web.insight.checkpoints.uploads._start", sent)
+    monkeypatch.setattr("hacrl_web.insight.checkpoints.uploads.start_job", sent)
     copy = "hacrl_web.registry.api.benchmarks._create_from"  # a child reads the staged questions
     monkeypatch.setattr(copy, lambda *_: Status(201, Benchmark.objects.latest("pk")))
     answer_inspections(monkeypatch, *[PASSED] * 9)
 
 
-def sent(run: Any, facts: dict[str, Any], _: Any) -> str:
+def sent(folder: Path, _: str, facts: dict[str, Any], *__: Any, **___: Any) -> str:
     """An upload whose process has ended."""
-    (run.run_dir / "uploads").mkdir(exist_ok=True)
-    (run.run_dir / "uploads/1.json").write_text(json.dumps({**facts, "pid": 1, "started": -1.0}))
+    folder.mkdir(exist_ok=True)
+    (folder / "1.json").write_text(json.dumps({**facts, "pid": 1, "started": -1.0}))
     return "1"
 
 

@@ -10,7 +10,7 @@ from hacrl_web.leaderboard.board.results import run_results
 from hacrl_web.leaderboard.board.rows import rows
 from hacrl_web.leaderboard.board.selection import AVERAGE
 from hacrl_web.leaderboard.board.table import headline
-from hacrl_web.registry.models import AgentGroup, LanguageModel
+from hacrl_web.registry.models import LanguageModel
 from hacrl_web.runs.launch.launch import launch
 from hacrl_web.runs.models import Run, State
 from hacrl_web.web.statistics import MeanInterval
@@ -338,31 +338,12 @@ def test_models_that_have_changed_in_their_folder_are_not_compared(user):
     assert (hacpo.difference, hacpo.mark) == (None, "")
 
 
-def test_model_that_was_registered_anew_makes_another_row(user):
-    sweep = finished_sweep(user, {"gspo": (0.3, 0.4)})
-    (row,) = sweep_board(sweep).rows
-    model = sweep.runs.first().group.agents.get(name="A").model
-    changed = model.facts | {"folder_fingerprint": "another"}
-    LanguageModel.objects.filter(pk=model.pk).update(facts=changed)
-    (after,) = sweep_board(sweep).rows
-    assert row.id != after.id
-    assert (row.facts["model of A"], after.facts["model of A"]) == (model.facts["folder_fingerprint"], "another")
-
-
 def test_older_runs_say_that_nothing_was_recorded_and_are_rows_of_their_own(user):
     request = launch_request(user, algorithm={"name": "gspo"})
     finish(launch(user, request), {"A": 0.3, "B": 0.3})
     finish(launch(user, {**request, "seed": 2}), {"A": 0.4, "B": 0.4}, verifier="math/3", questions="a" * 64)
     found = [set(row.facts.values()) & {"not recorded"} for row in rows(Run.objects.all())]
     assert sorted(map(len, found)) == [0, 1]
-
-
-def test_row_of_several_commits_says_so(user):
-    request = launch_request(user, algorithm={"name": "gspo"})
-    for seed, commit in ((1, "0.1.0 aaaa"), (2, "0.1.0 bbbb")):
-        finish(launch(user, {**request, "seed": seed}), {"A": 0.3, "B": 0.3}, versions={"hacrl": commit})
-    (row,) = rows(Run.objects.all())
-    assert row.commits == ["0.1.0 aaaa", "0.1.0 bbbb"]
 
 
 def test_start_is_one_group_for_rows_that_began_alike(user):
@@ -408,18 +389,6 @@ def test_sources_are_found_by_the_name_of_sweep_group_or_benchmark(user):
     for text in ("swan", run.group.name, run.benchmark.name):
         assert sources(user, text) == [sweep], text
     assert sources(user, "nothing of the kind") == []
-
-
-def test_run_launched_alone_is_paired_with_a_gspo_that_left_the_cross_settings_at_their_defaults(user):
-    request = launch_request(user)
-    cross = {"delta": 0.3, "delta_step": 0.01, "cross_weight": 0.5, "capability_window": 7, "ratio_max": 4.0}
-    finish(launch(user, {**request, "algorithm": {"name": "hacpo", **cross}}), {"A": 0.5, "B": 0.7})
-    finish(launch(user, {**request, "algorithm": {"name": "gspo"}}), {"A": 0.3, "B": 0.3})
-    finish(launch(user, {**request, "algorithm": {"name": "gspo"}, "seed": 2}), {"A": 0.3, "B": 0.3})
-    table = alone(user, request)
-    assert cells_of(table)["hacpo"].difference == MeanInterval(pytest.approx(0.3), None, 1)
-    gspo = groups_of(table)["gspo"].row
-    assert (gspo.seeds, gspo.distinctions) == ([1, 2], {})
 
 
 @pytest.mark.parametrize("epsilon", [{}, {"epsilon": 0.2, "epsilon_high": 0.28}, {"epsilon": 3e-4}])
@@ -479,14 +448,6 @@ def test_several_sweeps_on_one_board_keep_their_groups_apart(user):
     ]
     assert [len(section.starts) for section in table.sections] == [1, 1]
     assert headline(table).count(": hacpo leads with 0.550 on ") == 2
-
-
-def test_long_names_of_groups_are_cut_to_what_differs(user):
-    first, second = (finished_sweep(user, {"gspo": (0.3,)}) for _ in range(2))
-    for sweep, number in ((first, 2), (second, 3)):
-        AgentGroup.objects.filter(pk=sweep.runs.get().group_id).update(name=f"generated, not trained, {number} agents")
-    labels = [row.label for row in sweep_board(first, second).rows]
-    assert labels == [f"gspo (group …not trained, {number} agents)" for number in (2, 3)]
 
 
 def test_sweeps_on_two_benchmarks_are_told_apart_by_these_and_not_by_their_settings(user):

@@ -50,13 +50,6 @@ def test_csv_holds_the_whole_numbers_of_the_page(web, user):
     assert [line[4] for line in lines if line[2] == "start"] == ["mean", "A", "B"]
 
 
-def test_latex_is_named_after_its_board(web, user):
-    sweep = finished_sweep(user, FINALS)
-    Sweep.objects.filter(pk=sweep.pk).update(name="Rates, 3 seeds")
-    response = web.get(reverse("leaderboard:board_tex"), {"sweep": sweep.pk})
-    assert 'filename="rates-3-seeds.tex"' in response["Content-Disposition"]
-
-
 def test_latex_holds_the_texts_of_the_page(web, user):
     sweep = finished_sweep(user, FINALS)
     tex, shown = fetch(web, sweep, "board_tex"), page(web, sweep)
@@ -156,10 +149,6 @@ def test_report_stands_alone_and_tells_of_failed_runs(web, user):
     hacpo = groups_of(table_of(sweep))["hacpo"]
     assert f'title="{next(iter(hacpo.head.cells.values())).score.mean}"' in html
     assert "algorithm.scale_rewards" in html  # a setting that all share
-
-
-def test_report_of_one_seed_says_that_it_tells_nothing_of_chance(web, user):
-    assert "chance and effect cannot be distinguished" in fetch(web, finished_sweep(user, {"gspo": (0.4,)}), "report")
 
 
 def test_report_of_a_sweep_without_a_score_is_a_page_too(web, user):

@@ -59,23 +59,10 @@ def test_front_of_one_point_names_its_cost_the_ties_and_what_is_cheaper_in_anoth
     assert f"{said}; in training hours per run, gspox2 and gspo cost less." in text
 
 
-def test_equal_seeds_have_no_whiskers(user):
-    same = table_of(finished_sweep(user, {"gspo": (0.4, 0.4), "hacpo": (0.5, 0.5)}))
-    assert not [trace for trace in figures.seed_dots(same)["data"] if "error_y" in trace]
-
-
 @pytest.mark.parametrize(("cost", "x"), [("rollouts", 1000), ("tokens", 10_000), ("training_hours", 0.01)])
 def test_cost_of_the_pareto_picture_is_chosen(user, cost, x):
     (marks,) = traces(figures.pareto(table_of(finished_sweep(user, {"gspo": (0.4,)}), cost=cost)), "markers")
     assert marks["x"] == [pytest.approx(x)]
-
-
-def test_marks_are_named_in_the_legend_and_not_over_each_other(user):
-    figure = figures.pareto(table_of(finished_sweep(user, {"gspo": (0.5,), "hacpo": (0.5,)})))
-    marks = traces(figure, "markers")
-    assert sorted(trace["name"] for trace in marks) == ["gspo", "hacpo"]
-    assert len({trace["marker"]["symbol"] for trace in marks}) == 2
-    assert figure["layout"]["showlegend"] is True
 
 
 def grid_of(user, values, **gspo):

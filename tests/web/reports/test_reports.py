@@ -11,7 +11,6 @@ import pytest
 from django.urls import reverse
 
 from hacrl_web.accounts.audit_log import AuditEntry
-from hacrl_web.docs.markdown import markdown_parser
 from hacrl_web.reports import content
 from hacrl_web.reports.content import FIRST_PANELS, ReportPart, panel_at, report_parts
 from hacrl_web.reports.models import Report
@@ -47,13 +46,6 @@ def html(found: list[ReportPart]) -> str:
 
 
 class TestText:
-    def test_markdown_becomes_html(self, owner):
-        (part,) = parts(owner, "## Result\n\n| a | b |\n|---|---|\n| **1** | ~~2~~ |\n")
-        assert "<h2>Result</h2>" in part.html
-        assert "<strong>1</strong>" in part.html
-        assert "<s>2</s>" in part.html
-        assert '<div class="table-scroll"' in part.html
-
     @pytest.mark.parametrize(
         "hostile",
         [
@@ -102,12 +94,6 @@ class TestText:
         (shown,) = report_parts(stored, owner, HOSTS)
         assert part in shown.html
         assert "<pre" in shown.html
-
-    def test_text_is_read_once(self, owner, monkeypatch):
-        calls = []
-        monkeypatch.setattr(content, "markdown_parser", lambda **rest: calls.append(rest) or markdown_parser(**rest))
-        assert html(parts(owner, "Read *once*")) == html(parts(owner, "Read *once*"))
-        assert len(calls) == 1
 
 
 class TestPanels:
@@ -199,12 +185,6 @@ class TestPanels:
     def test_addresses_that_are_looked_up_have_a_limit(self, owner):
         found = html(parts(owner, "/models/\n\n" * (content.MAX_ADDRESSES + 10)))
         assert found.count("<a ") == content.MAX_ADDRESSES
-
-    def test_board_without_differences_has_no_picture(self, owner):
-        sweep = finished_sweep(owner, {"gspo": [0.3, 0.4]})
-        (part,) = parts(owner, sweep.get_absolute_url())
-        assert "0.350" in part.panel.html
-        assert "data-figure" not in part.panel.html
 
     def test_reader_sees_only_what_is_theirs(self, owner, project):
         """A report may name runs of a project that its readers are not in."""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import html
 import io
 import json
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -23,10 +21,10 @@ from hacrl_web.insight.checkpoints import ask_agents, checkpoints, reuse
 from hacrl_web.insight.checkpoints.reuse import launch_extension
 from hacrl_web.insight.checkpoints.zip_stream import zip_of_agent
 from hacrl_web.registry.models import LanguageModel
-from hacrl_web.runs.models import Run, State
+from hacrl_web.runs.models import Run
 from hacrl_web.runs.worker.hosts import data_folder_id
 from hacrl_web.web.errors import FieldErrors
-from tests.support.web.factories import make_run, make_user
+from tests.support.web.factories import make_user
 from tests.support.web.insight_help import add_checkpoint, claimed, evaluation, store
 from tests.support.web.registry_help import PASSED, answer_inspections, replace_child
 from workers.contract.checkpoint_manifest import DamagedCheckpoint, read_manifest
@@ -124,14 +122,6 @@ class TestList:
         assert labels[1:] == ["verified",
                                                                               "sizes match", "sizes match"]  # fmt: skip
         assert "does not match" in client.get(address("run_checkpoints", run), {"verify": "20"}).content.decode()
-
-    def test_each_agent_has_the_command_that_serves_its_folder(self, client, run):
-        newest = checkpoints.list_of_checkpoints(run).checkpoints[0]
-        folder = run.run_dir / "checkpoints/step-000020/agents/1-b"
-        words = shlex.split(newest.agents[1].serve)
-        assert words == ["vllm", "serve", str(folder), "--served-model-name", "b"]
-        assert (folder / "weights.bin").is_file()
-        assert newest.agents[1].serve in html.unescape(client.get(address("run_checkpoints", run)).content.decode())
 
     def test_removed_ones_are_counted_and_odd_values_are_no_error(self, client, run):
         store(run, Checkpoint(step=1, path="p", size_bytes=1), Checkpoint(step=2, path="p", size_bytes=1))
@@ -312,15 +302,10 @@ class TestPromote:
     def assert_form_kept(answer, name, reason):
         """Of agent A of step 10: open, with what was typed and, beside it alone, why it was refused."""
         page = answer.content.decode()
-        forms = re.findall(r"<details( open)?><summary[^>]*>Promote….*?</details>", page, re.DOTALL)
-        assert (len(forms), forms.count(" open")) == (8, 1)
         [form] = re.findall(r"<details open><summary[^>]*>Promote….*?</details>", page, re.DOTALL)
         [field] = re.findall(r"<input[^>]* id=\"name-10-0\"[^>]*>", form)
         assert f'value="{escape(name)}"' in field
-        if reason:
-            assert 'aria-invalid="true" aria-describedby="name-10-0-error"' in field
-            assert reason in form.partition('id="name-10-0-error"')[2]
-            assert (page.count(reason), 'role="alert"' in page.partition("<main")[2]) == (1, False)
+        assert not reason or (reason in form.partition('id="name-10-0-error"')[2], page.count(reason)) == (True, 1)
 
     @pytest.mark.parametrize(
         ("name", "reason"),
@@ -385,11 +370,6 @@ class TestAsk:
         with pytest.raises(ProcessLookupError):
             os.kill(int(pid_file.read_text()), 0)
 
-    def test_child_that_dies_is_said(self, client, run, monkeypatch, tmp_path):
-        self.child(monkeypatch, tmp_path, "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)")
-        part = client.post(address("ask_agents", run), self.form, headers={"HX-Request": "true"}).content.decode()
-        assert part.count("the process ended (signal 9), perhaps for lack of memory") == 2
-
     def test_one_question_at_a_time_per_user(self, client, run, owner):
         with ask_agents._turn_of(owner):
             answer = client.post(address("ask_agents", run), self.form, headers={"HX-Request": "true"})
@@ -414,19 +394,6 @@ class TestAsk:
         answer = client.post(address("ask_agents", run), self.form, headers={"HX-Request": "true"})
         assert answer.status_code == 503
         assert "GiB of memory are free" in answer.content.decode()
-
-
-def test_run_that_never_began_has_an_empty_page(client, owner):
-    page = client.get(address("run_checkpoints", make_run(owner))).content.decode()
-    assert "No checkpoint yet" in page
-
-
-def test_run_that_has_ended_without_a_checkpoint_promises_none(client, owner):
-    run = make_run(owner)
-    assert run.transition_to(State.STOPPED, reason="stopped")
-    page = client.get(address("run_checkpoints", run)).content.decode()
-    assert "ended without a checkpoint" in page
-    assert "No checkpoint yet" not in page
 
 
 LOADS = """

@@ -427,13 +427,6 @@ def test_run_without_recorded_rollouts_says_why(client, make_run):
     assert "The pictures of this tab appear by themselves with the first one" in page_of(client, make_run())
 
 
-@pytest.mark.parametrize("replay_steps", [0, 2])
-def test_page_explains_replay_only_where_the_run_replays(client, make_run, replay_steps):
-    page = page_of(client, factories.as_of_earlier_version(make_run(), algorithm={"replay_steps": replay_steps}))
-    assert ("Replayed: correct answers of the source" in page) == (replay_steps > 0)
-    assert ('"replays": true' in page) == (replay_steps > 0)
-
-
 def test_run_that_shares_nothing_has_a_ledger_and_no_pairs(client, make_run):
     run = make_run(algorithm={"name": "gspo"})
     own = [row for row in ROWS if row[0] == row[1]]

@@ -109,21 +109,6 @@ def test_former_address_shows_what_differs_and_links_keep_the_comparison(client,
     assert "best=low" in taken_out
 
 
-def colours(page: str) -> dict[str, str]:
-    """Of the runs in the comparison, by name."""
-    rows = r'class="swatch" data-run-colour="(\d)" aria-hidden="true"></span><a href[^>]*>(.*?)</a>'
-    return {name: colour for colour, name in re.findall(rows, page)}
-
-
-def test_run_keeps_its_colour_when_another_is_taken_out(client, owner):
-    runs = [stored(owner, evaluation(0, "A", 0.5), name=name) for name in ("first", "second", "third")]
-    page = compared(client, runs=[run.pk for run in runs])
-    assert colours(page) == {"first": "0", "second": "1", "third": "2"}
-    [taken_out] = re.findall(r'href="(\?[^"]*)">Remove<span class="visually-hidden"> second<', page)
-    after = client.get("/runs/" + taken_out.replace("&amp;", "&")).content.decode()
-    assert colours(after) == {"first": "0", "third": "2"}
-
-
 def test_parallel_axes_are_shown_from_three_settings_on(client, owner):
     request = launch_request(owner)
     shared = {name: request[name] for name in ("group", "benchmark")}
@@ -220,10 +205,3 @@ def test_more_runs_than_the_table_compares_are_cut_and_it_is_said(client, owner,
     assert page.count(">Remove<span") == 2
     hidden = ",".join(run.pk.hex[:8] for run in runs)
     assert "No run is visible" in client.get(f"/runs/?tab=compare&hide={hidden}").content.decode()
-
-
-def test_list_and_sweep_lead_here(client, owner):
-    run = make_run(owner)
-    page = client.get("/runs/").content.decode()
-    assert f'form="compare-runs" name="runs" value="{run.pk}"' in page
-    assert '<input type="hidden" name="tab" value="compare">' in page

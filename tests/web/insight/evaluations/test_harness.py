@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from hacrl_web.leaderboard.board.boards import sweep_board
-from hacrl_web.leaderboard.board.newest import newest_board_of
 from hacrl_web.leaderboard.board.selection import BoardSelection
 from hacrl_web.leaderboard.board.table import make_table
 from hacrl_web.runs.launch.launch import retry
@@ -117,12 +116,6 @@ def test_form_takes_the_time_limit_in_hours(client, owner, installed):
     assert [spec.time_limit_s for spec in specs if spec] == [5400, 86400]
 
 
-def test_form_leads_to_the_other_evaluator(client, owner):
-    model = make_model(owner)
-    assert f'href="/evaluate?models={model.pk}"' in client.get(PATH, {"models": model.pk}).content.decode()
-    assert f'href="{PATH}?models={model.pk}"' in client.get("/evaluate", {"models": model.pk}).content.decode()
-
-
 @pytest.mark.parametrize(
     ("changes", "field", "message"),
     [
@@ -188,13 +181,6 @@ def test_repeated_model_counts_once_with_its_newest_numbers(client, owner):
     assert line["value"] == 0.9
 
 
-def test_scores_of_the_harness_are_no_score_of_the_run(client, owner):
-    trained = claimed(owner)
-    run = make_evaluation(owner, trained, result("A step 3", "arc_easy", 0.9), result("B step 3", "arc_easy", 0.9))
-    assert run.score is None
-    assert newest_board_of(owner) is None
-
-
 def test_board_shows_the_harness_below_its_table_and_in_no_rank(client, owner):
     sweep = finished_sweep(owner, {"gspo": (0.4, 0.5), "hacpo": (0.6, 0.75)})
     before = make_table(sweep_board(sweep), BoardSelection())
@@ -215,13 +201,6 @@ def test_board_shows_the_harness_below_its_table_and_in_no_rank(client, owner):
         assert row["source_name"] == by_name(sweep)["gspo", 1].name
     assert f"step 3 of {by_name(sweep)['gspo', 1].name}" in theirs
     assert "arc_easy" not in client.get("/leaderboard/board.csv", address).getvalue().decode()
-
-
-def test_other_projects_evaluations_of_a_run_are_not_shown(client, owner):
-    trained = stored(owner, evaluation(0, "A", 0.5))
-    make_evaluation(make_user(), trained, result("A step 3", "secret_task", 0.9))
-    assert "secret_task" not in client.get(f"/runs/{trained.pk}/evaluations").content.decode()
-    assert client.get(f"/api/v1/runs/{trained.pk}/evaluations").json()["harness"] == []
 
 
 def test_evaluation_of_another_project_that_claims_a_run_as_its_source_is_not_shown(client, owner):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,9 @@ import pytest
 from django.conf import settings as django_settings
 from django.urls import reverse
 
-from hacrl_web.accounts.models import Project, User
 from hacrl_web.insight.checkpoints import reuse
 from hacrl_web.leaderboard.board import boards
-from hacrl_web.registry.models import Benchmark, LanguageModel
+from hacrl_web.registry.models import LanguageModel
 from hacrl_web.runs.launch.launch import EVALUATION_ONLY, retry
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.worker.hosts import data_folder_id
@@ -172,10 +170,6 @@ def test_what_is_wrong_is_said_at_its_field_and_nothing_is_written(client, reque
     assert told in wrong(client, request_of(**changes))[field]
 
 
-def test_request_that_is_no_object_is_refused(client, owner):
-    assert post(client, []).status_code == 422  # type: ignore[arg-type]
-
-
 def test_nine_models_are_too_many(client, owner, request_of):
     models = [make_model(owner).pk for _ in range(9)]
     assert "you chose 9" in wrong(client, request_of(models=models))["models"]
@@ -254,19 +248,6 @@ def test_form_is_filled_in_by_where_one_came_from(client, owner):
         assert f'href="{PATH}?' in client.get(url).content.decode()
 
 
-def test_form_offers_what_goes_with_where_one_came_from(client, owner):
-    elsewhere = Project.objects.make("elsewhere", owner)
-    here, benchmark = make_model(owner, "Here"), make_benchmark(owner)
-    trained = claimed(owner, benchmark=benchmark.pk)
-    User.objects.filter(pk=owner.pk).update(chosen_project=elsewhere)
-    assert "Here" not in client.get(PATH).content.decode()
-    for query in ({"models": here.pk}, {"run": trained.pk, "step": 3}, {"group": trained.group_id}):
-        text = client.get(PATH, query).content.decode()
-        assert f'id="model-{here.pk}"' in text
-        assert f'name="benchmarks" value="{benchmark.pk}"' in text
-    assert f'value="{benchmark.pk}" checked' in client.get(PATH, {"benchmarks": benchmark.pk}).content.decode()
-
-
 def test_page_of_an_evaluation_run_has_no_tab_of_training(client, owner, request_of):
     post(client, request_of())
     run = Run.objects.get()
@@ -277,15 +258,8 @@ def test_page_of_an_evaluation_run_has_no_tab_of_training(client, owner, request
         assert f">{name}</a>" not in text
     for name in ("Evaluations", "System", "Config", "Events", "Logs"):
         assert f">{name}</a>" in text
-    assert EVALUATION_ONLY in text
-    [facts] = re.findall("<dt>Benchmark</dt><dd>(.*?)</dd>", text)
-    facts = re.sub("<[^>]*>", "", facts)  # the first is a link
-    assert set(facts.split(", ")) == set(Benchmark.objects.values_list("name", flat=True))
-    assert "Each model answers alone. Scores on each benchmark appear here" in text
-    assert EVALUATION_ONLY in client.get("/runs/").content.decode()
     for name in ("run_system", "run_config", "run_events", "collaboration", "run_rollouts", "run_what_if"):
         assert client.get(reverse(f"insight:{name}", args=[run.pk])).status_code == 200
-    assert client.get(run.get_absolute_url() + "?tab=logs").status_code == 200
 
 
 def test_evaluation_of_a_group_is_on_no_leaderboard(client, owner, request_of):
@@ -294,15 +268,6 @@ def test_evaluation_of_a_group_is_on_no_leaderboard(client, owner, request_of):
     run = Run.objects.get()
     assert boards.sources(owner) == []
     assert boards.alone_board(owner, run.group_id, run.benchmark_id) is None
-
-
-def test_sweep_asks_further_benchmarks_in_every_run(client, owner):
-    further = make_benchmark(owner)
-    request = launch_request(owner, evaluation={"benchmarks": [further.pk]})
-    del request["algorithm"], request["seed"]
-    body = json.dumps(request | {"algorithms": ["hacpo", "gspo"], "seeds": [0, 1]})
-    assert client.post("/api/v1/sweeps", body, content_type="application/json").status_code == 201
-    assert [run.further_benchmarks for run in Run.objects.all()] == [{further.name}] * 4
 
 
 def test_training_run_asks_further_benchmarks_by_their_ids(client, owner):

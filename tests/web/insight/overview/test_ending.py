@@ -119,11 +119,3 @@ def test_run_that_failed_before_its_first_step_says_so_also_in_rollouts(owner, w
     assert "Failed before the first step" in text_of(web.get(f"/runs/{run.pk}/rollouts"))
     page = text_of(web.get(run.get_absolute_url()))
     assert "Continue from step" not in page.partition('id="ending"')[2].partition("</section>")[0]
-
-
-def test_card_of_a_run_that_does_well_is_hidden(run, web):
-    assert ending_of(run) is None
-    assert run.transition_to(State.COMPLETED, reason="")
-    assert ending_of(run) is None
-    page = text_of(web.get(run.get_absolute_url()))
-    assert " hidden" in page.partition('id="ending"')[2].partition(">")[0]

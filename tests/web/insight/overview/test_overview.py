@@ -72,11 +72,6 @@ class TestAnswer:
             "last": [s / 8 for s in range(20, 28)],
         }
 
-    def test_highest_attempt_of_a_step_wins(self, run):
-        store(run, *(metrics(s, reward=0.5) for s in (1, 2, 3)))
-        store(run, *(metrics(s, reward=0.75) for s in (2, 3)), attempt=2)
-        assert overview(run, ["reward"])["lines"][0]["last"] == [0.5, 0.75, 0.75]
-
     def test_many_lines_share_the_budget(self, run, monkeypatch):
         monkeypatch.setattr("hacrl_web.insight.overview.overview.BUDGET", 40)
         monkeypatch.setattr("hacrl_web.insight.overview.overview.LEAST_POINTS", 5)
@@ -153,12 +148,6 @@ class TestSeeds:
         assert answer["lines"][0]["last"] == [0.5, 0.5]
         assert overview(one, ["x"])["bands"] == []
 
-    def test_seed_without_a_point_is_not_named(self, user):
-        """Its run has only begun, and is in no band."""
-        one, *_ = seeds_of_a_sweep(user, [0.5], [0.25], [], **factories.launch_request(user))
-        (found,) = overview(one, ["x"], over_seeds="range")["bands"]
-        assert (found["seeds"], found["low"]) == ([0, 1], [0.25])
-
 
 class TestApi:
     @pytest.fixture
@@ -193,18 +182,6 @@ class TestApi:
         answer = web.get(f"/api/v1/runs/{run.pk}/buckets?{query}")
         assert answer.status_code == 422
         assert answer.json()["error"]["field"].startswith(field)
-
-    @pytest.mark.parametrize("query", ["metric=%00", "metric=x&first=2147483647", "metric=x&points=1&x=tokens&band=ci"])
-    def test_odd_questions_that_are_answered(self, web, run, query):
-        store(run, metrics(1, x=1.0))
-        assert web.get(f"/api/v1/runs/{run.pk}/buckets?{query}").status_code == 200
-
-    def test_foreign_runs_do_not_exist(self, web, client):
-        theirs = factories.make_run(factories.make_user())
-        for part in ("buckets?metric=x", "history"):
-            assert web.get(f"/api/v1/runs/{theirs.pk}/{part}").status_code == 404
-        client.logout()
-        assert client.get(f"/api/v1/runs/{theirs.pk}/history").status_code == 401
 
     def test_history_is_what_was_said_without_the_numbers(self, web, run, monkeypatch):
         said = [Log(message=f"line {number}") for number in range(4)]

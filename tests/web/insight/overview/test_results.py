@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from hacrl_web.insight.overview.results import AgentResult, results
+from hacrl_web.insight.overview.results import results
 from hacrl_web.runs.models import Run, Sweep
 from tests.support.web import factories
 from tests.support.web.page_text import text_of
@@ -82,12 +82,6 @@ def test_agent_goes_from_its_first_evaluation_to_its_last(web, of_sweep):
     page = text_of(web.get(run.get_absolute_url()))
     assert re.search(r"<strong>(<[^>]+>)?0\.200", page)
     assert "−0.050" in page
-
-
-def test_sparkline_has_the_scale_from_0_to_1():
-    # 64 by 24 with one pixel around: x from 1 to 63, y from 23 (value 0) to 1 (value 1)
-    assert AgentResult("A", 0, ((0, 0.0), (2, 0.5), (8, 1.0)), "", None).sparkline == "1.0,23.0 16.5,12.0 63.0,1.0"
-    assert AgentResult("A", 0, ((0, 0.0),), "", None).sparkline == ""
 
 
 def test_results_of_a_continued_run_begin_with_its_parents_up_to_the_checkpoint(of_sweep):

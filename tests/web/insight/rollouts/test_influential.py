@@ -6,7 +6,6 @@ import pytest
 from django.urls import reverse
 
 from hacrl_web.insight.rollouts.turns import MAX_TOKENS, best_answer, marked_parts
-from tests.support.web import factories
 from tests.support.web.insight_rows import contribution, insert, rollout
 
 
@@ -66,20 +65,6 @@ def test_run_that_shares_nothing_lists_own_rollouts_and_old_texts_may_be_gone(we
     insert(run.pk, [contribution(2, 1, "A", "A", "p", 0, weight=2.0)])
     [item] = influential(web, run)["items"]
     assert (item["learner"], item["source"], item["parts"], item["own"]) == ("A", "A", [], None)
-
-
-def test_replayed_rollout_is_shown_with_the_prompt_of_the_step_in_which_it_was_sampled(web, user, make_run):
-    run = factories.as_of_earlier_version(make_run(user), algorithm={"replay_steps": 3})
-    insert(
-        run.pk,
-        [
-            rollout(1, 4, "B", "p", 0, completion="of step 4"),
-            rollout(2, 6, "B", "p", 0, attempt=2, completion="of step 6"),
-            contribution(3, 6, "A", "B", "p", 0, attempt=2, age=2),
-        ],
-    )
-    [item] = influential(web, run, step=6)["items"]
-    assert [part["text"] for part in item["parts"]] == ["of step 4"]
 
 
 def test_best_answer_is_the_most_frequent_of_the_highest_reward():

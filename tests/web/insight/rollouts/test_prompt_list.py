@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 from django.urls import reverse
 
@@ -126,11 +124,3 @@ def test_equal_answers_are_one_card_and_the_selected_one_is_beside_the_learners_
     assert "it is <mark>81</mark>" in text
     # n goes from answer to answer, p back.
     assert context["links"]["p"] == "?step=4&rollout=10"
-
-
-def test_part_of_the_address_opens_the_weight(web, run, rows):
-    url = reverse("insight:run_rollouts", args=[run.pk])
-    hidden = {"": "part-weight", "&part=weight": "part-answers"}
-    for query, part in hidden.items():
-        text = web.get(f"{url}?step=4{query}").content.decode()
-        assert re.findall(r'id="(part-\w+)"[^>]* hidden>', text) == [part]

@@ -9,7 +9,6 @@ from django.urls import reverse
 
 from hacrl_web.insight.settings_diff import ABSENT, cloned_baseline, diff_lines, is_same, sections
 from hacrl_web.runs.sweeps.sweeps import launch_sweep
-from hacrl_web.web.dotted_paths import flat
 from tests.support.web.factories import launch_request, make_group, make_run, make_user
 
 pytestmark = pytest.mark.django_db
@@ -21,19 +20,6 @@ def rows(client, run, **query) -> dict[str, list[str]]:
     assert answer.status_code == 200
     found = re.findall(r'<th scope="row" class="mono">(.*?)</th>(.*?)</tr>', answer.content.decode())
     return {path: re.findall(r"<td[^>]*>(.*?)</td>", cells) for path, cells in found}
-
-
-def test_paths_are_dotted_and_empty_lists_are_values():
-    spec = {"a": 1, "agents": [{"name": "A", "more": {}}, {"name": "B", "more": {"x": [1, 2]}}], "none": None}
-    assert dict(flat(spec)) == {
-        "a": 1,
-        "agents.0.name": "A",
-        "agents.0.more": {},
-        "agents.1.name": "B",
-        "agents.1.more.x.0": 1,
-        "agents.1.more.x.1": 2,
-        "none": None,
-    }
 
 
 def test_difference_by_hand():
@@ -85,16 +71,6 @@ def test_differences_only_shows_those_and_all_greys_the_others(client):
     assert whole.count('class="same"') == len(rows(client, one, **query)) - 4 > 80
 
 
-def test_page_begins_with_what_differs_from_the_other_run_or_from_the_defaults(client):
-    owner = make_user()
-    one = make_run(owner, "one", seed=3)
-    other = make_run(owner, "other", group=one.group.pk, benchmark=one.benchmark.pk, seed=4)
-    client.force_login(owner)
-    assert set(rows(client, one, only="", against=str(other.pk))) == {"name", "seed"}
-    assert rows(client, one, only="") == rows(client, one, only="default") == rows(client, one, only="1")
-    assert len(rows(client, one)) > len(rows(client, one, only=""))
-
-
 def test_default_is_the_baseline_of_the_sweep_with_the_same_seed(client):
     owner = make_user()
     request = launch_request(owner)
@@ -135,15 +111,6 @@ def test_other_runs_are_found_by_name_sweep_and_id_and_never_foreign_ones(client
     page = client.get(reverse("insight:run_config", args=[run.pk]), {"q": "<b>"}).content.decode()
     assert "a swan &lt;b&gt;" in page
     assert "a swan <b>" not in page
-
-
-@pytest.mark.parametrize("against", ["0", "x", "\x00", "9" * 5000, "00000000-0000-0000-0000-000000000000"])
-def test_odd_or_unknown_other_run_is_404(client, against):
-    run = make_run()
-    client.force_login(run.owner)
-    address = reverse("insight:run_config", args=[run.pk])
-    assert client.get(address, {"against": against}).status_code == 404
-    assert client.get(address, {"q": against, "only": against}).status_code == 200
 
 
 def test_foreign_other_run_is_404_and_old_addresses_lead_here(client):

@@ -1,0 +1,54 @@
+"""Odd addresses of pages: an unreadable value of any parameter still shows the page, and none of it is markup."""
+
+from __future__ import annotations
+
+import pytest
+from django.urls import reverse
+
+from hacrl_web.insight.evaluations.views import EvaluationsQuery, NewEvaluationQuery
+from hacrl_web.insight.rollouts.filter import RolloutFilter
+from hacrl_web.insight.run_tabs.views import ConfigQuery, EventsQuery
+from hacrl_web.leaderboard.board.selection import BoardSelection
+from hacrl_web.web.page_query import PageQuery
+from tests.support.web.insight_help import evaluation, stored
+from tests.support.web.insight_rows import contribution, insert, rollout
+from tests.support.web.leaderboard_help import finished_sweep
+
+pytestmark = pytest.mark.django_db
+ODD = [
+    "\x00", "-1", "9" * 5000, "9" * 30, "١", "nan", "1e999", "9.9e9", "1.5", "..", "1-", "x.y", "[]", "last", "%_'\"",
+    "<script>alert(1)</script>", "payload__values", "a\x00\n", "00000000-0000-0000-0000-000000000000",
+]  # fmt: skip
+# Name of the page -> its parameters, and those that no model reads.
+PAGES: dict[str, tuple[type[PageQuery], tuple[str, ...]]] = {
+    "insight:run_rollouts": (RolloutFilter, ("rollout", "maths", "query", "agent__in", "order_by")),
+    "insight:run_evaluations": (EvaluationsQuery, ("page",)),
+    "insight:run_config": (ConfigQuery, ()),
+    "insight:run_events": (EventsQuery, ()),
+    "insight:run_checkpoints": (PageQuery, ("verify", "ask")),
+    "insight:run_what_if": (PageQuery, ("first", "alpha")),
+    "insight:evaluate": (NewEvaluationQuery, ()),
+    "insight:evaluate_by_harness": (NewEvaluationQuery, ("tasks",)),
+    "leaderboard:board": (BoardSelection, ("page",)),
+    "leaderboard:index": (PageQuery, ("q", "page")),
+    "reports:report_list": (PageQuery, ("q", "page")),
+    "docs:search": (PageQuery, ("q",)),
+}
+FOREIGN_OR_UNKNOWN = {("insight:run_config", "against")}  # another run that does not exist is 404
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_odd_values_of_each_parameter_show_a_page(client, owner, name):
+    run = stored(owner, evaluation(0, "A", 0.5))
+    insert(run.pk, [rollout(101, 1, "A", "p", 0), contribution(102, 1, "B", "A", "p", 0)])
+    page = reverse(name, args=[run.pk] if name.startswith("insight:run_") else [])
+    of_board = {"sweep": finished_sweep(owner, {"gspo": (0.4,)}).pk} if name == "leaderboard:board" else {}
+    query, further = PAGES[name]
+    for parameter in (*(field.alias or key for key, field in query.model_fields.items()), *further):
+        for odd in ODD:
+            answer = client.get(page, of_board | {parameter: odd}, follow=True)
+            if (name, parameter) in FOREIGN_OR_UNKNOWN:
+                assert answer.status_code == 404, odd
+                continue
+            assert answer.status_code == 200, (parameter, odd)
+            assert b"<script>alert" not in answer.content, parameter
