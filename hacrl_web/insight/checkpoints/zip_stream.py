@@ -60,6 +60,7 @@ def zipped(members: Iterable[tuple[str, Iterable[bytes]]]) -> Iterator[bytes]:
                 for piece in pieces:
                     target.write(piece)
                     yield sink.take()
+            yield sink.take()
     yield sink.take()
 
 
