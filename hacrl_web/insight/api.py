@@ -2,27 +2,19 @@
 
 from ninja import Router
 
-from hacrl_web.insight.bundle.api import router as bundle_router
-from hacrl_web.insight.checkpoints.api import router as checkpoint_router
-from hacrl_web.insight.collaboration.api import router as collaboration_router
-from hacrl_web.insight.compare.api import router as compare_router
-from hacrl_web.insight.evaluations.api import router as evaluation_router
-from hacrl_web.insight.export.api import router as export_router
-from hacrl_web.insight.harness.api import router as harness_router
-from hacrl_web.insight.overview.api import router as overview_router
-from hacrl_web.insight.rollouts.api import router as rollout_router
-from hacrl_web.insight.run_tabs.api import router as tabs_router
-from hacrl_web.insight.what_if.api import router as what_if_router
+from hacrl_web.insight.bundle.api import router as bundle
+from hacrl_web.insight.checkpoints.api import router as checkpoints
+from hacrl_web.insight.collaboration.api import router as collaboration
+from hacrl_web.insight.compare.api import router as compare
+from hacrl_web.insight.evaluations.api import router as evaluations
+from hacrl_web.insight.export.api import router as export
+from hacrl_web.insight.harness.api import router as harness
+from hacrl_web.insight.overview.api import router as overview
+from hacrl_web.insight.rollouts.api import router as rollouts
+from hacrl_web.insight.run_tabs.api import router as tabs
+from hacrl_web.insight.what_if.api import router as what_if
 
 router = Router(tags=["insight"])
-router.add_router("", collaboration_router)
-router.add_router("", compare_router)
-router.add_router("", evaluation_router)
-router.add_router("", harness_router)
-router.add_router("", overview_router)
-router.add_router("", what_if_router)
-router.add_router("", checkpoint_router)
-router.add_router("", rollout_router)
-router.add_router("", tabs_router)
-router.add_router("", export_router)
-router.add_router("", bundle_router)
+PARTS = (collaboration, compare, evaluations, harness, overview, what_if, checkpoints, rollouts, tabs, export, bundle)
+for part in PARTS:
+    router.add_router("", part)

@@ -12,6 +12,14 @@ from typing import Any
 import plotly.graph_objects as go
 
 HEIGHT = 320
+LEGEND_BELOW = {
+    "orientation": "h",
+    "y": -0.3,
+    "yanchor": "top",
+    "traceorder": "normal",
+    "itemclick": False,
+    "itemdoubleclick": False,
+}
 
 
 def as_json(figure: go.Figure, **layout: Any) -> dict[str, Any]:
@@ -19,6 +27,7 @@ def as_json(figure: go.Figure, **layout: Any) -> dict[str, Any]:
     figure.update_layout(
         template="none",
         height=HEIGHT,
+        margin={"l": 56, "r": 24, "t": 8, "b": 40},
         font={"family": "Inter, system-ui, sans-serif", "size": 12},
         dragmode=False,
         xaxis={"automargin": True, "fixedrange": True},

@@ -11,7 +11,7 @@ from pydantic import WithJsonSchema
 from typing_extensions import TypedDict
 
 from hacrl_web.accounts.idempotency import idempotent
-from hacrl_web.insight.evaluations.evaluations import EvaluationPoint, evaluation_summary
+from hacrl_web.insight.evaluations.evaluations import BenchmarkEvaluations, evaluation_summary
 from hacrl_web.insight.evaluations.new_evaluation import launch_evaluation
 from hacrl_web.insight.harness_results import HarnessLine, lines_of_run
 from hacrl_web.runs.api.runs import detail
@@ -21,22 +21,10 @@ from hacrl_web.runs.requests import visible_run
 router = Router(tags=["insight"])
 
 
-class EvaluatedAgent(TypedDict):
-    name: str
-    points: list[EvaluationPoint]
-
-
-class EvaluatedBenchmark(TypedDict):
-    name: str
-    is_own: bool
-    score_word: str
-    agents: list[EvaluatedAgent]
-
-
 class EvaluationsAnswer(TypedDict):
     """harness: what lm-evaluation-harness measured; of a run that trained, on its checkpoints."""
 
-    benchmarks: list[EvaluatedBenchmark]
+    benchmarks: list[BenchmarkEvaluations]
     harness: list[HarnessLine]
 
 
@@ -76,15 +64,4 @@ def get_evaluations(request: HttpRequest, run_id: UUID) -> Any:
 
     `score_word`: what `value` is called, accuracy or, with partial credit, mean reward."""
     run = visible_run(request, run_id)
-    return {
-        "harness": lines_of_run(run, request.user),
-        "benchmarks": [
-            {
-                "name": one.name,
-                "is_own": one.is_own,
-                "score_word": one.score_word,
-                "agents": [{"name": agent.name, "points": agent.points} for agent in one.agents],
-            }
-            for one in evaluation_summary(run)
-        ],
-    }
+    return {"harness": lines_of_run(run, request.user), "benchmarks": evaluation_summary(run)}

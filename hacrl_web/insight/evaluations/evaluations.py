@@ -5,13 +5,13 @@ They are read from the evaluation events, one for each agent, benchmark and step
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import plotly.graph_objects as go
 
-from hacrl_web.insight.plotly_figures import as_json, plain_text
+from hacrl_web.insight.plotly_figures import LEGEND_BELOW, as_json, plain_text
 from hacrl_web.runs.models import Run
 from workers.contract.sample_estimators import formula
 from workers.contract.verifier_kinds import score_word
@@ -59,7 +59,7 @@ class AgentEvaluations:
 
     name: str
     position: int
-    points: list[EvaluationPoint] = field(default_factory=list)
+    points: list[EvaluationPoint]
 
     def at(self, step: int | None) -> EvaluationPoint | None:
         return next((point for point in self.points if point.step == step), None)
@@ -81,16 +81,15 @@ class AgentEvaluations:
 
 @dataclass
 class BenchmarkEvaluations:
-    """All evaluations of a run on one benchmark. is_own: the run's own, not a further one."""
+    """All evaluations of a run on one benchmark. is_own: the run's own, not a further one.
+
+    score_word: what its avg@k is called, accuracy or, where the verifier gives partial credit, mean reward.
+    """
 
     name: str
     is_own: bool
+    score_word: str
     agents: list[AgentEvaluations]
-
-    @property
-    def score_word(self) -> str:
-        """What its avg@k is called: accuracy, or mean reward where the verifier gives partial credit."""
-        return score_word(point.verifier for agent in self.agents for point in agent.points)
 
     @cached_property
     def steps(self) -> list[int]:
@@ -108,9 +107,6 @@ class BenchmarkEvaluations:
                 if any(one.estimates.get(name) != one.estimates.get(first[0]) for one in points)
             ]
         return [{"name": name, "formula": formula(name)} for name in names]
-
-    def slice_names(self, step: int | None) -> list[str]:
-        return sorted({name for agent in self.agents if (point := agent.at(step)) for name in point.slices})
 
 
 def evaluation_summary(run: Run) -> list[BenchmarkEvaluations]:
@@ -130,7 +126,8 @@ def evaluation_summary(run: Run) -> list[BenchmarkEvaluations]:
             if agent in by_agent
         ]
         if agents:
-            benchmarks.append(BenchmarkEvaluations(name, name not in further, agents))
+            word = score_word(point.verifier for agent in agents for point in agent.points)
+            benchmarks.append(BenchmarkEvaluations(name, name not in further, word, agents))
     return benchmarks
 
 
@@ -152,9 +149,8 @@ def curve(benchmark: BenchmarkEvaluations) -> dict[str, Any] | None:
         )
     return as_json(
         figure,
-        margin={"l": 56, "r": 24, "t": 8, "b": 40},
         showlegend=True,
-        legend={"orientation": "h", "y": -0.25, "yanchor": "top", "itemclick": False, "itemdoubleclick": False},
+        legend=LEGEND_BELOW,
         xaxis={"title": {"text": "step", "standoff": 4}},
         yaxis={"title": {"text": title}, "range": [0, 1.02]},
     )

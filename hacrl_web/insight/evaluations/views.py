@@ -163,24 +163,27 @@ def _digests(benchmark: BenchmarkEvaluations, step: int) -> set[str]:
 
 def _agent_rows(benchmark: BenchmarkEvaluations, step: int) -> list[dict[str, Any]]:
     names = [one["name"] for one in benchmark.estimate_names(step)]
-    rows = []
-    for agent in benchmark.agents:
-        point = agent.at(step)
-        values = [{"name": name, "value": point.estimates.get(name) if point else None} for name in names]
-        rows.append({"agent": agent, "point": point, "values": values})
-    return rows
+    points = [(agent, agent.at(step)) for agent in benchmark.agents]
+    return [
+        {
+            "agent": agent,
+            "point": point,
+            "values": [{"name": name, "value": point.estimates.get(name) if point else None} for name in names],
+        }
+        for agent, point in points
+    ]
 
 
 def _slice_rows(benchmark: BenchmarkEvaluations, step: int) -> list[dict[str, Any]]:
     """Each agent's share of correct answers in each slice."""
     rows = []
-    for name in benchmark.slice_names(step):
+    points = [(agent.name, agent.at(step)) for agent in benchmark.agents]
+    for name in sorted({name for _, point in points if point for name in point.slices}):
         cells = []
-        for agent in benchmark.agents:
-            point = agent.at(step)
+        for agent, point in points:
             correct, scored = point.slices.get(name, (0, 0)) if point else (0, 0)
             share = correct / scored if scored else None
-            cells.append({"agent": agent.name, "share": share, "correct": correct, "scored": scored})
+            cells.append({"agent": agent, "share": share, "correct": correct, "scored": scored})
         rows.append({"name": name, "cells": cells})
     return rows
 

@@ -12,7 +12,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from hacrl_web.insight.downsample import bucket_places, width_for
-from hacrl_web.insight.plotly_figures import as_json
+from hacrl_web.insight.plotly_figures import LEGEND_BELOW, as_json
 from hacrl_web.runs.models import Run
 from hacrl_web.web.schemas import EVERY_FIELD
 
@@ -195,7 +195,6 @@ def figures(buckets: Sequence[TimeBucket], breaks: Sequence[int]) -> dict[str, A
     is_short = bool(buckets) and buckets[-1].last - buckets[0].first < FEW_STEPS
     by_name = {
         "phases": _as_json(_phases(buckets, middles), "seconds a step", breaks, is_short),
-        "rates": _as_json(_rates(buckets, middles), "tokens/s", breaks, is_short),
     }
     memory = _memory(buckets, middles)
     if memory.data:
@@ -220,29 +219,6 @@ def _phases(buckets: Sequence[TimeBucket], middles: list[float]) -> go.Figure:
     return figure.update_layout(barmode="stack", bargap=0, hovermode="closest")
 
 
-def _rates(buckets: Sequence[TimeBucket], middles: list[float]) -> go.Figure:
-    figure = go.Figure()
-    figure.add_scatter(
-        x=middles,
-        y=[one.tokens_per_s for one in buckets],
-        name="tokens/s (left)",
-        mode="lines",
-        line={"color": COLOURS[0]},
-    )
-    figure.add_scatter(
-        x=middles,
-        y=[one.rollouts_per_s for one in buckets],
-        name="rollouts/s (right)",
-        yaxis="y2",
-        mode="lines",
-        line={"color": COLOURS[2], "dash": "dot"},
-    )
-    right = {"title": {"text": "rollouts/s"}, "overlaying": "y", "side": "right", "rangemode": "tozero"}
-    # Ticks that match the left axis would be odd numbers.
-    ticks = {"showgrid": False, "automargin": True, "fixedrange": True, "tickmode": "auto"}
-    return figure.update_layout(hovermode="x", yaxis2=right | ticks)
-
-
 def _memory(buckets: Sequence[TimeBucket], middles: list[float]) -> go.Figure:
     figure = go.Figure(layout={"hovermode": "x"})
     for name, values, colour, dash in (
@@ -261,16 +237,8 @@ def _as_json(figure: go.Figure, title: str, breaks: Sequence[int], is_short: boo
         figure.add_vline(x=step - 0.5, line={"color": GREY, "width": 1.5, "dash": "dash"})
     return as_json(
         figure,
-        margin={"l": 56, "r": 24, "t": 8, "b": 40},
         showlegend=True,
-        legend={
-            "orientation": "h",
-            "y": -0.3,
-            "yanchor": "top",
-            "traceorder": "normal",
-            "itemclick": False,
-            "itemdoubleclick": False,
-        },
+        legend=LEGEND_BELOW,
         xaxis={"title": {"text": "step", "standoff": 4}} | ({"dtick": 1} if is_short else {}),
         yaxis={"title": {"text": title}, "rangemode": "tozero"},
     )
