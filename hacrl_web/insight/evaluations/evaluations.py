@@ -46,7 +46,7 @@ class EvaluationPoint:
             asked=int(payload.get("asked") or 0),
             unscorable=int(payload.get("unscorable") or 0),
             num_samples=count,
-            estimates=estimates or ({} if value is None else {f"avg@{count}": value}),
+            estimates=({} if value is None else {f"avg@{count}": value}) | estimates,
             slices=payload.get("slices") or {},
             questions=str(payload.get("questions") or ""),
             verifier=str(payload.get("verifier") or ""),

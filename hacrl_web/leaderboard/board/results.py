@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
 from uuid import UUID
 
 from django.db.models import Max
 
+from hacrl_web.insight.evaluations.evaluations import EvaluationPoint
 from hacrl_web.runs.models import Run, State, TelemetryEvent
 from hacrl_web.runs.telemetry.ended_run_cache import cached_by_run
 from workers.contract.spec.reward_function import NETWORK_KEY
@@ -19,26 +19,12 @@ MEAN_OF_SAMPLES = "avg@k"  # avg at each benchmark's own k; every other estimate
 START, FINAL = "start", "final"
 
 
-@dataclass(frozen=True)
-class Score:
-    """One agent on one benchmark at one step.
-
-    estimates: `avg@k`, `pass@n`, `maj@k`, `best@k` by name.  questions, verifier: empty in events of earlier versions.
-    """
-
-    estimates: Mapping[str, float]
-    num_samples: int
-    correct: int
-    num_questions: int
-    questions: str
-    verifier: str
-
-    def value(self, metric: str) -> float | None:
-        return self.estimates.get(f"avg@{self.num_samples}" if metric == MEAN_OF_SAMPLES else metric)
+def estimate_of(score: EvaluationPoint, metric: str) -> float | None:
+    return score.estimates.get(f"avg@{score.num_samples}" if metric == MEAN_OF_SAMPLES else metric)
 
 
-Scores = Mapping[str, Mapping[str, Score]]  # by agent, then by benchmark
-_ByStep = dict[int, dict[str, dict[str, Score]]]
+Scores = Mapping[str, Mapping[str, EvaluationPoint]]  # by agent, then by benchmark
+_ByStep = dict[int, dict[str, dict[str, EvaluationPoint]]]
 
 
 @dataclass(frozen=True)
@@ -69,7 +55,7 @@ class RunResult:
         for agent in agents:
             for benchmark in benchmarks:
                 one = scores.get(agent, {}).get(benchmark)
-                value = None if one is None else one.value(metric)
+                value = None if one is None else estimate_of(one, metric)
                 if value is None:
                     return None
                 values.append(value)
@@ -128,22 +114,8 @@ def _evaluations(runs: Mapping[UUID, Run]) -> dict[UUID, _ByStep]:
             benchmark = str(payload.get("benchmark") or runs[run].spec["data"]["benchmark"])
             scores.pop(benchmark, None)  # of an earlier attempt
             if payload.get("value") is not None:
-                scores[benchmark] = _score(payload)
+                scores[benchmark] = EvaluationPoint.of(step, payload)
     return by_run
-
-
-def _score(payload: Mapping[str, Any]) -> Score:
-    samples = int(payload.get("num_samples") or 1)
-    values = payload.get("estimates") or {}
-    estimates = {str(name): float(value) for name, value in values.items() if value is not None}
-    return Score(
-        estimates={f"avg@{samples}": float(payload["value"])} | estimates,
-        num_samples=samples,
-        correct=int(payload.get("correct") or 0),
-        num_questions=int(payload.get("asked") or 0),
-        questions=str(payload.get("questions") or ""),
-        verifier=str(payload.get("verifier") or ""),
-    )
 
 
 def _versions(ids: Sequence[UUID]) -> dict[UUID, dict[str, str]]:
