@@ -128,60 +128,26 @@ def demo_sweeps(user: User, recipe: DemoRecipe) -> QuerySet[Sweep]:
     return Sweep.objects.filter(Q(name=recipe.name) | Q(name__startswith=f"{recipe.name} ("), owner=user)
 
 
-def launch_demo(
-    user: User,
-    recipe: DemoRecipe,
-    group: AgentGroup,
-    benchmark: Benchmark,
-    seeds: Sequence[int],
-    algorithms: Sequence[str],
-    engine: str,
-    *,
-    is_new: bool,
-) -> Sweep:
+def _launch(user: User, recipe: DemoRecipe, request: dict[str, Any], *, is_new: bool) -> Sweep:
     """Queue every algorithm on every seed as one sweep with a new name.
 
     Unless is_new, an existing demo of these settings gets the further seeds, and its failed runs again.
-    Error: LaunchError.
     """
-    request = _request(recipe, group, benchmark, seeds, algorithms, engine)
+
+    def common(one: dict[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in one.items() if key not in ("name", "seeds")}
+
+    earlier = demo_sweeps(user, recipe)
     if not is_new:
-        common = _common_settings(plan_sweep(user, request).request)
-        sweep = next((one for one in demo_sweeps(user, recipe) if _common_settings(one.request) == common), None)
+        settings = common(plan_sweep(user, request).request)
+        sweep = next((one for one in earlier if common(one.request) == settings), None)
         if sweep is not None:
-            add_seeds(user, sweep, list(seeds))
+            add_seeds(user, sweep, request["seeds"])
             retry_all(user, sweep)
             return sweep
-    names_in_use = set(demo_sweeps(user, recipe).values_list("name", flat=True))
+    taken = set(earlier.values_list("name", flat=True))
     names = (recipe.name if number == 1 else f"{recipe.name} ({number})" for number in count(1))
-    return launch_sweep(user, request | {"name": next(name for name in names if name not in names_in_use)})
-
-
-def _common_settings(request: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in request.items() if key not in ("name", "seeds")}
-
-
-def _request(
-    recipe: DemoRecipe,
-    group: AgentGroup,
-    benchmark: Benchmark,
-    seeds: Sequence[int],
-    algorithms: Sequence[str],
-    engine: str,
-) -> dict[str, Any]:
-    common_settings = recipe.settings(recipe.algorithms[0], engine)
-    used = {key for name in algorithms for key in own_settings(name, ALGORITHM_SETTINGS)}
-    common_settings["algorithm"] = {key: value for key, value in ALGORITHM_SETTINGS.items() if key in used}
-    return {
-        "name": recipe.name,
-        "group": group.pk,
-        "benchmark": benchmark.pk,
-        # HACPO first: its page is worth watching while the others wait.
-        "algorithms": sorted(algorithms, key=DEFAULT.__ne__),
-        "seeds": list(seeds),
-        "confirm": list(CONFIRM),
-        **common_settings,
-    }
+    return launch_sweep(user, request | {"name": next(name for name in names if name not in taken)})
 
 
 FROM_CACHE = "Looking for its two models in the cache."
@@ -213,7 +179,20 @@ def make_and_launch(
             made = make_agents(recipe, report, source)
             show("Checking and registering its models and questions.", phase=1)
             group, benchmark = register(user, recipe, made)
-            return launch_demo(user, recipe, group, benchmark, seeds, algorithms, engine, is_new=is_new)
+            settings = recipe.settings(recipe.algorithms[0], engine)
+            used = {key for name in algorithms for key in own_settings(name, ALGORITHM_SETTINGS)}
+            settings["algorithm"] = {key: value for key, value in ALGORITHM_SETTINGS.items() if key in used}
+            request = {
+                "name": recipe.name,
+                "group": group.pk,
+                "benchmark": benchmark.pk,
+                # HACPO first: its page is worth watching while the others wait.
+                "algorithms": sorted(algorithms, key=DEFAULT.__ne__),
+                "seeds": list(seeds),
+                "confirm": list(CONFIRM),
+                **settings,
+            }
+            return _launch(user, recipe, request, is_new=is_new)
         except subprocess.CalledProcessError as error:
             raise DemoFailed(f"The demo agents could not be created (exit status {error.returncode}).") from None
         except FieldErrors as refusal:

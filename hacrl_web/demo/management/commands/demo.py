@@ -8,14 +8,13 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.urls import reverse
 
-from hacrl_web.accounts.models import User, first_user
+from hacrl_web.accounts.models import first_user
 from hacrl_web.demo import launch as demo
 from hacrl_web.demo.launch import DemoFailed, make_and_launch
 from hacrl_web.demo.outcome import demo_summary
@@ -23,7 +22,7 @@ from hacrl_web.leaderboard.board.boards import sweep_board
 from hacrl_web.leaderboard.board.selection import BoardSelection
 from hacrl_web.leaderboard.board.table import headline, make_table
 from hacrl_web.runs.models import TERMINAL, State, Sweep
-from workers.contract.demo_recipe import ALGORITHMS, ENGINES, PRETRAINED, PRETRAINED_MODEL, TINY, DemoRecipe
+from workers.contract.demo_recipe import ALGORITHMS, ENGINES, PRETRAINED, PRETRAINED_MODEL, TINY
 
 LOOK_EVERY_S = 0.5
 REPORT_EVERY_S = 5.0
@@ -66,10 +65,16 @@ class Command(BaseCommand):
         if options["json"] and not options["once"]:
             raise CommandError("--json prints the outcome, which only --once waits for: give both.")
         user = first_user()
-        sweep = None if options["once"] else _unfinished_sweep(user, recipe)
+        earlier = demo.demo_sweeps(user, recipe).filter(runs__state__in=_OPEN)  # shown instead of a second one
+        sweep = None if options["once"] else earlier.first()
         if sweep is None:
             is_new = options["once"]  # what it prints is measured by its own runs
-            sweep = self._launch(user, recipe, source, seeds, algorithms, options["engine"], is_new)
+            if not demo.folder(recipe).exists():
+                self.stderr.write(f"{recipe.activity} Its runs start after that.")
+            try:
+                sweep = make_and_launch(user, recipe, source, seeds, algorithms, options["engine"], is_new=is_new)
+            except DemoFailed as failure:
+                raise CommandError(str(failure)) from None
             if not sweep.runs.filter(state__in=_OPEN).exists():
                 self.stderr.write("This demo has run before: here is its board. Further --seeds are added to it.")
         else:
@@ -84,23 +89,6 @@ class Command(BaseCommand):
         failed = [run for run in sweep.runs.order_by("created_at") if run.state != State.COMPLETED]
         if failed:
             raise CommandError("; ".join(f"{run.name} {run.state}: {run.reason}" for run in failed))
-
-    def _launch(
-        self,
-        user: User,
-        recipe: DemoRecipe,
-        source: str,
-        seeds: Sequence[int],
-        algorithms: Sequence[str],
-        engine: str,
-        is_new: bool,
-    ) -> Sweep:
-        if not demo.folder(recipe).exists():
-            self.stderr.write(f"{recipe.activity} Its runs start after that.")
-        try:
-            return make_and_launch(user, recipe, source, seeds, algorithms, engine, is_new=is_new)
-        except DemoFailed as failure:
-            raise CommandError(str(failure)) from None
 
     def _follow(self, sweep: Sweep) -> None:
         """Print one closing line in the terminal, while the user watches the demo in the browser."""
@@ -147,11 +135,6 @@ def seeds_of(text: str) -> list[int]:
 def algorithms_of(text: str) -> list[str]:
     """RunSpec's names of the algorithms in a comma-separated list; the launch checks them."""
     return [_SPELLINGS.get(name, name) for part in text.split(",") if (name := part.strip())]
-
-
-def _unfinished_sweep(user: User, recipe: DemoRecipe) -> Sweep | None:
-    """An earlier demo with runs that have not ended: it is shown instead of a second one."""
-    return demo.demo_sweeps(user, recipe).filter(runs__state__in=_OPEN).first()
 
 
 _ENDED = {*TERMINAL, State.PAUSED}  # no one resumes a paused run of the demo
