@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -108,15 +109,7 @@ def report_create(request: HttpRequest) -> HttpResponse:
         address = NewReportQuery.read(request.GET).show
         return _editor(request, Report(project=project, text=f"\n{address}\n" if address else ""))
     typed = Report(project=project, title=request.POST.get("title", ""), text=request.POST.get("text", ""))
-    if request.POST.get("do") == "preview":
-        return _editor(request, typed, is_preview=True)
-    try:
-        row = create_report(request.user, project, typed.title, typed.text)
-    except FieldErrors as refused:
-        if refused.status == 403:
-            raise
-        return _editor(request, typed, refused.status, errors=refused.errors)
-    return redirect(row)
+    return _previewed_or_saved(request, typed, lambda: create_report(request.user, project, typed.title, typed.text))
 
 
 @for_members
@@ -130,10 +123,17 @@ def report_edit(request: HttpRequest, report_id: int) -> HttpResponse:
     version = whole_number(request.POST.get("version", "")) or 0
     typed = Report(pk=row.pk, project=row.project, version=version, owner_id=row.owner_id)
     typed.title, typed.text = request.POST.get("title", ""), request.POST.get("text", "")
+    return _previewed_or_saved(
+        request, typed, lambda: change_report(request.user, row, version, typed.title, typed.text)
+    )
+
+
+def _previewed_or_saved(request: HttpRequest, typed: Report, save: Callable[[], Report]) -> HttpResponse:
+    """What is refused stays in the editor, except to those who may not write."""
     if request.POST.get("do") == "preview":
         return _editor(request, typed, is_preview=True)
     try:
-        change_report(request.user, row, version, typed.title, typed.text)
+        row = save()
     except FieldErrors as refused:
         if refused.status == 403:
             raise

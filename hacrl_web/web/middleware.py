@@ -112,15 +112,13 @@ def _api_error(code: str, message: str, status: int) -> HttpResponse:
 
 def handler400(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Too many fields, or a body that is not a form."""
-    if request.path_info.startswith(API_PREFIX):
-        return _api_error("bad_request", "This request cannot be read.", 400)
-    return bad_request(request, exception)
+    is_api = request.path_info.startswith(API_PREFIX)
+    return _api_error("bad_request", "This request cannot be read.", 400) if is_api else bad_request(request, exception)
 
 
 def handler404(request: HttpRequest, exception: Exception) -> HttpResponse:
-    if request.path_info.startswith(API_PREFIX):
-        return _api_error("not_found", "There is no such address.", 404)
-    return page_not_found(request, exception)
+    is_api = request.path_info.startswith(API_PREFIX)
+    return _api_error("not_found", "There is no such address.", 404) if is_api else page_not_found(request, exception)
 
 
 def handler500(request: HttpRequest) -> HttpResponse:

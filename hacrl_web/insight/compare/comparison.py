@@ -3,6 +3,7 @@ parallel coordinates of the settings that differ."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -200,7 +201,8 @@ def parallel_figure(
             picture.add_annotation(
                 x=at, y=height, text=plain_text(text), showarrow=False, yshift=9, font={"size": 11}, **beside
             )
-    ticks = [plain_text(_wrapped(title)) for title in titles]
+    # A path breaks before its last part.
+    ticks = [plain_text(re.sub(r"(.*\.)", r"\1\n", title)) for title in titles]
     return as_json(
         picture,
         height=PARALLEL_HEIGHT,
@@ -211,8 +213,3 @@ def parallel_figure(
                "range": [-0.25, len(titles) - 0.75]},
         yaxis={"visible": False, "range": [-0.08, 1.12]},
     )  # fmt: skip
-
-
-def _wrapped(title: str) -> str:
-    head, point, tail = title.rpartition(".")
-    return f"{head}{point}\n{tail}" if head else title

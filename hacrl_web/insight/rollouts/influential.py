@@ -86,21 +86,16 @@ def _answers(run: Run, taught: Sequence[Contribution]) -> dict[Place, list[dict[
 
 
 def _items(taught: Sequence[Contribution], answers: dict[Place, list[dict[str, Any]]]) -> list[InfluentialRollout]:
-    items: list[InfluentialRollout] = []
-    keys = set()
+    """Of equal answers of a source to a prompt the first alone."""
+    items: dict[tuple[Any, ...], InfluentialRollout] = {}
     for row in taught:
         place = (row.step - (row.age or 0), row.prompt_id)
         of_prompt = answers.get(place, [])
         mine = next((one for one in of_prompt if (one["agent"], one["sample"]) == (row.source, row.sample)), None)
-        text = mine["text"] if mine else ""
-        key = (row.agent, row.source, *place, text or row.sample)
-        if key in keys:
-            continue
-        keys.add(key)
-        items.append(_item(row, mine, of_prompt))
-        if len(items) == MOST:
-            break
-    return items
+        key = (row.agent, row.source, *place, (mine and mine["text"]) or row.sample)
+        if key not in items and len(items) < MOST:
+            items[key] = _item(row, mine, of_prompt)
+    return list(items.values())
 
 
 def _item(row: Contribution, mine: dict[str, Any] | None, of_prompt: Sequence[dict[str, Any]]) -> InfluentialRollout:
