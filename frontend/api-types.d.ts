@@ -1,5 +1,10 @@
 // The schemas of /api/v1 as types. Written by: python -m tools.js_types > frontend/api-types.d.ts
 declare namespace Api {
+  interface AgentEvaluations {
+    name: string;
+    position: number;
+    points: EvaluationPoint[];
+  }
   interface AgentFolder {
     name: string;
     position: number;
@@ -184,6 +189,12 @@ declare namespace Api {
     extraction?: string | null;
     reward_function?: string | null;
   }
+  interface BenchmarkEvaluations {
+    name: string;
+    is_own: boolean;
+    score_word: string;
+    agents: AgentEvaluations[];
+  }
   interface BenchmarkIn {
     name: string;
     question_field?: string;
@@ -254,10 +265,7 @@ declare namespace Api {
     start: number | null;
     scores: Record<string, ScoreAnswer>;
   }
-  interface BoardQuery {
-    sweep?: string[];
-    group?: string[];
-    benchmark?: string[];
+  interface BoardQueryParameters {
     metric?: string;
     baseline?: string;
     show?: string;
@@ -267,8 +275,10 @@ declare namespace Api {
     sort?: string;
     cost?: string;
     x?: string;
-    y?: string;
     reported?: string;
+    sweep?: string[];
+    group?: string[];
+    benchmark?: string[];
   }
   interface BoardRowAnswer {
     id: string;
@@ -364,18 +374,11 @@ declare namespace Api {
     so_far: AgentProgress[];
     score_word: string;
   }
-  interface CompareQuery {
-    runs?: string[];
-    metric?: string;
-    x?: string;
-    baseline?: string;
-    best?: string;
-  }
   interface ComparedLine {
     run: number;
     agent: string;
     x: number[];
-    y: (number | null)[];
+    y: number[];
   }
   interface ComparedLines {
     metric: string;
@@ -405,6 +408,13 @@ declare namespace Api {
     runs: ComparedRun[];
     rows: ComparedRow[];
     differing: SettingAnswer[];
+  }
+  interface ComparisonQueryParameters {
+    runs?: string[];
+    baseline?: string;
+    metric?: string;
+    x?: string;
+    best?: string;
   }
   interface ConfigAnswer {
     runs: string[];
@@ -498,16 +508,6 @@ declare namespace Api {
     name: string;
     drain: "no" | "finish" | "now";
   }
-  interface EvaluatedAgent {
-    name: string;
-    points: EvaluationPoint[];
-  }
-  interface EvaluatedBenchmark {
-    name: string;
-    is_own: boolean;
-    score_word: string;
-    agents: EvaluatedAgent[];
-  }
   interface EvaluationPoint {
     step: number;
     value: number | null;
@@ -521,7 +521,7 @@ declare namespace Api {
     verifier: string;
   }
   interface EvaluationsAnswer {
-    benchmarks: EvaluatedBenchmark[];
+    benchmarks: BenchmarkEvaluations[];
     harness: HarnessLine[];
   }
   interface EventAnswer {
@@ -565,12 +565,6 @@ declare namespace Api {
   interface Extension {
     step: number;
     steps: number;
-  }
-  interface ExtractionsAnswer {
-    num_runs: number;
-    num_answers: number;
-    strict: ReadAnswers;
-    flexible: ReadAnswers;
   }
   interface FetchIn {
     kind?: string;
@@ -1261,10 +1255,6 @@ declare namespace Api {
     gate: GatePoint[];
     sources: SourceRatios[];
   }
-  interface ReadAnswers {
-    read: number;
-    correct: number;
-  }
   interface ReadyPromptOut {
     key: string;
     name: string;
@@ -1357,6 +1347,27 @@ declare namespace Api {
   interface RoleIn {
     role: string;
   }
+  interface RolloutFilterParameters {
+    step?: string;
+    prompt?: string;
+    set?: string;
+    agent?: string;
+    source?: string;
+    reward?: string;
+    min_tokens?: string;
+    max_tokens?: string;
+    q?: string;
+    learner?: string;
+    sign?: string;
+    clip?: string;
+    prompt_kind?: string;
+    min_advantage?: string;
+    max_advantage?: string;
+    shared?: string;
+    sort?: string;
+    after?: string;
+    before?: string;
+  }
   interface RolloutHit {
     step: number;
     seq: number;
@@ -1371,28 +1382,6 @@ declare namespace Api {
   }
   interface RolloutOrNone {
     rollout: RolloutTextAnswer | null;
-  }
-  interface RolloutQuery {
-    after?: string;
-    before?: string;
-    step?: string;
-    prompt?: string;
-    set?: string;
-    agent?: string;
-    source?: string;
-    reward?: string;
-    min_tokens?: string;
-    max_tokens?: string;
-    q?: string;
-    learner?: string;
-    sign?: string;
-    clip?: string;
-    prompt_kind?: string;
-    lesson?: string;
-    min_advantage?: string;
-    max_advantage?: string;
-    shared?: string;
-    sort?: string;
   }
   interface RolloutTextAnswer {
     step: number;

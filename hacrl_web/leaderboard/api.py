@@ -18,11 +18,11 @@ MAX_BOARDS = 50
 router = Router(tags=["leaderboard"])
 
 
-class _BoardAddress(BoardAddress, BoardSelection):
+class BoardQuery(BoardAddress, BoardSelection):
     """`sweep` (repeated), or `group` and `benchmark`; the rest selects what is shown."""
 
 
-BoardParameters = query_schema(_BoardAddress, without=("row",))
+BoardParameters = query_schema(BoardQuery, without=("row",))
 
 
 class BoardHead(TypedDict):
