@@ -173,11 +173,11 @@ def _facts(row: Any, part: Any, **further: Any) -> Any:
 
 
 def _group(group: AgentGroup) -> GroupFacts | None:
-    agents = [_agent(agent) for agent in group.agents.select_related("model")]
+    agents = [facts_of_agent(agent) for agent in group.agents.select_related("model")]
     return GroupFacts(name=group.name, agents=agents) if agents else None
 
 
-def _agent(agent: Agent) -> AgentFacts:
+def facts_of_agent(agent: Agent) -> AgentFacts:
     facts: AgentFacts = _facts(agent, AgentFacts, model=facts_of_model(agent.model))
     return facts
 

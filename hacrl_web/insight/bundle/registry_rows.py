@@ -21,7 +21,7 @@ from django.db import transaction
 from pydantic import ValidationError
 
 from hacrl_web.accounts.models import Project
-from hacrl_web.insight.bundle.export import facts_of_model
+from hacrl_web.insight.bundle.export import facts_of_agent, facts_of_model
 from hacrl_web.insight.bundle.layout import (
     HELD_OUT_NAME,
     TRAIN_NAME,
@@ -45,12 +45,14 @@ SAME = ("questions_sha", "verifier", "extraction", "tolerance", "prompt_template
 def group_for(user: Any, project: Project, facts: GroupFacts) -> AgentGroup:
     """A group of the project with these agents. Error: FieldErrors for agents that no group can have."""
     _check_agents(facts)
+    agents = sorted(facts.agents, key=lambda agent: agent.position)
     for group in AgentGroup.objects.filter(project=project).order_by("pk"):
-        if _identity(group) == [_agent_identity(agent) for agent in _in_order(facts)]:
+        own = [facts_of_agent(agent) for agent in group.agents.select_related("model")]
+        if [_identity(agent) for agent in own] == [_identity(agent) for agent in agents]:
             return group
     with transaction.atomic():
         group = AgentGroup.objects.create(owner=user, project=project, name=_free_name(AgentGroup, project, facts.name))
-        for agent in _in_order(facts):
+        for agent in agents:
             Agent.objects.create(
                 group=group,
                 model=_model_for(user, project, agent.model),
@@ -58,10 +60,6 @@ def group_for(user: Any, project: Project, facts: GroupFacts) -> AgentGroup:
                 prompt_format=agent.prompt_format,
             )
     return group
-
-
-def _in_order(facts: GroupFacts) -> list[AgentFacts]:
-    return sorted(facts.agents, key=lambda agent: agent.position)
 
 
 def _check_agents(facts: GroupFacts) -> None:
@@ -83,23 +81,13 @@ def _check_agents(facts: GroupFacts) -> None:
             checked_revision(agent.model.revision)
 
 
-def _agent_identity(agent: AgentFacts) -> tuple[Any, ...]:
+def _identity(agent: AgentFacts) -> tuple[Any, ...]:
     settings_text = json.dumps(agent.settings, sort_keys=True)
-    return agent.name, agent.learning_rate, agent.prompt_format, settings_text, _model_identity(agent.model)
+    return agent.name, agent.learning_rate, agent.prompt_format, settings_text, *_model_identity(agent.model)
 
 
 def _model_identity(model: ModelFacts) -> tuple[Any, ...]:
     return model.kind, model.place, model.revision
-
-
-def _identity(group: AgentGroup) -> list[tuple[Any, ...]]:
-    return [
-        (
-            *(agent.name, agent.learning_rate, agent.prompt_format, json.dumps(agent.settings, sort_keys=True)),
-            _model_identity(facts_of_model(agent.model)),
-        )
-        for agent in group.agents.select_related("model")
-    ]
 
 
 def _model_for(user: Any, project: Project, facts: ModelFacts) -> LanguageModel:

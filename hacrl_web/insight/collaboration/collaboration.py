@@ -6,7 +6,7 @@ Shares of |weight| are within one learner: weights of different learners move di
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from hacrl_web.alerts.rules import BY_KIND
@@ -232,8 +232,10 @@ def so_far(run: Run, steps: dict[int, int]) -> list[dict[str, Any]]:
     result = []
     for name in run.agent_names:
         first, newest = (peers_share(summary, name) for summary in ends)
+        values = [scores[step][name] for step in sorted(scores) if name in scores[step]]
+        accuracy = f"{values[0]:.3f} → {values[-1]:.3f}" if len(values) > 1 else ""
         peers = f"{first} → {newest}" if first and newest else ""
-        result.append({"name": name, "peers": peers, "accuracy": _accuracy(scores, name)})
+        result.append({"name": name, "peers": peers, "accuracy": accuracy})
     return result
 
 
@@ -246,9 +248,3 @@ def peers_share(summary: Summary, learner: str) -> str:
     }
     total = sum(weights.values())
     return as_percent(total - weights.get(learner, 0.0), total) if total and len(weights) > 1 else ""
-
-
-def _accuracy(scores: Mapping[int, Mapping[str, float]], agent: str) -> str:
-    """Of its first and its last evaluation; empty before the second one."""
-    values = [scores[step][agent] for step in sorted(scores) if agent in scores[step]]
-    return f"{values[0]:.3f} → {values[-1]:.3f}" if len(values) > 1 else ""

@@ -82,18 +82,12 @@ def _with_parent(
     end = run.start_step if last is None else min(last, run.start_step)
     own = {one.key: one for one in series}
     for line in read_series(parent, metrics, first=first, last=end) if (first or 0) <= end else []:
-        for step, value in zip(*_after(own.get(line.key), line), strict=True):
-            line.add(step, value)
+        if (later := own.get(line.key)) is not None:
+            start = bisect_right(later.steps, line.steps[-1])  # both may hold the step of the checkpoint
+            for step, value in zip(later.steps[start:], later.values[start:], strict=True):
+                line.add(step, value)
         own[line.key] = line
     return list(own.values())
-
-
-def _after(later: MetricSeries | None, earlier: MetricSeries) -> tuple[Sequence[int], Sequence[float]]:
-    """Steps and values of the later line that are beyond the earlier one: both may hold the step of the checkpoint."""
-    if later is None:
-        return (), ()
-    start = bisect_right(later.steps, earlier.steps[-1])
-    return later.steps[start:], later.values[start:]
 
 
 def _buckets_by_key(series: Sequence[MetricSeries], width: int) -> dict[Key, Buckets]:

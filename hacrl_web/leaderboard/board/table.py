@@ -124,36 +124,24 @@ def _starts(rows: Sequence[BoardRow], columns: Sequence[BoardColumn], metric: st
             by_key.setdefault(row.start_key, []).append(row)
     starts = []
     for alike in by_key.values():
-        lines = [
-            BoardLine(name, place, {column.key: _start_cell(alike, agents, column, metric) for column in columns})
-            for place, name, agents in _line_agents(alike[0].agents)
-        ]
+        lines, is_shared = [], True
+        for place, name, agents in _line_agents(alike[0].agents):
+            line = BoardLine(name, place, {})
+            for column in columns:
+                values: dict[int, list[float]] = {}
+                for row in alike:
+                    for seed, value in row.by_seed(agents, column.benchmarks, metric, START).items():
+                        values.setdefault(seed, []).append(value)
+                is_shared &= all(max(of_seed) - min(of_seed) < 1e-9 for of_seed in values.values())
+                line.cells[column.key] = _start_cell({seed: fmean(of_seed) for seed, of_seed in sorted(values.items())})
+            lines.append(line)
         seeds = sorted({seed for row in alike for seed, result in row.results.items() if result.start})
         label = str(alike[0].distinctions.get("group", ""))
-        is_shared = _is_start_shared(alike, columns, metric)
         starts.append(StartGroup(tuple(alike[0].agents), label, seeds, lines, alike[0].models, is_shared))
     return starts
 
 
-def _is_start_shared(alike: Sequence[BoardRow], columns: Sequence[BoardColumn], metric: str) -> bool:
-    """Whether the rows have equal scores at step 0: of each agent, in each column, seed by seed."""
-    for agent in alike[0].agents:
-        for column in columns:
-            values: dict[int, set[float]] = {}
-            for row in alike:
-                for seed, value in row.by_seed([agent], column.benchmarks, metric, START).items():
-                    values.setdefault(seed, set()).add(round(value, 9))
-            if any(len(of_seed) > 1 for of_seed in values.values()):
-                return False
-    return True
-
-
-def _start_cell(alike: Sequence[BoardRow], agents: Sequence[str], column: BoardColumn, metric: str) -> Cell:
-    values: dict[int, list[float]] = {}
-    for row in alike:
-        for seed, value in row.by_seed(agents, column.benchmarks, metric, START).items():
-            values.setdefault(seed, []).append(value)
-    by_seed = {seed: fmean(scores) for seed, scores in sorted(values.items())}
+def _start_cell(by_seed: dict[int, float]) -> Cell:
     score = mean_interval(list(by_seed.values()))
     if score is not None and score.are_seeds_equal:
         score = MeanInterval(score.mean, None, score.count)  # the same model, measured alike: seeds do not matter
