@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from itertools import chain
 from math import isclose
 from operator import mul
 from typing import Any
@@ -160,80 +161,72 @@ def _read(
     rows = Rows(len(names))
     parts = segments(run.contributions.all(), first, last)
     steps, rows.is_thinned = spread_steps(run.contributions.all(), parts, MAX_STEPS, MAX_ROWS)
-    reader = _RowReader(rows, places, overlong)
+    records: list[Iterable[tuple[Any, ...]]] = []
     for one in parts:
         of_attempt = run.contributions.filter(attempt=one.attempt, step__range=(one.first, one.last))
         if rows.is_thinned:
             of_attempt = of_attempt.filter(step__in=[step for step in steps if one.first <= step <= one.last])
-        reader.take(of_attempt.order_by().values_list(*COLUMNS))
-    reader.close()
+        records.append(of_attempt.order_by().values_list(*COLUMNS))
+    _collect(rows, chain.from_iterable(records), places, overlong)
     if rows.steps:
         _read_capabilities(run, rows, places, window)
     return rows
 
 
-class _RowReader:
-    """Collects rows into blocks and reward groups. Their rewards have the overlong penalty, as in training."""
+def _collect(rows: Rows, records: Iterable[tuple[Any, ...]], places: dict[str, int], overlong: OverlongPenalty) -> None:
+    """Collect records into blocks and reward groups. Their rewards have the overlong penalty, as in training.
 
-    def __init__(self, rows: Rows, places: dict[str, int], overlong: OverlongPenalty) -> None:
-        self.rows, self.places, self.overlong = rows, places, overlong
-        self.blocks: dict[tuple[int, int, int, int, int], Block] = {}
-        self.counts: Counter[tuple[int, int, int]] = Counter()  # (step, learner, source)
-        self.rewards: dict[int, dict[int, dict[int, list[float]]]] = {}  # step, prompt, source
-        self.prompts: dict[str, int] = {}
-
-    def take(self, records: Iterable[tuple[Any, ...]]) -> None:
-        places, prompts, rows = self.places, self.prompts, self.rows
-        for *place, reward, a, s, side, omega, weight, m, drop_reason, age, importance, length in records:
-            step, agent, source, prompt_id = place
-            if agent not in places or source not in places or reward is None or a is None or omega is None:
-                continue
-            if self.overlong.cache:
-                reward = single(reward + single(self.overlong.of_contribution(length or 0)))
-            k, j = places[agent], places[source]
-            self.counts[step, k, j] += age is None
-            prompt = prompts.setdefault(prompt_id, len(prompts))
-            if k == j:
-                of_step = self.rewards.setdefault(step, {})
-                of_step.setdefault(prompt, {}).setdefault(j, []).append(reward)
-            if age is None:
-                rows.omegas[step, k, j] = omega
-            if m is None:
-                if drop_reason == "quarantined":
-                    rows.quarantined.add((step, k, j))
-                continue
-            key = (step, k, j, m, age or 0)
-            block = self.blocks.get(key)
-            if block is None:
-                block = self.blocks[key] = Block(step, k, j, m, omega, age or 0)
-            if s is None:
-                if drop_reason is None:
-                    block.silent_prompts.append(prompt)
-                    block.silent_rewards.append(reward)
-                continue
-            block.prompts.append(prompt)
-            block.rewards.append(reward)
-            block.advantages.append(a)
-            block.signs.append((a > 0) - (a < 0))
-            block.ratios.append(s)
-            block.sides.append(SIDES.get(side, 0))
-            block.weights.append(weight or 0.0)
-            block.importances.append(1.0 if importance is None else importance)
-
-    def close(self) -> None:
-        """Complete `rows` with the steps that have own rows, which record the rewards."""
-        rows, rewards = self.rows, self.rewards
-        rows.steps = sorted(rewards)
-        rows.blocks = [block for block in self.blocks.values() if block.step in rewards]
-        rows.omegas = {place: omega for place, omega in rows.omegas.items() if place[0] in rewards}
-        counts: Counter[tuple[int, int]] = Counter()
-        for (step, learner, source), count in sorted(self.counts.items()):
-            counts[learner, source] += count * (step in rewards)
-        rows.counts, rows.num_rows = dict(sorted(counts.items())), counts.total()
-        rows.groups = {
-            step: {prompt: RewardGroup(by_source) for prompt, by_source in prompts.items()}
-            for step, prompts in rewards.items()
-        }
+    The steps are those with own rows, which record the rewards.
+    """
+    blocks: dict[tuple[int, int, int, int, int], Block] = {}
+    numbers: Counter[tuple[int, int, int]] = Counter()  # (step, learner, source)
+    rewards: dict[int, dict[int, dict[int, list[float]]]] = {}  # step, prompt, source
+    prompts: dict[str, int] = {}
+    for *place, reward, a, s, side, omega, weight, m, drop_reason, age, importance, length in records:
+        step, agent, source, prompt_id = place
+        if agent not in places or source not in places or reward is None or a is None or omega is None:
+            continue
+        if overlong.cache:
+            reward = single(reward + single(overlong.of_contribution(length or 0)))
+        k, j = places[agent], places[source]
+        numbers[step, k, j] += age is None
+        prompt = prompts.setdefault(prompt_id, len(prompts))
+        if k == j:
+            rewards.setdefault(step, {}).setdefault(prompt, {}).setdefault(j, []).append(reward)
+        if age is None:
+            rows.omegas[step, k, j] = omega
+        if m is None:
+            if drop_reason == "quarantined":
+                rows.quarantined.add((step, k, j))
+            continue
+        key = (step, k, j, m, age or 0)
+        block = blocks.get(key)
+        if block is None:
+            block = blocks[key] = Block(step, k, j, m, omega, age or 0)
+        if s is None:
+            if drop_reason is None:
+                block.silent_prompts.append(prompt)
+                block.silent_rewards.append(reward)
+            continue
+        block.prompts.append(prompt)
+        block.rewards.append(reward)
+        block.advantages.append(a)
+        block.signs.append((a > 0) - (a < 0))
+        block.ratios.append(s)
+        block.sides.append(SIDES.get(side, 0))
+        block.weights.append(weight or 0.0)
+        block.importances.append(1.0 if importance is None else importance)
+    rows.steps = sorted(rewards)
+    rows.blocks = [block for block in blocks.values() if block.step in rewards]
+    rows.omegas = {place: omega for place, omega in rows.omegas.items() if place[0] in rewards}
+    counts: Counter[tuple[int, int]] = Counter()
+    for (step, learner, source), count in sorted(numbers.items()):
+        counts[learner, source] += count * (step in rewards)
+    rows.counts, rows.num_rows = dict(sorted(counts.items())), counts.total()
+    rows.groups = {
+        step: {prompt: RewardGroup(by_source) for prompt, by_source in of_step.items()}
+        for step, of_step in rewards.items()
+    }
 
 
 def _read_capabilities(run: Run, rows: Rows, places: dict[str, int], window: int) -> None:

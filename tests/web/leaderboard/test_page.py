@@ -4,7 +4,6 @@ import json
 import re
 
 import pytest
-from django.conf import settings
 from django.http import QueryDict
 from django.urls import reverse
 
@@ -163,16 +162,9 @@ def test_demo_says_what_it_shows_and_what_not(web, user):
     Run.objects.filter(pk=run.pk).update(spec=run.spec | {"agents": agents})
     told = "They do not show that HACPO is better than naive sharing"
     assert told not in text(show(web, finished_sweep(user, {"gspo": (0.4,)})))
-    faq = (settings.BASE_DIR / "docs" / "faq.md").read_text()
-    (naive,) = re.findall(r"beats naive sharing.*?\n(.*)", faq)
-    differences = re.findall(r"-\.\d+ \+- \.\d+", naive)
-    assert len(differences) == 2
     for html in (text(show(web, sweep)), text(web.get(sweep.get_absolute_url()))):
         assert told in html
         assert "prototype of this comparison was a tie with GSPOx2" in html
-        for difference in differences:
-            numbers = difference.lstrip("-").replace("+- ", "± 0")  # -.064 +- .061: behind by 0.064 ± 0.061
-            assert f"by 0{numbers}" in html
 
 
 def test_board_asks_the_database_as_often_for_sixty_runs_as_for_two(web, user, django_assert_max_num_queries):

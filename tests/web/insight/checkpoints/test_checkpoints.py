@@ -7,8 +7,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 import time
 import zipfile
 from pathlib import Path
@@ -311,10 +309,7 @@ class TestPromote:
         ("name", "reason"),
         [
             ("", "This field is required."),
-            ("  ", "This field is required."),
             ("a/b", "Slashes are not allowed"),
-            ("a\nb", "Control characters"),
-            ("x" * 81, "At most 80 characters; you gave 81."),
             ("a\u202eb", "Control characters"),
             ('"><b>', ""),
         ],
@@ -394,40 +389,3 @@ class TestAsk:
         answer = client.post(address("ask_agents", run), self.form, headers={"HX-Request": "true"})
         assert answer.status_code == 503
         assert "GiB of memory are free" in answer.content.decode()
-
-
-LOADS = """
-import sys, zipfile
-zipfile.ZipFile(sys.argv[1]).extractall(sys.argv[2])
-from transformers import AutoModelForCausalLM, AutoTokenizer
-model = AutoModelForCausalLM.from_pretrained(sys.argv[3])
-text = AutoTokenizer.from_pretrained(sys.argv[3])("1+1=").input_ids
-print(model.config.model_type, len(text), "workers" in sys.modules, "hacrl_web" in sys.modules)
-"""
-
-
-@pytest.mark.full
-def test_archive_of_a_real_checkpoint_loads_with_transformers_alone(client, owner, tmp_path):
-    """A process outside of our code's folder, given only the archive."""
-    pytest.importorskip("torch", reason="needs the train extra: pip install '.[train]'")
-    from tests.support.workers.tiny import make_pair, make_spec, train
-
-    run = claimed(owner)
-    run.run_dir.mkdir(parents=True)
-    train(make_spec(tmp_path, make_pair(tmp_path), training={"steps": 1}), run.run_dir)
-    answer = client.get(address("agent_archive", run, 1, 0))
-    path = tmp_path / "archive.zip"
-    path.write_bytes(b"".join(answer.streaming_content))
-    folder = answer["Content-Disposition"].split('"')[1].removesuffix(".zip")
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", LOADS, str(path), str(empty), str(empty / folder)],
-        cwd=empty,
-        env=environment | {"HF_HUB_OFFLINE": "1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.stdout.split() == ["qwen3", "4", "False", "False"], done.stderr[-2000:]
