@@ -65,4 +65,4 @@ def get_system(
 ) -> Any:
     """Buckets of consecutive steps: seconds by phase, tokens, rollouts, the highest memory; and the attempts."""
     run = visible_run(request, run_id)
-    return {"buckets": system.buckets(system.timed_steps(run), buckets), "attempts": system.attempts(run)}
+    return {"buckets": system.buckets(system.timed_steps(run)[0], buckets), "attempts": system.attempts(run)}

@@ -76,28 +76,14 @@ class Attempt:
     ending: str = ""
 
 
-@dataclass(frozen=True)
-class TimedStep:
-    """What one step took by itself."""
+def timed_steps(run: Run) -> tuple[list[TimeBucket], list[int]]:
+    """Each step by itself, of its latest attempt, and the steps before which the run was interrupted or paused.
 
-    step: int
-    attempt: int
-    seconds: float
-    tokens: int
-    rollouts: int
-    phase_s: dict[str, float]
-    resident_bytes: int | None
-    device_peak_bytes: int | None
-
-
-def timed_steps(run: Run) -> list[TimedStep]:
-    """Each step once, of its latest attempt. A resumed attempt first repeats the totals that it continues from.
-
-    Step 0 is left out: it is the progress of a run that only evaluates.
+    A resumed attempt first repeats the totals that it continues from. Step 0 is the progress of an evaluation.
     """
     first_steps = dict(run.events.filter(type="started").order_by("seq").values_list("attempt", "step"))
     events = run.events.filter(type="progress", step__gt=0).order_by("attempt", "seq")
-    by_step: dict[int, TimedStep] = {}
+    by_step: dict[int, tuple[int, TimeBucket]] = {}  # with its attempt
     last: dict[str, Any] = {}
     last_attempt = None
     for attempt, step, payload in events.values_list("attempt", "step", "payload").iterator(chunk_size=2000):
@@ -106,12 +92,13 @@ def timed_steps(run: Run) -> list[TimedStep]:
             if step == first_steps.get(attempt):
                 last = payload
                 continue
-        by_step[step] = _timed_step(step, attempt, payload, last)
+        by_step[step] = attempt, _timed_step(step, payload, last)
         last = payload
-    return [by_step[step] for step in sorted(by_step)]
+    steps = [by_step[step] for step in sorted(by_step)]
+    return [one for _, one in steps], [one.first for (before, _), (after, one) in pairwise(steps) if before != after]
 
 
-def _timed_step(step: int, attempt: int, payload: dict[str, Any], last: dict[str, Any]) -> TimedStep:
+def _timed_step(step: int, payload: dict[str, Any], last: dict[str, Any]) -> TimeBucket:
     """payload: totals at the end of the step.  last: of the step before; empty at an attempt's first."""
 
     def rise(name: str) -> float:
@@ -121,32 +108,32 @@ def _timed_step(step: int, attempt: int, payload: dict[str, Any], last: dict[str
     seconds = rise("elapsed_s") if last else sum(phase_s.values())
     by_phase = {name: phase_s.get(name, 0.0) for name in PHASES[:-1]}
     by_phase["other"] = max(0.0, seconds - sum(by_phase.values()))
-    return TimedStep(
+    return TimeBucket(
         step,
-        attempt,
+        step,
         max(seconds, sum(by_phase.values())),
+        by_phase,
         int(rise("tokens_generated")),
         int(rise("rollouts_generated")),
-        by_phase,
         payload.get("resident_bytes"),
         payload.get("device_peak_bytes"),
     )
 
 
-def buckets(steps: Sequence[TimedStep], most: int = BUCKETS) -> list[TimeBucket]:
+def buckets(steps: Sequence[TimeBucket], most: int = BUCKETS) -> list[TimeBucket]:
     """At most `most` buckets. steps: ascending."""
-    numbers = [one.step for one in steps]
+    numbers = [one.first for one in steps]
     width = width_for(numbers[0], numbers[-1], most) if numbers else 1
     return [_bucket(steps[places.start : places.stop]) for places in bucket_places(numbers, width)]
 
 
-def _bucket(steps: Sequence[TimedStep]) -> TimeBucket:
+def _bucket(steps: Sequence[TimeBucket]) -> TimeBucket:
     phase_s: Counter[str] = Counter()
     for step in steps:
         phase_s.update(step.phase_s)
     return TimeBucket(
-        steps[0].step,
-        steps[-1].step,
+        steps[0].first,
+        steps[-1].last,
         sum(step.seconds for step in steps),
         dict(phase_s),
         sum(step.tokens for step in steps),
@@ -176,11 +163,6 @@ def attempts(run: Run) -> list[Attempt]:
             text = f"{change.to_state}: {change.reason}" if change.reason else change.to_state
             one.ending = text if not one.ending or change.to_state not in one.ending else one.ending
     return [by_number[number] for number in sorted(by_number)]
-
-
-def interruptions(steps: Sequence[TimedStep]) -> list[int]:
-    """First steps of later attempts: before each of them the run was interrupted or paused."""
-    return [b.step for a, b in pairwise(steps) if a.attempt != b.attempt]
 
 
 # ---- pictures, which js/lib/figures.js draws -------------------------------------------------------------------------

@@ -131,8 +131,7 @@ def run_events(request: HttpRequest, run_id: UUID) -> HttpResponse:
 def run_system(request: HttpRequest, run_id: UUID) -> HttpResponse:
     """Pictures over all steps, and a table of at most ROWS_SHOWN rows behind them."""
     run = run_or_404(request, run_id)
-    steps = system.timed_steps(run)
-    breaks = system.interruptions(steps)
+    steps, breaks = system.timed_steps(run)
     context: dict[str, Any] = header(run) | {
         "tab": "system",
         "figures": system.figures(system.buckets(steps), breaks) if steps else {},
