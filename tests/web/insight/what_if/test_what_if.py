@@ -271,11 +271,9 @@ def test_page_weighs_all_recorded_steps_and_offers_the_first_and_the_last_ones(w
 
 
 ODD = [
-    ("alpha=nan", 422), ("alpha=inf", 422), ("alpha=-1", 422), ("alpha=11", 422), ("delta=1.5", 422),
-    ("delta_step=2", 422), ("capability_window=0", 422), ("capability_window=101", 422), ("ratio_min=0", 422),
-    ("ratio_min=1.1", 422), ("ratio_max=0.5", 422), ("cross_clip_gradient=none", 422), ("first=-1", 422),
-    ("first=99999999999999", 422), ("first=9&last=3", 422), ("last=x", 422), ("alpha=", 422), ("alpha=1,5", 422),
-    ("first=5&last=2147483647", 200), ("beta=7&seed=1", 422), ("alpha=2&alpha=3", 200), ("check=maybe", 422),
+    ("alpha=nan", 422), ("delta=1.5", 422), ("capability_window=101", 422), ("ratio_min=1.1", 422),
+    ("cross_clip_gradient=none", 422), ("first=9&last=3", 422), ("last=x", 422), ("alpha=", 422),
+    ("first=5&last=2147483647", 200), ("beta=7&seed=1", 422), ("alpha=2&alpha=3", 200),
 ]  # fmt: skip
 
 
