@@ -181,6 +181,11 @@ def test_form_shows_the_errors_beside_their_fields_and_keeps_what_was_typed(clie
     assert not Run.objects.exists()
 
 
+def test_nul_in_a_form_is_refused(client, owner, request_of):
+    assert client.post(PATH, request_of(name="a\x00b")).status_code == 422
+    assert not Run.objects.exists()
+
+
 def test_response_longer_than_the_context_is_refused_and_prompts_get_what_is_left(client, owner, request_of):
     LanguageModel.objects.filter(pk=make_model(owner, "short").pk).update(context_length=100)
     short = LanguageModel.objects.get(name="short").pk
