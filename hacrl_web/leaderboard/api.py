@@ -132,14 +132,16 @@ def list_boards(
 
 
 @router.get("/boards/table", response=BoardAnswer, summary="One board with the runs, settings and facts behind it")
-def get_board(request: HttpRequest, query: Query[BoardParameters]) -> Any:
+def get_board(request: HttpRequest, query: Query[BoardParameters]) -> Any:  # type: ignore[valid-type]
     """The same bytes as the page's JSON file."""
     return views.board_json(request)
 
 
 @router.get("/boards/file/{kind}", response={200: None}, summary="One board as a file: csv, tex, html, lm-eval.csv")
 def get_board_file(
-    request: HttpRequest, kind: Literal["csv", "tex", "html", "lm-eval.csv"], query: Query[BoardParameters]
+    request: HttpRequest,
+    kind: Literal["csv", "tex", "html", "lm-eval.csv"],
+    query: Query[BoardParameters],  # type: ignore[valid-type]
 ) -> Any:
     """`lm-eval.csv`: what lm-evaluation-harness measured of checkpoints of its runs."""
     files: dict[str, Any] = {"csv": views.board_csv, "tex": views.board_tex, "html": views.report}

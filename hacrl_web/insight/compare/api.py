@@ -80,7 +80,12 @@ Bound = Annotated[float | None, Query(ge=0, le=1e18, allow_inf_nan=False)]
 
 
 @router.get("/compare", response=ComparedLines, summary="The lines of a comparison", url_name="compare_lines")
-def compare_lines(request: HttpRequest, query: Query[CompareParameters], low: Bound = None, high: Bound = None) -> Any:
+def compare_lines(
+    request: HttpRequest,
+    query: Query[CompareParameters],  # type: ignore[valid-type]
+    low: Bound = None,
+    high: Bound = None,
+) -> Any:
     """As the page's address: runs (repeated, at most 20), metric, x; between `low` and `high` of the x axis.
 
     At most 1,500 points a line: of each bucket the lowest, the highest and the last.
@@ -96,7 +101,7 @@ def compare_lines(request: HttpRequest, query: Query[CompareParameters], low: Bo
 @router.get(
     "/compare/table", response=ComparisonAnswer, summary="The table of a comparison: best and last of each agent"
 )
-def compare_table(request: HttpRequest, query: Query[CompareParameters]) -> Any:
+def compare_table(request: HttpRequest, query: Query[CompareParameters]) -> Any:  # type: ignore[valid-type]
     """`runs` repeated, at most 20; `baseline` is one of them; `best`: high or low.
 
     `differing`: the settings in which the runs differ.
@@ -104,7 +109,7 @@ def compare_table(request: HttpRequest, query: Query[CompareParameters]) -> Any:
     selection = compare_selection(request)
     if selection is None:
         raise FieldErrors.single("missing", "Name the runs to compare.", "runs")
-    if query.baseline and query.baseline not in {str(run.pk) for run in selection.runs}:
+    if (baseline := request.GET.get("baseline")) and baseline not in {str(run.pk) for run in selection.runs}:
         raise Http404
     lines = settings_diff.diff_lines(settings_diff.as_trained(selection.runs))
     names = ("best", "best_step", "last", "last_step", "best_difference", "last_difference")

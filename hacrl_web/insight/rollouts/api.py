@@ -66,7 +66,11 @@ RolloutParameters = query_schema(RolloutFilter, without=("list",))
     response=RolloutsAnswer,
     summary="Rollouts that a filter finds, in the order of steps or sorted",
 )
-def find_rollouts(request: HttpRequest, run_id: UUID, query: Query[RolloutParameters]) -> Any:
+def find_rollouts(
+    request: HttpRequest,
+    run_id: UUID,
+    query: Query[RolloutParameters],  # type: ignore[valid-type]
+) -> Any:
     """`next` and `previous` go into `after` and `before`. A search that takes long stops at `stopped_at`: continue with
     `next`. A filter that cannot be read is refused. The texts: /runs/{run_id}/rollout-text?seq=.
 

@@ -79,6 +79,6 @@ def _summary(user: Any, key: Any, run: Run) -> NewestBoard | None:
     for base in scored[1:]:  # the best row against the baseline, on the seeds that both have
         if base.row.algorithm == BASELINE and (gap := difference(table, top, base)):
             words = certainty(gap, is_of_all=has_same_seeds(table, top, base))
-            names = {"leader": top.row.label, "baseline": base.row.label}
+            names: dict[str, Any] = {"leader": top.row.label, "baseline": base.row.label}
             return replace(summary, **names, is_comparison=True, difference=gap, certainty=words)
     return summary

@@ -50,6 +50,7 @@ MARKS = [
     (re.compile(r'name="csrfmiddlewaretoken" value="\w+"|nonce="[^"]*"|data-now="[^"]*"'), ""),
     (re.compile(r"(\d+ min )?[\d.]+ (s|min) ago"), "just now"),
     (re.compile(r"(/(?:groups|benchmarks|models)/|(?:group|benchmark)=)\d+"), r"\1N"),
+    (re.compile(r'(?<=row=)"?\w{10}'), "N"),  # a row's key, which the numbers of group and benchmark are a part of
     (re.compile(r'<p class="small">Imported by .*?</p>'), ""),
     (re.compile(r"\s+"), " "),
 ]
@@ -163,8 +164,6 @@ def comparisons(client, run: Run) -> dict[str, Any]:
         "list": "/runs/",
         "boards": "/leaderboard/",
         "board": f"/leaderboard/board?{board}",
-        "LaTeX": f"/leaderboard/leaderboard.tex?{board}",
-        "CSV": f"/leaderboard/leaderboard.csv?{board}",
     }
     found = {}
     for name, path in paths.items():
