@@ -10,7 +10,6 @@ import pytest
 
 from tests.support.forked import run
 from workers.questions.columns import texts_read
-from workers.verifiers.try_answer import extraction_shares
 
 DOUBLE = "Like this:\n```python\ndef double(x):\n    return {}\n```"
 
@@ -57,18 +56,6 @@ def test_extraction_of_the_benchmark_counts():
 
 def test_unknown_verifier_is_an_error_in_words():
     assert "error" in judge(verifier="none", gold="1", response="1")
-
-
-PAIRS = [(r"so \boxed{7}", "7"), ("so it is 7", "7"), ("so it is 8", "7"), ("I cannot say", "7"), (r"7 \boxed{7", "7")]
-
-
-@pytest.mark.parametrize("verifier", ["math", "numeric"])
-def test_answers_are_counted_by_what_is_read_and_correct(verifier):
-    assert extraction_shares({"verifier": verifier, "tolerance": None, "pairs": PAIRS}) == {
-        "num_answers": 5,
-        "strict": {"read": 1, "correct": 1},
-        "flexible": {"read": 3, "correct": 2},  # the box that is not closed is not read
-    }
 
 
 def test_texts_of_a_file_are_counted_by_column_and_lists_are_sampled_answers():
