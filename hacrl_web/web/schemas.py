@@ -36,10 +36,9 @@ class PageOf(TypedDict, Generic[Item]):
 
 def query_schema(page: type[PageQuery], without: Collection[str] = ()) -> Any:
     """The parameters of a page's address, as texts, for an operation that reads them as the page does."""
-    names = {field.alias or name: get_origin(field.annotation) is tuple for name, field in page.model_fields.items()}
-    fields: dict[str, Any] = {
-        name: (list[str], Query([])) if is_list else (str, Query("", max_length=MAX_TEXT))
-        for name, is_list in names.items()
-        if name not in without
-    }
+    fields: dict[str, Any] = {}
+    for own, field in page.model_fields.items():
+        is_list, name = get_origin(field.annotation) is tuple, field.alias or own
+        if name not in without:
+            fields[name] = (list[str], Query([])) if is_list else (str, Query("", max_length=MAX_TEXT))
     return create_model(f"{page.__name__}Parameters", __base__=Schema, **fields)
