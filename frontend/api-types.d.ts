@@ -81,24 +81,24 @@ declare namespace Api {
   interface AlertAnswer {
     id: number;
     run: string;
-    kind: string;
     title: string;
-    agent: string;
-    source: string;
-    attempt: number;
     number: number | null;
-    text: string;
     advice: string;
     chart: string | null;
     url: string;
     fix_url: string;
     fix: string;
     is_open: boolean;
+    kind: string;
+    agent: string;
+    source?: string | null;
+    attempt: number;
+    text: string;
     raised_step: number;
     raised_at: string;
-    cleared_step: number | null;
-    cleared_at: string | null;
-    cleared_reason: string;
+    cleared_step?: number | null;
+    cleared_at?: string | null;
+    cleared_reason?: string | null;
   }
   interface AlertsOfRunAnswer {
     items: AlertAnswer[];
@@ -139,18 +139,18 @@ declare namespace Api {
     text: string;
   }
   interface AuditAnswer {
-    id: number;
-    at: string;
-    actor: string;
-    via: string;
-    address: string;
-    action: string;
-    kind: string;
-    object_id: string;
-    name: string;
-    project_id: number | null;
     before: Record<string, unknown>;
     after: Record<string, unknown>;
+    id?: number | null;
+    at?: string;
+    actor: string;
+    via: string;
+    address?: string | null;
+    action: string;
+    kind: string;
+    object_id?: string | null;
+    name?: string | null;
+    project_id?: number | null;
   }
   interface AuditQuery {
     limit?: number;
@@ -180,13 +180,13 @@ declare namespace Api {
   }
   interface BenchmarkCopyIn {
     name?: string;
-    verifier?: string | null;
-    tolerance?: number | null;
-    ready_prompt?: string | null;
-    prompt_template?: string | null;
-    system_prompt?: string | null;
     held_out_fraction?: number | null;
     extraction?: string | null;
+    ready_prompt?: string | null;
+    verifier?: string | null;
+    tolerance?: number | null;
+    prompt_template?: string | null;
+    system_prompt?: string | null;
     reward_function?: string | null;
   }
   interface BenchmarkEvaluations {
@@ -216,24 +216,24 @@ declare namespace Api {
   interface BenchmarkOut {
     id: number;
     name: string;
-    edit_of: number | null;
-    question_field: string;
-    answer_field: string;
-    prompt_template: string;
-    system_prompt: string;
-    verifier: string;
-    tolerance: number | null;
-    extraction: string;
     audit: string;
+    edit_of: number | null;
     reward_function_id: number | null;
     judge_id: number | null;
-    held_out_fraction: number;
-    num_train: number;
-    num_held_out: number;
-    source: string;
-    questions_sha: string;
     facts: Record<string, unknown>;
     created_at: string;
+    held_out_fraction?: number;
+    question_field?: string;
+    answer_field?: string;
+    prompt_template?: string;
+    system_prompt?: string | null;
+    verifier?: string;
+    tolerance?: number | null;
+    extraction?: string;
+    num_train?: number;
+    num_held_out?: number;
+    source?: string | null;
+    questions_sha?: string | null;
   }
   interface BoardAnswer {
     board: string;
@@ -313,12 +313,12 @@ declare namespace Api {
     x?: PositionsAnswer;
   }
   interface BuiltInIn {
-    built_in: string;
-    location?: string;
     name?: string;
     held_out_fraction?: number | null;
     extraction?: string | null;
-    ready_prompt?: string;
+    ready_prompt?: string | null;
+    built_in: string;
+    location?: string;
   }
   interface BuiltInOut {
     key: string;
@@ -482,15 +482,15 @@ declare namespace Api {
     void_settings: string[];
   }
   interface DeliveryAnswer {
-    id: number;
+    id?: number | null;
     channel: string;
     target: string;
     subject: string;
-    state: string;
-    tries: number;
-    reason: string;
-    created_at: string;
-    sent_at: string | null;
+    state?: string;
+    tries?: number;
+    reason?: string | null;
+    created_at?: string;
+    sent_at?: string | null;
   }
   interface DemoAnswer {
     activity: string;
@@ -567,24 +567,24 @@ declare namespace Api {
     steps: number;
   }
   interface FetchIn {
+    name?: string;
+    held_out_fraction?: number | null;
+    extraction?: string | null;
+    ready_prompt?: string | null;
+    verifier?: string | null;
+    tolerance?: number | null;
+    prompt_template?: string | null;
+    system_prompt?: string | null;
+    reward_function?: string | null;
     kind?: string;
     location: string;
     revision?: string;
-    name?: string;
     question_field?: string | null;
     answer_field?: string | null;
     answer_extraction?: string | null;
     subject_field?: string | null;
     difficulty_field?: string | null;
     id_field?: string | null;
-    verifier?: string | null;
-    tolerance?: number | null;
-    ready_prompt?: string | null;
-    prompt_template?: string | null;
-    system_prompt?: string | null;
-    held_out_fraction?: number | null;
-    extraction?: string | null;
-    reward_function?: string | null;
     judge?: string | null;
   }
   interface FunctionIn {
@@ -761,25 +761,6 @@ declare namespace Api {
     settings?: Record<string, unknown>;
     key?: string;
   }
-  interface JudgedAnswer {
-    reward: number | null;
-    reason: string;
-    seconds: number;
-    cost: number;
-    version: string;
-  }
-  interface JudgedQuestion {
-    question: string | null;
-    answer: string | null;
-    correct: JudgedResponse;
-    none: JudgedResponse;
-  }
-  interface JudgedResponse {
-    reward: number | null;
-    reason: string;
-    seconds: number;
-    cost: number;
-  }
   interface Labels {
     tags: string[];
     notes: string;
@@ -870,17 +851,17 @@ declare namespace Api {
   interface ModelOut {
     id: number;
     name: string;
-    kind: string;
-    location: string;
-    revision: string;
-    architecture: string;
-    num_parameters: number | null;
-    vocab_size: number | null;
-    tokenizer_hash: string;
-    has_chat_template: boolean;
-    context_length: number | null;
     facts: Record<string, unknown>;
     created_at: string;
+    kind?: string;
+    location: string;
+    revision?: string | null;
+    architecture?: string | null;
+    num_parameters?: number | null;
+    vocab_size?: number | null;
+    tokenizer_hash?: string | null;
+    has_chat_template?: boolean;
+    context_length?: number | null;
   }
   interface NameOrder {
     name?: string;
@@ -896,15 +877,15 @@ declare namespace Api {
     link: string;
   }
   interface NewTokenAnswer {
-    id: number;
-    name: string;
-    hint: string;
     scopes: string[];
     state: string;
+    id?: number | null;
+    name: string;
+    hint: string;
     created_at: string;
-    expires_at: string | null;
-    last_used_at: string | null;
-    revoked_at: string | null;
+    expires_at: string;
+    last_used_at?: string | null;
+    revoked_at?: string | null;
     token: string;
   }
   interface NotificationValues {
@@ -1337,13 +1318,6 @@ declare namespace Api {
   interface RetryOrder {
     state?: "failed" | "stopped";
   }
-  interface RewardOut {
-    reward: number | null;
-    reason: string;
-    parts: Record<string, number>;
-    seconds: number;
-    version: string;
-  }
   interface RoleIn {
     role: string;
   }
@@ -1728,15 +1702,15 @@ declare namespace Api {
     pairs: PairTimeline[];
   }
   interface TokenAnswer {
-    id: number;
-    name: string;
-    hint: string;
     scopes: string[];
     state: string;
+    id?: number | null;
+    name: string;
+    hint: string;
     created_at: string;
-    expires_at: string | null;
-    last_used_at: string | null;
-    revoked_at: string | null;
+    expires_at: string;
+    last_used_at?: string | null;
+    revoked_at?: string | null;
   }
   interface TokenIn {
     name: string;
@@ -1765,8 +1739,10 @@ declare namespace Api {
   interface TriedReward {
     reward: number | null;
     reason: string;
-    parts: Record<string, number>;
     seconds: number;
+    parts?: Record<string, number>;
+    cost?: number;
+    version?: string;
   }
   interface TryIn {
     question?: string;
