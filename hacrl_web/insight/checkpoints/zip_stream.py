@@ -26,6 +26,9 @@ class PieceSink(io.RawIOBase):
         self._pieces: list[bytes] = []
         self._size = 0
 
+    def writable(self) -> bool:
+        return True
+
     def write(self, data: object) -> int:
         piece = bytes(data)  # type: ignore[call-overload]
         self._pieces.append(piece)
