@@ -49,7 +49,7 @@ PLAN = Plan(2, 2, 2, 4, 4, 2, seed=3, variants=(("hacpo", 0.8),))
 MARKS = [
     (re.compile(r'name="csrfmiddlewaretoken" value="\w+"|nonce="[^"]*"|data-now="[^"]*"'), ""),
     (re.compile(r"(\d+ min )?[\d.]+ (s|min) ago"), "just now"),
-    (re.compile(r"(/(?:groups|benchmarks|models)/|(?:group|benchmark)=)\d+"), r"\1N"),
+    (re.compile(r"(/(?:groups|benchmarks|models)/|(?:group|benchmark)(?:=|%3D))\d+"), r"\1N"),
     (re.compile(r'(?<=row=)"?\w{10}'), "N"),  # a row's key, which the numbers of group and benchmark are a part of
     (re.compile(r'<p class="small">Imported by .*?</p>'), ""),
     (re.compile(r"\s+"), " "),
