@@ -158,12 +158,10 @@ def answers(client, run: Run) -> dict[str, Any]:
 
 def comparisons(client, run: Run) -> dict[str, Any]:
     """The pages that compare the run, as `answers` has those about it."""
-    board = f"group={run.group_id}&benchmark={run.benchmark_id}"
     paths = {
         "comparison": f"/runs/?runs={run.pk}&tab=compare",
         "list": "/runs/",
         "boards": "/leaderboard/",
-        "board": f"/leaderboard/board?{board}",
     }
     found = {}
     for name, path in paths.items():
