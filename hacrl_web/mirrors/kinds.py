@@ -9,7 +9,7 @@ from typing import Any
 
 from django.conf import settings
 
-from hacrl_web.registry.values import Checker, ValueProblem, choice, secret, text
+from hacrl_web.registry.values import Checker, ValueProblem, choice, plausible_key, text
 from workers.allowed_address import AddressRefused, AllowList
 
 MAX_OPTION = 200
@@ -121,4 +121,4 @@ def checked_secret(checker: Checker, kind: str, value: Any) -> str:
     if not KINDS[kind].secret:
         checker.add("secret", "not_needed", f"{KINDS[kind].label} does not use a key.")
         return ""
-    return checker.take("secret", secret, value) or ""
+    return checker.take("secret", plausible_key, value) or ""

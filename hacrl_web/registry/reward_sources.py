@@ -207,7 +207,7 @@ def _settings(fields: Mapping[str, Any]) -> JudgeSettings:
 
 @sensitive_variables("value", "text")
 def _key(value: object, own: JudgeSettings | None) -> str:
-    text = values.secret(value)
+    text = values.plausible_key(value)
     if text and own is not None and own.kind != "endpoint":
         raise values.ValueProblem("not_a_choice", "A model in a folder needs no key: leave it empty.")
     return text

@@ -88,7 +88,7 @@ def lines(value: object, most: int, missing: str = "") -> str:
     return text
 
 
-def secret(value: object) -> str:
+def plausible_key(value: object) -> str:
     """A key or password; empty without one."""
     if not isinstance(value, str):
         raise ValueProblem("not_text", "Text is needed.")
