@@ -18,7 +18,6 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from tests.faults.world import World
-from tests.support.browser.steps import add_benchmark, make_group, register_model
 
 ROOT = Path(__file__).resolve().parents[2]
 START_S = 120
@@ -171,31 +170,11 @@ def clock_page(browser: Browser, context: BrowserContext, server: Server) -> Ite
 
 
 @pytest.fixture(scope="package")
-def tiny_models(server: Server) -> dict[str, Path]:
-    """Two random models of different family, size and tokenizer below the server's model folder."""
-    from tests.support.workers.tiny import make_pair
-
-    root = server.data / "models"
-    root.mkdir(exist_ok=True)
-    return {agent["name"]: Path(agent["model"]) for agent in make_pair(root)}
-
-
-@pytest.fixture(scope="package")
-def questions(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A JSONL file of questions that the tiny models can tokenize."""
-    from tests.support.workers.tiny import write_questions
-
-    return write_questions(tmp_path_factory.mktemp("questions") / "sums.jsonl", count=60)
-
-
-@pytest.fixture(scope="package")
-def registered(context, server: Server, tiny_models: dict[str, Path], questions: Path) -> None:
-    page = context.new_page()
-    for name, folder in tiny_models.items():
-        register_model(page, name, folder)
-    make_group(page, "Two families", list(tiny_models))
-    add_benchmark(page, "Sums", questions)
-    page.close()
+def registered(context: BrowserContext, server: Server) -> Path:
+    """Two tiny models, their group and a benchmark. Returns the folder of the models and of the questions."""
+    folder = server.data / "models"
+    server.python("-m", "tests.support.browser.registered", str(folder))
+    return folder
 
 
 @pytest.fixture(scope="package")

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Page, expect
+
+from tests.support.browser.steps import add_benchmark, make_group, register_model
 
 
 def test_csv_is_uploaded_mapped_previewed_and_tried(page: Page, tmp_path: Path) -> None:
@@ -96,3 +100,11 @@ def test_ready_prompt_fills_in_its_texts_and_the_new_run_form_shows_what_agents_
     first = page.locator("#prompts .agent-prompt").first
     expect(first).to_contain_text("5 tokens", timeout=60_000)  # a child imports transformers
     expect(first.locator(".tokens span")).to_have_text(["(", "0", "+", "1", "="])
+
+
+@pytest.mark.full
+def test_models_a_group_and_questions_are_registered_by_their_forms(page: Page, registered: Path) -> None:
+    shutil.copytree(registered / "qwen", registered / "another")
+    register_model(page, "Another", registered / "another")
+    make_group(page, "Of both", ["Another", "Llama"])
+    add_benchmark(page, "Sums again", registered / "sums.jsonl")
