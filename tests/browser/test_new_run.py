@@ -107,7 +107,7 @@ def test_proposed_change_is_taken_by_one_press(page: Page, registered) -> None:
     page.locator("#recommended button").click()
     page.locator("#id-rollout-max_prompt_length").fill("1")
     refusal = page.locator("#not-yet")
-    expect(refusal).to_contain_text("No training question of", timeout=60_000)  # a process reads the tokenizers
+    expect(refusal).to_contain_text("Of the training questions of", timeout=60_000)  # a process reads the tokenizers
     refusal.get_by_role("button", name=re.compile(r"^Use max_prompt_length \d+$")).click()
     expect(refusal).to_be_hidden()
     expect(page.locator("#id-rollout-max_prompt_length")).not_to_have_value("1")
