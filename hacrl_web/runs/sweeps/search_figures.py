@@ -28,7 +28,7 @@ def _over_trials(trials: Sequence[Trial]) -> dict[str, Any]:
         is_better = trial.state == TrialState.COMPLETED and (highest is None or trial.value > highest)
         best.append(trial.value if is_better else highest)
     numbers = [trial.number for trial in trials]
-    line = {"type": "scatter", "mode": "lines", "name": "best so far", "x": numbers, "y": best}
+    line: dict[str, Any] = {"type": "scatter", "mode": "lines", "name": "best so far", "x": numbers, "y": best}
     line["line"] = {"shape": "hv", "color": BEST, "width": 1.5}
     axis = {"title": {"text": "trial"}, "tick0": 0, "dtick": max(numbers) // 10 + 1}  # whole numbers alone
     return _figure("figure-trials", "Objective over trial", [line, *_points(trials, numbers)], axis)
