@@ -107,7 +107,7 @@ def parts_of(spec: RunSpec, agent: AgentSpec, shape: Shape, *, on_gpu: bool, gpu
     if spec.rollout.engine != "vllm":
         own = _rollout_parts(spec, shape, width, is_sharded)
         if on_gpu and keeps_decoder(spec, shape, width, gpu_bytes):
-            own = [part.model_copy(update={"moment": "always"}) for part in own]
+            own = [part._replace(moment="always") for part in own]
         parts += own
     else:
         parts += _vllm_parts(spec, agent, shape, width, gpu_bytes if on_gpu else None)
