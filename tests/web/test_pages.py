@@ -98,7 +98,7 @@ def test_foreign_runs_and_sweeps_do_not_exist(web, user):
 
 def test_page_of_a_sweep_of_the_demos_agents_says_what_they_do_not_show(web, user):
     sweep = Sweep.objects.create(owner=user, name="any")
-    run = factories.launch(user, factories.launch_request(user), sweep=sweep)
+    run = factories.launch_within(sweep, factories.launch_request(user))
     assert "no estimate" not in text_of(web.get(sweep.get_absolute_url()))
     run.spec["data"]["benchmark"] = "Order of operations"  # the demo's questions, asked of others
     run.save()
@@ -130,7 +130,7 @@ def test_leaderboard_shows_the_gain_paired_by_seed(web, user):
     shared = factories.launch_request(user)
     gained = {("gspo", 0): 0.4, ("gspo", 1): 0.5, ("hacpo", 0): 0.6, ("hacpo", 1): 0.75}
     for (algorithm, seed), accuracy in gained.items():
-        run = factories.launch(user, {**shared, "algorithm": {"name": algorithm}, "seed": seed}, sweep=sweep)
+        run = factories.launch_within(sweep, {**shared, "algorithm": {"name": algorithm}, "seed": seed})
         complete(run, {"A": (0.2, accuracy), "B": (0.2, accuracy)})
     for page in (reverse("leaderboard:index"), sweep.get_absolute_url()):
         html = text_of(web.get(page))

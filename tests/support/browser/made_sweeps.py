@@ -11,9 +11,8 @@ import random
 from django.db import transaction
 
 from hacrl_web.accounts.models import first_user
-from hacrl_web.runs.launch.launch import launch
 from hacrl_web.runs.models import Run, Sweep
-from tests.support.web.factories import launch_request, make_group, number_by_process
+from tests.support.web.factories import launch_request, launch_within, make_group, number_by_process
 from tests.support.web.leaderboard_help import by_name, finish, sweep_of
 
 FINALS = {"gspo": 0.47, "gspox2": 0.53, "hacpo": 0.68, "naive_source": 0.69}
@@ -43,12 +42,12 @@ def grid(owner: object) -> Sweep:
     request = launch_request(owner, name="Grid")
     sweep = Sweep.objects.create(owner=owner, name="Grid of alpha and K")
     for seed in (0, 1):
-        base = launch(owner, {**request, "algorithm": "gspo", "seed": seed}, sweep=sweep)
+        base = launch_within(sweep, {**request, "algorithm": "gspo", "seed": seed})
         finish(base, {"A": 0.4 + seed / 90, "B": 0.44}, **FACTS)
         for alpha in (0.0, 1.0, 2.0):
             for window in (1, 5, 20):
                 rule = {"name": "hacpo", "alpha": alpha, "capability_window": window}
-                run = launch(owner, {**request, "algorithm": rule, "seed": seed}, sweep=sweep)
+                run = launch_within(sweep, {**request, "algorithm": rule, "seed": seed})
                 score = 0.5 + 0.1 * alpha - 0.04 * alpha**2 + 0.002 * window + chance.gauss(0, 0.005)
                 finish(run, {"A": score, "B": score + 0.05}, **FACTS)
     return sweep

@@ -14,7 +14,7 @@ from hacrl_web.accounts.models import Membership
 from hacrl_web.registry.locations import folder_fingerprint
 from hacrl_web.registry.models import Agent, AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.launch.launch import launch
-from hacrl_web.runs.models import Run, State
+from hacrl_web.runs.models import Run, State, Sweep
 from workers.contract.events import Body, Metrics
 from workers.contract.spool import SpoolWriter
 
@@ -81,6 +81,14 @@ def launch_request(owner: Any, **changes: Any) -> dict[str, Any]:
         "training": {"steps": 5, "train_batch_size": 4, "mini_batch_size": 4},
         **changes,
     }
+
+
+def launch_within(sweep: Sweep, request: dict[str, Any]) -> Run:
+    """A queued run of a sweep's owner, as a part of the sweep."""
+    run = launch(sweep.owner, request)
+    run.sweep = sweep
+    run.save(update_fields=["sweep"])
+    return run
 
 
 def launch_form(owner: Any, **changes: Any) -> dict[str, Any]:
