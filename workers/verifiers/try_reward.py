@@ -65,7 +65,8 @@ def main(arguments: list[str]) -> int:
     path, cases = Path(arguments[0]), []
     for line in Path(arguments[1]).read_text(encoding="utf-8").splitlines():
         fields = json.loads(line)
-        cases.append(Case(*(str(fields.pop(key)) for key in ("question", "answer", "response")), fields))
+        question, answer, response = (str(fields.pop(key)) for key in ("question", "answer", "response"))
+        cases.append(Case(question, answer, response, fields))
     if path.suffix == ".py":
         with FunctionVerifier(FunctionFile.read(path)) as verifier:
             for case in cases:
