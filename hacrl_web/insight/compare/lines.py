@@ -97,7 +97,7 @@ def run_values(run: Run, metrics: Collection[str], agents: Agents) -> dict[tuple
     for metric, by_pair in series.items():
         own = {agent: points for (agent, source), points in by_pair.items() if not source}
         if own and agents == "each":
-            values |= {(metric, agent): points for agent, points in own.items()}
+            values |= {(metric, agent): own[agent] for agent in run.agent_names if agent in own}
             continue
         if columns := [points for points in (own or by_pair).values() if points]:
             values[metric, ""] = mean_values(columns)
