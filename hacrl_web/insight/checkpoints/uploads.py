@@ -85,21 +85,21 @@ def start_upload(
         message = "There is no Hub token: set one on the Account page or the project's page (Hub token)."
         raise FieldErrors.single("no_token", message, "repo", status=409)
     facts = {"step": manifest.step, "agent": agent, "repo": repo, "content": content, "is_private": is_private}
-    source = manifest.path / manifest.folders[agent]
-    texts = texts_without_paths(source, files)
-    texts[FILE_NAME] = model_card(run, agent, manifest.step, repo.rpartition("/")[2], place=repo)
-    sent = {name: entry for name, entry in files.items() if name not in texts}
-    texts[SUMS_NAME] = sums_of({name: str(entry["sha256"]) for name, entry in sent.items()}, texts)
-    request = {
-        "hub_token": token,
-        "repo": repo,
-        "is_private": is_private,
-        "folder": str(source),
-        "files": sent,
-        "texts": texts,
-        "message": f"{agent} of {run.name}, step {manifest.step}",
-    }
     with reading_files(run) as lock:  # keeps retention from the files to the upload's end
+        source = manifest.path / manifest.folders[agent]
+        texts = texts_without_paths(source, files)
+        texts[FILE_NAME] = model_card(run, agent, manifest.step, repo.rpartition("/")[2], place=repo)
+        sent = {name: entry for name, entry in files.items() if name not in texts}
+        texts[SUMS_NAME] = sums_of({name: str(entry["sha256"]) for name, entry in sent.items()}, texts)
+        request = {
+            "hub_token": token,
+            "repo": repo,
+            "is_private": is_private,
+            "folder": str(source),
+            "files": sent,
+            "texts": texts,
+            "message": f"{agent} of {run.name}, step {manifest.step}",
+        }
         key = start_job(run.run_dir / FOLDER, "workers.hub.upload", facts, request, lock=lock)
     note_change("push", run, hub_repository=repo, step=manifest.step, agent=agent, private=is_private)
     return next(one for one in uploads_of(run) if one.key == key)

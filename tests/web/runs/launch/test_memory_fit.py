@@ -68,7 +68,7 @@ def test_run_that_fits_no_host_is_refused_with_three_changes():
     host("large", 500 * GIB, 80 * GIB, 80 * GIB)
     message = refusal(user, request_of(user, group_of(user)))
     assert message.startswith("On none of 2 hosts; on ")
-    assert "The run needs about 84.5 GiB on a GPU, which has 80.0 GiB. Any of these fits: " in message
+    assert "The run needs about 85.6 GiB on a GPU, which has 80.0 GiB. Any of these fits: " in message
     assert message.count("GiB)") == 3
 
 
@@ -127,7 +127,7 @@ def test_estimate_is_told_in_words():
     spec = RunSpec.model_validate({"agents": names, **most, **SMALL})
     assert memory_needed(spec, agents) == ""
     host("one", 500 * GIB, 141 * GIB)
-    assert memory_needed(spec, agents) == "about 84.5 GiB of 141.0 GiB (a GPU on one)"
+    assert memory_needed(spec, agents) == "about 85.6 GiB of 141.0 GiB (a GPU on one)"
     fixed = {"training": {"micro_batch_size": 64, "tokens_per_micro_batch": 300_000}}
     large = RunSpec.model_validate({"agents": names, **most, **fixed})
     told = "more than 141.0 GiB of a GPU on one: batches are halved until they fit"

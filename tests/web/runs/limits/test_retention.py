@@ -162,6 +162,11 @@ def test_files_in_use_stay_until_nobody_uses_them(run, act):
     assert act(run.pk)
 
 
+def push(run: Run, manifest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uploads, "usable_hub_token", lambda *_: "hf_swan")
+    uploads.start_upload(run.owner, run, manifest, "A", repo="swan", content="merged", is_private=True)
+
+
 def test_downloads_and_uploads_keep_the_files_to_their_end(client, run, monkeypatch):
     for path in (f"/runs/{run.pk}/checkpoints/5/0.zip", f"/api/v1/runs/{run.pk}/bundle.zip?checkpoints=1"):
         answer = client.get(path)
@@ -170,12 +175,14 @@ def test_downloads_and_uploads_keep_the_files_to_their_end(client, run, monkeypa
         assert answer.getvalue()
     locks: list[int] = []
 
-    def start(*_: Any, lock: int, **__: Any) -> str:
+    def start(folder: Path, module: str, facts: Any, request: Any, lock: int) -> str:
         locks.append(os.dup(lock))  # as a process that inherits it
+        folder.mkdir()
+        (folder / "1.json").write_text(json.dumps({**facts, "pid": os.getpid(), "started": 0.0}))
         return "1"
 
     monkeypatch.setattr(uploads, "start_job", start)
-    uploads._start(run, {}, {})
+    push(run, find_checkpoint(run, 5), monkeypatch)
     assert not remove_checkpoints(run.pk)
     os.close(locks[0])
     assert remove_checkpoints(run.pk)
@@ -226,7 +233,7 @@ def test_checkpoint_that_goes_between_look_and_use_is_refused_with_the_sentence(
     uses = (
         lambda: reuse.launch_extension(run.owner, run, manifest, 3),
         lambda: reuse.promote_checkpoint(run.owner, run, manifest, "A", "swan"),
-        lambda: uploads._start(run, {}, {}),
+        lambda: push(run, manifest, monkeypatch),
     )
     for use in uses:
         with pytest.raises(FieldErrors, match="by the project's retention"):
