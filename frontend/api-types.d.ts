@@ -79,6 +79,8 @@ declare namespace Api {
     correct: number;
   }
   interface AlertAnswer {
+    source: string;
+    cleared_reason: string;
     id: number;
     run: string;
     title: string;
@@ -91,14 +93,12 @@ declare namespace Api {
     is_open: boolean;
     kind: string;
     agent: string;
-    source?: string | null;
     attempt: number;
     text: string;
     raised_step: number;
     raised_at: string;
-    cleared_step?: number | null;
-    cleared_at?: string | null;
-    cleared_reason?: string | null;
+    cleared_step: number | null;
+    cleared_at: string | null;
   }
   interface AlertsOfRunAnswer {
     items: AlertAnswer[];
@@ -139,18 +139,18 @@ declare namespace Api {
     text: string;
   }
   interface AuditAnswer {
+    id: number;
+    address: string;
+    object_id: string;
+    name: string;
     before: Record<string, unknown>;
     after: Record<string, unknown>;
-    id?: number | null;
-    at?: string;
+    at: string;
     actor: string;
     via: string;
-    address?: string | null;
     action: string;
     kind: string;
-    object_id?: string | null;
-    name?: string | null;
-    project_id?: number | null;
+    project_id: number | null;
   }
   interface AuditQuery {
     limit?: number;
@@ -214,6 +214,9 @@ declare namespace Api {
     judge?: string;
   }
   interface BenchmarkOut {
+    system_prompt: string;
+    source: string;
+    questions_sha: string;
     id: number;
     name: string;
     audit: string;
@@ -222,18 +225,15 @@ declare namespace Api {
     judge_id: number | null;
     facts: Record<string, unknown>;
     created_at: string;
-    held_out_fraction?: number;
-    question_field?: string;
-    answer_field?: string;
-    prompt_template?: string;
-    system_prompt?: string | null;
-    verifier?: string;
-    tolerance?: number | null;
-    extraction?: string;
-    num_train?: number;
-    num_held_out?: number;
-    source?: string | null;
-    questions_sha?: string | null;
+    held_out_fraction: number;
+    question_field: string;
+    answer_field: string;
+    prompt_template: string;
+    verifier: string;
+    tolerance: number | null;
+    extraction: string;
+    num_train: number;
+    num_held_out: number;
   }
   interface BoardAnswer {
     board: string;
@@ -482,15 +482,15 @@ declare namespace Api {
     void_settings: string[];
   }
   interface DeliveryAnswer {
-    id?: number | null;
+    id: number;
+    reason: string;
     channel: string;
     target: string;
     subject: string;
-    state?: string;
-    tries?: number;
-    reason?: string | null;
-    created_at?: string;
-    sent_at?: string | null;
+    state: string;
+    tries: number;
+    created_at: string;
+    sent_at: string | null;
   }
   interface DemoAnswer {
     activity: string;
@@ -849,19 +849,19 @@ declare namespace Api {
     name?: string;
   }
   interface ModelOut {
+    revision: string;
+    architecture: string;
+    tokenizer_hash: string;
     id: number;
     name: string;
     facts: Record<string, unknown>;
     created_at: string;
-    kind?: string;
+    kind: string;
     location: string;
-    revision?: string | null;
-    architecture?: string | null;
-    num_parameters?: number | null;
-    vocab_size?: number | null;
-    tokenizer_hash?: string | null;
-    has_chat_template?: boolean;
-    context_length?: number | null;
+    num_parameters: number | null;
+    vocab_size: number | null;
+    has_chat_template: boolean;
+    context_length: number | null;
   }
   interface NameOrder {
     name?: string;
@@ -877,15 +877,15 @@ declare namespace Api {
     link: string;
   }
   interface NewTokenAnswer {
+    id: number;
     scopes: string[];
     state: string;
-    id?: number | null;
     name: string;
     hint: string;
     created_at: string;
     expires_at: string;
-    last_used_at?: string | null;
-    revoked_at?: string | null;
+    last_used_at: string | null;
+    revoked_at: string | null;
     token: string;
   }
   interface NotificationValues {
@@ -1702,15 +1702,15 @@ declare namespace Api {
     pairs: PairTimeline[];
   }
   interface TokenAnswer {
+    id: number;
     scopes: string[];
     state: string;
-    id?: number | null;
     name: string;
     hint: string;
     created_at: string;
     expires_at: string;
-    last_used_at?: string | null;
-    revoked_at?: string | null;
+    last_used_at: string | null;
+    revoked_at: string | null;
   }
   interface TokenIn {
     name: string;
@@ -1740,9 +1740,9 @@ declare namespace Api {
     reward: number | null;
     reason: string;
     seconds: number;
-    parts?: Record<string, number>;
-    cost?: number;
-    version?: string;
+    parts: Record<string, number>;
+    cost: number;
+    version: string;
   }
   interface TryIn {
     question?: string;

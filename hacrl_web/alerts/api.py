@@ -22,7 +22,7 @@ from hacrl_web.runs.models import Run
 from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.etags import check_version, edit_of, tagged
 from hacrl_web.web.pagination import ListQuery, listing
-from hacrl_web.web.schemas import Number, PageOf, StrictBody
+from hacrl_web.web.schemas import EVERY_FIELD, Number, PageOf, StrictBody
 
 NEVER = datetime(9999, 1, 1, tzinfo=UTC)
 Which = Literal["open", "cleared", "all"]
@@ -35,6 +35,9 @@ class AlertAnswer(ModelSchema):
     fix_url: the new-run form with a clone of the run that has the remedy; may be empty.  fix: the change in words.
     """
 
+    model_config = EVERY_FIELD
+    source: str
+    cleared_reason: str
     id: int
     run: str
     title: str
@@ -141,6 +144,10 @@ class QueuedAnswer(TypedDict):
 
 
 class DeliveryAnswer(ModelSchema):
+    model_config = EVERY_FIELD
+    id: int
+    reason: str
+
     class Meta:
         model = Delivery
         fields = ("id", "channel", "target", "subject", "state", "tries", "reason", "created_at", "sent_at")

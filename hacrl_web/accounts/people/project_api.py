@@ -23,7 +23,7 @@ from hacrl_web.accounts.people.views import (
 from hacrl_web.accounts.projects import project_for, role_in
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.pagination import ListQuery, listing
-from hacrl_web.web.schemas import PageOf, StrictBody
+from hacrl_web.web.schemas import EVERY_FIELD, PageOf, StrictBody
 
 MAX_TEXT = 200
 router = Router(tags=["projects"])
@@ -82,6 +82,11 @@ class ProjectDetailAnswer(ProjectAnswer):
 class AuditAnswer(ModelSchema):
     """before, after: the recorded fields that changed."""
 
+    model_config = EVERY_FIELD
+    id: int
+    address: str
+    object_id: str
+    name: str
     before: dict[str, Any]
     after: dict[str, Any]
 

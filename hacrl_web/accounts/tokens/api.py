@@ -13,12 +13,14 @@ from hacrl_web.accounts.models import ApiToken
 from hacrl_web.accounts.projects import forbidden
 from hacrl_web.accounts.tokens.tokens import MAX_DAYS, USUAL_DAYS, make_token
 from hacrl_web.web.pagination import ListQuery, listing
-from hacrl_web.web.schemas import PageOf, StrictBody
+from hacrl_web.web.schemas import EVERY_FIELD, PageOf, StrictBody
 
 router = Router(tags=["account"])
 
 
 class TokenAnswer(ModelSchema):
+    model_config = EVERY_FIELD
+    id: int
     scopes: list[str]
     state: str
 

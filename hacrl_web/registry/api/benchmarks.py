@@ -18,7 +18,7 @@ from hacrl_web.registry.benchmarks.uploads import Staged
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.pagination import ListQuery, listing
-from hacrl_web.web.schemas import PageOf, StrictBody
+from hacrl_web.web.schemas import EVERY_FIELD, PageOf, StrictBody
 
 router = Router(tags=["benchmarks"])
 
@@ -92,6 +92,10 @@ class FetchIn(BenchmarkCopyIn):
 class BenchmarkOut(ModelSchema):
     """audit: what the reward audit compares its rewards with.  edit_of: the id of the version before."""
 
+    model_config = EVERY_FIELD
+    system_prompt: str
+    source: str
+    questions_sha: str
     id: int
     name: str
     audit: str

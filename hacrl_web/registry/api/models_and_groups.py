@@ -18,7 +18,7 @@ from hacrl_web.registry.language_models import groups, models
 from hacrl_web.registry.language_models.model_pairs import ModelPair, measured_facts
 from hacrl_web.registry.models import AGENT_FIELDS, AgentGroup, LanguageModel
 from hacrl_web.web.pagination import ListQuery, listing
-from hacrl_web.web.schemas import PageOf, StrictBody
+from hacrl_web.web.schemas import EVERY_FIELD, PageOf, StrictBody
 from workers.contract.spec.agent import AgentSpec
 
 router = Router(tags=["registry"])
@@ -35,6 +35,10 @@ class ModelIn(StrictBody):
 
 
 class ModelOut(ModelSchema):
+    model_config = EVERY_FIELD
+    revision: str
+    architecture: str
+    tokenizer_hash: str
     id: int
     name: str
     facts: dict[str, Any]
