@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 
 import pytest
 from django.urls import reverse
@@ -263,7 +262,7 @@ def test_sweep_without_runs_is_shown(web, user):
     assert web.get(f"/api/v1/sweeps/{sweep.pk}").json()["progress"]["runs"] == 0
 
 
-def test_large_sweep_is_shown_quickly_by_few_queries(web, user, django_assert_max_num_queries):
+def test_large_sweep_is_shown_by_few_queries(web, user, django_assert_max_num_queries):
     agents = tuple(f"agent {number}" for number in range(8))
     request = sweep_request(user, group=factories.make_group(user, agents).pk, seeds=list(range(10)))
     request |= {"algorithms": ["hacpo", "gspo", "gspox2", "grpo", "naive_source", "naive_learner"]}
@@ -282,13 +281,6 @@ def test_large_sweep_is_shown_quickly_by_few_queries(web, user, django_assert_ma
         assert "0.500" in web.get(address).content.decode()
     with django_assert_max_num_queries(9):  # one of them for the user's projects
         assert web.get(reverse("runs:sweep_list")).status_code == 200
-    seconds = []
-    for _ in range(3):
-        started = time.process_time()
-        web.get(address)
-        seconds.append(time.process_time() - started)
-    print(f"page of 60 runs of 8 agents: {1000 * min(seconds):.0f} ms of CPU")
-    assert min(seconds) < 0.3
 
 
 def test_launch_of_a_large_sweep_looks_at_its_material_once(user, django_assert_max_num_queries):
