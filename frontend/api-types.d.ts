@@ -1740,9 +1740,9 @@ declare namespace Api {
     reward: number | null;
     reason: string;
     seconds: number;
-    parts: Record<string, number>;
-    cost: number;
-    version: string;
+    parts?: Record<string, number>;
+    cost?: number;
+    version?: string;
   }
   interface TryIn {
     question?: string;

@@ -24,7 +24,7 @@ from hacrl_web.registry.reward_sources import (
 )
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.pagination import ListQuery, listing
-from hacrl_web.web.schemas import EVERY_FIELD, PageOf, StrictBody
+from hacrl_web.web.schemas import PageOf, StrictBody
 
 router = Router(tags=["reward functions"])
 judges_router = Router(tags=["judges"])
@@ -67,7 +67,6 @@ class TriedReward(Schema):
     """reward: 0 to 1, null unscorable.  parts: further numbers of a function.  cost: in the currency of a judge's
     prices.  version: of one response, the row's."""
 
-    model_config = EVERY_FIELD
     reward: float | None
     reason: str
     seconds: float
