@@ -20,6 +20,7 @@ _GOLD = re.compile(r"\s*(\d{1,12}(?:[\s,]+\d{1,12}){0,11})\s*=\s*(-?\d{1,12})\s*
 _SIGNS = str.maketrans({"×": "*", "·": "*", "÷": "/", "−": "-", "–": "-", "[": "(", "]": ")", "$": " "})
 _COMMANDS = {r"\times": "*", r"\cdot": "*", r"\div": "/", r"\left": "", r"\right": ""}
 _ALLOWED = re.compile(r"[\d\s+*/()-]+", re.ASCII)
+_LEADING_ZERO = re.compile(r"(?<!\d)0+[1-9]", re.ASCII)
 
 
 def read_task(gold: str) -> tuple[Counter[int], int] | None:
@@ -42,7 +43,7 @@ def countdown_verdict(completion: str, gold: str) -> Verdict:
     expression, equals, right = answer.partition("=")
     if equals and right.strip() != str(target):
         return INCORRECT
-    if not _ALLOWED.fullmatch(expression) or "**" in expression:
+    if not _ALLOWED.fullmatch(expression) or "**" in expression or _LEADING_ZERO.search(expression):
         return NO_EXPRESSION
     try:
         value = calculate(expression, MAX_CHARACTERS)
