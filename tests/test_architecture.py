@@ -30,15 +30,8 @@ WORKERS_ROOMS = (
     "inspection",
     "demo",
 )
-# What the web imports of them, and the modules beside the rooms that these need. They load no torch.
-READ_BY_WEB = (
-    "workers.algorithms.",
-    "workers.contract.",
-    "workers.settings",
-    "workers.number_format",
-    "workers.allowed_address",
-    "workers.mirrors.destination",
-)
+# What the web imports of them. They load no torch.
+READ_BY_WEB = ("workers.algorithms.", "workers.contract.")
 ML = {
     "torch", "transformers", "tokenizers", "safetensors", "accelerate", "peft", "vllm", "ray", "trl", "scipy",
     "sympy", "math_verify", "latex2sympy2_extended", "huggingface_hub", "datasets", "pandas", "pyarrow", "sklearn",
@@ -131,7 +124,7 @@ def violations(find: Callable[[Path], Iterable[str]], *folders: str) -> dict[str
 
 
 def test_algorithms_import_only_settings_numpy_and_torch_at_its_first_use() -> None:
-    own = ("workers.algorithms", "workers.settings", "workers.lazy_torch")
+    own = ("workers.algorithms", "workers.contract.settings", "workers.lazy_torch")
 
     def wrong(path: Path) -> set[str]:
         allowed = {*sys.stdlib_module_names, "workers", "numpy"}
@@ -151,9 +144,9 @@ def test_contract_imports_only_pydantic_yaml_numpy_and_itself() -> None:
 
 
 def room(name: str) -> str:
-    """The folder of workers/ that a module lies in; "" where it lies beside them."""
+    """The folder of workers/ that a module lies in; "" where it lies beside them, or is how all declare a setting."""
     parts = name.split(".")
-    return parts[1] if len(parts) > 2 else ""
+    return parts[1] if len(parts) > 2 and name != "workers.contract.settings" else ""
 
 
 def test_rooms_of_workers_import_in_one_direction() -> None:
@@ -256,7 +249,7 @@ def test_client_knows_nothing_of_the_server() -> None:
         assert {n for n in ours(path) if not n.startswith("hacrl_web.client")} <= {
             "hacrl_web.web.visible",
             "hacrl_web.web.settings_file",
-            "workers.number_format",
+            "workers.contract.number_format",
         }, path
 
 
@@ -300,10 +293,10 @@ LINE_BUDGETS: dict[str, int] = {
     "hacrl_web/reports": 800,
     "hacrl_web/runs": 15_000,
     "hacrl_web/web": 1_200,
-    "workers": 750,
+    "workers": 350,
     "workers/agents": 2_100,
     "workers/algorithms": 2_150,
-    "workers/contract": 4_550,
+    "workers/contract": 5_050,
     "workers/demo": 850,
     "workers/environments": 450,
     "workers/harness": 450,

@@ -9,7 +9,7 @@ from django.conf import settings
 
 from hacrl_web.alerts.models import NotificationSettings
 from hacrl_web.alerts.webhook import check_url
-from workers.allowed_address import AddressRefused
+from workers.contract.allowed_address import AddressRefused
 
 LABELS = {
     "email_enabled": "Send e-mail",

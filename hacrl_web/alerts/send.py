@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from hacrl_web.alerts import webhook
 from hacrl_web.alerts.models import Channel, Delivery, DeliveryState, NotificationSettings
-from workers.allowed_address import AddressRefused
+from workers.contract.allowed_address import AddressRefused
 
 AT_ONCE = 20
 LEASE = timedelta(minutes=2)  # longer than any sending: if a sender dies, the next one takes its message over

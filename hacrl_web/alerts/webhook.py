@@ -15,7 +15,7 @@ from urllib.parse import SplitResult
 import httpx2 as httpx
 from django.conf import settings
 
-from workers.allowed_address import DEFAULT_PORTS, AllowList, HostUnknown, PinnedRequest
+from workers.contract.allowed_address import DEFAULT_PORTS, AllowList, HostUnknown, PinnedRequest
 
 TOTAL_S = 10.0
 CONNECT_S = 5.0

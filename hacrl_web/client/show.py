@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hacrl_web.web.visible import visible
-from workers import number_format
+from workers.contract import number_format
 
 # The command as its user types it: an installed `hacrl` is on PATH; the launcher installs `./hacrl` alone.
 HACRL = "hacrl" if Path(sys.argv[0]).name == "hacrl" else "./hacrl"

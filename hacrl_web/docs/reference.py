@@ -16,9 +16,9 @@ from pydantic.fields import FieldInfo
 
 from workers.algorithms.base.spec import AlgorithmSpec
 from workers.algorithms.registry import algorithms, settings_schema
+from workers.contract.settings import SettingsSection
 from workers.contract.spec.algorithm import DEFAULT
 from workers.contract.spec.run import RunSpec
-from workers.settings import SettingsSection
 
 _KINDS = {"integer": "whole number", "number": "number", "boolean": "true or false", "string": "text", "array": "list"}
 _KINDS |= {"object": "keys and values"}

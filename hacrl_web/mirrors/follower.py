@@ -24,7 +24,7 @@ from hacrl_web.mirrors.rows import batches, facts_of, read_rows
 from hacrl_web.ops.disk_space import full_disk
 from hacrl_web.runs.models import TERMINAL, Run
 from hacrl_web.web.stored_secrets import SecretUnreadable, decrypt
-from workers.allowed_address import AddressRefused
+from workers.contract.allowed_address import AddressRefused
 
 MIRRORS_AT_ONCE = 32  # that are sending or waiting for their destination
 SILENT_AT_ONCE = 4  # of those whose destination did not answer the last time

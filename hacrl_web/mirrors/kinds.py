@@ -10,7 +10,7 @@ from typing import Any
 from django.conf import settings
 
 from hacrl_web.registry.values import Checker, ValueProblem, choice, plausible_key, text
-from workers.allowed_address import AddressRefused, AllowList
+from workers.contract.allowed_address import AddressRefused, AllowList
 
 MAX_OPTION = 200
 

@@ -22,7 +22,7 @@ from hacrl_web.mirrors.models import Mirror
 from hacrl_web.runs.models import RolloutSample, Run, TelemetryEvent
 from hacrl_web.runs.telemetry.metric_series import event_numbers, number_or_none
 from hacrl_web.web.visible import visible
-from workers.mirrors.destination import Row
+from workers.contract.mirrored_rows import Row
 
 EVENTS_AT_ONCE = 2000
 ROWS_AT_ONCE = 256
@@ -37,7 +37,7 @@ _COLUMNS = ("seq", "step", "agent", "reward", "finish_reason", "num_tokens")
 
 
 def facts_of(run: Run) -> dict[str, Any]:
-    """As workers.mirrors.destination.MirroredRun."""
+    """As workers.contract.mirrored_rows.MirroredRun."""
     return {
         "id": str(run.pk),
         "name": run.name,

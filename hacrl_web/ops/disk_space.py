@@ -15,7 +15,7 @@ from django.conf import settings
 from django.db import Error as DatabaseProblem
 
 from hacrl_web.web.errors import FieldErrors
-from workers.number_format import format_size
+from workers.contract.number_format import format_size
 
 FULL_BYTES, FULL_SHARE = 512 * 2**20, 0.02  # nothing new is stored below the smaller of both
 LOW_BYTES, LOW_SHARE = 10 * 2**30, 0.05  # pages say so

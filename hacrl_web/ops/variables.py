@@ -14,7 +14,7 @@ from urllib.parse import SplitResult, urlsplit
 from django.core.exceptions import ImproperlyConfigured
 
 from hacrl_web.ops.secret_files import secret
-from workers.allowed_address import Allowed
+from workers.contract.allowed_address import Allowed
 
 
 def read_text(name: str, default: str = "") -> str:

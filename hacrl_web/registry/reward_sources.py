@@ -30,7 +30,7 @@ from hacrl_web.registry.locations import checked_folder
 from hacrl_web.registry.models import Benchmark, Judge, RewardFunction
 from hacrl_web.web.errors import FieldErrors, plain_errors
 from hacrl_web.web.stored_secrets import SecretUnreadable, decrypt, encrypt
-from workers.allowed_address import AddressRefused, AllowList
+from workers.contract.allowed_address import AddressRefused, AllowList
 from workers.contract.spec.judge import ALLOW_VARIABLE, JudgeSettings
 from workers.contract.spec.reward_function import NETWORK_VARIABLE, FunctionFile, FunctionFileError, check_new_source
 from workers.contract.spec.rewards import REWARD_NAME

@@ -147,8 +147,8 @@ def _in_fresh_process(*arguments: str) -> str:
 
 def train(case: str, place: Path) -> None:
     """Train, and print the numbers. The peak counts from before the model is loaded."""
-    from workers.contract.machine import Machine
-    from workers.contract.memory_footprint import PROCESS_BYTES, estimate_memory
+    from workers.contract.memory.footprint import PROCESS_BYTES, estimate_memory
+    from workers.contract.memory.machine import Machine
     from workers.contract.spool import SpoolWriter
     from workers.trainer.preflight import empty_model, model_shape
     from workers.trainer.stop_signals import StopFlag

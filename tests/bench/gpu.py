@@ -193,7 +193,7 @@ def step(options: argparse.Namespace) -> None:
     """Steps of a pair by phase, each printed as it ends."""
     import torch
 
-    from workers.contract.machine import with_settings
+    from workers.contract.memory.machine import with_settings
     from workers.contract.spool import SpoolWriter
     from workers.questions.dataset import split_questions
     from workers.trainer.preflight import questions_that_fit
@@ -387,8 +387,8 @@ def train(name: str, root: Path, device: str) -> dict[str, Any]:
     """A case of memory in this process; the numbers in bytes and seconds."""
     import torch
 
-    from workers.contract.machine import Machine, with_settings
-    from workers.contract.memory_footprint import CUDA_CONTEXT_BYTES, estimate_memory
+    from workers.contract.memory.footprint import CUDA_CONTEXT_BYTES, estimate_memory
+    from workers.contract.memory.machine import Machine, with_settings
     from workers.contract.spool import SPOOL_NAME, SpoolWriter, read_records
     from workers.trainer import preflight
     from workers.trainer.preflight import empty_model, model_shape

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from workers.algorithms.base.spec import MicroBatch
 from workers.algorithms.grpo import Grpo
-from workers.settings import setting
+from workers.contract.settings import setting
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -15,8 +15,8 @@ from workers.algorithms.base.contribution import Step, WeightedRow
 from workers.algorithms.base.gated import GatedSpec
 from workers.algorithms.base.gates import GATES
 from workers.algorithms.base.spec import Ablation, AlgorithmSpec, CapabilityOptions, LearnerAdvantages
+from workers.contract.settings import Count, If, Interval, Number, Part, Share, Slider, setting
 from workers.lazy_torch import torch
-from workers.settings import Count, If, Interval, Number, Part, Share, Slider, setting
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -21,7 +21,7 @@ from typing import Any, get_args
 from workers import algorithms as package
 from workers.algorithms.base.sharing import SharingSpec
 from workers.algorithms.base.spec import AlgorithmSpec
-from workers.settings import alternatives
+from workers.contract.settings import alternatives
 
 FOLDERS = "HACRL_ALGORITHMS"  # folders of further algorithms, separated as in PATH
 

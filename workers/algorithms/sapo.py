@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from workers.algorithms.grpo import Grpo, TokenTerms
+from workers.contract.settings import Number, setting
 from workers.lazy_torch import torch
-from workers.settings import Number, setting
 
 if TYPE_CHECKING:
     from torch import Tensor

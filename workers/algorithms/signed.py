@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from workers.algorithms.base.gated import GatedSpec
 from workers.algorithms.base.gates import GATES
-from workers.settings import Share, Slider, setting
+from workers.contract.settings import Share, Slider, setting
 
 
 class Signed(GatedSpec):

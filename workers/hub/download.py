@@ -16,8 +16,8 @@ import time
 from fnmatch import fnmatch
 from typing import Any
 
+from workers.contract.number_format import format_duration, format_size
 from workers.hub.client import SMALL_FILES, TIMEOUT_S, cached_weight_facts, hub_errors, refusal
-from workers.number_format import format_duration, format_size
 
 REPORT_EVERY_S = 10.0
 PHASE_EVERY_S = 1.0

@@ -16,8 +16,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from workers.contract.number_format import format_size
 from workers.hub.client import TIMEOUT_S, WHERE, WRONG_TOKEN, status_of
-from workers.number_format import format_size
 
 REPORT_EVERY_S = 0.5
 READ_AT_ONCE = 2**20

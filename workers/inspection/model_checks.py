@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from workers.contract.number_format import format_count, format_size
 from workers.contract.spec.agent import AgentSpec
 from workers.hub.client import PICKLES, ModelUnfit, fetch_small_files, weight_facts
 from workers.hub.safetensors_header import DamagedHeader, WeightFiles
 from workers.model.call_limits import is_panic
 from workers.model.prompts import has_thinking_switch, takes_system
-from workers.number_format import format_count, format_size
 
 MAX_ENTRIES = 10_000
 MAX_JSON_BYTES = 50_000_000

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator
 from importlib import import_module
 from typing import Any
 
-from workers.mirrors.destination import Destination, Row
+from workers.contract.mirrored_rows import Row
+from workers.mirrors.destination import Destination
 
 # By kind: module, class, and the package of its client.
 KINDS = {

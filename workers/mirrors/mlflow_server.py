@@ -13,7 +13,8 @@ from itertools import islice
 from typing import Any
 from urllib.parse import urlsplit
 
-from workers.mirrors.destination import COLUMNS, TABLE, Destination, Row
+from workers.contract.mirrored_rows import COLUMNS, TABLE, Row
+from workers.mirrors.destination import Destination
 
 TAG = "hacrl.run"
 VALUES_AT_ONCE = 1000  # as the server allows

@@ -14,7 +14,8 @@ import struct
 from collections.abc import Iterable
 from pathlib import Path
 
-from workers.mirrors.destination import COLUMNS, TABLE, Destination, MirroredRun, Row
+from workers.contract.mirrored_rows import COLUMNS, TABLE, MirroredRun, Row
+from workers.mirrors.destination import Destination
 
 _POLYNOMIAL = 0x82F63B78  # of CRC-32C, reversed
 _DT_STRING = 7

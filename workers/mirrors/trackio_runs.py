@@ -9,7 +9,8 @@ import os
 from datetime import UTC, datetime
 from typing import Any
 
-from workers.mirrors.destination import COLUMNS, TABLE, Destination, Row
+from workers.contract.mirrored_rows import COLUMNS, TABLE, Row
+from workers.mirrors.destination import Destination
 
 
 def _values(row: Row) -> dict[str, Any]:

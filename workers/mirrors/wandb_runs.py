@@ -13,7 +13,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from workers.mirrors.destination import COLUMNS, TABLE, Destination, Row
+from workers.contract.mirrored_rows import COLUMNS, TABLE, Row
+from workers.mirrors.destination import Destination
 
 
 class Wandb(Destination):

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from workers.contract.memory_footprint import CHUNK_BYTES, GPU_CHUNK_BYTES, MIN_LOGITS
+from workers.contract.memory.footprint import CHUNK_BYTES, GPU_CHUNK_BYTES, MIN_LOGITS
 
 Index = tuple[Tensor, Tensor]  # row and place of each token
 FEW = 8  # rows up to which W h takes a CPU less time than h W in float32: .2 to .6 of it from 2 rows on

@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import logging
 
-from workers.contract.memory_footprint import gpu_of
+from workers.contract.memory.footprint import gpu_of
 from workers.contract.spec.run import RunSpec
 
 CPU = torch.device("cpu")

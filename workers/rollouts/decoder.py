@@ -23,7 +23,7 @@ from transformers.cache_utils import Cache, DynamicLayer, DynamicSlidingWindowLa
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from workers import heartbeat
-from workers.contract.memory_footprint import KV_ROOM
+from workers.contract.memory.footprint import KV_ROOM
 from workers.model.head import Head
 from workers.rollouts.choice import Room, choose_tokens
 from workers.rollouts.sampler import (

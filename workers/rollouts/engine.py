@@ -17,7 +17,7 @@ from typing import Literal, Protocol
 
 import torch
 
-from workers.contract.memory_footprint import keeps_decoder, shape_of
+from workers.contract.memory.footprint import keeps_decoder, shape_of
 from workers.contract.spec.rollout import INSTALL_VLLM
 from workers.contract.spec.run import RunSpec
 from workers.model.memory import free_memory, is_out_of_memory

@@ -15,13 +15,13 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from workers.agents.interface import AgentInterface
 from workers.algorithms.base.spec import MicroBatch
 from workers.algorithms.base.tensors import ROW_STATS
-from workers.contract.machine import Machine, Settled, settled, with_settings
-from workers.contract.memory_footprint import Shape, shape_of
-from workers.contract.memory_plan import fitted, shortfall
+from workers.contract.memory.footprint import Shape, shape_of
+from workers.contract.memory.machine import Machine, Settled, settled, with_settings
+from workers.contract.memory.plan import fitted, shortfall
+from workers.contract.number_format import format_count
 from workers.contract.spec.data import DataSpec, split_position
 from workers.contract.spec.run import RunSpec
 from workers.model.loading import choose_device
-from workers.number_format import format_count
 from workers.questions.dataset import Question, Split, evaluated_questions
 from workers.trainer.progress import LogFunction
 

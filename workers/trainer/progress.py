@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from workers.agents.interface import Placement
 from workers.agents.messages import GeneratedRollouts
 from workers.contract import events
-from workers.contract.machine import Settled
+from workers.contract.memory.machine import Settled
 from workers.contract.repository import ROOT
 from workers.contract.spec.reward_function import NETWORK_KEY
 from workers.contract.spec.run import RunSpec

@@ -24,7 +24,7 @@ from workers.agents.updates import MAX_FAILURES_IN_A_ROW
 from workers.algorithms import hacpo
 from workers.contract import events
 from workers.contract.checkpoint_manifest import DamagedCheckpoint
-from workers.contract.machine import Settled, with_settings
+from workers.contract.memory.machine import Settled, with_settings
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
 from workers.questions.dataset import Question, Split, split_sets

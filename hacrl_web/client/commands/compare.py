@@ -21,7 +21,7 @@ from hacrl_web.client.command import (
     run_id,
 )
 from hacrl_web.client.show import HACRL, format_difference, format_number, line, print_json, print_text, table
-from workers import number_format
+from workers.contract import number_format
 
 
 @client_command

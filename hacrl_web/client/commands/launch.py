@@ -11,7 +11,7 @@ from hacrl_web.client.command import COMPLETION_S, AsJson, ClientProblem, client
 from hacrl_web.client.commands import watch as watching
 from hacrl_web.client.launch_file import LaunchFile, read_launch_file, with_ids
 from hacrl_web.client.show import counted, format_number, line, print_json, print_rows, table
-from workers import number_format
+from workers.contract import number_format
 
 
 def preset_names(incomplete: str) -> list[str]:

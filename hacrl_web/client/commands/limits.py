@@ -17,7 +17,7 @@ from hacrl_web.client.command import (
     project_id,
 )
 from hacrl_web.client.show import counted, print_rows
-from workers.number_format import format_size
+from workers.contract.number_format import format_size
 
 NO_LIMIT, NEVER = "none", "never"
 FRACTIONS = ("gpu_hours", "disk_gib")

@@ -18,7 +18,7 @@ from hacrl_web.client.command import (
     run_id,
 )
 from hacrl_web.client.show import format_number, line, print_json, print_rows, table
-from workers import number_format
+from workers.contract import number_format
 
 NEWEST = 50
 

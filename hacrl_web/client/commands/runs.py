@@ -23,7 +23,7 @@ from hacrl_web.client.command import (
     run_id,
 )
 from hacrl_web.client.show import HACRL, counted, format_number, line, print_json, print_rows, state, table
-from workers import number_format
+from workers.contract import number_format
 
 NEWEST = 20
 STATES = ["draft", "queued", "starting", "running", "paused", "completed", "failed", "stopped", "lost"]

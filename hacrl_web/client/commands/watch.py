@@ -19,7 +19,7 @@ from rich.text import Text
 from hacrl_web.client.api import PATIENCE_S, TERMINAL, Client, metric_values
 from hacrl_web.client.command import RUN_FAILED, AsJson, RunName, client_command, connect, run_id
 from hacrl_web.client.show import complain, console, format_number, line, print_json, safe, sparkline, state
-from workers import number_format
+from workers.contract import number_format
 
 METRICS = ("reward/mean", "capability", "completions/mean_length")
 POINTS = 200

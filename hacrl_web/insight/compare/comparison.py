@@ -16,7 +16,7 @@ from hacrl_web.insight.plotly_figures import as_json, plain_text
 from hacrl_web.insight.settings_diff import ABSENT, SettingLine
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.workspace.rows import NUM_SOLID
-from workers import number_format
+from workers.contract import number_format
 
 MAX_RUNS = 20
 ACCURACY = "accuracy"

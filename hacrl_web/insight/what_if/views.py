@@ -17,8 +17,8 @@ from hacrl_web.insight.what_if.rows import MAX_WINDOW
 from hacrl_web.insight.what_if.what_if import why_nothing
 from hacrl_web.runs.pages.run_header import header, run_or_404
 from hacrl_web.runs.stored_spec import recorded_spec
+from workers.contract.settings import label_of
 from workers.contract.spec.run import RunSpec
-from workers.settings import label_of
 
 WINDOW_STEPS = 10
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hacrl_web.runs.templatetags.formats import plain_significant, signed
-from workers import number_format
+from workers.contract import number_format
 
 
 @dataclass(frozen=True)

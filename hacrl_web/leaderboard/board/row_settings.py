@@ -11,9 +11,9 @@ from hacrl_web.runs.models import Run
 from hacrl_web.web.dotted_paths import flat
 from workers.algorithms.base.spec import AlgorithmSpec
 from workers.algorithms.registry import algorithms
+from workers.contract.settings import Needs, void_because
 from workers.contract.spec.rewards import text_of_terms
 from workers.contract.spec.run import RunSpec
-from workers.settings import Needs, void_because
 
 EVALUATION_ONLY = "evaluation only"  # in an algorithm's place: a run of no steps
 _COMPARED = ("algorithm", "rewards", "rollout", "training", "evaluation", "agents", "data")

@@ -22,7 +22,7 @@ from hacrl_web.leaderboard.board.row_settings import EVALUATION_ONLY, settings_u
 from hacrl_web.leaderboard.board.rows import BoardRow, facts_of_rows, key_of
 from hacrl_web.leaderboard.board.selection import AVERAGE, NO_BASELINE, BoardSelection
 from hacrl_web.web.statistics import MeanInterval, mean_interval
-from workers import number_format
+from workers.contract import number_format
 from workers.contract.spec.algorithm import DEFAULT
 from workers.contract.verifier_kinds import score_word
 

@@ -16,7 +16,7 @@ from hacrl_web.leaderboard.board.cells import BoardGroup, BoardTable
 from hacrl_web.leaderboard.board.columns import COSTS
 from hacrl_web.web.page_query import one_of
 from hacrl_web.web.statistics import MeanInterval
-from workers import number_format
+from workers.contract import number_format
 
 BEST, OTHER, AMBER = "#2590a1", "#8b8e93", "#d08300"
 # Of rows, in every picture of a board; the baseline is grey.

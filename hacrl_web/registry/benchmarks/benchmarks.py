@@ -26,9 +26,9 @@ from hacrl_web.registry.hub_tokens import usable_hub_token
 from hacrl_web.registry.models import VERIFIERS, Benchmark, Judge, RewardFunction
 from hacrl_web.registry.reward_sources import chosen_source
 from hacrl_web.web.errors import FieldError, FieldErrors
+from workers.contract.settings import MAX_TEMPLATE
 from workers.contract.spec.data import CANONICAL_HELD_OUT_FILE, CANONICAL_TRAIN_FILE, MAX_COLUMN_NAME
 from workers.contract.verifier_kinds import CODE_KINDS, RESPONSE_EXTRACTIONS, not_flexible
-from workers.settings import MAX_TEMPLATE
 
 MAX_HELD_OUT_FRACTION = 0.9
 EXTRACTIONS = {

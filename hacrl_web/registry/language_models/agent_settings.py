@@ -15,8 +15,8 @@ from pydantic import ValidationError
 from hacrl_web.registry.models import AGENT_FIELDS, AGENT_SETTINGS, Agent, LanguageModel
 from hacrl_web.registry.values import Checker, check_fields
 from hacrl_web.web.errors import plain_errors
+from workers.contract.settings import MAX_TEMPLATE
 from workers.contract.spec.agent import AgentSpec
-from workers.settings import MAX_TEMPLATE
 
 KEYWORDS = "chat_template_kwargs"
 

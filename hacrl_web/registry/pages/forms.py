@@ -14,9 +14,9 @@ from hacrl_web.registry.benchmarks.ready_prompts import READY_PROMPTS
 from hacrl_web.registry.benchmarks.uploads import MAX_UPLOAD_BYTES, SUFFIXES
 from hacrl_web.registry.models import AGENT_SETTINGS, MAX_AGENTS, VERIFIERS, AgentGroup, LanguageModel
 from hacrl_web.registry.values import MAX_NAME
+from workers.contract.settings import label_of
 from workers.contract.spec.agent import AgentSpec
 from workers.contract.verifier_kinds import RESPONSE_EXTRACTIONS
-from workers.settings import label_of
 
 INPUT = {"class": "input"}
 

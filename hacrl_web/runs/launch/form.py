@@ -20,10 +20,10 @@ from hacrl_web.runs.grids.varied import value_text
 from hacrl_web.runs.trials.search_settings import SearchSettings
 from hacrl_web.web.errors import FieldError, FieldErrors
 from workers.algorithms.registry import algorithms, settings_schema
+from workers.contract.settings import MAX_TEMPLATE, label_of
 from workers.contract.spec.algorithm import DEFAULT, RECOMMENDED, upgraded
 from workers.contract.spec.rewards import text_of_terms
 from workers.contract.spec.run import RunSpec
-from workers.settings import MAX_TEMPLATE, label_of
 
 # Sections of RunSpec on the form, in its order; agents and data come from the chosen group and benchmark.
 SECTIONS = {
@@ -86,7 +86,7 @@ class FormField:
     recommended: str = ""  # a choice
     needs: list[list[dict[str, Any]]] = field(
         default_factory=list
-    )  # conditions on other settings, see workers.settings
+    )  # conditions on other settings, see workers.contract.settings
     default: Any = None
     value: Any = None
     errors: list[str] = field(default_factory=list)

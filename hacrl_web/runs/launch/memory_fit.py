@@ -1,6 +1,6 @@
 """Whether a run fits the hosts that could train it, by the memory that their heartbeats report.
 
-The estimate is in workers/contract/memory_footprint.py. Any host may claim a run: it is refused only if it fits none.
+The estimate is in workers/contract/memory/footprint.py. Any host may claim a run: it is refused only if it fits none.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any
 from hacrl_web.registry.models import Agent
 from hacrl_web.runs.models import Host
 from hacrl_web.web.errors import FieldError, RequestFix
-from workers.contract.machine import Machine
-from workers.contract.memory_footprint import Shape, estimate_memory, shape_of
-from workers.contract.memory_plan import fitted, shortfall
+from workers.contract.memory.footprint import Shape, estimate_memory, shape_of
+from workers.contract.memory.machine import Machine
+from workers.contract.memory.plan import fitted, shortfall
 from workers.contract.spec.run import RunSpec
 
 

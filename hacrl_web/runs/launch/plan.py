@@ -42,10 +42,10 @@ from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.runs.worker.hosts import any_has
 from hacrl_web.web.errors import MAX_ERRORS, FieldError, FieldErrors, RequestFix, plain_errors
 from hacrl_web.web.page_query import MAX_ID, whole_number
+from workers.contract.settings import label_of
 from workers.contract.spec.compute import INSTALL_RAY
 from workers.contract.spec.rollout import INSTALL_VLLM, RolloutSpec
 from workers.contract.spec.run import SECTIONS, RunSpec
-from workers.settings import label_of
 
 VERSION = "schema_version"  # of a settings file that is sent as it is
 KEYS = frozenset(

@@ -20,8 +20,8 @@ from hacrl_web.runs.launch.memory_fit import needed_in_words, shapes_of
 from hacrl_web.web.errors import FieldError
 from workers.algorithms.registry import algorithms, own_settings
 from workers.contract.demo_recipe import CONFIRM, demo_settings
-from workers.contract.machine import Machine
-from workers.contract.memory_plan import shortfall
+from workers.contract.memory.machine import Machine
+from workers.contract.memory.plan import shortfall
 from workers.contract.spec.algorithm import DEFAULT, RECOMMENDED, RECOMMENDED_PASSES
 from workers.contract.spec.run import RunSpec
 

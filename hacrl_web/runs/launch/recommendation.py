@@ -10,8 +10,8 @@ from hacrl_web.registry.models import Agent, Benchmark
 from hacrl_web.runs.launch.memory_fit import live_machines, shapes_of
 from hacrl_web.runs.launch.plan import agent_values
 from hacrl_web.runs.launch.presets import MACHINE_PRESETS, MachinePreset, preset_spec, presets
-from workers.contract.machine import Machine
-from workers.contract.memory_plan import shortfall
+from workers.contract.memory.machine import Machine
+from workers.contract.memory.plan import shortfall
 
 TINY_PARAMETERS = 10_000_000  # models below learn with the demo's settings, not with those of pretrained ones
 DEMO_LABEL = "The demo's settings"

@@ -1,4 +1,4 @@
-"""Template filters: numbers by the rules of `workers.number_format`, and times."""
+"""Template filters: numbers by the rules of `workers.contract.number_format`, and times."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from workers import number_format
-from workers.number_format import MISSING
+from workers.contract import number_format
+from workers.contract.number_format import MISSING
 
 register = template.Library()
 _DOC = re.compile(r"\bdocs/([A-Za-z-]+)\.md\b")

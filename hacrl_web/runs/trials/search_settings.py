@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from hacrl_web.runs.trials.parameters import parameters_of
 from hacrl_web.web.errors import FieldError, plain_errors
-from workers.settings import none_if_empty, setting
+from workers.contract.settings import none_if_empty, setting
 
 KEY = "search"  # of a sweep's request
 MAX_TRIALS = 200

@@ -20,7 +20,7 @@ from hacrl_web.alerts.send import send_due
 from hacrl_web.runs.models import Run, State
 from tests.support.http_server import Handler, http_server
 from tests.support.web.factories import make_training_run, make_user
-from workers.allowed_address import AddressRefused
+from workers.contract.allowed_address import AddressRefused
 
 pytestmark = pytest.mark.django_db
 
@@ -73,7 +73,7 @@ def names(monkeypatch):
             raise socket.gaierror(f"no {host}")
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in known[host]]
 
-    monkeypatch.setattr("workers.allowed_address.socket.getaddrinfo", find)
+    monkeypatch.setattr("workers.contract.allowed_address.socket.getaddrinfo", find)
     return known
 
 
@@ -268,7 +268,7 @@ def test_second_answer_of_the_name_server_changes_nothing(settings, receiver, mo
         asked.append(host)
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1" if len(asked) == 1 else "10.0.0.1", port))]
 
-    monkeypatch.setattr("workers.allowed_address.socket.getaddrinfo", find)
+    monkeypatch.setattr("workers.contract.allowed_address.socket.getaddrinfo", find)
     assert webhook.post(f"http://hooks.test:{receiver.port}/", {"text": "t"}) == 204
     assert asked.count("hooks.test") == 1
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from tests.support.workers.tiny import make_pair, make_spec, train
-from workers.contract.machine import Machine
+from workers.contract.memory.machine import Machine
 from workers.contract.spool import read_spool
 from workers.questions.dataset import Question
 from workers.trainer import preflight

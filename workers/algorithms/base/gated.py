@@ -15,8 +15,8 @@ from workers.algorithms.base import tensors
 from workers.algorithms.base.contribution import ADVANTAGE_HELP, NOTHING_TO_TEACH, Step, WeightedRow
 from workers.algorithms.base.sharing import SharingSpec
 from workers.algorithms.base.spec import MicroBatch
+from workers.contract.settings import Number, setting
 from workers.lazy_torch import torch
-from workers.settings import Number, setting
 
 if TYPE_CHECKING:
     from torch import Tensor

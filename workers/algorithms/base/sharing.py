@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from workers.algorithms import gspo
 from workers.algorithms.base import tensors
 from workers.algorithms.base.spec import AlgorithmSpec, LearnerAdvantages, MicroBatch, Objective
+from workers.contract.settings import Batch, Count, Decay, If, Needs, Part, Share, setting
 from workers.lazy_torch import torch
-from workers.settings import Batch, Count, Decay, If, Needs, Part, Share, setting
 
 if TYPE_CHECKING:
     from torch import Tensor

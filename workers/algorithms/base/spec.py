@@ -15,8 +15,8 @@ import numpy as np
 
 from workers.algorithms.base import tensors
 from workers.algorithms.base.contribution import RowWeights, Step, WeightedRow, own_steps, unclamped
+from workers.contract.settings import Million, Needs, Number, OwnNumber, SettingsSection, setting, void_because
 from workers.lazy_torch import torch
-from workers.settings import Million, Needs, Number, OwnNumber, SettingsSection, setting, void_because
 
 if TYPE_CHECKING:
     from torch import Tensor

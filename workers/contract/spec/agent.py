@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import ValidationInfo, field_validator
 
-from workers.settings import UNPRINTABLE, Count, Number, PromptTemplate, SettingsSection, setting
+from workers.contract.settings import UNPRINTABLE, Count, Number, PromptTemplate, SettingsSection, setting
 
 # Parameters of apply_chat_template itself, and the values that it passes to every template.
 RESERVED_KEYWORDS = frozenset(

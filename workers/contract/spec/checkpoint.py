@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workers.settings import Count, OwnCount, SettingsSection, setting
+from workers.contract.settings import Count, OwnCount, SettingsSection, setting
 
 
 class CheckpointSpec(SettingsSection):

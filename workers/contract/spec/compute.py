@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import ValidationInfo, field_validator
 
-from workers.settings import Count, If, Number, OwnSwitch, SettingsSection, setting
+from workers.contract.settings import Count, If, Number, OwnSwitch, SettingsSection, setting
 
 INSTALL_RAY = "run `.venv/bin/pip install -c constraints.txt -e '.[ray]'` there"
 

@@ -8,6 +8,17 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from workers.contract.settings import (
+    MAX_TEMPLATE,
+    Count,
+    If,
+    Million,
+    Number,
+    Part,
+    PromptTemplate,
+    SettingsSection,
+    setting,
+)
 from workers.contract.verifier_kinds import (
     DEFAULT_TOLERANCE,
     RESPONSE_EXTRACTIONS,
@@ -16,7 +27,6 @@ from workers.contract.verifier_kinds import (
     VerifierKind,
     not_flexible,
 )
-from workers.settings import MAX_TEMPLATE, Count, If, Million, Number, Part, PromptTemplate, SettingsSection, setting
 
 # Names of a benchmark's files after its import.
 CANONICAL_TRAIN_FILE, CANONICAL_HELD_OUT_FILE = "questions.jsonl", "held_out.jsonl"

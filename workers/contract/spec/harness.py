@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from workers.settings import Count, OwnCount, SettingsSection, setting
+from workers.contract.settings import Count, OwnCount, SettingsSection, setting
 
 HARNESS = "lm-evaluation-harness"
 # Of the environment: the Python that has the harness, the operator's folder of tasks, and whether tasks may fetch code

@@ -17,8 +17,8 @@ from typing import Literal, Self
 import yaml
 from pydantic import ValidationError, model_validator
 
+from workers.contract.settings import Count, If, Number, SettingsSection, setting
 from workers.contract.spec.reward_function import VERSION_DIGITS
-from workers.settings import Count, If, Number, SettingsSection, setting
 
 JudgeKind = Literal["endpoint", "model", "reward_model"]
 JUDGE_KINDS: dict[JudgeKind, str] = {

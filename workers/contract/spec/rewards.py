@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
-from workers.settings import Count, Number, SettingsSection, setting
+from workers.contract.settings import Count, Number, SettingsSection, setting
 
 VERIFIER = "verifier"  # the name of the benchmark's own reward
 REWARD_NAME = r"^[a-z][a-z0-9_]{0,39}$"

@@ -6,8 +6,20 @@ from typing import Literal
 
 from pydantic import ValidationInfo, field_validator
 
+from workers.contract.settings import (
+    Batch,
+    Count,
+    If,
+    Interval,
+    Length,
+    Million,
+    Number,
+    Part,
+    SettingsSection,
+    Texts,
+    setting,
+)
 from workers.contract.spec.environments import ENVIRONMENTS, EnvironmentName
-from workers.settings import Batch, Count, If, Interval, Length, Million, Number, Part, SettingsSection, Texts, setting
 
 INSTALL_VLLM = "run `.venv/bin/python -m workers.rollouts.install_vllm` there"
 VLLM_LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # MaxLoRARanks of vLLM 0.32

@@ -20,6 +20,7 @@ from workers.algorithms.base.sharing import SharingSpec
 from workers.algorithms.base.spec import AlgorithmSpec
 from workers.algorithms.hacpo import Hacpo
 from workers.contract.advantages import OverlongPenalty
+from workers.contract.settings import UNPRINTABLE, Count, SettingsSection, setting, void_because
 from workers.contract.spec.agent import AgentSpec
 from workers.contract.spec.algorithm import AnyAlgorithm, field_path, refuse_left, upgraded
 from workers.contract.spec.checkpoint import CheckpointSpec
@@ -32,7 +33,6 @@ from workers.contract.spec.rollout import VLLM_LORA_RANKS, RolloutSpec
 from workers.contract.spec.telemetry import TelemetrySpec
 from workers.contract.spec.training import TrainingSpec
 from workers.contract.verifier_kinds import AUDIT_METHODS, GRADED_KINDS
-from workers.settings import UNPRINTABLE, Count, SettingsSection, setting, void_because
 
 YAML_SUFFIXES = (".yaml", ".yml")
 # Learning rates of LoRA that teach: below, nothing moves; above, runs diverge.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workers.settings import Interval, Length, Million, SettingsSection, setting
+from workers.contract.settings import Interval, Length, Million, SettingsSection, setting
 
 
 class TelemetrySpec(SettingsSection):

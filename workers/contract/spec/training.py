@@ -6,8 +6,20 @@ from typing import Literal
 
 from pydantic import ValidationInfo, field_validator
 
+from workers.contract.settings import (
+    Batch,
+    Count,
+    Decay,
+    If,
+    Interval,
+    Million,
+    Number,
+    Part,
+    SettingsSection,
+    Share,
+    setting,
+)
 from workers.contract.spec.data import TrainingBenchmark
-from workers.settings import Batch, Count, Decay, If, Interval, Million, Number, Part, SettingsSection, Share, setting
 
 
 class TrainingSpec(SettingsSection):

@@ -18,7 +18,7 @@ from typing import Any
 import httpx2 as httpx
 
 from workers import heartbeat
-from workers.allowed_address import DEFAULT_PORTS, AddressRefused, AllowList, HostUnknown, PinnedRequest
+from workers.contract.allowed_address import DEFAULT_PORTS, AddressRefused, AllowList, HostUnknown, PinnedRequest
 from workers.contract.spec.judge import ALLOW_VARIABLE, JudgeSettings
 from workers.verifiers.judges.replies import CUT_OFF, Reply
 

@@ -1,4 +1,4 @@
-/** How numbers are written in the browser: the rules of workers/number_format.py. An en dash stands for a missing number. */
+/** How numbers are written in the browser: the rules of workers/contract/number_format.py. An en dash stands for a missing number. */
 
 /** Metrics from 0 to 1 that are read in columns; all others have three significant digits. */
 const SCORE = /^((accuracy|capability|reward|clip_ratio|frac_\w+)(\/|$)|\w+@|.*(_frac|clipped_ratio)(\/|$))/;

@@ -1,4 +1,4 @@
-"""Part of the contract: the memory that a run needs; memory_plan.py compares it with a machine.
+"""Part of the contract: the memory that a run needs; plan.py compares it with a machine.
 
 From the settings and the models' shapes, before anything is loaded. The parts that one process of an agent holds have a
 moment: always, while it generates, in an update's passes, in the optimizer's step, while it loads, or while it saves a
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import Any, Literal, NamedTuple
 
-from workers.contract.machine import FrozenModel, Machine, settled, with_settings
+from workers.contract.memory.machine import FrozenModel, Machine, settled, with_settings
 from workers.contract.spec.agent import AgentSpec
 from workers.contract.spec.compute import ComputeSpec
 from workers.contract.spec.rollout import vllm_lora_rank

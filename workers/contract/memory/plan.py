@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations, islice
 from typing import Any
 
-from workers.contract.machine import FrozenModel, Machine, settled, with_settings
-from workers.contract.memory_footprint import Shape, estimate_memory
+from workers.contract.memory.footprint import Shape, estimate_memory
+from workers.contract.memory.machine import FrozenModel, Machine, settled, with_settings
 from workers.contract.spec.run import RunSpec
 
 NUM_FIXES = 3

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from workers import number_format
+from workers.contract import number_format
 
-CASES: dict[str, list[list[Any]]] = json.loads((Path(__file__).parents[1] / "data" / "numbers.json").read_text())
+CASES: dict[str, list[list[Any]]] = json.loads((Path(__file__).parents[2] / "data" / "numbers.json").read_text())
 PYTHON = {"signedScore": "signed_score", "learningRate": "learning_rate"}
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.support.workers.tiny import make_pair, make_spec, train
-from tests.workers.contract.test_memory_footprint import GIB, QWEN, spec_of
-from workers.contract.machine import Machine
-from workers.contract.memory_footprint import Shape, estimate_memory
-from workers.contract.memory_plan import fitted, shortfall
+from tests.workers.contract.memory.test_footprint import GIB, QWEN, spec_of
+from workers.contract.memory.footprint import Shape, estimate_memory
+from workers.contract.memory.machine import Machine
+from workers.contract.memory.plan import fitted, shortfall
 from workers.trainer import preflight
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from workers.contract.machine import Machine
-from workers.contract.memory_footprint import Shape, estimate_memory, parts_of, shape_of
+from workers.contract.memory.footprint import Shape, estimate_memory, parts_of, shape_of
+from workers.contract.memory.machine import Machine
 from workers.contract.spec.run import RunSpec
 
 GIB = 2**30

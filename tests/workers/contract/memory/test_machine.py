@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from workers.contract.machine import Machine, settled, with_settings
+from workers.contract.memory.machine import Machine, settled, with_settings
 from workers.contract.spec.run import RunSpec
 
 GIB = 2**30
