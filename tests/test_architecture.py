@@ -53,7 +53,19 @@ ROOMS = {
     "accounts": ("login", "tokens", "people", "oidc"),
     "registry": ("language_models", "benchmarks", "pages", "api"),
     "runs": (
-        *("models", "telemetry", "worker", "live", "archive", "limits", "grids", "trials", "launch", "sweeps"),
+        *(
+            "messages",
+            "models",
+            "telemetry",
+            "worker",
+            "live",
+            "archive",
+            "limits",
+            "grids",
+            "trials",
+            "launch",
+            "sweeps",
+        ),
         *("workspace", "pages", "api"),
     ),
     "insight": (

@@ -21,7 +21,7 @@ from hacrl_web.mirrors.mirrors import (
     run_mirror_states,
 )
 from hacrl_web.mirrors.models import Mirror
-from hacrl_web.runs.requests import visible_run
+from hacrl_web.runs.models.requests import visible_run
 from hacrl_web.web.schemas import StrictBody
 
 router = Router(tags=["mirrors"])

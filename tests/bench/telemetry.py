@@ -345,7 +345,7 @@ def play(role: str, arguments: list[str]) -> None:
         import django
 
         django.setup()
-        logging.getLogger("hacrl_web.runs.pubsub").setLevel(logging.ERROR)  # the pipeline runs without Redis
+        logging.getLogger("hacrl_web.runs.messages.pubsub").setLevel(logging.ERROR)  # the pipeline runs without Redis
     if role == "new":
         new(*arguments)
     elif role == "produce":

@@ -29,7 +29,7 @@ SHORT = {
     "hacrl_web.runs.worker.hosts.HEARTBEAT_S": (5.0, 1.5),
     "hacrl_web.runs.worker.dispatcher.NOTIFY_EVERY_S": (10.0, 2.0),
     "hacrl_web.runs.worker.dispatcher.LEASE_S": (45.0, 9.0),
-    "hacrl_web.runs.pubsub.PAUSE_S": (5.0, 1.0),
+    "hacrl_web.runs.messages.pubsub.PAUSE_S": (5.0, 1.0),
 }
 CLOCK_LOOK_S = 0.2
 
@@ -55,7 +55,7 @@ class FaultsConfig(AppConfig):
         Clock(_data() / "clock").install()
 
     def _crash_points(self) -> None:
-        from hacrl_web.runs import worker_queue
+        from hacrl_web.runs.messages import worker_queue
         from hacrl_web.runs.telemetry import shipper
 
         # A batch is stored and the supervisor does not know yet; a batch is half stored.

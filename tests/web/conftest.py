@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from hacrl_web.registry import children
-from hacrl_web.runs import pubsub
+from hacrl_web.runs.messages import pubsub
 from tests.support.forked import FORKING, Forked
 from tests.support.web import factories
 from workers.contract import trainer_process

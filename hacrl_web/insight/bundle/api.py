@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 
 from hacrl_web.insight.bundle.importing import import_bundle
 from hacrl_web.insight.bundle.views import bundle_file
-from hacrl_web.runs.requests import visible_run
+from hacrl_web.runs.models.requests import visible_run
 
 router = Router(tags=["insight"])
 

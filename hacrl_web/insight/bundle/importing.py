@@ -29,7 +29,7 @@ from hacrl_web.insight.bundle.registry_rows import benchmark_or_reason, group_fo
 from hacrl_web.ops.disk_space import check_room, disk_error
 from hacrl_web.registry import values
 from hacrl_web.runs.archive.deletion import hide_runs
-from hacrl_web.runs.archive.remains import remove_remains
+from hacrl_web.runs.archive.leftover_files import remove_leftovers
 from hacrl_web.runs.labels import checked_labels, split_tags
 from hacrl_web.runs.launch.launch import columns_of
 from hacrl_web.runs.limits.quotas import check_disk
@@ -218,7 +218,7 @@ def _remove(run: Run) -> None:
             shutil.rmtree(run.run_dir, ignore_errors=True)  # files that were written after its deletion
         return
     try:
-        remove_remains(run)
+        remove_leftovers(run)
     except (OSError, FieldErrors) as error:
         log.warning("bundle: what an unfinished import of %s left is removed later: %s", run.pk, error)
 

@@ -15,7 +15,7 @@ from hacrl_web.insight.checkpoints.views import archive_of
 from hacrl_web.registry.api.models_and_groups import ModelOut
 from hacrl_web.runs.api.runs import detail
 from hacrl_web.runs.api.schemas import RunAnswer
-from hacrl_web.runs.requests import visible_run
+from hacrl_web.runs.models.requests import visible_run
 from hacrl_web.web.schemas import StrictBody
 
 MAX_STEP = 10**9 - 1

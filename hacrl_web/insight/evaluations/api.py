@@ -16,7 +16,7 @@ from hacrl_web.insight.evaluations.new_evaluation import launch_evaluation
 from hacrl_web.insight.harness_results import HarnessLine, lines_of_run
 from hacrl_web.runs.api.runs import detail
 from hacrl_web.runs.api.schemas import RunAnswer
-from hacrl_web.runs.requests import visible_run
+from hacrl_web.runs.models.requests import visible_run
 
 router = Router(tags=["insight"])
 

@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 from hacrl_web.insight.export.files import export_file
 from hacrl_web.insight.export.tables import TABLES
 from hacrl_web.insight.export.views import runs_of
-from hacrl_web.runs.requests import visible_run, visible_sweep
+from hacrl_web.runs.models.requests import visible_run, visible_sweep
 
 router = Router(tags=["insight"])
 

@@ -14,7 +14,7 @@ from hacrl_web.insight.checkpoints.checkpoints import bundle_size_refusal, check
 from hacrl_web.insight.export.files import FORMATS, export_file
 from hacrl_web.insight.export.tables import TABLES
 from hacrl_web.runs.models import Run, State, Sweep
-from hacrl_web.runs.requests import visible_run, visible_sweep
+from hacrl_web.runs.models.requests import visible_run, visible_sweep
 
 FORMAT_NAMES = {"jsonl": "JSON Lines", "parquet": "Parquet", "json": "Data card"}
 

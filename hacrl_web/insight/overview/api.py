@@ -15,7 +15,7 @@ from hacrl_web.insight.overview.overview import XAxis, history, overview
 from hacrl_web.insight.overview.panels import MAX_LAYOUT, panels_of, recorded_metrics, save_panels
 from hacrl_web.runs.api.schemas import EventAnswer
 from hacrl_web.runs.live.event_reader import frame_text
-from hacrl_web.runs.requests import visible_run
+from hacrl_web.runs.models.requests import visible_run
 from hacrl_web.runs.telemetry.logs import attempt_ends
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.schemas import Number, StrictBody

@@ -13,7 +13,7 @@ from hacrl_web.insight.rollouts.filter import RolloutFilter, read_filter
 from hacrl_web.insight.rollouts.influential import InfluentialAnswer, most_influential
 from hacrl_web.insight.rollouts.search import RolloutHit, search_rollouts
 from hacrl_web.insight.rollouts.turns import RecordedTurn, read_turns, shown_turns
-from hacrl_web.runs.requests import visible_run
+from hacrl_web.runs.models.requests import visible_run
 from hacrl_web.runs.stored_spec import recorded_spec
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import clean_text

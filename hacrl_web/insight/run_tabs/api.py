@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 from hacrl_web.insight import settings_diff
 from hacrl_web.insight.run_tabs import event_list, system
 from hacrl_web.insight.run_tabs.views import as_yaml
-from hacrl_web.runs.requests import visible_run
+from hacrl_web.runs.models.requests import visible_run
 
 YAML = "application/yaml; charset=utf-8"
 Moment = Annotated[float | None, Query(gt=0, lt=event_list.YEAR_10000, allow_inf_nan=False)]

@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 
 from hacrl_web.insight.what_if.rows import MAX_WINDOW, RecordedCheck
 from hacrl_web.insight.what_if.what_if import what_if_answer
-from hacrl_web.runs.requests import visible_run
+from hacrl_web.runs.models.requests import visible_run
 from hacrl_web.web.schemas import Number
 from workers.algorithms.registry import settings_schema
 

@@ -12,7 +12,7 @@ from hacrl_web.runs.api.runs import run_summary_row
 from hacrl_web.runs.api.schemas import HostAnswer, PlacedRun, RunRow
 from hacrl_web.runs.launch import queue
 from hacrl_web.runs.models import Host
-from hacrl_web.runs.requests import change_reason, visible_run
+from hacrl_web.runs.models.requests import change_reason, visible_run
 from hacrl_web.runs.worker.hosts import change_drain, forget_host
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.pagination import ListQuery, listing

@@ -12,7 +12,7 @@ from hacrl_web.runs.api.schemas import EventsAnswer, LogLineAnswer, OutputAnswer
 from hacrl_web.runs.archive.disk_use import DiskUse, disk_use
 from hacrl_web.runs.live.event_reader import BATCH_EVENTS, events_frame, read_batch, read_status
 from hacrl_web.runs.models import TelemetryEvent
-from hacrl_web.runs.requests import visible_run
+from hacrl_web.runs.models.requests import visible_run
 from hacrl_web.runs.telemetry import logs
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.pagination import ListQuery, listing

@@ -11,7 +11,7 @@ from ninja import Query, Router
 
 from hacrl_web.runs.api.schemas import ContributionsAnswer, RunSeriesAnswer
 from hacrl_web.runs.models import Contribution
-from hacrl_web.runs.requests import visible_run
+from hacrl_web.runs.models.requests import visible_run
 from hacrl_web.runs.telemetry.metric_series import read_series
 from hacrl_web.web.page_query import MAX_WHOLE
 from hacrl_web.web.pagination import ListQuery, listing

@@ -21,7 +21,7 @@ from hacrl_web.runs.launch.launch import launch, retry
 from hacrl_web.runs.launch.plan import plan_run, request_of
 from hacrl_web.runs.launch.queue import place_in_queue
 from hacrl_web.runs.models import Run, RunQuerySet, State
-from hacrl_web.runs.requests import visible_run
+from hacrl_web.runs.models.requests import visible_run
 from hacrl_web.runs.search import rows_named
 from hacrl_web.runs.workspace.query import named
 from hacrl_web.web.errors import FieldErrors

@@ -15,7 +15,7 @@ from hacrl_web.runs.archive import deletion
 from hacrl_web.runs.grids.variants import MAX_SWEEP_RUNS
 from hacrl_web.runs.launch.cost import Cost, cost_of
 from hacrl_web.runs.models import Run, Sweep
-from hacrl_web.runs.requests import change_reason, visible_sweep
+from hacrl_web.runs.models.requests import change_reason, visible_sweep
 from hacrl_web.runs.sweeps import sweeps
 from hacrl_web.runs.sweeps.plan import plan_sweep
 from hacrl_web.runs.sweeps.search_view import search_answer

@@ -1,7 +1,7 @@
 """Deleting runs and sweeps for good, by users and by the retention of a project.
 
 A deleted run is hidden at once, in one short transaction: `Run.objects` has no row with `deleted_at`. What it leaves,
-its folder and its recorded rows, is removed afterwards (remains.py).
+its folder and its recorded rows, is removed afterwards (leftover_files.py).
 """
 
 from __future__ import annotations

@@ -15,12 +15,12 @@ from django.db import transaction
 from hacrl_web.accounts.audit_log import note_change
 from hacrl_web.accounts.models import Role
 from hacrl_web.accounts.projects import require
-from hacrl_web.runs import worker_queue
 from hacrl_web.runs.launch.launch import columns_of, hold, origin_of
 from hacrl_web.runs.launch.plan import LaunchError, RequestRows, plan_run, request_of
 from hacrl_web.runs.limits.quotas import check_launch
+from hacrl_web.runs.messages import worker_queue
+from hacrl_web.runs.messages.pubsub import publish_update
 from hacrl_web.runs.models import Run, State, Sweep
-from hacrl_web.runs.pubsub import publish_update
 from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.web.dotted_paths import flat
 from hacrl_web.web.errors import FieldError, FieldErrors

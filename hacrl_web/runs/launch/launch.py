@@ -15,7 +15,6 @@ from hacrl_web.accounts.models import Role
 from hacrl_web.accounts.projects import require
 from hacrl_web.registry.benchmarks.training_sets import EVALUATIONS, TRAINING_SETS, paths_of
 from hacrl_web.registry.models import AgentGroup, Benchmark
-from hacrl_web.runs import worker_queue
 from hacrl_web.runs.launch.hub_access import require_hub_access
 from hacrl_web.runs.launch.plan import (
     LaunchError,
@@ -26,6 +25,7 @@ from hacrl_web.runs.launch.plan import (
     plan_run,
 )
 from hacrl_web.runs.limits.quotas import check_launch
+from hacrl_web.runs.messages import worker_queue
 from hacrl_web.runs.models import Run, State, StatusChange, Trial
 from hacrl_web.runs.run_files import files_removal
 from hacrl_web.runs.stored_spec import stored_spec

@@ -24,7 +24,7 @@ from django.db import Error, connections
 
 from hacrl_web.accounts.login.sessions import session_digest
 from hacrl_web.runs.live.event_reader import EventBatch, Status, read_batch, read_status
-from hacrl_web.runs.pubsub import LOGOUT_CHANNEL, RIGHTS_CHANNEL, UPDATE_CHANNEL, publish
+from hacrl_web.runs.messages.pubsub import LOGOUT_CHANNEL, RIGHTS_CHANNEL, UPDATE_CHANNEL, publish
 
 POLL_S = 2.0
 PING_AFTER_S = 3.0  # of silence on the connection to Redis

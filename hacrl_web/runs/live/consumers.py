@@ -24,8 +24,8 @@ from hacrl_web.accounts.login.sessions import session_digest, session_ended
 from hacrl_web.accounts.models import Membership
 from hacrl_web.runs.live.broadcaster import Broadcaster, Subscription, end_sockets, get_broadcaster, recheck_rights
 from hacrl_web.runs.live.event_reader import events_frame, find_visible, frame_text
+from hacrl_web.runs.live.same_origin import is_same_origin
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.same_origin import is_same_origin
 
 FRAME_PAUSE_S = 0.1  # at most ten rounds of frames a second
 SESSION_CHECK_S = 60.0

@@ -22,8 +22,8 @@ from redis.exceptions import RedisError
 
 from hacrl_web.runs.live.broadcaster import socket_count
 from hacrl_web.runs.live.counts import CHANGE, FAULTS, Counts, all_counts
+from hacrl_web.runs.messages.pubsub import client
 from hacrl_web.runs.models import HELD, Host, Run, State, StatusChange, TelemetryEvent
-from hacrl_web.runs.pubsub import client
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.middleware import refusal_response
 

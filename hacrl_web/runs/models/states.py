@@ -11,7 +11,7 @@ from django.db import models, transaction
 from django.db.models import F
 from django.utils import timezone
 
-from hacrl_web.runs.pubsub import publish_update
+from hacrl_web.runs.messages.pubsub import publish_update
 
 MAX_INTERRUPTIONS = 3
 USER_STOP = "stopped by the user"

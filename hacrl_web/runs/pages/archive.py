@@ -20,7 +20,7 @@ from hacrl_web.registry.models import Benchmark
 from hacrl_web.runs.archive import archive, deletion
 from hacrl_web.runs.archive.disk_use import DiskUse, disk_use
 from hacrl_web.runs.models import GENERATED, Run
-from hacrl_web.runs.requests import visible_run, visible_sweep
+from hacrl_web.runs.models.requests import visible_run, visible_sweep
 from hacrl_web.runs.worker.hosts import data_folder_id
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import uuid_or_none

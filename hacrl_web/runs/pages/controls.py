@@ -13,7 +13,7 @@ from hacrl_web.runs.launch import queue
 from hacrl_web.runs.launch.drafts import queue_draft
 from hacrl_web.runs.launch.launch import retry
 from hacrl_web.runs.models import HELD, Desire, Run, State
-from hacrl_web.runs.requests import change_reason, visible_run
+from hacrl_web.runs.models.requests import change_reason, visible_run
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import whole_number
 

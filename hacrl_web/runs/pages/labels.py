@@ -11,7 +11,7 @@ from django.views.decorators.http import require_http_methods
 
 from hacrl_web.runs.labels import MAX_NOTES, MAX_TAG, MAX_TAGS, set_labels, split_tags, tags_of
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.requests import visible_run
+from hacrl_web.runs.models.requests import visible_run
 from hacrl_web.web.errors import FieldError, FieldErrors
 
 

@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
-from hacrl_web.runs.requests import visible_run
+from hacrl_web.runs.models.requests import visible_run
 from hacrl_web.runs.telemetry import logs
 from hacrl_web.web.page_query import PageQuery, Text
 from hacrl_web.web.streaming import download

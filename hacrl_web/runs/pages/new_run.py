@@ -25,6 +25,7 @@ from hacrl_web.runs.launch.plan import checked_run, plan_run
 from hacrl_web.runs.launch.presets import memory_of_presets
 from hacrl_web.runs.launch.recommendation import recommended
 from hacrl_web.runs.models import Run, State, Sweep
+from hacrl_web.runs.models.requests import visible_run
 from hacrl_web.runs.pages.run_form import (
     NewRunQuery,
     first_values,
@@ -33,7 +34,6 @@ from hacrl_web.runs.pages.run_form import (
     render_form,
     settings_in_address,
 )
-from hacrl_web.runs.requests import visible_run
 from hacrl_web.runs.sweeps.plan import SWEEP_KEYS, named_request, plan_sweep
 from hacrl_web.runs.sweeps.sweeps import change_sweep_draft, launch_sweep
 from hacrl_web.web.errors import FieldErrors

@@ -12,8 +12,8 @@ from django.views.decorators.http import require_GET
 from pydantic import Field
 
 from hacrl_web.runs.models import State
+from hacrl_web.runs.models.requests import visible_run
 from hacrl_web.runs.pages.run_header import MAX_SPEED, header, replay, run_or_404
-from hacrl_web.runs.requests import visible_run
 from hacrl_web.runs.stored_spec import recorded_spec
 from hacrl_web.runs.telemetry.metric_series import metric_rows
 from hacrl_web.runs.telemetry.unmeasured import unmeasured

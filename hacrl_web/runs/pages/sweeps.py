@@ -16,7 +16,7 @@ from django.views.decorators.http import require_GET, require_POST
 from hacrl_web.registry.language_models.agent_changes import text_of_changes
 from hacrl_web.runs.launch.form import split_list
 from hacrl_web.runs.models import HELD, TERMINAL, Run, SearchState, State, Sweep, TrialState
-from hacrl_web.runs.requests import change_reason, visible_sweep
+from hacrl_web.runs.models.requests import change_reason, visible_sweep
 from hacrl_web.runs.sweeps import sweeps
 from hacrl_web.runs.sweeps.plan import plan_sweep
 from hacrl_web.runs.sweeps.search_view import SearchView, search_view

@@ -9,7 +9,7 @@ from django.views.decorators.http import require_GET, require_POST
 
 from hacrl_web.runs.launch.queue import places
 from hacrl_web.runs.models import Drain, Run, RunQuerySet, State
-from hacrl_web.runs.requests import change_reason
+from hacrl_web.runs.models.requests import change_reason
 from hacrl_web.runs.worker import hosts
 from hacrl_web.runs.worker.host_report import host_cards
 from hacrl_web.web.errors import FieldErrors

@@ -18,8 +18,8 @@ from uuid import UUID
 from django.db import connection, transaction
 from django.db.models import F, QuerySet
 
+from hacrl_web.runs.messages.pubsub import publish_update
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.pubsub import publish_update
 from hacrl_web.runs.telemetry.scores import score_of
 from hacrl_web.runs.telemetry.spool_reader import SpoolBatch, SpoolReader
 from hacrl_web.runs.telemetry.tables import REFUSED, Record, Rows, insert, integer, rows_if_valid

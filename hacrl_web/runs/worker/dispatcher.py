@@ -16,9 +16,9 @@ from uuid import UUID
 from django.db import InterfaceError, OperationalError, transaction
 from django.db.models import Q
 
-from hacrl_web.runs import worker_queue
+from hacrl_web.runs.messages import worker_queue
+from hacrl_web.runs.messages.pubsub import publish_update
 from hacrl_web.runs.models import HELD, USER_STOP, Desire, Host, Run, State
-from hacrl_web.runs.pubsub import publish_update
 from hacrl_web.runs.telemetry.shipper import LeaseLost, Shipper
 from hacrl_web.runs.worker.hosts import boot_id, data_folder_id, host_name, pid_namespace, process_start
 from workers.contract.trainer_process import RunDirBusy, kill_earlier_attempts, lease_path, lock_run_dir

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 import psutil
 from celery.worker import state
 
-from hacrl_web.runs import worker_queue
+from hacrl_web.runs.messages import worker_queue
 from hacrl_web.runs.worker.hosts import data_folder_id
 
 NUM_LOOKS = 2  # in a row; a consumer that works takes a message within milliseconds

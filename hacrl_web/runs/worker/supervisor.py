@@ -22,8 +22,8 @@ from django.utils import timezone
 
 from hacrl_web.registry.hub_tokens import usable_hub_token
 from hacrl_web.registry.reward_sources import judge_keys
+from hacrl_web.runs.messages.pubsub import publish_update
 from hacrl_web.runs.models import PRUNED, USER_STOP, Desire, Drain, Run, State
-from hacrl_web.runs.pubsub import publish_update
 from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.runs.telemetry.shipper import LeaseLost, Shipper
 from hacrl_web.runs.worker.hosts import drain_of
@@ -122,7 +122,7 @@ class RunSupervisor:
             raise DownloadFailed(str(refusal)) from None
         run_dir = self.run.run_dir
         run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._mend_spool(run_dir)
+        self._repair_spool(run_dir)
         shipper = self._retry_on_db_error(lambda: Shipper(self.run.pk, run_dir, self.attempt))
         self.watchdog = Watchdog(run_dir, spec.compute.stall_timeout_s)
         with contextlib.ExitStack() as stack:
@@ -170,7 +170,7 @@ class RunSupervisor:
         temporary = run_dir / f"{SPEC_NAME}.new"
         temporary.write_text(spec.to_json())
         temporary.replace(run_dir / SPEC_NAME)
-        self._mend_spool(run_dir)
+        self._repair_spool(run_dir)
         self._retry_on_db_error(lambda: self._show_phase("loading the models"))
         self.shipper = self._retry_on_db_error(lambda: Shipper(self.run.pk, run_dir, self.attempt))
         self.watchdog = Watchdog(run_dir, spec.compute.stall_timeout_s)
@@ -190,7 +190,7 @@ class RunSupervisor:
             keys=keys,
         )
 
-    def _mend_spool(self, run_dir: Path) -> None:
+    def _repair_spool(self, run_dir: Path) -> None:
         """Record what the spool has lost. After a power cut new events must not take the numbers of stored ones."""
         if not self.run.last_seq and not (run_dir / SPOOL_NAME).exists():
             return

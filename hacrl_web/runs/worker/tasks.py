@@ -17,9 +17,9 @@ from celery import signals
 
 from hacrl_web.celery import app
 from hacrl_web.ops.disk_space import full_disk
-from hacrl_web.runs import worker_queue
+from hacrl_web.runs.messages import worker_queue
+from hacrl_web.runs.messages.pubsub import publish_update
 from hacrl_web.runs.models import Drain, Run, Worker
-from hacrl_web.runs.pubsub import publish_update
 from hacrl_web.runs.worker.hosts import (
     HeartbeatThread,
     boot_id,

@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from hacrl_web.ops.loop import liveness_file, repeat
-from hacrl_web.runs.archive.remains import DeletedRuns
+from hacrl_web.runs.archive.leftover_files import DeletedRuns
 from hacrl_web.runs.limits.removal import RetentionUpkeep
 from hacrl_web.runs.sweeps.advance import SearchAdvancer
 from hacrl_web.runs.telemetry.table_upkeep import TableUpkeep

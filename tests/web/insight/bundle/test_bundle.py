@@ -27,7 +27,7 @@ from hacrl_web.registry.benchmarks.benchmarks import create_benchmark
 from hacrl_web.registry.locations import folder_fingerprint
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.archive.deletion import delete_run
-from hacrl_web.runs.archive.remains import DeletedRuns
+from hacrl_web.runs.archive.leftover_files import DeletedRuns
 from hacrl_web.runs.launch.plan import cannot_repeat
 from hacrl_web.runs.models import Quota, Run, State, TelemetryEvent
 from hacrl_web.runs.telemetry import tables

@@ -10,7 +10,7 @@ from django.urls import reverse
 
 from hacrl_web.accounts.audit_log import AuditEntry
 from hacrl_web.runs.archive import archive, deletion
-from hacrl_web.runs.archive.remains import DeletedRuns
+from hacrl_web.runs.archive.leftover_files import DeletedRuns
 from hacrl_web.runs.models import Run, State, Sweep, TelemetryEvent, Worker
 from hacrl_web.runs.telemetry.shipper import Shipper
 from hacrl_web.web.errors import FieldErrors

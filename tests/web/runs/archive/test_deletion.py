@@ -19,9 +19,9 @@ from django.utils import timezone
 
 from hacrl_web.accounts.audit_log import AuditEntry
 from hacrl_web.alerts.models import Alert
-from hacrl_web.runs.archive import deletion, remains
+from hacrl_web.runs.archive import deletion, leftover_files
 from hacrl_web.runs.archive.deletion import delete_run
-from hacrl_web.runs.archive.remains import DeletedRuns
+from hacrl_web.runs.archive.leftover_files import DeletedRuns
 from hacrl_web.runs.launch import launch
 from hacrl_web.runs.launch.launch import retry
 from hacrl_web.runs.limits.removal import delete_archived
@@ -116,7 +116,7 @@ def test_rows_are_removed_in_small_transactions_then_the_folder_then_the_run(run
 
     with connection.execute_wrapper(count):
         assert DeletedRuns().tick() == 1
-    assert max(batches) <= remains.ROWS
+    assert max(batches) <= leftover_files.ROWS
     assert sum(batches) >= NUM_EVENTS
     assert not run.run_dir.exists()
     assert not any(table._base_manager.filter(run=run.pk).exists() for table in RECORDED_TABLES)
@@ -132,7 +132,9 @@ def test_crash_in_the_middle_is_completed_by_the_next_process(run, delete, place
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(*((remains.time, "sleep") if place == "rows" else (remains.shutil, "rmtree")), crash)
+        patch.setattr(
+            *((leftover_files.time, "sleep") if place == "rows" else (leftover_files.shutil, "rmtree")), crash
+        )
         with pytest.raises(KeyboardInterrupt):
             DeletedRuns().tick()
     assert run.run_dir.is_dir()
@@ -156,11 +158,11 @@ def test_folder_that_cannot_be_removed_holds_up_no_other_and_is_tried_again(run,
         assert by_user(one)
     removal = DeletedRuns()
     with monkeypatch.context() as patch:
-        patch.setattr(remains.shutil, "rmtree", fail)
+        patch.setattr(leftover_files.shutil, "rmtree", fail)
         assert removal.tick() == 1
     assert "not yours" in caplog.text
     assert removal.tick() == 0, "not at once"
-    monkeypatch.setattr(remains, "RETRY_S", 0.0)
+    monkeypatch.setattr(leftover_files, "RETRY_S", 0.0)
     assert DeletedRuns().tick() == 1
     assert not run.run_dir.exists()
 
@@ -186,7 +188,7 @@ def test_dispatcher_goes_on_while_a_folder_is_removed(run, monkeypatch):
             os.kill(os.getpid(), signal.SIGTERM)
         return tick(self)
 
-    monkeypatch.setattr(remains.shutil, "rmtree", slow)
+    monkeypatch.setattr(leftover_files.shutil, "rmtree", slow)
     monkeypatch.setattr(Dispatcher, "tick", counted)
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     try:

@@ -10,11 +10,11 @@ from django.urls import reverse
 
 from hacrl_web.accounts.audit_log import AuditEntry
 from hacrl_web.registry.models import Agent, AgentGroup, Benchmark
-from hacrl_web.runs import worker_queue
 from hacrl_web.runs.launch.drafts import change_draft, queue_draft
 from hacrl_web.runs.launch.launch import launch
 from hacrl_web.runs.launch.plan import LaunchError
 from hacrl_web.runs.launch.queue import places
+from hacrl_web.runs.messages import worker_queue
 from hacrl_web.runs.models import Run, Worker
 from hacrl_web.runs.worker.dispatcher import Dispatcher
 from hacrl_web.web.errors import FieldErrors

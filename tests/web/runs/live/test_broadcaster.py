@@ -8,8 +8,8 @@ from uuid import uuid4
 
 import pytest
 
-from hacrl_web.runs import pubsub
 from hacrl_web.runs.live import broadcaster, consumers, event_reader
+from hacrl_web.runs.messages import pubsub
 from hacrl_web.runs.models import Run, State, TelemetryEvent
 from hacrl_web.runs.telemetry.shipper import Shipper
 from tests.support.web.factories import metrics, write_spool

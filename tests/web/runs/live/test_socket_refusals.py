@@ -13,9 +13,9 @@ from websockets.sync.client import connect
 from hacrl_web.accounts.login.sessions import end_sessions
 from hacrl_web.accounts.models import Membership
 from hacrl_web.accounts.people.people import remove_member, set_active
-from hacrl_web.runs import pubsub
 from hacrl_web.runs.live import broadcaster, consumers
-from hacrl_web.runs.same_origin import is_same_origin
+from hacrl_web.runs.live.same_origin import is_same_origin
+from hacrl_web.runs.messages import pubsub
 from tests.support.web.factories import make_user
 from tests.support.web.live import Browser, claimed, emit
 from tests.support.web.live import owner as owner

@@ -14,7 +14,7 @@ from django.db import OperationalError
 from django.utils import timezone
 
 from hacrl_web.ops.preflight import ROOT
-from hacrl_web.runs import worker_queue
+from hacrl_web.runs.messages import worker_queue
 from hacrl_web.runs.models import Host, Run, State, Worker
 from hacrl_web.runs.worker import dispatcher as module
 from hacrl_web.runs.worker.dispatcher import LEASE_S, NOTIFY_EVERY_S, Dispatcher

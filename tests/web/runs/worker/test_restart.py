@@ -6,7 +6,7 @@ import os
 import pytest
 from celery.worker import state
 
-from hacrl_web.runs import worker_queue
+from hacrl_web.runs.messages import worker_queue
 from hacrl_web.runs.worker import restart
 from hacrl_web.runs.worker.restart import NUM_LOOKS, ConsumerCheck, handled_message
 

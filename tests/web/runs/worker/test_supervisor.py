@@ -325,7 +325,7 @@ def test_run_directory_that_cannot_be_locked_is_passed_over():
     assert (unreadable.state, unreadable.attempt, second.state) == ("queued", 0, "completed")
 
 
-@pytest.mark.parametrize("station", ["_mend_spool", "_handle_requests", "_drain", "_conclude"])
+@pytest.mark.parametrize("station", ["_repair_spool", "_handle_requests", "_drain", "_conclude"])
 def test_supervisor_that_fails_itself_says_so_and_the_run_goes_on(monkeypatch, station):
     def fail(*_):
         raise RuntimeError("a bug")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from hacrl_web.celery import app
-from hacrl_web.runs.pubsub import TIMEOUT_S, client, guard
+from hacrl_web.runs.messages.pubsub import TIMEOUT_S, client, guard
 
 TASK_NAME = "hacrl.train"
 _FAST = {"socket_timeout": TIMEOUT_S, "socket_connect_timeout": TIMEOUT_S, "max_retries": 0}

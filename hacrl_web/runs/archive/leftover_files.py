@@ -36,7 +36,7 @@ class DeletedRuns:
             if time.monotonic() < self._not_before.get(run.pk, 0.0):
                 continue
             try:
-                remove_remains(run)
+                remove_leftovers(run)
                 num_gone += 1
                 self._not_before.pop(run.pk, None)
             except (OperationalError, InterfaceError):  # the database is unreachable for all of them
@@ -47,7 +47,7 @@ class DeletedRuns:
         return num_gone
 
 
-def remove_remains(run: Run) -> None:
+def remove_leftovers(run: Run) -> None:
     """Of a deleted run. Errors: OSError; FieldErrors while a process uses its folder."""
     for table in RECORDED_TABLES:
         rows = table._base_manager.filter(run=run.pk).order_by()
