@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from workers.algorithms.base.contribution import Step, WeightedRow
+from workers.algorithms.base.contribution import WeightFactor, WeightedRow
 from workers.algorithms.base.gated import GatedSpec
 from workers.algorithms.base.spec import AlgorithmSpec, LearnerAdvantages
 from workers.lazy_torch import torch
@@ -47,14 +47,14 @@ class SuccessTransfer(GatedSpec):
                 result.advantages[source, prompt, sample] = rewards.shape[2]
         return result
 
-    def gate(self, s: Any, sign: Any, num_updates: int, ops: Any) -> Any:
+    def gate(self, s: Any, sign: Any, update_index: int, ops: Any) -> Any:
         return 1.0
 
     @property
     def gate_help(self) -> str:
         return "1 for a transferred success, whatever its ratio"
 
-    def explain(self, row: WeightedRow) -> Iterator[Step]:
+    def explain(self, row: WeightedRow) -> Iterator[WeightFactor]:
         if row.is_own or not self.sharing:
             yield from super().explain(row)
         else:

@@ -63,7 +63,7 @@ CASES = {
     "0.5B, reference model": Case((QWEN_05B,), {"algorithm": {"beta": 0.001}}),
     "0.5B, LoRA": Case((QWEN_05B,), LORA),
     "0.5B, LoRA, all activations": Case((QWEN_05B,), {**LORA, "compute": {"gradient_checkpointing": False}}),
-    "0.5B, one step off": Case((QWEN_05B,), {"rollout": {"max_staleness": 1}}),
+    "0.5B, sampling ahead": Case((QWEN_05B,), {"rollout": {"max_staleness": 1}}),
     "1.2B": Case((LLAMA_1B,)),
     "0.5B + 1.2B, idle agents in main memory": Case((QWEN_05B, LLAMA_1B), {"compute": {"offload": "idle"}}),
     "0.5B + 1.2B, all weights, 16 GiB": Case((QWEN_05B, LLAMA_1B), {"compute": {"offload": "both"}}, gib=16),
@@ -163,12 +163,12 @@ def watched(device: str) -> Watch:
 
 def set_columns(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
     """What the options change: in this process, and in the spec by section."""
-    from workers.model import head, policy
+    from workers.model import chunked_logprobs, policy
     from workers.rollouts.engine import TransformersEngine
 
     if options.sampler in ("growing", "static"):
         TransformersEngine.way = options.sampler  # type: ignore[attr-defined]
-    head.GPU_CHUNK_BYTES = options.chunk * MIB
+    chunked_logprobs.GPU_CHUNK_BYTES = options.chunk * MIB
     load = policy.load_model
 
     def load_model(*arguments: Any) -> Any:
@@ -262,7 +262,7 @@ def passes(options: argparse.Namespace) -> None:
     """Forward and backward passes of one micro-batch, each way printed as it ends."""
     import torch
 
-    from workers.model import head
+    from workers.model import chunked_logprobs
     from workers.model.policy import Policy
 
     size, place, device = options.size, Path(tempfile.mkdtemp()), torch.device(options.device)
@@ -276,7 +276,7 @@ def passes(options: argparse.Namespace) -> None:
         policy: Any = Policy(spec.agents[0], spec, device)
         ways = [("sdpa", 64), ("sdpa", 256), ("sdpa", 1024), ("sdpa", 4096), ("eager", 256)]
         for attention, chunk in ways[-2:] if options.smoke else ways:
-            head.GPU_CHUNK_BYTES = chunk * MIB
+            chunked_logprobs.GPU_CHUNK_BYTES = chunk * MIB
             policy.model.set_attn_implementation(attention)
             if options.device == "cuda":
                 torch.cuda.reset_peak_memory_stats()

@@ -68,7 +68,7 @@ def measure(kind: str, rows: int, tokens: int, options: argparse.Namespace) -> d
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
-    from workers.model import head
+    from workers.model import chunked_logprobs
     from workers.model.policy import Policy
 
     torch.manual_seed(0)
@@ -87,10 +87,10 @@ def measure(kind: str, rows: int, tokens: int, options: argparse.Namespace) -> d
     policy = Policy.__new__(Policy)  # its tokenizer and optimizer have no part in this
     with torch.device(options.device):
         policy.model = Qwen3ForCausalLM(config).to(getattr(torch, options.dtype))
-    policy.temperature, policy._has_linear_head = 1.0, head.is_linear_head(policy.model)
+    policy.temperature, policy._has_linear_head = 1.0, chunked_logprobs.is_linear_head(policy.model)
     policy._replaces_head = False
     if kind == "at once":
-        head.MIN_LOGITS = sys.maxsize
+        chunked_logprobs.MIN_LOGITS = sys.maxsize
     ids = torch.randint(0, options.vocabulary, (rows, PROMPT + tokens)).tolist()
     prompts, responses = [row[:PROMPT] for row in ids], [row[PROMPT:] for row in ids]
     policy.token_logps([[0, 1]], [[2, 3]])  # libraries load what they need

@@ -46,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
-    from workers.model.head import Head
+    from workers.model.chunked_logprobs import Head
     from workers.rollouts.decoder import FixedDecoder
     from workers.rollouts.sampler import SampleRequest, _Batch, sample
 

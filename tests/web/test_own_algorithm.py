@@ -40,7 +40,7 @@ class Constant(GatedSpec):
     summary: ClassVar[str] = "a gate that is one number"
     name: Literal["constant"] = "constant"
 
-    def gate(self, s, sign, num_updates, ops):
+    def gate(self, s, sign, update_index, ops):
         return 0.5
 """,
     "not_finite": f"""{HEAD}
@@ -49,7 +49,7 @@ class NotFinite(GatedSpec):
     summary: ClassVar[str] = "a gate that is not a number"
     name: Literal["not_finite"] = "not_finite"
 
-    def gate(self, s, sign, num_updates, ops):
+    def gate(self, s, sign, update_index, ops):
         return s * float("nan")
 """,
 }

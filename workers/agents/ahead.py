@@ -1,4 +1,4 @@
-"""One step off: a second process of an agent samples the next step's rollouts while the agent learns.
+"""Sampling ahead: a second process of an agent samples the next step's rollouts while the agent learns.
 
 It is the same agent, made to sample only, with a copy of the weights that `begin` renews. Its rollouts depend on
 weights, prompts and random keys alone, so a run repeats itself whichever process is faster. Source: one-step

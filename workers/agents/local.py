@@ -78,7 +78,7 @@ class LocalAgent:
             TranscriptSampler(self.policy, self._environment, spec.rollout, ranks) if self._environment else None
         )
         self.engine = make_engine(self.policy, spec, device)
-        samples_ahead = spec.rollout.max_staleness > 0 and not spec.is_evaluation_only
+        samples_ahead = spec.rollout.samples_ahead and not spec.is_evaluation_only
         self._sampler = AheadSampler(spec, spec.agents.index(agent), self.policy.num_bytes) if samples_ahead else None
         self._rollout_batch_size = spec.rollout.rollout_batch_size  # halved if memory runs out
         self._failures_in_a_row = 0
@@ -115,14 +115,19 @@ class LocalAgent:
 
     def _system(self, question: Question) -> str:
         """The system message: the benchmark's, then how to use the environment."""
-        is_told = self._environment is not None and self.spec.rollout.environment_instructions
-        parts = (question.system, self._environment.instructions if self._environment and is_told else "")
+        adds_instructions = self._environment is not None and self.spec.rollout.environment_instructions
+        parts = (question.system, self._environment.instructions if self._environment and adds_instructions else "")
         return "\n\n".join(filter(None, parts))
 
     def _sample(
-        self, kind: str, step: int, questions: Sequence[Question], per_prompt: int, by: RolloutSpec | EvaluationSpec
+        self,
+        kind: str,
+        step: int,
+        questions: Sequence[Question],
+        per_prompt: int,
+        sampling: RolloutSpec | EvaluationSpec,
     ) -> list[Sample]:
-        """`per_prompt` samples of each question. by: temperature, top_p and top_k. Error: OutOfMemory."""
+        """`per_prompt` samples of each question. sampling: temperature, top_p and top_k. Error: OutOfMemory."""
         agent_seed = self.policy.agent.stable_seed
         prompts = [self._encode(question) for question in questions]
         rows = [index for index in range(len(questions)) for _ in range(per_prompt)]
@@ -131,14 +136,14 @@ class LocalAgent:
             place = (kind, self.spec.seed, agent_seed, step, questions[rows[row]].id, row % per_prompt)
             return derived_key(*place, "turn", turn) if turn else derived_key(*place)
 
-        draw = partial(self._draw, by)
+        draw = partial(self._draw, sampling)
         if self._transcripts is not None:
             return [*self._transcripts.sample(questions, prompts, rows, key_of, draw)]
         return draw(prompts, rows, [key_of(row, 0) for row in range(len(rows))])
 
     def _draw(
         self,
-        by: RolloutSpec | EvaluationSpec,
+        sampling: RolloutSpec | EvaluationSpec,
         prompts: Sequence[Sequence[int]],
         rows: Sequence[int],
         keys: Sequence[int],
@@ -153,11 +158,11 @@ class LocalAgent:
                 prompts,
                 [rows[place] for place in mine],
                 [keys[place] for place in mine],
-                by.temperature,
+                sampling.temperature,
                 self.spec.rollout.max_completion_length,
                 size,
-                by.top_p,
-                by.top_k,
+                sampling.top_p,
+                sampling.top_k,
                 stop,
                 [limits[place] for place in mine] if limits else (),
             )
@@ -213,13 +218,13 @@ class LocalAgent:
             self._prompts, self._own = [], {}
             self._scoring_differences, self._importance_weights = [], []
             samples, staleness = self._rollouts(step, questions)
-            generated = self._take_own(questions, samples)
+            generated = self._record_rollouts(questions, samples)
             return replace(generated, staleness=None if self._sampler is None else staleness)
 
     def generate_extra(self, step: int, questions: Sequence[Question]) -> GeneratedRollouts:
         """As `generate`, of further prompts: they are numbered after the step's so far. Error: RolloutsMissing."""
         with self.policy.at_work():
-            return self._take_own(questions, self._present_rollouts(step, questions))
+            return self._record_rollouts(questions, self._present_rollouts(step, questions))
 
     def keep_prompts(self, prompts: Sequence[int]) -> None:
         """Forget the step's other prompts; that with the number prompts[i] has the number i from here on."""
@@ -229,18 +234,18 @@ class LocalAgent:
             (place, number): self._own[prompt, number] for place, prompt in enumerate(prompts) for number in per_prompt
         }
 
-    def _take_own(self, questions: Sequence[Question], samples: Sequence[Sample]) -> GeneratedRollouts:
+    def _record_rollouts(self, questions: Sequence[Question], samples: Sequence[Sample]) -> GeneratedRollouts:
         """Keep the rollouts of further prompts of the step, scored by the trainer's weights."""
         per_prompt, first = self.spec.num_generations, len(self._prompts)
         prompts = [self._encode(question) for question in questions]
-        token_ids = [self._counted(row) for row in samples]
+        token_ids = [self._response_ids(row) for row in samples]
         sampled = [row.logps[: len(ids)] for row, ids in zip(samples, token_ids, strict=True)]
-        counts = [self._counts(row, len(ids)) for row, ids in zip(samples, token_ids, strict=True)]
-        sampled_means = [*map(_mean, sampled, counts)]
+        train_masks = [self._train_mask(row, len(ids)) for row, ids in zip(samples, token_ids, strict=True)]
+        sampled_means = [*map(_mean, sampled, train_masks)]
         scored, means = sampled, sampled_means
         if not self.policy.sampling_logps_are_exact:
             scored = self._score([(prompts[row // per_prompt], ids) for row, ids in enumerate(token_ids)])
-            means = [*map(_mean, scored, counts)]
+            means = [*map(_mean, scored, train_masks)]
             self._scoring_differences += [abs(a - b) for a, b in zip(sampled_means, means, strict=True)]
         weights = self._weigh(sampled_means, means)
         by_token = self.spec.algorithm.needs_token_logps
@@ -248,8 +253,8 @@ class LocalAgent:
         for index, (row, ids, mean) in enumerate(zip(samples, token_ids, means, strict=True)):
             prompt, number = divmod(index, per_prompt)
             old_logps = scored[index] if by_token else ()
-            length = sum(counts[index]) if counts[index] else len(ids)
-            own = Inputs(prompts[prompt], ids, mean, length, old_logps, weights[index], counts=counts[index])
+            length = sum(train_masks[index]) if train_masks[index] else len(ids)
+            own = Inputs(prompts[prompt], ids, mean, length, old_logps, weights[index], train_mask=train_masks[index])
             is_masked = self.spec.algorithm.mask_truncated_completions and not row.finished
             self._own[first + prompt, number] = TRUNCATED if is_masked else own if length else "empty"
             responses[prompt].append(self._response(row, length, mean))
@@ -269,17 +274,17 @@ class LocalAgent:
         self._importance_weights += weights
         return weights
 
-    def _counted(self, row: Sample) -> list[int]:
+    def _response_ids(self, row: Sample) -> list[int]:
         """The response tokens that count: with the EOS, unless it is stripped."""
         stripped = self.spec.algorithm.eos == "strip" and row.has_eos
         return row.token_ids[:-1] if stripped else row.token_ids
 
-    def _counts(self, row: Sample, length: int) -> list[bool]:
+    def _train_mask(self, row: Sample, length: int) -> list[bool]:
         """Of the first `length` tokens, which train: the agent's own; empty if all do."""
         strips_eos = self.spec.algorithm.eos == "strip"
-        return row.counts(strips_eos=strips_eos)[:length] if isinstance(row, Transcript) else []
+        return row.train_mask(strips_eos=strips_eos)[:length] if isinstance(row, Transcript) else []
 
-    def _written(self, row: Sample) -> str:
+    def _decoded(self, row: Sample) -> str:
         """The response, or the last turn, without the EOS."""
         if isinstance(row, Transcript):
             return row.turns[-1].text
@@ -287,7 +292,7 @@ class LocalAgent:
 
     def _text(self, row: Sample) -> str:
         """The response without the EOS, up to a stop string: what the verifier reads."""
-        text = self._written(row)
+        text = self._decoded(row)
         ends = [place for stop in self.spec.rollout.stop if (place := text.find(stop)) >= 0]
         return text[: min(ends)] if row.has_stop and ends else text
 
@@ -307,7 +312,7 @@ class LocalAgent:
         is_literal = self.spec.algorithm.eos == "literal"
         return Response(
             text=self._text(row),
-            shared_text=self.policy.decode(row.token_ids, literal=True) if is_literal else self._written(row),
+            shared_text=self.policy.decode(row.token_ids, literal=True) if is_literal else self._decoded(row),
             finish_reason="stop" if row.finished else "length",
             num_tokens=row.num_sampled,
             length=length,
@@ -357,7 +362,9 @@ class LocalAgent:
         if isinstance(tokens, str):
             return tokens
         prompt = self._prompts[row.prompt]
-        return Inputs(prompt, tokens.token_ids, row.response.mean_logp, row.response.length, counts=tokens.counts)
+        return Inputs(
+            prompt, tokens.token_ids, row.response.mean_logp, row.response.length, train_mask=tokens.train_mask
+        )
 
     def _inputs_by_row(self, mini_batches: Sequence[Sequence[LearnerRow]]) -> RowInputs:
         """`_inputs`, with this agent's log-probabilities of shared rows before its updates if the rule needs them."""
@@ -373,7 +380,7 @@ class LocalAgent:
         scored = self._score([(inputs.prompt, inputs.response) for _, inputs in fitting])
         for (place, inputs), logps in zip(fitting, scored, strict=True):
             # Both sides are this agent's tokens now, so both are divided by their number.
-            shared[place] = replace(inputs, mean_logp=_mean(logps, inputs.counts), length=inputs.num_trained)
+            shared[place] = replace(inputs, mean_logp=_mean(logps, inputs.train_mask), length=inputs.num_trained)
         return lambda row: shared.get((row.source, row.prompt, row.sample)) or self._inputs(row)
 
     def update(
@@ -487,7 +494,9 @@ def _ahead_file(stem: Path) -> Path:
     return stem.with_name(f"{stem.name}-ahead.safetensors")
 
 
-def _mean(values: Sequence[float], counts: Sequence[bool] = ()) -> float:
+def _mean(values: Sequence[float], train_mask: Sequence[bool] = ()) -> float:
     """Of the values that count; empty: all do."""
-    values = [value for value, is_counted in zip(values, counts, strict=True) if is_counted] if counts else values
+    values = (
+        [value for value, is_trained in zip(values, train_mask, strict=True) if is_trained] if train_mask else values
+    )
     return sum(values) / len(values) if values else 0.0

@@ -42,7 +42,7 @@ class LocalPlacement:
         check_engine(spec)
         if spec.compute.num_threads:
             torch.set_num_threads(spec.compute.num_threads)
-        elif spec.rollout.max_staleness:  # the samplers have the other half
+        elif spec.rollout.samples_ahead:  # the samplers have the other half
             torch.set_num_threads(max(1, min(torch.get_num_threads(), (os.cpu_count() or 1) // 2)))
         device = choose_device(spec)
         self.device_name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"

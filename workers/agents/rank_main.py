@@ -83,7 +83,7 @@ def load(start: Start) -> LocalAgent:
     device = choose_device(spec, start.agent_index, ranks.rank)
     # Without a number in the spec: this process's share of the cores.
     sharers = ranks.size * (len(spec.agents) if spec.compute.placement == "processes" else 1)
-    sharers *= 1 + spec.rollout.max_staleness  # an agent and its sampler
+    sharers *= 1 + spec.rollout.samples_ahead  # an agent and its sampler
     torch.set_num_threads(spec.compute.num_threads or max(1, torch.get_num_threads() // sharers))
     if device.type == "cuda":
         torch.cuda.set_device(device)

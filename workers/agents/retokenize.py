@@ -16,10 +16,10 @@ class ResponseTooLong(ValueError):
 
 @dataclass(frozen=True)
 class LearnerTokens:
-    """The ids after the prompt. counts: by token, whether it trains; empty: all do."""
+    """The ids after the prompt. train_mask: by token, whether it trains; empty: all do."""
 
     token_ids: list[int]
-    counts: Sequence[bool] = ()
+    train_mask: Sequence[bool] = ()
 
 
 def retokenize(policy: Policy, response: Response, sharing: SharingSpec, max_length: int) -> LearnerTokens | str:
@@ -33,8 +33,8 @@ def retokenize(policy: Policy, response: Response, sharing: SharingSpec, max_len
             )
         if sharing.overflow == "drop":
             return "overflow"
-        tokens = LearnerTokens(tokens.token_ids[:max_length], tokens.counts[:max_length])
-    has_own = any(tokens.counts) if tokens.counts else bool(tokens.token_ids)
+        tokens = LearnerTokens(tokens.token_ids[:max_length], tokens.train_mask[:max_length])
+    has_own = any(tokens.train_mask) if tokens.train_mask else bool(tokens.token_ids)
     return tokens if has_own else "empty"
 
 
@@ -48,7 +48,7 @@ def _in_tokens(policy: Policy, response: Response, sharing: SharingSpec) -> Lear
 def _turns_in_tokens(policy: Policy, response: Response, sharing: SharingSpec) -> LearnerTokens:
     """The agent's turns count, with the learner's EOS where the source's turn had one; the environment's do not."""
     ids: list[int] = []
-    counts: list[bool] = []
+    train_mask: list[bool] = []
     for turn in response.turns:
         is_own = turn.role == "assistant"
         if turn.role == "assistant":
@@ -60,5 +60,5 @@ def _turns_in_tokens(policy: Policy, response: Response, sharing: SharingSpec) -
             has_eos = bool(ids) and ids[-1] in policy.eos_ids
             new = policy.environment_ids(turn.text, turn.role, has_eos=has_eos)
         ids += new
-        counts += [is_own] * len(new)
-    return LearnerTokens(ids, counts)
+        train_mask += [is_own] * len(new)
+    return LearnerTokens(ids, train_mask)

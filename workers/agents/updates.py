@@ -33,7 +33,7 @@ class Inputs:
 
     token_logps: the old log-probabilities token by token, if the rule needs them (own rollouts only).
     importance: the factor of the row's loss (rollouts/engine.py).
-    counts: by token of the response, whether it trains, which an environment's does not; empty: all do.
+    train_mask: by token of the response, whether it trains, which an environment's does not; empty: all do.
     """
 
     prompt: Sequence[int]
@@ -42,7 +42,7 @@ class Inputs:
     length: int
     token_logps: Sequence[float] = ()
     importance: float = 1.0
-    counts: Sequence[bool] = ()
+    train_mask: Sequence[bool] = ()
 
     @property
     def num_tokens(self) -> int:
@@ -52,7 +52,7 @@ class Inputs:
     @property
     def num_trained(self) -> int:
         """Tokens of the response that count."""
-        return sum(self.counts) if self.counts else len(self.response)
+        return sum(self.train_mask) if self.train_mask else len(self.response)
 
 
 # The inputs of a row, or the reason why it is dropped
@@ -108,7 +108,7 @@ def run_updates(
     if measures_alignment:
         rows = [item for _, active in prepared for item in active]
         report.alignment = _alignment(policy, rule, rows, max_tokens, report.notes)
-    for num_updates, (results, active) in enumerate(prepared):
+    for update_index, (results, active) in enumerate(prepared):
         report.results.append(results)
         if report.rolled_back:  # the weights that sampled these rollouts are gone
             report.skipped_updates += 1
@@ -116,8 +116,8 @@ def run_updates(
                 result.drop_reason = ROLLED_BACK
             continue
         size = MiniBatchSize(denominator, sum(result.num_tokens or 0 for result in results), max_tokens)
-        sums = gather_gradients(policy, rule, active, num_updates, size, report.notes)
-        norm, is_applied = optimizer.step(learning_rate, is_sound=math.isfinite(sums.loss), is_first=num_updates == 0)
+        sums = gather_gradients(policy, rule, active, update_index, size, report.notes)
+        norm, is_applied = optimizer.step(learning_rate, is_sound=math.isfinite(sums.loss), is_first=update_index == 0)
         report.failures_in_a_row = 0 if is_applied else report.failures_in_a_row + 1
         if not is_applied:
             report.skipped_updates += 1
@@ -214,7 +214,7 @@ def gather_gradients(
     policy: Policy,
     rule: AlgorithmSpec,
     active: Sequence[ActiveRow],
-    num_updates: int,
+    update_index: int,
     size: MiniBatchSize,
     notes: list[str],
 ) -> GradientSums:
@@ -229,7 +229,7 @@ def gather_gradients(
         for progress.round, chunks in enumerate(rounds):
             has_reference = any(rule.penalises(row.is_self) for chunk in chunks for row, _, _ in chunk)
             if chunk := ranks.mine(chunks):
-                _backward(policy, rule, chunk, num_updates, size, has_reference, sums)
+                _backward(policy, rule, chunk, update_index, size, has_reference, sums)
             else:
                 policy.stand_by(with_reference=has_reference)
         return sums
@@ -256,7 +256,7 @@ def _backward(
     policy: Policy,
     rule: AlgorithmSpec,
     chunk: Sequence[ActiveRow],
-    num_updates: int,
+    update_index: int,
     size: MiniBatchSize,
     has_reference: bool,
     sums: GradientSums,
@@ -264,7 +264,7 @@ def _backward(
     """Forward and backward pass of one micro-batch; fills in the row results and adds to `sums`."""
     prompts = [inputs.prompt for _, _, inputs in chunk]
     responses = [inputs.response for _, _, inputs in chunk]
-    logps, mask = policy.token_logps(prompts, responses, counts=_counts(chunk))  # (b, T)
+    logps, mask = policy.token_logps(prompts, responses, train_masks=_train_masks(chunk))  # (b, T)
     ref_logps = policy.reference_logps(prompts, responses) if has_reference else None  # (b, T)
 
     def column(values: list[Any]) -> Tensor:
@@ -278,7 +278,7 @@ def _backward(
         old_logps = column(
             [[*inputs.token_logps, *([0.0] * (width - len(inputs.token_logps)))] for _, _, inputs in chunk]
         )  # (b, T)
-    if num_updates == 0 and not policy.sampling_logps_are_exact:
+    if update_index == 0 and not policy.sampling_logps_are_exact:
         # The weights are still those that sampled, so s = 1. In low precision a score from another batch shape
         # is off by more than the clip of 3e-4.
         present = logps.detach()  # (b, T)
@@ -300,21 +300,21 @@ def _backward(
         max_tokens=size.max_tokens,
     )
     heartbeat.send_heartbeat()
-    loss, stats = rule.loss(batch, num_updates, size.rows)
+    loss, stats = rule.loss(batch, update_index, size.rows)
     policy.optimizer.backward(loss)
-    _fill_results(chunk, stats, num_updates, rule.beta > 0, sums)
+    _fill_results(chunk, stats, update_index, rule.beta > 0, sums)
     sums.loss += loss.item()
 
 
-def _counts(chunk: Sequence[ActiveRow]) -> list[Sequence[bool]] | None:
+def _train_masks(chunk: Sequence[ActiveRow]) -> list[Sequence[bool]] | None:
     """By row and token, whether it trains; None if all do."""
-    if not any(inputs.counts for _, _, inputs in chunk):
+    if not any(inputs.train_mask for _, _, inputs in chunk):
         return None
-    return [inputs.counts or [True] * len(inputs.response) for _, _, inputs in chunk]
+    return [inputs.train_mask or [True] * len(inputs.response) for _, _, inputs in chunk]
 
 
 def _fill_results(
-    chunk: Sequence[ActiveRow], stats: Mapping[str, Tensor], num_updates: int, has_reference: bool, sums: GradientSums
+    chunk: Sequence[ActiveRow], stats: Mapping[str, Tensor], update_index: int, has_reference: bool, sums: GradientSums
 ) -> None:
     ratios, clipped, sides, flows, weights, kls = (stats[name].tolist() for name in ROW_STATS)
     # A rule with one ratio for a row clips all of it or nothing.
@@ -329,7 +329,7 @@ def _fill_results(
         result.clip_side, result.gradient_flows, result.weight = sides[index], flows[index], weights[index]
         result.clipped_low, result.clipped_high = float(low[index]), float(high[index])
         if row.is_self:
-            if num_updates == 0:  # the weights that sampled it: log s is the engine's error
+            if update_index == 0:  # the weights that sampled it: log s is the engine's error
                 error = abs(math.log(ratios[index])) if ratios[index] > 0 else math.nan
                 sums.sampling_logp_differences.append(error)
             if has_reference:

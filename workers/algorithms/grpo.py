@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from workers.algorithms.base import tensors
-from workers.algorithms.base.contribution import ADVANTAGE_HELP, Step, WeightedRow, importance_step
+from workers.algorithms.base.contribution import ADVANTAGE_HELP, WeightedRow, WeightFactor, importance_step
 from workers.algorithms.base.spec import AlgorithmSpec, MicroBatch
 from workers.lazy_torch import torch
 
@@ -97,7 +97,7 @@ class Grpo(AlgorithmSpec):
 
     name: Literal["grpo"] = "grpo"
 
-    def loss(self, batch: MicroBatch, num_updates: int, denominator: float) -> tuple[Tensor, dict[str, Tensor]]:
+    def loss(self, batch: MicroBatch, update_index: int, denominator: float) -> tuple[Tensor, dict[str, Tensor]]:
         assert batch.old_logps is not None
         return loss(
             *(batch.logps, batch.mask, batch.old_logps, batch.advantages, self),
@@ -115,7 +115,7 @@ class Grpo(AlgorithmSpec):
         """The factor of each row's mean over tokens, (b,); None for 1."""
         return None
 
-    def explain(self, row: WeightedRow) -> Iterator[Step]:
+    def explain(self, row: WeightedRow) -> Iterator[WeightFactor]:
         factor = row.weight / row.scaled_advantage if row.advantage else 0.0
         why = "mean over tokens of the ratio where the unclipped branch is taken; recorded as weight / A"
         yield "tokens", "mean r_t", factor, why

@@ -56,7 +56,7 @@ class Gspo(AlgorithmSpec):
 
     name: Literal["gspo"] = "gspo"
 
-    def loss(self, batch: MicroBatch, num_updates: int, denominator: float) -> tuple[Tensor, dict[str, Tensor]]:
+    def loss(self, batch: MicroBatch, update_index: int, denominator: float) -> tuple[Tensor, dict[str, Tensor]]:
         return loss(
             *(batch.logps, batch.mask, batch.old_mean_logp, batch.advantages, self),
             ref_logps=batch.ref_logps,

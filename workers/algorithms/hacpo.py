@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from workers.algorithms.base import tensors
 from workers.algorithms.base.capability import CapabilityTracker as CapabilityTracker  # part of HACPO's surface
-from workers.algorithms.base.contribution import Step, WeightedRow
+from workers.algorithms.base.contribution import WeightedRow, WeightFactor
 from workers.algorithms.base.gated import GatedSpec
 from workers.algorithms.base.gates import GATES
 from workers.algorithms.base.spec import Ablation, AlgorithmSpec, CapabilityOptions, LearnerAdvantages
@@ -119,9 +119,9 @@ def advantages(
     return deviation / tensors.reward_scale(rewards, valid, scale_rewards, epsilon)[:, None], baseline
 
 
-def lower_bound(num_updates: int, config: Any) -> float:
+def lower_bound(update_index: int, config: Any) -> float:
     """The cross ratio's lower bound for update number m of a step, Eq. (14)."""
-    return float(min(1.0, 1.0 - config.delta + num_updates * config.delta_step))
+    return float(min(1.0, 1.0 - config.delta + update_index * config.delta_step))
 
 
 def loss(
@@ -131,7 +131,7 @@ def loss(
     advantages: Tensor,
     is_self: Tensor,
     omega: Tensor,
-    num_updates: int,
+    update_index: int,
     config: Any,
     *,
     ref_logps: Tensor | None = None,
@@ -141,7 +141,7 @@ def loss(
     """The HACPO loss of one micro-batch: Eq. (47) on own rollouts, Eqs. (10) to (14) and (50) on shared ones.
 
     logps, completion_mask, ref_logps: (b, T), the learner's tokens at the sampling temperature.  source_mean_logp,
-    advantages, is_self, omega, source_lengths: (b,); omega is omega(source, learner).  num_updates: m, the learner's
+    advantages, is_self, omega, source_lengths: (b,); omega is omega(source, learner).  update_index: m, the learner's
     updates so far within the step.  config: epsilon, epsilon_high, delta, delta_step, alpha, cross_weight,
     cross_clip_gradient, ratio_length, beta; by default max_log_ratio is 10, clip_cross true, cross_kl false.
     denominator: rows planned for the whole mini-batch (default: b; the KL mean is then over the rows that have one), so
@@ -151,7 +151,7 @@ def loss(
     """
     return tensors.own_and_cross_loss(
         *(logps, completion_mask, source_mean_logp, advantages, is_self, omega, config),
-        lambda s, advantages, omega: cross_weights(s, advantages, omega, num_updates, config, torch),
+        lambda s, advantages, omega: cross_weights(s, advantages, omega, update_index, config, torch),
         ref_logps=ref_logps,
         source_lengths=source_lengths,
         denominator=denominator,
@@ -159,12 +159,12 @@ def loss(
 
 
 def cross_weights(
-    ratio: Any, advantages: Any, omega: Any, num_updates: int, config: Any, ops: Any
+    ratio: Any, advantages: Any, omega: Any, update_index: int, config: Any, ops: Any
 ) -> tensors.WeightTerms:
     """sg(c)^(1 + alpha) omega A cross_weight, the factor of log s in the loss; (b,) each. ops: torch or numpy."""
     # Without the clip (the paper's ablation) no ratio is outside the band, and c is s.
     is_clipped = getattr(config, "clip_cross", True)
-    low, high = (lower_bound(num_updates, config), 1.0) if is_clipped else (0.0, float("inf"))
+    low, high = (lower_bound(update_index, config), 1.0) if is_clipped else (0.0, float("inf"))
     clipped = ops.clip(ratio, low, high)  # (b,)
     side = tensors.side_of_band(ratio, low, high)
     weight = tensors.power(clipped, 1 + config.alpha) * omega * advantages * config.cross_weight  # (b,)
@@ -340,10 +340,10 @@ class Hacpo(GatedSpec):
         )
         return LearnerAdvantages(value, baseline, joint.guarded)
 
-    def shared_weights(self, s: Any, advantages: Any, omega: Any, num_updates: int, ops: Any) -> tensors.WeightTerms:
+    def shared_weights(self, s: Any, advantages: Any, omega: Any, update_index: int, ops: Any) -> tensors.WeightTerms:
         if self.cross_gate != "hacpo":
-            return super().shared_weights(s, advantages, omega, num_updates, ops)
-        return cross_weights(s, advantages, omega, num_updates, self, ops)
+            return super().shared_weights(s, advantages, omega, update_index, ops)
+        return cross_weights(s, advantages, omega, update_index, self, ops)
 
     # The same without torch
 
@@ -351,15 +351,15 @@ class Hacpo(GatedSpec):
         """True for rows of HACPO's own term, Eq. (12): shared ones, unless another gate replaces it."""
         return not is_own and self.sharing and self.cross_gate == "hacpo"
 
-    def gate(self, s: Any, sign: Any, num_updates: int, ops: Any) -> Any:
+    def gate(self, s: Any, sign: Any, update_index: int, ops: Any) -> Any:
         return GATES[self.cross_gate].value(s, sign, self.delta, ops)
 
     @property
     def gate_help(self) -> str:
         return f"{self.cross_gate}: {GATES[self.cross_gate].formula}"
 
-    def shared_band(self, num_updates: int) -> tuple[float, float] | None:
-        return (lower_bound(num_updates, self), 1.0) if self.clips_shared else None
+    def shared_band(self, update_index: int) -> tuple[float, float] | None:
+        return (lower_bound(update_index, self), 1.0) if self.clips_shared else None
 
     @property
     def band_moves(self) -> bool:
@@ -376,12 +376,12 @@ class Hacpo(GatedSpec):
             return text
         return f"{text} With cross_clip_gradient {self.cross_clip_gradient}, rollouts outside the band can teach too."
 
-    def explain(self, row: WeightedRow) -> Iterator[Step]:
+    def explain(self, row: WeightedRow) -> Iterator[WeightFactor]:
         """Eqs. (10), (12), (14) and (50)."""
         if not self._clips(row.is_own):
             yield from super().explain(row)
             return
-        s, m = row.sequence_ratio or 0.0, row.mini_batch or 0
+        s, m = row.sequence_ratio or 0.0, row.update_index or 0
         low, high = self.shared_band(m) or (0.0, inf)
         clipped = min(max(s, low), high)
         side = (s > high) - (s < low)

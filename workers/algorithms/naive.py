@@ -53,7 +53,7 @@ class NaiveSource(SharingSpec):
 
     name: Literal["naive_source"] = "naive_source"
 
-    def shared_loss(self, batch: MicroBatch, num_updates: int, denominator: float) -> tuple[Tensor, dict[str, Tensor]]:
+    def shared_loss(self, batch: MicroBatch, update_index: int, denominator: float) -> tuple[Tensor, dict[str, Tensor]]:
         return loss(
             *(batch.logps, batch.mask, batch.old_mean_logp, batch.advantages, batch.is_self, self),
             ref_logps=batch.ref_logps,
@@ -61,7 +61,7 @@ class NaiveSource(SharingSpec):
             denominator=denominator,
         )
 
-    def shared_band(self, num_updates: int) -> tuple[float, float] | None:
+    def shared_band(self, update_index: int) -> tuple[float, float] | None:
         return self.own_band() if self.sharing else None
 
     @property

@@ -27,7 +27,7 @@ class Signed(GatedSpec):
         slider=Slider(0, 1, 0.01),
     )
 
-    def gate(self, s: Any, sign: Any, num_updates: int, ops: Any) -> Any:
+    def gate(self, s: Any, sign: Any, update_index: int, ops: Any) -> Any:
         return GATES["signed"].value(s, sign, 1 - self.floor, ops)
 
     @property

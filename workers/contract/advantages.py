@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from operator import sub, truediv
 
-from workers.algorithms.base.contribution import single
+from workers.algorithms.base.contribution import float32
 from workers.algorithms.base.spec import CAPABILITY_FLOOR, CapabilityOptions
 
 REWARD_MAX = 1.0  # the verifier's upper bound: a reward of a correct answer; graded rewards lie between 0 and it
@@ -85,16 +85,16 @@ def baseline(group: RewardGroup, sources: Sequence[int], learner: int, omega: Ma
     if lowest == highest:
         return lowest
     count = sum(one[2] for one in terms)
-    mu = single(sum(factor * total for factor, total, *_ in terms) / count)
+    mu = float32(sum(factor * total for factor, total, *_ in terms) / count)
     if abs(mu) <= REWARD_MAX:  # below -1 only with the overlong penalty
         return mu
     own, own_count, *_ = group.totals.get(learner) or (sum(one[1] for one in terms), count)
-    return single(own / own_count)
+    return float32(own / own_count)
 
 
 def divisor(values: Sequence[float], mode: str) -> float:
     """The divisor of deviations from the baseline. mode: scale_rewards; values: of the prompt or the batch."""
-    return 1.0 if mode == "none" else single(single(spread(values)) + EPSILON)
+    return 1.0 if mode == "none" else float32(float32(spread(values)) + EPSILON)
 
 
 def advantages(rewards: Sequence[float], baselines: Sequence[float], divisors: Sequence[float]) -> list[float]:

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from workers.contract.spec.agent import AgentSpec
 from workers.contract.spec.run import RunSpec
-from workers.model import head, lora, sharding
+from workers.model import chunked_logprobs, lora, sharding
 from workers.model.loading import CPU, choose_dtype, load_model, load_tokenizer, recompute_layers
 from workers.model.optimizer import PolicyOptimizer
 from workers.model.process_group import ALONE, Ranks, Round, Value
@@ -40,7 +40,7 @@ class Policy:
         """Load the agent's model, or its checkpoint in `folder`; the reference is always the starting model."""
         self.agent, self.ranks, self._home = agent, ranks, device
         self.temperature = spec.rollout_of(agent).temperature
-        self._samples_itself = spec.rollout.engine != "vllm" and not spec.rollout.max_staleness
+        self._samples_itself = spec.rollout.engine != "vllm" and not spec.rollout.samples_ahead
         self.dtype = choose_dtype(spec, device)  # of its computations
         self.uses_lora = agent.lora_rank > 0 and not spec.is_evaluation_only
         # With LoRA a checkpoint's folder holds the merged weights; resuming needs the starting ones.
@@ -53,8 +53,8 @@ class Policy:
         self._load_start = partial(load_model, agent.model, agent.revision)
         if self.uses_lora:
             lora.add_adapter(self.model, agent, derived_key("lora", spec.seed, agent.stable_seed))
-        self._has_linear_head = not ranks.is_sharded and head.is_linear_head(self.model)
-        self._replaces_head = ranks.is_sharded and head.is_replaceable_head(self.model)
+        self._has_linear_head = not ranks.is_sharded and chunked_logprobs.is_linear_head(self.model)
+        self._replaces_head = ranks.is_sharded and chunked_logprobs.is_replaceable_head(self.model)
         self.reference = self._reference_of(spec, starts_here, dtype, place)
         self._read_tokenizer(location)
         if spec.is_evaluation_only:
@@ -138,9 +138,9 @@ class Policy:
         return self._samples_itself and self._home.type == "cpu" and self.dtype == torch.float32
 
     @property
-    def output_layer(self) -> head.Head | None:
+    def output_layer(self) -> chunked_logprobs.Head | None:
         """The model's output layer, if nothing else follows its last hidden states."""
-        return head.Head.of(self.model) if self._has_linear_head else None
+        return chunked_logprobs.Head.of(self.model) if self._has_linear_head else None
 
     @property
     def context_length(self) -> int | None:
@@ -184,11 +184,11 @@ class Policy:
         *,
         model: Any = None,
         temperature: float | None = None,
-        counts: Sequence[Sequence[bool]] | None = None,
+        train_masks: Sequence[Sequence[bool]] | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Log-probabilities of response tokens by one causal pass, padded on the right.
 
-        temperature: the sampling temperature by default.  counts: of each response, which tokens count; default: all.
+        temperature: the sampling temperature by default.  train_masks: by response; default: all tokens count.
         Returns logps (b, T), 0 where padded or not counted, and the completion mask (b, T), True = counts in the loss.
         """
         device, model, temperature = self.device, model or self.model, temperature or self.temperature
@@ -199,13 +199,13 @@ class Policy:
         lengths = torch.tensor([len(response) for response in responses], device=device)  # (b,)
         position = torch.arange(int(lengths.max()), device=device)  # (T,)
         mask = position[None, :] < lengths[:, None]  # (b, T)
-        if counts is not None:
-            padded = [[*row, *([False] * (mask.shape[1] - len(row)))] for row in counts]
+        if train_masks is not None:
+            padded = [[*row, *([False] * (mask.shape[1] - len(row)))] for row in train_masks]
             mask = mask & torch.tensor(padded, device=device)
         place = (starts[:, None] + position[None, :]).clamp(max=width - 1)  # (b, T)  of each response token in its row
         vocabulary = model.config.get_text_config().vocab_size
         by_chunks = self._has_linear_head or self._replaces_head
-        if by_chunks and head.is_large(len(rows) * (width - int(starts.min())) * vocabulary):
+        if by_chunks and chunked_logprobs.is_large(len(rows) * (width - int(starts.min())) * vocabulary):
             row = torch.arange(len(rows), device=device)[:, None].expand_as(mask)[mask]  # (N,)
             index, targets = (row, place[mask] - 1), ids[row, place[mask]]  # (N,)
             values = self._chunked_logps(model, ids[:, :-1], index, targets, temperature)  # (N,)
@@ -220,17 +220,19 @@ class Policy:
         ).view(len(ids), -1)  # (b, S - first)
         return logps.gather(1, place - first).where(mask, 0.0), mask
 
-    def _chunked_logps(self, model: Any, ids: Tensor, index: head.Index, targets: Tensor, temperature: float) -> Tensor:
+    def _chunked_logps(
+        self, model: Any, ids: Tensor, index: chunked_logprobs.Index, targets: Tensor, temperature: float
+    ) -> Tensor:
         """Of targets (N,), predicted from the states [index] of a pass over ids (b, S)."""
         # Padding follows every real token, so the causal mask alone keeps it out: no attention mask.
         if self._replaces_head:
-            with head.logps_for_logits(model, index, targets, temperature):
+            with chunked_logprobs.logps_for_logits(model, index, targets, temperature):
                 values: Tensor = model(input_ids=ids, use_cache=False).logits
             return values
         states = model.base_model(input_ids=ids, use_cache=False).last_hidden_state  # (b, S, d)
-        output = head.Head.of(model)
+        output = chunked_logprobs.Head.of(model)
         assert output is not None
-        return head.token_logps(output, states[index], targets, temperature)
+        return chunked_logprobs.token_logps(output, states[index], targets, temperature)
 
     @torch.no_grad()
     def reference_logps(self, prompts: Sequence[Sequence[int]], responses: Sequence[Sequence[int]]) -> Tensor:

@@ -24,8 +24,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from workers import heartbeat
 from workers.contract.memory.footprint import KV_ROOM
-from workers.model.head import Head
-from workers.rollouts.choice import Room, choose_tokens
+from workers.model.chunked_logprobs import Head
 from workers.rollouts.sampler import (
     ReadPrompts,
     RoomyLayer,
@@ -36,6 +35,7 @@ from workers.rollouts.sampler import (
     sample_growing,
     samples_of,
 )
+from workers.rollouts.token_sampling import Buffers, choose_tokens
 
 LOOK_EVERY = 8  # tokens
 ATTENDED = 128  # a step attends to a multiple of this many places
@@ -268,7 +268,7 @@ class _Steps:
             tuple(states.new_zeros(rows, states.shape[1], size.places, states.shape[3]) for states in pair)
             for pair in ((layer.keys, layer.values) for layer in prompts.cache.layers)
         ]
-        self._room = Room(rows, prompts.logits.shape[-1], device)
+        self._buffers = Buffers(rows, prompts.logits.shape[-1], device)
         self._place = torch.arange(size.places, device=device)  # (L,)
         self._stops = torch.tensor(key.stops, dtype=torch.long, device=device)
 
@@ -409,7 +409,7 @@ class _Steps:
         """Write down the next token of each row, chosen from logits (a, V)."""
         alive, step = self._alive[:rows], self._step
         noise = self._noise[alive, step]  # (a,)
-        token, logp, entropy = choose_tokens(logits, noise, self._choice, self._room, logits.shape[-1])
+        token, logp, entropy = choose_tokens(logits, noise, self._choice, self._buffers, logits.shape[-1])
         for column, value in ((self._tokens, token), (self._logps, logp), (self._entropies, entropy)):
             column.index_put_((alive, step), value.to(column.dtype))
         is_open = self._is_open(alive)

@@ -18,9 +18,9 @@ from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
 from workers import heartbeat
-from workers.model.head import Head
+from workers.model.chunked_logprobs import Head
 from workers.randomness import uniforms
-from workers.rollouts.choice import SMALL_VOCABULARY, Room, choose_tokens
+from workers.rollouts.token_sampling import SMALL_VOCABULARY, Buffers, choose_tokens
 
 # Below this share of unfinished rows the batch shrinks: copying the cache costs about two forward passes.
 COMPACT_BELOW = 0.75
@@ -172,7 +172,7 @@ def sample_growing(
     alive = torch.arange(num_rows, device=device)  # rows in the batch now
     for position in range(max_new_tokens):
         heartbeat.send_heartbeat()
-        token, logp, entropy = choose_tokens(batch.logits, noise[alive, position], request, batch.room)  # (a,) each
+        token, logp, entropy = choose_tokens(batch.logits, noise[alive, position], request, batch.buffers)  # (a,) each
         tokens[alive, position], logps[alive, position], entropies[alive, position] = token, logp, entropy
         ended = torch.isin(token, stops) & ~finished[alive]  # (a,)
         if request.stop and decode is not None:
@@ -261,7 +261,7 @@ class _Batch:
         self.logits = prompts.logits[row]  # (r, V)
         if head is not None:  # it writes the next ones over them
             self.logits = self.logits.to(head.dtype)
-        self.room = Room(len(rows), self.logits.shape[-1], model.device)
+        self.buffers = Buffers(len(rows), self.logits.shape[-1], model.device)
         self.position = prompts.lengths[row]  # (r,)
         self.width = prompts.width
         self.mask: Tensor | None = None

@@ -58,14 +58,14 @@ class Transcript(Sample):
     def num_sampled(self) -> int:
         return sum(len(turn.token_ids) for turn in self.turns if turn.is_own)
 
-    def counts(self, *, strips_eos: bool) -> list[bool]:
+    def train_mask(self, *, strips_eos: bool) -> list[bool]:
         """By token: whether the agent wrote it, and so trains on it."""
-        counts: list[bool] = []
+        mask: list[bool] = []
         for turn in self.turns:
-            counts += [turn.is_own] * len(turn.token_ids)
+            mask += [turn.is_own] * len(turn.token_ids)
             if turn.has_eos and strips_eos:
-                counts[-1] = False
-        return counts
+                mask[-1] = False
+        return mask
 
 
 @dataclass

@@ -16,7 +16,7 @@ from workers.agents.interface import AgentInterface
 from workers.algorithms.base.spec import MicroBatch
 from workers.algorithms.base.tensors import ROW_STATS
 from workers.contract.memory.footprint import Shape, shape_of
-from workers.contract.memory.machine import Machine, Settled, settled, with_settings
+from workers.contract.memory.machine import Machine, ResolvedSettings, resolved_settings, with_settings
 from workers.contract.memory.plan import fitted, shortfall
 from workers.contract.number_format import format_count
 from workers.contract.spec.data import DataSpec, split_position
@@ -87,14 +87,14 @@ def check_memory(spec: RunSpec, models: Sequence[PreTrainedModel]) -> None:
         raise DoesNotFit(str(lacking))
 
 
-def settled_here(spec: RunSpec, models: Sequence[PreTrainedModel]) -> Settled:
+def resolved_here(spec: RunSpec, models: Sequence[PreTrainedModel]) -> ResolvedSettings:
     """What a run that starts now leaves to the machine: its `auto` settings, and batches that fit into free memory.
 
     models: of the agents, empty.
     """
     recomputes = all(any(isinstance(part, GradientCheckpointingLayer) for part in model.modules()) for model in models)
     total = this_machine(spec).model_copy(update={"recomputes": recomputes})
-    values = settled(spec, [_num_parameters(model) for model in models], total)
+    values = resolved_settings(spec, [_num_parameters(model) for model in models], total)
     spec = with_settings(spec, values)
     shapes = [shape for model in models if (shape := model_shape(model)) is not None]
     if spec.compute.placement != "ray" and len(shapes) == len(models):

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from workers.agents.interface import Placement
 from workers.agents.messages import GeneratedRollouts
 from workers.contract import events
-from workers.contract.memory.machine import Settled
+from workers.contract.memory.machine import ResolvedSettings
 from workers.contract.repository import ROOT
 from workers.contract.spec.reward_function import NETWORK_KEY
 from workers.contract.spec.run import RunSpec
@@ -57,7 +57,7 @@ class ProgressReporter:
         agents: list[str],
         placement: Placement,
         verifier: str,
-        settled: Settled,
+        settled: ResolvedSettings,
         network_labels: Sequence[str],
     ) -> None:
         """The agents are loaded. settled: what the run's settings leave to the machine; network_labels: of reward

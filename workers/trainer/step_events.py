@@ -247,7 +247,7 @@ def contribution_events(record: StepRecord) -> Iterator[events.Contribution]:
     alpha = getattr(record.algorithm, "alpha", None) if record.algorithm.uses("alpha") else None
     for learner, name in enumerate(record.names):
         recorded: set[tuple[int, int, int]] = set()
-        for num_updates, row, result in _visits(record, learner):
+        for update_index, row, result in _visits(record, learner):
             place = (row.source, row.prompt, row.sample)
             if place in recorded:
                 continue
@@ -266,7 +266,7 @@ def contribution_events(record: StepRecord) -> Iterator[events.Contribution]:
                 clip_side=CLIP_SIDES[result.clip_side],
                 omega=row.omega,
                 weight=result.weight,
-                mini_batch=num_updates,
+                mini_batch=update_index,
                 drop_reason=result.drop_reason,
                 reward=rewards[row.source][row.prompt][row.sample],
                 source_num_tokens=response.length,
@@ -280,9 +280,9 @@ def contribution_events(record: StepRecord) -> Iterator[events.Contribution]:
 def _visits(record: StepRecord, learner: int) -> Iterator[tuple[int | None, LearnerRow, RowResult]]:
     """(m, row, result) of every row in the learner's order; at the end, without m, the quarantined ones."""
     plan, results = record.plan.mini_batches[learner], record.reports[learner].results
-    for num_updates, (rows, outcomes) in enumerate(zip(plan, results, strict=True)):
+    for update_index, (rows, outcomes) in enumerate(zip(plan, results, strict=True)):
         for row, result in zip(rows, outcomes, strict=True):
-            yield num_updates, row, result
+            yield update_index, row, result
     for row in record.plan.quarantined[learner]:
         yield None, row, RowResult(drop_reason="quarantined")
 

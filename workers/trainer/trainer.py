@@ -24,13 +24,12 @@ from workers.agents.updates import MAX_FAILURES_IN_A_ROW
 from workers.algorithms import hacpo
 from workers.contract import events
 from workers.contract.checkpoint_manifest import DamagedCheckpoint
-from workers.contract.memory.machine import Settled, with_settings
+from workers.contract.memory.machine import ResolvedSettings, with_settings
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
 from workers.questions.dataset import Question, Split, split_sets
 from workers.rollouts.engine import LOGP_DIFFERENCE_LIMIT
 from workers.trainer.checkpoints import CheckpointsFail, CheckpointWriter, newest_checkpoint
-from workers.trainer.drawing import PromptDraw
 from workers.trainer.evaluation import EvaluationRunner, EvaluationSet
 from workers.trainer.preflight import (
     check_algorithm,
@@ -38,9 +37,10 @@ from workers.trainer.preflight import (
     empty_models,
     evaluated_questions_that_fit,
     questions_that_fit,
-    settled_here,
+    resolved_here,
 )
 from workers.trainer.progress import ProgressReporter
+from workers.trainer.prompt_sampling import PromptSampler
 from workers.trainer.resampling import DynamicSampling, SampledStep
 from workers.trainer.rewards import AnyVerifier, Judges, network_labels, open_set_verifiers, verifier_label
 from workers.trainer.scoring import Scores
@@ -78,11 +78,11 @@ class Trainer:
         self.tracker = hacpo.CapabilityTracker.of(len(spec.agents), spec.algorithm.capability_options)
         self.trust = Trust([agent.name for agent in spec.agents], spec.sharing)
         self.audit = RewardAudit(spec, self.judges)
-        self.prompts = PromptDraw(spec, [[] for _ in spec.training_data])  # with questions once they are read
+        self.prompts = PromptSampler(spec, [[] for _ in spec.training_data])  # with questions once they are read
         self.prompts_state: dict[str, Any] = {}  # of the checkpoint, until the questions are read
         self.placement: Placement
         self.agents: Sequence[AgentInterface] = ()
-        self.settled: Settled = {}  # what the spec leaves to the machine
+        self.settled: ResolvedSettings = {}  # what the spec leaves to the machine
         self.step = 0  # completed steps
         self.is_in_step = False
         self.is_mid_step = False  # between two steps' states: nothing may be saved
@@ -94,7 +94,7 @@ class Trainer:
             [] if spec.is_evaluation_only else split_sets(*spec.training_data, evaluated=spec.evaluation.benchmarks)
         )
         self.load()
-        self.prompts = PromptDraw(spec, self.prepare_questions(splits))
+        self.prompts = PromptSampler(spec, self.prepare_questions(splits))
         if self.prompts_state and self.prompts.has_state:
             self.prompts.load_state_dict(self.prompts_state)
         # Also on resuming: a stop may have come before or during this step's evaluation, which repeats itself exactly.
@@ -135,7 +135,7 @@ class Trainer:
         """
         spec = self.spec
         self.is_in_step = True
-        if following:  # one step off: the next step's rollouts are of the weights that this step starts from
+        if following:  # the next step's rollouts are of the weights that this step starts from
             self.sample_ahead(following)
         # 1, 2. The same prompts go to all agents; each samples G rollouts and scores them with its own weights.
         sampled = self.sample(batch, extra)
@@ -199,7 +199,7 @@ class Trainer:
 
     def next_questions(self) -> list[Question]:
         """The next step's prompts if it may be sampled ahead; none in the last step."""
-        is_ahead = self.spec.rollout.max_staleness > 0 and self.step + 1 < self.spec.training.steps
+        is_ahead = self.spec.rollout.samples_ahead and self.step + 1 < self.spec.training.steps
         return self.prompts.batch(self.step + 1) if is_ahead else []
 
     def sample_ahead(self, questions: Sequence[Question]) -> None:
@@ -305,7 +305,7 @@ class Trainer:
             check_algorithm(self.spec)
             models = empty_models(self.spec)
             check_memory(self.spec, models)
-            self.settled = settled_here(self.spec, models)
+            self.settled = resolved_here(self.spec, models)
         else:  # the same batches, so the same sums
             self.settled = resumable.trainer.get("settled") or resumable.trainer.get("batches", {})
         self.placement = place(with_settings(self.spec, self.settled), self.run_dir, folders)

@@ -10,7 +10,7 @@ from typing import Any
 from hacrl_web.insight.collaboration.collaboration import short, trap
 from hacrl_web.insight.rescued_prompts import OF_STEP
 from hacrl_web.runs.models import Run
-from workers.algorithms.base.contribution import single
+from workers.algorithms.base.contribution import float32
 from workers.contract.advantages import REWARD_MAX
 from workers.contract.spec.run import RunSpec
 
@@ -52,7 +52,7 @@ def gate_curve(spec: RunSpec, ends: Sequence[float]) -> list[dict[str, float]]:
     if not rule.shares_rollouts or rule.is_recorded_only or len(spec.agents) == 1 or not ends:
         return []
     grain = (ends[-1] / ends[0]) ** (1 / GATE_POINTS)
-    ratios = [single(ends[0] * grain**place) for place in range(GATE_POINTS + 1)]
+    ratios = [float32(ends[0] * grain**place) for place in range(GATE_POINTS + 1)]
     by_sign = [rule.weigh(False, spec.updates_per_block, ratios, [sign] * len(ratios)).weights for sign in (1.0, -1.0)]
     return [
         {"s": s, "positive": abs(positive), "negative": abs(negative)}

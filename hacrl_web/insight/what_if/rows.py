@@ -17,7 +17,7 @@ from uuid import UUID
 from hacrl_web.insight.recorded_steps import segments, spread_steps
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.telemetry.metric_series import MetricSeries, read_series
-from workers.algorithms.base.contribution import single, singles
+from workers.algorithms.base.contribution import float32, float32_array
 from workers.algorithms.base.spec import CAPABILITY_FLOOR
 from workers.contract.advantages import OverlongPenalty, RewardGroup
 
@@ -85,7 +85,7 @@ class Block:
 
     def weighed(self, advantages: Sequence[float]) -> Sequence[float]:
         """Advantages times the rows' importance weights, as the loss has them."""
-        return singles(map(mul, advantages, self.importances)) if self.is_own else advantages
+        return float32_array(map(mul, advantages, self.importances)) if self.is_own else advantages
 
     @cached_property
     def recorded_counts(self) -> OutcomeCounts:
@@ -187,7 +187,7 @@ def _collect(rows: Rows, records: Iterable[tuple[Any, ...]], places: dict[str, i
         if agent not in places or source not in places or reward is None or a is None or omega is None:
             continue
         if overlong.cache:
-            reward = single(reward + single(overlong.of_contribution(length or 0)))
+            reward = float32(reward + float32(overlong.of_contribution(length or 0)))
         k, j = places[agent], places[source]
         numbers[step, k, j] += age is None
         prompt = prompts.setdefault(prompt_id, len(prompts))

@@ -8,7 +8,7 @@ from math import isclose
 from typing import Any
 
 from hacrl_web.insight.what_if.rows import NEAR, Block, OutcomeCounts, RecordedCheck, Rows
-from workers.algorithms.base.contribution import single
+from workers.algorithms.base.contribution import float32
 from workers.algorithms.base.sharing import SharingSpec
 from workers.algorithms.base.spec import AlgorithmSpec
 from workers.contract.advantages import (
@@ -96,7 +96,7 @@ def _baselines(
 ) -> Shared:
     groups = rows.groups[step]
     is_plain = not rule.weighs_baseline or len(in_baseline) == 1
-    factors = {j: 1.0 if is_plain else single(omega[learner, j]) for j in in_baseline}
+    factors = {j: 1.0 if is_plain else float32(omega[learner, j]) for j in in_baseline}
     mus = {prompt: baseline(group, in_baseline, learner, factors) for prompt, group in groups.items()}
     place = (step, in_baseline, rule.scale_rewards)
     if place not in rows.divisors:

@@ -1,4 +1,4 @@
-"""One step off: which weights sample, what weighs their rollouts, and that a resumed run repeats itself."""
+"""Sampling ahead: which weights sample, what weighs their rollouts, and that a resumed run repeats itself."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ def test_text_before_a_stop_string_is_verified_and_all_of_it_is_shared(tmp_path)
     source, learner = (LocalAgent(agent, spec, CPU, None) for agent in spec.agents)
     ids = source.policy.encode_response("12=")
     row = Sample(ids, [-1.0] * len(ids), True, 0.0, has_stop=True)
-    response = source._response(row, len(source._counted(row)), -1.0)
+    response = source._response(row, len(source._response_ids(row)), -1.0)
     assert (response.text, response.shared_text, response.finish_reason) == ("12", "12=", "stop")
     assert response.length == len(ids)
     sharing = spec.sharing

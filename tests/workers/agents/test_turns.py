@@ -17,7 +17,7 @@ from workers.agents.local import LocalAgent
 from workers.agents.messages import LearnerRow, Response
 from workers.agents.retokenize import LearnerTokens, retokenize
 from workers.contract.spec.environments import Turn
-from workers.model import head
+from workers.model import chunked_logprobs
 from workers.model.loading import CPU
 from workers.questions.dataset import split_questions
 from workers.rollouts.transcript import Transcript
@@ -58,7 +58,7 @@ def test_generation_continues_after_the_environments_answer(tmp_path, echo, chat
         assert row.token_ids == [token for turn in row.turns for token in turn.token_ids]
         assert len(row.token_ids) <= 24
         assert len([turn for turn in row.turns if turn.is_own]) <= 3
-        assert row.num_sampled == sum(row.counts(strips_eos=False))
+        assert row.num_sampled == sum(row.train_mask(strips_eos=False))
         for own, answer in zip(row.turns[::2], row.turns[1::2], strict=False):
             assert answer.role == ("tool" if own.text.endswith("=") else "user")
     tool = next(turn for row in several for turn in row.turns if turn.role == "tool")
@@ -77,7 +77,7 @@ def test_turns_use_the_policys_probabilities_of_the_whole_transcript(tmp_path, e
     assert max(len(response.turns) for response in responses) > 2
     for (prompt, sample), own in agent._own.items():
         with torch.no_grad():
-            logps, mask = agent.policy.token_logps([own.prompt], [own.response], counts=[own.counts])
+            logps, mask = agent.policy.token_logps([own.prompt], [own.response], train_masks=[own.train_mask])
         response = generated.responses[prompt][sample]
         assert mask.sum() == response.length == own.num_trained
         # By hand: the sum over the agent's own tokens divided by their number.
@@ -125,7 +125,7 @@ def test_instructions_stand_in_the_system_message_unless_they_are_off(tmp_path, 
 def update_gradients(agent: LocalAgent, spec, rows: list[LearnerRow], *, by_chunks: bool, monkeypatch):
     """The gradients by logits or hidden states of one update, (b, S, n), and where they are recorded."""
     kept = []
-    monkeypatch.setattr(head, "is_large", lambda count: by_chunks)
+    monkeypatch.setattr(chunked_logprobs, "is_large", lambda count: by_chunks)
     module = agent.policy.model.base_model if by_chunks else agent.policy.model
 
     def keep(_module, _inputs, output):
@@ -157,8 +157,8 @@ def test_gradient_reaches_the_agents_own_tokens_alone(tmp_path, echo, monkeypatc
     # The state before a token predicts it; logits are kept from the last prompt token on, hidden states of all.
     first = len(own.prompt) - 1 if by_chunks else 0
     has_gradient = values.grad[0, first : first + len(own.response)].abs().sum(dim=-1) > 0
-    assert has_gradient.tolist() == list(own.counts)
-    assert 0 < sum(own.counts) < len(own.counts)
+    assert has_gradient.tolist() == list(own.train_mask)
+    assert 0 < sum(own.train_mask) < len(own.train_mask)
 
 
 @pytest.mark.parametrize("algorithm", ["hacpo", "naive_learner"])
@@ -178,7 +178,9 @@ def test_gradient_of_a_peers_transcript_reaches_the_peers_own_tokens_alone(tmp_p
     tokens = retokenize(learner.policy, response, spec.sharing, 100)
     # s at the middle of the band, where the gradient flows.
     with torch.no_grad():
-        logps, mask = learner.policy.token_logps([learner._prompts[prompt]], [tokens.token_ids], counts=[tokens.counts])
+        logps, mask = learner.policy.token_logps(
+            [learner._prompts[prompt]], [tokens.token_ids], train_masks=[tokens.train_mask]
+        )
     mean = (logps.sum() / mask.sum()).item() + 0.05
     row = LearnerRow(prompt, 0, sample, False, 1.0, 1.0, replace(response, mean_logp=mean))
     kept = []
@@ -193,9 +195,9 @@ def test_gradient_of_a_peers_transcript_reaches_the_peers_own_tokens_alone(tmp_p
     handle.remove()
     [result] = report.results[0]
     assert result.gradient_flows
-    assert result.num_tokens == sum(tokens.counts)
+    assert result.num_tokens == sum(tokens.train_mask)
     gradient = kept[-1].grad[0, : len(tokens.token_ids)].abs().sum(dim=-1)
-    assert (gradient > 0).tolist() == list(tokens.counts)
+    assert (gradient > 0).tolist() == list(tokens.train_mask)
 
 
 def test_tool_tokens_do_not_move_the_ratio(tmp_path, echo):
@@ -223,7 +225,7 @@ SHARED = Response("12", "12", "stop", 7, 7, -1.0, turns=TURNS)
 def pieces(agent: LocalAgent, tokens: LearnerTokens) -> tuple[list[str], list[str]]:
     """The texts of the tokens that count, and of those that do not."""
     names = agent.policy.tokenizer.convert_ids_to_tokens(tokens.token_ids)
-    by_mask = partial(zip, names, tokens.counts, strict=True)
+    by_mask = partial(zip, names, tokens.train_mask, strict=True)
     return [name for name, counts in by_mask() if counts], [name for name, counts in by_mask() if not counts]
 
 
@@ -258,7 +260,7 @@ def test_special_tokens_in_an_answer_stay_text(tmp_path, echo):
     tokens = retokenize(learner.policy, replace(SHARED, turns=turns), sharing, 100)
     ids = tokens.token_ids
     assert ids.count(learner.policy.turn_eos) == 3  # of the two turns and the answer: none from its text
-    assert sum(tokens.counts) == 6
+    assert sum(tokens.train_mask) == 6
 
 
 def test_transcript_that_overflows_is_dropped_or_cut_with_its_mask(tmp_path, echo):
@@ -266,7 +268,7 @@ def test_transcript_that_overflows_is_dropped_or_cut_with_its_mask(tmp_path, ech
     assert retokenize(learner.policy, SHARED, sharing, 10) == "overflow"
     learner, sharing = learner_of(tmp_path, overflow="truncate")
     tokens = retokenize(learner.policy, SHARED, sharing, 10)
-    assert (len(tokens.token_ids), len(tokens.counts), sum(tokens.counts)) == (10, 10, 5)
+    assert (len(tokens.token_ids), len(tokens.train_mask), sum(tokens.train_mask)) == (10, 10, 5)
     only_tool = replace(SHARED, turns=(Turn("assistant", ""), TURNS[1], TURNS[2]))
     assert retokenize(learner.policy, only_tool, sharing, 3) == "empty"
 

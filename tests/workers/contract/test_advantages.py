@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from workers.algorithms import hacpo
-from workers.algorithms.base.contribution import single
+from workers.algorithms.base.contribution import float32
 from workers.algorithms.hacpo import Hacpo
 from workers.contract import advantages
 
@@ -50,7 +50,7 @@ def test_advantages_are_the_rules(scale, is_plain, seed):
     guarded = 0
     every = [value for group in groups(rewards, valid) for value in group.values(heard)]
     for learner in range(N):
-        omega = {j: 1.0 if is_plain else single(ratio[learner, j].item()) for j in heard}
+        omega = {j: 1.0 if is_plain else float32(ratio[learner, j].item()) for j in heard}
         for q, group in enumerate(groups(rewards, valid)):
             mu = advantages.baseline(group, heard, learner, omega)
             guarded += bool(judged.guarded[learner][q])

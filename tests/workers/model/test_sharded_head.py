@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 from tests.support.workers.processes import PROCESSES
 from tests.support.workers.tiny import make_agent, make_spec
-from workers.model import head
+from workers.model import chunked_logprobs
 from workers.model.policy import Policy
 from workers.model.process_group import Ranks
 
@@ -46,14 +46,14 @@ def compare(rank: int, root: Path, lora_rank: int, changes: dict[str, Any]) -> N
     spec = make_spec(root / f"of {rank}", [agent], algorithm={"name": "gspo", "beta": 0.1}, compute=compute)
     policy = Policy(spec.agents[0], spec, torch.device("cpu"), ranks=Ranks(rank, 2, is_sharded=True))
     whole, reference, gradients = grads_of(policy, rank)
-    head.MIN_LOGITS, head.CHUNK_BYTES = 0, 4 * policy.model.config.vocab_size * 2
+    chunked_logprobs.MIN_LOGITS, chunked_logprobs.CHUNK_BYTES = 0, 4 * policy.model.config.vocab_size * 2
     torch.nn.functional.cross_entropy = None  # type: ignore[assignment]  # the plain path fails now
     by_chunks, reference_by_chunks, chunked_gradients = grads_of(policy, rank)
     torch.testing.assert_close(by_chunks, whole, rtol=0, atol=1e-6)
     torch.testing.assert_close(reference_by_chunks, reference, rtol=0, atol=1e-6)
     assert relative_difference(chunked_gradients, gradients) < 1e-6
     if rank == 0:  # only this rank has many logits: both make the same collective calls all the same
-        head.MIN_LOGITS = 10**9
+        chunked_logprobs.MIN_LOGITS = 10**9
         torch.nn.functional.cross_entropy = CROSS_ENTROPY
     mixed, _, mixed_gradients = grads_of(policy, rank)
     torch.testing.assert_close(mixed, whole, rtol=0, atol=1e-6)

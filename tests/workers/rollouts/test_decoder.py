@@ -27,8 +27,8 @@ from transformers import (
 from tests.support.workers.tiny import make_pair, make_spec, records, train, weights
 from workers.contract.spec.agent import AgentSpec
 from workers.model import lora
-from workers.model.head import Head
-from workers.rollouts import choice, decoder
+from workers.model.chunked_logprobs import Head
+from workers.rollouts import decoder, token_sampling
 from workers.rollouts.decoder import FixedDecoder, GraphKey, NotFixed, graph_key, windows_of
 from workers.rollouts.engine import TransformersEngine
 from workers.rollouts.sampler import Sample, SampleRequest, sample, sampling_cache
@@ -202,7 +202,7 @@ def test_a_capture_leaves_no_trace_and_is_made_once(monkeypatch: pytest.MonkeyPa
 
 
 def test_adapters_and_a_head_apart_change_nothing() -> None:
-    model = make_model("qwen3", vocab_size=choice.SMALL_VOCABULARY + 100)
+    model = make_model("qwen3", vocab_size=token_sampling.SMALL_VOCABULARY + 100)
     lora.add_adapter(model, AgentSpec(name="A", model="m", lora_rank=2), 1)
     with torch.no_grad():
         for name, parameter in model.named_parameters():

@@ -8,12 +8,12 @@ import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from tests.support.workers.tiny import make_agent, make_spec
-from workers.model.head import Head
+from workers.model.chunked_logprobs import Head
 from workers.model.policy import Policy
 from workers.randomness import derived_key, permutation, uniforms
-from workers.rollouts import choice
-from workers.rollouts.choice import Room, choose_tokens
+from workers.rollouts import token_sampling
 from workers.rollouts.sampler import SampleRequest, sample
+from workers.rollouts.token_sampling import Buffers, choose_tokens
 
 PROMPTS = ["1+2=", "12+34=", "7*8="]
 
@@ -119,31 +119,33 @@ def test_permutation_belongs_to_its_key():
 
 def test_choice_by_blocks_is_the_choice_by_all_sums():
     generator = torch.Generator().manual_seed(0)
-    vocabulary = 40 * choice.BLOCK + 77  # the last block is not whole
+    vocabulary = 40 * token_sampling.BLOCK + 77  # the last block is not whole
     probabilities = torch.softmax(4 * torch.randn(200, vocabulary, generator=generator), dim=-1)
     noise = torch.rand(200, generator=generator, dtype=torch.float64)
     noise[:2] = torch.tensor([0.0, 1 - 1e-9])
-    assert torch.equal(choice._place_by_blocks(probabilities, noise), choice._place(probabilities, noise))
+    assert torch.equal(
+        token_sampling._place_by_blocks(probabilities, noise), token_sampling._place(probabilities, noise)
+    )
 
 
 def test_choice_by_blocks_reaches_the_tail_and_nothing_without_probability():
     """Tokens of 1e-9 behind one of nearly 1, which float32 sums would lose; zeros before, between and after them."""
-    vocabulary = 4 * choice.BLOCK
+    vocabulary = 4 * token_sampling.BLOCK
     row = torch.zeros(vocabulary)
     row[5], row[700], row[2000] = 1.0, 1e-9, 2e-9
     total = row.double().sum().item()
     noise = torch.tensor([0.0, 0.5, (1 + 0.5e-9) / total, (1 + 2e-9) / total, 1 - 1e-16], dtype=torch.float64)
-    places = choice._place_by_blocks(row.expand(5, -1), noise)
+    places = token_sampling._place_by_blocks(row.expand(5, -1), noise)
     assert places.tolist() == [5, 5, 700, 2000, 2000]
 
 
 def test_large_vocabularies_are_chosen_from_by_blocks(monkeypatch):
-    monkeypatch.setattr(choice, "_place_by_blocks", None)
-    logits, noise = torch.zeros(1, choice.SMALL_VOCABULARY + 1), torch.tensor([0.5], dtype=torch.float64)
+    monkeypatch.setattr(token_sampling, "_place_by_blocks", None)
+    logits, noise = torch.zeros(1, token_sampling.SMALL_VOCABULARY + 1), torch.tensor([0.5], dtype=torch.float64)
     request = SampleRequest([[1]], [0], [0], 1.0, 1, 1)
-    choose_tokens(logits[:, 1:], noise, request, Room(1, choice.SMALL_VOCABULARY, logits.device))
+    choose_tokens(logits[:, 1:], noise, request, Buffers(1, token_sampling.SMALL_VOCABULARY, logits.device))
     with pytest.raises(TypeError):
-        choose_tokens(logits, noise, request, Room(*logits.shape, logits.device))
+        choose_tokens(logits, noise, request, Buffers(*logits.shape, logits.device))
 
 
 def test_entropy_and_log_probabilities_are_those_of_softmax():
@@ -151,7 +153,7 @@ def test_entropy_and_log_probabilities_are_those_of_softmax():
     request = SampleRequest([[1]], [0, 0], [0, 0], 0.5, 1, 2)
     noise = torch.tensor([0.0, 0.999], dtype=torch.float64)
     token, logp, entropy = choose_tokens(
-        logits, noise, request, Room(3, 3, logits.device)
+        logits, noise, request, Buffers(3, 3, logits.device)
     )  # room for a row that has left
     e2 = np.exp(2)  # logits / temperature: 0, 2 and none
     assert token.tolist() == [0, 2]
@@ -164,7 +166,7 @@ def test_output_layer_apart_from_the_model_samples_what_the_model_does(temperatu
     """Rows end at different lengths, so that 12, 8 and fewer are multiplied."""
     torch.manual_seed(3)
     config = Qwen3Config(
-        vocab_size=choice.SMALL_VOCABULARY + 500,
+        vocab_size=token_sampling.SMALL_VOCABULARY + 500,
         hidden_size=32,
         intermediate_size=32,
         num_hidden_layers=1,
@@ -194,9 +196,9 @@ def test_likeliest_tokens_by_hand():
     row = torch.tensor([[0.1, 0.4, 0.2, 0.3]])
 
     def kept(top_p: float, top_k: int) -> list[int]:
-        return choice.likeliest(row, top_p, top_k)[0].nonzero()[:, 0].tolist()
+        return token_sampling.likeliest(row, top_p, top_k)[0].nonzero()[:, 0].tolist()
 
-    assert choice.likeliest(row, 1.0, 0) is row  # so that nothing changes bit for bit
+    assert token_sampling.likeliest(row, 1.0, 0) is row  # so that nothing changes bit for bit
     assert kept(1.0, 2) == [1, 3]
     assert kept(0.69, 0) == [1, 3]  # .4 + .3 = .7
     assert kept(0.71, 0) == [1, 2, 3]
@@ -210,23 +212,23 @@ def test_likeliest_tokens_by_hand():
 def test_tokens_are_ranked_as_far_as_the_share_reaches(scale):
     """By a full sort: nearly flat rows need more than RANKED tokens, others few."""
     generator = torch.Generator().manual_seed(2)
-    rows = torch.softmax(scale * torch.randn(4, 3 * choice.RANKED, generator=generator), dim=-1)
+    rows = torch.softmax(scale * torch.randn(4, 3 * token_sampling.RANKED, generator=generator), dim=-1)
     ranked, order = rows.sort(dim=-1, descending=True)
     before = ranked.double().cumsum(dim=-1) - ranked
     expected = torch.zeros_like(rows).scatter(1, order, ranked.where(before < 0.9 * rows.double().sum(-1, True), 0.0))
-    assert torch.equal(choice.likeliest(rows, 0.9, 0), expected)
-    assert ((expected > 0).sum(dim=-1) > choice.RANKED).all() == (scale < 1)
+    assert torch.equal(token_sampling.likeliest(rows, 0.9, 0), expected)
+    assert ((expected > 0).sum(dim=-1) > token_sampling.RANKED).all() == (scale < 1)
 
 
 def test_both_ways_of_choosing_draw_from_the_likeliest_alone():
     generator = torch.Generator().manual_seed(1)
-    for vocabulary in (100, choice.SMALL_VOCABULARY + choice.BLOCK + 7):
+    for vocabulary in (100, token_sampling.SMALL_VOCABULARY + token_sampling.BLOCK + 7):
         logits = (4 * torch.randn(1, vocabulary, generator=generator)).expand(2000, -1)
         noise = torch.rand(2000, generator=generator, dtype=torch.float64)
         request = SampleRequest([[1]], [0], [0], 1.0, 1, 1, top_p=0.8, top_k=5)
-        tokens, logps, _ = choose_tokens(logits, noise, request, Room(*logits.shape, logits.device))
+        tokens, logps, _ = choose_tokens(logits, noise, request, Buffers(*logits.shape, logits.device))
         whole = torch.log_softmax(logits[0], dim=-1)
-        weights = choice.likeliest(whole.exp()[None], 0.8, 5)[0]
+        weights = token_sampling.likeliest(whole.exp()[None], 0.8, 5)[0]
         counts = torch.bincount(tokens, minlength=vocabulary)
         assert set(tokens.tolist()) == set(weights.nonzero()[:, 0].tolist())
         # 4.5 standard deviations of 2,000 draws

@@ -14,7 +14,7 @@ import numpy as np
 _NEAR = 3e-7
 
 # One step from s to a weight: its name, symbol, factor and reason.
-Step = tuple[str, str, float, str]
+WeightFactor = tuple[str, str, float, str]
 ADVANTAGE_HELP = "the reward against the learner's baseline; Eq. (6)"
 IMPORTANCE_HELP = "the importance weight: the trainer's probability per token over that of the sampling weights, capped"
 NOTHING_TO_TEACH = "A is 0: there is nothing to teach"
@@ -32,7 +32,7 @@ class WeightedRow:
     """The fields of a contribution on which its weight depends."""
 
     is_own: bool
-    mini_batch: int | None
+    update_index: int | None
     sequence_ratio: float | None
     advantage: float
     omega: float
@@ -43,7 +43,7 @@ class WeightedRow:
     @property
     def scaled_advantage(self) -> float:
         """A times the importance weight: what the loss has in place of A."""
-        return single(self.advantage * self.importance)
+        return float32(self.advantage * self.importance)
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Factor:
     why: str
 
 
-def factors(steps: Iterable[Step]) -> list[Factor]:
+def factors(steps: Iterable[WeightFactor]) -> list[Factor]:
     """The steps from s to a weight, whose product it is."""
     result, product = [], 1.0
     for name, symbol, value, why in steps:
@@ -66,12 +66,12 @@ def factors(steps: Iterable[Step]) -> list[Factor]:
     return result
 
 
-def single(value: float) -> float:
+def float32(value: float) -> float:
     """The float32 nearest to a number."""
     return float(np.float32(value))
 
 
-def singles(values: Iterable[float]) -> array[float]:
+def float32_array(values: Iterable[float]) -> array[float]:
     """The float32 nearest to each number."""
     return array("f", values)
 
@@ -82,13 +82,13 @@ def unclamped(ratios: Any, limit: float) -> Any:
     return (exact > math.exp(-limit) * (1 + _NEAR)) & (exact < math.exp(limit) * (1 - _NEAR))
 
 
-def importance_step(row: WeightedRow) -> Iterator[Step]:
+def importance_step(row: WeightedRow) -> Iterator[WeightFactor]:
     """The importance weight, where it is not 1."""
     if row.importance != 1:
         yield "importance weight", "w", row.importance, IMPORTANCE_HELP
 
 
-def own_steps(row: WeightedRow, band: tuple[float, float], is_free: bool) -> Iterator[Step]:
+def own_steps(row: WeightedRow, band: tuple[float, float], is_free: bool) -> Iterator[WeightFactor]:
     """Eq. (47): min(s A, c A). Only the first branch has a gradient."""
     s = row.sequence_ratio or 0.0
     low, high = band

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from workers.algorithms.base import tensors
-from workers.algorithms.base.contribution import ADVANTAGE_HELP, NOTHING_TO_TEACH, Step, WeightedRow
+from workers.algorithms.base.contribution import ADVANTAGE_HELP, NOTHING_TO_TEACH, WeightedRow, WeightFactor
 from workers.algorithms.base.sharing import SharingSpec
 from workers.algorithms.base.spec import MicroBatch
 from workers.contract.settings import Number, setting
@@ -31,10 +31,10 @@ class GatedSpec(SharingSpec):
         1.0, help="Factor on every cross rollout; 1/(n-1) keeps many peers in check.", source="design", ge=0, le=10
     )
 
-    def gate(self, s: Any, sign: Any, num_updates: int, ops: Any) -> Any:
+    def gate(self, s: Any, sign: Any, update_index: int, ops: Any) -> Any:
         """g: the share of a shared rollout's gradient that passes. A pure function, of tensors or of numpy's arrays.
 
-        s: the sequence ratio.  sign: of A (-1, 0, 1).  num_updates: m.  ops: torch or numpy: `where`, `clip` and `exp`
+        s: the sequence ratio.  sign: of A (-1, 0, 1).  update_index: m.  ops: torch or numpy: `where`, `clip` and `exp`
         are in both.
         """
         raise NotImplementedError
@@ -48,20 +48,20 @@ class GatedSpec(SharingSpec):
     def shared_help(self) -> str:
         return f"The lines are the gate: {self.gate_help}."
 
-    def shared_loss(self, batch: MicroBatch, num_updates: int, denominator: float) -> tuple[Tensor, dict[str, Tensor]]:
+    def shared_loss(self, batch: MicroBatch, update_index: int, denominator: float) -> tuple[Tensor, dict[str, Tensor]]:
         """GSPO's term on own rollouts, and on shared ones weight * log s, in value the weight."""
         return tensors.own_and_cross_loss(
             *(batch.logps, batch.mask, batch.old_mean_logp, batch.advantages, batch.is_self, batch.omega),
             self,
-            lambda s, advantages, omega: self.shared_weights(s, advantages, omega, num_updates, torch),
+            lambda s, advantages, omega: self.shared_weights(s, advantages, omega, update_index, torch),
             ref_logps=batch.ref_logps,
             source_lengths=batch.source_lengths,
             denominator=denominator,
         )
 
-    def shared_weights(self, s: Any, advantages: Any, omega: Any, num_updates: int, ops: Any) -> tensors.WeightTerms:
+    def shared_weights(self, s: Any, advantages: Any, omega: Any, update_index: int, ops: Any) -> tensors.WeightTerms:
         """g * omega * A * cross_weight; a row whose gate is 0 is lost on its side of 1."""
-        gate = self.gate(s, ops.sign(advantages), num_updates, ops)  # a constant is a gate too
+        gate = self.gate(s, ops.sign(advantages), update_index, ops)  # a constant is a gate too
         gate = (
             torch.as_tensor(gate).to(s).expand_as(s) if ops is torch else np.broadcast_to(gate, s.shape).astype(s.dtype)
         )
@@ -71,17 +71,17 @@ class GatedSpec(SharingSpec):
 
     # The same without torch
 
-    def explain(self, row: WeightedRow) -> Iterator[Step]:
+    def explain(self, row: WeightedRow) -> Iterator[WeightFactor]:
         if row.is_own or not self.sharing:
             yield from super().explain(row)
             return
         s, sign = row.sequence_ratio or 0.0, (row.advantage > 0) - (row.advantage < 0)
-        gate = float(self.gate(np.float64(s), sign, row.mini_batch or 0, np))
+        gate = float(self.gate(np.float64(s), sign, row.update_index or 0, np))
         yield "sequence ratio", "s", s, "the learner's probability of the text over the source's, per token; Eq. (11)"
         yield "gate", "g / s", gate / s if s else 0.0, self.gate_help
         yield from self._last_steps(row, "" if gate else "the gate is 0: no gradient")
 
-    def _last_steps(self, row: WeightedRow, obstacle: str) -> Iterator[Step]:
+    def _last_steps(self, row: WeightedRow, obstacle: str) -> Iterator[WeightFactor]:
         """The steps from the passing share of s to the weight. obstacle: why the rule lets nothing pass, if so."""
         if self.modulates_gradient or row.omega != 1:
             yield "capability ratio", "ω", row.omega, "of the source to the learner; Eq. (8)"

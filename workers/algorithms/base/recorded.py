@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
-from workers.algorithms.base.contribution import ADVANTAGE_HELP, Step, WeightedRow
+from workers.algorithms.base.contribution import ADVANTAGE_HELP, WeightedRow, WeightFactor
 from workers.algorithms.base.sharing import SharingSpec
 from workers.algorithms.base.spec import AlgorithmSpec
 from workers.algorithms.hacpo import Hacpo
@@ -22,7 +22,7 @@ class _AsRecorded(_Base):
     def hypothetical_settings(self) -> list[str]:
         return []
 
-    def shared_band(self, num_updates: int) -> tuple[float, float] | None:
+    def shared_band(self, update_index: int) -> tuple[float, float] | None:
         return None
 
     @property
@@ -37,7 +37,7 @@ class _AsRecorded(_Base):
     def shared_help(self) -> str:
         return "This version no longer has the rule of this run: its weights are shown as they were recorded."
 
-    def explain(self, row: WeightedRow) -> Iterator[Step]:
+    def explain(self, row: WeightedRow) -> Iterator[WeightFactor]:
         if row.is_own:
             yield from super().explain(row)
             return

@@ -166,15 +166,15 @@ class SharingSpec(AlgorithmSpec):
         advantages, baseline = tensors.joint_advantages(rewards, valid=valid, scale_rewards=self.scale_rewards)
         return LearnerAdvantages(advantages, baseline, torch.zeros_like(baseline, dtype=torch.bool))
 
-    def loss(self, batch: MicroBatch, num_updates: int, denominator: float) -> tuple[Tensor, dict[str, Tensor]]:
+    def loss(self, batch: MicroBatch, update_index: int, denominator: float) -> tuple[Tensor, dict[str, Tensor]]:
         if not self.sharing:
             return gspo.loss(
                 *(batch.logps, batch.mask, batch.old_mean_logp, batch.advantages, self),
                 ref_logps=batch.ref_logps,
                 denominator=denominator,
             )
-        return self.shared_loss(batch, num_updates, denominator)
+        return self.shared_loss(batch, update_index, denominator)
 
-    def shared_loss(self, batch: MicroBatch, num_updates: int, denominator: float) -> tuple[Tensor, dict[str, Tensor]]:
+    def shared_loss(self, batch: MicroBatch, update_index: int, denominator: float) -> tuple[Tensor, dict[str, Tensor]]:
         """`loss` while rollouts are shared."""
         raise NotImplementedError

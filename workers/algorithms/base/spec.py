@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from workers.algorithms.base import tensors
-from workers.algorithms.base.contribution import RowWeights, Step, WeightedRow, own_steps, unclamped
+from workers.algorithms.base.contribution import RowWeights, WeightedRow, WeightFactor, own_steps, unclamped
 from workers.contract.settings import Million, Needs, Number, OwnNumber, SettingsSection, setting, void_because
 from workers.lazy_torch import torch
 
@@ -278,10 +278,10 @@ class AlgorithmSpec(SettingsSection):
         factor = ratio[source, learner]
         return factor if self.modulates_gradient and source != learner else torch.ones_like(factor)
 
-    def loss(self, batch: MicroBatch, num_updates: int, denominator: float) -> tuple[Tensor, dict[str, Tensor]]:
+    def loss(self, batch: MicroBatch, update_index: int, denominator: float) -> tuple[Tensor, dict[str, Tensor]]:
         """The scalar and per-row stats (b,) of one micro-batch (tensors.row_stats). Every number is filled in.
 
-        num_updates: m, the learner's updates so far within the step.  denominator: rows planned for the mini-batch.
+        update_index: m, the learner's updates so far within the step.  denominator: rows planned for the mini-batch.
         """
         raise NotImplementedError
 
@@ -293,7 +293,7 @@ class AlgorithmSpec(SettingsSection):
             raise ValueError("epsilon is empty: pass RunSpec.rule, in which every number is filled in")
         return 1 - self.epsilon, 1 + self.epsilon_high
 
-    def shared_band(self, num_updates: int) -> tuple[float, float] | None:
+    def shared_band(self, update_index: int) -> tuple[float, float] | None:
         """The bounds of the ratio of shared rollouts at update m of a step; None where nothing is clipped."""
         return None
 
@@ -310,7 +310,7 @@ class AlgorithmSpec(SettingsSection):
     def weigh(
         self,
         is_own: bool,
-        num_updates: int,
+        update_index: int,
         ratios: Sequence[float],
         advantages: Sequence[float],
         omega: float = 1.0,
@@ -323,18 +323,18 @@ class AlgorithmSpec(SettingsSection):
         if is_own or not self.shares_rollouts:
             rows = tensors.own_weights(s, a, *self.own_band(), np)
         else:
-            rows = self.shared_weights(s, a, np.float32(omega), num_updates, np)
+            rows = self.shared_weights(s, a, np.float32(omega), update_index, np)
         flows = rows.flows & unclamped(s, self.max_log_ratio)
         return RowWeights(rows.side.tolist(), np.where(flows, rows.weight, np.float32(0)).tolist())
 
-    def shared_weights(self, s: Any, advantages: Any, omega: Any, num_updates: int, ops: Any) -> tensors.WeightTerms:
+    def shared_weights(self, s: Any, advantages: Any, omega: Any, update_index: int, ops: Any) -> tensors.WeightTerms:
         """The rule of shared rows, without a gradient; here: that of own ones. (b,) each.  ops: torch or numpy.
 
-        s: the sequence ratio.  omega: of Eq. (8).  num_updates: m.
+        s: the sequence ratio.  omega: of Eq. (8).  update_index: m.
         """
         return tensors.own_weights(s, advantages, *self.own_band(), ops)
 
-    def explain(self, row: WeightedRow) -> Iterator[Step]:
+    def explain(self, row: WeightedRow) -> Iterator[WeightFactor]:
         """The steps from s to the weight of a row. The row has an s and an update."""
         weight = self._weight_of(row)
         return own_steps(row, self.own_band(), is_free=weight != 0)
@@ -349,5 +349,5 @@ class AlgorithmSpec(SettingsSection):
         return f"s · A{symbol} = {row.sequence_ratio:.6g} · {row.advantage:.3g}{value}"
 
     def _weight_of(self, row: WeightedRow) -> float:
-        place = (row.is_own, row.mini_batch or 0, [row.sequence_ratio or 0.0], [row.scaled_advantage])
+        place = (row.is_own, row.update_index or 0, [row.sequence_ratio or 0.0], [row.scaled_advantage])
         return self.weigh(*place, row.omega).weights[0]

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import Any, Literal, NamedTuple
 
-from workers.contract.memory.machine import FrozenModel, Machine, settled, with_settings
+from workers.contract.memory.machine import FrozenModel, Machine, resolved_settings, with_settings
 from workers.contract.spec.agent import AgentSpec
 from workers.contract.spec.compute import ComputeSpec
 from workers.contract.spec.rollout import vllm_lora_rank
@@ -22,8 +22,8 @@ VLLM_CPU_CACHE_BYTES = 2**30  # of vllm_engine.py
 VLLM_PROCESS_BYTES = 740 * 2**20  # of an engine in the machine's memory, without weights and cache, measured
 # A piece of a tokenizer's vocabulary. Measured: 470 (whole words), 820 (Qwen3), 1,120 (SmolLM2), 1,850 (Llama 3.1).
 PIECE_BYTES = 700
-# Of model/head.py: one chunk of logits in float32, and the number of logits from which it computes by chunks. A GPU
-# takes larger ones: with each it adds to the gradient of all of the output's weights.
+# Of model/chunked_logprobs.py: one chunk of logits in float32, and the number of logits from which it computes by
+# chunks. A GPU takes larger ones: with each it adds to the gradient of all of the output's weights.
 CHUNK_BYTES, GPU_CHUNK_BYTES, MIN_LOGITS = 2**26, 2**28, 2**24
 KV_ROOM = 64  # tokens by which a KV cache grows (rollouts/sampler.py), or of which a fixed one is a multiple
 KEPT_SHARE = 8  # memory of sampling stays on a GPU while the agent learns if it is at most this part, 1 / 8
@@ -117,7 +117,7 @@ def parts_of(spec: RunSpec, agent: AgentSpec, shape: Shape, *, on_gpu: bool, gpu
         return parts
     rank = agent.lora_rank
     trained = (shape.lora_parameters(rank) if rank else shape.parameters) // shards
-    if spec.rollout.max_staleness:  # a second process samples while the agent learns (agents/ahead.py)
+    if spec.rollout.samples_ahead:  # a second process samples while the agent learns (agents/ahead.py)
         parts.append(Part("weights of the sampler", weights + (trained * 4 if rank else 0)))
         parts.append(Part("weights on their way", trained * (4 if rank else width), is_host=True))
         parts += [
@@ -196,7 +196,7 @@ def _update_parts(spec: RunSpec, shape: Shape, width: int, is_sharded: bool, ran
 def _logits_bytes(tokens: int, shape: Shape, width: int, rank: int, chunk_bytes: int) -> int:
     """The logits of a micro-batch and what is computed from them.
 
-    Many of them are computed by chunks (model/head.py): room for one, a copy in the number type,
+    Many of them are computed by chunks (model/chunked_logprobs.py): room for one, a copy in the number type,
     without LoRA the float32 gradient of the output's weights, and the hidden states with their gradient.
     """
     logits = tokens * shape.vocabulary
@@ -224,7 +224,7 @@ def _rollout_parts(spec: RunSpec, shape: Shape, width: int, is_sharded: bool) ->
     """One batch of rollouts.
 
     Choosing a token takes 28 bytes a logit: logits, log-probabilities and probabilities in float32, probabilities and
-    their sums in float64 (rollouts/choice.py); with top_p 28 more: ranks, their places, and their sums in float64.
+    their sums in float64 (rollouts/token_sampling.py); with top_p 28 more: ranks, their places, and sums in float64.
     """
     rollout = spec.rollout
     has_top_p = any(spec.rollout_of(agent).top_p < 1 for agent in spec.agents)
@@ -276,7 +276,7 @@ class MemoryEstimate(FrozenModel):
 
 def estimate_memory(spec: RunSpec, shapes: Sequence[Shape], machine: Machine) -> MemoryEstimate:
     """The memory of a run on that machine. shapes: of its models, in the order of its agents."""
-    spec = with_settings(spec, settled(spec, [shape.parameters for shape in shapes], machine))
+    spec = with_settings(spec, resolved_settings(spec, [shape.parameters for shape in shapes], machine))
     compute, gpus, size = spec.compute, len(machine.gpus), spec.compute.processes_per_agent
     gpu_bytes = min(machine.gpus, default=0)
     every = [
@@ -285,7 +285,7 @@ def estimate_memory(spec: RunSpec, shapes: Sequence[Shape], machine: Machine) ->
     ]
     is_parallel = compute.is_parallel
     has_own_processes = size > 1 or compute.placement == "processes"
-    samplers = spec.rollout.max_staleness and not spec.is_evaluation_only  # 1: beside each agent
+    samplers = spec.rollout.samples_ahead and not spec.is_evaluation_only  # 1: beside each agent
     num_of_agents = (len(every) * size if has_own_processes else 0) + samplers * len(every)
     processes = PROCESS_BYTES * (1 + num_of_agents)
     if not gpus and compute.dtype == "bfloat16":

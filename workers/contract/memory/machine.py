@@ -15,7 +15,7 @@ from workers.contract.spec.rollout import VLLM_LORA_RANKS
 from workers.contract.spec.run import RunSpec
 
 VLLM_WEIGHTS_SHARE = 0.8  # most of vLLM's memory that weights may take: the rest is its cache
-Settled = dict[str, dict[str, Any]]  # settings by section
+ResolvedSettings = dict[str, dict[str, Any]]  # settings by section
 
 
 class FrozenModel(BaseModel):
@@ -36,7 +36,7 @@ class Machine(FrozenModel):
     recomputes: bool = True
 
 
-def settled(spec: RunSpec, parameters: Sequence[int], machine: Machine) -> Settled:
+def resolved_settings(spec: RunSpec, parameters: Sequence[int], machine: Machine) -> ResolvedSettings:
     """The settings that the spec leaves to the machine, as they are there. parameters: weights of each agent's model.
 
     On Ray the agents may be on other machines: each then has the GPUs that Ray gives it, and the trainer's own engine.
@@ -44,13 +44,13 @@ def settled(spec: RunSpec, parameters: Sequence[int], machine: Machine) -> Settl
     compute, rollout, gpus = spec.compute, spec.rollout, len(machine.gpus)
     is_here = compute.placement != "ray"
     has_own_gpus = gpus >= len(spec.agents) * compute.processes_per_agent
-    values: Settled = {"rollout": {}, "compute": {}}
+    values: ResolvedSettings = {"rollout": {}, "compute": {}}
     if rollout.engine == "auto":
         width = 4 if compute.dtype == "float32" else 2
         room = VLLM_WEIGHTS_SHARE * rollout.gpu_memory_utilization * min(machine.gpus, default=0)
         fits = width * max(parameters, default=0) <= room
         takes_lora = all(agent.lora_rank <= VLLM_LORA_RANKS[-1] for agent in spec.agents)
-        suits_run = compute.processes_per_agent == 1 and fits and takes_lora and not rollout.max_staleness
+        suits_run = compute.processes_per_agent == 1 and fits and takes_lora and not rollout.samples_ahead
         uses_vllm = is_here and gpus > 0 and machine.has_vllm and suits_run
         values["rollout"]["engine"] = "vllm" if uses_vllm else "transformers"
     if compute.agent_devices == "auto":

@@ -11,7 +11,7 @@ from itertools import combinations, islice
 from typing import Any
 
 from workers.contract.memory.footprint import Shape, estimate_memory
-from workers.contract.memory.machine import FrozenModel, Machine, settled, with_settings
+from workers.contract.memory.machine import FrozenModel, Machine, resolved_settings, with_settings
 from workers.contract.spec.run import RunSpec
 
 NUM_FIXES = 3
@@ -126,7 +126,7 @@ def _changed(spec: RunSpec, settings: dict[str, Any]) -> RunSpec | None:
 
 def _changes(spec: RunSpec, shapes: Sequence[Shape], machine: Machine) -> Iterator[Change]:
     """Changes after which the run fits: those of one setting, cheapest first, then those of two, and so on."""
-    there = settled(spec, [shape.parameters for shape in shapes], machine)
+    there = resolved_settings(spec, [shape.parameters for shape in shapes], machine)
     single = list(_single_changes(with_settings(spec, there), machine))
     changes: list[dict[str, Any]] = []
     more: list[Change] = []
@@ -151,7 +151,7 @@ def _single_changes(spec: RunSpec, machine: Machine) -> Iterator[Change]:
     is_halved = gpus > 0 and compute.sharding == "none"  # then the trainer makes batches smaller itself
     if spec.training.tokens_per_micro_batch and not is_halved:
         yield "tokens_per_micro_batch 0, which fits", {"training.tokens_per_micro_batch": 0}
-    if spec.rollout.max_staleness:
+    if spec.rollout.samples_ahead:
         yield "max_staleness 0", {"rollout.max_staleness": 0}
     if not compute.gradient_checkpointing:
         yield "gradient_checkpointing", {"compute.gradient_checkpointing": True}

@@ -219,6 +219,11 @@ class RolloutSpec(SettingsSection):
         return count
 
     @property
+    def samples_ahead(self) -> bool:
+        """Whether the next step's rollouts are sampled while agents learn (agents/ahead.py)."""
+        return self.max_staleness > 0
+
+    @property
     def corrects_importance(self) -> bool:
         """Whether own rollouts are weighed by how much likelier the learner finds them than what sampled them."""
-        return self.importance_correction == "truncate" or self.max_staleness > 0
+        return self.importance_correction == "truncate" or self.samples_ahead

@@ -150,7 +150,7 @@ class RunSpec(SettingsSection):
     @classmethod
     def _samplers_are_beside_their_agents(cls, compute: ComputeSpec, info: ValidationInfo) -> ComputeSpec:
         rollout = info.data.get("rollout")
-        if rollout and rollout.max_staleness and (compute.processes_per_agent > 1 or compute.placement == "ray"):
+        if rollout and rollout.samples_ahead and (compute.processes_per_agent > 1 or compute.placement == "ray"):
             raise ValueError(
                 "rollout.max_staleness 1 needs agents of one process on this machine: set processes_per_agent to 1 and "
                 "placement to local or processes, or max_staleness to 0"

@@ -32,7 +32,7 @@ def batch(spread: float, count: int = ROWS, seed: int = 0) -> tuple[torch.Tensor
     return log_ratio, advantages
 
 
-def by_torch(algorithm: AlgorithmSpec, log_ratio, advantages, *, is_own: bool, omega: float, num_updates: int):
+def by_torch(algorithm: AlgorithmSpec, log_ratio, advantages, *, is_own: bool, omega: float, update_index: int):
     """The stats of the run's own loss: one token a row, its old log-probability 0."""
     found = MicroBatch(
         logps=log_ratio[:, None],
@@ -43,7 +43,7 @@ def by_torch(algorithm: AlgorithmSpec, log_ratio, advantages, *, is_own: bool, o
         omega=torch.tensor([omega] * len(log_ratio)),
         source_lengths=torch.ones(len(log_ratio)),
     )
-    _, stats = algorithm.loss(found, num_updates, float(len(log_ratio)))
+    _, stats = algorithm.loss(found, update_index, float(len(log_ratio)))
     return {name: stats[name].tolist() for name in ("sequence_ratio", "clip_side", "weight", "gradient_flows")}
 
 
@@ -65,7 +65,7 @@ def test_weights_and_sides_are_the_losses_own_bit_for_bit(changes, is_own):
     algorithm = rule(**changes)
     log_ratio, advantages = batch(0.0005 if is_own else 0.5)
     omega = 1.0 if is_own else 1.2345678901234
-    stats = by_torch(algorithm, log_ratio, advantages, is_own=is_own, omega=omega, num_updates=2)
+    stats = by_torch(algorithm, log_ratio, advantages, is_own=is_own, omega=omega, update_index=2)
     sides, weights = algorithm.weigh(is_own, 2, stats["sequence_ratio"], advantages.tolist(), omega)
     assert sides == stats["clip_side"]
     assert weights == stats["weight"]
@@ -76,7 +76,7 @@ def test_weights_and_sides_are_the_losses_own_bit_for_bit(changes, is_own):
 def test_other_exponents_differ_in_the_last_bit_at_most(alpha):
     algorithm = rule(alpha=alpha, delta=0.9)
     log_ratio, advantages = batch(0.3)
-    stats = by_torch(algorithm, log_ratio, advantages, is_own=False, omega=0.7, num_updates=0)
+    stats = by_torch(algorithm, log_ratio, advantages, is_own=False, omega=0.7, update_index=0)
     sides, weights = algorithm.weigh(False, 0, stats["sequence_ratio"], advantages.tolist(), 0.7)
     assert sides == stats["clip_side"]
     for ours, theirs in zip(weights, stats["weight"], strict=True):
@@ -88,7 +88,7 @@ def test_other_exponents_differ_in_the_last_bit_at_most(alpha):
 def test_rules_without_a_cross_term_weigh_every_row_as_an_own_one(name, is_own):
     algorithm = rule(name=name)
     log_ratio, advantages = batch(0.0005)
-    stats = by_torch(algorithm, log_ratio, advantages, is_own=is_own, omega=3.0, num_updates=1)
+    stats = by_torch(algorithm, log_ratio, advantages, is_own=is_own, omega=3.0, update_index=1)
     sides, weights = algorithm.weigh(is_own, 1, stats["sequence_ratio"], advantages.tolist(), 3.0)
     assert (sides, weights) == (stats["clip_side"], stats["weight"])
 
@@ -103,7 +103,7 @@ def test_lower_bound_is_the_algorithms():
 def test_steps_of_a_shared_row_by_hand():
     # s = .5, band [.8, 1] at m = 0: c = .8, c / s = 1.6, c^2 = .64, * 1.5 * -2 * .5 = -.96; no gradient: 0.
     algorithm = rule(cross_weight=0.5, alpha=1.0)
-    taken = WeightedRow(is_own=False, mini_batch=0, sequence_ratio=0.5, advantage=-2.0, omega=1.5, weight=0.0)
+    taken = WeightedRow(is_own=False, update_index=0, sequence_ratio=0.5, advantage=-2.0, omega=1.5, weight=0.0)
     found = factors(algorithm.explain(taken))
     assert [step.symbol for step in found] == ["s", "c / s", "c^α", "ω", "A", "cross_weight", "1[flows]"]
     assert [step.value for step in found] == pytest.approx([0.5, 1.6, 0.8, 1.5, -2.0, 0.5, 0.0], rel=1e-7)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from workers.contract.memory.machine import Machine, settled, with_settings
+from workers.contract.memory.machine import Machine, resolved_settings, with_settings
 from workers.contract.spec.run import RunSpec
 
 GIB = 2**30
@@ -22,7 +22,7 @@ def spec_of(**sections: Any) -> RunSpec:
 def values(machine: Machine, parameters: int = 10**9, **sections: Any) -> tuple[Any, ...]:
     """(engine, agent_devices, gradient_checkpointing) there."""
     spec = spec_of(**sections)
-    there = with_settings(spec, settled(spec, [parameters] * 2, machine))
+    there = with_settings(spec, resolved_settings(spec, [parameters] * 2, machine))
     return there.rollout.engine, there.compute.agent_devices, there.compute.gradient_checkpointing
 
 
@@ -36,7 +36,7 @@ def test_settings_of_a_cpu_a_gpu_and_several():
 def test_agents_work_at_the_same_time_where_each_has_a_gpu():
     def placement(machine: Machine, **compute: Any) -> str:
         spec = spec_of(compute=compute)
-        return with_settings(spec, settled(spec, [10**9] * 2, machine)).compute.placement
+        return with_settings(spec, resolved_settings(spec, [10**9] * 2, machine)).compute.placement
 
     two = GPU.model_copy(update={"gpus": (24 * GIB,) * 2})
     assert [placement(machine) for machine in (CPU, GPU, two)] == ["local", "local", "processes"]
@@ -71,4 +71,4 @@ def test_layers_that_cannot_be_recomputed_are_not():
 def test_a_choice_of_the_user_is_no_matter_of_the_machine(machine):
     compute = {"agent_devices": "own", "gradient_checkpointing": False, "placement": "local"}
     chosen = {"rollout": {"engine": "vllm"}, "compute": compute}
-    assert settled(spec_of(**chosen), [10**9] * 2, machine) == {"rollout": {}, "compute": {}}
+    assert resolved_settings(spec_of(**chosen), [10**9] * 2, machine) == {"rollout": {}, "compute": {}}

@@ -20,7 +20,7 @@ from workers.trainer.step import batch_of_step
 
 
 @dataclass
-class SetDraw:
+class SetSampler:
     """The questions of one training set, in epochs of different orders.
 
     key: parts of the key of an epoch's order, before its number.  position: in the order of the epoch.
@@ -68,7 +68,7 @@ class SetDraw:
         self.passed = list(state["passed"])
 
 
-class PromptDraw:
+class PromptSampler:
     """The prompts of a run's steps. sets: the questions of each training set, the run's own first."""
 
     def __init__(self, spec: RunSpec, sets: Sequence[Sequence[Question]]) -> None:
@@ -76,7 +76,7 @@ class PromptDraw:
         names = [one.benchmark for one in spec.training.benchmarks]
         keys = [("prompts", spec.seed), *(("prompts", spec.seed, name) for name in names)]
         triples = zip(sets, spec.training_shares, keys, strict=True)
-        self._draws = [SetDraw(questions, share, key) for questions, share, key in triples]
+        self._draws = [SetSampler(questions, share, key) for questions, share, key in triples]
         self._by_name = dict(zip((spec.data.benchmark, *names), self._draws, strict=True))
         # By step: drawn, and not trained yet. A run that stops meanwhile asks them again.
         self._batches: dict[int, list[Question]] = {}
@@ -129,7 +129,7 @@ class PromptDraw:
             candidates[set_index] = next(waiting[set_index], None)
         return extra
 
-    def _others(self, draw: SetDraw, step: int, left_out: set[str]) -> Iterator[Question]:
+    def _others(self, draw: SetSampler, step: int, left_out: set[str]) -> Iterator[Question]:
         key = derived_key("extra prompts", *draw.key[1:], step)
         order = permutation(len(draw.questions), key)
         return (draw.questions[index] for index in order if draw.questions[index].id not in left_out)

@@ -23,7 +23,7 @@ class TokenDistribution(Protocol):
     def top_k(self) -> int: ...
 
 
-class Room:
+class Buffers:
     """Memory for what is computed of r rows of logits, (r, V) each.
 
     Fresh memory for each token would take as long as its softmax.
@@ -34,15 +34,15 @@ class Room:
 
 
 def choose_tokens(
-    logits: Tensor, noise: Tensor, request: TokenDistribution, room: Room, ranked: int = RANKED
+    logits: Tensor, noise: Tensor, request: TokenDistribution, buffers: Buffers, ranked: int = RANKED
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Next tokens of logits (a, V), their log-probabilities and the distributions' entropies; (a,) each.
 
     ranked: as in `likeliest`. With all V nothing waits for the device, and all of it can be in a CUDA graph.
     """
     logits, temperature = logits.float(), request.temperature
-    logps, probabilities = room.logps[: len(logits)], room.probabilities[: len(logits)]  # (a, V)
-    # Scaled logits may lie in the room for probabilities: these are written after the last use of them.
+    logps, probabilities = buffers.logps[: len(logits)], buffers.probabilities[: len(logits)]  # (a, V)
+    # Scaled logits may lie in the buffer of probabilities: these are written after the last use of them.
     scaled = logits if temperature in (0, 1) else torch.div(logits, temperature, out=probabilities)
     torch.log_softmax(scaled, dim=-1, out=logps)
     torch.exp(logps, out=probabilities)

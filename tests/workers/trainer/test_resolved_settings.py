@@ -39,7 +39,7 @@ def test_a_run_that_starts_asks_the_machine(tmp_path, monkeypatch):
     monkeypatch.setattr(preflight, "this_machine", lambda spec: gpus)
     monkeypatch.setattr("torch.cuda.mem_get_info", lambda index: (80 * 2**30, 80 * 2**30))
     spec = make_spec(tmp_path, make_pair(tmp_path))
-    values = preflight.settled_here(spec, preflight.empty_models(spec))
+    values = preflight.resolved_here(spec, preflight.empty_models(spec))
     assert values["rollout"]["engine"] == "vllm"
     assert values["compute"] == {"agent_devices": "own", "gradient_checkpointing": True, "placement": "processes"}
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from tests.support.workers.tiny import make_agent, make_spec
-from workers.model import head
+from workers.model import chunked_logprobs
 from workers.model.policy import Policy
 
 ROWS = ([1, 2, 3], [4, 5], [6]), ([7, 8], [9, 10, 11, 12], [3])  # prompts, responses
@@ -20,7 +20,7 @@ ROWS = ([1, 2, 3], [4, 5], [6]), ([7, 8], [9, 10, 11, 12], [3])  # prompts, resp
 @pytest.mark.parametrize("has_bias", [False, True])
 @pytest.mark.parametrize("is_frozen", [False, True])
 def test_values_and_gradients_are_those_of_plain_autograd(monkeypatch, cap, scale, has_bias, is_frozen):
-    monkeypatch.setattr(head, "CHUNK_BYTES", 4 * 50 * 3)  # three tokens
+    monkeypatch.setattr(chunked_logprobs, "CHUNK_BYTES", 4 * 50 * 3)  # three tokens
     generator = torch.Generator().manual_seed(0)
 
     def random(*shape: int) -> torch.Tensor:
@@ -34,8 +34,8 @@ def test_values_and_gradients_are_those_of_plain_autograd(monkeypatch, cap, scal
         for one in (weight, bias):
             if one is not None:
                 one.requires_grad_(False)
-    layer = head.Head(weight, bias, scale, cap)
-    found = head.token_logps(layer, hidden, targets, 0.7)
+    layer = chunked_logprobs.Head(weight, bias, scale, cap)
+    found = chunked_logprobs.token_logps(layer, hidden, targets, 0.7)
     logits = nn.functional.linear(hidden, weight, bias) * scale
     logits = cap * torch.tanh(logits / cap) if cap else logits
     expected = torch.log_softmax(logits / 0.7, dim=1).gather(1, targets[:, None])[:, 0]
@@ -66,8 +66,8 @@ def test_policy_by_chunks_is_the_policy_at_once(tmp_path, monkeypatch, kind, cha
     policy = Policy(spec.agents[0], spec, torch.device("cpu"))
     policy.model.double()
     whole, gradients = grads_of(policy)
-    monkeypatch.setattr(head, "MIN_LOGITS", 0)
-    monkeypatch.setattr(head, "CHUNK_BYTES", 4 * policy.model.config.vocab_size * 2)  # two tokens
+    monkeypatch.setattr(chunked_logprobs, "MIN_LOGITS", 0)
+    monkeypatch.setattr(chunked_logprobs, "CHUNK_BYTES", 4 * policy.model.config.vocab_size * 2)  # two tokens
     monkeypatch.setattr(torch.nn.functional, "cross_entropy", None)  # the plain path fails now
     chunked, by_chunks = grads_of(policy)
     torch.testing.assert_close(chunked, whole, rtol=0, atol=1e-10)
@@ -96,16 +96,16 @@ def test_model_whose_logits_are_computed_otherwise_keeps_the_plain_path():
         def forward(self, input_ids, use_cache):
             return SimpleNamespace(logits=self.factor * self.head(self.embedding(input_ids)))
 
-    assert head.is_linear_head(Odd(1.0))
-    assert not head.is_linear_head(Odd(2.0))
+    assert chunked_logprobs.is_linear_head(Odd(1.0))
+    assert not chunked_logprobs.is_linear_head(Odd(2.0))
 
 
 def test_only_a_head_without_cap_and_scale_is_replaced_within_the_models_own_pass(tmp_path):
     spec = make_spec(tmp_path, [{"name": "A", "model": str(make_agent(tmp_path / "model", "llama"))}])
     model = Policy(spec.agents[0], spec, torch.device("cpu")).model
-    assert head.is_replaceable_head(model)
+    assert chunked_logprobs.is_replaceable_head(model)
     assert model(input_ids=torch.tensor([[1, 2]])).logits.shape == (1, 2, model.config.vocab_size)  # as before
     for name in ("final_logit_softcapping", "logit_scale"):
         setattr(model.config, name, 5.0)
-        assert not head.is_replaceable_head(model)
+        assert not chunked_logprobs.is_replaceable_head(model)
         setattr(model.config, name, None)
