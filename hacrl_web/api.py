@@ -32,12 +32,13 @@ from hacrl_web.demo.api import router as demo_router
 from hacrl_web.insight.api import router as insight_router
 from hacrl_web.leaderboard.api import router as leaderboard_router
 from hacrl_web.mirrors.api import router as mirrors_router
-from hacrl_web.registry.api.benchmarks import router as benchmark_router
-from hacrl_web.registry.api.hub_tokens import router as hub_tokens_router
-from hacrl_web.registry.api.models_and_groups import router as registry_router
-from hacrl_web.registry.api.prompts import router as prompts_router
-from hacrl_web.registry.api.reward_sources import judges_router
-from hacrl_web.registry.api.reward_sources import router as reward_functions_router
+from hacrl_web.registry.agent_groups.api import router as groups_router
+from hacrl_web.registry.benchmarks.api import router as benchmark_router
+from hacrl_web.registry.hub_tokens.api import router as hub_tokens_router
+from hacrl_web.registry.language_models.api import router as models_router
+from hacrl_web.registry.prompts.api import router as prompts_router
+from hacrl_web.registry.rewards.api import judges_router
+from hacrl_web.registry.rewards.api import router as reward_functions_router
 from hacrl_web.reports.api import router as reports_router
 from hacrl_web.runs.api.controls import router as controls_router
 from hacrl_web.runs.api.events_and_log import router as events_router
@@ -151,8 +152,8 @@ api = NinjaAPI(
 )
 api.add_decorator(_strict, mode="view")
 for router in (
-    *(tokens_router, oidc_router, hub_tokens_router, projects_router, registry_router, benchmark_router),
-    *(prompts_router, reward_functions_router, judges_router, runs_router),
+    *(tokens_router, oidc_router, hub_tokens_router, projects_router, models_router, groups_router),
+    *(benchmark_router, prompts_router, reward_functions_router, judges_router, runs_router),
     *(controls_router, events_router, numbers_router, sweeps_router, limits_router, presets_router),
     *(run_views_router, alerts_router, mirrors_router, insight_router, leaderboard_router, reports_router, demo_router),
 ):

@@ -51,7 +51,7 @@ LOADED_WHEN_NEEDED = {
 # The rooms of each app. One imports itself, the modules that lie beside the rooms, and the rooms left of it.
 ROOMS = {
     "accounts": ("login", "tokens", "people", "oidc"),
-    "registry": ("language_models", "benchmarks", "pages", "api"),
+    "registry": ("base", "hub_tokens", "language_models", "agent_groups", "rewards", "benchmarks", "prompts"),
     "runs": (
         *(
             "messages",

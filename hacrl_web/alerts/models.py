@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from hacrl_web.accounts.audit_log import audited
 from hacrl_web.alerts.remedies import Remedy
 from hacrl_web.alerts.rules import BY_KIND, Rule
-from hacrl_web.registry.language_models.agent_changes import text_of_changes
+from hacrl_web.registry.agent_groups.agent_changes import text_of_changes
 from hacrl_web.runs.models import Run, RunRowQuerySet, StatusChange
 from hacrl_web.runs.stored_spec import readable_spec
 from workers.contract.spec.run import RunSpec

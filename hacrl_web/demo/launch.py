@@ -20,8 +20,9 @@ from django.core.files.uploadedfile import UploadedFile
 from django.db.models import Q, QuerySet
 
 from hacrl_web.accounts.models import User
-from hacrl_web.registry.benchmarks import benchmarks
-from hacrl_web.registry.language_models import groups, models
+from hacrl_web.registry.agent_groups import service as groups
+from hacrl_web.registry.benchmarks import service as benchmarks
+from hacrl_web.registry.language_models import service as models
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.demo_state import preparing
 from hacrl_web.runs.models import Sweep

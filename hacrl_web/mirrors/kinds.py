@@ -9,7 +9,7 @@ from typing import Any
 
 from django.conf import settings
 
-from hacrl_web.registry.values import Checker, ValueProblem, choice, plausible_key, text
+from hacrl_web.registry.base.values import Checker, ValueProblem, choice, plausible_key, text
 from workers.contract.allowed_address import AddressRefused, AllowList
 
 MAX_OPTION = 200

@@ -15,7 +15,7 @@ from hacrl_web.accounts.models import Project, Role
 from hacrl_web.accounts.projects import project_for, require
 from hacrl_web.mirrors.kinds import KINDS, checked_mirror_options, checked_secret
 from hacrl_web.mirrors.models import Choice, Mirror, MirrorCursor, Sends
-from hacrl_web.registry import values
+from hacrl_web.registry.base import values
 from hacrl_web.runs.models import Run
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import whole_number

@@ -31,7 +31,7 @@ AGENT_COLORS = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00"
 
 @audited("hub_name", secrets=("ciphertext",))
 class HubToken(models.Model):
-    """The Hugging Face token of a user or of a project, encrypted (registry/hub_tokens.py)."""
+    """The Hugging Face token of a user or of a project, encrypted (registry/hub_tokens)."""
 
     user = models.OneToOneField(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, null=True, blank=True, related_name="hub_token"

@@ -2,31 +2,36 @@
 
 from django.urls import path
 
+from hacrl_web.registry.agent_groups import views as agent_groups
+from hacrl_web.registry.benchmarks import views as benchmarks
+from hacrl_web.registry.hub_tokens import views as hub_tokens
+from hacrl_web.registry.language_models import views as language_models
 from hacrl_web.registry.models import Judge, RewardFunction
-from hacrl_web.registry.pages import benchmarks, hub_tokens, models_and_groups, prompts, reward_sources
+from hacrl_web.registry.prompts import views as prompts
+from hacrl_web.registry.rewards import views as rewards
 
 app_name = "registry"
 urlpatterns = [
     path("account/hub-token", hub_tokens.own_hub_token, name="own_hub_token"),
     path("projects/<int:project_id>/hub-token", hub_tokens.project_hub_token, name="project_hub_token"),
-    path("models/", models_and_groups.model_list, name="model_list"),
-    path("models/new", models_and_groups.model_create, name="model_create"),
-    path("models/<int:pk>", models_and_groups.model_detail, name="model_detail"),
-    path("models/<int:pk>/delete", models_and_groups.model_delete, name="model_delete"),
-    path("groups/", models_and_groups.group_list, name="group_list"),
-    path("groups/new", models_and_groups.group_create, name="group_create"),
-    path("groups/<int:pk>", models_and_groups.group_detail, name="group_detail"),
-    path("groups/<int:pk>/delete", models_and_groups.group_delete, name="group_delete"),
-    path("groups/<int:pk>/pairs/<int:first>/<int:second>", models_and_groups.group_pair, name="group_pair"),
+    path("models/", language_models.model_list, name="model_list"),
+    path("models/new", language_models.model_create, name="model_create"),
+    path("models/<int:pk>", language_models.model_detail, name="model_detail"),
+    path("models/<int:pk>/delete", language_models.model_delete, name="model_delete"),
+    path("groups/", agent_groups.group_list, name="group_list"),
+    path("groups/new", agent_groups.group_create, name="group_create"),
+    path("groups/<int:pk>", agent_groups.group_detail, name="group_detail"),
+    path("groups/<int:pk>/delete", agent_groups.group_delete, name="group_delete"),
+    path("groups/<int:pk>/pairs/<int:first>/<int:second>", agent_groups.group_pair, name="group_pair"),
     path("prompts", prompts.prompt_page, name="prompts"),
     *(
         path(f"{place}/{address}", view, {"kind": kind}, name=f"{kind.verifier}_{name}")
         for place, kind in (("reward-functions", RewardFunction), ("judges", Judge))
         for address, view, name in (
-            ("", reward_sources.source_list, "list"),
-            ("new", reward_sources.source_create, "create"),
-            ("<int:pk>", reward_sources.source_detail, "detail"),
-            ("<int:pk>/try", reward_sources.source_try, "try"),
+            ("", rewards.source_list, "list"),
+            ("new", rewards.source_create, "create"),
+            ("<int:pk>", rewards.source_detail, "detail"),
+            ("<int:pk>/try", rewards.source_try, "try"),
         )
     ),
     path("benchmarks/", benchmarks.benchmark_list, name="benchmark_list"),

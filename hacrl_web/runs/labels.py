@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db.models import QuerySet
 
-from hacrl_web.registry import values
+from hacrl_web.registry.base import values
 from hacrl_web.runs.models import Run
 from hacrl_web.web.errors import FieldErrors
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from hacrl_web.registry import children
+from hacrl_web.registry.base import children
 from hacrl_web.runs.messages import pubsub
 from tests.support.forked import FORKING, Forked
 from tests.support.web import factories

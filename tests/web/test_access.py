@@ -24,8 +24,16 @@ from hacrl_web.accounts.models import Invitation, LoginLink, Membership, Project
 from hacrl_web.accounts.tokens.tokens import make_token
 from hacrl_web.api import api
 from hacrl_web.mirrors.models import Mirror
-from hacrl_web.registry.children import HUB_ACCOUNT, IMPORTER, JUDGE, PREVIEWER, REWARD_FUNCTION, VERIFIER, ChildResult
-from hacrl_web.registry.language_models.model_pairs import SAME_MODEL
+from hacrl_web.registry.agent_groups.model_pairs import SAME_MODEL
+from hacrl_web.registry.base.children import (
+    HUB_ACCOUNT,
+    IMPORTER,
+    JUDGE,
+    PREVIEWER,
+    REWARD_FUNCTION,
+    VERIFIER,
+    ChildResult,
+)
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.models import Run, RunView, Sweep
 from tests.support.web.addresses import (
@@ -120,8 +128,8 @@ def test_objects_of_another_user_are_not_found(client, mine, record_property):
 @pytest.fixture
 def children(monkeypatch) -> None:
     """What pages ask of child processes is answered at once."""
-    monkeypatch.setattr("hacrl_web.registry.pages.models_and_groups.measured_facts", lambda *_: None)
-    monkeypatch.setattr("hacrl_web.registry.api.models_and_groups.measured_facts", lambda *_: SAME_MODEL)
+    monkeypatch.setattr("hacrl_web.registry.agent_groups.views.measured_facts", lambda *_: None)
+    monkeypatch.setattr("hacrl_web.registry.agent_groups.api.measured_facts", lambda *_: SAME_MODEL)
     monkeypatch.setattr(
         "hacrl_web.insight.checkpoints.ask_agents.run_child", lambda *_, **__: ChildResult(b"", 0, False)
     )
@@ -137,7 +145,7 @@ def children(monkeypatch) -> None:
     monkeypatch.setattr(PREVIEWER, "run", lambda *_: ChildResult(b'{"agents": [{}, {}]}', 0, False))
     monkeypatch.setattr("hacrl_web.insight.checkpoints.uploads.usable_hub_token", lambda *_: "hf_0123456789")
     monkeypatch.setattr("hacrl_web.insight.checkpoints.uploads.start_job", sent)
-    copy = "hacrl_web.registry.api.benchmarks._create_from"  # a child reads the staged questions
+    copy = "hacrl_web.registry.benchmarks.api._create_from"  # a child reads the staged questions
     monkeypatch.setattr(copy, lambda *_: Status(201, Benchmark.objects.latest("pk")))
     answer_inspections(monkeypatch, *[PASSED] * 9)
 

@@ -12,7 +12,7 @@ from django.test import Client
 
 from hacrl_web.accounts.models import User
 from hacrl_web.accounts.people import people
-from hacrl_web.registry.language_models import groups
+from hacrl_web.registry.agent_groups import service as groups
 from hacrl_web.registry.models import AgentGroup, Benchmark
 from hacrl_web.runs.archive.archive import delete_benchmark
 from hacrl_web.runs.launch import launch as launching

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from django.core.cache import cache
 
-from hacrl_web.registry.children import HUB_ACCOUNT, ChildResult
-from hacrl_web.registry.hub_tokens import set_hub_token
+from hacrl_web.registry.base.children import HUB_ACCOUNT, ChildResult
+from hacrl_web.registry.hub_tokens.service import set_hub_token
 from hacrl_web.registry.models import AgentGroup, LanguageModel
 from hacrl_web.runs.launch.presets import MACHINE_PRESETS, sections_of
 from hacrl_web.runs.models import Run

@@ -27,7 +27,7 @@ from hacrl_web.insight.bundle.layout import EVENTS_NAME, OUTPUT_NAME, RUN_NAME, 
 from hacrl_web.insight.bundle.reader import Bundle, bundle_refusal, open_bundle
 from hacrl_web.insight.bundle.registry_rows import benchmark_or_reason, group_for
 from hacrl_web.ops.disk_space import check_room, disk_error
-from hacrl_web.registry import values
+from hacrl_web.registry.base import values
 from hacrl_web.runs.archive.deletion import hide_runs
 from hacrl_web.runs.archive.leftover_files import remove_leftovers
 from hacrl_web.runs.labels import checked_labels, split_tags

@@ -31,8 +31,8 @@ from hacrl_web.insight.bundle.layout import (
     ModelFacts,
 )
 from hacrl_web.insight.bundle.reader import Bundle, bundle_refusal
-from hacrl_web.registry.benchmarks.benchmarks import create_benchmark
-from hacrl_web.registry.locations import checked_hub_id, checked_revision
+from hacrl_web.registry.base.locations import checked_hub_id, checked_revision
+from hacrl_web.registry.benchmarks.service import create_benchmark
 from hacrl_web.registry.models import AGENT_SETTINGS, Agent, AgentGroup, Benchmark, LanguageModel, RewardFunction
 from hacrl_web.web.errors import FieldErrors
 from workers.contract.spec.agent import AgentSpec

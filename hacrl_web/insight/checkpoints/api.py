@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 from hacrl_web.accounts.idempotency import idempotent
 from hacrl_web.insight.checkpoints import ask_agents, checkpoints, reuse, uploads
 from hacrl_web.insight.checkpoints.views import archive_of
-from hacrl_web.registry.api.models_and_groups import ModelOut
+from hacrl_web.registry.language_models.api import ModelOut
 from hacrl_web.runs.api.runs import detail
 from hacrl_web.runs.api.schemas import RunAnswer
 from hacrl_web.runs.models.requests import visible_run

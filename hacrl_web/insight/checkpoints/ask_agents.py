@@ -16,9 +16,9 @@ import psutil
 from django.conf import settings
 
 from hacrl_web.insight.settings_diff import effective
-from hacrl_web.registry import values
-from hacrl_web.registry.children import run_child
-from hacrl_web.registry.reward_sources import judge_keys
+from hacrl_web.registry.base import values
+from hacrl_web.registry.base.children import run_child
+from hacrl_web.registry.rewards.service import judge_keys
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.run_files import reading_files
 from hacrl_web.web.errors import FieldErrors

@@ -25,8 +25,8 @@ from hacrl_web.accounts.models import Role
 from hacrl_web.accounts.projects import require
 from hacrl_web.insight.checkpoints.checkpoints import agent_slug
 from hacrl_web.ops.disk_space import check_room, disk_error
-from hacrl_web.registry import values
-from hacrl_web.registry.language_models.models import register_model
+from hacrl_web.registry.base import values
+from hacrl_web.registry.language_models.service import register_model
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.runs.launch.launch import LaunchError, cannot_repeat, create_run, hold_rows_of
 from hacrl_web.runs.models import Run

@@ -24,7 +24,7 @@ from hacrl_web.accounts.models import Role
 from hacrl_web.accounts.projects import require
 from hacrl_web.insight.checkpoints.model_card import FILE_NAME, SUMS_NAME, model_card, sums_of, texts_without_paths
 from hacrl_web.ops.disk_space import check_room
-from hacrl_web.registry.hub_tokens import usable_hub_token
+from hacrl_web.registry.hub_tokens.service import usable_hub_token
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.run_files import reading_files
 from hacrl_web.runs.worker.hosts import process_start

@@ -20,8 +20,8 @@ from pydantic import ValidationError
 
 from hacrl_web.insight.checkpoints.checkpoints import find_checkpoint
 from hacrl_web.insight.checkpoints.reuse import copy_agent, removed_on_error
-from hacrl_web.registry.language_models.agent_settings import agent_values
-from hacrl_web.registry.language_models.models import check_unchanged
+from hacrl_web.registry.agent_groups.agent_settings import agent_values
+from hacrl_web.registry.language_models.service import check_unchanged
 from hacrl_web.registry.models import MAX_AGENTS, AgentGroup, LanguageModel
 from hacrl_web.runs.launch.hub_access import require_hub_access
 from hacrl_web.runs.launch.launch import create_run, hold_benchmarks

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from hacrl_web.registry import values
-from hacrl_web.registry.children import IMPORTER, VERIFIER
+from hacrl_web.registry.base import values
+from hacrl_web.registry.base.children import IMPORTER, VERIFIER
 from hacrl_web.registry.models import Benchmark
-from hacrl_web.registry.reward_sources import MAX_RESPONSE, reward_of
+from hacrl_web.registry.rewards.service import MAX_RESPONSE, reward_of
 from hacrl_web.web.errors import FieldErrors
 
 MAX_GOLD = 10_000

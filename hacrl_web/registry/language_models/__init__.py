@@ -1,0 +1,1 @@
+"""Language models: registered after an inspection, checked again, deleted. It knows no group."""

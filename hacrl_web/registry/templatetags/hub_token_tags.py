@@ -8,12 +8,12 @@ from django import template
 
 from hacrl_web.accounts.models import Role, includes
 from hacrl_web.accounts.projects import role_in
-from hacrl_web.registry.hub_tokens import hub_token_state
+from hacrl_web.registry.hub_tokens.service import hub_token_state
 
 register = template.Library()
 
 
-@register.inclusion_tag("registry/_hub_token.html", takes_context=True)
+@register.inclusion_tag("registry/hub_tokens/_card.html", takes_context=True)
 def hub_token_card(context: template.Context, project: Any = None) -> dict[str, Any]:
     """The state of the user's token with its forms; of a project's for its members, with forms for its admins."""
     user = context["user"]

@@ -14,7 +14,7 @@ from typing import Any
 
 from django.http import QueryDict
 
-from hacrl_web.registry.language_models.agent_changes import text_of_changes
+from hacrl_web.registry.agent_groups.agent_changes import text_of_changes
 from hacrl_web.runs.grids.variants import GRID, ablations
 from hacrl_web.runs.grids.varied import value_text
 from hacrl_web.runs.trials.search_settings import SearchSettings

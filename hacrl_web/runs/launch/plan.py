@@ -13,6 +13,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from hacrl_web.accounts.models import Project
+from hacrl_web.registry.agent_groups.agent_changes import KEY, Changes, with_changes
+from hacrl_web.registry.agent_groups.agent_settings import agent_values
+from hacrl_web.registry.base.values import ValueProblem, text
 from hacrl_web.registry.benchmarks.training_sets import (
     EVALUATIONS,
     TRAINING_SETS,
@@ -27,12 +30,9 @@ from hacrl_web.registry.benchmarks.training_sets import (
     too_few_questions,
     with_training_sets,
 )
-from hacrl_web.registry.language_models.agent_changes import KEY, Changes, with_changes
-from hacrl_web.registry.language_models.agent_settings import agent_values
-from hacrl_web.registry.language_models.models import check_unchanged
+from hacrl_web.registry.language_models.service import check_unchanged
 from hacrl_web.registry.models import Agent, AgentGroup, Benchmark, LanguageModel
-from hacrl_web.registry.reward_sources import write_file
-from hacrl_web.registry.values import ValueProblem, text
+from hacrl_web.registry.rewards.service import write_file
 from hacrl_web.runs.launch.memory_fit import too_large
 from hacrl_web.runs.launch.presets import with_preset
 from hacrl_web.runs.launch.prompt_fit import too_long_prompts

@@ -12,7 +12,7 @@ from typing import Any
 
 from django.utils.text import slugify
 
-from hacrl_web.registry.language_models.agent_settings import agent_values
+from hacrl_web.registry.agent_groups.agent_settings import agent_values
 from hacrl_web.registry.models import Agent
 from hacrl_web.runs.grids.variants import ablations
 from hacrl_web.runs.launch.form import CAUTIONS, Confirmation

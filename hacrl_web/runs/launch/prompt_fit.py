@@ -12,9 +12,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from hacrl_web.registry.agent_groups.agent_settings import agent_values
+from hacrl_web.registry.base.children import PROMPT_LENGTHS
 from hacrl_web.registry.benchmarks.questions import training_questions
-from hacrl_web.registry.children import PROMPT_LENGTHS
-from hacrl_web.registry.language_models.agent_settings import agent_values
 from hacrl_web.registry.models import Agent, Benchmark
 from hacrl_web.web.errors import FieldError, FieldErrors, RequestFix
 from workers.contract.spec.run import RunSpec

@@ -10,7 +10,7 @@ from pathlib import PurePath
 from typing import Any
 
 from hacrl_web.registry.models import AgentGroup, Judge, RewardFunction
-from hacrl_web.registry.reward_sources import named_rows, write_file
+from hacrl_web.registry.rewards.service import named_rows, write_file
 from hacrl_web.web.errors import FieldError
 from workers.contract.spec.rewards import terms_of_text
 

@@ -12,13 +12,13 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import render
 
+from hacrl_web.registry.agent_groups.agent_changes import changes_of_text, text_of_changes
 from hacrl_web.registry.benchmarks.training_sets import (
     EVALUATIONS,
     TRAINING_SETS,
     as_requested,
     evaluations_as_requested,
 )
-from hacrl_web.registry.language_models.agent_changes import changes_of_text, text_of_changes
 from hacrl_web.registry.models import AGENT_FIELDS, AgentGroup, Benchmark
 from hacrl_web.runs.grids.variants import MAX_SWEEP_RUNS, ablations, idle_ablations
 from hacrl_web.runs.launch.cost import Cost

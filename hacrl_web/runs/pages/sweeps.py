@@ -13,7 +13,7 @@ from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
 
-from hacrl_web.registry.language_models.agent_changes import text_of_changes
+from hacrl_web.registry.agent_groups.agent_changes import text_of_changes
 from hacrl_web.runs.launch.form import split_list
 from hacrl_web.runs.models import HELD, TERMINAL, Run, SearchState, State, Sweep, TrialState
 from hacrl_web.runs.models.requests import change_reason, visible_sweep

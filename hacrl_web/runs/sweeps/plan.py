@@ -12,8 +12,8 @@ from dataclasses import field as dataclass_field
 from math import prod
 from typing import Any, NamedTuple
 
+from hacrl_web.registry.agent_groups.agent_changes import Changes
 from hacrl_web.registry.benchmarks.training_sets import as_requested
-from hacrl_web.registry.language_models.agent_changes import Changes
 from hacrl_web.runs.grids.variants import (
     MAX_LABEL,
     MAX_SWEEP_RUNS,

@@ -13,7 +13,7 @@ from typing import Any
 from django.db import transaction
 from pydantic import ValidationError
 
-from hacrl_web.registry import values
+from hacrl_web.registry.base import values
 from hacrl_web.runs.grids.variants import MAX_SWEEP_RUNS
 from hacrl_web.runs.launch.drafts import CHANGED, held_draft, require_same_project
 from hacrl_web.runs.launch.hub_access import require_hub_access

@@ -20,8 +20,8 @@ from django.conf import settings
 from django.db import InterfaceError, OperationalError, connection
 from django.utils import timezone
 
-from hacrl_web.registry.hub_tokens import usable_hub_token
-from hacrl_web.registry.reward_sources import judge_keys
+from hacrl_web.registry.hub_tokens.service import usable_hub_token
+from hacrl_web.registry.rewards.service import judge_keys
 from hacrl_web.runs.messages.pubsub import publish_update
 from hacrl_web.runs.models import PRUNED, USER_STOP, Desire, Drain, Run, State
 from hacrl_web.runs.stored_spec import stored_spec

@@ -15,10 +15,10 @@ def main(folder: Path) -> None:
     from django.contrib.auth import get_user_model
     from django.core.files.uploadedfile import SimpleUploadedFile
 
-    from hacrl_web.registry import children
-    from hacrl_web.registry.benchmarks.benchmarks import create_benchmark
-    from hacrl_web.registry.language_models.groups import create_group
-    from hacrl_web.registry.language_models.models import register_model
+    from hacrl_web.registry.agent_groups.service import create_group
+    from hacrl_web.registry.base import children
+    from hacrl_web.registry.benchmarks.service import create_benchmark
+    from hacrl_web.registry.language_models.service import register_model
     from tests.support.forked import FORKING
     from tests.support.workers.tiny import make_pair, write_questions
 

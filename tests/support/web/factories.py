@@ -11,7 +11,7 @@ from django.conf import settings
 from django.contrib.auth import get_user_model
 
 from hacrl_web.accounts.models import Membership
-from hacrl_web.registry.locations import folder_fingerprint
+from hacrl_web.registry.base.locations import folder_fingerprint
 from hacrl_web.registry.models import Agent, AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.launch.launch import launch
 from hacrl_web.runs.models import Run, State, Sweep

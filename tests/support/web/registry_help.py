@@ -6,8 +6,8 @@ from pathlib import Path
 from django.core.files.uploadedfile import SimpleUploadedFile
 
 from hacrl_web.accounts.models import User
-from hacrl_web.registry import children
-from hacrl_web.registry.children import INSPECTOR, ChildResult
+from hacrl_web.registry.base import children
+from hacrl_web.registry.base.children import INSPECTOR, ChildResult
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
 
 FACTS = {

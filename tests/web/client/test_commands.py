@@ -19,7 +19,7 @@ from hacrl_web.client.api import Client
 from hacrl_web.client.main import app
 from hacrl_web.insight.evaluations import new_evaluation
 from hacrl_web.insight.harness import views as harness_views
-from hacrl_web.registry.children import JUDGE, ChildResult
+from hacrl_web.registry.base.children import JUDGE, ChildResult
 from hacrl_web.registry.models import Judge
 from hacrl_web.runs.models import Host, Retention, Run
 from tests.support.web.factories import launch_request, make_run, metrics

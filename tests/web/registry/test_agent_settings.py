@@ -7,7 +7,7 @@ from html import unescape
 
 import pytest
 
-from hacrl_web.registry.language_models import groups
+from hacrl_web.registry.agent_groups import service as groups
 from hacrl_web.registry.models import AGENT_SETTINGS, Agent, AgentGroup
 from hacrl_web.runs.launch.launch import launch
 from hacrl_web.runs.worker.tasks import supervise

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 
-from hacrl_web.registry.benchmarks import benchmarks, questions, uploads
-from hacrl_web.registry.children import IMPORTER, VERIFIER
+from hacrl_web.registry.base.children import IMPORTER, VERIFIER
+from hacrl_web.registry.benchmarks import questions, uploads
+from hacrl_web.registry.benchmarks import service as benchmarks
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.runs.launch.plan import data_values
 from hacrl_web.runs.models import Run, State

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 
-from hacrl_web.registry.benchmarks import benchmarks, uploads
-from hacrl_web.registry.children import IMPORTER
+from hacrl_web.registry.base.children import IMPORTER
+from hacrl_web.registry.benchmarks import service as benchmarks
+from hacrl_web.registry.benchmarks import uploads
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.web.errors import FieldErrors
 from tests.support.web.registry_help import QUESTIONS, field_error, jsonl

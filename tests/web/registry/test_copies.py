@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hacrl_web.registry.benchmarks.benchmarks import create_benchmark
-from hacrl_web.registry.language_models import groups
+from hacrl_web.registry.agent_groups import service as groups
+from hacrl_web.registry.benchmarks.service import create_benchmark
 from hacrl_web.registry.models import AgentGroup, Benchmark
 from tests.support.web.factories import make_group, make_run, make_user
 from tests.support.web.registry_help import QUESTIONS, jsonl

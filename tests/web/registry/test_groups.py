@@ -5,7 +5,7 @@ import re
 import pytest
 from django.urls import reverse
 
-from hacrl_web.registry.language_models import groups
+from hacrl_web.registry.agent_groups import service as groups
 from hacrl_web.registry.models import AGENT_COLORS, Agent, AgentGroup, PairInspection
 from hacrl_web.web.errors import FieldErrors
 from tests.support.web.registry_help import answer_inspections, field_error, make_model, make_user, written_rows

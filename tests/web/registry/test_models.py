@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hacrl_web.registry import children
-from hacrl_web.registry.language_models import models
-from hacrl_web.registry.locations import folder_fingerprint
+from hacrl_web.registry.base import children
+from hacrl_web.registry.base.locations import folder_fingerprint
+from hacrl_web.registry.language_models import service as models
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.web.errors import FieldErrors
 from tests.support.web.registry_help import (

@@ -5,8 +5,8 @@ import json
 import pytest
 import yaml
 
+from hacrl_web.registry.base.children import PREVIEWER, ChildResult
 from hacrl_web.registry.benchmarks.ready_prompts import READY_PROMPTS, ready_key
-from hacrl_web.registry.children import PREVIEWER, ChildResult
 from hacrl_web.registry.models import Agent, AgentGroup, Benchmark
 from hacrl_web.runs.launch.launch import launch
 from hacrl_web.runs.launch.plan import request_of

@@ -23,8 +23,8 @@ from hacrl_web.insight.bundle import importing, reader
 from hacrl_web.insight.bundle.layout import CHECKPOINT_FILE, EVENTS_NAME, MANIFEST_NAME, RUN_NAME
 from hacrl_web.insight.bundle.reader import directory_bytes
 from hacrl_web.insight.checkpoints import checkpoints
-from hacrl_web.registry.benchmarks.benchmarks import create_benchmark
-from hacrl_web.registry.locations import folder_fingerprint
+from hacrl_web.registry.base.locations import folder_fingerprint
+from hacrl_web.registry.benchmarks.service import create_benchmark
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.archive.deletion import delete_run
 from hacrl_web.runs.archive.leftover_files import DeletedRuns

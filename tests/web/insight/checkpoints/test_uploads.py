@@ -14,8 +14,8 @@ from django.urls import reverse
 
 from hacrl_web.accounts.audit_log import AuditEntry
 from hacrl_web.insight.checkpoints import uploads
-from hacrl_web.registry import hub_tokens
-from hacrl_web.registry.children import HUB_ACCOUNT, ChildResult
+from hacrl_web.registry.base.children import HUB_ACCOUNT, ChildResult
+from hacrl_web.registry.hub_tokens import service as hub_tokens
 from hacrl_web.runs.models import Run
 from tests.support.upload_hub import READER, WRITER, upload_hub
 from tests.support.web.factories import make_member, make_user

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hacrl_web.leaderboard.board.row_settings import _COMPARED
-from hacrl_web.registry.language_models.agent_changes import changes_of_text, text_of_changes
+from hacrl_web.registry.agent_groups.agent_changes import changes_of_text, text_of_changes
 from hacrl_web.registry.models import AgentGroup
 from hacrl_web.runs.launch.drafts import queue_draft
 from hacrl_web.runs.launch.launch import launch, retry

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hacrl_web.registry.children import HUB_ACCESS
+from hacrl_web.registry.base.children import HUB_ACCESS
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.runs.launch.launch import launch
 from hacrl_web.runs.launch.plan import LaunchError

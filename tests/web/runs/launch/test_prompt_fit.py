@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from hacrl_web.registry.children import PROMPT_LENGTHS
+from hacrl_web.registry.base.children import PROMPT_LENGTHS
 from hacrl_web.registry.models import Agent, Benchmark, LanguageModel
 from hacrl_web.runs.launch.launch import launch
 from hacrl_web.runs.launch.plan import LaunchError

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from hacrl_web.registry import hub_tokens
-from hacrl_web.registry.children import HUB_ACCOUNT, ChildResult
+from hacrl_web.registry.base.children import HUB_ACCOUNT, ChildResult
+from hacrl_web.registry.hub_tokens import service as hub_tokens
 from hacrl_web.runs.models import Run, TelemetryEvent
 from hacrl_web.runs.worker import supervisor
 from tests.support.gated_hub import GATED, NO_ACCESS, RIGHT, gated_hub

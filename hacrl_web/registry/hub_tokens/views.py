@@ -1,0 +1,53 @@
+"""The forms of a Hub token, on the pages of the account and of a project."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_POST
+
+from hacrl_web.accounts.models import Role, User
+from hacrl_web.accounts.projects import project_for
+from hacrl_web.registry.hub_tokens.service import Owner, check_hub_token, remove_hub_token, set_hub_token
+from hacrl_web.web.errors import FieldErrors
+
+
+@never_cache
+@sensitive_post_parameters("token")
+@require_POST
+def own_hub_token(request: HttpRequest) -> HttpResponse:
+    """`do`: set, check or remove."""
+    _act(request, cast(User, request.user))
+    return redirect("accounts:account")
+
+
+@never_cache
+@sensitive_post_parameters("token")
+@require_POST
+def project_hub_token(request: HttpRequest, project_id: int) -> HttpResponse:
+    """`do`: set, check or remove; for the project's admins."""
+    project = project_for(request, project_id, Role.ADMIN)
+    _act(request, project)
+    return redirect(project)
+
+
+def _act(request: HttpRequest, owner: Owner) -> None:
+    act = request.POST.get("do", "set")
+    try:
+        if act == "remove":
+            remove_hub_token(owner)
+            messages.success(request, "The Hub token is removed.")
+            return
+        row = check_hub_token(owner) if act == "check" else set_hub_token(owner, request.POST.get("token", ""))
+    except FieldErrors as refusal:
+        messages.error(request, str(refusal))
+        return
+    if row.problem:
+        messages.warning(request, row.problem)
+    else:
+        messages.success(request, f"The Hub token works: it is of the account {row.hub_name}.")

@@ -1,0 +1,1 @@
+"""What each agent of a group reads for a question of a benchmark."""

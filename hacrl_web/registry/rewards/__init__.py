@@ -1,0 +1,1 @@
+"""Reward functions and judges: one service, one set of pages, one API. It knows no benchmark's files."""
