@@ -43,5 +43,4 @@ urlpatterns = [
     path("benchmarks/<int:pk>", benchmarks.benchmark_detail, name="benchmark_detail"),
     path("benchmarks/<int:pk>/copy", benchmarks.benchmark_copy, name="benchmark_copy"),
     path("benchmarks/<int:pk>/try", benchmarks.benchmark_try, name="benchmark_try"),
-    path("benchmarks/<int:pk>/overlap", benchmarks.benchmark_overlap, name="benchmark_overlap"),
 ]

@@ -27,7 +27,6 @@ from hacrl_web.mirrors.models import Mirror
 from hacrl_web.registry.agent_groups.model_pairs import SAME_MODEL
 from hacrl_web.registry.base.children import (
     HUB_ACCOUNT,
-    IMPORTER,
     JUDGE,
     PREVIEWER,
     REWARD_FUNCTION,
@@ -62,7 +61,6 @@ OWN |= {"account/link", "account/unlink"}
 PRIVATE = ("account/tokens/", "api/v1/tokens/")
 OWN_OF_API = ("api/v1/tokens", "api/v1/me/", "api/v1/hub-token", "api/v1/alert", "api/v1/notifications")
 HUB_TOKEN = "api/v1/projects/<int:project_id>/hub-token"  # which a viewer does not see
-OVERLAP = "api/v1/benchmarks/<int:pk>/overlap"
 PROMPTS = "api/v1/groups/<int:pk>/prompts"
 TRIED = "api/v1/reward-functions/<int:pk>/questions"
 JUDGED = "api/v1/judges/<int:pk>/questions"
@@ -140,8 +138,6 @@ def children(monkeypatch) -> None:
     judged = b'{"version": "0", "results": [{"reward": 0.5, "reason": "", "parts": {}, "seconds": 0, "cost": 0}]}'
     monkeypatch.setattr(JUDGE, "run", lambda *_: ChildResult(judged, 0, False))
     monkeypatch.setattr(HUB_ACCOUNT, "run", lambda *_: ChildResult(b'{"name": "ada"}', 0, False))
-    overlap = b'{"num_asked": 1, "num_same": 1, "num_near": 0, "examples": []}'
-    monkeypatch.setattr(IMPORTER, "run", lambda *_: ChildResult(overlap, 0, False))
     monkeypatch.setattr(PREVIEWER, "run", lambda *_: ChildResult(b'{"agents": [{}, {}]}', 0, False))
     monkeypatch.setattr("hacrl_web.insight.checkpoints.uploads.usable_hub_token", lambda *_: "hf_0123456789")
     monkeypatch.setattr("hacrl_web.insight.checkpoints.uploads.start_job", sent)
@@ -170,7 +166,6 @@ POSTED = (
         "/unarchive",
         "/invite",
         "/revoke",
-        "/check",
         "/hub-token",
     ),
     *("members/<int:member_id>", "invitations/<int:invitation_id>"),
@@ -234,7 +229,7 @@ def use(client: Any, route: str, mine: SimpleNamespace) -> Any:
     if route.endswith("/queue-draft"):  # of a run that is one
         path = address(route, mine).replace(str(mine.run.pk), str(make_run(mine.owner, draft=True).pk))
         return client.post(path, content_type="application/json")
-    parameter = {OVERLAP: "other", PROMPTS: "benchmark", TRIED: "benchmark"}.get(route)
+    parameter = {PROMPTS: "benchmark", TRIED: "benchmark"}.get(route)
     query = f"?{parameter}={mine.benchmark.pk}" if parameter else query_of(route)
     if route in (RUN_DELETING, SWEEP_DELETING):  # of others, which wait: these are needed further on
         waiting = make_run(mine.owner)

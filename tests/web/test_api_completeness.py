@@ -65,7 +65,6 @@ PAGES = {
     "registry:benchmark_detail": ("GET /benchmarks/{pk}", "GET /benchmarks/{pk}/questions"),
     "registry:benchmark_copy": ("POST /benchmarks/{pk}/copy",),
     "registry:benchmark_try": ("POST /benchmarks/{pk}/try",),
-    "registry:benchmark_overlap": ("GET /benchmarks/{pk}/overlap",),
     "registry:function_list": ("GET /reward-functions",),
     "registry:function_create": ("POST /reward-functions",),
     "registry:function_detail": (

@@ -11,8 +11,8 @@ from django import forms
 from hacrl_web.registry.base.forms import INPUT, ServiceForm, choice_field, text_field
 from hacrl_web.registry.base.values import MAX_NAME
 from hacrl_web.registry.models import AGENT_SETTINGS, MAX_AGENTS, AgentGroup
-from workers.contract.spec.agent import AgentSpec
 from workers.contract.settings import label_of
+from workers.contract.spec.agent import AgentSpec
 
 
 def _setting(name: str) -> forms.Field:

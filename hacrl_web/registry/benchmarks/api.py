@@ -11,7 +11,7 @@ from ninja.files import UploadedFile
 
 from hacrl_web.registry.benchmarks import service
 from hacrl_web.registry.benchmarks.built_in import BUILT_IN
-from hacrl_web.registry.benchmarks.child_requests import ask_verifier, compare_with
+from hacrl_web.registry.benchmarks.child_requests import ask_verifier
 from hacrl_web.registry.benchmarks.questions import QuestionFilter, QuestionRow, read_page
 from hacrl_web.registry.benchmarks.ready_prompts import READY_PROMPTS
 from hacrl_web.registry.benchmarks.uploads import Staged
@@ -163,13 +163,6 @@ class VerdictOut(Schema):
     seconds: float
 
 
-class OverlapOut(Schema):
-    num_asked: int
-    num_same: int
-    num_near: int
-    examples: list[dict[str, Any]]
-
-
 def _benchmark(request: HttpRequest, pk: int) -> Benchmark:
     return get_object_or_404(Benchmark.objects.visible_to(request.user), pk=pk)
 
@@ -262,12 +255,3 @@ def list_questions(request: HttpRequest, pk: int, query: Query[QuestionListQuery
 @router.post("/benchmarks/{int:pk}/try", response=VerdictOut)
 def try_answer(request: HttpRequest, pk: int, payload: TryIn) -> Any:
     return ask_verifier(_benchmark(request, pk), gold=payload.gold, response=payload.response)
-
-
-@router.get("/benchmarks/{int:pk}/overlap", response=OverlapOut)
-def overlap(request: HttpRequest, pk: int, other: int | None = Query(None, ge=0, lt=2**63)) -> Any:
-    """How many questions of this benchmark are also in `other`."""
-    own = _benchmark(request, pk)
-    if other is None:
-        raise FieldErrors.single("missing", "Choose another benchmark.", "other")
-    return compare_with(own, _benchmark(request, other))

@@ -1,4 +1,4 @@
-"""Requests about a benchmark that child processes answer: import files, compare benchmarks, verify an answer.
+"""Requests about a benchmark that child processes answer: import files, verify an answer.
 
 The web process never holds the questions of an upload.
 """
@@ -25,18 +25,6 @@ def ask_importer(request: dict[str, Any], field: str, held_out_field: str = "", 
         error_field = held_out_field if held_out_field and answer.get("is_held_out") else field
         raise FieldErrors.single("bad_file", str(answer["error"]), error_field)
     return answer
-
-
-def compare_with(own: Benchmark, other: Benchmark) -> dict[str, Any]:
-    """How many questions of `own` are also in `other`. Error: FieldErrors.
-
-    Returns {num_asked, num_same, num_near, examples: [{question, other, is_same}]}.
-    """
-    files = {
-        name: {"paths": benchmark.paths, "question_field": benchmark.question_field}
-        for name, benchmark in (("own", own), ("other", other))
-    }
-    return ask_importer({"verb": "compare", **files}, "other")
 
 
 def _needs_libraries(request: dict[str, Any]) -> bool:

@@ -20,16 +20,13 @@ from hacrl_web.registry.base.locations import model_roots
 from hacrl_web.registry.base.pages import require_page, versions_page
 from hacrl_web.registry.benchmarks import service, uploads
 from hacrl_web.registry.benchmarks.built_in import BUILT_IN
-from hacrl_web.registry.benchmarks.child_requests import ask_verifier, compare_with
+from hacrl_web.registry.benchmarks.child_requests import ask_verifier
 from hacrl_web.registry.benchmarks.forms import MappingForm, SourceForm, UploadForm
 from hacrl_web.registry.benchmarks.questions import PAGE_SIZE, LineNumber, QuestionFilter, read_page, read_row
 from hacrl_web.registry.benchmarks.ready_prompts import READY_PROMPTS
 from hacrl_web.registry.benchmarks.uploads import Staged
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.web.errors import FieldErrors
-from hacrl_web.web.page_query import MAX_ID, whole_number
-
-MAX_OTHERS = 500  # benchmarks to choose from
 
 
 @require_safe
@@ -182,22 +179,6 @@ def benchmark_try(request: HttpRequest, pk: int) -> HttpResponse:
     if getattr(request, "htmx", False):
         return render(request, "registry/benchmarks/_verdict.html", context | {"benchmark": benchmark}, status=status)
     return _detail_page(request, benchmark, status, **context)
-
-
-@require_safe
-def benchmark_overlap(request: HttpRequest, pk: int) -> HttpResponse:
-    """How many questions of this benchmark are also in `other`."""
-    benchmark = _benchmark_or_404(request, pk)
-    beside = Benchmark.objects.filter(project=benchmark.project_id).exclude(pk=pk)
-    context: dict[str, Any] = {"benchmark": benchmark, "others": beside[:MAX_OTHERS]}
-    status = 200
-    if other_id := request.GET.get("other"):
-        context["other"] = other = get_object_or_404(beside, pk=whole_number(other_id, MAX_ID))
-        try:
-            context["overlap"] = compare_with(benchmark, other)
-        except FieldErrors as refused:
-            context["errors"], status = refused.errors, refused.status
-    return render(request, "registry/benchmarks/benchmark_overlap.html", context, status=status)
 
 
 def _benchmark_or_404(request: HttpRequest, pk: int) -> Benchmark:

@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 
 from hacrl_web.accounts.models import Role, User
 from hacrl_web.accounts.projects import project_for
-from hacrl_web.registry.hub_tokens.service import check_hub_token, hub_token_state, remove_hub_token, set_hub_token
+from hacrl_web.registry.hub_tokens.service import hub_token_state, remove_hub_token, set_hub_token
 from hacrl_web.web.schemas import StrictBody
 
 router = Router(tags=["hub token"])
@@ -50,12 +50,6 @@ def set_own(request: HttpRequest, payload: HubTokenIn) -> Any:
     return hub_token_state(_user(request))
 
 
-@router.post("/hub-token/check", response=HubTokenAnswer, summary="Ask the hub whether your Hub token works")
-def check_own(request: HttpRequest) -> Any:
-    check_hub_token(_user(request))
-    return hub_token_state(_user(request))
-
-
 @router.delete("/hub-token", response={204: None}, summary="Remove your Hub token")
 def remove_own(request: HttpRequest) -> Any:
     remove_hub_token(_user(request))
@@ -80,17 +74,6 @@ def set_of_project(request: HttpRequest, project_id: int, payload: HubTokenIn) -
     """Its members' runs, inspections and imports use it instead of their own."""
     project = project_for(request, project_id, Role.ADMIN)
     set_hub_token(project, payload.token)
-    return hub_token_state(project)
-
-
-@router.post(
-    "/projects/{int:project_id}/hub-token/check",
-    response=HubTokenAnswer,
-    summary="Ask the hub whether a project's Hub token works (its admins)",
-)
-def check_of_project(request: HttpRequest, project_id: int) -> Any:
-    project = project_for(request, project_id, Role.ADMIN)
-    check_hub_token(project)
     return hub_token_state(project)
 
 

@@ -49,26 +49,14 @@ def set_hub_token(owner: Owner, text: str) -> HubToken:
     answer = HUB_ACCOUNT.ask(at="token", hub_token=token)
     if answer.get("refused"):
         raise FieldErrors.single("refused", str(answer["refused"]), "token")
-    ciphertext = encrypt(_secret_name(owner), token)
     now = timezone.now()
-    values = {"ciphertext": ciphertext, "set_at": now, "last_used_at": None, **_checked(answer)}
+    values = {
+        "ciphertext": encrypt(_secret_name(owner), token),
+        "hub_name": str(answer.get("name") or "")[:200],
+        "problem": str(answer.get("error") or "")[:300],
+    }
+    values |= {"set_at": now, "checked_at": now, "last_used_at": None}
     row, _ = HubToken.objects.update_or_create(**_key(owner), defaults=values)
-    return row
-
-
-def _checked(answer: dict[str, Any]) -> dict[str, Any]:
-    problem = str(answer.get("refused") or answer.get("error") or "")[:300]
-    return {"hub_name": str(answer.get("name") or "")[:200], "problem": problem, "checked_at": timezone.now()}
-
-
-def check_hub_token(owner: Owner) -> HubToken:
-    """Ask the hub again whose the stored token is. Error: FieldErrors."""
-    row = hub_token_of(owner)
-    if row is None:
-        raise FieldErrors.single("not_set", "There is no Hub token here: set one first.", status=409)
-    for name, value in _checked(HUB_ACCOUNT.ask(at="token", hub_token=_read(row))).items():
-        setattr(row, name, value)
-    row.save()
     return row
 
 

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_POST
 
 from hacrl_web.accounts.models import Role, User
 from hacrl_web.accounts.projects import project_for
-from hacrl_web.registry.hub_tokens.service import Owner, check_hub_token, remove_hub_token, set_hub_token
+from hacrl_web.registry.hub_tokens.service import Owner, remove_hub_token, set_hub_token
 from hacrl_web.web.errors import FieldErrors
 
 
@@ -21,7 +21,7 @@ from hacrl_web.web.errors import FieldErrors
 @sensitive_post_parameters("token")
 @require_POST
 def own_hub_token(request: HttpRequest) -> HttpResponse:
-    """`do`: set, check or remove."""
+    """`do`: set or remove."""
     _act(request, cast(User, request.user))
     return redirect("accounts:account")
 
@@ -30,20 +30,19 @@ def own_hub_token(request: HttpRequest) -> HttpResponse:
 @sensitive_post_parameters("token")
 @require_POST
 def project_hub_token(request: HttpRequest, project_id: int) -> HttpResponse:
-    """`do`: set, check or remove; for the project's admins."""
+    """`do`: set or remove; for the project's admins."""
     project = project_for(request, project_id, Role.ADMIN)
     _act(request, project)
     return redirect(project)
 
 
 def _act(request: HttpRequest, owner: Owner) -> None:
-    act = request.POST.get("do", "set")
     try:
-        if act == "remove":
+        if request.POST.get("do") == "remove":
             remove_hub_token(owner)
             messages.success(request, "The Hub token is removed.")
             return
-        row = check_hub_token(owner) if act == "check" else set_hub_token(owner, request.POST.get("token", ""))
+        row = set_hub_token(owner, request.POST.get("token", ""))
     except FieldErrors as refusal:
         messages.error(request, str(refusal))
         return

@@ -8,10 +8,8 @@ from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
 from ninja import ModelSchema, Query, Router, Status
 from pydantic import Field
-from typing_extensions import TypedDict
 
 from hacrl_web.accounts.projects import require_delete
-from hacrl_web.registry.hub_tokens.service import hub_token_for
 from hacrl_web.registry.language_models import service
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.web.pagination import ListQuery, listing
@@ -41,16 +39,6 @@ class ModelOut(ModelSchema):
         exclude = ("project", "owner", "provenance")
 
 
-class CheckAnswer(TypedDict):
-    name: str
-    ok: bool
-    detail: str
-
-
-class ChecksAnswer(TypedDict):
-    checks: list[CheckAnswer]
-
-
 @router.post("/models", response={201: ModelOut}, summary="Register a model; it is inspected first")
 def create_model(request: HttpRequest, payload: ModelIn) -> Any:
     return Status(201, service.register_model(request.user, **payload.dict()))
@@ -64,18 +52,6 @@ def list_models(request: HttpRequest, query: Query[ListQuery]) -> Any:
 @router.get("/models/{int:pk}", response=ModelOut)
 def get_model(request: HttpRequest, pk: int) -> Any:
     return get_object_or_404(LanguageModel.objects.visible_to(request.user), pk=pk)
-
-
-@router.post(
-    "/models/{int:pk}/check", response=ChecksAnswer, summary="Check a registered model again; nothing is changed"
-)
-def check_model(request: HttpRequest, pk: int) -> Any:
-    """Refused if its folder is gone or changed, or if a check fails; the error names the reason."""
-    model = get_object_or_404(LanguageModel.objects.visible_to(request.user), pk=pk)
-    service.check_unchanged(model, field="location")
-    token = hub_token_for(request.user, [model])
-    checks, _ = service.read_model_facts(model.location, model.revision, token)
-    return {"checks": checks}
 
 
 @router.delete("/models/{int:pk}", response={204: None}, summary="Forget a model; its files stay where they are")

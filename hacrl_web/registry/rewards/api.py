@@ -14,14 +14,8 @@ from ninja import Query, Router, Schema, Status
 from pydantic import Field
 
 from hacrl_web.registry.models import Benchmark, Judge, RewardFunction
-from hacrl_web.registry.rewards.service import (
-    SourceT,
-    delete_source,
-    register_source,
-    reward_of,
-    rewards_on,
-    update_source,
-)
+from hacrl_web.registry.rewards import service
+from hacrl_web.registry.rewards.service import SourceT
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.pagination import ListQuery, listing
 from hacrl_web.web.schemas import PageOf, StrictBody
@@ -119,7 +113,7 @@ def _row(request: HttpRequest, kind: type[SourceT], pk: int) -> SourceT:
 def _rewards(request: HttpRequest, row: Judge | RewardFunction, benchmark: int | None) -> Any:
     if benchmark is None:
         raise FieldErrors.single("missing", "Choose a benchmark.", "benchmark")
-    return rewards_on(row, get_object_or_404(Benchmark.objects.visible_to(request.user), pk=benchmark))
+    return service.rewards_on(row, get_object_or_404(Benchmark.objects.visible_to(request.user), pk=benchmark))
 
 
 @router.get("/reward-functions", response=PageOf[FunctionOut])
@@ -129,7 +123,7 @@ def list_functions(request: HttpRequest, query: Query[ListQuery]) -> Any:
 
 @router.post("/reward-functions", response={201: FunctionOut}, summary="Register a reward function")
 def create_function(request: HttpRequest, payload: FunctionIn) -> Any:
-    return Status(201, register_source(request.user, RewardFunction, name=payload.name, content=payload.source))
+    return Status(201, service.register_source(request.user, RewardFunction, name=payload.name, content=payload.source))
 
 
 @router.get("/reward-functions/{int:pk}", response=FunctionOut)
@@ -140,12 +134,12 @@ def get_function(request: HttpRequest, pk: int) -> Any:
 @router.put("/reward-functions/{int:pk}", response=FunctionOut, summary="Add a version of a reward function")
 def put_function(request: HttpRequest, pk: int, payload: SourceIn) -> Any:
     """Runs use it from their next attempt on."""
-    return update_source(request.user, _row(request, RewardFunction, pk), payload.source)
+    return service.update_source(request.user, _row(request, RewardFunction, pk), payload.source)
 
 
 @router.delete("/reward-functions/{int:pk}", response={204: None})
 def remove_function(request: HttpRequest, pk: int) -> Any:
-    delete_source(request.user, _row(request, RewardFunction, pk))
+    service.delete_source(request.user, _row(request, RewardFunction, pk))
     return Status(204, None)
 
 
@@ -153,7 +147,7 @@ def remove_function(request: HttpRequest, pk: int) -> Any:
     "/reward-functions/{int:pk}/try", response=TriedReward, exclude_unset=True, summary="The reward of one response"
 )
 def try_response(request: HttpRequest, pk: int, payload: TryIn) -> Any:
-    return reward_of(_row(request, RewardFunction, pk), **payload.dict())
+    return service.reward_of(_row(request, RewardFunction, pk), **payload.dict())
 
 
 @router.get(
@@ -175,7 +169,7 @@ def list_judges(request: HttpRequest, query: Query[ListQuery]) -> Any:
 @judges_router.post("/judges", response={201: JudgeOut}, summary="Register a judge")
 def create_judge(request: HttpRequest, payload: JudgeIn) -> Any:
     fields = {"name": payload.name, "content": payload.settings, "key": payload.key}
-    return Status(201, register_source(request.user, Judge, **fields))
+    return Status(201, service.register_source(request.user, Judge, **fields))
 
 
 @judges_router.get("/judges/{int:pk}", response=JudgeOut)
@@ -186,12 +180,12 @@ def get_judge(request: HttpRequest, pk: int) -> Any:
 @judges_router.put("/judges/{int:pk}", response=JudgeOut, summary="Change the settings of a judge")
 def put_judge(request: HttpRequest, pk: int, payload: JudgeSettingsIn) -> Any:
     """Runs use them from their next attempt on."""
-    return update_source(request.user, _row(request, Judge, pk), payload.settings, payload.key)
+    return service.update_source(request.user, _row(request, Judge, pk), payload.settings, payload.key)
 
 
 @judges_router.delete("/judges/{int:pk}", response={204: None})
 def remove_judge(request: HttpRequest, pk: int) -> Any:
-    delete_source(request.user, _row(request, Judge, pk))
+    service.delete_source(request.user, _row(request, Judge, pk))
     return Status(204, None)
 
 
@@ -199,7 +193,7 @@ def remove_judge(request: HttpRequest, pk: int) -> Any:
     "/judges/{int:pk}/try", response=TriedReward, exclude_unset=True, summary="The reward of one response by a judge"
 )
 def ask_judge(request: HttpRequest, pk: int, payload: TryIn) -> Any:
-    return reward_of(_row(request, Judge, pk), **payload.dict())
+    return service.reward_of(_row(request, Judge, pk), **payload.dict())
 
 
 @judges_router.post(

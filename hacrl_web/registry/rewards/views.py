@@ -18,15 +18,8 @@ from django.views.decorators.http import require_POST, require_safe
 from hacrl_web.accounts.projects import for_members, project_of_new
 from hacrl_web.registry.base.pages import LIST_SIZE, require_page
 from hacrl_web.registry.models import Benchmark, Judge, RewardFunction
-from hacrl_web.registry.rewards.service import (
-    SourceT,
-    delete_source,
-    may_author,
-    register_source,
-    reward_of,
-    rewards_on,
-    update_source,
-)
+from hacrl_web.registry.rewards import service
+from hacrl_web.registry.rewards.service import SourceT
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import MAX_ID, page_of, whole_number
 from workers.contract.spec.judge import DEFAULT_COMPARISON, DEFAULT_RUBRIC, JUDGE_KINDS, JudgeSettings
@@ -61,12 +54,14 @@ def source_list(request: HttpRequest, kind: type[SourceT]) -> HttpResponse:
 def source_create(request: HttpRequest, kind: type[SourceT]) -> HttpResponse:
     content = _content(request, kind)
     context: dict[str, Any] = {"name": request.POST.get("name", ""), "network_is_allowed": settings.REWARD_NETWORK}
-    context |= _form(kind, content) | {"may_author": may_author(request.user, kind, project_of_new(request.user))}
+    context |= _form(kind, content) | {
+        "may_author": service.may_author(request.user, kind, project_of_new(request.user))
+    }
     status = 200
     if request.method == "POST":
         try:
             values = {"name": context["name"], "content": content, "key": request.POST.get("key", "")}
-            return redirect(register_source(request.user, kind, **values))
+            return redirect(service.register_source(request.user, kind, **values))
         except FieldErrors as refused:
             context["errors"], status = refused.errors, refused.status
     return _render(request, kind, "form", context, status)
@@ -83,10 +78,10 @@ def source_detail(request: HttpRequest, kind: type[SourceT], pk: int) -> HttpRes
     content, had_key = _content(request, kind), isinstance(row, Judge) and row.has_key
     try:
         if "delete" in request.POST:
-            delete_source(request.user, row)
+            service.delete_source(request.user, row)
             messages.info(request, f"{row.name} is deleted; runs that use it keep its file.")
             return redirect(f"registry:{kind.verifier}_list")
-        row = update_source(request.user, row, content, request.POST.get("key", ""))
+        row = service.update_source(request.user, row, content, request.POST.get("key", ""))
     except FieldErrors as refused:
         return _page(request, row, refused.status, errors=refused.errors, **_form(kind, content))
     text = f"Version {row.version} is the newest. Runs use it from their next attempt on."
@@ -104,7 +99,7 @@ def source_try(request: HttpRequest, kind: type[SourceT], pk: int) -> HttpRespon
         return _tried_page(request, row, request.POST["benchmark"])
     texts = {key: request.POST.get(key, "") for key in ("question", "gold", "response")}
     try:
-        return _page(request, row, texts=texts, result=reward_of(row, **texts))
+        return _page(request, row, texts=texts, result=service.reward_of(row, **texts))
     except FieldErrors as refused:
         return _page(request, row, refused.status, texts=texts, try_errors=refused.errors)
 
@@ -117,7 +112,7 @@ def _tried_page(request: HttpRequest, row: Judge | RewardFunction, pk: str) -> H
     benchmarks = Benchmark.objects.filter(project=row.project_id)
     benchmark = get_object_or_404(benchmarks, pk=whole_number(pk, MAX_ID))
     try:
-        return _page(request, row, benchmark=benchmark, tried=rewards_on(row, benchmark))
+        return _page(request, row, benchmark=benchmark, tried=service.rewards_on(row, benchmark))
     except FieldErrors as refused:
         return _page(request, row, refused.status, benchmark=benchmark, try_errors=refused.errors)
 
@@ -129,7 +124,7 @@ def _page(request: HttpRequest, row: Judge | RewardFunction, status: int = 200, 
         "versions": row.versions.select_related("author")[:20],
         "benchmarks": Benchmark.objects.filter(project=row.project_id)[:MAX_BENCHMARKS],
         "texts": {"question": "", "gold": "", "response": ""},
-        "may_author": may_author(request.user, kind, row.project),
+        "may_author": service.may_author(request.user, kind, row.project),
     }
     return _render(request, kind, "detail", context | _form(kind, getattr(row, row.content)) | more, status)
 

@@ -1,4 +1,4 @@
-"""Adding a benchmark in two steps, and its own page: paging, search, trying an answer, overlap, delete."""
+"""Adding a benchmark in two steps, and its own page: paging, search, trying an answer, delete."""
 
 from __future__ import annotations
 
@@ -468,25 +468,6 @@ def test_try_without_texts_is_refused_without_a_child(client, ada, monkeypatch, 
     body = json.dumps({"gold": "1", "response": "1", field: value})
     refused = client.post(f"/api/v1/benchmarks/{row.pk}/try", body, content_type="application/json")
     assert refused.json()["error"]["field"] == field
-
-
-# Overlap
-
-
-def test_two_benchmarks_are_compared(client, ada):
-    row, other = make(ada), make(ada, count=30, name="some of them")
-    page = client.get(f"/benchmarks/{row.pk}/overlap?other={other.pk}").content.decode()
-    assert re.search(r">30</strong> of 120 questions of sums are also in some of them", page)
-    found = client.get(f"/api/v1/benchmarks/{other.pk}/overlap?other={row.pk}").json()
-    assert (found["num_asked"], found["num_same"], found["num_near"]) == (30, 30, 0)
-
-
-def test_foreign_benchmark_cannot_be_compared_with(client, ada):
-    row, other = make(ada, count=3), make(make_user("bob"), count=3)
-    for number in (other.pk, row.pk, 10**25, "x"):
-        assert client.get(f"/benchmarks/{row.pk}/overlap?other={number}").status_code == 404
-    assert client.get(f"/api/v1/benchmarks/{row.pk}/overlap?other={other.pk}").status_code == 404
-    assert b"No other benchmark" in client.get(f"/benchmarks/{row.pk}/overlap").content
 
 
 # Launch and delete

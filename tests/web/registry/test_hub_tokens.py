@@ -68,7 +68,7 @@ def project(admin) -> Any:
     return admin.memberships.get().project
 
 
-def test_page_sets_replaces_checks_and_removes_a_token_and_never_shows_it(admin, project, asked):
+def test_page_sets_replaces_and_removes_a_token_and_never_shows_it(admin, project, asked):
     client = logged_in(admin)
     for address, page in (
         ("/account/hub-token", "/account"),
@@ -80,7 +80,6 @@ def test_page_sets_replaces_checks_and_removes_a_token_and_never_shows_it(admin,
         assert "last used never" in shown
         shown += client.post(address, {"do": "set", "token": f" {OTHER}\n"}, follow=True).content.decode()
         assert "account <strong>owner-of-25</strong>" in shown
-        shown += client.post(address, {"do": "check"}, follow=True).content.decode()
         refused = client.post(address, {"do": "set", "token": "x" * 20}, follow=True).content.decode()
         assert "The hub refuses it." in refused
         assert "account <strong>owner-of-25</strong>" in refused, "a refused token replaces none"
@@ -96,17 +95,16 @@ def test_api_does_the_same(admin, project, asked, where):
     assert client.get(f"/api/v1/{path}").json() == dict.fromkeys(
         ("works", "hub_name", "problem", "set_at", "checked_at", "last_used_at")
     ) | {"is_set": False}
-    answers = [post(client, path, token=TOKEN), post(client, f"{path}/check"), client.get(f"/api/v1/{path}")]
+    answers = [post(client, path, token=TOKEN), client.get(f"/api/v1/{path}")]
     assert [(one.status_code, one.json()["works"], one.json()["hub_name"]) for one in answers] == [
         (200, True, "owner-of-22")
-    ] * 3
+    ] * 2
     refused = post(client, path, token="x" * 20)
     assert (refused.status_code, "The hub refuses it." in refused.content.decode()) == (422, True)
     assert post(client, path, token="two words").status_code == 422
     assert not any(TOKEN.encode() in one.content for one in answers)
     assert client.delete(f"/api/v1/{path}").status_code == 204
     assert client.delete(f"/api/v1/{path}").status_code == 204
-    assert post(client, f"{path}/check").status_code == 409
 
 
 def _content(path: Path) -> bytes:
@@ -154,7 +152,6 @@ def test_viewer_and_outsider_see_no_token_of_the_project_and_a_member_sets_none(
     assert [one.get(api).status_code for one in (member, viewer, outsider)] == [200, 403, 404]
     for somebody, refused in ((member, 403), (viewer, 403), (outsider, 404)):
         assert post(somebody, api.removeprefix("/api/v1/"), token=OTHER).status_code == refused
-        assert post(somebody, api.removeprefix("/api/v1/") + "/check").status_code == refused
         assert somebody.delete(api).status_code == refused
         assert somebody.post(page + "/hub-token", {"do": "remove"}).status_code == refused
     card = 'id="hub-token-title"'
@@ -176,12 +173,8 @@ def test_other_secret_key_is_one_sentence_and_no_error_page(admin, project, aske
     assert (shown.status_code, sentence.replace("'", "&#x27;") in shown.content.decode()) == (200, True)
     answer = client.get(f"/api/v1/projects/{project.pk}/hub-token").json()
     assert (answer["works"], sentence in answer["problem"]) == (False, True)
-    for path, body in (
-        ("models", {"kind": "hub", "location": "meta/gated"}),
-        (f"projects/{project.pk}/hub-token/check", {}),
-    ):
-        refused = post(client, path, **body)
-        assert (refused.status_code, sentence in refused.content.decode()) == (409, True)
+    refused = post(client, "models", kind="hub", location="meta/gated")
+    assert (refused.status_code, sentence in refused.content.decode()) == (409, True)
     set_hub_token(project, OTHER)
     assert usable_hub_token(admin, project) == OTHER
 
