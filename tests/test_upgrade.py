@@ -43,7 +43,10 @@ NEW_DEFAULTS = {
 }
 COMPARE = "/compare"  # leads to the comparison of the workspace of runs
 # Saved queries (the address of the Rollouts tab is the query), and verl's settings (docs/own-model.md has two lines).
-GONE = ("/api/v1/saved-queries", "/runs/991fb336-cb1f-4f1c-bd0a-d156672fcfe4/verl.yaml")
+GONE = (
+    *("/api/v1/saved-queries", "/runs/991fb336-cb1f-4f1c-bd0a-d156672fcfe4/verl.yaml"),
+    *("/benchmarks/1/overlap?other=2", "/api/v1/benchmarks/1/overlap?other=2"),
+)
 # Settings that left, and fields of answers about them.
 LEFT = {
     *("replay_steps", "anchor", "anchor_clip", "omega_scope", "omega_shrinkage", "curriculum_rest"),
