@@ -13,8 +13,8 @@ from hacrl_web.accounts.projects import for_members
 from hacrl_web.registry.agent_groups import service
 from hacrl_web.registry.agent_groups.forms import AgentForm, GroupForm, agent_forms, fill_agent_forms
 from hacrl_web.registry.agent_groups.model_pairs import ModelPair, known_facts, measured_facts
-from hacrl_web.registry.base.pages import COPY, delete_page, require_page, versions_page
-from hacrl_web.registry.base.values import MAX_NAME
+from hacrl_web.registry.base.pages import delete_page, require_page, versions_page
+from hacrl_web.registry.base.values import COPY, MAX_NAME
 from hacrl_web.registry.models import AgentGroup, LanguageModel
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import MAX_ID, PageQuery, RowId, whole_number

@@ -15,7 +15,6 @@ from hacrl_web.registry.models import VersionQuerySet
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import PageQuery, RowId, page_of
 
-COPY = " copy"
 LIST_SIZE = 50
 require_page = require_http_methods(["GET", "HEAD", "POST"])
 

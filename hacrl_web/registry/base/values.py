@@ -16,6 +16,7 @@ from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.page_query import MAX_ID, whole_number
 
 MAX_NAME = 80
+COPY = " copy"  # ends the name that a copy begins with
 # As RunSpec accepts them; float() alone would also read "1_0", "nan", and digits of other scripts.
 NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,4})?", re.ASCII)
 # A word in braces, such as {answer}; an argument of LaTeX, as in \boxed{answer} and x_{max}, is none.

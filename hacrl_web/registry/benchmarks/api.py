@@ -149,7 +149,7 @@ class QuestionListQuery(Schema):
     difficulty: str = Query("", max_length=200)
 
 
-class TryIn(StrictBody):
+class AnswerIn(StrictBody):
     gold: str = ""  # the service reports a missing text, after the benchmark is known to be visible
     response: str = ""
 
@@ -253,5 +253,5 @@ def list_questions(request: HttpRequest, pk: int, query: Query[QuestionListQuery
 
 
 @router.post("/benchmarks/{int:pk}/try", response=VerdictOut)
-def try_answer(request: HttpRequest, pk: int, payload: TryIn) -> Any:
+def try_answer(request: HttpRequest, pk: int, payload: AnswerIn) -> Any:
     return ask_verifier(_benchmark(request, pk), gold=payload.gold, response=payload.response)

@@ -49,7 +49,6 @@ FORMATS = {
 }
 COUNTED = ("num_repeated", "num_overlapping", "subjects", "difficulties", "near", "held_out_limit", "trials")
 QUESTION = "{question}"
-COPY = " copy"
 OWN_OPTIONS = ("verifier", "extraction", "held_out_fraction", "tolerance", "reward_function")
 _DEFAULTS = {"prompt_template": QUESTION, "system_prompt": ""}
 COLUMNS = ("question", "answer", "subject", "difficulty", "id")
@@ -99,7 +98,7 @@ def stage_copy(owner: Any, benchmark: Benchmark) -> Staged:
         for side, path in zip(("train", "held_out"), benchmark.paths, strict=False):
             uploads.copy_in(Path(path), staged, side)
         staged.source = benchmark.source or f"copy of {benchmark.name}"
-        staged.name = f"{benchmark.name[: values.MAX_NAME - len(COPY)]}{COPY}"
+        staged.name = f"{benchmark.name[: values.MAX_NAME - len(values.COPY)]}{values.COPY}"
         staged.is_evaluation_only = bool(benchmark.facts.get("is_evaluation_only"))
         staged.edit_of = benchmark.pk
         _inspect(staged, "benchmark", "benchmark")
