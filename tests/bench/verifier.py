@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from workers.verifiers.service import Verifier, read_cases
+from workers.verifiers.scoring.service import Verifier, read_cases
 
 GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "golden" / "verifier_cases.jsonl"
 Pair = tuple[str, str]  # response, reference answer

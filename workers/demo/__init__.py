@@ -1,0 +1,1 @@
+"""The demo's tiny models and problems. Nothing of the product imports them but the demo's command."""

@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from workers.environments.base import Environment, Episode, Observation
 from workers.questions.dataset import Question
-from workers.verifiers.arithmetic import BadExpression, calculate
+from workers.verifiers.short_answers.arithmetic import BadExpression, calculate
 
 OPENING, CLOSING = "<calculator>", "</calculator>"
 JSON_OPENING, JSON_CLOSING = "<tool_call>", "</tool_call>"

@@ -20,8 +20,8 @@ from workers.contract.spec.judge import JudgeFile
 from workers.contract.spec.reward_function import FunctionFile
 from workers.verifiers.functions.function_verifier import Case, FunctionVerifier
 from workers.verifiers.judges.judge_verifier import JudgeVerifier
-from workers.verifiers.service import Verifier
-from workers.verifiers.verdicts import Verdict
+from workers.verifiers.scoring.service import Verifier
+from workers.verifiers.scoring.verdicts import Verdict
 
 
 def answer(request: dict[str, Any], agent_request: dict[str, Any]) -> dict[str, Any]:

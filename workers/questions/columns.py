@@ -15,7 +15,6 @@ from workers.contract.verifier_kinds import RESPONSE_EXTRACTIONS
 from workers.questions.dataset import Question, derived_id, id_of, optional_text, text_of
 from workers.questions.files import QuestionFileError, kind_name
 from workers.questions.options import INCORRECT_COLUMNS, OPTION_COLUMNS, option_question
-from workers.verifiers.countdown import countdown_question, unclear_task
 from workers.verifiers.instructions.reference import (
     ARGUMENT_COLUMN,
     ID_COLUMN,
@@ -25,6 +24,7 @@ from workers.verifiers.instructions.reference import (
 from workers.verifiers.mathematics.extraction import final_answer
 from workers.verifiers.mathematics.reading import answer_in
 from workers.verifiers.python.reference import TEST_COLUMNS, code_question
+from workers.verifiers.short_answers.countdown import countdown_question, unclear_task
 
 Extraction = Literal["as_is", "hashes", "boxed", "tests", "options", "countdown", "instructions"]
 MAX_SLICE_LENGTH = 200  # characters of a subject or a difficulty

@@ -36,7 +36,7 @@ from workers.trainer.rewards import (
 )
 from workers.trainer.scoring import Scorer
 from workers.verifiers.judges.judge_verifier import JudgeVerifier
-from workers.verifiers.voting import vote
+from workers.verifiers.scoring.voting import vote
 
 
 @dataclass(frozen=True)

@@ -17,19 +17,19 @@ from workers.contract.spec.run import RunSpec
 from workers.contract.verifier_kinds import CODE_KINDS, JUDGED, kind_label
 from workers.questions.dataset import Question
 from workers.verifiers.children.child_client import VerifierError
-from workers.verifiers.formats import boxed_reward, language_reward, length_reward, tags_reward
 from workers.verifiers.functions.function_verifier import Case, FunctionVerifier
+from workers.verifiers.instructions.formats import boxed_reward, language_reward, length_reward, tags_reward
 from workers.verifiers.instructions.language import LIBRARY, is_available
 from workers.verifiers.judges.judge_verifier import JudgeVerifier, judge_key
-from workers.verifiers.repeated_judgements import (
+from workers.verifiers.scoring.repeated_judgements import (
     OTHER_HASH_SEED,
     RepeatedCalls,
     RepeatedQuestions,
     RepeatedTests,
     SecondOpinion,
 )
-from workers.verifiers.service import Verifier
-from workers.verifiers.verdicts import Verdict
+from workers.verifiers.scoring.service import Verifier
+from workers.verifiers.scoring.verdicts import Verdict
 
 AnyVerifier = Verifier | FunctionVerifier | JudgeVerifier
 

@@ -25,7 +25,7 @@ from workers.trainer.stop_signals import StopFlag
 from workers.verifiers.children.child_client import VerifierError
 from workers.verifiers.functions.function_verifier import FunctionVerifier, RewardFunctionError
 from workers.verifiers.judges.judge_verifier import JudgeUnusable, JudgeVerifier
-from workers.verifiers.verdicts import Verdict
+from workers.verifiers.scoring.verdicts import Verdict
 
 # Seconds to wait before each further try.
 WAITS_S = (2.0, 5.0, 15.0, 30.0, 60.0)

@@ -5,7 +5,7 @@ alignment of its gradient with the learner's own (peer_quarantine, by pair), and
 opinion contradicts (audit, for all learners).
 
 The audited rollouts are drawn from run seed, agent, step, prompt and sample, so a resumed run repeats them. A second
-opinion is the same judgement once more (workers.verifiers.repeated_judgements).
+opinion is the same judgement once more (workers.verifiers.scoring.repeated_judgements).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from workers.randomness import derived_key
 from workers.trainer.rewards import Judges, case_of, open_second_opinion, open_term_opinions, verifier_settings
 from workers.trainer.scoring import Scores, VerifierFails
 from workers.verifiers.children.child_client import VerifierError
-from workers.verifiers.repeated_judgements import SecondOpinion
+from workers.verifiers.scoring.repeated_judgements import SecondOpinion
 
 # Fewer answers than this, smoothed, are no evidence against a verifier.
 MIN_AUDITED = 10.0

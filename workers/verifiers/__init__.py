@@ -1,0 +1,1 @@
+"""Rewards of responses. Nothing here knows runs, agents or tensors: texts come in, verdicts go out."""

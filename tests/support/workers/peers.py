@@ -20,7 +20,7 @@ from workers.trainer.scoring import Scorer, Scores
 from workers.trainer.stop_signals import StopFlag
 from workers.trainer.trainer import Trainer
 from workers.verifiers.functions.function_verifier import Case
-from workers.verifiers.verdicts import Verdict
+from workers.verifiers.scoring.verdicts import Verdict
 
 
 class InvertedVerdicts(Scorer):

@@ -19,7 +19,7 @@ from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SPOOL_NAME, SpoolWriter, read_records
 from workers.trainer.stop_signals import StopFlag
 from workers.trainer.trainer import Trainer
-from workers.verifiers.verdicts import Verdict
+from workers.verifiers.scoring.verdicts import Verdict
 
 WITHOUT_VLLM = "vLLM is not installed: `python -m workers.rollouts.install_vllm` installs it"
 CHARACTERS = list("0123456789+-*=()")

@@ -13,7 +13,7 @@ from hacrl_web.runs.launch.plan import request_of
 from tests.support.web.factories import launch_request, make_group, make_model
 from tests.support.web.registry_help import field_error, jsonl
 from workers.contract.spec.run import RunSpec
-from workers.verifiers.service import Verifier
+from workers.verifiers.scoring.service import Verifier
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("forked_children")]
 JSON = {"content_type": "application/json"}

@@ -29,7 +29,7 @@ from workers.demo.cache import is_valid
 from workers.demo.task import make_problems
 from workers.demo.warm_start import DIGIT_PAIRS
 from workers.questions.dataset import split_questions
-from workers.verifiers.service import Verifier
+from workers.verifiers.scoring.service import Verifier
 
 NEEDS_TORCH = "torch and transformers are missing: pip install -c constraints.txt -e '.[train]'"
 

@@ -9,7 +9,7 @@ import pytest
 
 from workers.environments.calculator import Calculator, expression_of, written
 from workers.questions.dataset import Question
-from workers.verifiers.arithmetic import BadExpression, calculate
+from workers.verifiers.short_answers.arithmetic import BadExpression, calculate
 
 
 def answer(text: str) -> tuple[str, bool] | None:

@@ -19,7 +19,7 @@ from workers.trainer.checkpoints import (
     newest_checkpoint,
     save_checkpoint,
 )
-from workers.verifiers.verdicts import Verdict
+from workers.verifiers.scoring.verdicts import Verdict
 
 
 class FakeAgent:

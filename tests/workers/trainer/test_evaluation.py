@@ -23,8 +23,8 @@ from workers.trainer.checkpoints import newest_checkpoint
 from workers.trainer.evaluation import EvaluationSet, Result, evaluation_event, questions_digest, results_of
 from workers.trainer.progress import code_versions, git_commit
 from workers.trainer.stop_signals import Paused, StopFlag, Stopped
-from workers.verifiers.service import Verdict
-from workers.verifiers.voting import vote
+from workers.verifiers.scoring.service import Verdict
+from workers.verifiers.scoring.voting import vote
 
 SAMPLED = {"temperature": 1.0, "num_samples": 3}
 

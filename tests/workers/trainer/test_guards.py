@@ -24,8 +24,8 @@ from workers.trainer.scoring import VerifierFails
 from workers.trainer.stop_signals import StopFlag, Stopped
 from workers.trainer.trainer import Diverged
 from workers.verifiers.children.child_client import VerifierError
-from workers.verifiers.service import Verifier
-from workers.verifiers.verdicts import Verdict
+from workers.verifiers.scoring.service import Verifier
+from workers.verifiers.scoring.verdicts import Verdict
 
 
 def warnings(run_dir) -> list[str]:

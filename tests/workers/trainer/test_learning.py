@@ -26,8 +26,8 @@ from workers.contract.spec.algorithm import RECOMMENDED
 from workers.contract.spec.run import RunSpec
 from workers.questions.dataset import split_questions
 from workers.trainer.rewards import AnyVerifier, open_verifier
-from workers.verifiers.service import Verifier
-from workers.verifiers.verdicts import Verdict
+from workers.verifiers.scoring.service import Verifier
+from workers.verifiers.scoring.verdicts import Verdict
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 # Enough for the third agent, which need not come as far as the demo's.

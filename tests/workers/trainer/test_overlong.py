@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.workers.tiny import make_spec, records, train
 from workers.contract.advantages import OverlongPenalty
-from workers.verifiers.verdicts import Verdict
+from workers.verifiers.scoring.verdicts import Verdict
 
 pytestmark = pytest.mark.slow
 LIMIT, CACHE = 6, 5

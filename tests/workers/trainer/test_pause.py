@@ -18,7 +18,7 @@ from workers.contract.trainer_process import HEARTBEAT_NAME, start_trainer
 from workers.trainer import checkpoints
 from workers.trainer.scoring import Scorer
 from workers.trainer.stop_signals import Paused, StopFlag
-from workers.verifiers.service import Verifier
+from workers.verifiers.scoring.service import Verifier
 
 pytestmark = pytest.mark.usefixtures("forked")
 

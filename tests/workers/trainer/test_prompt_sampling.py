@@ -20,7 +20,7 @@ from workers.trainer.rewards import Judges, open_set_verifiers, open_verifier
 from workers.trainer.step import batch_of_step
 from workers.trainer.stop_signals import StopFlag, Stopped
 from workers.trainer.trainer import Trainer
-from workers.verifiers.service import Verifier
+from workers.verifiers.scoring.service import Verifier
 
 
 def spec_of(root: Path, agents=None, **training) -> RunSpec:

@@ -28,7 +28,7 @@ from workers.trainer.scoring import JudgeTally, Scores
 from workers.trainer.step import batch_of_step
 from workers.trainer.stop_signals import StopFlag, Stopped
 from workers.trainer.trust import Trust
-from workers.verifiers.verdicts import Verdict
+from workers.verifiers.scoring.verdicts import Verdict
 
 NONE, SOME, ALL = [0.0, 0.0], [1.0, 0.0], [1.0, 1.0]
 GSPO = {"name": "gspo"}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.workers.verifiers.answer_templates import RETRACTED, STATED, WITHDRAWN, filled
-from workers.verifiers.service import Verifier
+from workers.verifiers.scoring.service import Verifier
 
 BENCHMARKS = Path(__file__).resolve().parents[4] / "shared" / "data" / "benchmarks"
 # Plain ones for the tests that need no files: the first three are as in GSM8K, MATH and OlympiadBench.

@@ -6,11 +6,11 @@ import time
 
 import pytest
 
-from workers.verifiers.kinds import kind_of
 from workers.verifiers.mathematics.last_number import last_number
 from workers.verifiers.mathematics.reading import answer_in
 from workers.verifiers.mathematics.statements.closing import closing_formula
-from workers.verifiers.service import Verifier
+from workers.verifiers.scoring.kinds import kind_of
+from workers.verifiers.scoring.service import Verifier
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from workers.verifiers.countdown import countdown_verdict, read_task
+from workers.verifiers.short_answers.countdown import countdown_verdict, read_task
 
 GOLD = "3 5 7 = 36"
 

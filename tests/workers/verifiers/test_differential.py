@@ -12,8 +12,8 @@ from fractions import Fraction
 
 import pytest
 
-from workers.verifiers.kinds import kind_of
-from workers.verifiers.verdicts import Verdict
+from workers.verifiers.scoring.kinds import kind_of
+from workers.verifiers.scoring.verdicts import Verdict
 
 WORDS = ("the", "a", "Battle", "of", "Hastings,", "well-known", "x_y", "don't", "(1066)", "and", "...")
 INSTRUCTIONS = {

@@ -14,12 +14,12 @@ from tests.support.workers.verifier_examples import examples, flexible_examples
 from tests.workers.verifiers.test_kinds import CASES
 from workers.contract.spec.data import DataSpec
 from workers.contract.verifier_kinds import FLEXIBLE_KINDS, kind_label
-from workers.verifiers.kinds import kind_of
 from workers.verifiers.mathematics.last_number import last_number
 from workers.verifiers.mathematics.reading import answer_in
-from workers.verifiers.service import Verifier, main, read_cases
-from workers.verifiers.verdicts import CORRECT, NO_ANSWER, NO_NUMBER, TOO_LONG
-from workers.verifiers.voting import Vote, stated_answer, vote
+from workers.verifiers.scoring.kinds import kind_of
+from workers.verifiers.scoring.service import Verifier, main, read_cases
+from workers.verifiers.scoring.verdicts import CORRECT, NO_ANSWER, NO_NUMBER, TOO_LONG
+from workers.verifiers.scoring.voting import Vote, stated_answer, vote
 
 # By kind and version: what it says about the examples of docs/verifiers.md. New rules raise the kind's version.
 DIGESTS = {"math/8 flexible": "2a9207d18fae7537", "numeric/6 flexible": "2a9207d18fae7537"}

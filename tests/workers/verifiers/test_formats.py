@@ -7,7 +7,7 @@ import time
 import pytest
 
 from workers.contract.spec.rewards import LANGUAGES
-from workers.verifiers.formats import boxed_reward, language_reward, length_reward, tags_reward
+from workers.verifiers.instructions.formats import boxed_reward, language_reward, length_reward, tags_reward
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,13 @@ from pydantic import ValidationError
 from tests.support.workers.verifier_examples import Example, examples, versions
 from workers.contract.spec.data import DataSpec
 from workers.contract.verifier_kinds import FILE_KINDS, RULES, VerifierKind, kind_label
-from workers.verifiers import numeric
-from workers.verifiers.choice import letter
-from workers.verifiers.kinds import kind_of
 from workers.verifiers.mathematics.answers import clean, decide
 from workers.verifiers.mathematics.plain_numbers import rounding_unit
-from workers.verifiers.service import Verifier, read_cases
-from workers.verifiers.verdicts import Verdict
+from workers.verifiers.scoring.kinds import kind_of
+from workers.verifiers.scoring.service import Verifier, read_cases
+from workers.verifiers.scoring.verdicts import Verdict
+from workers.verifiers.short_answers import numeric
+from workers.verifiers.short_answers.multiple_choice import letter
 
 CASES = Path(__file__).resolve().parents[2] / "data" / "verifier_cases.jsonl"
 # The rules of a function are its own: tests/workers/verifiers/test_functions.py.

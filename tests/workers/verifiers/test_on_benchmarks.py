@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from workers.verifiers.service import Verifier
+from workers.verifiers.scoring.service import Verifier
 
 BENCHMARKS = Path(__file__).resolve().parents[4] / "shared" / "data" / "benchmarks"
 MOST_SOLUTIONS = 150  # of each file: math-verify alone takes about 20 ms for one

@@ -13,7 +13,7 @@ from workers.trainer.scoring import Scorer
 from workers.trainer.stop_signals import StopFlag
 from workers.verifiers.children.child_server import Incorrect, Unscorable
 from workers.verifiers.python.python_tests import passes
-from workers.verifiers.service import Verifier
+from workers.verifiers.scoring.service import Verifier
 
 SQUARE = "def f(x): return x * x"
 DOUBLE = "def f(x): return 2 * x"  # 4 for 2, as the square

@@ -12,7 +12,7 @@ from workers.verifiers.children.child_client import VerifierError
 from workers.verifiers.children.child_server import Incorrect, Unscorable
 from workers.verifiers.python import sandbox
 from workers.verifiers.python.python_tests import passes
-from workers.verifiers.service import Verifier
+from workers.verifiers.scoring.service import Verifier
 
 TESTS = "assert f(2) == 4"
 ROOT = Path(__file__).resolve().parents[3]

@@ -17,7 +17,7 @@ from workers.trainer.trust import AuditTally, RewardAudit
 from workers.verifiers.children.child_client import VerifierProcess
 from workers.verifiers.functions.function_verifier import Case, FunctionVerifier
 from workers.verifiers.judges.judge_verifier import JudgeError, JudgeVerifier
-from workers.verifiers.repeated_judgements import RepeatedCalls, RepeatedQuestions, RepeatedTests
+from workers.verifiers.scoring.repeated_judgements import RepeatedCalls, RepeatedQuestions, RepeatedTests
 
 HEAD = "def reward(question, answer, response, **fields):\n    "
 
@@ -210,7 +210,8 @@ def test_rewards_of_an_environment_are_not_audited(tmp_path, pair):
 
 def test_tests_that_cannot_run_again_pause_the_run(tmp_path, pair, monkeypatch):
     monkeypatch.setattr(
-        "workers.verifiers.repeated_judgements.VerifierProcess", lambda *_: VerifierProcess("workers.no_such_module")
+        "workers.verifiers.scoring.repeated_judgements.VerifierProcess",
+        lambda *_: VerifierProcess("workers.no_such_module"),
     )
     spec = make_spec(tmp_path, pair, algorithm={"audit_share": 1.0}, data={"verifier": "python"})
     text, rewards = "```python\ndef f(): return 1\n```", torch.ones(2, 1, 1)

@@ -20,8 +20,8 @@ from workers.verifiers.children.child_client import VerifierError
 from workers.verifiers.functions.function_verifier import FunctionVerifier
 from workers.verifiers.mathematics.answers import decide
 from workers.verifiers.mathematics.extraction import final_answer
-from workers.verifiers.service import Verifier, read_cases
-from workers.verifiers.verdicts import Verdict
+from workers.verifiers.scoring.service import Verifier, read_cases
+from workers.verifiers.scoring.verdicts import Verdict
 
 CASES = Path(__file__).resolve().parents[2] / "data" / "verifier_cases.jsonl"
 GOLDEN = Path(__file__).resolve().parents[4] / "shared" / "golden" / "verifier_cases.jsonl"

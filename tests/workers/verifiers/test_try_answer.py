@@ -1,4 +1,4 @@
-"""`python -m workers.verifiers.try_answer`: one response by each kind of verifier, and how many answers are read."""
+"""`python -m workers.verifiers.commands.try_answer`: one response by each kind of verifier, and how many answers are read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DOUBLE = "Like this:\n```python\ndef double(x):\n    return {}\n```"
 
 
 def judge(**request: Any) -> dict[str, Any]:
-    done = run([sys.executable, "-m", "workers.verifiers.try_answer"], json.dumps(request))
+    done = run([sys.executable, "-m", "workers.verifiers.commands.try_answer"], json.dumps(request))
     return json.loads(done.stdout)
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from workers.verifiers.kinds import kind_of
 from workers.verifiers.mathematics.reading import answer_in
 from workers.verifiers.mathematics.statements.retractions import taken_back
-from workers.verifiers.service import Verifier
+from workers.verifiers.scoring.kinds import kind_of
+from workers.verifiers.scoring.service import Verifier
 
 CASES = Path(__file__).resolve().parents[2] / "data" / "verifier_responses.jsonl"
 

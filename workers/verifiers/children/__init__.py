@@ -1,0 +1,1 @@
+"""Child processes that can be killed, by lines of JSON. They know no kind of verifier."""

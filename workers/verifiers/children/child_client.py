@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from workers.verifiers.children.line_process import LineProcess, ProcessLost
-from workers.verifiers.verdicts import CORRECT, DIED, INCORRECT, Verdict
+from workers.verifiers.scoring.verdicts import CORRECT, DIED, INCORRECT, Verdict
 
 TIME_LIMIT_S = 3.0
 GRACE_S = 0.4  # the child keeps the time limit itself; after this time on top it is killed

@@ -26,7 +26,7 @@ from workers.verifiers.children.line_process import LineProcess, ProcessLost
 from workers.verifiers.functions import function_process
 from workers.verifiers.functions.function_process import MAX_PARTS
 from workers.verifiers.python.sandbox import child_environment
-from workers.verifiers.verdicts import Verdict
+from workers.verifiers.scoring.verdicts import Verdict
 
 TIME_LIMIT_S = 10.0
 MEMORY_MIB = 1024

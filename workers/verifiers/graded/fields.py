@@ -17,7 +17,7 @@ from jsonschema import Draft202012Validator, SchemaError, ValidationError
 from jsonschema.validators import extend
 
 from workers.verifiers.graded.words import answer_text
-from workers.verifiers.verdicts import CORRECT, NO_REFERENCE, Verdict
+from workers.verifiers.scoring.verdicts import CORRECT, NO_REFERENCE, Verdict
 
 MAX_FIELDS = 200
 MAX_DEPTH = 20

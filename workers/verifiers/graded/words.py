@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from workers.verifiers.mathematics.extraction import final_answer, has_box
-from workers.verifiers.verdicts import CORRECT, NO_REFERENCE, Verdict
+from workers.verifiers.scoring.verdicts import CORRECT, NO_REFERENCE, Verdict
 
 MAX_CHARACTERS = 100_000
 MAX_WORDS = 5000

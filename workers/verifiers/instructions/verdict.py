@@ -11,7 +11,7 @@ from typing import Any
 from workers.verifiers.instructions.checks import CHECKS, LANGUAGE_CHECKS
 from workers.verifiers.instructions.language import LIBRARY, is_available
 from workers.verifiers.instructions.reference import InstructionError, read_reference
-from workers.verifiers.verdicts import Verdict
+from workers.verifiers.scoring.verdicts import Verdict
 
 MAX_CHARACTERS = 200_000
 PART = "followed"

@@ -21,7 +21,7 @@ from workers.verifiers.functions.function_verifier import Case
 from workers.verifiers.judges.endpoint import Endpoint, JudgeRefuses
 from workers.verifiers.judges.local_model import LocalModel
 from workers.verifiers.judges.replies import Reply, reward_of_replies
-from workers.verifiers.verdicts import JudgeCall, Verdict
+from workers.verifiers.scoring.verdicts import JudgeCall, Verdict
 
 CACHE_SIZE = 100_000
 ONE_KEY = "HACRL_JUDGE_KEY"  # without the web server: of every judge, or with _NAME of one

@@ -29,7 +29,7 @@ from workers.verifiers.python.bubblewrap import bubblewrap
 from workers.verifiers.python.fences import solution_code
 from workers.verifiers.python.reference import split_reference
 from workers.verifiers.python.sandbox import CPU_SECONDS, child_environment
-from workers.verifiers.verdicts import NO_REFERENCE, Query, Verdict
+from workers.verifiers.scoring.verdicts import NO_REFERENCE, Query, Verdict
 
 MAX_CHARACTERS = 100_000
 MAX_REPORT_BYTES = 4096

@@ -12,8 +12,8 @@ from workers.verifiers.python.forms import NOT_USED
 from workers.verifiers.python.python_tests import unclear_tests
 from workers.verifiers.python.reference import split_reference
 from workers.verifiers.python.uses import why_one_process
-from workers.verifiers.service import Verifier
-from workers.verifiers.verdicts import DIED
+from workers.verifiers.scoring.service import Verifier
+from workers.verifiers.scoring.verdicts import DIED
 
 EMPTY_SOLUTION = "```python\npass\n```"
 MAX_PROCESSES = 8

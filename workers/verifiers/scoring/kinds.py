@@ -1,6 +1,6 @@
 """The rules of each kind of verifier: what text alone decides, what goes to a child process, which golds are unclear.
 
-`workers.verifiers.service` runs the processes. A gold is a reference answer.
+`workers.verifiers.scoring.service` runs the processes. A gold is a reference answer.
 """
 
 from __future__ import annotations
@@ -11,18 +11,27 @@ from dataclasses import dataclass
 from functools import partial
 
 from workers.contract.verifier_kinds import ResponseExtraction, VerifierKind
-from workers.verifiers.choice import choice_verdict, unclear_choice
-from workers.verifiers.countdown import countdown_verdict, unclear_task
 from workers.verifiers.graded.fields import json_verdict, unclear_object
 from workers.verifiers.graded.words import rouge_verdict, unclear_text, words_verdict
 from workers.verifiers.instructions.verdict import instructions_verdict, unclear_instructions
 from workers.verifiers.mathematics.answers import clean, decide, is_other_unit, read_answer
 from workers.verifiers.mathematics.extraction import MAX_ANSWER_CHARACTERS, after_thoughts, final_answer
 from workers.verifiers.mathematics.reading import answer_in
-from workers.verifiers.numeric import numeric_verdict
 from workers.verifiers.python.python_tests import python_verdict, unclear_tests
-from workers.verifiers.regex import regex_verdict
-from workers.verifiers.verdicts import CORRECT, INCORRECT, NO_ANSWER, NO_NUMBER, NO_REFERENCE, TOO_LONG, Query, Verdict
+from workers.verifiers.scoring.verdicts import (
+    CORRECT,
+    INCORRECT,
+    NO_ANSWER,
+    NO_NUMBER,
+    NO_REFERENCE,
+    TOO_LONG,
+    Query,
+    Verdict,
+)
+from workers.verifiers.short_answers.countdown import countdown_verdict, unclear_task
+from workers.verifiers.short_answers.multiple_choice import choice_verdict, unclear_choice
+from workers.verifiers.short_answers.numeric import numeric_verdict
+from workers.verifiers.short_answers.regex import regex_verdict
 
 PYTHON_TESTS = "workers.verifiers.python.python_tests"
 # A gold with more words than this is prose, which no algebra compares.
@@ -49,8 +58,8 @@ def kind_of(name: VerifierKind, tolerance: float, extraction: ResponseExtraction
         "math": Kind(math, unclear_math, "workers.verifiers.mathematics.math_equal"),
         "exact": Kind(_without_thoughts(exact_verdict), unclear_braces),
         "choice": Kind(_without_thoughts(choice_verdict), unclear_choice),
-        "numeric": Kind(numeric, unclear_length, "workers.verifiers.numeric", (repr(tolerance),)),
-        "regex": Kind(_without_thoughts(regex_verdict), lambda gold: "", "workers.verifiers.regex"),
+        "numeric": Kind(numeric, unclear_length, "workers.verifiers.short_answers.numeric", (repr(tolerance),)),
+        "regex": Kind(_without_thoughts(regex_verdict), lambda gold: "", "workers.verifiers.short_answers.regex"),
         "countdown": Kind(_without_thoughts(countdown_verdict), unclear_task),
         "words": Kind(words_verdict, unclear_text),
         "rouge": Kind(rouge_verdict, unclear_text),

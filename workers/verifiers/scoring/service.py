@@ -1,8 +1,8 @@
 """Verified rewards: 1 for a correct answer, 0 for an incorrect one, None for an unscorable one.
 
-Rewards are computed between sampling and advantages. Where the rules of `workers.verifiers.kinds` need more than text,
+Rewards are computed between sampling and advantages. Where the rules of `workers.verifiers.scoring.kinds` need more than text,
 a warm child process with limits on memory and time decides; it is killed and replaced when it exceeds them.
-`python -m workers.verifiers.service CASES.jsonl [--verifier KIND] [--tolerance T]
+`python -m workers.verifiers.scoring.service CASES.jsonl [--verifier KIND] [--tolerance T]
 [--extraction strict|flexible]` scores a file of `{"id", "gold", "response"}` lines and prints a verdict a line.
 """
 
@@ -31,8 +31,8 @@ from workers.contract.verifier_kinds import (
     VerifierKind,
 )
 from workers.verifiers.children.child_client import VerifierProcess
-from workers.verifiers.kinds import kind_of
-from workers.verifiers.verdicts import DIED, Query, Verdict
+from workers.verifiers.scoring.kinds import kind_of
+from workers.verifiers.scoring.verdicts import DIED, Query, Verdict
 
 CACHE_SIZE = 100_000
 _PROBE = "\\boxed{271828}"  # an answer that every valid gold can be compared with
@@ -139,7 +139,7 @@ def read_cases(path: Path) -> Iterator[dict[str, Any]]:
 def main(arguments: list[str] | None = None) -> int:
     """Print a verdict a line."""
     parser = argparse.ArgumentParser(
-        prog="python -m workers.verifiers.service", description="Print a verdict on each case."
+        prog="python -m workers.verifiers.scoring.service", description="Print a verdict on each case."
     )
     parser.add_argument("cases", metavar="CASES.jsonl", type=Path, help='lines of {"id", "gold", "response"}')
     parser.add_argument("--verifier", choices=sorted(RULES.keys() - {*FILE_KINDS}), default="math")

@@ -1,6 +1,6 @@
 """The verdict on one response; a short child process of the web with limits.
 
-`python -m workers.verifiers.try_answer` reads {verifier, tolerance (may be null), extraction, gold, response} from
+`python -m workers.verifiers.commands.try_answer` reads {verifier, tolerance (may be null), extraction, gold, response} from
 stdin and prints {reward (1, 0 or null), reason, extracted (the answer in the response, or null), seconds (with the
 start of a verifier process if one is needed)}, or {error}.
 """
@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 from workers.verifiers.children.child_client import VerifierError
-from workers.verifiers.service import Verifier
-from workers.verifiers.voting import stated_answer
+from workers.verifiers.scoring.service import Verifier
+from workers.verifiers.scoring.voting import stated_answer
 
 MAX_ANSWER = 1000  # characters of the extracted answer
 

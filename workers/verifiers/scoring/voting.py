@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from workers.contract.advantages import REWARD_MAX
 from workers.contract.sample_estimators import Vote
 from workers.contract.verifier_kinds import CODE_KINDS, FLEXIBLE_KINDS, ResponseExtraction
-from workers.verifiers.choice import letter
 from workers.verifiers.mathematics.answers import clean
 from workers.verifiers.mathematics.extraction import after_thoughts, final_answer
 from workers.verifiers.mathematics.plain_numbers import number
 from workers.verifiers.mathematics.reading import answer_in
+from workers.verifiers.short_answers.multiple_choice import letter
 
 MAX_ANSWER = 200  # characters of an answer
 # Kinds of verifier that may read the whole response as the answer.

@@ -1,7 +1,7 @@
 """The regex verifier: the reference answer is a regular expression in Python's syntax for the whole final answer.
 
 Matching may never end, and Python cannot interrupt it, so it runs in a child process that can be killed:
-`python -m workers.verifiers.regex MEMORY_BYTES SECONDS`.
+`python -m workers.verifiers.short_answers.regex MEMORY_BYTES SECONDS`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 
 from workers.verifiers.children.child_server import Unscorable, serve_verifier
 from workers.verifiers.mathematics.extraction import final_answer
-from workers.verifiers.verdicts import NO_ANSWER, NO_REFERENCE, Query, Verdict
+from workers.verifiers.scoring.verdicts import NO_ANSWER, NO_REFERENCE, Query, Verdict
 
 MAX_CHARACTERS = 10_000
 TOO_LONG = Verdict(0.0, f"answer longer than {MAX_CHARACTERS} characters")

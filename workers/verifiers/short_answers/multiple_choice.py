@@ -9,7 +9,7 @@ import re
 
 from workers.verifiers.mathematics.answers import spoken_answer
 from workers.verifiers.mathematics.extraction import final_answer
-from workers.verifiers.verdicts import CORRECT, INCORRECT, NO_ANSWER, NO_REFERENCE, Verdict
+from workers.verifiers.scoring.verdicts import CORRECT, INCORRECT, NO_ANSWER, NO_REFERENCE, Verdict
 
 NO_LETTER = Verdict(0.0, "no single letter from A to J")
 MAX_CHARACTERS = 300

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from workers.verifiers.arithmetic import DIVISION_BY_ZERO, BadExpression, calculate
 from workers.verifiers.mathematics.extraction import final_answer
-from workers.verifiers.verdicts import CORRECT, INCORRECT, NO_ANSWER, Verdict
+from workers.verifiers.scoring.verdicts import CORRECT, INCORRECT, NO_ANSWER, Verdict
+from workers.verifiers.short_answers.arithmetic import DIVISION_BY_ZERO, BadExpression, calculate
 
 MAX_CHARACTERS = 300
 OTHER_NUMBERS = Verdict(0.0, "it does not use each number once")

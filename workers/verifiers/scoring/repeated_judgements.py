@@ -15,7 +15,7 @@ from workers.verifiers.children.child_client import VerifierProcess
 from workers.verifiers.functions.function_verifier import Case, FunctionVerifier
 from workers.verifiers.judges.judge_verifier import JudgeError, JudgeUnusable, JudgeVerifier
 from workers.verifiers.python.python_tests import python_verdict
-from workers.verifiers.verdicts import Verdict
+from workers.verifiers.scoring.verdicts import Verdict
 
 SMALL = 1e-4  # a larger difference of two rewards is a contradiction
 JUDGED_SMALL = 0.1  # the same for a judge: a tenth of its scale

@@ -1,7 +1,7 @@
 r"""The numeric verifier: the same number within a relative tolerance, in any notation.
 
 Plain numbers are compared by text alone. Constants such as `\frac{\pi}{4}`, which may take arbitrarily long, go to a
-child process: `python -m workers.verifiers.numeric MEMORY_BYTES SECONDS TOLERANCE`.
+child process: `python -m workers.verifiers.short_answers.numeric MEMORY_BYTES SECONDS TOLERANCE`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,16 @@ from workers.verifiers.mathematics.extraction import MAX_ANSWER_CHARACTERS, afte
 from workers.verifiers.mathematics.plain_numbers import number, readings
 from workers.verifiers.mathematics.reading import answer_in
 from workers.verifiers.mathematics.statements.negation_words import doubts
-from workers.verifiers.verdicts import CORRECT, INCORRECT, NO_ANSWER, NO_NUMBER, NO_REFERENCE, TOO_LONG, Query, Verdict
+from workers.verifiers.scoring.verdicts import (
+    CORRECT,
+    INCORRECT,
+    NO_ANSWER,
+    NO_NUMBER,
+    NO_REFERENCE,
+    TOO_LONG,
+    Query,
+    Verdict,
+)
 
 _EQUALS = re.compile(r"=|\\approx(?![a-zA-Z])|\\simeq(?![a-zA-Z])|≈|\\sim(?![a-zA-Z])")
 _CROSS = re.compile(r"(?<=\d)\s*[xX]\s*(?=10\^)")
