@@ -1,4 +1,4 @@
-"""`python -m workers.verifiers.commands.try_answer`: one response by each kind of verifier, and how many answers are read."""
+"""`workers.verifiers.commands.try_answer`: one response by each kind of verifier, and how many answers are read."""
 
 from __future__ import annotations
 

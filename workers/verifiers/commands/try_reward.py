@@ -1,10 +1,9 @@
 """The rewards that a function or a judge gives to a few responses: a short child process of the web, and a command.
 
-`python -m workers.verifiers.commands.try_reward` reads {name, source, cases: [{question, answer, response, fields}]} of a
-function, or {name, settings, key, cases} of a judge, from stdin and prints {version, results: [{reward (null:
-unscorable), reason, parts, seconds, cost}]}, or {error}. `python -m workers.verifiers.commands.try_reward FILE CASES.jsonl`,
-FILE being a function's (.py) or a judge's, prints a result for each line {"question", "answer", "response"}; other keys
-of a line are its fields.
+`python -m workers.verifiers.commands.try_reward` reads {name, source, cases: [{question, answer, response, fields}]} of
+a function, or {name, settings, key, cases} of a judge, from stdin and prints {version, results: [{reward (null:
+unscorable), reason, parts, seconds, cost}]}, or {error}. With the arguments FILE CASES.jsonl, FILE being a function's
+(.py) or a judge's, it prints a result for each line {"question", "answer", "response"}; other keys are its fields.
 """
 
 from __future__ import annotations

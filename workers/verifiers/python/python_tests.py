@@ -64,9 +64,6 @@ def unclear_tests(gold: str) -> str:
     return "" if any(asserts) else "its tests assert nothing"
 
 
-PARTIAL = "python_partial"  # the kind that rewards the share of assertions that hold
-
-
 def passes(
     tests: str, code: str, *, seconds: int, hash_seed: str = "0", kind: str = "python"
 ) -> bool | tuple[float, str]:
@@ -76,7 +73,7 @@ def passes(
     Errors: Incorrect, Unscorable (time ran out, or nothing can run).
     """
     prefix, tests = split_reference(tests)
-    credit = "partial" if kind == PARTIAL else "all"
+    credit = "partial" if kind == "python_partial" else "all"
     ending = _run({"prefix": prefix, "code": code, "tests": tests, "credit": credit}, seconds, hash_seed)
     report = ending.report
     if report.get("passed") is True and ending.status == 0:

@@ -1,7 +1,7 @@
 """The second opinions of the reward audit: the same judgement once more.
 
-`workers.contract.verifier_kinds.AUDIT_METHODS` has the kinds whose judgement can differ, with a line on each. A second
-judgement finds rewards that depend on chance, on time or on earlier calls; it does not find a wrong rule.
+`workers.contract.verifier_kinds.RULES` says which kinds have one. It finds rewards that depend on chance, on time or on
+earlier calls; it does not find a wrong rule.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Verified rewards: 1 for a correct answer, 0 for an incorrect one, None for an unscorable one.
 
-Rewards are computed between sampling and advantages. Where the rules of `workers.verifiers.scoring.kinds` need more than text,
-a warm child process with limits on memory and time decides; it is killed and replaced when it exceeds them.
+Rewards are computed between sampling and advantages. Where the rules of a kind need more than text, a warm child
+process with limits on memory and time decides; it is killed and replaced when it exceeds them.
 `python -m workers.verifiers.scoring.service CASES.jsonl [--verifier KIND] [--tolerance T]
 [--extraction strict|flexible]` scores a file of `{"id", "gold", "response"}` lines and prints a verdict a line.
 """

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from workers.contract.advantages import REWARD_MAX
 from workers.contract.sample_estimators import Vote
-from workers.contract.verifier_kinds import CODE_KINDS, FLEXIBLE_KINDS, ResponseExtraction
+from workers.contract.verifier_kinds import RULES, ResponseExtraction, VerifierKind
 from workers.verifiers.mathematics.answers import clean
 from workers.verifiers.mathematics.extraction import after_thoughts, final_answer
 from workers.verifiers.mathematics.plain_numbers import number
@@ -19,24 +19,23 @@ from workers.verifiers.mathematics.reading import answer_in
 from workers.verifiers.short_answers.multiple_choice import letter
 
 MAX_ANSWER = 200  # characters of an answer
-# Kinds of verifier that may read the whole response as the answer.
-_WHOLE = ("exact", "regex", "choice")
 
 
-def stated_answer(verifier: str, text: str, extraction: ResponseExtraction = "strict") -> str:
+def stated_answer(verifier: VerifierKind, text: str, extraction: ResponseExtraction = "strict") -> str:
     """The answer in a response, empty if there is none; of multiple choice its letter, if there is one."""
-    if verifier in (*CODE_KINDS, "words", "rouge", "json", "instructions", "function", "judge"):
+    rules = RULES[verifier]
+    if not rules.votes:
         return ""  # programs are not compared, nor responses of unknown form
     text = after_thoughts(text)
-    answer = answer_in(text, extraction) if verifier in FLEXIBLE_KINDS else final_answer(text)
-    if answer is None and verifier in _WHOLE and "\\boxed" not in text:
+    answer = answer_in(text, extraction) if rules.is_flexible else final_answer(text)
+    if answer is None and rules.votes == "whole" and "\\boxed" not in text:
         answer = text
     answer = (answer or "").strip()
     return letter(answer) or answer if verifier == "choice" else answer
 
 
 def vote(
-    verifier: str,
+    verifier: VerifierKind,
     texts: Sequence[str],
     rewards: Sequence[float | None],
     extraction: ResponseExtraction = "strict",
