@@ -17,7 +17,7 @@ from hacrl_web.accounts.visibility import ProjectRow, ProjectRowQuerySet, RowT
 from workers.contract.spec.agent import AgentSpec
 from workers.contract.spec.judge import JUDGE_KINDS, JudgeFile, JudgeSettings
 from workers.contract.spec.reward_function import VERSION_DIGITS, FunctionFile
-from workers.contract.verifier_kinds import RESPONSE_EXTRACTIONS, RULES
+from workers.contract.verifier_kinds import AUDIT_METHODS, RESPONSE_EXTRACTIONS, RULES
 
 MAX_AGENTS = 8
 # The kinds of verifiers, each with its rule in one line.
@@ -249,7 +249,7 @@ class Benchmark(VersionedRow):
     @property
     def audit(self) -> str:
         """What the reward audit compares its rewards with; empty for a rule, which always judges alike."""
-        return RULES[self.verifier].second_opinion
+        return AUDIT_METHODS.get(self.verifier, "")
 
     @property
     def paths(self) -> list[str]:

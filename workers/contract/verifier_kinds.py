@@ -39,66 +39,45 @@ JUDGED = "judge"  # the kind whose rewards are a model's opinion
 
 @dataclass(frozen=True)
 class Rules:
-    """What a kind of verifier compares.
-
-    version: counts the changes of its verdicts.  is_graded: its rewards may lie between 0 and 1.  votes: which text of
-    a response is its answer in maj@k and on pages, the stated one, or the whole response where none is stated; empty if
-    answers are of no known form.  second_opinion: how the reward audit judges once more; empty for kinds that always
-    judge alike.
-    """
+    """version: counts the changes of its verdicts.  line: what it compares.  votes: which text of a response is its
+    answer in maj@k: the stated one, or the whole response where none is; empty if answers have no known form."""
 
     version: int
     line: str
-    is_graded: bool = False
     votes: Literal["", "stated", "whole"] = ""
+    is_graded: bool = False  # its rewards may lie between 0 and 1
     is_flexible: bool = False  # it compares numbers
-    second_opinion: str = ""
 
 
-_TESTS_AGAIN = "the same tests run again in new processes with another hash seed"
+_MATH = "mathematically equal to the answer in the last box, or else to the one that the text states"
+_PARTIAL = "partial credit: the share of the assertions in the reference answer's tests that hold"
+_JSON = "partial credit: the share of a JSON object's fields that are as the reference answer says"
 RULES: dict[VerifierKind, Rules] = {
-    "math": Rules(
-        8,
-        "mathematically equal to the answer in the last box, or else to the one that the text states",
-        votes="stated",
-        is_flexible=True,
-    ),
-    "exact": Rules(3, "the same text", votes="whole"),
-    "choice": Rules(3, "multiple choice: the same letter, A to J", votes="whole"),
-    "numeric": Rules(6, "the same number within a relative tolerance", votes="stated", is_flexible=True),
-    "regex": Rules(4, "the reference answer is a regular expression for the whole answer", votes="whole"),
-    "python": Rules(
-        3, "the reference answer is Python tests for the code in the response", second_opinion=_TESTS_AGAIN
-    ),
-    "python_partial": Rules(
-        2,
-        "partial credit: the share of the assertions in the reference answer's tests that hold",
-        is_graded=True,
-        second_opinion=_TESTS_AGAIN,
-    ),
-    "countdown": Rules(2, "an expression that uses each given number once and reaches the target", votes="stated"),
+    "math": Rules(8, _MATH, "stated", is_flexible=True),
+    "exact": Rules(3, "the same text", "whole"),
+    "choice": Rules(3, "multiple choice: the same letter, A to J", "whole"),
+    "numeric": Rules(6, "the same number within a relative tolerance", "stated", is_flexible=True),
+    "regex": Rules(4, "the reference answer is a regular expression for the whole answer", "whole"),
+    "python": Rules(3, "the reference answer is Python tests for the code in the response"),
+    "python_partial": Rules(2, _PARTIAL, is_graded=True),
+    "countdown": Rules(2, "an expression that uses each given number once and reaches the target", "stated"),
     "words": Rules(1, "partial credit: F1 of the words of answer and reference answer", is_graded=True),
     "rouge": Rules(1, "partial credit: ROUGE-L of answer and reference answer", is_graded=True),
-    "json": Rules(
-        1, "partial credit: the share of a JSON object's fields that are as the reference answer says", is_graded=True
-    ),
+    "json": Rules(1, _JSON, is_graded=True),
     "instructions": Rules(1, "every instruction of IFEval's columns is followed"),
-    "function": Rules(
-        1,
-        "a Python function of your own gives the reward, from 0 to 1",
-        is_graded=True,
-        second_opinion="the same call again in a new process with another hash seed",
-    ),
-    "judge": Rules(
-        2,
-        "a language model or a reward model gives the reward, from 0 to 1: not verified",
-        is_graded=True,
-        second_opinion="the judge is asked again, in the reverse order, whatever it answered before",
-    ),
+    "function": Rules(1, "a Python function of your own gives the reward, from 0 to 1", is_graded=True),
+    "judge": Rules(2, "a language model or a reward model gives the reward, from 0 to 1: not verified", is_graded=True),
+}
+_TESTS_AGAIN = "the same tests run again in new processes with another hash seed"
+# The same judgement once more, for the reward audit. The other kinds are rules, which always judge alike.
+AUDIT_METHODS: dict[VerifierKind, str] = {
+    "python": _TESTS_AGAIN,
+    "python_partial": _TESTS_AGAIN,
+    "function": "the same call again in a new process with another hash seed",
+    "judge": "the judge is asked again, in the reverse order, whatever it answered before",
 }
 FLEXIBLE_KINDS = tuple(kind for kind, rules in RULES.items() if rules.is_flexible)
 GRADED_KINDS = tuple(kind for kind, rules in RULES.items() if rules.is_graded)
-AUDITED_KINDS = tuple(kind for kind, rules in RULES.items() if rules.second_opinion)
 
 
 def not_flexible(kind: str, extraction: str) -> str:

@@ -32,7 +32,7 @@ from workers.contract.spec.rewards import RewardsSpec
 from workers.contract.spec.rollout import VLLM_LORA_RANKS, RolloutSpec
 from workers.contract.spec.telemetry import TelemetrySpec
 from workers.contract.spec.training import TrainingSpec
-from workers.contract.verifier_kinds import AUDITED_KINDS, GRADED_KINDS
+from workers.contract.verifier_kinds import AUDIT_METHODS, GRADED_KINDS
 
 YAML_SUFFIXES = (".yaml", ".yml")
 # Learning rates of LoRA that teach: below, nothing moves; above, runs diverge.
@@ -318,7 +318,7 @@ class RunSpec(SettingsSection):
         environment, kinds = self.rollout.environment, {one.verifier for one in self.training_data}
         if environment in PAYING:
             return f"Rewards of an environment are not audited: with environment {environment} the audit does nothing."
-        if not {*kinds, *(term.kind for term in self.rewards.terms)} & {*AUDITED_KINDS}:
+        if not {*kinds, *(term.kind for term in self.rewards.terms)} & {*AUDIT_METHODS}:
             return (
                 "The audit repeats judgements of functions, judges and Python tests; a rule always judges alike, and "
                 f"no other code checks it any more: with verifier {self.data.verifier} the audit does nothing."

@@ -1,6 +1,6 @@
 """The second opinions of the reward audit: the same judgement once more.
 
-`workers.contract.verifier_kinds.RULES` says which kinds have one. It finds rewards that depend on chance, on time or on
+`AUDIT_METHODS` of the contract lists the kinds that have one. It finds rewards that depend on chance, on time or on
 earlier calls; it does not find a wrong rule.
 """
 
