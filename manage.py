@@ -6,7 +6,7 @@ import sys
 
 from django.core.management import execute_from_command_line
 
-from hacrl_web.accounts.actor import acting, of_command
+from hacrl_web.accounts.audit.actor import acting, of_command
 
 if __name__ == "__main__":
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "hacrl_web.settings")

@@ -24,9 +24,9 @@ from ninja.security import HttpBearer, SessionAuth
 from ninja.throttling import BaseThrottle
 
 from hacrl_web.accounts.oidc.api import router as oidc_router
-from hacrl_web.accounts.people.project_api import router as projects_router
+from hacrl_web.accounts.people.api import router as projects_router
 from hacrl_web.accounts.tokens.api import router as tokens_router
-from hacrl_web.accounts.tokens.tokens import READING
+from hacrl_web.accounts.tokens.service import READING
 from hacrl_web.alerts.api import router as alerts_router
 from hacrl_web.demo.api import router as demo_router
 from hacrl_web.insight.api import router as insight_router

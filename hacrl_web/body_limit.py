@@ -13,7 +13,7 @@ from django.contrib.sessions.backends.db import SessionStore
 from django.db import DatabaseError
 from django.http import parse_cookie
 
-from hacrl_web.accounts.tokens.tokens import bearer, check_scope, find_token
+from hacrl_web.accounts.tokens.service import bearer, check_scope, find_token
 from hacrl_web.insight.checkpoints.checkpoints import MAX_BUNDLE_BYTES
 from hacrl_web.ops.disk_space import disk_error
 from hacrl_web.registry.benchmarks.uploads import MAX_UPLOAD_BYTES

@@ -12,12 +12,12 @@ from typing import Any, cast
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 
-from hacrl_web.accounts.actor import acting, of_request
+from hacrl_web.accounts.audit.actor import acting, of_request
 from hacrl_web.accounts.models import Role, User
-from hacrl_web.accounts.oidc.accounts import without_old_roles
-from hacrl_web.accounts.projects import require, require_here, require_some_project
-from hacrl_web.accounts.tokens.tokens import READING, bearer, check_scope, find_token
-from hacrl_web.accounts.visibility import rows_at
+from hacrl_web.accounts.oidc.service import without_old_roles
+from hacrl_web.accounts.roles.projects import require, require_here, require_some_project
+from hacrl_web.accounts.roles.visibility import rows_at
+from hacrl_web.accounts.tokens.service import READING, bearer, check_scope, find_token
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.middleware import BUSY, OPERATIONS_PREFIX, Middleware, busy_response, refusal_response
 

@@ -14,7 +14,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.functional import cached_property
 
-from hacrl_web.accounts.audit_log import AuditedQuerySet, audited
+from hacrl_web.accounts.audit.audit_log import AuditedQuerySet, audited
 
 LINK_LIFETIME = timedelta(hours=1)
 INVITATION_LIFETIME = timedelta(days=7)

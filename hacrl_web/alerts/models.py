@@ -17,7 +17,7 @@ from django.urls import reverse
 from django.utils import timezone
 from pydantic import ValidationError
 
-from hacrl_web.accounts.audit_log import audited
+from hacrl_web.accounts.audit.audit_log import audited
 from hacrl_web.alerts.remedies import Remedy
 from hacrl_web.alerts.rules import BY_KIND, Rule
 from hacrl_web.registry.agent_groups.agent_changes import text_of_changes

@@ -6,7 +6,7 @@ import logging
 from typing import Any
 
 from hacrl_web.accounts.models import User
-from hacrl_web.accounts.projects import require_here
+from hacrl_web.accounts.roles.projects import require_here
 from hacrl_web.celery import app
 from hacrl_web.demo.launch import DemoFailed, make_and_launch
 from hacrl_web.runs.demo_state import note_failure, preparation

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db import models
 
-from hacrl_web.accounts.audit_log import audited
+from hacrl_web.accounts.audit.audit_log import audited
 from hacrl_web.accounts.models import Project
 
 

@@ -10,7 +10,7 @@ from ninja import Field, Router, Schema, Status
 from typing_extensions import TypedDict
 
 from hacrl_web.accounts.models import Role
-from hacrl_web.accounts.projects import project_for
+from hacrl_web.accounts.roles.projects import project_for
 from hacrl_web.mirrors.mirrors import (
     RunMirrorState,
     change_mirror,

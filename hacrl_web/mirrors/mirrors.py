@@ -12,7 +12,7 @@ from django.shortcuts import get_object_or_404
 from typing_extensions import TypedDict
 
 from hacrl_web.accounts.models import Project, Role
-from hacrl_web.accounts.projects import project_for, require
+from hacrl_web.accounts.roles.projects import project_for, require
 from hacrl_web.mirrors.kinds import KINDS, checked_mirror_options, checked_secret
 from hacrl_web.mirrors.models import Choice, Mirror, MirrorCursor, Sends
 from hacrl_web.registry.base import values

@@ -11,8 +11,8 @@ from django.db import models
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
-from hacrl_web.accounts.audit_log import audited
-from hacrl_web.accounts.visibility import ProjectRow, ProjectRowQuerySet
+from hacrl_web.accounts.audit.audit_log import audited
+from hacrl_web.accounts.roles.visibility import ProjectRow, ProjectRowQuerySet
 from hacrl_web.mirrors.kinds import KINDS
 from hacrl_web.runs.models import TERMINAL, Run, RunRowQuerySet
 

@@ -13,7 +13,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from hacrl_web.accounts.models import Role
-from hacrl_web.accounts.projects import project_for, role_in
+from hacrl_web.accounts.roles.projects import project_for, role_in
 from hacrl_web.mirrors.kinds import KINDS
 from hacrl_web.mirrors.mirrors import (
     BOUNDS,

@@ -12,8 +12,8 @@ from django.db.models import Q
 from django.urls import reverse
 from django.utils import timezone
 
-from hacrl_web.accounts.audit_log import AuditedQuerySet, audited
-from hacrl_web.accounts.visibility import ProjectRow, ProjectRowQuerySet, RowT
+from hacrl_web.accounts.audit.audit_log import AuditedQuerySet, audited
+from hacrl_web.accounts.roles.visibility import ProjectRow, ProjectRowQuerySet, RowT
 from workers.contract.spec.agent import AgentSpec
 from workers.contract.spec.judge import JUDGE_KINDS, JudgeFile, JudgeSettings
 from workers.contract.spec.reward_function import VERSION_DIGITS, FunctionFile

@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from ninja import Query, Router, Status
 from typing_extensions import TypedDict
 
-from hacrl_web.accounts.projects import project_of_new
+from hacrl_web.accounts.roles.projects import project_of_new
 from hacrl_web.reports.models import Report
 from hacrl_web.reports.reports import change_report, create_report, delete_report, visible_report
 from hacrl_web.web.pagination import ListQuery, listing

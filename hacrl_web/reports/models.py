@@ -9,8 +9,8 @@ from django.db import models
 from django.urls import reverse
 from django.utils import timezone
 
-from hacrl_web.accounts.audit_log import audited
-from hacrl_web.accounts.visibility import ProjectRow, ProjectRowQuerySet
+from hacrl_web.accounts.audit.audit_log import audited
+from hacrl_web.accounts.roles.visibility import ProjectRow, ProjectRowQuerySet
 
 
 @audited("project", "title", "text")

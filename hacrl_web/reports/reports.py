@@ -9,7 +9,7 @@ from django.shortcuts import get_object_or_404
 from django.utils import timezone
 
 from hacrl_web.accounts.models import Project, Role
-from hacrl_web.accounts.projects import require, require_delete
+from hacrl_web.accounts.roles.projects import require, require_delete
 from hacrl_web.reports.content import excess_of
 from hacrl_web.reports.models import Report
 from hacrl_web.web.errors import FieldError, FieldErrors

@@ -15,7 +15,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 from pydantic import Field
 
 from hacrl_web.accounts.models import Role
-from hacrl_web.accounts.projects import for_members, project_of_new, require, require_delete, role_in
+from hacrl_web.accounts.roles.projects import for_members, project_of_new, require, require_delete, role_in
 from hacrl_web.reports.content import panel_at, report_parts
 from hacrl_web.reports.models import Report
 from hacrl_web.reports.panels import Panel

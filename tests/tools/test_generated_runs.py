@@ -11,7 +11,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.urls import get_resolver, reverse
 
-from hacrl_web.accounts.projects import project_of_new
+from hacrl_web.accounts.roles.projects import project_of_new
 from hacrl_web.runs.models import (
     TERMINAL,
     AnswerChunk,

@@ -21,7 +21,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from hacrl_web.accounts.models import Invitation, LoginLink, Membership, Project
-from hacrl_web.accounts.tokens.tokens import make_token
+from hacrl_web.accounts.tokens.service import make_token
 from hacrl_web.api import api
 from hacrl_web.mirrors.models import Mirror
 from hacrl_web.registry.agent_groups.model_pairs import SAME_MODEL

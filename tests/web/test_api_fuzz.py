@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from hacrl_web.accounts.models import ApiToken, User
-from hacrl_web.accounts.tokens.tokens import make_token
+from hacrl_web.accounts.tokens.service import make_token
 from hacrl_web.registry.base.children import HUB_ACCOUNT, IMPORTER, INSPECTOR, VERIFIER, ChildResult
 from tests.support.web.factories import make_run, make_user, metrics
 from tests.web.client.test_client import stored

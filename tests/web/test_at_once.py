@@ -11,7 +11,7 @@ from django.db import connection
 from django.test import Client
 
 from hacrl_web.accounts.models import User
-from hacrl_web.accounts.people import people
+from hacrl_web.accounts.people import service as people
 from hacrl_web.registry.agent_groups import service as groups
 from hacrl_web.registry.models import AgentGroup, Benchmark
 from hacrl_web.runs.archive.archive import delete_benchmark

@@ -5,7 +5,7 @@ import json
 import pytest
 from asgiref.sync import async_to_sync
 
-from hacrl_web.accounts.tokens.tokens import make_token
+from hacrl_web.accounts.tokens.service import make_token
 from hacrl_web.body_limit import MAX_BYTES, MAX_UPLOAD_REQUEST_BYTES, LimitBody, is_logged_in
 
 CHUNK = b"x" * 2**16

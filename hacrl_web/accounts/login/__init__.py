@@ -1,0 +1,1 @@
+"""Passwords, one-time links, and the sessions of a user."""

@@ -21,7 +21,7 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from ua_parser import parse_os, parse_user_agent
 
-from hacrl_web.accounts import audit_log
+from hacrl_web.accounts.audit import audit_log
 from hacrl_web.accounts.models import User
 
 LOGIN_DETAILS = "signed_in"  # key in a session: time, address and browser of the login

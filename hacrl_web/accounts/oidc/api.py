@@ -8,7 +8,7 @@ from django.http import HttpRequest
 from ninja import Router
 
 from hacrl_web.accounts.oidc.views import unlink_own
-from hacrl_web.accounts.projects import forbidden
+from hacrl_web.accounts.roles.projects import forbidden
 from hacrl_web.accounts.tokens.api import MeAnswer, me
 
 router = Router(tags=["account"])

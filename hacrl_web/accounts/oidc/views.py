@@ -26,9 +26,9 @@ from django.views.decorators.http import require_GET, require_POST
 from hacrl_web.accounts.login.forms import LoginForm
 from hacrl_web.accounts.login.views import BACKEND, LEAVING, redirect_to
 from hacrl_web.accounts.models import User
-from hacrl_web.accounts.oidc.accounts import attach_account, require_unlinked, user_of_claims
 from hacrl_web.accounts.oidc.provider import SignInRefused, client_of, verified_claims
-from hacrl_web.accounts.people import people
+from hacrl_web.accounts.oidc.service import attach_account, require_unlinked, user_of_claims
+from hacrl_web.accounts.people import service as people
 from hacrl_web.ops.oidc_settings import OidcProvider
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.middleware import refusal_response

@@ -14,9 +14,9 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET
 from pydantic import Field
 
-from hacrl_web.accounts.audit_log import AuditEntry, AuditEntryQuerySet
+from hacrl_web.accounts.audit.audit_log import AuditEntry, AuditEntryQuerySet
 from hacrl_web.accounts.models import Project
-from hacrl_web.accounts.projects import administers, forbidden
+from hacrl_web.accounts.roles.projects import administers, forbidden
 from hacrl_web.web.page_query import PageQuery, RowId, Text, page_of
 from hacrl_web.web.streaming import download_csv
 

@@ -18,8 +18,8 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from hacrl_web.accounts.login.forms import InvitedForm
 from hacrl_web.accounts.login.views import BACKEND, redirect_to
 from hacrl_web.accounts.models import Invitation, LoginLink, Membership, Project, Role, User
-from hacrl_web.accounts.people import people
-from hacrl_web.accounts.projects import project_for, require, role_in
+from hacrl_web.accounts.people import service as people
+from hacrl_web.accounts.roles.projects import project_for, require, role_in
 from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.page_query import MAX_ID, page_of, whole_number
 

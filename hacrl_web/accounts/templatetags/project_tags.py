@@ -8,7 +8,7 @@ from django import template
 from django.db import DatabaseError
 
 from hacrl_web.accounts.models import Project, Role, includes
-from hacrl_web.accounts.projects import administers, current_project, role_in
+from hacrl_web.accounts.roles.projects import administers, current_project, role_in
 
 register = template.Library()
 MAX_CHOICES = 100

@@ -1,0 +1,1 @@
+"""API tokens, and launches that happen once though they are sent twice."""

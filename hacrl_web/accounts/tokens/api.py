@@ -10,8 +10,8 @@ from ninja import Field, ModelSchema, Query, Router, Status
 from typing_extensions import TypedDict
 
 from hacrl_web.accounts.models import ApiToken
-from hacrl_web.accounts.projects import forbidden
-from hacrl_web.accounts.tokens.tokens import MAX_DAYS, USUAL_DAYS, make_token
+from hacrl_web.accounts.roles.projects import forbidden
+from hacrl_web.accounts.tokens.service import MAX_DAYS, USUAL_DAYS, make_token
 from hacrl_web.web.pagination import ListQuery, listing
 from hacrl_web.web.schemas import EVERY_FIELD, PageOf, StrictBody
 

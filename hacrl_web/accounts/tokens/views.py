@@ -13,7 +13,7 @@ from django.views.decorators.debug import sensitive_variables
 from django.views.decorators.http import require_http_methods, require_POST
 
 from hacrl_web.accounts.models import ApiToken
-from hacrl_web.accounts.tokens.tokens import LIFETIMES_DAYS, MAX_NAME, SCOPES, USUAL_DAYS, make_token
+from hacrl_web.accounts.tokens.service import LIFETIMES_DAYS, MAX_NAME, SCOPES, USUAL_DAYS, make_token
 from hacrl_web.web.errors import FieldErrors
 
 MAX_ROWS = 200

@@ -21,7 +21,7 @@ from django.utils import timezone
 from pydantic import ValidationError
 
 from hacrl_web.accounts.models import Project, Role
-from hacrl_web.accounts.projects import project_of_new, require
+from hacrl_web.accounts.roles.projects import project_of_new, require
 from hacrl_web.alerts.models import Alert, Cursor
 from hacrl_web.insight.bundle.layout import EVENTS_NAME, OUTPUT_NAME, RUN_NAME, RunFacts, RunFile
 from hacrl_web.insight.bundle.reader import Bundle, bundle_refusal, open_bundle

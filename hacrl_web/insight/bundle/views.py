@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods
 
-from hacrl_web.accounts.projects import current_project, for_members
+from hacrl_web.accounts.roles.projects import current_project, for_members
 from hacrl_web.insight.bundle.export import bundle_of, check_exportable
 from hacrl_web.insight.bundle.importing import import_bundle
 from hacrl_web.insight.bundle.reader import bundle_refusal

@@ -9,7 +9,7 @@ from django.http import HttpRequest, StreamingHttpResponse
 from ninja import Field, Query, Router, Status
 from typing_extensions import TypedDict
 
-from hacrl_web.accounts.idempotency import idempotent
+from hacrl_web.accounts.tokens.idempotency import idempotent
 from hacrl_web.insight.checkpoints import ask_agents, checkpoints, reuse, uploads
 from hacrl_web.insight.checkpoints.views import archive_of
 from hacrl_web.registry.language_models.api import ModelOut

@@ -22,7 +22,7 @@ from django.db import transaction
 from pydantic import ValidationError
 
 from hacrl_web.accounts.models import Role
-from hacrl_web.accounts.projects import require
+from hacrl_web.accounts.roles.projects import require
 from hacrl_web.insight.checkpoints.checkpoints import agent_slug
 from hacrl_web.ops.disk_space import check_room, disk_error
 from hacrl_web.registry.base import values

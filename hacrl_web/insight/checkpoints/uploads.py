@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, Literal
 
-from hacrl_web.accounts.audit_log import note_change
+from hacrl_web.accounts.audit.audit_log import note_change
 from hacrl_web.accounts.models import Role
-from hacrl_web.accounts.projects import require
+from hacrl_web.accounts.roles.projects import require
 from hacrl_web.insight.checkpoints.model_card import FILE_NAME, SUMS_NAME, model_card, sums_of, texts_without_paths
 from hacrl_web.ops.disk_space import check_room
 from hacrl_web.registry.hub_tokens.service import usable_hub_token

@@ -10,7 +10,7 @@ from ninja import Body, Field, Router, Schema, Status
 from pydantic import WithJsonSchema
 from typing_extensions import TypedDict
 
-from hacrl_web.accounts.idempotency import idempotent
+from hacrl_web.accounts.tokens.idempotency import idempotent
 from hacrl_web.insight.evaluations.evaluations import BenchmarkEvaluations, evaluation_summary
 from hacrl_web.insight.evaluations.new_evaluation import launch_evaluation
 from hacrl_web.insight.harness_results import HarnessLine, lines_of_run

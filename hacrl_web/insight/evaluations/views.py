@@ -17,7 +17,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 from pydantic import Field
 
-from hacrl_web.accounts.projects import for_members
+from hacrl_web.accounts.roles.projects import for_members
 from hacrl_web.insight.evaluations import answer_sheets as sheets
 from hacrl_web.insight.evaluations.evaluations import BenchmarkEvaluations, curve, evaluation_summary
 from hacrl_web.insight.evaluations.new_evaluation import (

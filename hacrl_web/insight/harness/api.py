@@ -8,7 +8,7 @@ from django.http import HttpRequest
 from ninja import Body, Field, Router, Status
 from pydantic import WithJsonSchema
 
-from hacrl_web.accounts.idempotency import idempotent
+from hacrl_web.accounts.tokens.idempotency import idempotent
 from hacrl_web.insight.evaluations.api import AgentsRequest
 from hacrl_web.insight.harness.views import launch_harness_evaluation
 from hacrl_web.runs.api.runs import detail

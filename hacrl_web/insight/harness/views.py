@@ -15,7 +15,7 @@ from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_http_methods, require_safe
 
-from hacrl_web.accounts.projects import for_members
+from hacrl_web.accounts.roles.projects import for_members
 from hacrl_web.insight.evaluations.new_evaluation import SelectedAgents, evaluation_spec, queue_request
 from hacrl_web.insight.evaluations.views import NewEvaluationQuery, form_context, queue_or_show
 from hacrl_web.insight.harness_results import lines_of_run, rows_for_csv

@@ -11,7 +11,7 @@ import re
 from typing import Any
 
 from hacrl_web.accounts.models import Role
-from hacrl_web.accounts.projects import require
+from hacrl_web.accounts.roles.projects import require
 from hacrl_web.insight.models import PanelLayout
 from hacrl_web.runs.models import Run
 from hacrl_web.web.errors import FieldErrors

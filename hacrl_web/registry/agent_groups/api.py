@@ -12,7 +12,7 @@ from pydantic import Field
 from pydantic import create_model as create_schema
 from typing_extensions import TypedDict
 
-from hacrl_web.accounts.projects import require_delete
+from hacrl_web.accounts.roles.projects import require_delete
 from hacrl_web.registry.agent_groups import service
 from hacrl_web.registry.agent_groups.model_pairs import ModelPair, measured_facts
 from hacrl_web.registry.models import AGENT_FIELDS, AgentGroup

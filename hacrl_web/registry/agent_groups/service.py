@@ -12,7 +12,7 @@ from typing import Any
 from django.db import transaction
 
 from hacrl_web.accounts.models import Project
-from hacrl_web.accounts.projects import project_of_new
+from hacrl_web.accounts.roles.projects import project_of_new
 from hacrl_web.registry.agent_groups.agent_changes import with_changes
 from hacrl_web.registry.agent_groups.agent_settings import check_seeds, take_settings
 from hacrl_web.registry.base import values

@@ -9,7 +9,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_safe
 
-from hacrl_web.accounts.projects import for_members
+from hacrl_web.accounts.roles.projects import for_members
 from hacrl_web.registry.agent_groups import service
 from hacrl_web.registry.agent_groups.forms import AgentForm, GroupForm, agent_forms, fill_agent_forms
 from hacrl_web.registry.agent_groups.model_pairs import ModelPair, known_facts, measured_facts

@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods
 
-from hacrl_web.accounts.projects import require_delete
+from hacrl_web.accounts.roles.projects import require_delete
 from hacrl_web.registry.models import VersionQuerySet
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import PageQuery, RowId, page_of

@@ -16,7 +16,7 @@ from typing import Any
 from django.conf import settings
 from django.core.files.uploadedfile import UploadedFile
 
-from hacrl_web.accounts.projects import project_of_new
+from hacrl_web.accounts.roles.projects import project_of_new
 from hacrl_web.registry.base import locations, values
 from hacrl_web.registry.benchmarks import child_requests, uploads
 from hacrl_web.registry.benchmarks.built_in import BY_KEY, BuiltIn

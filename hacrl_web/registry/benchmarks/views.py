@@ -14,7 +14,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 from pydantic import Field
 
-from hacrl_web.accounts.projects import for_members
+from hacrl_web.accounts.roles.projects import for_members
 from hacrl_web.registry.base.forms import ServiceForm
 from hacrl_web.registry.base.locations import model_roots
 from hacrl_web.registry.base.pages import require_page, versions_page

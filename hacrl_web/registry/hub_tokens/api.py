@@ -10,7 +10,7 @@ from ninja import Router, Status
 from typing_extensions import TypedDict
 
 from hacrl_web.accounts.models import Role, User
-from hacrl_web.accounts.projects import project_for
+from hacrl_web.accounts.roles.projects import project_for
 from hacrl_web.registry.hub_tokens.service import hub_token_state, remove_hub_token, set_hub_token
 from hacrl_web.web.schemas import StrictBody
 

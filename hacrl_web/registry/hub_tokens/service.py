@@ -13,7 +13,7 @@ from django.utils import timezone
 from django.views.decorators.debug import sensitive_variables
 
 from hacrl_web.accounts.models import Project, Role, User, includes
-from hacrl_web.accounts.projects import role_in
+from hacrl_web.accounts.roles.projects import role_in
 from hacrl_web.registry.base.children import HUB_ACCOUNT
 from hacrl_web.registry.models import HubToken, LanguageModel
 from hacrl_web.web.errors import FieldErrors

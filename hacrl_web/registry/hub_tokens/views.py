@@ -12,7 +12,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST
 
 from hacrl_web.accounts.models import Role, User
-from hacrl_web.accounts.projects import project_for
+from hacrl_web.accounts.roles.projects import project_for
 from hacrl_web.registry.hub_tokens.service import Owner, remove_hub_token, set_hub_token
 from hacrl_web.web.errors import FieldErrors
 

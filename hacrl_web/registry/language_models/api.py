@@ -9,7 +9,7 @@ from django.shortcuts import get_object_or_404
 from ninja import ModelSchema, Query, Router, Status
 from pydantic import Field
 
-from hacrl_web.accounts.projects import require_delete
+from hacrl_web.accounts.roles.projects import require_delete
 from hacrl_web.registry.language_models import service
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.web.pagination import ListQuery, listing

@@ -13,7 +13,7 @@ from typing import Any
 from django.db import transaction
 
 from hacrl_web.accounts.models import Project, Role
-from hacrl_web.accounts.projects import project_of_new, require
+from hacrl_web.accounts.roles.projects import project_of_new, require
 from hacrl_web.registry.base import locations, values
 from hacrl_web.registry.base.children import INSPECTOR, TOKEN_OPTION
 from hacrl_web.registry.hub_tokens.service import usable_hub_token

@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_safe
 
-from hacrl_web.accounts.projects import for_members
+from hacrl_web.accounts.roles.projects import for_members
 from hacrl_web.registry.base.locations import model_roots
 from hacrl_web.registry.base.pages import LIST_SIZE, delete_page, require_page
 from hacrl_web.registry.language_models import service

@@ -23,7 +23,7 @@ from django.views.decorators.debug import sensitive_variables
 from pydantic import ValidationError
 
 from hacrl_web.accounts.models import Role
-from hacrl_web.accounts.projects import forbidden, project_of_new, require, require_delete
+from hacrl_web.accounts.roles.projects import forbidden, project_of_new, require, require_delete
 from hacrl_web.registry.base import values
 from hacrl_web.registry.base.children import JUDGE, REWARD_FUNCTION
 from hacrl_web.registry.base.locations import checked_folder

@@ -15,7 +15,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST, require_safe
 
-from hacrl_web.accounts.projects import for_members, project_of_new
+from hacrl_web.accounts.roles.projects import for_members, project_of_new
 from hacrl_web.registry.base.pages import LIST_SIZE, require_page
 from hacrl_web.registry.models import Benchmark, Judge, RewardFunction
 from hacrl_web.registry.rewards import service

@@ -7,7 +7,7 @@ from typing import Any
 from django import template
 
 from hacrl_web.accounts.models import Role, includes
-from hacrl_web.accounts.projects import role_in
+from hacrl_web.accounts.roles.projects import role_in
 from hacrl_web.registry.hub_tokens.service import hub_token_state
 
 register = template.Library()

@@ -9,8 +9,8 @@ from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
 from ninja import Body, Field, Query, Router, Status
 
-from hacrl_web.accounts.idempotency import idempotent
-from hacrl_web.accounts.projects import require_delete
+from hacrl_web.accounts.roles.projects import require_delete
+from hacrl_web.accounts.tokens.idempotency import idempotent
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.runs.api.schemas import RequestAnswer, RunAnswer, RunRow, SearchAnswer
 from hacrl_web.runs.archive import archive, deletion

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from django.http import HttpRequest
 from ninja import Field, Query, Router, Status
 
-from hacrl_web.accounts.idempotency import idempotent
+from hacrl_web.accounts.tokens.idempotency import idempotent
 from hacrl_web.runs.api.controls import Why
 from hacrl_web.runs.api.runs import Confirmed, Payload, run_summary_row
 from hacrl_web.runs.api.schemas import SweepAnswer, SweepChange, SweepHead, SweepProgress, SweepRequest, SweepRow

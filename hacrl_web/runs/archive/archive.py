@@ -15,7 +15,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from hacrl_web.accounts.models import Role
-from hacrl_web.accounts.projects import require
+from hacrl_web.accounts.roles.projects import require
 from hacrl_web.registry.benchmarks.service import remove_files
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.runs.archive.deletion import in_use

@@ -17,8 +17,8 @@ from django.conf import settings
 from django.db import models, transaction
 from django.utils import timezone
 
-from hacrl_web.accounts.audit_log import note_deletion
-from hacrl_web.accounts.projects import require_delete
+from hacrl_web.accounts.audit.audit_log import note_deletion
+from hacrl_web.accounts.roles.projects import require_delete
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.runs.live.counts import add_deleted, counts_of
 from hacrl_web.runs.models import INACTIVE, RECORDED_TABLES, TERMINAL, Run, Sweep

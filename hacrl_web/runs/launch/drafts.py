@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 from django.db import transaction
 
-from hacrl_web.accounts.audit_log import note_change
+from hacrl_web.accounts.audit.audit_log import note_change
 from hacrl_web.accounts.models import Role
-from hacrl_web.accounts.projects import require
+from hacrl_web.accounts.roles.projects import require
 from hacrl_web.runs.launch.launch import columns_of, hold, origin_of
 from hacrl_web.runs.launch.plan import LaunchError, RequestRows, plan_run, request_of
 from hacrl_web.runs.limits.quotas import check_launch

@@ -12,7 +12,7 @@ from typing import Any
 from django.views.decorators.debug import sensitive_variables
 
 from hacrl_web.accounts.models import Project, Role
-from hacrl_web.accounts.projects import require
+from hacrl_web.accounts.roles.projects import require
 from hacrl_web.registry.base.children import HUB_ACCESS
 from hacrl_web.registry.hub_tokens.service import usable_hub_token
 from hacrl_web.registry.models import LanguageModel

@@ -12,7 +12,7 @@ from django.db import transaction
 from django.db.models import Q
 
 from hacrl_web.accounts.models import Role
-from hacrl_web.accounts.projects import require
+from hacrl_web.accounts.roles.projects import require
 from hacrl_web.registry.benchmarks.training_sets import EVALUATIONS, TRAINING_SETS, paths_of
 from hacrl_web.registry.models import AgentGroup, Benchmark
 from hacrl_web.runs.launch.hub_access import require_hub_access

@@ -21,8 +21,8 @@ from uuid import UUID
 from django.db import InterfaceError, OperationalError, transaction
 from django.utils import timezone
 
-from hacrl_web.accounts.actor import Actor, acting
-from hacrl_web.accounts.audit_log import note_change
+from hacrl_web.accounts.audit.actor import Actor, acting
+from hacrl_web.accounts.audit.audit_log import note_change
 from hacrl_web.accounts.models import Project
 from hacrl_web.runs.archive.deletion import (
     Readers,

@@ -12,7 +12,7 @@ from django.db.models import Model
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from hacrl_web.accounts.models import Project
-from hacrl_web.accounts.projects import forbidden
+from hacrl_web.accounts.roles.projects import forbidden
 from hacrl_web.runs.models import Quota, Retention
 from hacrl_web.web.errors import FieldErrors, plain_errors
 

@@ -12,7 +12,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST
 
 from hacrl_web.accounts.models import Project, Role
-from hacrl_web.accounts.projects import project_for
+from hacrl_web.accounts.roles.projects import project_for
 from hacrl_web.runs.limits.quotas import use_of
 from hacrl_web.runs.limits.removal import preview_of
 from hacrl_web.runs.limits.settings import ProjectSettings, QuotaLimits, RetentionDays

@@ -11,7 +11,7 @@ from django.db import models
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast
 
-from hacrl_web.accounts.visibility import ProjectRowQuerySet
+from hacrl_web.accounts.roles.visibility import ProjectRowQuerySet
 
 
 class RunRowQuerySet(ProjectRowQuerySet[Any]):

@@ -7,7 +7,7 @@ from datetime import datetime
 from django.db import models
 from django.db.models.functions import Now
 
-from hacrl_web.accounts.audit_log import AuditedQuerySet, audited
+from hacrl_web.accounts.audit.audit_log import AuditedQuerySet, audited
 
 SILENT_S = 30.0  # after so long without a heartbeat, pages call a host silent
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from django.db import models
 from django.utils import timezone
 
-from hacrl_web.accounts.audit_log import AuditedQuerySet, audited
+from hacrl_web.accounts.audit.audit_log import AuditedQuerySet, audited
 from hacrl_web.accounts.models import Project
 
 _LIMIT = {"null": True, "blank": True}  # None: no limit

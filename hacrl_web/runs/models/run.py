@@ -21,8 +21,8 @@ from django.db.models.functions import Coalesce
 from django.urls import reverse
 from django.utils import timezone
 
-from hacrl_web.accounts.audit_log import audited
-from hacrl_web.accounts.visibility import ProjectRow, ProjectRowQuerySet
+from hacrl_web.accounts.audit.audit_log import audited
+from hacrl_web.accounts.roles.visibility import ProjectRow, ProjectRowQuerySet
 from hacrl_web.runs.models.hosts import Drain, Host
 from hacrl_web.runs.models.limits import Quota
 from hacrl_web.runs.models.states import HELD, IDLE, Desire, RunStateMachine, State

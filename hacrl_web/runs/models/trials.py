@@ -10,7 +10,7 @@ from typing import Any
 from django.db import models
 from django.utils import timezone
 
-from hacrl_web.accounts.visibility import ProjectRowQuerySet
+from hacrl_web.accounts.roles.visibility import ProjectRowQuerySet
 
 
 class SearchState(models.TextChoices):

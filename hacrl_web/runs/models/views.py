@@ -5,8 +5,8 @@ from __future__ import annotations
 from django.conf import settings
 from django.db import models
 
-from hacrl_web.accounts.audit_log import audited
-from hacrl_web.accounts.visibility import ProjectRow, ProjectRowQuerySet
+from hacrl_web.accounts.audit.audit_log import audited
+from hacrl_web.accounts.roles.visibility import ProjectRow, ProjectRowQuerySet
 
 
 @audited("name", "query")

@@ -15,7 +15,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_GET, require_http_methods
 
-from hacrl_web.accounts.projects import for_members, require_delete
+from hacrl_web.accounts.roles.projects import for_members, require_delete
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.runs.archive import archive, deletion
 from hacrl_web.runs.archive.disk_use import DiskUse, disk_use

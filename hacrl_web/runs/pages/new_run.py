@@ -15,7 +15,7 @@ from django.shortcuts import redirect
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from hacrl_web.accounts.projects import for_members
+from hacrl_web.accounts.roles.projects import for_members
 from hacrl_web.registry.models import AgentGroup, Benchmark
 from hacrl_web.runs.launch.cost import Cost, cost_of, without_refused
 from hacrl_web.runs.launch.drafts import change_draft

@@ -16,7 +16,7 @@ from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
 from hacrl_web.accounts.models import Role
-from hacrl_web.accounts.projects import require
+from hacrl_web.accounts.roles.projects import require
 from hacrl_web.runs.launch.launch import hold
 from hacrl_web.runs.limits.quotas import QuotaReached
 from hacrl_web.runs.models import PRUNED, Run, SearchState, State, Sweep, Trial, TrialState

@@ -8,7 +8,7 @@ from django.db import IntegrityError, transaction
 from django.http import QueryDict
 
 from hacrl_web.accounts.models import Role
-from hacrl_web.accounts.projects import project_of_new, require
+from hacrl_web.accounts.roles.projects import project_of_new, require
 from hacrl_web.runs.models import RunView
 from hacrl_web.runs.workspace.query import WorkspaceQuery
 from hacrl_web.web.errors import FieldErrors

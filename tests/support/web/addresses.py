@@ -18,7 +18,7 @@ import pytest
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from hacrl_web.accounts.models import Invitation
-from hacrl_web.accounts.tokens.tokens import make_token
+from hacrl_web.accounts.tokens.service import make_token
 from hacrl_web.api import api
 from hacrl_web.mirrors.models import Mirror
 from hacrl_web.registry.benchmarks.uploads import stage

@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 
 from hacrl_web.accounts.models import Invitation, Membership
-from hacrl_web.accounts.tokens.tokens import make_token
+from hacrl_web.accounts.tokens.service import make_token
 from tests.support.web.factories import make_member, make_user
 
 JSON = "application/json"

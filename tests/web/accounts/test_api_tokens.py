@@ -9,7 +9,7 @@ from django.test import Client
 from django.utils import timezone
 
 from hacrl_web.accounts.models import ApiToken, hash_token
-from hacrl_web.accounts.tokens import tokens
+from hacrl_web.accounts.tokens import service as tokens
 from hacrl_web.web.errors import FieldErrors
 from tests.support.web.factories import make_run, make_user
 from tests.web.test_api_shape import error_of

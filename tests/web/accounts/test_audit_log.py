@@ -12,8 +12,8 @@ import pytest
 from django.urls import reverse
 from django.utils import timezone
 
-from hacrl_web.accounts.actor import acting, of_command
-from hacrl_web.accounts.audit_log import AppendOnly, AuditEntry
+from hacrl_web.accounts.audit.actor import acting, of_command
+from hacrl_web.accounts.audit.audit_log import AppendOnly, AuditEntry
 from hacrl_web.accounts.models import Invitation, Membership, Project, User
 from hacrl_web.alerts.models import NotificationSettings
 from hacrl_web.runs.models import Host, Run
@@ -139,7 +139,7 @@ def test_refused_request_is_not_recorded(client, ada):
 
 
 def test_command_is_recorded_with_its_user_and_background_processes_are_not(monkeypatch):
-    monkeypatch.setattr("hacrl_web.accounts.actor.getpass.getuser", lambda: "root")
+    monkeypatch.setattr("hacrl_web.accounts.audit.actor.getpass.getuser", lambda: "root")
     Host.objects.create(name="gpu-1")
     staff = make_user(is_staff=True)
     with acting(of_command(["drain", "gpu-1"])):
@@ -155,7 +155,7 @@ def test_command_is_recorded_with_its_user_and_background_processes_are_not(monk
 
 def test_change_that_is_rolled_back_leaves_no_entry(client, ada, monkeypatch):
     run = make_run(ada)
-    monkeypatch.setattr("hacrl_web.accounts.audit_log.AuditEntry.objects.bulk_create", lambda _: 1 / 0)
+    monkeypatch.setattr("hacrl_web.accounts.audit.audit_log.AuditEntry.objects.bulk_create", lambda _: 1 / 0)
     client.raise_request_exception = False
     assert client.post(f"/api/v1/runs/{run.pk}/stop").status_code == 500
     run.refresh_from_db()

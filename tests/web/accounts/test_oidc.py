@@ -28,9 +28,9 @@ from oidc_provider_mock import run_server_in_thread
 
 from hacrl_web.accounts.models import Membership, Project, User
 from hacrl_web.accounts.oidc import provider as provider_module
-from hacrl_web.accounts.oidc.accounts import groups_of, is_same_address, user_of_claims
 from hacrl_web.accounts.oidc.provider import SignInRefused
-from hacrl_web.accounts.tokens.tokens import make_token
+from hacrl_web.accounts.oidc.service import groups_of, is_same_address, user_of_claims
+from hacrl_web.accounts.tokens.service import make_token
 from hacrl_web.ops.oidc_settings import GroupRole, OidcProvider, provider_of_environment, roles_of_text
 from tests.support.web.registry_help import make_user
 

@@ -16,9 +16,9 @@ from django.utils import timezone
 
 from hacrl_web.accounts.login.sessions import session_ended
 from hacrl_web.accounts.models import ApiToken, Invitation, LoginLink, Membership, Project, User
-from hacrl_web.accounts.people import people
-from hacrl_web.accounts.projects import current_project, project_of_new
-from hacrl_web.accounts.tokens.tokens import make_token
+from hacrl_web.accounts.people import service as people
+from hacrl_web.accounts.roles.projects import current_project, project_of_new
+from hacrl_web.accounts.tokens.service import make_token
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.web.errors import FieldErrors
 from tests.support.web.factories import make_member, make_model, make_run, make_user

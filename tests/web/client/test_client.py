@@ -21,7 +21,7 @@ from django.db import close_old_connections
 from django.urls import reverse
 from typer.testing import CliRunner
 
-from hacrl_web.accounts.tokens.tokens import make_token
+from hacrl_web.accounts.tokens.service import make_token
 from hacrl_web.client import api, command, login, main, show
 from hacrl_web.client.api import ApiError, Client, Unreachable
 from hacrl_web.client.commands import watch

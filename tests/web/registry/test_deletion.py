@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from django.utils import timezone
 
-from hacrl_web.accounts.audit_log import AuditEntry
+from hacrl_web.accounts.audit.audit_log import AuditEntry
 from hacrl_web.registry.language_models import service as models
 from hacrl_web.registry.models import Agent, AgentGroup, LanguageModel, PairInspection
 from hacrl_web.runs.models import Run, State, Sweep

@@ -11,7 +11,7 @@ import pytest
 from django.core.management import call_command
 from django.test import Client
 
-from hacrl_web.accounts.audit_log import AuditEntry
+from hacrl_web.accounts.audit.audit_log import AuditEntry
 from hacrl_web.registry.base.children import HUB_ACCOUNT, IMPORTER, INSPECTOR, ChildResult
 from hacrl_web.registry.hub_tokens.service import set_hub_token, usable_hub_token
 from hacrl_web.registry.models import HubToken

@@ -10,7 +10,7 @@ import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.urls import reverse
 
-from hacrl_web.accounts.audit_log import AuditEntry
+from hacrl_web.accounts.audit.audit_log import AuditEntry
 from hacrl_web.registry.models import Benchmark, Judge
 from hacrl_web.registry.rewards.service import judge_keys, register_source, reward_of
 from hacrl_web.runs.launch.plan import data_values

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.urls import reverse
 
-from hacrl_web.accounts.audit_log import AuditEntry
+from hacrl_web.accounts.audit.audit_log import AuditEntry
 from hacrl_web.reports import content
 from hacrl_web.reports.content import FIRST_PANELS, ReportPart, panel_at, report_parts
 from hacrl_web.reports.models import Report

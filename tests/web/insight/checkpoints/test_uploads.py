@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 from django.urls import reverse
 
-from hacrl_web.accounts.audit_log import AuditEntry
+from hacrl_web.accounts.audit.audit_log import AuditEntry
 from hacrl_web.insight.checkpoints import uploads
 from hacrl_web.registry.base.children import HUB_ACCOUNT, ChildResult
 from hacrl_web.registry.hub_tokens import service as hub_tokens

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.urls import reverse
 
-from hacrl_web.accounts.audit_log import AuditEntry
+from hacrl_web.accounts.audit.audit_log import AuditEntry
 from hacrl_web.runs.archive import archive, deletion
 from hacrl_web.runs.archive.leftover_files import DeletedRuns
 from hacrl_web.runs.models import Run, State, Sweep, TelemetryEvent, Worker

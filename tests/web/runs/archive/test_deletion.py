@@ -17,7 +17,7 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
-from hacrl_web.accounts.audit_log import AuditEntry
+from hacrl_web.accounts.audit.audit_log import AuditEntry
 from hacrl_web.alerts.models import Alert
 from hacrl_web.runs.archive import deletion, leftover_files
 from hacrl_web.runs.archive.deletion import delete_run

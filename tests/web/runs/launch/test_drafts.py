@@ -8,7 +8,7 @@ import pytest
 import yaml
 from django.urls import reverse
 
-from hacrl_web.accounts.audit_log import AuditEntry
+from hacrl_web.accounts.audit.audit_log import AuditEntry
 from hacrl_web.registry.models import Agent, AgentGroup, Benchmark
 from hacrl_web.runs.launch.drafts import change_draft, queue_draft
 from hacrl_web.runs.launch.launch import launch

@@ -9,7 +9,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from hacrl_web.accounts.audit_log import AuditEntry
+from hacrl_web.accounts.audit.audit_log import AuditEntry
 from hacrl_web.accounts.models import Membership, Role
 from hacrl_web.runs.launch import queue
 from hacrl_web.runs.launch.launch import retry

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from hacrl_web.accounts.audit_log import AuditEntry
+from hacrl_web.accounts.audit.audit_log import AuditEntry
 from hacrl_web.insight.checkpoints import reuse, uploads
 from hacrl_web.insight.checkpoints.checkpoints import find_checkpoint
 from hacrl_web.insight.evaluations.new_evaluation import launch_evaluation

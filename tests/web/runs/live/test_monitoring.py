@@ -11,7 +11,7 @@ from django.test import Client
 from django.utils import timezone
 from prometheus_client.parser import text_string_to_metric_families
 
-from hacrl_web.accounts.tokens.tokens import make_token
+from hacrl_web.accounts.tokens.service import make_token
 from hacrl_web.ops.preflight import ROOT
 from hacrl_web.runs.models import Drain, Host, Run, State, StatusChange, TelemetryEvent
 from tests.support.web.factories import make_run, make_user

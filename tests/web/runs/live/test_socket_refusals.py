@@ -12,7 +12,7 @@ from websockets.sync.client import connect
 
 from hacrl_web.accounts.login.sessions import end_sessions
 from hacrl_web.accounts.models import Membership
-from hacrl_web.accounts.people.people import remove_member, set_active
+from hacrl_web.accounts.people.service import remove_member, set_active
 from hacrl_web.runs.live import broadcaster, consumers
 from hacrl_web.runs.live.same_origin import is_same_origin
 from hacrl_web.runs.messages import pubsub

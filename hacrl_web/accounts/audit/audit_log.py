@@ -16,7 +16,7 @@ from django.db import models, transaction
 from django.db.models.signals import post_delete, post_save, pre_save
 from django.utils import timezone
 
-from hacrl_web.accounts.actor import Actor, current_actor
+from hacrl_web.accounts.audit.actor import Actor, current_actor
 
 CREATED, CHANGED, DELETED = "created", "changed", "deleted"
 # Kinds are stored in lower case, as Django names models.

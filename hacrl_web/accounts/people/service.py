@@ -24,7 +24,7 @@ from hacrl_web.accounts.models import (
     User,
     includes,
 )
-from hacrl_web.accounts.projects import forbidden
+from hacrl_web.accounts.roles.projects import forbidden
 from hacrl_web.web.errors import FieldError, FieldErrors
 
 LAST_ADMIN = "A project needs an admin: make another member an admin first."

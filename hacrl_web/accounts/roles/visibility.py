@@ -13,9 +13,9 @@ from django.core.exceptions import ValidationError
 from django.db import models
 from django.urls import ResolverMatch
 
-from hacrl_web.accounts.audit_log import AuditedQuerySet
+from hacrl_web.accounts.audit.audit_log import AuditedQuerySet
 from hacrl_web.accounts.models import Membership, Project, Role
-from hacrl_web.accounts.projects import current_project, project_of_new, require
+from hacrl_web.accounts.roles.projects import current_project, project_of_new, require
 
 RowT = TypeVar("RowT", bound=models.Model)
 _OBJECT = re.compile(r"(\w+)/<(?:\w+:)?(\w+)>")  # the first object of an address: section, name of its id

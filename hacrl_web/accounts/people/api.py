@@ -10,9 +10,9 @@ from django.shortcuts import get_object_or_404
 from ninja import Field, ModelSchema, Query, Router, Schema, Status
 from typing_extensions import TypedDict
 
-from hacrl_web.accounts.audit_log import AuditEntry
+from hacrl_web.accounts.audit.audit_log import AuditEntry
 from hacrl_web.accounts.models import Project, Role, User
-from hacrl_web.accounts.people import people
+from hacrl_web.accounts.people import service as people
 from hacrl_web.accounts.people.audit_views import COLUMNS, AuditFilters
 from hacrl_web.accounts.people.views import (
     create_invitation,
@@ -20,7 +20,7 @@ from hacrl_web.accounts.people.views import (
     visible_project,
     withdraw_invitation,
 )
-from hacrl_web.accounts.projects import project_for, role_in
+from hacrl_web.accounts.roles.projects import project_for, role_in
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.pagination import ListQuery, listing
 from hacrl_web.web.schemas import EVERY_FIELD, PageOf, StrictBody

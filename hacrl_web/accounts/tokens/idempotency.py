@@ -18,7 +18,7 @@ from ninja import Status
 from ninja.responses import NinjaJSONEncoder
 
 from hacrl_web.accounts.models import LaunchKey
-from hacrl_web.accounts.visibility import rows_at
+from hacrl_web.accounts.roles.visibility import rows_at
 from hacrl_web.web.errors import FieldErrors
 
 HEADER = "Idempotency-Key"

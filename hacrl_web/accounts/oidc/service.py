@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from hacrl_web.accounts.models import Membership, Project, Role, User, includes
 from hacrl_web.accounts.oidc.provider import SignInRefused
-from hacrl_web.accounts.people.people import remove_member, set_role
+from hacrl_web.accounts.people.service import remove_member, set_role
 from hacrl_web.ops.oidc_settings import EVERYBODY, STAFF, OidcProvider
 from hacrl_web.web.errors import FieldErrors
 
