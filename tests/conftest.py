@@ -31,7 +31,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test asks the hub
 
 TRAINING = {"trainer", "demo", "tools", "model", "rollouts"}  # folders of tests
 LONG = ("tests/browser", "tests/faults", *(f"tests/workers/{name}" for name in TRAINING), "tests/tools")
-LONGEST = ("test_postgresql.py", "browser", "faults", "test_upgrade.py", "test_launcher.py")
+LONGEST = ("test_postgresql.py", "browser", "faults", "agents", "test_upgrade.py", "test_access.py", "trainer", "demo")
 WITH_A_PRODUCT = ("tests/browser/", "tests/faults/")  # started once for all of them, which takes 20 s of a processor
 MISSING_PART = re.compile(r"\b(apt-get|pip|npm) (install|ci)\b")
 AnyReport = TypeVar("AnyReport", pytest.TestReport, pytest.CollectReport)
@@ -90,7 +90,7 @@ def _may_be_repeated(item: pytest.Item) -> bool:
 
 
 def _turn(item: pytest.Item) -> int:
-    """The longest first, so that two processes end together."""
+    """The longest first, so that all processes end together."""
     return min(LONGEST.index(part) if part in LONGEST else len(LONGEST) for part in item.path.parts)
 
 

@@ -666,7 +666,7 @@ def answers(url: str) -> bool:
         return False
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_up_serves_restarts_processes_and_leaves_none(up: RunningUp) -> None:
     line = up.first_line()
     found = re.fullmatch(

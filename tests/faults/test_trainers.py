@@ -18,12 +18,12 @@ from tests.faults.world import World, wait
 from workers.contract.trainer_log import allocated_bytes, limit_mib, read_output
 from workers.trainer.checkpoints import FOLDER_NAME, newest_checkpoint
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.full  # the trainer alone: tests/workers/trainer; its supervisor: tests/web/runs/worker
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(40, marks=pytest.mark.full)])
-def test_kill_at_any_moment_of_a_save_leaves_a_sound_checkpoint(world: World, report: Report, kills: int) -> None:
+def test_kill_at_any_moment_of_a_save_leaves_a_sound_checkpoint(world: World, report: Report) -> None:
     """Fault 16: the real saver is killed; test_checkpoint.py damages files one by one."""
+    kills = 40
     chance = random.Random(kills)
     report.kills(f"trainer in a save, {kills} times")
     for number in range(kills):
@@ -48,7 +48,7 @@ def test_kill_at_any_moment_of_a_save_leaves_a_sound_checkpoint(world: World, re
         report.ends(run_id, recovered_s=report.seconds)
 
 
-@pytest.mark.parametrize("damage", ["flipped", pytest.param("truncated", marks=pytest.mark.full)])
+@pytest.mark.parametrize("damage", ["flipped", "truncated"])
 def test_damaged_checkpoint_is_named_and_the_one_before_is_used(world: World, report: Report, damage: str) -> None:
     """Fault 16."""
     browsers = world.browsers()
@@ -74,11 +74,7 @@ def test_damaged_checkpoint_is_named_and_the_one_before_is_used(world: World, re
 
 
 @pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("nan@7", "diverged: the loss of step 7 is not finite"),
-        pytest.param("memory@4", "MiB were not enough", marks=pytest.mark.full),
-    ],
+    ("name", "reason"), [("nan@7", "diverged: the loss of step 7 is not finite"), ("memory@4", "MiB were not enough")]
 )
 def test_trainer_that_cannot_go_on_fails_with_its_own_words(
     world: World, report: Report, name: str, reason: str
@@ -95,7 +91,6 @@ def test_trainer_that_cannot_go_on_fails_with_its_own_words(
     report.ends(run_id, browsers, report.seconds)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "line"),
     [("dies", "dies at every start"), ("crash@6", "the last line before")],
@@ -113,7 +108,6 @@ def test_run_that_dies_each_time_fails_with_its_last_lines(world: World, report:
     report.ends(run_id, recovered_s=report.seconds)
 
 
-@pytest.mark.full
 def test_hung_step_leaves_its_stacks_and_the_run_goes_on(world: World, report: Report) -> None:
     """Fault 18; test_pause.py proves when a trainer is considered hung."""
     browsers = world.browsers()
@@ -131,7 +125,6 @@ def test_hung_step_leaves_its_stacks_and_the_run_goes_on(world: World, report: R
     report.ends(run_id, browsers, recovered_s)
 
 
-@pytest.mark.full
 def test_trainer_killed_by_the_kernel_comes_back_where_it_was(world: World, report: Report) -> None:
     """Fault 17: out of memory ends a process without a word."""
     browsers = world.browsers()
@@ -143,7 +136,6 @@ def test_trainer_killed_by_the_kernel_comes_back_where_it_was(world: World, repo
     report.ends(run_id, browsers, report.seconds)
 
 
-@pytest.mark.full
 def test_flood_of_lines_hides_nothing(world: World, report: Report) -> None:
     """Fault 21: more than 10,000 lines a second on its output, 12 MB in all, beside the events."""
     browsers = world.browsers()
