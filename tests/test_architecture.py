@@ -46,26 +46,14 @@ ASSEMBLY = ("urls", "api", "asgi", "body_limit", "container")
 # Within a function of the web, when the first file is asked for; and of the dispatcher, for the first search.
 LOADED_WHEN_NEEDED = {
     "hacrl_web/insight/export/files.py": {"pyarrow"},
-    "hacrl_web/runs/trials/optuna_study.py": {"optuna"},
+    "hacrl_web/runs/variants/optuna_study.py": {"optuna"},
 }
 # The rooms of each app. One imports itself, the modules that lie beside the rooms, and the rooms left of it.
 ROOMS = {
     "accounts": ("audit", "roles", "login", "tokens", "people", "oidc"),
     "registry": ("base", "hub_tokens", "language_models", "agent_groups", "rewards", "benchmarks", "prompts"),
     "runs": (
-        *(
-            "messages",
-            "models",
-            "telemetry",
-            "worker",
-            "live",
-            "archive",
-            "limits",
-            "grids",
-            "trials",
-            "launch",
-            "sweeps",
-        ),
+        *("messages", "models", "telemetry", "worker", "live", "archive", "limits", "variants", "launch", "sweeps"),
         *("workspace", "pages", "api"),
     ),
     "insight": (

@@ -1,7 +1,6 @@
 """The demos: two agents with complementary skills, trained with and without sharing on the product's own path.
 
-Creates (once) and registers the agents of a recipe, their group and the questions, and launches the comparison as one
-sweep.
+Creates (once) and registers the agents of a recipe, their group and the questions, and launches them as one sweep.
 """
 
 from __future__ import annotations
@@ -25,9 +24,10 @@ from hacrl_web.registry.benchmarks import service as benchmarks
 from hacrl_web.registry.language_models import service as models
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.demo_state import preparing
+from hacrl_web.runs.launch.launch import launch_sweep
+from hacrl_web.runs.launch.plan import plan_of
 from hacrl_web.runs.models import Sweep
-from hacrl_web.runs.sweeps.plan import plan_sweep
-from hacrl_web.runs.sweeps.sweeps import add_seeds, launch_sweep, retry_all
+from hacrl_web.runs.sweeps.sweeps import add_seeds, retry_all
 from hacrl_web.web.errors import FieldErrors
 from workers.algorithms.registry import own_settings
 from workers.contract.demo_recipe import (
@@ -140,7 +140,7 @@ def _launch(user: User, recipe: DemoRecipe, request: dict[str, Any], *, is_new: 
 
     earlier = demo_sweeps(user, recipe)
     if not is_new:
-        settings = common(plan_sweep(user, request).request)
+        settings = common(plan_of(user, request, Sweep).request)
         sweep = next((one for one in earlier if common(one.request) == settings), None)
         if sweep is not None:
             add_seeds(user, sweep, request["seeds"])

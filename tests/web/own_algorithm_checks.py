@@ -13,8 +13,8 @@ from django.urls import reverse
 
 from hacrl_web.insight.what_if.rows import read
 from hacrl_web.insight.what_if.sums import check_recorded, recorded
+from hacrl_web.runs.launch.launch import launch_sweep
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.sweeps.sweeps import launch_sweep
 from tests.support.web.factories import launch_request
 from tests.support.web.insight_rows import store
 from tests.support.web.leaderboard_help import finish, table_of

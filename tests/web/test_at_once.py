@@ -15,8 +15,9 @@ from hacrl_web.accounts.people import service as people
 from hacrl_web.registry.agent_groups import service as groups
 from hacrl_web.registry.models import AgentGroup, Benchmark
 from hacrl_web.runs.archive.archive import delete_benchmark
+from hacrl_web.runs.launch import again
 from hacrl_web.runs.launch import launch as launching
-from hacrl_web.runs.launch.launch import launch
+from hacrl_web.runs.launch.launch import launch, launch_sweep
 from hacrl_web.runs.launch.plan import LaunchError
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.sweeps import sweeps
@@ -106,17 +107,16 @@ def test_launch_whose_benchmark_was_deleted_meanwhile_is_refused(monkeypatch, sw
     if sweep:
         request |= {"algorithms": ["hacpo"], "seeds": [1]}
         del request["algorithm"], request["seed"]
-    module, name = (sweeps, "plan_sweep") if sweep else (launching, "plan_run")
-    planned = getattr(module, name)
+    planned = launching.plan_of
 
     def then_delete(*arguments):
         found = planned(*arguments)
         Benchmark.objects.all().delete()
         return found
 
-    monkeypatch.setattr(module, name, then_delete)
+    monkeypatch.setattr(launching, "plan_of", then_delete)
     with pytest.raises(LaunchError, match="benchmark was deleted"):
-        (sweeps.launch_sweep if sweep else launch)(user, request)
+        (launch_sweep if sweep else launch)(user, request)
     assert not Run.objects.exists()
 
 
@@ -131,12 +131,12 @@ def test_benchmark_is_not_deleted_under_a_run_that_is_launched_again(monkeypatch
     if add_seeds:
         request |= {"algorithms": ["hacpo"], "seeds": [1]}
         del request["algorithm"], request["seed"]
-        sweep = sweeps.launch_sweep(user, request)
+        sweep = launch_sweep(user, request)
     else:
         run = launch(user, request)
     Run.objects.update(state="failed")
-    module = sweeps if add_seeds else launching
-    create_run, refused = module.create_run, []
+    module, name = (sweeps, "create_in") if add_seeds else (again, "create_run")
+    create_run, refused = getattr(module, name), []
 
     def late() -> None:
         try:
@@ -153,12 +153,12 @@ def test_benchmark_is_not_deleted_under_a_run_that_is_launched_again(monkeypatch
         thread.join(0.5)  # longer than it takes, were it not held up
         return create_run(*arguments, **further_columns)
 
-    monkeypatch.setattr(module, "create_run", creating)
+    monkeypatch.setattr(module, name, creating)
     if add_seeds:
         sweeps.add_seeds(user, sweep, [2])
     else:
         run.refresh_from_db()
-        launching.retry(user, run)
+        again.retry(user, run)
     thread.join()
     assert refused == [409]
     assert Benchmark.objects.filter(pk=further.pk).exists()

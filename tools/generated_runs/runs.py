@@ -16,10 +16,10 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from hacrl_web.runs.grids.variants import Variant
 from hacrl_web.runs.models import GENERATED, Run, State, StatusChange
 from hacrl_web.runs.telemetry.scores import score_of
 from hacrl_web.runs.telemetry.tables import insert
+from hacrl_web.runs.variants.grid import Variant
 from tools.generated_runs.evaluations import FURTHER, NUM_SAMPLES, EvaluationSimulator
 from tools.generated_runs.steps import Stepper
 from tools.generated_runs.world import World

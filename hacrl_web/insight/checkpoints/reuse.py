@@ -28,7 +28,9 @@ from hacrl_web.ops.disk_space import check_room, disk_error
 from hacrl_web.registry.base import values
 from hacrl_web.registry.language_models.service import register_model
 from hacrl_web.registry.models import LanguageModel
-from hacrl_web.runs.launch.launch import LaunchError, cannot_repeat, create_run, hold_rows_of
+from hacrl_web.runs.launch.again import cannot_repeat, hold_rows_of
+from hacrl_web.runs.launch.create import create_run
+from hacrl_web.runs.launch.plan import LaunchError
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.run_files import reading_files
 from hacrl_web.runs.worker.hosts import data_folder_id

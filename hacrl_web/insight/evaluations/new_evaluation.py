@@ -23,15 +23,11 @@ from hacrl_web.insight.checkpoints.reuse import copy_agent, removed_on_error
 from hacrl_web.registry.agent_groups.agent_settings import agent_values
 from hacrl_web.registry.language_models.service import check_unchanged
 from hacrl_web.registry.models import MAX_AGENTS, AgentGroup, LanguageModel
-from hacrl_web.runs.launch.hub_access import require_hub_access
-from hacrl_web.runs.launch.launch import create_run, hold_benchmarks
-from hacrl_web.runs.launch.plan import (
-    LaunchError,
-    changed_models,
-    check_one_project,
-    data_values,
-    find_benchmarks,
-)
+from hacrl_web.runs.launch.check import data_values
+from hacrl_web.runs.launch.create import create_run, hold_benchmarks
+from hacrl_web.runs.launch.fit.hub_access import require_hub_access
+from hacrl_web.runs.launch.plan import LaunchError
+from hacrl_web.runs.launch.rows import changed_models, check_one_project, find_benchmarks
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.run_files import COPIES_FOLDER, reading_files
 from hacrl_web.runs.worker.hosts import data_folder_id

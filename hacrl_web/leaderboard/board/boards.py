@@ -12,7 +12,7 @@ from django.db.models import Exists, Max, OuterRef, Q, QuerySet
 from hacrl_web.leaderboard.board.results import MEAN_OF_SAMPLES
 from hacrl_web.leaderboard.board.rows import BoardRow, rows
 from hacrl_web.registry.models import AgentGroup
-from hacrl_web.runs.launch.launch import EVALUATION_ONLY
+from hacrl_web.runs.launch.create import EVALUATION_ONLY
 from hacrl_web.runs.models import Run, State, Sweep
 from workers.contract.demo_recipe import DemoRecipe, demo_of
 

@@ -10,7 +10,7 @@ from hacrl_web.leaderboard.board.boards import board_of
 from hacrl_web.leaderboard.board.cells import BoardGroup
 from hacrl_web.leaderboard.board.selection import BoardSelection
 from hacrl_web.leaderboard.board.table import certainty, difference, has_same_seeds, make_table
-from hacrl_web.runs.launch.launch import EVALUATION_ONLY
+from hacrl_web.runs.launch.create import EVALUATION_ONLY
 from hacrl_web.runs.models import Run, State
 from hacrl_web.web.statistics import MeanInterval
 from workers.contract.spec.algorithm import BASELINE

@@ -25,9 +25,9 @@ from hacrl_web.leaderboard.board.row_settings import (
     relevant_settings,
 )
 from hacrl_web.registry.models import LanguageModel
-from hacrl_web.runs.grids.varied import short_names, value_text
 from hacrl_web.runs.models import Run, State
 from hacrl_web.runs.telemetry.ended_run_cache import cached_by_run
+from hacrl_web.runs.variants.varied import short_names, value_text
 from hacrl_web.web.short_names import distinct_names
 from workers.contract.spec.reward_function import NETWORK_KEY
 from workers.contract.verifier_kinds import JUDGED

@@ -15,10 +15,9 @@ from hacrl_web.registry.models import Benchmark
 from hacrl_web.runs.api.schemas import RequestAnswer, RunAnswer, RunRow, SearchAnswer
 from hacrl_web.runs.archive import archive, deletion
 from hacrl_web.runs.labels import MAX_TAG, labels_of, set_labels
-from hacrl_web.runs.launch.cost import Cost, cost_of
-from hacrl_web.runs.launch.drafts import change_draft, queue_draft
-from hacrl_web.runs.launch.launch import launch, retry
-from hacrl_web.runs.launch.plan import plan_run, request_of
+from hacrl_web.runs.launch.again import request_of, retry
+from hacrl_web.runs.launch.cost import Cost, estimate
+from hacrl_web.runs.launch.launch import change_draft, launch, queue_draft
 from hacrl_web.runs.launch.queue import place_in_queue
 from hacrl_web.runs.models import Run, RunQuerySet, State
 from hacrl_web.runs.models.requests import visible_run
@@ -107,8 +106,7 @@ def list_runs(
 @router.post("/runs/estimate", response=Cost, summary="What a run would cost; nothing is launched")
 def estimate_run(request: HttpRequest, payload: Payload) -> Any:
     """The body is that of POST /runs. `device_seconds` is null where no run was measured yet, see `basis`."""
-    spec, rows = plan_run(request.user, payload)
-    return cost_of(request.user, [spec], *rows.pair)
+    return estimate(request.user, payload, Run)
 
 
 @router.get("/runs/{run_id}", response=RunAnswer, summary="A run with its settings and history")

@@ -12,14 +12,14 @@ from hacrl_web.runs.api.controls import Why
 from hacrl_web.runs.api.runs import Confirmed, Payload, run_summary_row
 from hacrl_web.runs.api.schemas import SweepAnswer, SweepChange, SweepHead, SweepProgress, SweepRequest, SweepRow
 from hacrl_web.runs.archive import deletion
-from hacrl_web.runs.grids.variants import MAX_SWEEP_RUNS
-from hacrl_web.runs.launch.cost import Cost, cost_of
+from hacrl_web.runs.launch.cost import Cost, estimate
+from hacrl_web.runs.launch.launch import change_draft, launch_sweep, queue_draft
 from hacrl_web.runs.models import Run, Sweep
 from hacrl_web.runs.models.requests import change_reason, visible_sweep
 from hacrl_web.runs.sweeps import sweeps
-from hacrl_web.runs.sweeps.plan import plan_sweep
 from hacrl_web.runs.sweeps.search_view import search_answer
 from hacrl_web.runs.sweeps.state import state_of
+from hacrl_web.runs.variants.grid import MAX_SWEEP_RUNS
 from hacrl_web.web.etags import check_version, edit_of, tagged
 from hacrl_web.web.pagination import ListQuery, listing
 from hacrl_web.web.schemas import PageOf, StrictBody
@@ -67,7 +67,7 @@ def create_sweep(request: HttpRequest, payload: Payload) -> Any:
     of the answer shows them. With `"draft": true` it is saved without runs, and its cautions are confirmed when it is
     queued.
     """
-    return Status(201, body_of(sweeps.launch_sweep(request.user, payload)))
+    return Status(201, body_of(launch_sweep(request.user, payload)))
 
 
 @router.post("/sweeps/estimate", response=Cost, summary="What a sweep would cost; nothing is launched")
@@ -76,8 +76,7 @@ def estimate_sweep(request: HttpRequest, payload: Payload) -> Any:
 
     `memory` is the peak of one run in words, for the host with most room; empty where models or hosts are not known.
     """
-    plan = plan_sweep(request.user, payload)
-    return cost_of(request.user, plan.specs, *plan.rows.pair)
+    return estimate(request.user, payload, Sweep)
 
 
 @router.get("/sweeps", response=PageOf[SweepRow], summary="List sweeps, newest first")
@@ -115,7 +114,7 @@ def edit_sweep_draft(request: HttpRequest, sweep_id: int, payload: Payload) -> A
     with edit_of(Sweep, sweep_id):
         sweep = visible_sweep(request, sweep_id)
         check_version(request, sweep.request)
-        changed = sweeps.change_sweep_draft(request.user, sweep, payload)
+        changed = change_draft(request.user, sweep, payload)
     return tagged(request, changed.request)
 
 
@@ -124,7 +123,7 @@ def edit_sweep_draft(request: HttpRequest, sweep_id: int, payload: Payload) -> A
 def queue_draft_of_sweep(request: HttpRequest, sweep_id: int, payload: Confirmed | None = None) -> Any:
     """Its settings are checked again, and its runs are queued. 409 if it is no longer a draft."""
     codes = payload.confirm if payload else []
-    return Status(201, body_of(sweeps.queue_sweep_draft(request.user, visible_sweep(request, sweep_id), codes)))
+    return Status(201, body_of(queue_draft(request.user, visible_sweep(request, sweep_id), codes)))
 
 
 def _changed(sweep: Sweep, runs: list[Run]) -> dict[str, Any]:

@@ -8,14 +8,16 @@ Without such runs there is no estimate.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from statistics import median
 from typing import Any
 
+from hacrl_web.accounts.models import User
 from hacrl_web.registry.models import AgentGroup, Benchmark
-from hacrl_web.runs.launch.memory_fit import memory_needed
-from hacrl_web.runs.models import GENERATED, Run, State, TelemetryEvent
+from hacrl_web.runs.launch.fit.memory_fit import memory_needed
+from hacrl_web.runs.launch.plan import checked_run, plan_of
+from hacrl_web.runs.models import GENERATED, Run, State, Sweep, TelemetryEvent
 from hacrl_web.web.errors import FieldError
 from workers.contract.spec.run import RunSpec
 
@@ -47,7 +49,7 @@ class Cost:
     void_settings: list[str]  # settings that were changed and have no effect, each with its reason
 
 
-def without_refused(request: Mapping[str, Any], errors: Sequence[FieldError]) -> dict[str, Any] | None:
+def _without_refused(request: Mapping[str, Any], errors: Sequence[FieldError]) -> dict[str, Any] | None:
     """The request without the settings that were refused; None if the number of rollouts or tokens depends on one."""
     rest = {key: dict(value) if isinstance(value, Mapping) else value for key, value in request.items()}
     for field in {error.field or "" for error in errors}:
@@ -61,7 +63,26 @@ def without_refused(request: Mapping[str, Any], errors: Sequence[FieldError]) ->
     return rest
 
 
-def cost_of(user: Any, specs: Sequence[RunSpec], group: AgentGroup, benchmark: Benchmark) -> Cost:
+def estimate(user: User, request: Mapping[str, Any], kind: type[Run | Sweep]) -> Cost:
+    """The cost of a launch request. Error: LaunchError."""
+    plan = plan_of(user, request, kind)
+    return cost_of(user, plan.specs, *plan.rows.pair)
+
+
+def partial_estimate(user: User, request: Mapping[str, Any]) -> Cost | None:
+    """The cost of a run whose request is refused, as far as it does not depend on what was refused; else None."""
+    errors: list[FieldError] = []
+    run, rows = checked_run(user, request, errors)
+    is_whole = run is not None
+    if run is None and (rest := _without_refused(request, errors)) is not None:
+        run, rows = checked_run(user, rest, [])
+    if run is None or not rows.agents or rows.group is None or rows.benchmark is None:
+        return None
+    cost = cost_of(user, [run.spec], rows.group, rows.benchmark)
+    return cost if is_whole else replace(cost, memory="", disk_bytes=None, void_settings=[])
+
+
+def cost_of(user: User, specs: Sequence[RunSpec], group: AgentGroup, benchmark: Benchmark) -> Cost:
     """The cost of these runs of one group on one benchmark, measured on the runs that the user may see."""
     paces = _seconds_per_rollout(user, group, benchmark)
     every = [pace for of_algorithm in paces.values() for pace in of_algorithm]
@@ -105,7 +126,7 @@ def extra_rollouts_of(spec: RunSpec) -> int:
     return spec.training.steps * len(spec.agents) * spec.rollout.max_extra_prompts * spec.num_generations
 
 
-def _seconds_per_rollout(user: Any, group: AgentGroup, benchmark: Benchmark) -> dict[str, list[float]]:
+def _seconds_per_rollout(user: User, group: AgentGroup, benchmark: Benchmark) -> dict[str, list[float]]:
     """Of completed runs, by algorithm, with their evaluations and checkpoints."""
     completed = Run.objects.visible_to(user).filter(group=group, benchmark=benchmark, state=State.COMPLETED)
     newest = completed.exclude(data_folder=GENERATED).order_by("-finished_at")[:MAX_MEASURED]
@@ -131,7 +152,7 @@ def _basis(paces: list[float], specs: Sequence[RunSpec], measured: set[str]) -> 
     return text + extra
 
 
-def _checkpoint_bytes(user: Any, group: AgentGroup, spec: RunSpec) -> int | None:
+def _checkpoint_bytes(user: User, group: AgentGroup, spec: RunSpec) -> int | None:
     """One checkpoint of the whole group: the size of the newest one, or an estimate from the number of parameters."""
     runs = Run.objects.visible_to(user).filter(group=group, spec__training__lora_rank=spec.training.lora_rank)
     runs = runs.exclude(data_folder=GENERATED)

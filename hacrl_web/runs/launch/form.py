@@ -15,9 +15,9 @@ from typing import Any
 from django.http import QueryDict
 
 from hacrl_web.registry.agent_groups.agent_changes import text_of_changes
-from hacrl_web.runs.grids.variants import GRID, ablations
-from hacrl_web.runs.grids.varied import value_text
-from hacrl_web.runs.trials.search_settings import SearchSettings
+from hacrl_web.runs.variants.grid import GRID, ablations
+from hacrl_web.runs.variants.search_settings import SearchSettings
+from hacrl_web.runs.variants.varied import value_text
 from hacrl_web.web.errors import FieldError, FieldErrors
 from workers.algorithms.registry import algorithms, settings_schema
 from workers.contract.settings import MAX_TEMPLATE, label_of

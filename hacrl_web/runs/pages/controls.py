@@ -10,8 +10,8 @@ from django.shortcuts import redirect
 from django.views.decorators.http import require_POST
 
 from hacrl_web.runs.launch import queue
-from hacrl_web.runs.launch.drafts import queue_draft
-from hacrl_web.runs.launch.launch import retry
+from hacrl_web.runs.launch.again import retry
+from hacrl_web.runs.launch.launch import queue_draft
 from hacrl_web.runs.models import HELD, Desire, Run, State
 from hacrl_web.runs.models.requests import change_reason, visible_run
 from hacrl_web.web.errors import FieldErrors

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import wraps
 from typing import Any
 from urllib.parse import urlencode
@@ -17,11 +17,10 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from hacrl_web.accounts.roles.projects import for_members
 from hacrl_web.registry.models import AgentGroup, Benchmark
-from hacrl_web.runs.launch.cost import Cost, cost_of, without_refused
-from hacrl_web.runs.launch.drafts import change_draft
+from hacrl_web.runs.launch.cost import Cost, estimate, partial_estimate
 from hacrl_web.runs.launch.form import CAUTIONS, confirmed, parse_form, split_list
-from hacrl_web.runs.launch.launch import launch
-from hacrl_web.runs.launch.plan import checked_run, plan_run
+from hacrl_web.runs.launch.launch import change_draft, launch, launch_sweep
+from hacrl_web.runs.launch.plan import named_request, plan_of
 from hacrl_web.runs.launch.presets import memory_of_presets
 from hacrl_web.runs.launch.recommendation import recommended
 from hacrl_web.runs.models import Run, State, Sweep
@@ -34,8 +33,7 @@ from hacrl_web.runs.pages.run_form import (
     render_form,
     settings_in_address,
 )
-from hacrl_web.runs.sweeps.plan import SWEEP_KEYS, named_request, plan_sweep
-from hacrl_web.runs.sweeps.sweeps import change_sweep_draft, launch_sweep
+from hacrl_web.runs.variants.parts import SWEEP_KEYS
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import MAX_ID, uuid_or_none, whole_number
 from hacrl_web.web.streaming import download_text, file_slug
@@ -100,7 +98,7 @@ def _submit(request: HttpRequest, *, then_queue: bool) -> Run | Sweep:
         start = launch_sweep if request.POST.get("compare") else launch
         return start(request.user, settings if then_queue else settings | {"draft": True})
     if isinstance(draft, Sweep):
-        return change_sweep_draft(request.user, draft, settings, then_queue=then_queue)
+        return change_draft(request.user, draft, settings, then_queue=then_queue)
     return change_draft(request.user, draft, settings, then_queue=then_queue)
 
 
@@ -192,8 +190,8 @@ def _yaml(request: HttpRequest) -> str:
     """The settings, and the cautions that were confirmed, so that the file can be launched. Error: FieldErrors."""
     settings = _request_of(request.POST)
     if request.POST.get("compare"):
-        return dump_yaml(named_request(plan_sweep(request.user, settings)))
-    spec, _ = plan_run(request.user, settings | {"confirm": list(CAUTIONS)})
+        return dump_yaml(named_request(plan_of(request.user, settings, Sweep)))
+    (spec,) = plan_of(request.user, settings | {"confirm": list(CAUTIONS)}, Run).specs
     codes = sorted({one.code for one in spec.cautions()} & {one.code for one in confirmed(request.POST)})
     return spec.to_yaml() + (dump_yaml({CONFIRMED: codes}) if codes else "")
 
@@ -201,11 +199,7 @@ def _yaml(request: HttpRequest) -> str:
 def _estimate(request: HttpRequest) -> Cost:
     """Cautions need no confirmation yet. Error: FieldErrors."""
     settings = _request_of(request.POST) | {"confirm": list(CAUTIONS)}
-    if request.POST.get("compare"):
-        plan = plan_sweep(request.user, settings)
-        return cost_of(request.user, plan.specs, *plan.rows.pair)
-    spec, rows = plan_run(request.user, settings)
-    return cost_of(request.user, [spec], *rows.pair)
+    return estimate(request.user, settings, Sweep if request.POST.get("compare") else Run)
 
 
 def _partial_estimate(request: HttpRequest) -> Cost | None:
@@ -213,16 +207,9 @@ def _partial_estimate(request: HttpRequest) -> Cost | None:
     if request.POST.get("compare"):
         return None
     try:
-        settings = _request_of(request.POST) | {"confirm": list(CAUTIONS)}
+        return partial_estimate(request.user, _request_of(request.POST) | {"confirm": list(CAUTIONS)})
     except FieldErrors:
         return None
-    whole, rows, errors = checked_run(request.user, settings)
-    rest = without_refused(settings, errors) if whole is None else None
-    spec = whole or (checked_run(request.user, rest)[0] if rest is not None else None)
-    if spec is None or not rows.agents or rows.group is None or rows.benchmark is None:
-        return None
-    cost = cost_of(request.user, [spec], rows.group, rows.benchmark)
-    return cost if whole else replace(cost, memory="", disk_bytes=None, void_settings=[])
 
 
 def _request_of(post: QueryDict) -> dict[str, Any]:

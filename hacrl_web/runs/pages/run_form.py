@@ -20,8 +20,8 @@ from hacrl_web.registry.benchmarks.training_sets import (
     evaluations_as_requested,
 )
 from hacrl_web.registry.models import AGENT_FIELDS, AgentGroup, Benchmark
-from hacrl_web.runs.grids.variants import MAX_SWEEP_RUNS, ablations, idle_ablations
 from hacrl_web.runs.launch.cost import Cost
+from hacrl_web.runs.launch.create import MAX_NAME
 from hacrl_web.runs.launch.form import (
     FURTHER_GRID,
     GRID_PREFIX,
@@ -40,7 +40,7 @@ from hacrl_web.runs.launch.presets import presets
 from hacrl_web.runs.models import Run, State, Sweep
 from hacrl_web.runs.pages.run_header import can_ablate
 from hacrl_web.runs.stored_spec import stored_spec
-from hacrl_web.runs.sweeps.sweeps import MAX_NAME
+from hacrl_web.runs.variants.grid import MAX_SWEEP_RUNS, ablations, idle_ablations
 from hacrl_web.web.errors import FieldError
 from hacrl_web.web.page_query import MAX_ID, PageQuery, RowId, Text, uuid_or_none, whole_number
 from workers.algorithms.registry import algorithms, refused_files

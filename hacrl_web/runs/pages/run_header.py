@@ -8,11 +8,12 @@ from typing import Any
 from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
 
-from hacrl_web.runs.launch.drafts import open_cautions
 from hacrl_web.runs.launch.queue import place_in_queue
 from hacrl_web.runs.limits.quotas import waiting_reason
 from hacrl_web.runs.models import Run, State
+from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.runs.telemetry.resumption import under_way
+from hacrl_web.web.errors import FieldError, FieldErrors
 from workers.algorithms.registry import algorithms
 
 SPEEDS = (1, 5, 20, 100, 500, 2_500)  # of a replay, as multiples of the run's own
@@ -42,8 +43,17 @@ def header(run: Run) -> dict[str, Any]:
     context["can_ablate"] = can_ablate(run)
     context["network_functions"] = run.network_functions
     if run.state == State.DRAFT:
-        context["cautions"] = open_cautions(run)
+        context["cautions"] = _open_cautions(run)
     return context | {"resumption": under_way(run)}
+
+
+def _open_cautions(draft: Run) -> list[FieldError]:
+    """The cautions to confirm when it is queued; none if this version cannot read the settings."""
+    try:
+        cautions = stored_spec(draft).cautions()
+    except FieldErrors:
+        return []
+    return [FieldError(caution.code, caution.message, caution.field) for caution in cautions]
 
 
 def replay(run: Run, speed: int, at: int | None) -> dict[str, Any]:

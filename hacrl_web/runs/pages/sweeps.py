@@ -15,10 +15,11 @@ from django.views.decorators.http import require_GET, require_POST
 
 from hacrl_web.registry.agent_groups.agent_changes import text_of_changes
 from hacrl_web.runs.launch.form import split_list
+from hacrl_web.runs.launch.launch import queue_draft
+from hacrl_web.runs.launch.plan import plan_of
 from hacrl_web.runs.models import HELD, TERMINAL, Run, SearchState, State, Sweep, TrialState
 from hacrl_web.runs.models.requests import change_reason, visible_sweep
 from hacrl_web.runs.sweeps import sweeps
-from hacrl_web.runs.sweeps.plan import plan_sweep
 from hacrl_web.runs.sweeps.search_view import SearchView, search_view
 from hacrl_web.runs.sweeps.state import newest_checkpoints, state_of
 from hacrl_web.runs.workspace.results import with_results
@@ -83,14 +84,14 @@ def sweep_detail(request: HttpRequest, sweep_id: int) -> HttpResponse:
 
 def _draft_context(user: Any, sweep: Sweep) -> dict[str, Any]:
     try:
-        plan = plan_sweep(user, {**sweep.request, "draft": True})
+        plan = plan_of(user, {**sweep.request, "draft": True}, Sweep)
     except FieldErrors as refused:
         return {"sweep": sweep, "draft_problems": [error.message for error in refused.errors]}
     group, benchmark = plan.rows.pair
     planned = {
         "num_runs": plan.search.trials if plan.search else len(plan.runs),
         "search": plan.search,
-        "variants": [] if plan.search else list(dict.fromkeys(run.variant.label for run in plan.runs)),
+        "variants": [] if plan.search else list(dict.fromkeys(run.label for run in plan.runs)),
         "group": group,
         "benchmark": benchmark,
         "agent_changes": _agent_changes(sweep),
@@ -103,7 +104,7 @@ def sweep_queue_draft(request: HttpRequest, sweep_id: int) -> HttpResponse:
     """Queue a draft. `confirm`: the codes of the ticked cautions."""
     sweep = visible_sweep(request, sweep_id)
     try:
-        sweeps.queue_sweep_draft(request.user, sweep, request.POST.getlist("confirm"))
+        queue_draft(request.user, sweep, request.POST.getlist("confirm"))
         sweep.refresh_from_db()
         message = "The search begins in a moment." if sweep.search_state else f"{sweep.runs.count()} runs queued."
         messages.success(request, message, extra_tags=State.QUEUED)

@@ -17,15 +17,14 @@ from django.utils import timezone
 
 from hacrl_web.accounts.models import Role
 from hacrl_web.accounts.roles.projects import require
-from hacrl_web.runs.launch.launch import hold
+from hacrl_web.runs.launch.create import create_in, hold
+from hacrl_web.runs.launch.plan import plan_trial
 from hacrl_web.runs.limits.quotas import QuotaReached
 from hacrl_web.runs.models import PRUNED, Run, SearchState, State, Sweep, Trial, TrialState
-from hacrl_web.runs.sweeps.plan import plan_trial
-from hacrl_web.runs.sweeps.sweeps import create_run_of
 from hacrl_web.runs.telemetry.scores import Scores, accuracies
-from hacrl_web.runs.trials.importance import NOTHING_COUNTED, importance_of
-from hacrl_web.runs.trials.points import Point, new_point, random_point
-from hacrl_web.runs.trials.search_settings import MAX_AT_ONCE, SearchSettings, stored_search
+from hacrl_web.runs.variants.importance import NOTHING_COUNTED, importance_of
+from hacrl_web.runs.variants.points import Point, new_point, random_point
+from hacrl_web.runs.variants.search_settings import MAX_AT_ONCE, SearchSettings, stored_search
 from hacrl_web.web.errors import FieldErrors
 
 MAX_FAILED = 5  # trials that fail one after the other end the search: its settings do not train
@@ -87,7 +86,7 @@ class SearchAdvancer:
         steps = range(1, run.total_steps)
         new = {step: score for step, score in scores.items() if step in steps and str(step) not in trial.scores}
         if new:
-            from hacrl_web.runs.trials.optuna_study import first_pruned_step  # it takes a second to load
+            from hacrl_web.runs.variants.optuna_study import first_pruned_step  # it takes a second to load
 
             trials = [trial if one.pk == trial.pk else one for one in sweep.trials.all()]
             interval = run.spec["evaluation"]["eval_interval"]
@@ -199,7 +198,7 @@ def next_point(settings: SearchSettings, trials: Sequence[Trial]) -> Point:
     number = len(trials)
     if settings.method == "random":
         return new_point(earlier, partial(random_point, settings, number))
-    from hacrl_web.runs.trials.optuna_study import suggested_point  # it takes a second to load
+    from hacrl_web.runs.variants.optuna_study import suggested_point  # it takes a second to load
 
     return new_point(earlier, partial(suggested_point, settings, trials, number))
 
@@ -230,7 +229,7 @@ def _write_trial(sweep: Sweep, number: int, point: Point) -> None:
     require(sweep.owner, sweep.project, Role.MEMBER)
     planned, rows = plan_trial(sweep.owner, sweep.request, number, point)
     hold(rows)
-    run = create_run_of(sweep.owner, sweep, planned, rows)
+    run = create_in(sweep.owner, sweep, planned.label, planned.spec, *rows.pair, planned.changes)
     Trial.objects.create(sweep=sweep, number=number, run=run, parameters=dict(point))
 
 

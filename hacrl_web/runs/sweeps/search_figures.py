@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hacrl_web.runs.grids.varied import value_text
 from hacrl_web.runs.models import Trial, TrialState
+from hacrl_web.runs.variants.varied import value_text
 
 HEIGHT = 260  # pixels of a picture
 BEST, AMBER = "#2590a1", "#d08300"  # mid-tones, legible on light and dark grounds, as in the pictures of boards

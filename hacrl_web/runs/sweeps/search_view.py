@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hacrl_web.runs.grids.varied import short_names, value_text
 from hacrl_web.runs.models import Sweep, Trial, TrialState
 from hacrl_web.runs.sweeps.search_figures import search_figures
-from hacrl_web.runs.trials.importance import why_none
-from hacrl_web.runs.trials.search_settings import KEY
+from hacrl_web.runs.variants.importance import why_none
+from hacrl_web.runs.variants.search_settings import KEY
+from hacrl_web.runs.variants.varied import short_names, value_text
 
 METHOD_NAMES = {"random": "random search", "optuna": "Optuna (TPE)"}
 PRUNER_NAMES = {"none": "no pruner", "median": "median pruner", "halving": "successive halving"}

@@ -1,4 +1,4 @@
-"""Sweeps: runs that are launched to be compared, and acts on all runs of a sweep.
+"""Acts on all runs of a sweep, which were launched to be compared.
 
 Each variant (variants.py) runs on the same seeds, so that differences are paired: all settings but the algorithm's are
 the same, and runs with the same seed see the same questions in the same order.
@@ -6,80 +6,25 @@ the same, and runs with the same seed see the same questions in the same order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from django.db import transaction
 from pydantic import ValidationError
 
+from hacrl_web.accounts.models import User
 from hacrl_web.registry.base import values
-from hacrl_web.runs.grids.variants import MAX_SWEEP_RUNS
-from hacrl_web.runs.launch.drafts import CHANGED, held_draft, require_same_project
-from hacrl_web.runs.launch.hub_access import require_hub_access
-from hacrl_web.runs.launch.launch import create_run, hold, hold_rows_of, retry
-from hacrl_web.runs.launch.plan import LaunchError, RequestRows, cannot_repeat, is_draft
+from hacrl_web.runs.launch.again import cannot_repeat, hold_rows_of, retry
+from hacrl_web.runs.launch.create import MAX_NAME, create_in
+from hacrl_web.runs.launch.plan import LaunchError
 from hacrl_web.runs.models import Desire, Run, SearchState, State, Sweep, Trial, TrialState
 from hacrl_web.runs.stored_spec import stored_spec
-from hacrl_web.runs.sweeps.plan import PlannedRun, SweepPlan, each_once, plan_sweep
 from hacrl_web.runs.sweeps.state import SweepLine, SweepState, state_of
+from hacrl_web.runs.variants.grid import MAX_SWEEP_RUNS
+from hacrl_web.runs.variants.parts import each_once
 from hacrl_web.web.errors import FieldError, plain_errors
 from workers.contract.spec.run import RunSpec
-
-MAX_NAME = 120
-
-
-def launch_sweep(user: Any, request: Mapping[str, Any]) -> Sweep:
-    """Queue one run for each variant and seed, or save a draft if the request says so.
-
-    Error: LaunchError, and nothing is written.
-    """
-    plan = plan_sweep(user, request)
-    if not is_draft(request):
-        require_hub_access(user, plan.rows.project, plan.specs[0])  # all its runs have the same agents
-    sweep = Sweep(owner=user, project=plan.rows.project)
-    with transaction.atomic():
-        _write(user, sweep, plan, then_queue=not is_draft(request))
-    return sweep
-
-
-def change_sweep_draft(user: Any, sweep: Sweep, request: Mapping[str, Any], *, then_queue: bool = False) -> Sweep:
-    """Replace a draft's settings, and queue it if `then_queue`.
-
-    Error: FieldErrors (403, 409; 422 as at launch), and nothing is written.
-    """
-    with held_draft(user, sweep) as held:
-        plan = plan_sweep(user, {**request, "draft": not then_queue})
-        require_same_project(plan.rows, held)
-        _write(user, held, plan, then_queue=then_queue)
-    return held
-
-
-def queue_sweep_draft(user: Any, sweep: Sweep, confirm: Sequence[str] = ()) -> Sweep:
-    """Queue a draft as it was saved. confirm: codes of cautions. Error: FieldErrors (403, 409; 422 as at launch)."""
-    with held_draft(user, sweep) as held:
-        plan = plan_sweep(user, {**held.request, "confirm": list(confirm)})
-        if plan.digest != held.draft_digest:
-            raise LaunchError.single("changed_since", CHANGED)
-        _write(user, held, plan, then_queue=True)
-    return held
-
-
-def _write(user: Any, sweep: Sweep, plan: SweepPlan, *, then_queue: bool) -> None:
-    """Store a plan as a draft or with its runs, within the caller's transaction. The dispatcher makes a search's runs.
-
-    Error: FieldErrors (403) for a viewer.
-    """
-    hold(plan.rows)
-    sweep.name, sweep.request, sweep.draft_digest = plan.request["name"], plan.request, ""
-    if not then_queue:
-        sweep.draft_digest = plan.digest
-    elif plan.search is not None:
-        sweep.search_state = SearchState.SEARCHING
-    sweep.save()
-    if then_queue and plan.search is None:
-        for run in plan.runs:
-            create_run_of(user, sweep, run, plan.rows)
 
 
 def _require_launched(sweep: Sweep) -> None:
@@ -87,20 +32,6 @@ def _require_launched(sweep: Sweep) -> None:
     if sweep.is_draft:
         message = f"{sweep.name} is a draft: edit or queue it first."
         raise LaunchError.single("is_draft", message, status=409)
-
-
-def create_run_of(user: Any, sweep: Sweep, run: PlannedRun, rows: RequestRows) -> Run:
-    """Queue one planned run, within the caller's transaction. Error: FieldErrors (403) for a viewer."""
-    return _create(user, sweep, run.variant.label, run.spec, *rows.pair, agent_changes=run.changes)
-
-
-def _create(user: Any, sweep: Sweep, label: str, spec: RunSpec, *pair: Any, agent_changes: Any) -> Run:
-    """pair: group and benchmark; None for deleted ones."""
-    ending = f" {label} seed {spec.seed}"
-    named = spec.model_copy(update={"name": sweep.name[: MAX_NAME - len(ending)] + ending})
-    return create_run(
-        user, named, *pair, project=sweep.project, sweep=sweep, variant=label, agent_changes=agent_changes
-    )
 
 
 def _locked(sweep: Sweep) -> SweepState:
@@ -112,7 +43,7 @@ def _locked(sweep: Sweep) -> SweepState:
     return state_of(sweep)
 
 
-def add_seeds(user: Any, sweep: Sweep, seeds: Any) -> list[Run]:
+def add_seeds(user: User, sweep: Sweep, seeds: Any) -> list[Run]:
     """Launch every variant on further seeds with its own settings; existing seeds are left out.
 
     Error: FieldErrors, and nothing is written.
@@ -135,11 +66,9 @@ def add_seeds(user: Any, sweep: Sweep, seeds: Any) -> list[Run]:
         if missing:
             hold_rows_of(missing[0][0].newest)
         new_runs = [
-            _create(
-                *(user, sweep, line.label, spec, line.newest.group, line.newest.benchmark),
-                agent_changes=line.newest.agent_changes,
-            )
+            create_in(user, sweep, line.label, spec, run.group, run.benchmark, run.agent_changes)
             for line, spec in missing
+            for run in [line.newest]
         ]
         sweep.request = {**sweep.request, "seeds": sorted({*state.seeds, *(run.seed for run in new_runs)})}
         sweep.save(update_fields=["request"])
@@ -167,7 +96,7 @@ def _with_seed(run: Run, seed: Any) -> RunSpec:
         raise LaunchError(replace(one, field="seeds") if one.field == "seed" else one for one in errors) from None
 
 
-def retry_all(user: Any, sweep: Sweep, state: str = State.FAILED) -> list[Run]:
+def retry_all(user: User, sweep: Sweep, state: str = State.FAILED) -> list[Run]:
     """Queue a new run, from step 0, for each failed run or, by `state`, for each stopped one. Idempotent.
 
     Error: FieldErrors, and nothing is written.

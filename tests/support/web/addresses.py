@@ -24,8 +24,8 @@ from hacrl_web.mirrors.models import Mirror
 from hacrl_web.registry.benchmarks.uploads import stage
 from hacrl_web.registry.models import Judge, RewardFunction
 from hacrl_web.reports.models import Report
+from hacrl_web.runs.launch.launch import launch_sweep
 from hacrl_web.runs.models import Contribution, RunView
-from hacrl_web.runs.sweeps.sweeps import launch_sweep
 from tests.support.web.factories import launch_request, make_user
 from tests.support.web.insight_help import add_checkpoint
 from workers.questions.columns import QuestionMapping

@@ -9,8 +9,8 @@ from hacrl_web.leaderboard.board.boards import Board, sweep_board
 from hacrl_web.leaderboard.board.cells import BoardGroup, BoardTable, Cell
 from hacrl_web.leaderboard.board.selection import BoardSelection
 from hacrl_web.leaderboard.board.table import make_table
+from hacrl_web.runs.launch.launch import launch_sweep
 from hacrl_web.runs.models import Run, State, Sweep, TelemetryEvent
-from hacrl_web.runs.sweeps.sweeps import launch_sweep
 from tests.support.web.factories import launch_request
 
 Finals = Mapping[str, float]  # by agent

@@ -12,7 +12,7 @@ import yaml
 from hacrl_web.client import launch_file
 from hacrl_web.insight.run_tabs.views import as_yaml
 from hacrl_web.registry.models import Benchmark
-from hacrl_web.runs.launch.plan import data_values
+from hacrl_web.runs.launch.check import data_values
 from hacrl_web.runs.models import Run
 from tests.support.web.factories import launch_request, make_run
 from tests.web.client.test_client import hacrl as hacrl  # its fixture

@@ -12,8 +12,8 @@ from django.conf import settings as django_settings
 
 from hacrl_web.docs import pages
 from hacrl_web.registry.models import LanguageModel
-from hacrl_web.runs.launch.plan import plan_run
-from hacrl_web.runs.sweeps.plan import plan_sweep
+from hacrl_web.runs.launch.plan import plan_of
+from hacrl_web.runs.models import Run, Sweep
 from tests.support.web.factories import make_benchmark, make_group
 from workers.contract.demo_recipe import AGENTS, demo_settings
 from workers.contract.spec.run import RunSpec
@@ -48,14 +48,14 @@ def test_examples_are_launched_on_the_demos_agents(user, ids):
     readme = (django_settings.BASE_DIR / "README.md").read_text()
     python, api = ((pages.FOLDER / f"{name}.md").read_text() for name in ("python", "api"))
     for request in (read_python(readme), read_python(python), read_curl(api)):
-        spec, _ = plan_run(user, request | ids)
+        (spec,) = plan_of(user, request | ids, Run).specs
         assert spec.rollout.max_prompt_length == demo_settings("hacpo")["rollout"]["max_prompt_length"]
         assert spec.rollout.max_completion_length == demo_settings("hacpo")["rollout"]["max_completion_length"]
 
 
 def test_file_to_launch_has_the_settings_of_the_demo(user, ids):
     (text,) = re.findall(r"## Files to launch.+?```yaml\n(.+?)```", (pages.FOLDER / "cli.md").read_text(), re.DOTALL)
-    plan = plan_sweep(user, yaml.safe_load(text) | ids)
+    plan = plan_of(user, yaml.safe_load(text) | ids, Sweep)
     assert {spec.rule.name for spec in plan.specs} == {"hacpo", "gspo"}
     for spec in plan.specs:
         demo = RunSpec.model_validate(

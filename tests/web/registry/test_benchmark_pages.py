@@ -16,7 +16,7 @@ from hacrl_web.registry.base.children import IMPORTER, VERIFIER
 from hacrl_web.registry.benchmarks import questions, uploads
 from hacrl_web.registry.benchmarks import service as benchmarks
 from hacrl_web.registry.models import Benchmark
-from hacrl_web.runs.launch.plan import data_values
+from hacrl_web.runs.launch.check import data_values
 from hacrl_web.runs.models import Run, State
 from tests.support.web.factories import make_run
 from tests.support.web.registry_help import field_error, jsonl, make_user

@@ -13,7 +13,7 @@ from django.urls import reverse
 from hacrl_web.accounts.audit.audit_log import AuditEntry
 from hacrl_web.registry.models import Benchmark, Judge
 from hacrl_web.registry.rewards.service import judge_keys, register_source, reward_of
-from hacrl_web.runs.launch.plan import data_values
+from hacrl_web.runs.launch.check import data_values
 from hacrl_web.runs.models import Run
 from hacrl_web.web.errors import FieldErrors
 from tests.support.judge_server import judge_server

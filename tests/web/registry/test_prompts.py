@@ -8,8 +8,8 @@ import yaml
 from hacrl_web.registry.base.children import PREVIEWER, ChildResult
 from hacrl_web.registry.benchmarks.ready_prompts import READY_PROMPTS, ready_key
 from hacrl_web.registry.models import Agent, AgentGroup, Benchmark
+from hacrl_web.runs.launch.again import request_of
 from hacrl_web.runs.launch.launch import launch
-from hacrl_web.runs.launch.plan import request_of
 from tests.support.web.factories import launch_request, make_group, make_model
 from tests.support.web.registry_help import field_error, jsonl
 from workers.contract.spec.run import RunSpec

@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from hacrl_web.registry.models import Benchmark, RewardFunction
 from hacrl_web.registry.rewards.service import register_source, update_source
-from hacrl_web.runs.launch.plan import data_values
+from hacrl_web.runs.launch.check import data_values
 from hacrl_web.runs.models import Run
 from hacrl_web.web.errors import FieldErrors
 from tests.support.web import factories

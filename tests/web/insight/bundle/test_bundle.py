@@ -28,7 +28,7 @@ from hacrl_web.registry.benchmarks.service import create_benchmark
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.archive.deletion import delete_run
 from hacrl_web.runs.archive.leftover_files import DeletedRuns
-from hacrl_web.runs.launch.plan import cannot_repeat
+from hacrl_web.runs.launch.again import cannot_repeat
 from hacrl_web.runs.models import Quota, Run, State, TelemetryEvent
 from hacrl_web.runs.telemetry import tables
 from hacrl_web.runs.telemetry.admission import Admission, FieldsRefused

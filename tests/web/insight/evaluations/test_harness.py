@@ -14,7 +14,7 @@ import pytest
 from hacrl_web.leaderboard.board.boards import sweep_board
 from hacrl_web.leaderboard.board.selection import BoardSelection
 from hacrl_web.leaderboard.board.table import make_table
-from hacrl_web.runs.launch.launch import retry
+from hacrl_web.runs.launch.again import retry
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.worker.hosts import data_folder_id
 from hacrl_web.runs.worker.tasks import supervise

@@ -13,7 +13,8 @@ from django.urls import reverse
 from hacrl_web.insight.checkpoints import reuse
 from hacrl_web.leaderboard.board import boards
 from hacrl_web.registry.models import LanguageModel
-from hacrl_web.runs.launch.launch import EVALUATION_ONLY, retry
+from hacrl_web.runs.launch.again import retry
+from hacrl_web.runs.launch.create import EVALUATION_ONLY
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.worker.hosts import data_folder_id
 from hacrl_web.runs.worker.tasks import supervise

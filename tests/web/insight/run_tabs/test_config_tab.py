@@ -8,7 +8,7 @@ import pytest
 from django.urls import reverse
 
 from hacrl_web.insight.settings_diff import ABSENT, cloned_baseline, diff_lines, is_same, sections
-from hacrl_web.runs.sweeps.sweeps import launch_sweep
+from hacrl_web.runs.launch.launch import launch_sweep
 from tests.support.web.factories import launch_request, make_group, make_run, make_user
 
 pytestmark = pytest.mark.django_db

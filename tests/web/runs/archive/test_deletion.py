@@ -23,7 +23,7 @@ from hacrl_web.runs.archive import deletion, leftover_files
 from hacrl_web.runs.archive.deletion import delete_run
 from hacrl_web.runs.archive.leftover_files import DeletedRuns
 from hacrl_web.runs.launch import launch
-from hacrl_web.runs.launch.launch import retry
+from hacrl_web.runs.launch.again import retry
 from hacrl_web.runs.limits.removal import delete_archived
 from hacrl_web.runs.live.counts import CHANGE, FAULTS, all_counts, counts_of
 from hacrl_web.runs.models import RECORDED_TABLES, Retention, Run, State, StatusChange, Sweep, TelemetryEvent

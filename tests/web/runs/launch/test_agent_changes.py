@@ -7,11 +7,11 @@ import pytest
 from hacrl_web.leaderboard.board.row_settings import _COMPARED
 from hacrl_web.registry.agent_groups.agent_changes import changes_of_text, text_of_changes
 from hacrl_web.registry.models import AgentGroup
-from hacrl_web.runs.launch.drafts import queue_draft
-from hacrl_web.runs.launch.launch import launch, retry
-from hacrl_web.runs.launch.plan import LaunchError, request_of
+from hacrl_web.runs.launch.again import request_of, retry
+from hacrl_web.runs.launch.launch import launch, launch_sweep, queue_draft
+from hacrl_web.runs.launch.plan import LaunchError
 from hacrl_web.runs.models import Run, State
-from hacrl_web.runs.sweeps.sweeps import add_seeds, launch_sweep
+from hacrl_web.runs.sweeps.sweeps import add_seeds
 from tests.support.web.factories import launch_request, make_run, make_user
 
 pytestmark = pytest.mark.django_db

@@ -12,8 +12,8 @@ import pytest
 import yaml
 from django.urls import reverse
 
-from hacrl_web.runs.grids.variants import GRID
 from hacrl_web.runs.models import Run, StatusChange, Sweep
+from hacrl_web.runs.variants.grid import GRID
 from tests.support.web.factories import launch_request
 from tests.support.web.page_text import field_of
 from tests.web.client.test_client import hacrl as hacrl  # its fixture

@@ -10,8 +10,7 @@ from django.urls import reverse
 
 from hacrl_web.accounts.audit.audit_log import AuditEntry
 from hacrl_web.registry.models import Agent, AgentGroup, Benchmark
-from hacrl_web.runs.launch.drafts import change_draft, queue_draft
-from hacrl_web.runs.launch.launch import launch
+from hacrl_web.runs.launch.launch import change_draft, launch, queue_draft
 from hacrl_web.runs.launch.plan import LaunchError
 from hacrl_web.runs.launch.queue import places
 from hacrl_web.runs.messages import worker_queue

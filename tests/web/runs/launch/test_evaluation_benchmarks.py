@@ -9,11 +9,10 @@ import pytest
 from hacrl_web.insight.checkpoints import checkpoints
 from hacrl_web.insight.checkpoints.reuse import launch_extension
 from hacrl_web.registry.models import Benchmark
-from hacrl_web.runs.launch.drafts import queue_draft
-from hacrl_web.runs.launch.launch import launch, retry
-from hacrl_web.runs.launch.plan import LaunchError, cannot_repeat
+from hacrl_web.runs.launch.again import cannot_repeat, retry
+from hacrl_web.runs.launch.launch import launch, launch_sweep, queue_draft
+from hacrl_web.runs.launch.plan import LaunchError
 from hacrl_web.runs.models import Run, State
-from hacrl_web.runs.sweeps.sweeps import launch_sweep
 from tests.support.web.factories import launch_request, make_benchmark
 from tests.support.web.insight_help import add_checkpoint
 

@@ -7,7 +7,7 @@ import pytest
 
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.runs.launch.launch import launch
-from hacrl_web.runs.launch.plan import LaunchError, plan_run
+from hacrl_web.runs.launch.plan import LaunchError, plan_of
 from hacrl_web.runs.models import Host, Run, StatusChange
 from tests.support.web.factories import launch_request, make_group, make_user
 from workers.algorithms.registry import algorithms
@@ -45,7 +45,7 @@ def test_launched_run_is_queued_with_its_whole_spec(user):
 
 
 def planned(user, request) -> RunSpec:
-    return plan_run(user, request)[0]
+    return plan_of(user, request, Run).specs[0]
 
 
 def test_every_algorithm_can_be_chosen_and_empty_epsilons_are_its_own(user):
@@ -148,10 +148,10 @@ def test_an_engine_is_not_refused_before_any_host_has_told_what_it_has(user):
 
 def test_ray_is_refused_where_no_host_has_it(user):
     request = launch_request(user, compute={"placement": "ray"})
-    plan_run(user, request)  # no host has told what it has: only the trainer can say
+    plan_of(user, request, Run)  # no host has told what it has: only the trainer can say
     Host.objects.create(name="plain", versions={"torch": "2.13.0"})
     assert refusal(user, request) == {"compute.placement": "ray_missing"}
     assert "No host that trains has Ray installed: run " in messages(user, request)["compute.placement"]
-    plan_run(user, launch_request(user))  # whoever does not ask for it does not need it
+    plan_of(user, launch_request(user), Run)  # whoever does not ask for it does not need it
     Host.objects.create(name="cluster", versions={"torch": "2.13.0", "ray": "2.60.0"})
     assert planned(user, request).compute.placement == "ray"

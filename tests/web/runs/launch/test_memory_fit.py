@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from hacrl_web.registry.models import AgentGroup, LanguageModel
-from hacrl_web.runs.launch.cost import cost_of
+from hacrl_web.runs.launch.cost import estimate
+from hacrl_web.runs.launch.fit.memory_fit import memory_needed
 from hacrl_web.runs.launch.launch import launch
-from hacrl_web.runs.launch.memory_fit import memory_needed
-from hacrl_web.runs.launch.plan import LaunchError, plan_run
+from hacrl_web.runs.launch.plan import LaunchError
 from hacrl_web.runs.launch.presets import MACHINE_PRESETS, sections_of
 from hacrl_web.runs.launch.recommendation import recommended
 from hacrl_web.runs.models import Drain, Host, Run
@@ -192,8 +192,7 @@ def test_checkpoints_of_a_run_with_lora_are_estimated_without_optimizers():
     request = {"name": "run", "group": group.pk, "benchmark": benchmark.pk}
     sizes = []
     for rank in (0, 16):
-        spec, rows = plan_run(user, {**request, "training": {"lora_rank": rank}})
-        sizes.append(cost_of(user, [spec], *rows.pair).disk_bytes)
+        sizes.append(estimate(user, {**request, "training": {"lora_rank": rank}}, Run).disk_bytes)
     # 1,729,847,168 weights; the two newest checkpoints and the best
     assert sizes == [3 * 14 * 1_729_847_168, 3 * 4 * 1_729_847_168]
 

@@ -6,10 +6,9 @@ import pytest
 
 from hacrl_web.registry.base.children import PROMPT_LENGTHS
 from hacrl_web.registry.models import Agent, Benchmark, LanguageModel
-from hacrl_web.runs.launch.launch import launch
+from hacrl_web.runs.launch.launch import launch, launch_sweep
 from hacrl_web.runs.launch.plan import LaunchError
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.sweeps.sweeps import launch_sweep
 from hacrl_web.web.errors import FieldErrors
 from tests.support.web.factories import launch_request
 

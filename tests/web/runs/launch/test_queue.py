@@ -12,7 +12,7 @@ from django.utils import timezone
 from hacrl_web.accounts.audit.audit_log import AuditEntry
 from hacrl_web.accounts.models import Membership, Role
 from hacrl_web.runs.launch import queue
-from hacrl_web.runs.launch.launch import retry
+from hacrl_web.runs.launch.again import retry
 from hacrl_web.runs.models import Drain, Host, Run, State, Worker
 from hacrl_web.runs.pages import workers
 from hacrl_web.web.errors import FieldErrors

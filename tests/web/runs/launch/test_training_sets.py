@@ -8,14 +8,12 @@ import yaml
 from hacrl_web.insight.run_tabs.views import as_yaml
 from hacrl_web.leaderboard.board.rows import rows
 from hacrl_web.registry.models import Benchmark
-from hacrl_web.runs.launch import drafts as drafts_module
+from hacrl_web.runs.launch import again
 from hacrl_web.runs.launch import launch as launch_module
-from hacrl_web.runs.launch.drafts import queue_draft
-from hacrl_web.runs.launch.launch import launch, retry
-from hacrl_web.runs.launch.plan import LaunchError, cannot_repeat, request_of
-from hacrl_web.runs.models import Run, State
-from hacrl_web.runs.sweeps.plan import named_request, plan_sweep
-from hacrl_web.runs.sweeps.sweeps import launch_sweep
+from hacrl_web.runs.launch.again import cannot_repeat, request_of, retry
+from hacrl_web.runs.launch.launch import launch, launch_sweep, queue_draft
+from hacrl_web.runs.launch.plan import LaunchError, named_request, plan_of
+from hacrl_web.runs.models import Run, State, Sweep
 from hacrl_web.runs.telemetry.tables import insert
 from tests.support.web.factories import launch_request, make_benchmark, make_user
 from tests.web.client.test_client import hacrl as hacrl  # its fixture
@@ -131,7 +129,7 @@ def deleting(words, function):
 def test_benchmark_that_is_deleted_after_planning_leaves_no_run(monkeypatch, user, words, section):
     request = request_with(user, words.pk) if section == "training" else launch_request(user)
     request |= {"evaluation": {"benchmarks": [words.pk]}} if section == "evaluation" else {}
-    monkeypatch.setattr(launch_module, "plan_run", deleting(words, launch_module.plan_run))
+    monkeypatch.setattr(launch_module, "plan_of", deleting(words, launch_module.plan_of))
     with pytest.raises(LaunchError) as refused:
         launch(user, request)
     [error] = refused.value.errors
@@ -146,11 +144,11 @@ def test_set_that_is_deleted_while_a_draft_is_queued_or_a_run_retried_leaves_no_
     Run.objects.filter(pk=run.pk).update(state=State.FAILED)
     run.refresh_from_db()
     with monkeypatch.context() as patch:
-        patch.setattr(drafts_module, "plan_run", deleting(words, drafts_module.plan_run))
+        patch.setattr(launch_module, "plan_of", deleting(words, launch_module.plan_of))
         with pytest.raises(LaunchError, match="Benchmark words was deleted just now"):
             queue_draft(user, draft)
     assert Benchmark.objects.filter(pk=words.pk).exists()  # refused with its whole transaction, the deletion too
-    monkeypatch.setattr(launch_module, "cannot_repeat", deleting(words, cannot_repeat))
+    monkeypatch.setattr(again, "cannot_repeat", deleting(words, cannot_repeat))
     with pytest.raises(LaunchError, match="The training set “words” of complete was deleted"):
         retry(user, run)
     assert not Run.objects.filter(state=State.QUEUED).exists()
@@ -179,12 +177,12 @@ def test_sweep_trains_on_the_sets_in_every_run_and_its_file_names_them(user, wor
     request = request_with(user, {"benchmark": words.pk, "weight": 2})
     del request["algorithm"], request["seed"]
     request |= {"algorithms": ["hacpo", "gspo"], "seeds": [0, 1]}
-    file = named_request(plan_sweep(user, request))
+    file = named_request(plan_of(user, request, Sweep))
     assert file["training"]["benchmarks"] == [{"benchmark": "words", "weight": 2.0}]
     sweep = launch_sweep(user, request)
     assert [sets_of(run) for run in Run.objects.all()] == [[("words", 2.0, "choice")]] * 4
     assert sweep.request["training"]["benchmarks"] == [{"benchmark": words.pk, "weight": 2.0}]
-    plan_sweep(user, sweep.request)  # a stored request is read again
+    plan_of(user, sweep.request, Sweep)  # a stored request is read again
 
 
 def test_deleted_set_is_in_the_request_of_its_run_which_is_refused_and_named(web, user, words):
@@ -244,9 +242,9 @@ def test_grid_over_the_weight_of_the_only_benchmark_is_refused(user, words):
     request = request_with(user, words.pk)
     del request["algorithm"], request["seed"]
     request |= {"algorithms": ["gspo"], "seeds": [0], "grid": {"training.benchmark_weight": [1, 2]}}
-    assert len(plan_sweep(user, request).runs) == 2
+    assert len(plan_of(user, request, Sweep).runs) == 2
     with pytest.raises(LaunchError) as refused:
-        plan_sweep(user, request | {"training": TRAINING})
+        plan_of(user, request | {"training": TRAINING}, Sweep)
     assert [(one.code, one.field) for one in refused.value.errors] == [("unused", "grid.training.benchmark_weight")]
 
 

@@ -20,7 +20,7 @@ from hacrl_web.insight.checkpoints import reuse, uploads
 from hacrl_web.insight.checkpoints.checkpoints import find_checkpoint
 from hacrl_web.insight.evaluations.new_evaluation import launch_evaluation
 from hacrl_web.runs.archive.leftover_files import DeletedRuns
-from hacrl_web.runs.launch.launch import retry
+from hacrl_web.runs.launch.again import retry
 from hacrl_web.runs.limits import removal
 from hacrl_web.runs.limits.removal import RetentionUpkeep, delete_archived, remove_checkpoints
 from hacrl_web.runs.models import GENERATED, Retention, Run, State, Sweep, TelemetryEvent

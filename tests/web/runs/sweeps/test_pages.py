@@ -9,8 +9,8 @@ import pytest
 from django.urls import reverse
 
 from hacrl_web.runs.launch.cost import cost_of
+from hacrl_web.runs.launch.launch import launch_sweep
 from hacrl_web.runs.models import Run, Sweep, TelemetryEvent
-from hacrl_web.runs.sweeps.sweeps import launch_sweep
 from tests.support.web import factories
 from tests.support.web.page_text import complete, field_of, text_of
 from tests.web.runs.sweeps.test_sweeps import set_state, sweep_request

@@ -6,22 +6,15 @@ import pytest
 
 from hacrl_web.accounts.models import Membership
 from hacrl_web.runs.archive.deletion import delete_sweep
-from hacrl_web.runs.launch.launch import retry
+from hacrl_web.runs.launch.again import retry
+from hacrl_web.runs.launch.launch import launch_sweep, queue_draft
 from hacrl_web.runs.launch.plan import LaunchError
 from hacrl_web.runs.models import Run, State, Sweep, TelemetryEvent, Trial
 from hacrl_web.runs.sweeps import advance as module
 from hacrl_web.runs.sweeps.advance import SearchAdvancer, next_point, start_trial
 from hacrl_web.runs.sweeps.search_view import best_trial, search_view
-from hacrl_web.runs.sweeps.sweeps import (
-    add_seeds,
-    launch_sweep,
-    pause_all,
-    queue_sweep_draft,
-    resume_all,
-    retry_all,
-    stop_all,
-)
-from hacrl_web.runs.trials.search_settings import stored_search
+from hacrl_web.runs.sweeps.sweeps import add_seeds, pause_all, resume_all, retry_all, stop_all
+from hacrl_web.runs.variants.search_settings import stored_search
 from hacrl_web.web.errors import FieldErrors
 from tests.support.web.factories import launch_request, make_member, make_user, sweep_form
 from tests.web.client.test_client import hacrl as hacrl  # its fixture
@@ -312,7 +305,7 @@ def test_draft_of_a_search_is_queued_as_a_search(user):
     SearchAdvancer().tick()
     assert not Trial.objects.exists()
 
-    queue_sweep_draft(user, draft)
+    queue_draft(user, draft)
     assert tick(draft).trials.count() == 2
 
 

@@ -7,9 +7,10 @@ import yaml
 from django.urls import reverse
 
 from hacrl_web.registry.models import Agent, AgentGroup
+from hacrl_web.runs.launch.launch import launch_sweep, queue_draft
 from hacrl_web.runs.launch.plan import LaunchError
 from hacrl_web.runs.models import Run, Sweep
-from hacrl_web.runs.sweeps.sweeps import add_seeds, launch_sweep, queue_sweep_draft
+from hacrl_web.runs.sweeps.sweeps import add_seeds
 from tests.support.web.factories import launch_request, make_member, make_user, sweep_form
 from tests.web.client.test_client import hacrl as hacrl  # its fixture
 from tests.web.client.test_client import said_json
@@ -40,7 +41,7 @@ def test_draft_has_no_runs_and_queueing_makes_those_that_a_launch_makes(user, dr
     with pytest.raises(LaunchError) as refused:
         add_seeds(user, draft, [6])
     assert refused.value.status == 409
-    queue_sweep_draft(user, draft)
+    queue_draft(user, draft)
     draft.refresh_from_db()
     launched = launch_sweep(user, request_)
     assert not draft.is_draft
@@ -51,14 +52,14 @@ def test_draft_has_no_runs_and_queueing_makes_those_that_a_launch_makes(user, dr
         launched.runs.values_list(*rows).order_by("name")
     )
     with pytest.raises(Exception) as again:
-        queue_sweep_draft(user, draft)
+        queue_draft(user, draft)
     assert (codes(again), again.value.status) == ({None: "not_draft"}, 409)
 
 
 def test_cautions_are_confirmed_when_it_is_queued(web, user, request_):
     draft = launch_sweep(user, request_ | {"algorithm": {"delta": 0.8}, "grid": {}, "draft": True})
     with pytest.raises(LaunchError) as refused:
-        queue_sweep_draft(user, draft)
+        queue_draft(user, draft)
     assert codes(refused) == {"algorithm.delta": "delta_above_half"}
     page = web.get(draft.get_absolute_url()).content.decode()
     assert 'name="confirm" value="delta_above_half"' in page

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from hacrl_web.runs.grids.variants import ablations
-from hacrl_web.runs.launch.plan import LaunchError
+from hacrl_web.runs.launch.launch import launch_sweep
+from hacrl_web.runs.launch.plan import LaunchError, plan_of
 from hacrl_web.runs.models import Run, StatusChange, Sweep
-from hacrl_web.runs.sweeps.plan import plan_sweep
 from hacrl_web.runs.sweeps.state import state_of
-from hacrl_web.runs.sweeps.sweeps import add_seeds, launch_sweep, pause_all, resume_all, retry_all, stop_all
+from hacrl_web.runs.sweeps.sweeps import add_seeds, pause_all, resume_all, retry_all, stop_all
+from hacrl_web.runs.variants.grid import ablations
 from hacrl_web.web.errors import FieldErrors
 from tests.support.web.factories import launch_request, make_member
 from workers.contract.spec.run import RunSpec
@@ -26,7 +26,7 @@ def sweep_request(user, **changes):
 
 def labels(user, **changes) -> list[str]:
     """The variants of a request, in order."""
-    planned = plan_sweep(user, sweep_request(user, seeds=[1], **changes)).runs
+    planned = plan_of(user, sweep_request(user, seeds=[1], **changes), Sweep).runs
     return [run.variant.label for run in planned]
 
 

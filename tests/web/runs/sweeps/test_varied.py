@@ -6,11 +6,11 @@ import pytest
 from django.urls import reverse
 
 from hacrl_web.client.commands.launch import with_search
-from hacrl_web.runs.grids.varied import is_varied, short_names
-from hacrl_web.runs.launch.plan import LaunchError
+from hacrl_web.runs.launch.launch import launch_sweep
+from hacrl_web.runs.launch.plan import LaunchError, plan_of, plan_trial
 from hacrl_web.runs.models import Run, Sweep
-from hacrl_web.runs.sweeps.plan import plan_sweep, plan_trial
-from hacrl_web.runs.sweeps.sweeps import add_seeds, launch_sweep
+from hacrl_web.runs.sweeps.sweeps import add_seeds
+from hacrl_web.runs.variants.varied import is_varied, short_names
 from tests.support.web import factories
 from tests.support.web.page_text import field_of
 from tests.web.runs.sweeps.test_search import search_request, tick
@@ -74,10 +74,10 @@ def test_weight_of_a_reward_varies_with_the_other_settings_of_its_term_as_they_a
     )
     assert one["terms"][1]["length"] == 4
     # The stored request makes the same runs again.
-    assert [spec.rewards.model_dump() for spec in plan_sweep(user, sweep.request).specs] == [
+    assert [spec.rewards.model_dump() for spec in plan_of(user, sweep.request, Sweep).specs] == [
         spec.rewards.model_dump()
-        for spec in plan_sweep(
-            user, sweep_request(user, algorithms=["gspo"], seeds=[1], grid=grid, rewards=rewards)
+        for spec in plan_of(
+            user, sweep_request(user, algorithms=["gspo"], seeds=[1], grid=grid, rewards=rewards), Sweep
         ).specs
     ]
 

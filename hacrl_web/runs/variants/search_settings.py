@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from hacrl_web.runs.trials.parameters import parameters_of
+from hacrl_web.runs.variants.parameters import parameters_of
 from hacrl_web.web.errors import FieldError, plain_errors
 from workers.contract.settings import none_if_empty, setting
 

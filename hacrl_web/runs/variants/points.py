@@ -12,8 +12,8 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from hacrl_web.runs.trials.parameters import Parameter
-from hacrl_web.runs.trials.search_settings import SearchSettings
+from hacrl_web.runs.variants.parameters import Parameter
+from hacrl_web.runs.variants.search_settings import SearchSettings
 
 Point = Mapping[str, Any]
 MAX_DRAWS = 50  # for a point that no earlier trial has

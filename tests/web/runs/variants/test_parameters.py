@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from hacrl_web.runs.trials.parameters import Parameter, parameters_of
-from hacrl_web.runs.trials.points import new_point, random_point, random_points
-from hacrl_web.runs.trials.search_settings import search_of
+from hacrl_web.runs.variants.parameters import Parameter, parameters_of
+from hacrl_web.runs.variants.points import new_point, random_point, random_points
+from hacrl_web.runs.variants.search_settings import search_of
 
 RATE, ALPHA, SAMPLES = "training.learning_rate", "alpha", "rollout.num_generations"
 

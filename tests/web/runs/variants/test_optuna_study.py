@@ -5,8 +5,8 @@ import math
 import pytest
 
 from hacrl_web.runs.models import Trial
-from hacrl_web.runs.trials.optuna_study import first_pruned_step, suggested_point
-from hacrl_web.runs.trials.search_settings import search_of
+from hacrl_web.runs.variants.optuna_study import first_pruned_step, suggested_point
+from hacrl_web.runs.variants.search_settings import search_of
 
 RATE = "training.learning_rate"
 

@@ -6,14 +6,14 @@ from random import Random
 
 import pytest
 
+from hacrl_web.runs.launch.launch import launch_sweep
 from hacrl_web.runs.models import Sweep, Trial
 from hacrl_web.runs.sweeps.advance import SearchAdvancer
-from hacrl_web.runs.sweeps.sweeps import launch_sweep
-from hacrl_web.runs.trials.importance import importance_of, why_none
+from hacrl_web.runs.variants.importance import importance_of, why_none
 from tests.support.web.page_text import text_of
 from tests.web.client.test_client import hacrl as hacrl  # its fixture
 from tests.web.runs.sweeps.test_search import search_request
-from tests.web.runs.trials.test_parameters import ALPHA, RATE, settings
+from tests.web.runs.variants.test_parameters import ALPHA, RATE, settings
 
 PARAMETERS = {RATE: "1e-6..1e-4 log", ALPHA: "0..1", "cross_gate": ["hacpo", "signed"]}
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hacrl_web.runs.grids.variants import MAX_SWEEP_RUNS
-from hacrl_web.runs.grids.varied import VARIED, is_varied, read_value, value_text
+from hacrl_web.runs.variants.grid import MAX_SWEEP_RUNS
+from hacrl_web.runs.variants.varied import VARIED, is_varied, read_value, value_text
 from hacrl_web.web.errors import FieldError
 
 DIGITS = 4  # significant digits of a drawn number: more would only make names and tables longer

@@ -7,11 +7,9 @@ trainer starts then says what is wrong.
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.views.decorators.debug import sensitive_variables
 
-from hacrl_web.accounts.models import Project, Role
+from hacrl_web.accounts.models import Project, Role, User
 from hacrl_web.accounts.roles.projects import require
 from hacrl_web.registry.base.children import HUB_ACCESS
 from hacrl_web.registry.hub_tokens.service import usable_hub_token
@@ -26,7 +24,7 @@ FIELD = "group"
 
 
 @sensitive_variables("token")
-def require_hub_access(user: Any, project: Project, spec: RunSpec) -> None:
+def require_hub_access(user: User, project: Project, spec: RunSpec) -> None:
     """Error: LaunchError where the hub refuses a model of the run to the user. Outside of transactions: it takes time.
 
     Also FieldErrors: 403 for a viewer, for whom the project's Hub token is not used; 409 for a token that cannot be

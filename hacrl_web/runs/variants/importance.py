@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hacrl_web.runs.models import Trial, TrialState
-from hacrl_web.runs.trials.search_settings import SearchSettings
+from hacrl_web.runs.variants.search_settings import SearchSettings
 
 MIN_TRIALS = 10  # completed; of fewer, the best quarter is one or two
 NOTHING_COUNTED: dict[str, Any] = {"trials": 0, "shares": {}}
@@ -20,7 +20,7 @@ def importance_of(settings: SearchSettings, trials: Sequence[Trial]) -> dict[str
     completed = [trial for trial in trials if trial.state == TrialState.COMPLETED]
     shares: dict[str, tuple[float, float, float]] = {}
     if len(settings.parameters) > 1 and len(completed) >= MIN_TRIALS and len({one.value for one in completed}) > 1:
-        from hacrl_web.runs.trials.optuna_study import importances  # it takes a second to load
+        from hacrl_web.runs.variants.optuna_study import importances  # it takes a second to load
 
         shares = importances(settings, completed)
     by_name = {

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from hacrl_web.runs.grids.varied import (
+from hacrl_web.runs.variants.varied import (
     TERMS,
     VARIED,
     agents_of,

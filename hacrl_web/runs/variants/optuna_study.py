@@ -14,8 +14,8 @@ from typing import Any
 import optuna
 
 from hacrl_web.runs.models import Trial, TrialState
-from hacrl_web.runs.trials.parameters import Parameter
-from hacrl_web.runs.trials.search_settings import SearchSettings
+from hacrl_web.runs.variants.parameters import Parameter
+from hacrl_web.runs.variants.search_settings import SearchSettings
 
 STARTUP_TRIALS = 10  # drawn at random before TPE begins, as is Optuna's default
 MEDIAN_TRIALS = 5  # that have completed before the median prunes, as is Optuna's default
