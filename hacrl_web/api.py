@@ -27,11 +27,10 @@ from hacrl_web.accounts.oidc.api import router as oidc_router
 from hacrl_web.accounts.people.api import router as projects_router
 from hacrl_web.accounts.tokens.api import router as tokens_router
 from hacrl_web.accounts.tokens.service import READING
-from hacrl_web.alerts.api import router as alerts_router
 from hacrl_web.demo.api import router as demo_router
+from hacrl_web.features import feature_modules
 from hacrl_web.insight.api import router as insight_router
 from hacrl_web.leaderboard.api import router as leaderboard_router
-from hacrl_web.mirrors.api import router as mirrors_router
 from hacrl_web.registry.agent_groups.api import router as groups_router
 from hacrl_web.registry.benchmarks.api import router as benchmark_router
 from hacrl_web.registry.hub_tokens.api import router as hub_tokens_router
@@ -39,7 +38,6 @@ from hacrl_web.registry.language_models.api import router as models_router
 from hacrl_web.registry.prompts.api import router as prompts_router
 from hacrl_web.registry.rewards.api import judges_router
 from hacrl_web.registry.rewards.api import router as reward_functions_router
-from hacrl_web.reports.api import router as reports_router
 from hacrl_web.runs.api.controls import router as controls_router
 from hacrl_web.runs.api.events_and_log import router as events_router
 from hacrl_web.runs.api.numbers import router as numbers_router
@@ -155,7 +153,8 @@ for router in (
     *(tokens_router, oidc_router, hub_tokens_router, projects_router, models_router, groups_router),
     *(benchmark_router, prompts_router, reward_functions_router, judges_router, runs_router),
     *(controls_router, events_router, numbers_router, sweeps_router, limits_router, presets_router),
-    *(run_views_router, alerts_router, mirrors_router, insight_router, leaderboard_router, reports_router, demo_router),
+    *(run_views_router, insight_router, leaderboard_router, demo_router),
+    *(module.router for module in feature_modules("api")),
 ):
     api.add_router("", router)
 

@@ -86,6 +86,13 @@ SECRET_KEY = secret(SECRET_KEY_NAME) or _secret_key()
 DEBUG = read_switch("HACRL_DEBUG")
 ALLOWED_HOSTS = [h for h in read_text("HACRL_ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]").split(",") if h]
 
+# Optional features: packages that nothing imports (hacrl_web/features.py). Without its line, one is not there.
+FEATURES = [
+    "hacrl_web.alerts",
+    "hacrl_web.mirrors",
+    "hacrl_web.insight.harness",
+    "hacrl_web.reports",
+]
 INSTALLED_APPS = [
     "django.contrib.auth",
     "django.contrib.contenttypes",
@@ -100,12 +107,10 @@ INSTALLED_APPS = [
     "hacrl_web.accounts",
     "hacrl_web.registry",
     "hacrl_web.runs",
-    "hacrl_web.alerts",
-    "hacrl_web.mirrors",
     "hacrl_web.insight",
     "hacrl_web.leaderboard",
-    "hacrl_web.reports",
     "hacrl_web.demo",
+    *FEATURES,
 ]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
@@ -132,8 +137,9 @@ TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
         "DIRS": [BASE_DIR / "frontend" / "templates"],
-        "APP_DIRS": False,
+        "APP_DIRS": True,  # of a feature that brings its own
         "OPTIONS": {
+            "builtins": ["hacrl_web.features"],
             "context_processors": [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",

@@ -3,6 +3,7 @@
 from django.urls import include, path
 
 from hacrl_web.api import api, docs
+from hacrl_web.features import feature_modules
 from hacrl_web.runs.pages.home import home
 
 handler400 = "hacrl_web.web.middleware.handler400"
@@ -13,13 +14,11 @@ urlpatterns = [
     path("", include("hacrl_web.accounts.urls")),
     path("", include("hacrl_web.registry.urls")),
     path("", include("hacrl_web.runs.urls")),
-    path("", include("hacrl_web.alerts.urls")),
-    path("", include("hacrl_web.mirrors.urls")),
     path("", include("hacrl_web.insight.urls")),
     path("", include("hacrl_web.demo.urls")),
     path("docs/", include("hacrl_web.docs.urls")),
     path("leaderboard/", include("hacrl_web.leaderboard.urls")),
-    path("", include("hacrl_web.reports.urls")),
+    *(path("", include(module)) for module in feature_modules("urls")),
     path("api/docs", docs, name="api_docs"),
     path("api/v1/", api.urls),
 ]

@@ -14,10 +14,10 @@ from ninja import Field, ModelSchema, Query, Router, Schema
 from typing_extensions import TypedDict
 
 from hacrl_web.accounts.models import User
-from hacrl_web.alerts.forms import LABELS, NotificationForm
 from hacrl_web.alerts.models import Alert, Delivery, NotificationSettings
-from hacrl_web.alerts.notify import queue_test
-from hacrl_web.alerts.rules import BY_KIND, RULES
+from hacrl_web.alerts.notifications.forms import LABELS, NotificationForm
+from hacrl_web.alerts.notifications.notify import queue_test
+from hacrl_web.alerts.rules.table import BY_KIND, RULES
 from hacrl_web.runs.models import Run
 from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.etags import check_version, edit_of, tagged

@@ -16,9 +16,9 @@ from django.db import InterfaceError, OperationalError, transaction
 from django.db.models import Q
 from pydantic import ValidationError
 
-from hacrl_web.alerts import apply_rules
 from hacrl_web.alerts.models import ENDED, Alert, Cursor
-from hacrl_web.alerts.signals import Facts, StepMetrics
+from hacrl_web.alerts.rules import apply_rules
+from hacrl_web.alerts.rules.signals import Facts, StepMetrics
 from hacrl_web.runs.models import HELD, TERMINAL, Run, TelemetryEvent
 from hacrl_web.runs.stored_spec import readable_spec
 

@@ -18,8 +18,8 @@ from django.utils import timezone
 from pydantic import ValidationError
 
 from hacrl_web.accounts.audit.audit_log import audited
-from hacrl_web.alerts.remedies import Remedy
-from hacrl_web.alerts.rules import BY_KIND, Rule
+from hacrl_web.alerts.rules.remedies import Remedy
+from hacrl_web.alerts.rules.table import BY_KIND, Rule
 from hacrl_web.registry.agent_groups.agent_changes import text_of_changes
 from hacrl_web.runs.models import Run, RunRowQuerySet, StatusChange
 from hacrl_web.runs.stored_spec import readable_spec

@@ -12,10 +12,10 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from hacrl_web.accounts.models import User
-from hacrl_web.alerts.forms import NotificationForm
 from hacrl_web.alerts.models import ENDED, Alert, Delivery, NotificationSettings, by_cause
-from hacrl_web.alerts.notify import queue_test
-from hacrl_web.alerts.rules import BY_KIND, RULES
+from hacrl_web.alerts.notifications.forms import NotificationForm
+from hacrl_web.alerts.notifications.notify import queue_test
+from hacrl_web.alerts.rules.table import BY_KIND, RULES
 from hacrl_web.web.page_query import PageQuery, Text, one_of, page_of
 
 PAGE_SIZE = 50

@@ -8,7 +8,6 @@ from hacrl_web.insight.collaboration import views as collaboration_views
 from hacrl_web.insight.compare import views as compare_views
 from hacrl_web.insight.evaluations import views as evaluation_views
 from hacrl_web.insight.export import views as export_views
-from hacrl_web.insight.harness import views as harness_views
 from hacrl_web.insight.rollouts import views as rollout_views
 from hacrl_web.insight.run_tabs import views as run_tab_views
 from hacrl_web.insight.what_if import views as what_if_views
@@ -25,9 +24,8 @@ urlpatterns = [
     path("runs/<uuid:run_id>/system", run_tab_views.run_system, name="run_system"),
     path("runs/<uuid:run_id>/evaluations", evaluation_views.run_evaluations, name="run_evaluations"),
     path("runs/<uuid:run_id>/evaluations.csv", evaluation_views.evaluations_csv, name="evaluations_csv"),
-    path("runs/<uuid:run_id>/lm-eval.csv", harness_views.harness_csv, name="harness_csv"),
+    path("runs/<uuid:run_id>/lm-eval.csv", evaluation_views.harness_csv, name="harness_csv"),
     path("evaluate", evaluation_views.evaluate, name="evaluate"),
-    path("evaluate/harness", harness_views.evaluate_by_harness, name="evaluate_by_harness"),
     path("runs/<uuid:run_id>/checkpoints", checkpoint_views.run_checkpoints, name="run_checkpoints"),
     path(
         "runs/<uuid:run_id>/checkpoints/<int:step>/<int:agent>.zip",

@@ -7,7 +7,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET
 
-from hacrl_web.insight.harness_results import HarnessLine, lines_of_checkpoints, rows_for_csv
+from hacrl_web.insight.evaluations.harness_results import HarnessLine, lines_of_checkpoints, rows_for_csv
 from hacrl_web.leaderboard.board import paper
 from hacrl_web.leaderboard.board.boards import boards, sources
 from hacrl_web.leaderboard.board.cells import BoardTable

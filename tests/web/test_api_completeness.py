@@ -159,7 +159,7 @@ PAGES = {
     "insight:run_evaluations": ("GET /runs/{run_id}/evaluations",),
     "insight:evaluations_csv": ("GET /runs/{run_id}/evaluations",),
     "insight:evaluate": ("POST /evaluations",),
-    "insight:evaluate_by_harness": ("POST /harness-evaluations",),
+    "harness:evaluate": ("POST /harness-evaluations",),
     "insight:harness_csv": ("GET /runs/{run_id}/evaluations",),
     "insight:run_checkpoints": ("GET /runs/{run_id}/checkpoints",),
     "insight:agent_archive": ("GET /runs/{run_id}/checkpoints/{step}/{agent}.zip",),

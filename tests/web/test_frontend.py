@@ -19,7 +19,7 @@ from tools.js_types import type_script
 
 FRONTEND = settings.BASE_DIR / "frontend"
 SCRIPTS = sorted((FRONTEND / "static" / "js").rglob("*.js"))
-TEMPLATES = sorted((FRONTEND / "templates").rglob("*.html"))
+TEMPLATES = sorted([*FRONTEND.glob("templates/**/*.html"), *settings.BASE_DIR.glob("hacrl_web/**/templates/**/*.html")])
 
 
 def needed(command: str, hint: str) -> str:
@@ -60,7 +60,7 @@ def test_static_files_of_the_templates_exist_or_are_vendored():
 def matches(expression, paths):
     """By file, what the expression finds in it."""
     assert paths
-    found = {str(path.relative_to(FRONTEND)): re.findall(expression, path.read_text()) for path in paths}
+    found = {str(path.relative_to(settings.BASE_DIR)): re.findall(expression, path.read_text()) for path in paths}
     return {name: texts for name, texts in found.items() if texts}
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from django.db.models import Model
 from django.utils import timezone
 
-from hacrl_web.alerts.models import Alert
+from hacrl_web.features import feature_modules
 from hacrl_web.insight.bundle.layout import (
     CHECKPOINT_FILE,
     EVENTS_NAME,
@@ -27,7 +27,6 @@ from hacrl_web.insight.bundle.layout import (
     TRAIN_NAME,
     VERSION,
     AgentFacts,
-    AlertFacts,
     BenchmarkFacts,
     BundleManifest,
     ChangeFacts,
@@ -36,6 +35,7 @@ from hacrl_web.insight.bundle.layout import (
     ModelFacts,
     RunFacts,
     RunFile,
+    columns_as,
 )
 from hacrl_web.insight.checkpoints.checkpoints import bundle_size_refusal, checkpoint_bytes, is_here
 from hacrl_web.insight.checkpoints.zip_stream import file_pieces, zipped
@@ -155,21 +155,17 @@ def _rows(run: Run, kind: str) -> Iterator[dict[str, Any]]:
 
 def run_file(run: Run) -> RunFile:
     """The content of run.json."""
-    return RunFile(
-        run=_facts(run, RunFacts),
+    content = RunFile(
+        run=columns_as(RunFacts, run),
         is_generated=run.is_generated,
         owner=run.owner.get_username(),
-        status_changes=[_facts(change, ChangeFacts) for change in run.status_changes.order_by("pk")],
-        alerts=[_facts(alert, AlertFacts) for alert in Alert.objects.filter(run=run).order_by("pk")],
+        status_changes=[columns_as(ChangeFacts, change) for change in run.status_changes.order_by("pk")],
         group=_group(run.group) if run.group else None,
         benchmark=_benchmark(run.benchmark) if run.benchmark else None,
     )
-
-
-def _facts(row: Any, part: Any, **further: Any) -> Any:
-    """The columns of a row that a part of run.json has, with values for its other fields."""
-    names = [name for name in part.model_fields if name not in further]
-    return part(**{name: getattr(row, name) for name in names}, **further)
+    for module in feature_modules("run_bundle"):
+        module.add_rows(content, run)
+    return content
 
 
 def _group(group: AgentGroup) -> GroupFacts | None:
@@ -178,8 +174,7 @@ def _group(group: AgentGroup) -> GroupFacts | None:
 
 
 def facts_of_agent(agent: Agent) -> AgentFacts:
-    facts: AgentFacts = _facts(agent, AgentFacts, model=facts_of_model(agent.model))
-    return facts
+    return columns_as(AgentFacts, agent, model=facts_of_model(agent.model))
 
 
 def facts_of_model(model: LanguageModel) -> ModelFacts:
@@ -188,11 +183,9 @@ def facts_of_model(model: LanguageModel) -> ModelFacts:
     is_hub = model.kind == LanguageModel.Kind.HUB
     candidates = (model.facts.get("imported_place"), model.facts.get("folder_fingerprint"), model.tokenizer_hash)
     place = model.location if is_hub else next((str(one) for one in candidates if one), model.name)
-    facts: ModelFacts = _facts(model, ModelFacts, place=place, facts=switches)
-    return facts
+    return columns_as(ModelFacts, model, place=place, facts=switches)
 
 
 def _benchmark(benchmark: Benchmark) -> BenchmarkFacts:
     function = benchmark.reward_function
-    facts: BenchmarkFacts = _facts(benchmark, BenchmarkFacts, reward_function=function.sha256 if function else "")
-    return facts
+    return columns_as(BenchmarkFacts, benchmark, reward_function=function.sha256 if function else "")

@@ -22,7 +22,7 @@ from pydantic import ValidationError
 
 from hacrl_web.accounts.models import Project, Role
 from hacrl_web.accounts.roles.projects import project_of_new, require
-from hacrl_web.alerts.models import Alert, Cursor
+from hacrl_web.features import feature_modules
 from hacrl_web.insight.bundle.layout import EVENTS_NAME, OUTPUT_NAME, RUN_NAME, RunFacts, RunFile
 from hacrl_web.insight.bundle.reader import Bundle, bundle_refusal, open_bundle
 from hacrl_web.insight.bundle.registry_rows import benchmark_or_reason, group_for
@@ -118,7 +118,8 @@ def _begin(user: Any, project: Project, bundle: Bundle, spec: RunSpec) -> Run:
                 id=run_id, owner=user, project=project, state=State.FAILED, reason=reason, data_folder=folder,
                 origin=origin, archived_at=timezone.now(), **columns,
             )  # fmt: skip
-            Cursor.objects.create(run=run, is_done=True)  # its alerts were raised where it trained
+            for module in feature_modules("run_bundle"):
+                module.begin_import(run)
     except IntegrityError:
         raise FieldErrors.single("already_here", _why_taken(run_id), "file", status=409) from None
     return run
@@ -202,8 +203,8 @@ def _finish(run: Run, bundle: Bundle, last_seq: int, **rows: Any) -> None:
         StatusChange.objects.bulk_create(
             StatusChange(run=run, **change.model_dump()) for change in content.status_changes
         )
-        Alert.objects.bulk_create(Alert(run=run, **alert.model_dump()) for alert in content.alerts)
-        Cursor.objects.filter(run=run).update(seq=last_seq)
+        for module in feature_modules("run_bundle"):
+            module.finish_import(run, content, last_seq)
         columns |= {"last_seq": last_seq, "score": score_of(run), "archived_at": None}
         Run.objects.filter(pk=run.pk).update(**columns, **rows)
 

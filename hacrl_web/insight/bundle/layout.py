@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeVar
 from uuid import UUID
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, field_validator
@@ -43,6 +43,15 @@ class FilePart(BaseModel):
     """Base of what run.json holds."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+PartT = TypeVar("PartT", bound=FilePart)
+
+
+def columns_as(part: type[PartT], row: Any, **further: Any) -> PartT:
+    """The columns of a row that a part of run.json has, with values for its other fields."""
+    names = [name for name in part.model_fields if name not in further]
+    return part(**{name: getattr(row, name) for name in names}, **further)
 
 
 class RunFacts(FilePart):
@@ -153,7 +162,7 @@ class RunFile(FilePart):
     is_generated: bool = False
     owner: Annotated[str, StringConstraints(max_length=150)]
     status_changes: Annotated[list[ChangeFacts], Field(max_length=10_000)]
-    alerts: Annotated[list[AlertFacts], Field(max_length=100_000)]
+    alerts: Annotated[list[AlertFacts], Field(max_length=100_000)] = []
     group: GroupFacts | None
     benchmark: BenchmarkFacts | None
 

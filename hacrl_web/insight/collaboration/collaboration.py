@@ -9,15 +9,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from hacrl_web.alerts.rules import BY_KIND
-from hacrl_web.alerts.signals import Facts
 from hacrl_web.insight.collaboration.step_summary import OUTCOMES, Summary, summary_of
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.telemetry.scores import accuracies
 from workers.algorithms.base.spec import CAPABILITY_FLOOR
 from workers.contract.spec.run import RunSpec
 
-TRAP = BY_KIND["cross_clip"]
+TRAP_AT = 0.8  # share of a source's encouraging answers below the band; from here on an alert is raised too
 MOST_TRAPS = 3  # with a sentence each
 GENERATED = ("rollouts", "tokens", "verified", "verified_tokens")
 BY_SIGN = ("weight", "lost", "evaluated", "lower", "upper")
@@ -145,7 +143,7 @@ def _traps(spec: RunSpec, names: Sequence[str], pairs: Sequence[dict[str, Any]])
     )
     return [
         f"Delta trap in {len(trapped)} of {len(pairs)} pairs (learner ← source): at least "
-        f"{as_percent(TRAP.raise_at, 1)} of the source's encouraging answers lie below the "
+        f"{as_percent(TRAP_AT, 1)} of the source's encouraging answers lie below the "
         f"learner's band and teach it nothing. The highest: {most}."
     ]
 
@@ -153,14 +151,13 @@ def _traps(spec: RunSpec, names: Sequence[str], pairs: Sequence[dict[str, Any]])
 def trap(spec: RunSpec, names: Sequence[str], pair: dict[str, Any]) -> str:
     """The sentence on one pair's delta trap; empty below the limit of the alert."""
     below, of = pair["lower"][0], pair["evaluated"][0]
-    if not Facts.of(spec).can_trap or not of or not TRAP.is_over(below / of):
+    if not spec.algorithm.drops_outside_band or not of or below / of < TRAP_AT:
         return ""
     learner, source = names[pair["learner"]], names[pair["source"]]
     answers = "correct answers" if pair["positives_are_correct"] else "encouraging answers (A > 0)"
     return (
         f"{as_percent(below, of)} of {source}'s {answers} lie below {learner}'s band: they teach {learner} nothing "
-        f"({below} of {of}; the alert “{TRAP.title}” is raised at {as_percent(TRAP.raise_at, 1)} or more in "
-        f"{TRAP.raise_after} consecutive steps)."
+        f"({below} of {of}; from {as_percent(TRAP_AT, 1)} on this is a delta trap)."
     )
 
 

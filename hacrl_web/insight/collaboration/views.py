@@ -8,8 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
-from hacrl_web.alerts.rules import BY_KIND
-from hacrl_web.alerts.signals import Facts
+from hacrl_web.insight.collaboration.collaboration import TRAP_AT
 from hacrl_web.insight.collaboration.step_summary import recorded_steps
 from hacrl_web.runs.pages.run_header import header, run_or_404
 from hacrl_web.runs.stored_spec import recorded_spec
@@ -29,7 +28,7 @@ def run_collaboration(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         "has_steps": bool(steps),
         "shares": shares,
         "has_partial_credit": spec.has_partial_credit,
-        "has_omega": Facts.of(spec).uses_omega,
+        "has_omega": shares and spec.algorithm.uses_omega,
         "rule": rule,
         "replays": replays,
         "is_recorded": spec.telemetry.rollout_interval > 0,
@@ -41,7 +40,7 @@ def run_collaboration(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
             "ratio_max": rule.capability_options.ratio_max,
             "warmup": rule.capability_options.warmup_steps,
             "can_trap": rule.drops_outside_band,
-            "trap_at": BY_KIND["cross_clip"].raise_at,
+            "trap_at": TRAP_AT,
             "steps": steps,
             "ended": run.is_terminal,
             "attempt": run.attempt,

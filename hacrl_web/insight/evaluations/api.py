@@ -12,8 +12,8 @@ from typing_extensions import TypedDict
 
 from hacrl_web.accounts.tokens.idempotency import idempotent
 from hacrl_web.insight.evaluations.evaluations import BenchmarkEvaluations, evaluation_summary
+from hacrl_web.insight.evaluations.harness_results import HarnessLine, lines_of_run
 from hacrl_web.insight.evaluations.new_evaluation import launch_evaluation
-from hacrl_web.insight.harness_results import HarnessLine, lines_of_run
 from hacrl_web.runs.api.runs import detail
 from hacrl_web.runs.api.schemas import RunAnswer
 from hacrl_web.runs.models.requests import visible_run

@@ -20,6 +20,7 @@ from pydantic import Field
 from hacrl_web.accounts.roles.projects import for_members
 from hacrl_web.insight.evaluations import answer_sheets as sheets
 from hacrl_web.insight.evaluations.evaluations import BenchmarkEvaluations, curve, evaluation_summary
+from hacrl_web.insight.evaluations.harness_results import lines_of_run, rows_for_csv
 from hacrl_web.insight.evaluations.new_evaluation import (
     KEYS,
     LISTS,
@@ -28,7 +29,6 @@ from hacrl_web.insight.evaluations.new_evaluation import (
     launch_evaluation,
     visible_row,
 )
-from hacrl_web.insight.harness_results import lines_of_run
 from hacrl_web.registry.models import MAX_AGENTS, AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.pages.run_header import header, run_or_404
@@ -267,6 +267,13 @@ def evaluations_csv(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse | S
             yield cells
 
     return download_csv(request, rows(), f"evaluation-{run.pk}.csv")
+
+
+@require_safe
+def harness_csv(request: HttpRequest, run_id: uuid.UUID) -> StreamingHttpResponse:
+    """A row for each metric that lm-evaluation-harness measured, on the run's Evaluations tab."""
+    run = run_or_404(request, run_id)
+    return download_csv(request, rows_for_csv(lines_of_run(run, request.user)), f"lm-eval-{run.pk}.csv")
 
 
 @for_members

@@ -1,4 +1,4 @@
-"""Evaluations by lm-evaluation-harness: the form that starts one, and the CSV of what it measured.
+"""Evaluations by lm-evaluation-harness: the form that starts one.
 
 One is a run without training steps whose settings name tasks. Whether there are such tasks, the harness says when the
 run begins.
@@ -7,23 +7,19 @@ run begins.
 from __future__ import annotations
 
 import re
-import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.views.decorators.http import require_http_methods, require_safe
+from django.views.decorators.http import require_http_methods
 
 from hacrl_web.accounts.roles.projects import for_members
 from hacrl_web.insight.evaluations.new_evaluation import SelectedAgents, evaluation_spec, queue_request
 from hacrl_web.insight.evaluations.views import NewEvaluationQuery, form_context, queue_or_show
-from hacrl_web.insight.harness_results import lines_of_run, rows_for_csv
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.pages.run_header import run_or_404
 from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.page_query import Text
-from hacrl_web.web.streaming import download_csv
 from workers.contract.spec.harness import HARNESS, HarnessSpec
 from workers.contract.spec.run import RunSpec
 
@@ -140,11 +136,4 @@ def _show(
     fields = (*LISTS, "name", "prompt_format")
     context = form_context(request, {"benchmarks": []} | values, errors or [], _numbers(), fields)
     context |= {"formats": FORMATS, "format": values.get("prompt_format") or "agent"}
-    return render(request, "insight/harness/new_evaluation.html", context, status=status)
-
-
-@require_safe
-def harness_csv(request: HttpRequest, run_id: uuid.UUID) -> StreamingHttpResponse:
-    """A row for each metric of the harness on the run's Evaluations tab."""
-    run = run_or_404(request, run_id)
-    return download_csv(request, rows_for_csv(lines_of_run(run, request.user)), f"lm-eval-{run.pk}.csv")
+    return render(request, "harness/new_evaluation.html", context, status=status)

@@ -6,7 +6,6 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 
-from hacrl_web.alerts.models import ENDED, Alert
 from hacrl_web.insight.checkpoints.checkpoints import list_of_checkpoints
 from hacrl_web.runs.models import HELD, Run, State
 from workers.contract.trainer_log import last_output
@@ -54,7 +53,6 @@ class Ending:
     steps_left: int
     cause: str
     lines: str
-    fix_url: str
 
 
 def ending_of(run: Run) -> Ending | None:
@@ -76,7 +74,6 @@ def ending_of(run: Run) -> Ending | None:
         steps_left=0 if checkpoint is None else max(0, run.total_steps - checkpoint),
         cause="" if run.state == State.STOPPED else likely_cause(reason, lines),
         lines=lines,
-        fix_url=_fix_url(run),
     )
 
 
@@ -118,10 +115,3 @@ def likely_cause(reason: str, lines: str) -> str:
             if re.search(pattern, text, re.IGNORECASE):
                 return cause
     return ""
-
-
-def _fix_url(run: Run) -> str:
-    """The newest alert with a remedy that was still open when the run ended."""
-    alerts = Alert.objects.filter(run=run).order_by("-raised_at")
-    still_open = (alert for alert in alerts[:100] if alert.is_open or alert.cleared_reason.startswith(ENDED))
-    return next((alert.fix_url for alert in still_open if alert.fix_url), "")

@@ -11,6 +11,7 @@ from typing_extensions import TypedDict
 
 from hacrl_web.insight import settings_diff
 from hacrl_web.insight.run_tabs import event_list, system
+from hacrl_web.insight.run_tabs.timeline_entry import TimelineEntry
 from hacrl_web.insight.run_tabs.views import as_yaml
 from hacrl_web.runs.models.requests import visible_run
 
@@ -24,7 +25,7 @@ router = Router(tags=["insight"])
 class TimelineAnswer(TypedDict):
     """`next` goes into `before`."""
 
-    items: list[event_list.TimelineEntry]
+    items: list[TimelineEntry]
     next: float | None
 
 

@@ -1,55 +1,37 @@
-"""All that happened to a run in one list by time: its states, its trainer's reports, its alerts, events left out.
+"""All that happened to a run in one list by time: its states, its trainer's reports, events left out, alerts.
 
 Several tables are read from a moment backwards, and merged: a page never reads more than a page of each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from hacrl_web.alerts.models import Alert
+from hacrl_web.features import feature_modules
+from hacrl_web.insight.run_tabs.timeline_entry import Source, TimelineEntry
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.telemetry.resumption import resumption_of
 from hacrl_web.runs.templatetags.formats import count, plain_score, size
-from hacrl_web.web.schemas import EVERY_FIELD
 
 PAGE = 100
 YEAR_10000 = 253_402_300_800
-Kind = Literal["state", "trainer", "evaluation", "checkpoint", "incident", "alert", "left_out"]
+FEATURES = feature_modules("run_events")
 # Kind in the address -> label of its filter.
-KINDS: dict[Kind, str] = {
+KINDS: dict[str, str] = {
     "state": "state",
     "trainer": "trainer start and end",
     "evaluation": "evaluation",
     "checkpoint": "checkpoint",
     "incident": "incident",
-    "alert": "alert",
+    **{kind: label for module in FEATURES for kind, label in module.KINDS.items()},
     "left_out": "skipped",
 }
-
-
-@dataclass(frozen=True)
-class TimelineEntry:
-    """One line of the list. state, agent: shown as a badge or a chip; level: info, warning or error."""
-
-    __pydantic_config__ = EVERY_FIELD
-    at: float
-    order: int  # among entries of the same moment and kind
-    kind: str
-    what: str
-    detail: str
-    attempt: int | None = None
-    step: int | None = None
-    state: str = ""
-    agent: str = ""
-    level: str = "info"
-
-    @property
-    def when(self) -> datetime:
-        return datetime.fromtimestamp(self.at, UTC)
+if TYPE_CHECKING:
+    Kind = str
+else:
+    Kind = Literal[tuple(KINDS)]
 
 
 def event_page(run: Run, kinds: Iterable[str], before: float | None) -> tuple[list[TimelineEntry], float | None]:
@@ -72,13 +54,14 @@ def event_page(run: Run, kinds: Iterable[str], before: float | None) -> tuple[li
     return recent, edge if has_more or len(recent) < len(entries) else None
 
 
-def _sources(run: Run, kind: str) -> list[tuple[Any, str, Callable[[Any], TimelineEntry]]]:
-    """(rows, their column of time, function from row to entry) of a kind."""
+def _sources(run: Run, kind: str) -> list[Source]:
+    """Where the entries of a kind are read."""
     if kind == "state":
         return [(run.status_changes.all(), "at", _of_change)]
-    if kind == "alert":
-        alerts = Alert.objects.filter(run=run)
-        return [(alerts, "raised_at", _raised), (alerts.filter(cleared_at__isnull=False), "cleared_at", _cleared)]
+    for module in FEATURES:
+        if kind in module.KINDS:
+            sources: list[Source] = module.entry_sources(run)
+            return sources
     if kind == "incident":
         return [(run.events.incidents(), "time", _of_event)]
     types = {"trainer": ("started", "finished"), "evaluation": ("evaluation", "harness")}.get(kind, (kind,))
@@ -102,22 +85,6 @@ def _of_change(change: Any) -> TimelineEntry:
     what = f"{change.from_state} → {change.to_state}" if change.from_state else change.to_state
     at = change.at.timestamp()
     return TimelineEntry(at, change.pk, "state", what, change.reason, change.attempt, state=change.to_state)
-
-
-def _raised(alert: Alert) -> TimelineEntry:
-    at, pair = alert.raised_at.timestamp(), f" ← {alert.source}" if alert.source else ""
-    detail = f"{alert.agent}{pair}: {alert.text}"
-    return TimelineEntry(
-        at, alert.pk, "alert", f"alert: {alert.title}", detail, alert.attempt, alert.raised_step, level="warning"
-    )
-
-
-def _cleared(alert: Alert) -> TimelineEntry:
-    assert alert.cleared_at is not None
-    pair = f" ← {alert.source}" if alert.source else ""
-    detail = f"{alert.agent}{pair}: raised at step {alert.raised_step}; {alert.cleared_reason or 'cleared'}"
-    at, closed = alert.cleared_at.timestamp(), "ended with the run" if alert.ended_with_run else "cleared"
-    return TimelineEntry(at, alert.pk, "alert", f"{closed}: {alert.title}", detail, alert.attempt, alert.cleared_step)
 
 
 def _of_event(event: Any) -> TimelineEntry:

@@ -12,8 +12,8 @@ from django.db import IntegrityError
 
 from hacrl_web.alerts.evaluate import Evaluator
 from hacrl_web.alerts.models import Alert, Cursor
-from hacrl_web.alerts.rules import RULES
-from hacrl_web.alerts.signals import StepMetrics
+from hacrl_web.alerts.rules.signals import StepMetrics
+from hacrl_web.alerts.rules.table import RULES
 from hacrl_web.runs.models import Run, State, TelemetryEvent
 from tests.support.web.factories import make_run, make_training_run, make_user
 from workers.contract.spec.algorithm import RECOMMENDED

@@ -13,10 +13,10 @@ import pytest
 from django.core import mail
 from django.utils import timezone
 
-from hacrl_web.alerts import webhook
 from hacrl_web.alerts.models import Alert, Delivery, DeliveryState, NotificationSettings
-from hacrl_web.alerts.notify import MAX_PER_HOUR, Notifier
-from hacrl_web.alerts.send import send_due
+from hacrl_web.alerts.notifications import webhook
+from hacrl_web.alerts.notifications.notify import MAX_PER_HOUR, Notifier
+from hacrl_web.alerts.notifications.send import send_due
 from hacrl_web.runs.models import Run, State
 from tests.support.http_server import Handler, http_server
 from tests.support.web.factories import make_training_run, make_user
@@ -326,7 +326,7 @@ def test_answer_whose_body_does_not_come_is_taken_by_its_status(receiver, names,
 def test_large_answer_is_not_read_to_its_end(receiver, names, monkeypatch):
     receiver.status, receiver.answer = 200, b"x" * 20_000_000
     read = []
-    from hacrl_web.alerts.webhook import httpx
+    from hacrl_web.alerts.notifications.webhook import httpx
 
     taken = httpx.Response.aiter_raw
 

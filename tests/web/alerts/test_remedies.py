@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from hacrl_web.alerts.apply_rules import percent_text
 from hacrl_web.alerts.models import ENDED, Alert
+from hacrl_web.alerts.rules.apply_rules import percent_text
 from hacrl_web.runs.models import Run
 from tests.support.web import factories
 

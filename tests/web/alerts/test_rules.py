@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hacrl_web.alerts.apply_rules import new_state, step_changes
-from hacrl_web.alerts.rules import BY_KIND, RULES
-from hacrl_web.alerts.signals import Facts, StepMetrics
+from hacrl_web.alerts.rules.apply_rules import new_state, step_changes
+from hacrl_web.alerts.rules.signals import Facts, StepMetrics
+from hacrl_web.alerts.rules.table import BY_KIND, RULES
 from workers.contract.spec.run import RunSpec
 
 FACTS = Facts(agents=("A", "B"), shares=True, uses_omega=True, can_trap=True, max_completion_length=100)

@@ -28,7 +28,7 @@ PAGES: dict[str, tuple[type[PageQuery], tuple[str, ...]]] = {
     "insight:run_checkpoints": (PageQuery, ("verify", "ask")),
     "insight:run_what_if": (PageQuery, ("first", "alpha")),
     "insight:evaluate": (NewEvaluationQuery, ()),
-    "insight:evaluate_by_harness": (NewEvaluationQuery, ("tasks",)),
+    "harness:evaluate": (NewEvaluationQuery, ("tasks",)),
     "leaderboard:board": (BoardSelection, ("page",)),
     "leaderboard:index": (PageQuery, ("q", "page")),
     "reports:report_list": (PageQuery, ("q", "page")),

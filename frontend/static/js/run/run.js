@@ -200,7 +200,8 @@ async function replay(bar) {
 const bar = document.querySelector("#replay");
 if (bar instanceof HTMLElement) void replay(bar);
 else {
-  watchAlerts(must("#run-alerts"), () => TERMINAL.has(page.dataset.state ?? ""), (alerts) => charts.setMarks(alerts));
+  const alerts = document.querySelector("#run-alerts"); // absent without the feature
+  if (alerts instanceof HTMLElement) watchAlerts(alerts, () => TERMINAL.has(page.dataset.state ?? ""), (alerts) => charts.setMarks(alerts));
   follow();
 }
 

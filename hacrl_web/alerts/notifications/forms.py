@@ -8,7 +8,7 @@ from django import forms
 from django.conf import settings
 
 from hacrl_web.alerts.models import NotificationSettings
-from hacrl_web.alerts.webhook import check_url
+from hacrl_web.alerts.notifications.webhook import check_url
 from workers.contract.allowed_address import AddressRefused
 
 LABELS = {

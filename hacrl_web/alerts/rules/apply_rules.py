@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from hacrl_web.alerts.rules import RULES, Rule
-from hacrl_web.alerts.signals import START_POINTS, Facts, Series, StepMetrics, others, reward_changes
+from hacrl_web.alerts.rules.signals import START_POINTS, Facts, Series, StepMetrics, others, reward_changes
+from hacrl_web.alerts.rules.table import RULES, Rule
 
 State = dict[str, Any]
 VERSION = 1

@@ -9,8 +9,8 @@ from django.core.mail import EmailMessage
 from django.db.models import F
 from django.utils import timezone
 
-from hacrl_web.alerts import webhook
 from hacrl_web.alerts.models import Channel, Delivery, DeliveryState, NotificationSettings
+from hacrl_web.alerts.notifications import webhook
 from workers.contract.allowed_address import AddressRefused
 
 AT_ONCE = 20

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from hacrl_web.alerts import remedies, signals
-from hacrl_web.alerts.signals import Facts, Series, StepMetrics, Value
+from hacrl_web.alerts.rules import remedies, signals
+from hacrl_web.alerts.rules.signals import Facts, Series, StepMetrics, Value
+from hacrl_web.insight.collaboration.collaboration import TRAP_AT
 
 Read = Callable[[StepMetrics, Facts, str, str], Value | None]
 OURS = "ours"
@@ -84,7 +85,7 @@ RULES = (
         metric="clip_lower_frac/positive",
         chart="clipping",
         read=_share("clip_lower_frac/positive"),
-        raise_at=0.8,
+        raise_at=TRAP_AT,
         raise_after=3,
         clear_at=0.6,
         clear_after=3,

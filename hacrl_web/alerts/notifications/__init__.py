@@ -1,0 +1,1 @@
+"""Messages on alerts and ends of runs: who gets one, and its way by mail or webhook. It evaluates no rule."""
