@@ -106,6 +106,10 @@ declare namespace Api {
     next: string | null;
     num_open: number;
   }
+  interface AnswerIn {
+    gold?: string;
+    response?: string;
+  }
   interface AskAnswer {
     step: number;
     answers: AgentReply[];
@@ -334,11 +338,6 @@ declare namespace Api {
     prompt_template: string;
     system_prompt: string;
   }
-  interface CheckAnswer {
-    name: string;
-    ok: boolean;
-    detail: string;
-  }
   interface CheckpointSummary {
     step: number;
     size_bytes: number;
@@ -359,9 +358,6 @@ declare namespace Api {
     items: CheckpointSummary[];
     count: number;
     next: null;
-  }
-  interface ChecksAnswer {
-    checks: CheckAnswer[];
   }
   interface ChoiceIn {
     choice: "default" | "on" | "off";
@@ -929,12 +925,6 @@ declare namespace Api {
   interface OverlaidLines {
     x: string;
     lines: OverlaidLine[];
-  }
-  interface OverlapOut {
-    num_asked: number;
-    num_same: number;
-    num_near: number;
-    examples: Record<string, unknown>[];
   }
   interface OwnAnswer {
     parts: TextPart[];

@@ -6,11 +6,10 @@ templates LABEL/parts/PLACE.html, which `{% parts "PLACE" %}` in a page of the c
 
 from __future__ import annotations
 
-from functools import cache
+from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
-from typing import Any
 
 from django import template
 from django.conf import settings
@@ -28,22 +27,9 @@ def feature_modules(name: str) -> list[ModuleType]:
 @register.simple_tag(takes_context=True)
 def parts(context: template.Context, place: str) -> SafeString:
     """What the features show at a place of a page, with the context of that place; empty without any."""
-    assert context.template is not None
-    engine = context.template.engine
-    html = "".join(engine.get_template(name).render(context) for name in _templates(place, engine))
+    html = ""
+    for feature in settings.FEATURES:
+        with suppress(template.TemplateDoesNotExist):  # loaders remember which templates there are not
+            name = f"{feature.rpartition('.')[2]}/parts/{place}.html"
+            html += context.template.engine.get_template(name).render(context)  # type: ignore[union-attr]
     return mark_safe(html if html.strip() else "")  # noqa: S308 - rendered by templates, which escape
-
-
-@cache
-def _templates(place: str, engine: Any) -> tuple[str, ...]:
-    """The names of the templates that there are for a place."""
-    names = [f"{feature.rpartition('.')[2]}/parts/{place}.html" for feature in settings.FEATURES]
-    return tuple(name for name in names if _is_there(name, engine))
-
-
-def _is_there(name: str, engine: Any) -> bool:
-    try:
-        engine.find_template(name)
-    except template.TemplateDoesNotExist:
-        return False
-    return True

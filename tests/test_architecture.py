@@ -288,7 +288,7 @@ def test_no_folder_is_crowded() -> None:
 # Lines of Python of each package, rounded up to fifties: what it reached. They are lowered with each cut; whoever needs
 # more says in the commit what it replaces.
 LINE_BUDGETS: dict[str, int] = {
-    "hacrl_web": 850,
+    "hacrl_web": 900,
     "hacrl_web/accounts": 3_450,
     "hacrl_web/alerts": 2_050,
     "hacrl_web/client": 2_650,
@@ -300,7 +300,7 @@ LINE_BUDGETS: dict[str, int] = {
     "hacrl_web/ops": 1_750,
     "hacrl_web/registry": 5_700,
     "hacrl_web/reports": 800,
-    "hacrl_web/runs": 15_000,
+    "hacrl_web/runs": 15_050,
     "hacrl_web/web": 1_200,
     "workers": 350,
     "workers/agents": 2_100,

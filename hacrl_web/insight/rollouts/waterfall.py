@@ -68,7 +68,7 @@ def _weighted(row: Contribution) -> WeightedRow:
 
 def _factors(rule: AlgorithmSpec, row: WeightedRow) -> list[Factor]:
     """The steps from s to the weight; empty if the row has no s."""
-    return [] if row.sequence_ratio is None or row.mini_batch is None else factors(rule.explain(row))
+    return [] if row.sequence_ratio is None or row.update_index is None else factors(rule.explain(row))
 
 
 def waterfalls(rule: AlgorithmSpec, contributions: Sequence[LearnerContribution]) -> list[Waterfall]:

@@ -8,11 +8,11 @@ import pytest
 from django.core.management import call_command
 from django.db import connection
 from django.urls import URLResolver, get_resolver
-from hacrl_web.runs.archive.remains import remove_remains
 
 from hacrl_web.insight.bundle.export import bundle_of
 from hacrl_web.insight.bundle.importing import import_bundle
 from hacrl_web.runs.archive.deletion import delete_run
+from hacrl_web.runs.archive.leftover_files import remove_leftovers
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.worker.tasks import supervise
 from tests.support.web.factories import make_run
@@ -47,7 +47,7 @@ def test_core_stands_alone(web, user, fake_trainer):
     assert web.get("/notes").status_code == web.get("/alerts/").status_code == web.get("/reports/").status_code == 404
     file = BytesIO(b"".join(bundle_of(run, checkpoints=False)))
     delete_run(user, run)
-    remove_remains(run)
+    remove_leftovers(run)
     assert import_bundle(user, file, len(file.getvalue())).run.pk == run.pk
     assert Run.objects.get().last_seq == run.last_seq
     call_command("makemigrations", "--check")
