@@ -121,7 +121,19 @@ def train(name: str, options: argparse.Namespace) -> dict[str, Any]:
     torch.set_num_threads(1)
     transformers.utils.logging.set_verbosity_error()
     rows, tokens = (2, 8) if options.smoke else SHAPES["8 rows x 256"]
-    size = Size(options.vocabulary, options.hidden, 3 * options.hidden, options.layers, 4, 2, 64, 1, tokens, rows)
+    hidden, layers = options.hidden, options.layers
+    size = Size(
+        options.vocabulary,
+        hidden,
+        3 * hidden,
+        layers,
+        heads=4,
+        kv_heads=2,
+        head_dim=64,
+        prompts=1,
+        tokens=tokens,
+        group=rows,
+    )
     with tempfile.TemporaryDirectory() as folder:
         model, questions = Path(folder) / "model", write_questions(Path(folder) / "questions.jsonl", size)
         _apart(lambda: make_model(model, size, seed=0))

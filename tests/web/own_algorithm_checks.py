@@ -20,7 +20,7 @@ from tests.support.web.insight_rows import store
 from tests.support.web.leaderboard_help import finish, table_of
 from tests.support.workers.tiny import make_pair, make_spec, records, train
 from tests.web.client.test_client import hacrl as hacrl  # its fixture
-from workers.algorithms.base.spec import MicroBatch
+from workers.algorithms.base.tensors import MicroBatch
 from workers.algorithms.registry import algorithms, refused_files
 from workers.contract.spec.run import RunSpec
 
@@ -55,7 +55,7 @@ def test_gate_may_be_a_single_number():
     assert weight == [0.5, -0.5]
     logps = torch.tensor([[-1.0], [-2.0]], requires_grad=True)
     one = torch.ones(2)
-    batch = MicroBatch(*(logps, one[:, None], -one, torch.tensor([1.0, -1.0]), one < 0, one, one))
+    batch = MicroBatch(logps, one[:, None], -one, torch.tensor([1.0, -1.0]), one < 0, one, one)
     loss, stats = rule.loss(batch, 0, 2.0)
     loss.backward()
     assert stats["weight"].tolist() == weight

@@ -16,7 +16,7 @@ from tools.generated_runs.world import Exercise, World, exercises
 from workers.agents.messages import GeneratedRollouts, LearnerRow, UpdateReport
 from workers.agents.retokenize import retokenize
 from workers.agents.updates import Inputs, run_updates
-from workers.algorithms.hacpo import CapabilityTracker
+from workers.algorithms.base.capability import CapabilityTracker
 from workers.contract.spec.run import RunSpec
 from workers.model.policy import Policy
 from workers.model.process_group import Ranks, Round, Value
@@ -85,7 +85,7 @@ class Stepper:
 
     def __init__(self, spec: RunSpec, world: World) -> None:
         self.spec, self.world = spec, world
-        self.tracker = CapabilityTracker.of(len(spec.agents), spec.algorithm.capability_options)
+        self.tracker = CapabilityTracker(len(spec.agents), spec.algorithm.capability_options)
         self.trust = Trust([agent.name for agent in spec.agents], spec.sharing)
 
     def make(self, step: int) -> StepRecord:

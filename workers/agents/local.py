@@ -155,16 +155,16 @@ class LocalAgent:
 
         def attempt(size: int) -> list[Sample]:
             request = SampleRequest(
-                prompts,
-                [rows[place] for place in mine],
-                [keys[place] for place in mine],
-                sampling.temperature,
-                self.spec.rollout.max_completion_length,
-                size,
-                sampling.top_p,
-                sampling.top_k,
-                stop,
-                [limits[place] for place in mine] if limits else (),
+                prompts=prompts,
+                rows=[rows[place] for place in mine],
+                keys=[keys[place] for place in mine],
+                temperature=sampling.temperature,
+                max_new_tokens=self.spec.rollout.max_completion_length,
+                batch_size=size,
+                top_p=sampling.top_p,
+                top_k=sampling.top_k,
+                stop=stop,
+                limits=[limits[place] for place in mine] if limits else (),
             )
             return self.engine.sample(request)
 

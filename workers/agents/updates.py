@@ -16,8 +16,8 @@ from torch import Tensor
 
 from workers import heartbeat
 from workers.agents.messages import LearnerRow, RowResult, UpdateReport
-from workers.algorithms.base.spec import AlgorithmSpec, MicroBatch
-from workers.algorithms.base.tensors import ROW_STATS
+from workers.algorithms.base.spec import AlgorithmSpec
+from workers.algorithms.base.tensors import ROW_STATS, MicroBatch
 from workers.contract.spec.run import RunSpec
 from workers.model.policy import Policy
 from workers.model.process_group import Ranks, Round, RoundsDone

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from workers.algorithms.dapo import Dapo
 from workers.algorithms.grpo import TokenTerms
@@ -22,14 +22,15 @@ class Cispo(Dapo):
 
     name: Literal["cispo"] = "cispo"  # type: ignore[assignment]
 
-    def token_terms(self, log_ratio: Tensor, logps: Tensor, advantages: Tensor, config: Any) -> TokenTerms:
+    def token_terms(self, log_ratio: Tensor, logps: Tensor, advantages: Tensor) -> TokenTerms:
+        assert self.epsilon_high is not None
         ratio = log_ratio.detach().exp()  # (b, T)
-        clipped = ratio.clamp(max=config.epsilon_high)  # (b, T)
+        clipped = ratio.clamp(max=self.epsilon_high)  # (b, T)
         weight = clipped * advantages  # (b, T)
         return TokenTerms(
             weight * logps,
             clipped,
-            (ratio > config.epsilon_high).int(),
+            (ratio > self.epsilon_high).int(),
             torch.ones_like(ratio, dtype=torch.bool),
             weight,
         )

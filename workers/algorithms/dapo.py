@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from workers.algorithms.base.spec import MicroBatch
+from workers.algorithms.base.tensors import MicroBatch
 from workers.algorithms.grpo import Grpo
 
 if TYPE_CHECKING:

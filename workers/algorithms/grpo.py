@@ -6,12 +6,13 @@ sapo.py are GRPO with another term of a token, or another weight of a row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from workers.algorithms.base import tensors
 from workers.algorithms.base.contribution import ADVANTAGE_HELP, WeightedRow, WeightFactor, importance_step
-from workers.algorithms.base.spec import AlgorithmSpec, MicroBatch
+from workers.algorithms.base.spec import AlgorithmSpec
+from workers.algorithms.base.tensors import MicroBatch
 from workers.lazy_torch import torch
 
 if TYPE_CHECKING:
@@ -28,65 +29,6 @@ class TokenTerms(NamedTuple):
     weight: Tensor
 
 
-def clipped_terms(log_ratio: Tensor, logps: Tensor, advantages: Tensor, config: Any) -> TokenTerms:
-    """min(r A, clip(r) A). log_ratio, logps: (b, T).  advantages: (b, 1)."""
-    low, high = 1 - config.epsilon, 1 + config.epsilon_high
-    objective, clipped, side, flows = tensors.clipped_objective(log_ratio, advantages, low, high)
-    return TokenTerms(objective, clipped, side, flows, objective)
-
-
-def loss(
-    logps: Tensor,
-    completion_mask: Tensor,
-    old_logps: Tensor,
-    advantages: Tensor,
-    config: Any,
-    *,
-    ref_logps: Tensor | None = None,
-    denominator: float | None = None,
-    terms: Callable[[Tensor, Tensor, Tensor, Any], TokenTerms] = clipped_terms,
-    factors: Tensor | None = None,
-) -> tuple[Tensor, dict[str, Tensor]]:
-    """The GRPO loss of one micro-batch: -(1/rows) sum_i mean_t min(r_t A_i, clip(r_t) A_i) + beta * KL.
-
-    logps, completion_mask, old_logps, ref_logps: (b, T).  advantages: (b,).
-    config: epsilon, epsilon_high, beta, max_log_ratio.  denominator: rows planned for the whole mini-batch; default: b.
-    terms: of a token, in place of the minimum.  factors: (b,), of each row in the loss, KL included.
-    Returns the scalar and per-row stats (b,) as gspo.loss does, where sequence_ratio = exp(mean_t log r_t),
-    clipped_ratio the same of clipped r_t, clip_side the side on which more tokens lie, gradient_flows = any token's;
-    and clipped_low, clipped_high: shares of tokens whose gradient the clip removed.
-    """
-    dtype = logps.dtype if logps.dtype == torch.float64 else torch.float32
-    mask, logps = completion_mask.to(dtype), logps.to(dtype)
-    length = mask.sum(dim=1).clamp(min=1)  # (b,)
-    row_advantages = advantages.to(dtype)[:, None]  # (b, 1)
-    raw = (logps - old_logps.to(dtype)) * mask  # (b, T)
-    log_ratio = raw.clamp(-config.max_log_ratio, config.max_log_ratio)  # (b, T)
-    objective, clipped, side, flows, weight = terms(log_ratio, logps, row_advantages, config)  # (b, T) each
-
-    def over_tokens(values: Tensor) -> Tensor:
-        return (values.to(dtype) * mask).sum(dim=1) / length  # (b,)
-
-    every = torch.ones_like(length, dtype=torch.bool)  # (b,)
-    row_objective = over_tokens(objective)  # (b,)
-    weighted = row_objective if factors is None else row_objective * factors  # (b,)
-    total, kl = tensors.loss_and_kl(weighted, logps, mask, every, config.beta, ref_logps, denominator, factors)
-    with torch.no_grad():
-        flows = flows & (raw.abs() <= config.max_log_ratio) & (row_advantages != 0) & (mask > 0)  # (b, T)
-        stats = {
-            "sequence_ratio": over_tokens(log_ratio).exp(),
-            "clipped_ratio": over_tokens(clipped.log()).exp(),
-            "clip_side": (side * mask).sum(dim=1).sign().int(),
-            "gradient_flows": flows.any(dim=1),
-            "weight": over_tokens(torch.where(flows, weight, 0.0)),
-            "objective": row_objective,
-            "kl": kl,
-            "clipped_low": over_tokens((side < 0) & ~flows),
-            "clipped_high": over_tokens((side > 0) & ~flows),
-        }
-    return total, {name: value.detach() for name, value in stats.items()}
-
-
 class Grpo(AlgorithmSpec):
     """GRPO: each agent alone, with a ratio for each token."""
 
@@ -98,18 +40,48 @@ class Grpo(AlgorithmSpec):
     name: Literal["grpo"] = "grpo"
 
     def loss(self, batch: MicroBatch, update_index: int, denominator: float) -> tuple[Tensor, dict[str, Tensor]]:
-        assert batch.old_logps is not None
-        return loss(
-            *(batch.logps, batch.mask, batch.old_logps, batch.advantages, self),
-            ref_logps=batch.ref_logps,
-            denominator=denominator,
-            terms=self.token_terms,
-            factors=self.row_factors(batch, denominator),
-        )
+        """-(1/rows) sum_i mean_t min(r_t A_i, clip(r_t) A_i) + beta * KL.
 
-    def token_terms(self, log_ratio: Tensor, logps: Tensor, advantages: Tensor, config: Any) -> TokenTerms:
-        """The term of each token. log_ratio, logps: (b, T).  advantages: (b, 1)."""
-        return clipped_terms(log_ratio, logps, advantages, config)
+        Of the stats, sequence_ratio is exp(mean_t log r_t), clipped_ratio the same of clipped r_t, clip_side the side
+        on which more tokens lie, gradient_flows any token's; and clipped_low, clipped_high: shares of tokens whose
+        gradient the clip removed.
+        """
+        batch = batch.in_loss_precision()
+        assert batch.old_logps is not None
+        mask, logps, dtype = batch.mask, batch.logps, batch.logps.dtype
+        length = mask.sum(dim=1).clamp(min=1)  # (b,)
+        advantages = batch.advantages[:, None]  # (b, 1)
+        raw = (logps - batch.old_logps) * mask  # (b, T)
+        log_ratio = raw.clamp(-self.max_log_ratio, self.max_log_ratio)  # (b, T)
+        objective, clipped, side, flows, weight = self.token_terms(log_ratio, logps, advantages)  # (b, T) each
+
+        def over_tokens(values: Tensor) -> Tensor:
+            return (values.to(dtype) * mask).sum(dim=1) / length  # (b,)
+
+        every = torch.ones_like(length, dtype=torch.bool)  # (b,)
+        factors = self.row_factors(batch, denominator)  # (b,)
+        row_objective = over_tokens(objective)  # (b,)
+        weighted = row_objective if factors is None else row_objective * factors  # (b,)
+        total, kl = tensors.loss_and_kl(weighted, batch, every, self.beta, denominator, factors)
+        with torch.no_grad():
+            flows = flows & (raw.abs() <= self.max_log_ratio) & (advantages != 0) & (mask > 0)  # (b, T)
+            stats = {
+                "sequence_ratio": over_tokens(log_ratio).exp(),
+                "clipped_ratio": over_tokens(clipped.log()).exp(),
+                "clip_side": (side * mask).sum(dim=1).sign().int(),
+                "gradient_flows": flows.any(dim=1),
+                "weight": over_tokens(torch.where(flows, weight, 0.0)),
+                "objective": row_objective,
+                "kl": kl,
+                "clipped_low": over_tokens((side < 0) & ~flows),
+                "clipped_high": over_tokens((side > 0) & ~flows),
+            }
+        return total, {name: value.detach() for name, value in stats.items()}
+
+    def token_terms(self, log_ratio: Tensor, logps: Tensor, advantages: Tensor) -> TokenTerms:
+        """min(r A, clip(r) A). log_ratio, logps: (b, T).  advantages: (b, 1)."""
+        objective, clipped, side, flows = tensors.clipped_objective(log_ratio, advantages, *self.own_band())
+        return TokenTerms(objective, clipped, side, flows, objective)
 
     def row_factors(self, batch: MicroBatch, denominator: float) -> Tensor | None:
         """The factor of each row's mean over tokens, (b,); None for 1."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from workers.algorithms.grpo import Grpo, TokenTerms
 from workers.contract.settings import Number, setting
@@ -37,10 +37,10 @@ class Sapo(Grpo):
         le=100,
     )
 
-    def token_terms(self, log_ratio: Tensor, logps: Tensor, advantages: Tensor, config: Any) -> TokenTerms:
+    def token_terms(self, log_ratio: Tensor, logps: Tensor, advantages: Tensor) -> TokenTerms:
         ratio = log_ratio.exp()  # (b, T)
-        positive = torch.full_like(advantages, config.sapo_temperature_pos)  # (b, 1)
-        temperature = torch.where(advantages > 0, positive, config.sapo_temperature_neg)  # (b, 1)
+        positive = torch.full_like(advantages, self.sapo_temperature_pos)  # (b, 1)
+        temperature = torch.where(advantages > 0, positive, self.sapo_temperature_neg)  # (b, 1)
         gate = torch.sigmoid(temperature * (ratio - 1))  # (b, T)
         weight = 4 * (gate * (1 - gate) * ratio).detach() * advantages  # (b, T)  the objective's derivative by log r
         everywhere = torch.ones_like(ratio, dtype=torch.bool)

@@ -71,18 +71,18 @@ def graph_key(model: Any, request: SampleRequest, eos_ids: Sequence[int], head: 
     layers: list[Any] = [module for module in model.modules() if isinstance(module, BaseTunerLayer)]
     config = model.config.get_text_config()
     return GraphKey(
-        id(model),
-        tuple(tensor.data_ptr() for tensor in chain(model.parameters(), model.buffers())),
-        model.device,
-        model.dtype,
-        config._attn_implementation,
-        config.vocab_size,
-        tuple((layer._disable_adapters, *layer.scaling.values()) for layer in layers),
-        request.temperature,
-        request.top_p,
-        request.top_k,
-        tuple(sorted(eos_ids)),
-        head is not None,
+        model=id(model),
+        addresses=tuple(tensor.data_ptr() for tensor in chain(model.parameters(), model.buffers())),
+        device=model.device,
+        dtype=model.dtype,
+        attention=config._attn_implementation,
+        vocabulary=config.vocab_size,
+        adapters=tuple((layer._disable_adapters, *layer.scaling.values()) for layer in layers),
+        temperature=request.temperature,
+        top_p=request.top_p,
+        top_k=request.top_k,
+        stops=tuple(sorted(eos_ids)),
+        has_head=head is not None,
     )
 
 

@@ -76,16 +76,16 @@ class VllmEngine:
         size = self._policy.model.config.get_text_config().vocab_size
         stop_ids = [one for one in self._policy.eos_ids if one < size]  # vLLM refuses others, which nothing samples
         command = GenerateCommand(
-            request.prompts,
-            request.rows,
-            seeds,
-            request.temperature,
-            request.max_new_tokens,
-            stop_ids,
-            request.top_p,
-            request.top_k,
-            request.stop,
-            request.limits,
+            prompts=request.prompts,
+            rows=request.rows,
+            seeds=seeds,
+            temperature=request.temperature,
+            max_new_tokens=request.max_new_tokens,
+            stop_ids=stop_ids,
+            top_p=request.top_p,
+            top_k=request.top_k,
+            stop=request.stop,
+            limits=request.limits,
         )
         outputs = self._run_command("generate", command) if request.rows else []
         self.sleep()

@@ -257,7 +257,8 @@ def serve_engine(connection: Connection, settings: EngineSettings) -> None:
             if engine is None:
                 engine, result = Engine(settings, send_heartbeat), None
             else:
-                result = getattr(engine, name)(*([] if argument is None else [argument]))
+                command = getattr(engine, name)
+                result = command() if argument is None else command(argument)
             answer = ("done", result)
         except Exception as error:
             traceback.print_exc()

@@ -13,8 +13,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from workers.agents.interface import AgentInterface
-from workers.algorithms.base.spec import MicroBatch
-from workers.algorithms.base.tensors import ROW_STATS
+from workers.algorithms.base.tensors import ROW_STATS, MicroBatch
 from workers.contract.memory.footprint import Shape, shape_of
 from workers.contract.memory.machine import Machine, ResolvedSettings, resolved_settings, with_settings
 from workers.contract.memory.plan import fitted, shortfall

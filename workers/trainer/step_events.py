@@ -15,8 +15,8 @@ from typing import Literal
 import numpy as np
 
 from workers.agents.messages import GeneratedRollouts, LearnerRow, Response, RowResult, UpdateReport
-from workers.algorithms import hacpo
 from workers.algorithms.base import tensors
+from workers.algorithms.base.capability import CapabilityTracker
 from workers.algorithms.base.spec import AlgorithmSpec
 from workers.contract import events
 from workers.questions.dataset import Question
@@ -38,7 +38,7 @@ class StepRecord:
     questions: Sequence[Question]
     generated: Sequence[GeneratedRollouts]
     scores: Scores
-    tracker: hacpo.CapabilityTracker
+    tracker: CapabilityTracker
     plan: StepPlan
     reports: Sequence[UpdateReport]
     trust: Trust | None = None

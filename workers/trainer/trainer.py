@@ -21,7 +21,7 @@ from workers.agents.interface import AgentInterface, Answer, Placement
 from workers.agents.messages import GeneratedRollouts, RolloutsMissing, UpdateReport
 from workers.agents.placement import introduction, place
 from workers.agents.updates import MAX_FAILURES_IN_A_ROW
-from workers.algorithms import hacpo
+from workers.algorithms.base.capability import CapabilityTracker
 from workers.contract import events
 from workers.contract.checkpoint_manifest import DamagedCheckpoint
 from workers.contract.memory.machine import ResolvedSettings, with_settings
@@ -75,7 +75,7 @@ class Trainer:
         )
         self.scorer = self.evaluations.scorer
         self.checkpoints = CheckpointWriter(run_dir, spec.checkpoint, self.log)
-        self.tracker = hacpo.CapabilityTracker.of(len(spec.agents), spec.algorithm.capability_options)
+        self.tracker = CapabilityTracker(len(spec.agents), spec.algorithm.capability_options)
         self.trust = Trust([agent.name for agent in spec.agents], spec.sharing)
         self.audit = RewardAudit(spec, self.judges)
         self.prompts = PromptSampler(spec, [[] for _ in spec.training_data])  # with questions once they are read

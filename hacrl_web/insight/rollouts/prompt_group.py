@@ -145,16 +145,18 @@ def group_of(run: Run, spec: RunSpec, hit: RolloutHit) -> PromptGroup | None:
             card.is_selected, selected = True, card
     head = rows[0]
     return PromptGroup(
-        step,
-        hit.prompt_id,
-        visible(head["shown_prompt"]),
-        head["prompt_length"] > MAX_PROMPT,
-        bool(head["prompt_length"]),  # a recorded prompt is never empty; deleting old texts empties it
-        visible(head["shown_answer"]),
-        [column for column in columns if column.cards],
-        selected,
-        waterfalls(rule, contributions.get((hit.agent, hit.sample), [])) if selected else [],
-        _comparison(columns, selected, hit, contributions.get((hit.agent, hit.sample), [])) if selected else None,
+        step=step,
+        prompt_id=hit.prompt_id,
+        prompt=visible(head["shown_prompt"]),
+        is_prompt_cut=head["prompt_length"] > MAX_PROMPT,
+        has_texts=bool(head["prompt_length"]),  # a recorded prompt is never empty; deleting old texts empties it
+        answer=visible(head["shown_answer"]),
+        columns=[column for column in columns if column.cards],
+        selected=selected,
+        waterfalls=waterfalls(rule, contributions.get((hit.agent, hit.sample), [])) if selected else [],
+        comparison=_comparison(columns, selected, hit, contributions.get((hit.agent, hit.sample), []))
+        if selected
+        else None,
     )
 
 

@@ -3,52 +3,14 @@
 from __future__ import annotations
 
 import math
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
 
+from tests.support.workers.losses import DOUBLE, algorithm, micro_batch, one_row
 from workers.algorithms import hacpo
-
-DOUBLE = torch.float64
-
-
-def config(**changes: Any) -> SimpleNamespace:
-    values = {
-        "epsilon": 3e-4,
-        "epsilon_high": 4e-4,
-        "delta": 0.2,
-        "delta_step": 0.025,
-        "alpha": 1.0,
-        "cross_weight": 1.0,
-        "cross_clip_gradient": "zero",
-        "ratio_length": "own",
-        "beta": 0.0,
-        "max_log_ratio": 10.0,
-    }
-    return SimpleNamespace(**{**values, **changes})
-
-
-def one_row(
-    ratio: float, advantage: float, *, is_self: bool, omega: float = 1.0, m: int = 0, **changes: Any
-) -> tuple[float, float, dict[str, float]]:
-    """Loss, its gradient by log s, and stats of a single rollout of two tokens whose sequence ratio is `ratio`."""
-    # Two tokens: mean = log(ratio) when both are log(ratio), against a source mean of 0. d log s / d token = 1/2.
-    logps = torch.full((1, 2), math.log(ratio), dtype=DOUBLE, requires_grad=True)
-    loss, stats = hacpo.loss(
-        logps,
-        torch.ones(1, 2, dtype=torch.bool),
-        torch.zeros(1, dtype=DOUBLE),
-        torch.tensor([advantage], dtype=DOUBLE),
-        torch.tensor([is_self]),
-        torch.tensor([omega], dtype=DOUBLE),
-        m,
-        config(**changes),
-    )
-    loss.backward()
-    assert logps.grad is not None
-    return loss.item(), logps.grad.sum().item(), {name: value.item() for name, value in stats.items()}
+from workers.algorithms.base.capability import CapabilityTracker
+from workers.algorithms.base.spec import CapabilityOptions
 
 
 def rewards_of(*agents: list[list[float]]) -> torch.Tensor:
@@ -60,7 +22,7 @@ def rewards_of(*agents: list[list[float]]) -> torch.Tensor:
 
 def test_capability_is_the_mean_of_the_last_steps():
     # K = 2. Agent 0 earns means 1, 0, .5: after three steps (0 + .5) / 2 = .25. Agent 1: 0, .5, 1 -> .75.
-    tracker = hacpo.CapabilityTracker(2, window=2)
+    tracker = CapabilityTracker(2, CapabilityOptions(window=2))
     for first, second in [([1, 1], [0, 0]), ([0, 0], [0, 1]), ([0, 1], [1, 1])]:
         tracker.update(rewards_of([first], [second]))
     assert tracker.capability.tolist() == [0.25, 0.75]
@@ -71,14 +33,14 @@ def test_capability_is_the_mean_of_the_last_steps():
 
 def test_clamped_ratio_is_marked():
     # P = (1, .05): 20 -> 10, and 1/20 -> .1.
-    tracker = hacpo.CapabilityTracker(2)
+    tracker = CapabilityTracker(2)
     tracker.update(rewards_of([[1.0] * 20], [[1.0] + [0.0] * 19]))
     assert tracker.ratio().tolist() == [[1.0, 10.0], [0.1, 1.0]]
     assert tracker.clamped().tolist() == [[False, True], [True, False]]
 
 
 def test_two_agents_at_the_floor_have_ratio_one_and_are_flagged():
-    tracker = hacpo.CapabilityTracker(2)
+    tracker = CapabilityTracker(2)
     tracker.update(torch.zeros(2, 1, 4))
     assert tracker.capability.tolist() == [1e-8, 1e-8]
     assert tracker.ratio().tolist() == [[1.0, 1.0], [1.0, 1.0]]
@@ -88,13 +50,13 @@ def test_two_agents_at_the_floor_have_ratio_one_and_are_flagged():
 
 def test_negative_rewards_count_as_zero_in_the_capability():
     # (max(-1, 0) + 1) / 2 = .5
-    tracker = hacpo.CapabilityTracker(1)
+    tracker = CapabilityTracker(1)
     tracker.update(rewards_of([[-1.0, 1.0]]))
     assert tracker.capability.tolist() == [0.5]
 
 
 def test_step_without_a_valid_rollout_leaves_the_capability_unchanged():
-    tracker = hacpo.CapabilityTracker(2)
+    tracker = CapabilityTracker(2)
     tracker.update(rewards_of([[1.0, 0.0]], [[1.0, 1.0]]))
     valid = torch.tensor([[[False, False]], [[True, False]]])
     tracker.update(rewards_of([[0.0, 0.0]], [[0.0, 1.0]]), valid)
@@ -103,7 +65,7 @@ def test_step_without_a_valid_rollout_leaves_the_capability_unchanged():
 
 
 def test_ratio_is_one_while_warming_up():
-    tracker = hacpo.CapabilityTracker(2, warmup_steps=1)
+    tracker = CapabilityTracker(2, CapabilityOptions(warmup_steps=1))
     tracker.update(rewards_of([[1.0, 1.0]], [[1.0, 0.0]]))
     assert tracker.ratio().tolist() == [[1.0, 1.0], [1.0, 1.0]]
     tracker.update(rewards_of([[1.0, 1.0]], [[1.0, 0.0]]))
@@ -117,11 +79,10 @@ def test_uniform_group_teaches_nothing():
     # Without the rule, mu = (1 + 1 + 2 + 2) / 4 = 1.5 and every right answer would be punished.
     rewards = rewards_of([[1.0, 1.0]], [[1.0, 1.0]])
     ratio = torch.tensor([[1.0, 2.0], [0.5, 1.0]], dtype=DOUBLE)
-    found, baseline = hacpo.advantages(rewards, ratio, 0)
+    found, baseline, _ = hacpo.advantages(rewards, ratio, 0)
     assert baseline.tolist() == [1.0]
     assert found.tolist() == [[[0.0, 0.0]], [[0.0, 0.0]]]
-    rules = hacpo.baselines(rewards, ratio, 0)
-    assert (rules.uniform.tolist(), rules.guarded.tolist()) == ([True], [False])
+    assert hacpo.baselines(rewards, ratio, 0).guarded.tolist() == [False]
 
 
 def test_baseline_above_the_highest_reward_falls_back_to_the_own_mean():
@@ -138,16 +99,16 @@ def test_baseline_above_the_highest_reward_falls_back_to_the_own_mean():
 def test_unscorable_rollouts_count_nowhere():
     # The same group with and without an unscorable third rollout of either agent.
     ratio = torch.tensor([[1.0, 2.0], [0.5, 1.0]], dtype=DOUBLE)
-    whole, mu = hacpo.advantages(rewards_of([[1.0, 0.0]], [[0.0, 0.0]]), ratio, 0)
+    whole, mu, _ = hacpo.advantages(rewards_of([[1.0, 0.0]], [[0.0, 0.0]]), ratio, 0)
     valid = torch.tensor([[[True, True, False]], [[False, True, True]]])
-    found, baseline = hacpo.advantages(rewards_of([[1.0, 0.0, 0.0]], [[1.0, 0.0, 0.0]]), ratio, 0, valid=valid)
+    found, baseline, _ = hacpo.advantages(rewards_of([[1.0, 0.0, 0.0]], [[1.0, 0.0, 0.0]]), ratio, 0, valid=valid)
     assert baseline.tolist() == mu.tolist()
     assert found[0, 0].tolist() == [*whole[0, 0].tolist(), 0.0]
     assert found[1, 0].tolist() == [0.0, *whole[1, 0].tolist()]
 
 
 def test_group_without_any_valid_rollout_has_advantage_zero():
-    found, baseline = hacpo.advantages(torch.zeros(2, 1, 2), torch.ones(2, 2), 0, valid=torch.zeros(2, 1, 2).bool())
+    found, baseline, _ = hacpo.advantages(torch.zeros(2, 1, 2), torch.ones(2, 2), 0, valid=torch.zeros(2, 1, 2).bool())
     assert baseline.tolist() == [0.0]
     assert not found.any()
 
@@ -201,17 +162,12 @@ def test_lower_bound_rises_with_every_update():
     assert stats["clip_side"] == -1
     assert stats["clipped_ratio"] == pytest.approx(0.85)
     assert stats["weight"] == 0.0
-    assert hacpo.lower_bound(100, config()) == 1.0
+    assert algorithm().shared_band(100) == (1.0, 1.0)
 
 
 def test_cross_rollout_is_never_weighted_up():
     loss, gradient, stats = one_row(1.3, 1.0, is_self=False)
     assert (loss, gradient, stats["clip_side"], stats["clipped_ratio"]) == (-1.0, 0.0, 1, 1.0)
-
-
-def test_unknown_gradient_mode_is_refused():
-    with pytest.raises(ValueError, match="zero, keep or sided"):
-        one_row(0.9, 1.0, is_self=False, cross_clip_gradient="none")
 
 
 def test_log_ratio_is_clamped():
@@ -222,16 +178,8 @@ def test_log_ratio_is_clamped():
 
 
 def test_bfloat16_logps_are_reduced_in_float32():
-    loss, stats = hacpo.loss(
-        torch.zeros(1, 3, dtype=torch.bfloat16),
-        torch.ones(1, 3),
-        torch.tensor([2e-4]),
-        torch.ones(1),
-        torch.tensor([True]),
-        torch.ones(1),
-        0,
-        config(),
-    )
+    batch = micro_batch(torch.zeros(1, 3, dtype=torch.bfloat16), old_mean_logp=torch.tensor([2e-4]))
+    loss, stats = algorithm().loss(batch, 0, 1)
     assert loss.dtype == torch.float32
     assert stats["sequence_ratio"].item() == pytest.approx(math.exp(-2e-4), abs=1e-7)  # bfloat16 would say 1
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
+from tests.support.workers.losses import micro_batch
 from workers.algorithms import hacpo
+from workers.algorithms.base.capability import CapabilityTracker
+from workers.algorithms.base.spec import CapabilityOptions
 
 CASES: list[dict[str, Any]] = json.loads(
     (Path(__file__).resolve().parents[2] / "data" / "hacpo_cases.json").read_text()
@@ -50,7 +52,7 @@ def test_every_golden_kind_is_known():
 
 @pytest.mark.parametrize("case", cases("capability_v1", "capability_orig"))
 def test_capabilities_and_ratios_match(case):
-    tracker = hacpo.CapabilityTracker(case["n"], case["inputs"]["K"])
+    tracker = CapabilityTracker(case["n"], CapabilityOptions(case["inputs"]["K"]))
     expected = case["outputs"]
     for step, rewards in enumerate(case["inputs"]["rewards_by_step_agent_sample"]):
         tracker.update(torch.tensor(rewards, dtype=DOUBLE)[:, None])  # (n, 1, samples)
@@ -71,7 +73,7 @@ def test_advantages_and_baselines_match(case):
     rewards = torch.tensor(case["inputs"]["rewards_prompt_source_sample"], dtype=DOUBLE).transpose(0, 1)  # (n, B, G)
     ratio = clamped_ratio(case["inputs"]["capabilities"])
     for learner in range(case["n"]):
-        found, baseline = hacpo.advantages(rewards, ratio, learner)
+        found, baseline, _ = hacpo.advantages(rewards, ratio, learner)
         expected = torch.tensor(case["outputs"]["advantage_learner_prompt_source_sample"][learner], dtype=DOUBLE)
         torch.testing.assert_close(found.transpose(0, 1), expected, rtol=0, atol=1e-12)
         if "baseline_learner_prompt" in case["outputs"]:
@@ -83,27 +85,22 @@ def test_advantages_and_baselines_match(case):
 def test_loss_and_gradient_match(case):
     given, expected = case["inputs"], case["outputs"]
     logps = torch.tensor(given["log_prob"], dtype=DOUBLE, requires_grad=True)
-    config = SimpleNamespace(
+    rule = hacpo.Hacpo(
         epsilon=given["eps_low"],
         epsilon_high=given["eps_high"],
         delta=given["delta"],
         delta_step=given["delta_step"],
         alpha=given["alpha"],
-        cross_weight=1.0,
-        cross_clip_gradient="zero",
-        ratio_length="own",
-        beta=0.0,
     )
-    loss, stats = hacpo.loss(
+    batch = micro_batch(
         logps,
-        torch.tensor(given["mask"]) > 0,
-        torch.tensor(given["source_mean_log_prob"], dtype=DOUBLE),
-        torch.tensor(given["advantages"], dtype=DOUBLE),
-        torch.tensor(given["source_index"]) == given["learner_index"],
-        torch.tensor(given["capability_ratio_source_over_target"], dtype=DOUBLE),
-        given["minibatch_update_index"],
-        config,
+        mask=torch.tensor(given["mask"]) > 0,
+        old_mean_logp=torch.tensor(given["source_mean_log_prob"], dtype=DOUBLE),
+        advantages=torch.tensor(given["advantages"], dtype=DOUBLE),
+        is_self=torch.tensor(given["source_index"]) == given["learner_index"],
+        omega=torch.tensor(given["capability_ratio_source_over_target"], dtype=DOUBLE),
     )
+    loss, stats = rule.loss(batch, given["minibatch_update_index"], len(logps))
     loss.backward()
     torch.testing.assert_close(loss.item(), expected["loss"], rtol=0, atol=1e-12)
     torch.testing.assert_close(logps.grad, torch.tensor(expected["grad"], dtype=DOUBLE), rtol=0, atol=1e-12)
@@ -117,8 +114,8 @@ def test_unclamped_baseline_weights_differ_where_the_clamp_bites():
     # Learner 0, Eq. (7): weight of agent 1's rewards omega(0, 1) = 10, so mu = 10 * 1 / 4 = 2.5.
     # With the unclamped 90 it is 90 / 4 = 22.5, above r_max: the guard would give agent 0's own mean, 0.
     rewards = torch.tensor([[[0.0, 0.0]], [[0.0, 1.0]]], dtype=DOUBLE)
-    _, ours = hacpo.advantages(rewards, clamped_ratio([0.9, 0.01]), 0, reward_max=10.0)
+    _, ours, _ = hacpo.advantages(rewards, clamped_ratio([0.9, 0.01]), 0, reward_max=10.0)
     capability = torch.tensor([0.9, 0.01], dtype=DOUBLE)
-    _, unclamped = hacpo.advantages(rewards, capability[:, None] / capability[None, :], 0, reward_max=10.0)
+    _, unclamped, _ = hacpo.advantages(rewards, capability[:, None] / capability[None, :], 0, reward_max=10.0)
     assert ours.tolist() == pytest.approx([2.5], abs=1e-12)
     assert unclamped.tolist() == pytest.approx([0.0], abs=1e-12)

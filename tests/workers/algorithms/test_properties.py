@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,18 +12,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tests.workers.algorithms.test_hacpo import config as hacpo_config
+from tests.support.workers.losses import DOUBLE, micro_batch
 from workers.algorithms import grpo, gspo, hacpo, naive
 from workers.algorithms.base import tensors
+from workers.algorithms.base.capability import CapabilityTracker
+from workers.algorithms.base.spec import AlgorithmSpec, CapabilityOptions
 
-DOUBLE = torch.float64
 EPSILON, EPSILON_HIGH = 0.1, 0.2
 MODES = ("zero", "keep", "sided")
 
 
-def config(**changes: Any) -> SimpleNamespace:
-    own = {"delta": 0.3, "delta_step": 0.05, "cross_weight": 0.7, "cross_kl": False, "clip_cross": True}
-    return hacpo_config(**{"epsilon": EPSILON, "epsilon_high": EPSILON_HIGH, **own, **changes})
+RULES = {"hacpo": hacpo.Hacpo, "gspo": gspo.Gspo, "grpo": grpo.Grpo, "naive": naive.NaiveSource}
+
+
+def rule_of(kind: str, **changes: Any) -> AlgorithmSpec:
+    """One with wide bands; settings that it lacks are left out."""
+    own = {"epsilon": EPSILON, "epsilon_high": EPSILON_HIGH, "delta": 0.3, "delta_step": 0.05, "cross_weight": 0.7}
+    cls = RULES[kind]
+    return cls(**{name: value for name, value in {**own, **changes}.items() if name in cls.model_fields})
 
 
 class Rows:
@@ -56,19 +61,18 @@ class Rows:
             return torch.cat([values[rows], junk if values.dtype != torch.bool else junk.bool() & False], dim=1)
 
         logps = padded(self.logps).requires_grad_()
-        settings_ = config(**changes)
-        common = {"ref_logps": padded(self.reference) if settings_.beta else None, "denominator": 16}
-        mask = padded(self.mask)
-        if kind == "grpo":
-            loss, stats = grpo.loss(logps, mask, padded(self.old_logps), self.advantages[rows], settings_, **common)
-        elif kind == "gspo":
-            loss, stats = gspo.loss(logps, mask, self.mean[rows], self.advantages[rows], settings_, **common)
-        elif kind == "naive":
-            given_rows = (self.mean[rows], self.advantages[rows], self.is_self[rows])
-            loss, stats = naive.loss(logps, mask, *given_rows, settings_, **common)
-        else:
-            given_rows = (self.mean[rows], self.advantages[rows], self.is_self[rows], self.omega[rows])
-            loss, stats = hacpo.loss(logps, mask, *given_rows, m, settings_, **common)
+        rule = rule_of(kind, **changes)
+        batch = micro_batch(
+            logps,
+            mask=padded(self.mask),
+            old_mean_logp=self.mean[rows],
+            advantages=self.advantages[rows],
+            is_self=self.is_self[rows],
+            omega=self.omega[rows],
+            ref_logps=padded(self.reference) if rule.beta else None,
+            old_logps=padded(self.old_logps),
+        )
+        loss, stats = rule.loss(batch, m, 16)
         loss.backward()
         assert logps.grad is not None
         return loss.item(), logps.grad, stats
@@ -220,8 +224,8 @@ def test_order_of_agents_prompts_and_samples_is_no_matter(seed, scale):
         return values[agents][:, prompts][:, :, samples]
 
     for place, learner in enumerate(agents.tolist()):
-        expected, baseline = hacpo.advantages(rewards, ratio, learner, valid=valid, scale_rewards=scale)
-        found, other = hacpo.advantages(
+        expected, baseline, _ = hacpo.advantages(rewards, ratio, learner, valid=valid, scale_rewards=scale)
+        found, other, _ = hacpo.advantages(
             moved(rewards), ratio[agents][:, agents], place, valid=moved(valid), scale_rewards=scale
         )
         torch.testing.assert_close(found, moved(expected), rtol=0, atol=1e-9)
@@ -236,19 +240,20 @@ def test_equal_agents_are_judged_by_the_joint_mean(seed):
     rewards, valid, _ = group(seed)
     plain, baseline = tensors.joint_advantages(rewards, valid=valid)
     for learner in range(3):
-        found, other = hacpo.advantages(rewards, torch.ones(3, 3, dtype=DOUBLE), learner, valid=valid)
+        found, other, _ = hacpo.advantages(rewards, torch.ones(3, 3, dtype=DOUBLE), learner, valid=valid)
         torch.testing.assert_close(found, plain, rtol=0, atol=1e-12)
         torch.testing.assert_close(other, baseline, rtol=0, atol=1e-12)
 
 
 @given(seed=SEEDS, window=st.integers(1, 4), warmup=st.integers(0, 3), steps=st.integers(1, 6), cut=st.integers(0, 6))
 def test_tracker_resumes_from_its_state_at_any_step(seed, window, warmup, steps, cut):
-    whole = hacpo.CapabilityTracker(3, window, warmup_steps=warmup)
-    resumed = hacpo.CapabilityTracker(3, window, warmup_steps=warmup)
+    options = CapabilityOptions(window, warmup_steps=warmup)
+    whole = CapabilityTracker(3, options)
+    resumed = CapabilityTracker(3, options)
     for step in range(steps):
         if step == cut:
             state = json.loads(json.dumps(resumed.state_dict()))
-            resumed = hacpo.CapabilityTracker(3, window, warmup_steps=warmup)
+            resumed = CapabilityTracker(3, options)
             resumed.load_state_dict(state)
         rewards, valid, _ = group(seed + step)
         for tracker in (whole, resumed):
@@ -269,7 +274,7 @@ def test_graded_rewards_keep_signs_and_uniform_groups_teach_nothing(values, same
     rewards[:, 2] = same
     ratio = torch.tensor([[1.0, 2.5], [0.4, 1.0]])
     for learner in range(2):
-        advantages, baseline = hacpo.advantages(rewards, ratio, learner, scale_rewards=scale)
+        advantages, baseline, _ = hacpo.advantages(rewards, ratio, learner, scale_rewards=scale)
         assert advantages.isfinite().all()
         assert (advantages[:, 2] == 0).all()
         assert baseline[2] == rewards[0, 2, 0]
@@ -286,7 +291,7 @@ def test_graded_rewards_keep_signs_and_uniform_groups_teach_nothing(values, same
 def test_capability_is_the_mean_reward(values):
     """Eq. (9) with partial credit: no threshold makes it a share of correct answers."""
     rewards = torch.tensor(values).reshape(2, 3, 2)
-    tracker = hacpo.CapabilityTracker(2)
+    tracker = CapabilityTracker(2)
     tracker.update(rewards)
     means = rewards.double().mean(dim=(1, 2)).clamp(min=1e-8)
     torch.testing.assert_close(tracker.capability, means, rtol=1e-12, atol=0)

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 import torch
 
+from tests.support.workers.losses import DOUBLE, algorithm, micro_batch, one_row
 from workers.algorithms.base import tensors
-from workers.algorithms.base.spec import AlgorithmSpec, MicroBatch, Objective
-from workers.contract.spec.run import RunSpec
+from workers.algorithms.base.spec import Objective
 
-DOUBLE = torch.float64
 # Two agents, two prompts, two rollouts each. Prompt 0: agent 0 earns (1, 0), agent 1 (0, 0); prompt 1: (1, 1), (1, 0).
 REWARDS = torch.tensor([[[1.0, 0.0], [1.0, 1.0]], [[0.0, 0.0], [1.0, 0.0]]], dtype=DOUBLE)
 VALID = torch.ones(2, 2, 2, dtype=torch.bool)
@@ -20,35 +19,8 @@ VALID = torch.ones(2, 2, 2, dtype=torch.bool)
 RATIO = torch.tensor([[1.0, 3.0], [1 / 3, 1.0]], dtype=DOUBLE)
 
 
-def algorithm(**changes: Any) -> AlgorithmSpec:
-    """An AlgorithmSpec with its numbers filled in, as the loss gets it."""
-    agents = [{"name": name, "model": "m"} for name in "ab"]
-    return RunSpec.model_validate({"agents": agents, "data": {"train_path": "q"}, "algorithm": changes}).rule
-
-
 def judged(**changes: Any) -> Objective:
     return algorithm(**changes).objective(REWARDS, VALID, RATIO)
-
-
-def one_row(ratio: float, advantage: float, *, is_self: bool, omega: float = 1.0, m: int = 0, **changes: Any):
-    """Loss, gradient by log s and stats of one rollout of two tokens whose log-probabilities are both log(ratio)."""
-    logps = torch.full((1, 2), math.log(ratio), dtype=DOUBLE, requires_grad=True)
-    reference = changes.pop("reference", None)
-    batch = MicroBatch(
-        logps=logps,
-        mask=torch.ones(1, 2, dtype=torch.bool),
-        old_mean_logp=torch.zeros(1, dtype=DOUBLE),
-        advantages=torch.tensor([advantage], dtype=DOUBLE),
-        is_self=torch.tensor([is_self]),
-        omega=torch.tensor([omega], dtype=DOUBLE),
-        source_lengths=torch.tensor([changes.pop("source_length", 2)]),
-        ref_logps=None if reference is None else torch.full((1, 2), reference, dtype=DOUBLE),
-        old_logps=torch.zeros(1, 2, dtype=DOUBLE),
-    )
-    loss, stats = algorithm(**changes).loss(batch, m, 1)
-    loss.backward()
-    assert logps.grad is not None
-    return loss.item(), logps.grad.sum().item(), {name: value.item() for name, value in stats.items()}
 
 
 # Advantages
@@ -118,16 +90,7 @@ def test_grpo_clips_each_token_by_hand():
     # Gradient by token: r / 3 where it flows: (0, .3, 1/3). Old log-probabilities are -1 each.
     ratios = torch.tensor([1.5, 0.9, 1.0], dtype=DOUBLE)
     logps = (ratios.log() - 1)[None].requires_grad_()
-    batch = MicroBatch(
-        logps=logps,
-        mask=torch.ones(1, 3, dtype=torch.bool),
-        old_mean_logp=torch.tensor([-1.0], dtype=DOUBLE),
-        advantages=torch.ones(1, dtype=DOUBLE),
-        is_self=torch.tensor([True]),
-        omega=torch.ones(1),
-        source_lengths=torch.tensor([3]),
-        old_logps=torch.full((1, 3), -1.0, dtype=DOUBLE),
-    )
+    batch = micro_batch(logps, old_mean_logp=-torch.ones(1), old_logps=torch.full((1, 3), -1.0, dtype=DOUBLE))
     loss, stats = algorithm(name="grpo").loss(batch, 0, 2)  # two planned rows: half
     loss.backward()
     assert loss.item() == pytest.approx(-0.53, abs=1e-12)

@@ -8,7 +8,9 @@ import pytest
 import torch
 
 from workers.algorithms import hacpo
+from workers.algorithms.base.capability import CapabilityTracker
 from workers.algorithms.base.contribution import float32
+from workers.algorithms.base.spec import CapabilityOptions
 from workers.algorithms.hacpo import Hacpo
 from workers.contract import advantages
 
@@ -42,7 +44,7 @@ def groups(rewards: torch.Tensor, valid: torch.Tensor) -> list[advantages.Reward
 def test_advantages_are_the_rules(scale, is_plain, seed):
     algorithm = Hacpo(scale_rewards=scale, advantage="plain" if is_plain else "capability")
     rewards, valid = world(seed)
-    tracker = hacpo.CapabilityTracker(N)
+    tracker = CapabilityTracker(N)
     tracker.update(rewards, valid)
     ratio = tracker.ratio()
     judged = algorithm.objective(rewards, valid, ratio)
@@ -65,7 +67,7 @@ def test_advantages_are_the_rules(scale, is_plain, seed):
 
 def test_capability_and_ratio_are_the_trackers_bit_for_bit():
     algorithm = Hacpo(capability_window=3, ratio_min=0.5, ratio_max=2.0)
-    tracker = hacpo.CapabilityTracker(N, 3, ratio_min=0.5, ratio_max=2.0)
+    tracker = CapabilityTracker(N, CapabilityOptions(3, 0.5, 2.0))
     means: list[list[float]] = [[], [], []]
     for seed in range(6):
         rewards, valid = world(seed)

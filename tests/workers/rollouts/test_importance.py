@@ -11,7 +11,8 @@ import torch
 
 from tests.support.workers.tiny import make_pair, make_spec, records, train
 from workers.agents import local
-from workers.algorithms.base.spec import AlgorithmSpec, MicroBatch
+from workers.algorithms.base.spec import AlgorithmSpec
+from workers.algorithms.base.tensors import MicroBatch
 from workers.algorithms.registry import algorithms
 from workers.rollouts.engine import TransformersEngine, truncated_weight
 from workers.rollouts.sampler import Sample, SampleRequest

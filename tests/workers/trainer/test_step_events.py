@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from workers.agents.messages import GeneratedRollouts, LearnerRow, Response, RowResult, UpdateReport
-from workers.algorithms import hacpo
+from workers.algorithms.base.capability import CapabilityTracker
 from workers.algorithms.base.spec import Objective
 from workers.algorithms.hacpo import Hacpo
 from workers.questions.dataset import Question
@@ -27,7 +27,7 @@ def response(num_tokens: int, finish_reason="stop") -> Response:
 
 
 def record() -> StepRecord:
-    tracker = hacpo.CapabilityTracker(2)
+    tracker = CapabilityTracker(2)
     tracker.update(REWARDS)  # P = (1/4, 3/4)
     generated = [
         GeneratedRollouts([[response(2), response(4)], [response(4), response(6, "length")]], (8.0, 16.0)),

@@ -15,28 +15,10 @@ if TYPE_CHECKING:
 class CapabilityTracker:
     """Capability of each agent, Eq. (9): its mean positive reward over the last `window` steps, this one too."""
 
-    def __init__(
-        self,
-        n_agents: int,
-        window: int = 5,
-        *,
-        ratio_min: float = 0.1,
-        ratio_max: float = 10.0,
-        warmup_steps: int = 0,
-        floor: float = CAPABILITY_FLOOR,
-    ) -> None:
-        self.n_agents = n_agents
-        self.ratio_min, self.ratio_max = ratio_min, ratio_max
-        self.warmup_steps = warmup_steps
-        self.floor = floor
+    def __init__(self, n_agents: int, options: CapabilityOptions | None = None) -> None:
+        self.n_agents, self.options = n_agents, options or CapabilityOptions()
         self.num_steps = 0
-        self._history: list[deque[float]] = [deque(maxlen=window) for _ in range(n_agents)]
-
-    @classmethod
-    def of(cls, n_agents: int, options: CapabilityOptions) -> CapabilityTracker:
-        """The tracker of a run."""
-        bounds = {"ratio_min": options.ratio_min, "ratio_max": options.ratio_max}
-        return cls(n_agents, options.window, warmup_steps=options.warmup_steps, **bounds)
+        self._history: list[deque[float]] = [deque(maxlen=self.options.window) for _ in range(n_agents)]
 
     def update(self, rewards: Tensor, valid: Tensor | None = None) -> None:
         """Add the rewards of a step, (n, B, G); valid: (n, B, G) bool, True = scored.
@@ -58,23 +40,23 @@ class CapabilityTracker:
     def capability(self) -> Tensor:
         """P, (n,) float64, Eq. (9). An agent without any valid rollout so far is at the floor."""
         means = [sum(history) / len(history) if history else 0.0 for history in self._history]
-        return torch.tensor(means, dtype=torch.float64).clamp(min=self.floor)
+        return torch.tensor(means, dtype=torch.float64).clamp(min=CAPABILITY_FLOOR)
 
     @property
     def floored(self) -> Tensor:
         """(n,) bool: True where the capability is only the floor. Two such agents have ratio 1."""
-        return self.capability <= self.floor
+        return self.capability <= CAPABILITY_FLOOR
 
     @property
     def is_warming_up(self) -> bool:
         """True if every ratio is still 1."""
-        return self.num_steps <= self.warmup_steps
+        return self.num_steps <= self.options.warmup_steps
 
     def ratio(self) -> Tensor:
         """Omega, (n, n) float64, Eq. (8): ratio[a, b] = clip(P[a] / P[b]); all 1 during the warm-up steps."""
         if self.is_warming_up:
             return torch.ones(self.n_agents, self.n_agents, dtype=torch.float64)
-        return self._unclamped().clamp(self.ratio_min, self.ratio_max)
+        return self._unclamped().clamp(self.options.ratio_min, self.options.ratio_max)
 
     def clamped(self) -> Tensor:
         """(n, n) bool: True where the clip of Eq. (8) changed `ratio`, or both capabilities are at the floor."""
@@ -82,7 +64,7 @@ class CapabilityTracker:
             return torch.zeros(self.n_agents, self.n_agents, dtype=torch.bool)
         raw, floored = self._unclamped(), self.floored
         both_floored = (floored[:, None] & floored[None, :]).fill_diagonal_(False)
-        return (raw < self.ratio_min) | (raw > self.ratio_max) | both_floored
+        return (raw < self.options.ratio_min) | (raw > self.options.ratio_max) | both_floored
 
     def _unclamped(self) -> Tensor:
         capability = self.capability

@@ -14,7 +14,7 @@ import numpy as np
 from workers.algorithms.base import tensors
 from workers.algorithms.base.contribution import ADVANTAGE_HELP, NOTHING_TO_TEACH, WeightedRow, WeightFactor
 from workers.algorithms.base.sharing import SharingSpec
-from workers.algorithms.base.spec import MicroBatch
+from workers.algorithms.base.tensors import MicroBatch
 from workers.contract.settings import Number, setting
 from workers.lazy_torch import torch
 
@@ -51,12 +51,10 @@ class GatedSpec(SharingSpec):
     def shared_loss(self, batch: MicroBatch, update_index: int, denominator: float) -> tuple[Tensor, dict[str, Tensor]]:
         """GSPO's term on own rollouts, and on shared ones weight * log s, in value the weight."""
         return tensors.own_and_cross_loss(
-            *(batch.logps, batch.mask, batch.old_mean_logp, batch.advantages, batch.is_self, batch.omega),
+            batch,
             self,
             lambda s, advantages, omega: self.shared_weights(s, advantages, omega, update_index, torch),
-            ref_logps=batch.ref_logps,
-            source_lengths=batch.source_lengths,
-            denominator=denominator,
+            denominator,
         )
 
     def shared_weights(self, s: Any, advantages: Any, omega: Any, update_index: int, ops: Any) -> tensors.WeightTerms:

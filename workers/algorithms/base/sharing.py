@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from workers.algorithms import gspo
 from workers.algorithms.base import tensors
-from workers.algorithms.base.spec import AlgorithmSpec, LearnerAdvantages, MicroBatch, Objective
+from workers.algorithms.base.spec import AlgorithmSpec, LearnerAdvantages, Objective
+from workers.algorithms.base.tensors import MicroBatch
 from workers.contract.settings import Batch, Count, Decay, If, Needs, Part, Share, setting
 from workers.lazy_torch import torch
 
@@ -168,11 +169,7 @@ class SharingSpec(AlgorithmSpec):
 
     def loss(self, batch: MicroBatch, update_index: int, denominator: float) -> tuple[Tensor, dict[str, Tensor]]:
         if not self.sharing:
-            return gspo.loss(
-                *(batch.logps, batch.mask, batch.old_mean_logp, batch.advantages, self),
-                ref_logps=batch.ref_logps,
-                denominator=denominator,
-            )
+            return gspo.loss(batch, self, denominator)
         return self.shared_loss(batch, update_index, denominator)
 
     def shared_loss(self, batch: MicroBatch, update_index: int, denominator: float) -> tuple[Tensor, dict[str, Tensor]]:

@@ -38,27 +38,6 @@ class Objective:
     in_baseline: list[Tensor]
 
 
-@dataclass(frozen=True)
-class MicroBatch:
-    """Rows of one learner. logps, mask, ref_logps, old_logps: (b, T); the rest (b,).
-
-    old_mean_logp: the denominator of the sequence ratio.  old_logps: the same by token (own rollouts only).
-    num_tokens: of all responses of the mini-batch.  max_tokens: the longest response that the run allows.
-    """
-
-    logps: Tensor
-    mask: Tensor
-    old_mean_logp: Tensor
-    advantages: Tensor
-    is_self: Tensor
-    omega: Tensor
-    source_lengths: Tensor
-    ref_logps: Tensor | None = None
-    old_logps: Tensor | None = None
-    num_tokens: int = 0
-    max_tokens: int = 0
-
-
 class LearnerAdvantages(NamedTuple):
     """One learner's advantages (n, B, G) and baselines (B,), and which of these the guard replaced (B,) bool."""
 
@@ -278,7 +257,9 @@ class AlgorithmSpec(SettingsSection):
         factor = ratio[source, learner]
         return factor if self.modulates_gradient and source != learner else torch.ones_like(factor)
 
-    def loss(self, batch: MicroBatch, update_index: int, denominator: float) -> tuple[Tensor, dict[str, Tensor]]:
+    def loss(
+        self, batch: tensors.MicroBatch, update_index: int, denominator: float
+    ) -> tuple[Tensor, dict[str, Tensor]]:
         """The scalar and per-row stats (b,) of one micro-batch (tensors.row_stats). Every number is filled in.
 
         update_index: m, the learner's updates so far within the step.  denominator: rows planned for the mini-batch.
@@ -349,5 +330,5 @@ class AlgorithmSpec(SettingsSection):
         return f"s · A{symbol} = {row.sequence_ratio:.6g} · {row.advantage:.3g}{value}"
 
     def _weight_of(self, row: WeightedRow) -> float:
-        place = (row.is_own, row.update_index or 0, [row.sequence_ratio or 0.0], [row.scaled_advantage])
-        return self.weigh(*place, row.omega).weights[0]
+        s, update_index = row.sequence_ratio or 0.0, row.update_index or 0
+        return self.weigh(row.is_own, update_index, [s], [row.scaled_advantage], row.omega).weights[0]

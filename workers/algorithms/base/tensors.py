@@ -6,7 +6,8 @@ Functions with `ops` are written once: it is torch in a loss, and numpy, in floa
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from workers.lazy_torch import torch
 
@@ -14,24 +15,57 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def log_ratio(
-    logps: Tensor, mask: Tensor, source_mean_logp: Tensor, is_self: Tensor, source_lengths: Tensor | None, config: Any
-) -> tuple[Tensor, Tensor]:
-    """log s of Eq. (11), clamped, (b,), and where it was, (b,) bool.
+@dataclass(frozen=True)
+class MicroBatch:
+    """Rows of one learner. logps, mask, ref_logps, old_logps: (b, T); the rest (b,).
 
-    logps, mask: (b, T), the mask as numbers.  source_mean_logp, is_self, source_lengths: (b,).
-    config: ratio_length, max_log_ratio (10 if it has none).
+    old_mean_logp: the denominator of the sequence ratio.  old_logps: the same by token (own rollouts only).
+    num_tokens: of all responses of the mini-batch.  max_tokens: the longest response that the run allows.
     """
-    length = mask.sum(dim=1).clamp(min=1)  # (b,)
+
+    logps: Tensor
+    mask: Tensor
+    old_mean_logp: Tensor
+    advantages: Tensor
+    is_self: Tensor
+    omega: Tensor
+    source_lengths: Tensor
+    ref_logps: Tensor | None = None
+    old_logps: Tensor | None = None
+    num_tokens: int = 0
+    max_tokens: int = 0
+
+    def in_loss_precision(self) -> MicroBatch:
+        """The same in float32, or float64 if logps are, with the mask as numbers."""
+        dtype = torch.float64 if self.logps.dtype == torch.float64 else torch.float32
+        names = ("logps", "mask", "old_mean_logp", "advantages", "omega", "ref_logps", "old_logps")
+        values = {name: value.to(dtype) for name in names if (value := getattr(self, name)) is not None}
+        return replace(self, **values)
+
+
+class SharedTerm(Protocol):
+    """The settings of a loss over own and shared rows: those of a SharingSpec, every number filled in."""
+
+    @property
+    def ratio_length(self) -> str: ...
+    @property
+    def max_log_ratio(self) -> float: ...
+    @property
+    def beta(self) -> float: ...
+    @property
+    def cross_kl(self) -> bool: ...
+    def own_band(self) -> tuple[float, float]: ...
+
+
+def log_ratio(batch: MicroBatch, config: SharedTerm) -> tuple[Tensor, Tensor]:
+    """log s of Eq. (11), clamped, (b,), and where it was, (b,) bool. batch: in the loss's precision."""
+    length = batch.mask.sum(dim=1).clamp(min=1)  # (b,)
     divisor = length
     if config.ratio_length == "source":
-        if source_lengths is None:
-            raise ValueError("ratio_length 'source' needs source_lengths")
         # (1 / L_source)(sum log pi_k - sum log pi_j) = sum log pi_k / L_source - source_mean_logp
-        divisor = torch.where(is_self, length, source_lengths.to(length.dtype).clamp(min=1))
-    raw = (logps * mask).sum(dim=1) / divisor - source_mean_logp  # (b,)
-    limit = getattr(config, "max_log_ratio", 10.0)
-    return raw.clamp(-limit, limit), raw.detach().abs() > limit
+        divisor = torch.where(batch.is_self, length, batch.source_lengths.to(length.dtype).clamp(min=1))
+    raw = (batch.logps * batch.mask).sum(dim=1) / divisor - batch.old_mean_logp  # (b,)
+    return raw.clamp(-config.max_log_ratio, config.max_log_ratio), raw.detach().abs() > config.max_log_ratio
 
 
 def clipped_objective(
@@ -82,28 +116,25 @@ def kl_to_reference(logps: Tensor, ref_logps: Tensor, mask: Tensor, counts: Tens
 
 def loss_and_kl(
     objective: Tensor,
-    logps: Tensor,
-    mask: Tensor,
+    batch: MicroBatch,
     penalised: Tensor,
     beta: float,
-    ref_logps: Tensor | None,
-    denominator: float | None,
+    denominator: float,
     factors: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """-(sum of objectives) / rows + beta * mean KL of the penalised rows; and the KL of each row, (b,).
 
-    objective: (b,).  penalised: (b,) bool.  logps, mask, ref_logps: (b, T).  denominator: rows planned for the whole
-    mini-batch, so that the sum over micro-batches does not depend on the split; default: b, and for the KL the
-    penalised rows.  factors: (b,), of each row's KL.
+    objective: (b,).  batch: in the loss's precision.  penalised: (b,) bool.  denominator: rows planned for the whole
+    mini-batch, so that the sum over micro-batches does not depend on the split.  factors: (b,), of each row's KL.
     """
-    rows = float(denominator if denominator is not None else max(len(objective), 1))
+    rows = float(denominator)
     total = -objective.sum() / rows
-    if ref_logps is None:
+    if batch.ref_logps is None:
         return total, torch.zeros_like(objective)
-    kl = kl_to_reference(logps, ref_logps, mask, penalised)  # (b,)
+    kl = kl_to_reference(batch.logps, batch.ref_logps, batch.mask, penalised)  # (b,)
     weighted = kl if factors is None else kl * factors  # (b,)
     # The trainer's mini-batches are all self or all shared, so the planned rows are those of the mean.
-    return total + beta * weighted.sum() / (rows if denominator is not None else penalised.sum().clamp(min=1)), kl
+    return total + beta * weighted.sum() / rows, kl
 
 
 # What a loss returns of each row, and the events record.
@@ -128,39 +159,27 @@ def row_stats(
 
 
 def own_and_cross_loss(
-    logps: Tensor,
-    completion_mask: Tensor,
-    source_mean_logp: Tensor,
-    advantages: Tensor,
-    is_self: Tensor,
-    omega: Tensor,
-    config: Any,
+    batch: MicroBatch,
+    config: SharedTerm,
     shared_weights: Callable[[Tensor, Tensor, Tensor], WeightTerms],
-    *,
-    ref_logps: Tensor | None = None,
-    source_lengths: Tensor | None = None,
-    denominator: float | None = None,
+    denominator: float,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Eq. (47) on own rows, weight * log s by `shared_weights`(s, A, omega) on shared ones; shapes as for hacpo.loss.
+    """Eq. (47) on own rows, weight * log s by `shared_weights`(s, A, omega) on shared ones.
 
     Returns the scalar and row_stats.
     """
-    dtype = logps.dtype if logps.dtype == torch.float64 else torch.float32
-    mask, logps = completion_mask.to(dtype), logps.to(dtype)
-    advantages, omega = advantages.to(dtype), omega.to(dtype)
-    log_s, saturated = log_ratio(logps, mask, source_mean_logp.to(dtype), is_self, source_lengths, config)
+    batch = batch.in_loss_precision()
+    log_s, saturated = log_ratio(batch, config)
     # Eq. (47): min(s A, clip(s) A)
-    own, own_clipped, own_side, own_flows = clipped_objective(
-        log_s, advantages, 1 - config.epsilon, 1 + config.epsilon_high
-    )
-    cross = shared_weights(log_s.detach().exp(), advantages, omega)
+    own, own_clipped, own_side, own_flows = clipped_objective(log_s, batch.advantages, *config.own_band())
+    cross = shared_weights(log_s.detach().exp(), batch.advantages, batch.omega)
     # Eq. (12): d/dx [c sg(c)^alpha] = sg(c)^(1 + alpha) d/dx log s. In this form all modes log the paper's objective.
     shared = cross.weight * (1 + torch.where(cross.flows, log_s - log_s.detach(), 0.0))  # (b,)
-    objective = torch.where(is_self, own, shared)  # (b,)
-    penalised = is_self | getattr(config, "cross_kl", False)  # (b,)
-    total, kl = loss_and_kl(objective, logps, mask, penalised, config.beta, ref_logps, denominator)
-    clipped, side = torch.where(is_self, own_clipped, cross.clipped), torch.where(is_self, own_side, cross.side)
-    flows = torch.where(is_self, own_flows, cross.flows) & ~saturated & (objective != 0)  # (b,)
+    objective = torch.where(batch.is_self, own, shared)  # (b,)
+    total, kl = loss_and_kl(objective, batch, batch.is_self | config.cross_kl, config.beta, denominator)
+    clipped = torch.where(batch.is_self, own_clipped, cross.clipped)
+    side = torch.where(batch.is_self, own_side, cross.side)
+    flows = torch.where(batch.is_self, own_flows, cross.flows) & ~saturated & (objective != 0)  # (b,)
     return total, row_stats(log_s, clipped, side, flows, objective, kl)
 
 

@@ -17,7 +17,8 @@ from tests.support.web.insight_rows import contribution, insert, store
 from tests.support.workers.tiny import GradedVerifier, HashVerifier, make_pair, make_spec, train
 from workers.agents import ahead
 from workers.agents.local import LocalAgent
-from workers.algorithms.hacpo import CapabilityTracker, Hacpo
+from workers.algorithms.base.capability import CapabilityTracker
+from workers.algorithms.hacpo import Hacpo
 from workers.contract.advantages import RewardGroup
 from workers.contract.events import Metrics
 from workers.contract.spec.run import RunSpec

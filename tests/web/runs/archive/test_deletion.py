@@ -132,9 +132,8 @@ def test_crash_in_the_middle_is_completed_by_the_next_process(run, delete, place
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(
-            *((leftover_files.time, "sleep") if place == "rows" else (leftover_files.shutil, "rmtree")), crash
-        )
+        module, name = (leftover_files.time, "sleep") if place == "rows" else (leftover_files.shutil, "rmtree")
+        patch.setattr(module, name, crash)
         with pytest.raises(KeyboardInterrupt):
             DeletedRuns().tick()
     assert run.run_dir.is_dir()

@@ -12,7 +12,8 @@ import torch
 from tests.support.workers.tiny import make_pair, make_spec, records, train
 from workers.algorithms import hacpo
 from workers.algorithms.base.contribution import WeightedRow, factors
-from workers.algorithms.base.spec import AlgorithmSpec, MicroBatch
+from workers.algorithms.base.spec import AlgorithmSpec
+from workers.algorithms.base.tensors import MicroBatch
 from workers.algorithms.registry import algorithms
 
 ROWS = 4000

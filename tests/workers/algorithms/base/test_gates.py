@@ -11,7 +11,8 @@ import torch
 from workers.algorithms.base.contribution import WeightedRow, factors
 from workers.algorithms.base.gates import GATES
 from workers.algorithms.base.sharing import SharingSpec
-from workers.algorithms.base.spec import AlgorithmSpec, MicroBatch
+from workers.algorithms.base.spec import AlgorithmSpec
+from workers.algorithms.base.tensors import MicroBatch
 from workers.algorithms.registry import algorithms
 
 RATIOS = (0.3, 0.5, 0.8, 1.0, 1.3)
