@@ -1,0 +1,1 @@
+"""The Django project: pages, API, worker and command line. It imports no machine-learning library."""

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tools import package_map
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("hacrl_web", "workers", "tools")
 # The rooms of workers/, each of which imports only itself and what stands above it.
@@ -378,3 +380,9 @@ def test_launcher_needs_only_the_standard_library() -> None:
     names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     names |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert {name.partition(".")[0] for name in names} <= set(sys.stdlib_module_names)
+
+
+def test_map_of_the_docs_is_what_the_packages_say() -> None:
+    assert package_map.PAGE.read_text() == package_map.with_map(package_map.PAGE.read_text()), "-m tools.package_map"
+    unsaid = [name for top in ("workers", "hacrl_web") for name, text in package_map.packages(top).items() if not text]
+    assert unsaid == [], "its __init__.py says what it is for, and what it must not know"

@@ -1,0 +1,1 @@
+"""Programs for this repository; the product needs none of them."""

@@ -1,0 +1,1 @@
+"""Training, and processes beside the web: they know neither Django nor the web."""

@@ -53,12 +53,6 @@ complete_run = completer("/runs")
 RUN_HELP = "By id, its first characters, or name."
 RunName = Annotated[str, typer.Argument(help=RUN_HELP, autocompletion=complete_run)]
 RunNames = Annotated[list[str], typer.Argument(help=RUN_HELP, autocompletion=complete_run)]
-ProjectName = Annotated[
-    str,
-    typer.Option(
-        "--project", help="By id or name; needed if you are in several.", autocompletion=completer("/projects")
-    ),
-]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
@@ -168,16 +162,6 @@ def object_id(client: Client, path: str, kind: str, name: str) -> int:
     if name.isascii() and name.isdigit():
         return int(name)
     return int(_only([row["id"] for row in client.pages(path, page_size=None) if row["name"] == name], kind, name))
-
-
-def project_id(client: Client, name: str) -> int:
-    """The project of this name, or the only one. Errors: ApiError, ClientProblem."""
-    if name:
-        return object_id(client, "/projects", "project", name)
-    rows = list(client.pages("/projects", most=2))
-    if len(rows) != 1:
-        raise ClientProblem("Name the project: --project NAME.")
-    return int(rows[0]["id"])
 
 
 def _only(ids: list[Any], kind: str, name: str) -> Any:

@@ -21,13 +21,11 @@ from hacrl_web.client.api import Client
 from hacrl_web.client.command import (
     AsJson,
     Command,
-    ProjectName,
     RunName,
     client_command,
     completer,
     connect,
     object_id,
-    project_id,
     run_id,
 )
 from hacrl_web.client.show import HACRL, counted, format_number, line, moment, print_json, print_rows, state, table
@@ -91,13 +89,11 @@ def _parameter(token: str, fields: Mapping[str, Any], is_argument: bool) -> tupl
 
 
 def _of_path(path: str) -> dict[str, Any]:
-    """Of each identifier of a path, by name: arguments, and an option for a project."""
+    """Of each identifier of a path, by name."""
     annotations: dict[str, Any] = {}
     for collection, identifier in _identifiers(path):
         if identifier == "run_id":
             annotations["run"] = RunName, Parameter.empty
-        elif identifier == "project_id":
-            annotations["project"] = ProjectName, ""
         else:
             complete = None if "{" in collection else completer(collection)
             argument = typer.Argument(
@@ -126,8 +122,6 @@ def _with_ids(client: Client, path: str, typed: Mapping[str, Any]) -> str:
     for part in path.split("/")[1:]:
         if part == "{run_id}":
             part = run_id(client, typed["run"])
-        elif part == "{project_id}":
-            part = str(project_id(client, typed["project"]))
         elif part.startswith("{"):
             kind = _kind(address)
             part = str(object_id(client, address, kind.replace("_", " "), typed[kind]))
@@ -226,6 +220,5 @@ def _summary(client: Client, verb: Verb, answer: Any, typed: Mapping[str, Any]) 
     kind = _kind(next(part for part in reversed(verb.path.split("/")) if part.endswith("s")))
     if "id" not in answer:
         return f"Done: {' '.join(typed[name] for name in (*_of_path(verb.path), *verb.arguments.split()))}"
-    leaving = "; questions and answers of its runs leave the installation" if answer.get("rollouts") else ""
     version = f", version {answer['version']}" if "version" in answer else ""
-    return f"{kind.replace('_', ' ').capitalize()} {answer['id']}: {answer['name']}{version}{leaving}"
+    return f"{kind.replace('_', ' ').capitalize()} {answer['id']}: {answer['name']}{version}"

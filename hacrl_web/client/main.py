@@ -12,7 +12,7 @@ import typer.core
 
 from hacrl_web.client.api import Client, check_address
 from hacrl_web.client.command import ClientProblem, client_command
-from hacrl_web.client.commands import api, compare, launch, limits, results, runs, sweeps, watch
+from hacrl_web.client.commands import api, compare, launch, results, runs, sweeps, watch
 from hacrl_web.client.generated import make_command
 from hacrl_web.client.login import StoredLogin, forget_login, save_login
 from hacrl_web.client.show import HACRL, complain, line
@@ -112,16 +112,12 @@ for name, verb in VERBS.items():
         groups[name].callback()(make_command(name, verb, is_group=True))
     else:
         (groups[group] if group else app).command(last)(make_command(name, verb))
-groups["benchmarks"].command("load")(sweeps.load_benchmark)
 groups["sweeps"].command("show")(sweeps.show_sweep)
-groups["sweeps"].command("delete")(sweeps.delete_sweep)
 for name, group_app in groups.items():
     app.add_typer(group_app, name=name)
 for act in (
-    *(runs.runs, launch.launch, launch.presets, runs.queue, watch.watch, watch.logs),
-    *(runs.tag, runs.archive, runs.delete, limits.quota, limits.retention),
-    *(results.checkpoints, results.promote, results.extend, results.alerts, results.scores),
-    *(compare.compare, compare.leaderboard, compare.export),
+    *(runs.runs, runs.tag, runs.archive, runs.delete, launch.launch, watch.watch, watch.logs),
+    *(results.checkpoints, results.alerts, results.scores, compare.compare, compare.export),
 ):
     app.command()(act)
 app.command("import")(compare.import_run)

@@ -47,10 +47,7 @@ GROUPS = {
     "benchmarks": "List and create benchmarks.",
     "rewards": "List, register and try reward functions.",
     "judges": "List, register and try judges.",
-    "mirrors": "List, add and remove mirrors of a project; choose which runs they send.",
 }
-AGENTS = "model>models group>group run>run step"
-EVALUATED = f"benchmark>benchmarks {AGENTS} max_tokens>max_completion_length max_questions seed name"
 TRY = "response question answer>gold"
 TRY_EXAMPLE = '--question "2*7+3=" --answer 17 --response "so 17"'
 VERBS = {
@@ -65,19 +62,18 @@ VERBS = {
     "stop": Verb("POST /runs/{run_id}/stop", example="stop swan", is_once=True),
     "pause": Verb("POST /runs/{run_id}/pause", "", "why", 'pause swan --why "the GPU is needed"', is_once=True),
     "resume": Verb("POST /runs/{run_id}/resume", example="resume swan", is_once=True),
+    "queue": Verb("POST /runs/{run_id}/queue", "", "place priority", "queue swan --place 1"),
+    "extend": Verb(
+        "POST /runs/{run_id}/checkpoints/extend", "", "step steps", "extend swan --step 20 --steps 40", is_once=True
+    ),
+    "presets": Verb("GET /presets", example="presets", columns="name about=label"),
     "retry": Verb("POST /runs/{run_id}/retry", example="retry 0d93250c", is_once=True),
     "evaluate": Verb(
         "POST /evaluations",
         "",
-        f"{EVALUATED} num_samples temperature",
+        "benchmark>benchmarks model>models group>group run>run step max_tokens>max_completion_length max_questions "
+        "num_samples temperature seed name",
         "evaluate --run swan --step 40 --benchmark gsm8k --model 1",
-        is_once=True,
-    ),
-    "evaluate-harness": Verb(
-        "POST /harness-evaluations",
-        "",
-        f"task>tasks {AGENTS} seed name num_fewshot limit batch_size prompt_format time_limit>time_limit_s",
-        "evaluate-harness --run swan --task gsm8k --limit 100",
         is_once=True,
     ),
     "sweeps": Verb("GET /sweeps", columns="id name launched=created_at", limit=20),
@@ -92,6 +88,7 @@ VERBS = {
     "benchmarks": Verb(
         "GET /benchmarks", columns="id name training_questions=num_train held_out=num_held_out verifier"
     ),
+    "benchmarks load": Verb("POST /benchmarks/built-in", "built_in", "location", "benchmarks load gsm8k"),
     "benchmarks add": Verb(
         "POST /benchmarks",
         "file>file",
@@ -109,20 +106,6 @@ VERBS = {
         "POST /judges", "file>settings", "name key_stdin>key", "judges add helpful.yaml --key-stdin", by_name=True
     ),
     "judges try": Verb("POST /judges/{pk}/try", "", TRY, f"judges try helpful {TRY_EXAMPLE}"),
-    "mirrors": Verb(
-        "GET /projects/{project_id}/mirrors",
-        columns="id name kind sends rollouts enabled=is_enabled sent=num_sent problem",
-    ),
-    "mirrors add": Verb(
-        "POST /projects/{project_id}/mirrors",
-        "kind",
-        "name set>options secret_file>secret sends rollouts rollout_interval",
-        "mirrors add mlflow --set url=https://mlflow.example.org",
-    ),
-    "mirrors remove": Verb("DELETE /projects/{project_id}/mirrors/{mirror_id}", example="mirrors remove tensorboard"),
-    "mirrors choose": Verb(
-        "PUT /runs/{run_id}/mirrors/{mirror_id}", "choice", example="mirrors choose swan tensorboard on"
-    ),
 }
 
 
@@ -175,14 +158,9 @@ VALUES: dict[str, tuple[Any, str, Callable[[Client, Any], Any]]] = {
         lambda _, file: file.read_text(encoding="utf-8"),
     ),
     "file>settings": (Path, "YAML or JSON settings of the judge, as in docs/rewards.md.", yaml_of),
-    "secret_file>secret": (
-        *(Path, "A file with its key or password."),
-        lambda _, file: file.read_text(encoding="utf-8").strip(),
-    ),
     "key_stdin>key": (bool, "Read the key of its address from stdin.", lambda *_: sys.stdin.readline().strip()),
     "hub>kind": (bool, "The location is a hub id.", lambda *_: "hub"),
     "set>": (list[str], "A field of the request: question_field=problem. Repeat it.", pairs),
-    "set>options": (list[str], "An option: url=https://mlflow.example.org. Repeat it.", pairs),
     "set>agents": (list[str], "A setting of an agent: left.lora_rank=16. Repeat it.", agent_settings),
     "agent>agents": (list[str], "A model, by id or name; NAME=MODEL names the agent. Repeat it.", agents),
     "model>models": (list[str], "A model, by id or name. Repeat it.", all_of("/models", "model")),

@@ -1,0 +1,1 @@
+"""Texts that people write about their runs, with live panels. Nothing imports it."""

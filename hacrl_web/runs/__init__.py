@@ -1,0 +1,1 @@
+"""Runs and sweeps, from the request to the end: tables, launch, worker, telemetry, live updates, archive."""

@@ -1,0 +1,1 @@
+"""What all apps share: errors, middleware, schemas, lists and page queries. It knows no app and no table."""

@@ -1,0 +1,1 @@
+"""Runs with invented numbers, for pages without a training (`./hacrl seed_demo_data`)."""

@@ -1,0 +1,1 @@
+"""Algorithm 1, its step plan, scoring, evaluation, checkpoints, stop signals and telemetry."""

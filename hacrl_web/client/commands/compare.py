@@ -1,4 +1,4 @@
-"""Commands that compare runs, show the leaderboard, and export files."""
+"""Commands that compare runs, export files, and import a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from hacrl_web.client.command import (
     ClientProblem,
     client_command,
     complete_run,
-    completer,
     connect,
     object_id,
     run_id,
@@ -67,63 +66,6 @@ def compare(
     differing = ([one["path"], *(json_module.dumps(value) for value in one["values"])] for one in answer["differing"])
     table(["setting", *heads], differing, empty="No setting differs.", folded=frozenset(heads))
     return None
-
-
-@client_command
-def leaderboard(
-    sweep: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Show the board of this sweep, by id or name. Repeat it to join some.",
-            autocompletion=completer("/sweeps"),
-        ),
-    ] = None,
-    group: Annotated[str | None, typer.Option(help="With --benchmark: the board of single runs.")] = None,
-    benchmark: Annotated[str | None, typer.Option(help="With --group; both by id or name.")] = None,
-    metric: Annotated[str | None, typer.Option(help="avg, pass@8, maj@8 ...")] = None,
-    json: AsJson = False,
-) -> None:
-    """The boards; or one board's rows.
-
-    Example: hacrl leaderboard --sweep 1 --metric pass@4
-    """
-    if (group is None) != (benchmark is None):
-        raise ClientProblem("--group and --benchmark go together.")
-    with connect() as client:
-        if not sweep and not group:
-            boards = list(client.pages("/boards", most=40))
-            if json:
-                return print_json(boards)
-            cells = ([board["query"], board["name"], format_number(board["num_runs"])] for board in boards)
-            return table(["board", "name", "runs"], cells, empty="No run has completed yet.")
-        query = {
-            "sweep": [object_id(client, "/sweeps", "sweep", name) for name in sweep or []] or None,
-            "group": object_id(client, "/groups", "group", group) if group else None,
-            "benchmark": object_id(client, "/benchmarks", "benchmark", benchmark) if benchmark else None,
-        }
-        content = client.get("/boards/table", **query, metric=metric)
-    if json:
-        return print_json(content)
-    titles = [column["title"] for column in content["columns"]]
-    line(f"{content['board']}: {content['metric']}, baseline {content['baseline'] or 'none'}")
-    rows = (
-        [row["label"], one["agent"] or "all", *_scores(one, titles)] for row in content["rows"] for one in row["lines"]
-    )
-    heads = ["algorithm", "agent", *titles]
-    return table(heads, rows, empty="No run of this board has a score yet.", folded=frozenset(heads[:2]))
-
-
-def _scores(one: dict[str, Any], titles: list[str]) -> list[Any]:
-    """The mean of each column, with half the width of its interval if it has one."""
-    cells = []
-    for title in titles:
-        score = one["scores"][title]["score"] or {}
-        half = score.get("half_width")
-        cells.append(
-            f"{format_number(score.get('mean'), 'accuracy')}"
-            + (f" ± {number_format.format_score(half)}" if half is not None else "")
-        )
-    return cells
 
 
 IMPORT_TIMEOUT_S = 1800.0

@@ -1,4 +1,4 @@
-"""Commands that launch a run or a sweep, and that list the presets with which they may be launched."""
+"""`hacrl launch`: a run or a sweep, from a file or a preset."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Annotated, Any
 import typer
 
 from hacrl_web.client.api import ApiError, Client, is_sweep
-from hacrl_web.client.command import COMPLETION_S, AsJson, ClientProblem, client_command, completer, connect, object_id
+from hacrl_web.client.command import COMPLETION_S, AsJson, ClientProblem, client_command, completer, connect
 from hacrl_web.client.commands import watch as watching
 from hacrl_web.client.launch_file import LaunchFile, read_launch_file, with_ids
-from hacrl_web.client.show import counted, format_number, line, print_json, print_rows, table
+from hacrl_web.client.show import counted, format_number, line, print_json
 from workers.contract import number_format
 
 
@@ -42,16 +42,6 @@ def launch(
     ] = None,
     confirm: Annotated[list[str] | None, typer.Option(help="Word in brackets behind a caution. Repeat it.")] = None,
     draft: Annotated[bool, typer.Option("--draft", help="Save it as a draft and queue nothing.")] = False,
-    search: Annotated[str | None, typer.Option(help="Of a sweep: grid, random or optuna.")] = None,
-    vary: Annotated[
-        list[str] | None,
-        typer.Option(help='Of a sweep: "agents.*.lora_rank=8, 16" or in a search "alpha=1..4". Repeat it.'),
-    ] = None,
-    trials: Annotated[int | None, typer.Option(help="Runs of a search.")] = None,
-    at_once: Annotated[
-        int | None, typer.Option("--at-once", help="Trials of a search under way; default: as workers take.")
-    ] = None,
-    pruner: Annotated[str | None, typer.Option(help="Of a search: none, median or halving.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check it and estimate its cost.")] = False,
     key: Annotated[str, typer.Option(help="Idempotency key: the same key launches once.")] = "",
     watch: Annotated[bool, typer.Option("--watch", help="Stay and show the run until it has ended.")] = False,
@@ -61,7 +51,6 @@ def launch(
 
     Example: hacrl launch run.yaml --seed 3 --watch
     Or: hacrl launch --preset gpu-24gb --group pair --benchmark gsm8k --name first
-    Or: hacrl launch sweep.yaml --search optuna --trials 20 --vary "training.learning_rate=1e-6..1e-4 log"
     """
     if file is None and preset is None:
         raise ClientProblem("Name a file, or a preset: --preset NAME.")
@@ -71,8 +60,6 @@ def launch(
     for field, section in (("group", "agents"), ("benchmark", "data")):
         if changes[field] is not None:
             request.pop(section, None)  # the option replaces the file's
-    options = {"method": search, "trials": trials, "at_once": at_once, "pruner": pruner}
-    request = with_search(request, {name: value for name, value in options.items() if value is not None}, vary or [])
     if draft:
         request["draft"] = True
     if request.get("draft") and watch:
@@ -99,29 +86,6 @@ def launch(
     return None
 
 
-def with_search(request: dict[str, Any], options: dict[str, Any], vary: list[str]) -> dict[str, Any]:
-    """The request with these settings of its search or grid in place of the file's. Error: ClientProblem."""
-    if not options and not vary:
-        return request
-    parameters = {}
-    for text in vary:
-        name, equals, values = text.partition("=")
-        if not equals:
-            raise ClientProblem(f"--vary takes SETTING=VALUES, such as alpha=1..4. You gave {text!r}.")
-        parameters[name.strip()] = values.strip()
-    of_file = request.get("search")
-    search = {**(of_file if isinstance(of_file, dict) else {}), **options}
-    if search.get("method", "grid") == "grid" and parameters:
-        before = request.get("grid")
-        lists = {name: values.replace(",", " ").split() for name, values in parameters.items()}
-        request = {**request, "grid": {**(before if isinstance(before, dict) else {}), **lists}}
-        return {**request, "search": search} if search else request
-    if parameters:
-        before = search.get("parameters")
-        search["parameters"] = {**(before if isinstance(before, dict) else {}), **parameters}
-    return {**request, "search": search}
-
-
 def _print_cost(client: Client, request: dict[str, Any], json: bool) -> None:
     cost = client.post("/sweeps/estimate" if is_sweep(request) else "/runs/estimate", request)
     size = f"{counted(cost['runs'], 'run')}, {format_number(cost['rollouts'])} rollouts"
@@ -134,46 +98,3 @@ def _print_cost(client: Client, request: dict[str, Any], json: bool) -> None:
         line(f"Memory: {cost['memory']}.")
     for note in cost["void_settings"]:
         line(note)
-
-
-@client_command
-def presets(
-    name: Annotated[str | None, typer.Argument(help="Show all settings of this one.")] = None,
-    group: Annotated[
-        str | None, typer.Option(help="What each needs with it, by id or name.", autocompletion=completer("/groups"))
-    ] = None,
-    json: AsJson = False,
-) -> None:
-    """The presets of hacrl launch, and the memory that each needs with a group.
-
-    Example: hacrl presets --group pair
-    Or: hacrl presets gpu-24gb
-    """
-    with connect() as client:
-        pk = None if group is None else object_id(client, "/groups", "group", group)
-        rows = client.get("/presets", group=pk)["items"]
-    if name is not None:
-        return _print_preset(rows, name, json)
-    return print_rows(rows, json, ["name", "about", "memory"], _cells, empty="No preset.")
-
-
-def _cells(row: dict[str, Any]) -> list[Any]:
-    memory = row["memory"]
-    text = "" if memory is None else memory["text"] if memory["fits"] else f"does not fit. {memory['text']}"
-    return [row["name"], row["label"], text]
-
-
-def _print_preset(rows: list[dict[str, Any]], name: str, json: bool) -> None:
-    """Error: ClientProblem where there is none of this name."""
-    row = next((row for row in rows if row["name"] == name), None)
-    if row is None:
-        raise ClientProblem(f"There is no preset {name!r}. There are: {', '.join(row['name'] for row in rows)}.")
-    if json:
-        return print_json(row)
-    line(f"{row['label']}. {_cells(row)[2]}")
-    settings = [
-        (f"{section}.{key}", "" if value is None else value)
-        for section, values in row["settings"].items()
-        for key, value in values.items()
-    ]
-    return table(["setting", "value"], settings, empty="No setting.")

@@ -1,23 +1,20 @@
-"""Commands for the results of a run: checkpoints, models from checkpoints, alerts, scores."""
+"""Commands for the results of a run: checkpoints, alerts, scores."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Annotated, Any
-from uuid import uuid4
 
 import typer
 
 from hacrl_web.client.command import (
     AsJson,
-    ClientProblem,
     RunName,
     client_command,
     complete_run,
     connect,
     run_id,
 )
-from hacrl_web.client.show import format_number, line, print_json, print_rows, table
+from hacrl_web.client.show import format_number, print_json, print_rows, table
 from workers.contract import number_format
 
 NEWEST = 50
@@ -49,58 +46,6 @@ def checkpoints(run: RunName, json: AsJson = False) -> None:
 
 
 @client_command
-def promote(
-    run: RunName,
-    step: Annotated[int, typer.Option(help="Of the checkpoint.")],
-    agent: Annotated[str, typer.Option(help="The agent's name, or its place in the checkpoint.")] = "0",
-    name: Annotated[str, typer.Option(help="Of the new model; without it a name is generated.")] = "",
-    json: AsJson = False,
-) -> None:
-    """Register a trained agent as a model.
-
-    Example: hacrl promote swan --step 40 --agent Llama
-    """
-    with connect() as client:
-        path = f"/runs/{run_id(client, run)}/checkpoints"
-        body = {"step": step, "agent": _place(client.get(path)["items"], step, agent), "name": name}
-        answer = client.post(f"{path}/promote", body)
-    print_json(answer) if json else line(f"Model {answer['id']}: {answer['name']}")
-
-
-@client_command
-def extend(
-    run: RunName,
-    steps: Annotated[int, typer.Option(help="How many more.", min=1)],
-    step: Annotated[int | None, typer.Option(help="The checkpoint's; the newest without it.")] = None,
-    json: AsJson = False,
-) -> None:
-    """Queue a new run that continues from a checkpoint for more steps.
-
-    Example: hacrl extend swan --steps 40
-    """
-    with connect() as client:
-        path = f"/runs/{run_id(client, run)}/checkpoints"
-        if step is None:
-            step = next((one["step"] for one in client.get(path)["items"] if one["is_newest"]), None)
-        if step is None:
-            raise ClientProblem("This run has no intact checkpoint to continue from.")
-        answer = client.post(f"{path}/extend", {"step": step, "steps": steps}, key=uuid4().hex)
-    print_json(answer) if json else line(f"Run {answer['id']}: {answer['name']}, {client.url}{answer['url']}")
-
-
-def _place(checkpoints_of_run: list[dict[str, Any]], step: int, agent: str) -> int:
-    """The agent's place in the checkpoint. Error: ClientProblem."""
-    agents: list[dict[str, Any]] = next((one["agents"] for one in checkpoints_of_run if one["step"] == step), [])
-    for one in agents:
-        if one["name"] == agent:
-            return int(one["position"])
-    if agent.isascii() and agent.isdigit():
-        return int(agent)  # the server checks it, and the step
-    hint = f"its agents: {', '.join(one['name'] for one in agents)}" if agents else "it has no checkpoint at this step"
-    raise ClientProblem(f"The run has no agent {agent!r} in a checkpoint of step {step}; {hint}.")
-
-
-@client_command
 def alerts(
     run: Annotated[str | None, typer.Argument(help="Of this run alone.", autocompletion=complete_run)] = None,
     everything: Annotated[bool, typer.Option("--all", help="Also those that have ended.")] = False,
@@ -120,13 +65,6 @@ def alerts(
 
     heads = ["run", "step", "", "alert", "what was found"]
     print_rows(items, json, heads, cells, empty="No alert." if everything else "No alert is open.")
-
-
-def _harness_rows(lines: list[dict[str, Any]]) -> Iterator[list[Any]]:
-    for one in lines:
-        metric = one["metric"] if one["filter"] in ("", "none") else f"{one['metric']} ({one['filter']})"
-        value, error = (format_number(one[key], "accuracy") for key in ("value", "stderr"))
-        yield [one["task"], one["agent"], metric, value, error, one["num_questions"], one["version"]]
 
 
 @client_command
@@ -154,10 +92,5 @@ def scores(run: RunName, json: AsJson = False) -> None:
     )
     words = {benchmark["score_word"] for benchmark in answer["benchmarks"]}
     heads = ["benchmark", "agent", "step", words.pop() if len(words) == 1 else "score", "answers", "unscorable"]
-    if answer["benchmarks"] or not answer["harness"]:
-        table(heads, rows, empty="It was not evaluated yet.", folded=frozenset({"benchmark", "agent"}))
-    if answer["harness"]:
-        line("By lm-evaluation-harness, not to be ranked with ours:")
-        heads = ["task", "agent", "metric", "score", "error", "questions", "version"]
-        table(heads, _harness_rows(answer["harness"]), empty="", folded=frozenset({"task", "agent"}))
+    table(heads, rows, empty="It was not evaluated yet.", folded=frozenset({"benchmark", "agent"}))
     return None

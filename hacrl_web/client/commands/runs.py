@@ -1,18 +1,15 @@
-"""Commands that list, launch, control, tag, archive and delete runs."""
+"""Commands that list, tag, archive and delete runs."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any
-from urllib.parse import parse_qs
 from uuid import UUID
 
 import typer
 
-from hacrl_web.client.api import Client
 from hacrl_web.client.command import (
     AsJson,
     ClientProblem,
-    RunName,
     RunNames,
     Yes,
     agree,
@@ -20,7 +17,6 @@ from hacrl_web.client.command import (
     connect,
     find_runs,
     for_each,
-    run_id,
 )
 from hacrl_web.client.show import HACRL, counted, format_number, line, print_json, print_rows, state, table
 from workers.contract import number_format
@@ -38,7 +34,6 @@ def runs(
     tag: Annotated[str | None, typer.Option(help="Only those with this tag.")] = None,
     archived: Annotated[bool, typer.Option("--archived", help="The archived ones alone.")] = False,
     search: Annotated[str | None, typer.Option(help="Only those with this in their or their sweep's name.")] = None,
-    view: Annotated[str | None, typer.Option(help="The filters of this saved view.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="How many of the newest.")] = NEWEST,
     ids: Annotated[bool, typer.Option("--ids", help="Their ids alone, a line each, for other commands.")] = False,
     json: AsJson = False,
@@ -52,11 +47,10 @@ def runs(
             "state": state_,
             "sweep": sweep,
             "tag": tag,
-            "archived": archived or None,
+            "archived": archived,
             "q": search,
         }
-        filters = _filters_of_view(client, view) | {name: one for name, one in filters.items() if one is not None}
-        rows = list(client.pages("/runs", most=limit, **({"archived": False} | filters)))
+        rows = list(client.pages("/runs", most=limit, **filters))
     if ids and not json:
         print(*(UUID(run["id"]) for run in rows), sep="\n", end="\n" if rows else "")
     else:
@@ -64,42 +58,9 @@ def runs(
         print_rows(rows, json, heads, _cells, empty=f"No run yet: {HACRL} launch FILE.")
 
 
-def _filters_of_view(client: Client, name: str | None) -> dict[str, Any]:
-    """The filters of a saved view that the API knows. Error: ClientProblem for a name that no view has."""
-    if name is None:
-        return {}
-    views = {one["name"]: one["query"] for one in client.pages("/run-views")}
-    if name not in views:
-        raise ClientProblem(f"No view is called {name}. There are: {', '.join(views) or 'none'}.")
-    values = {key: of_key[-1] for key, of_key in parse_qs(views[name]).items()}
-    filters: dict[str, Any] = {key: values[key] for key in ("tag", "q", "state") if key in values}
-    if filters.get("state") == "held":
-        raise ClientProblem(f"View {name} shows the runs that train now: hacrl runs --state running.")
-    return filters | ({"archived": True} if "archived" in values else {})
-
-
 def _cells(run: dict[str, Any]) -> list[Any]:
     step, tags = f"{run['step']}/{run['total_steps']}", ", ".join(run["tags"])
     return [run["id"][:8], run["name"], run["algorithm"], state(run["state"]), step, run["seed"], tags]
-
-
-@client_command
-def queue(
-    run: RunName,
-    place: Annotated[int | None, typer.Option(min=1, help="Among your own waiting runs; 1 is the next.")] = None,
-    priority: Annotated[int | None, typer.Option(help="Higher starts first; above 0 is for staff.")] = None,
-    json: AsJson = False,
-) -> None:
-    """The place of a waiting run in the queue. With --place or --priority it is changed.
-
-    Example: hacrl queue swan --place 1
-    """
-    with connect() as client:
-        path = f"/runs/{run_id(client, run)}"
-        changes = {name: value for name, value in (("place", place), ("priority", priority)) if value is not None}
-        answer = client.post(f"{path}/queue", changes) if changes else client.get(path)
-    position = f"place {answer['place_in_queue']}" if answer["place_in_queue"] else answer["state"]
-    print_json(answer) if json else line(f"{answer['name']}: {position}, priority {answer['priority']}")
 
 
 @client_command

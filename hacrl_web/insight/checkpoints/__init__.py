@@ -1,0 +1,1 @@
+"""Checkpoints of a run: listed, downloaded, promoted, pushed, continued, asked. It knows no picture."""

@@ -1,0 +1,1 @@
+"""Tables of a run or a sweep as JSON Lines and Parquet."""

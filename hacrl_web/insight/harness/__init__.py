@@ -1,0 +1,1 @@
+"""Evaluations by lm-evaluation-harness: their form, launch and results. The core works without it."""

@@ -1,0 +1,1 @@
+"""A run at a glance: results, charts, influential rollouts. It computes no metric; the trainer does."""

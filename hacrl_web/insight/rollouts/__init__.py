@@ -1,0 +1,1 @@
+"""Answers of a run: filtered, sorted, and the weight of each explained."""

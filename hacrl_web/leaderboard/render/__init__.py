@@ -1,0 +1,1 @@
+"""A board as figures, CSV, LaTeX and HTML. It computes no score."""

@@ -1,0 +1,1 @@
+"""Archiving and deleting runs, and removing what deleted ones left. It knows no page."""

@@ -1,0 +1,1 @@
+"""Quotas and retention of projects: counted, checked, enforced, set on the project's page."""

@@ -1,0 +1,1 @@
+"""The pages of runs, sweeps, drafts and hosts. They parse, call and render."""

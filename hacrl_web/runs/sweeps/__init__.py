@@ -1,0 +1,1 @@
+"""Sweeps and searches: launched, advanced, stopped, continued as one."""

@@ -1,0 +1,1 @@
+"""The list of runs: filters, columns of any setting, groups, saved views."""

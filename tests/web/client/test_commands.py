@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import functools
 import json
 from unittest import mock
@@ -18,10 +17,9 @@ from hacrl_web.client import command
 from hacrl_web.client.api import Client
 from hacrl_web.client.main import app
 from hacrl_web.insight.evaluations import new_evaluation
-from hacrl_web.insight.harness import views as harness_views
 from hacrl_web.registry.base.children import JUDGE, ChildResult
 from hacrl_web.registry.models import Judge
-from hacrl_web.runs.models import Host, Retention, Run
+from hacrl_web.runs.models import Host, Run
 from tests.support.web.factories import launch_request, make_run, metrics
 from tests.web.client.test_client import HOSTILE, said_json, stored
 from tests.web.client.test_client import hacrl as hacrl  # its fixture
@@ -66,10 +64,7 @@ def test_one_or_many_runs_are_tagged_archived_and_deleted(hacrl, user, monkeypat
     hacrl("tag", "swan", status=1)
     assert "no comma" in hacrl("tag", "going", "--add", "a,b", status=1)
     assert [one["name"] for one in said_json(hacrl("runs", "--tag", "draft", "--json"))] == ["goose"]
-    hacrl("api", "POST", "/run-views", "-d", '{"name": "drafts", "query": "tag=draft&by=seed"}')
-    assert [one["name"] for one in said_json(hacrl("runs", "--view", "drafts", "--json"))] == ["goose"]
     assert [one["name"] for one in said_json(hacrl("runs", "--search", "goo", "--json"))] == ["goose"]
-    assert "No view is called none. There are: drafts." in hacrl("runs", "--view", "none", status=1)
     assert hacrl("runs", "--tag", "old", "--ids").split() == [str(run.pk) for run in reversed(runs)]
     labels = f"/runs/{runs[0].pk}/labels"
     hacrl("api", "put", labels, "-d", "-", stdin=json.dumps({"notes": "first\nsecond"}))
@@ -130,13 +125,11 @@ def test_sweep_is_controlled_as_one(hacrl, user, tmp_path):
     assert f"{launched[:10]} {launched[11:19]} UTC" in hacrl("sweeps")
     assert len(said_json(hacrl("api", "POST", f"{path}/pause", "-d", '{"why": "later"}'))["changed"]) == 4
     assert len(said_json(hacrl("api", "POST", f"{path}/resume"))["changed"]) == 4
-    assert "is queued: stop it first" in hacrl("sweeps", "delete", "pair", "--yes", status=1)
     assert len(said_json(hacrl("sweeps", "stop", "pair", "--json"))["changed"]) == 4
     hacrl("api", "POST", f"{path}/rename", "-d", '{"name": "couple"}')
     assert len(said_json(hacrl("api", "POST", f"{path}/retry", "-d", '{"state": "stopped"}'))["changed"]) == 4
     hacrl("sweeps", "stop", "couple")
-    assert "--yes does it" in hacrl("sweeps", "delete", "couple", status=1)
-    hacrl("sweeps", "delete", "couple", "--yes")
+    hacrl("api", "POST", f"{path}/delete")
     assert Run.objects.get() == made
 
 
@@ -194,11 +187,10 @@ def test_queue_checkpoints_scores_and_alerts(hacrl, user):
     make_run(user, name="first")
     make_run(user, name="second")
     assert "only staff" in hacrl("queue", "second", "--priority", "3", status=1)
-    assert "second: place 1, priority 0" in hacrl("queue", "second", "--place", "1")
-    assert "place 2" in hacrl("queue", "first")
+    assert said_json(hacrl("queue", "second", "--place", "1", "--json"))["place_in_queue"] == 1
+    assert "second" in hacrl("queue", "second", "--place", "2")
     assert "No checkpoint is here" in hacrl("checkpoints", "first")
-    assert "it has no checkpoint at this step" in hacrl("promote", "first", "--step", "3", "--agent", "Llama", status=1)
-    hacrl("promote", "first", "--step", "3", status=4)
+    hacrl("extend", "first", "--step", "3", "--steps", "5", status=4)
     assert "not evaluated yet" in hacrl("scores", "first")
     first = Run.objects.get(name="first")
     words = [
@@ -251,33 +243,10 @@ def test_number_zero_is_sent_and_what_is_left_out_is_not(hacrl):
     assert bodies == [{"benchmarks": [2], "models": [3], "seed": 0, "temperature": 0}]
 
 
-@pytest.mark.parametrize(
-    ("name", "keys"), [("evaluate", new_evaluation.KEYS), ("evaluate-harness", harness_views.KEYS)]
-)
-def test_commands_that_evaluate_have_an_option_for_each_key_of_the_request(name, keys):
-    spelling = {"models": "model", "benchmarks": "benchmark", "tasks": "task"}
-    spelling |= {"max_completion_length": "max_tokens", "time_limit_s": "time_limit"}
-    options = {option.name for option in typer.main.get_command(app).commands[name].params}
-    assert options == {spelling.get(key, key) for key in keys} | {"json"}
-
-
-def test_retention_shows_what_would_go_and_asks(hacrl, user, settings):
-    project = user.memberships.get().project
-    assert [row["days"] for row in said_json(hacrl("retention", "--json"))] == [None, None]
-    assert "Only staff set the retention" in hacrl("retention", "--set", "archived_days=1", status=3)
-    User.objects.filter(pk=user.pk).update(is_staff=True)
-    own = ("retention", "--project", project.name)
-    assert "30" in hacrl(*own, "--set", "checkpoint_days=30"), "nothing would go, so it does not ask"
-    run = make_run(user)
-    Run.objects.filter(pk=run.pk).update(state="completed", archived_at=timezone.now() - datetime.timedelta(days=9))
-    hacrl(*own, "--set", "archived_days=8", stdin="n\n", status=1)
-    assert Retention.objects.get().archived_days is None
-    hacrl(*own, "--set", "archived_days=8", "--yes")
-    assert (Retention.objects.get().checkpoint_days, Retention.objects.get().archived_days) == (30, 8)
-    hacrl(*own, "--set", "checkpoint_days=never", "--set", "archived_days=10", "--yes")
-    assert (Retention.objects.get().checkpoint_days, Retention.objects.get().archived_days) == (None, 10)
-    for bad in ("cars=1", "archived_days", "archived_days=soon", "archived_days=0"):
-        hacrl(*own, "--set", bad, "--yes", status=1)
+def test_evaluate_has_an_option_for_each_key_of_the_request():
+    spelling = {"models": "model", "benchmarks": "benchmark", "max_completion_length": "max_tokens"}
+    options = {option.name for option in typer.main.get_command(app).commands["evaluate"].params}
+    assert options == {spelling.get(key, key) for key in new_evaluation.KEYS} | {"json"}
 
 
 TRIED = {"version": "0", "results": [{"reward": 0.9, "reason": "score 9", "parts": {}, "seconds": 1, "cost": 0}]}

@@ -105,12 +105,9 @@ def test_list_says_what_each_sets_and_needs_with_a_group_that_the_user_may_see(w
 
 
 def test_command_line_lists_presets_and_launches_with_one(hacrl, user, tmp_path):
-    group, request = small_pair(user), bare(user)
-    line = next(line for line in hacrl("presets", "--group", str(group.pk)).splitlines() if "gpu-24gb" in line)
-    assert "of 24.0 GiB (a GPU)" in line
-    assert "training.lora_rank" in hacrl("presets", "laptop")
-    assert said_json(hacrl("presets", "laptop", "--json"))["settings"]["compute"]["device"] == "cpu"
-    assert "There is no preset 'lap'" in hacrl("presets", "lap", status=1)
+    request = bare(user)
+    presets = {preset["name"]: preset["settings"] for preset in said_json(hacrl("presets", "--json"))}
+    assert presets["laptop"]["compute"]["device"] == "cpu"
     words = ("--group", str(request["group"]), "--benchmark", str(request["benchmark"]), "--name", "swan")
     hacrl("launch", "--preset", "laptop", *words)
     assert Run.objects.get(name="swan").spec["training"]["learning_rate"] == 4e-5

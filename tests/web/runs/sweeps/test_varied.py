@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from django.urls import reverse
 
-from hacrl_web.client.commands.launch import with_search
 from hacrl_web.runs.launch.launch import launch_sweep
 from hacrl_web.runs.launch.plan import LaunchError, plan_of, plan_trial
 from hacrl_web.runs.models import Run, Sweep
@@ -156,15 +155,3 @@ def test_line_that_is_refused_is_named_beside_the_lines(web, form, text, words):
     assert words in field_of(answer, "varied").replace("&#x27;", "'")
     assert text.splitlines()[0] in field_of(answer, "varied")
     assert answer.context["unplaced_errors"] == []
-
-
-def test_command_line_varies_a_grid_where_there_is_no_search():
-    request = {"algorithms": ["gspo"], "grid": {"alpha": [1]}}
-    assert with_search(request, {}, ["agents.*.lora_rank=8, 16"]) == {
-        "algorithms": ["gspo"],
-        "grid": {"alpha": [1], "agents.*.lora_rank": ["8", "16"]},
-    }
-    assert with_search(request, {"method": "random"}, ["agents.A.seed=1..4"])["search"] == {
-        "method": "random",
-        "parameters": {"agents.A.seed": "1..4"},
-    }
