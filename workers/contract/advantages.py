@@ -1,8 +1,8 @@
-"""Part of the contract: capabilities, ratios, baselines and advantages of recorded rewards, without torch.
+"""Capabilities, ratios, baselines and advantages of recorded rewards, without torch.
 
 Eqs. (6) to (9) in double precision, rounded to float32 at the end, so that What-if can apply other windows and clamps
 to recorded rewards. tests/workers/contract/test_advantages.py compares them with the tensors of
-workers/algorithms/hacpo.py. No torch, no Django.
+workers/algorithms/hacpo.py.
 """
 
 from __future__ import annotations

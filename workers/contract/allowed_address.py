@@ -1,7 +1,7 @@
 """Which addresses our requests may go to, for webhooks of alerts and for judges.
 
 A host must be on the operator's list. Its name is resolved once and all its addresses are checked; the connection goes
-to a checked address, so a later answer of the name server has no effect. No torch, no Django.
+to a checked address, so a later answer of the name server has no effect.
 """
 
 from __future__ import annotations

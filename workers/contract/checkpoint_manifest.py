@@ -1,9 +1,9 @@
-"""Part of the contract: the manifest of a checkpoint folder, which lists its files with sizes and hashes.
+"""The manifest of a checkpoint folder, which lists its files with sizes and hashes.
 
 checkpoints/step-000040/manifest.json   {step, agents: [{name, folder}], files: {path: {size, sha256}}}, written last
 checkpoints/step-000040/agents/<index>-<slug>/   each an ordinary Hugging Face model folder
 
-`workers.trainer.checkpoints` writes it; the web lists, verifies and serves the files. No torch, no Django.
+`workers.trainer.checkpoints` writes it; the web lists, verifies and serves the files.
 """
 
 from __future__ import annotations

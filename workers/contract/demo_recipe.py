@@ -1,4 +1,4 @@
-"""Part of the contract: names, files and settings of the two demos. No torch, no Django.
+"""Names, files and settings of the two demos. No torch, no Django.
 
 `workers.demo.make` creates their agents and questions. docs/LOG.md has the measurements behind the settings of the tiny
 one, docs/real-models.md those of the pretrained one.

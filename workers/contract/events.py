@@ -1,4 +1,4 @@
-"""Part of the contract: the events of a trainer, and their lines in the spool.
+"""The events of a trainer, and their lines in the spool.
 
 One event is one line of `events.jsonl`: a JSON object with `seq` (1, 2, 3, ... without gaps over all attempts),
 `attempt`, `time`, `type`, the fields of its class, and last `crc`, the CRC-32 of the line without it. A number that is

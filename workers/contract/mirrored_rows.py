@@ -1,4 +1,4 @@
-"""Part of the contract: what a mirror sends of a run, by step. Standard library only, for mirrors in another Python."""
+"""What a mirror sends of a run, by step. Standard library only, for mirrors in another Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Part of the contract: avg@k, pass@k, maj@k and best@k from k samples of each question. Standard library only.
+"""avg@k, pass@k, maj@k and best@k from k samples of each question. Standard library only.
 
 Of a question's k samples, n could be scored and c are correct. An unscorable sample is not in n and never counts as
 incorrect. Partial credit counts in avg@k alone: elsewhere a sample is correct if it has the highest possible reward.

@@ -1,8 +1,8 @@
-"""Part of the contract: the spool, a file of events that a run's trainer writes and the shipper reads.
+"""The spool, a file of events that a run's trainer writes and the shipper reads.
 
 Lines as in events.py are appended to `events.jsonl`. A full file becomes `events.<its last seq>.jsonl`, which the
 shipper removes after storing it. Log lines are cleaned and limited, and a nearly full spool takes only the most
-important types; events left out get no `seq` and are counted in `left_out` events. No torch, no Django.
+important types; events left out get no `seq` and are counted in `left_out` events.
 """
 
 from __future__ import annotations

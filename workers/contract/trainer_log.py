@@ -1,10 +1,9 @@
-"""Part of the contract: trainer.log, the trainer's stdout and stderr within bounds, and how to read it.
+"""trainer.log, the trainer's stdout and stderr within bounds, and how to read it.
 
 The trainer appends to the file itself, because a pipe fills when its reader is frozen and breaks when the reader dies.
 The supervisor watches the blocks that the file uses. Above the limit, the middle of the file becomes a hole
 (fallocate(2)): its blocks are freed and nothing else moves, so no output is lost meanwhile. On file systems without
 holes the newest part is moved down over the middle; output of that instant may be lost, and a mark says so.
-No torch, no Django.
 """
 
 from __future__ import annotations

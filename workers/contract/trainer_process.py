@@ -1,11 +1,10 @@
-"""Part of the contract: start, watch and stop a trainer process. Used by the supervisor and by the tests.
+"""Start, watch and stop a trainer process. Used by the supervisor and by the tests.
 
 The trainer runs in its own session. It inherits two descriptors: the locked `lock` file of its run directory, so that
 a run has one trainer at most, and the read end of a death pipe, so that it ends whenever its supervisor does. Behind a
 prefix such as `srun`, perhaps on another machine, it inherits neither: it takes the lock itself, and ends with its
 lease, a file in which the supervisor counts. Only changes count, never a date: the clocks of two machines differ.
 A mark in the environment identifies processes that it starts in other sessions, as Ray does; they end with it.
-No torch, no Django.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Part of the contract: the kinds of verifiers, the rule of each in one line, and its version.
+"""The kinds of verifiers, the rule of each in one line, and its version.
 
 A reward is meaningful only together with the rules that produced it, so evaluations record both: `math/3`. A change
 of a kind's verdicts raises its version. All rules, with examples, are in docs/verifiers.md. No torch, no pydantic.

@@ -1,9 +1,9 @@
-"""Part of the contract: the memory that a run needs; plan.py compares it with a machine.
+"""The memory that a run needs; plan.py compares it with a machine.
 
 From the settings and the models' shapes, before anything is loaded. The parts that one process of an agent holds have a
 moment: always, while it generates, in an update's passes, in the optimizer's step, while it loads, or while it saves a
 checkpoint. Agents of `placement: local` take turns: what they always hold adds up, what they hold at a moment does
-not. Sizes in bytes. No torch, no Django.
+not. Sizes in bytes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Part of the contract: a machine that trains, and what the settings that a run leaves to it become there.
+"""A machine that trains, and what the settings that a run leaves to it become there.
 
 Nothing of a run depends on the machine but these settings and its batches. The trainer decides them once, before the
-first step; its checkpoints keep them, so that a resumed run has the same ones elsewhere. No torch, no Django.
+first step; its checkpoints keep them, so that a resumed run has the same ones elsewhere.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Part of the contract: whether a machine has the memory that a run needs, and settings with which the run fits.
+"""Whether a machine has the memory that a run needs, and settings with which the run fits.
 
-A trainer that runs out of GPU memory halves its batches, so on a GPU batches of one sequence count. No torch,
-no Django.
+A trainer that runs out of GPU memory halves its batches, so on a GPU batches of one sequence count.
 """
 
 from __future__ import annotations

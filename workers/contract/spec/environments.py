@@ -1,4 +1,4 @@
-"""Part of the contract: the names of environments, which answer an agent's turns within a rollout; and turns."""
+"""The names of environments, which answer an agent's turns within a rollout; and turns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Part of the contract: a judge, a file of settings that says which model gives rewards and how it is asked.
+"""A judge, a file of settings that says which model gives rewards and how it is asked.
 
 Three kinds: a language model behind an OpenAI-compatible address, a language model in a local folder, and a reward
 model (sequence classification) in a local folder. Its version is the beginning of the SHA-256 of the settings that

@@ -1,4 +1,4 @@
-"""Part of the contract: a reward function, one Python file that defines `reward(question, answer, response, **fields)`.
+"""A reward function, one Python file that defines `reward(question, answer, response, **fields)`.
 
 A function in the form of TRL, `def NAME(completions, **kwargs) -> list[float]`, is accepted as well.
 Its version is the beginning of the SHA-256 of its text. Nothing of it runs in this process: the file is only parsed.

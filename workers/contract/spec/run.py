@@ -1,7 +1,7 @@
-"""Part of the contract: RunSpec, all settings of a run, and the files that hold them (JSON or YAML).
+"""RunSpec, all settings of a run, and the files that hold them (JSON or YAML).
 
 Each setting is defined once, in its section in this folder, with bounds, help text and source; the form, the API and
-the command line are generated from it and show its errors. Unknown keys are refused. No torch, no Django.
+the command line are generated from it and show its errors. Unknown keys are refused.
 """
 
 from __future__ import annotations
