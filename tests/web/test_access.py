@@ -341,11 +341,13 @@ def test_viewer_reads_everything_and_writes_nothing(client, mine, children, reco
         num_named += check_page(read, route)
         if is_form:
             assert (read.status_code, "Its admins (" in read.content.decode()) == (403, True), route
-        elif "staged" not in route and not route.startswith(PRIVATE):  # an upload under way is its sender's
-            if is_full or is_for_admins or read.status_code != 200:
-                of_owners = send(of_owner, "GET", path)
-                check_page(of_owners, route)
-                assert read.status_code == (403 if is_for_admins else of_owners.status_code), route
+        # An upload under way is its sender's.
+        elif ("staged" not in route and not route.startswith(PRIVATE)) and (
+            is_full or is_for_admins or read.status_code != 200
+        ):
+            of_owners = send(of_owner, "GET", path)
+            check_page(of_owners, route)
+            assert read.status_code == (403 if is_for_admins else of_owners.status_code), route
         if route not in OWN:
             offered |= {(route, one) for one in forms_on(read) if one.lstrip("/") not in OWN | leaving}
         for verb in WRITING if route not in OWN and not route.startswith(OWN_OF_API) else ():
