@@ -307,7 +307,7 @@ LINE_BUDGETS: dict[str, int] = {
     "workers": 350,
     "workers/agents": 2_100,
     "workers/algorithms": 2_200,
-    "workers/contract": 5_050,
+    "workers/contract": 5_100,
     "workers/demo": 850,
     "workers/environments": 450,
     "workers/harness": 450,
