@@ -38,14 +38,15 @@ from hacrl_web.registry.language_models.api import router as models_router
 from hacrl_web.registry.prompts.api import router as prompts_router
 from hacrl_web.registry.rewards.api import judges_router
 from hacrl_web.registry.rewards.api import router as reward_functions_router
-from hacrl_web.runs.api.controls import router as controls_router
-from hacrl_web.runs.api.events_and_log import router as events_router
-from hacrl_web.runs.api.numbers import router as numbers_router
-from hacrl_web.runs.api.presets import router as presets_router
-from hacrl_web.runs.api.runs import router as runs_router
-from hacrl_web.runs.api.sweeps import router as sweeps_router
-from hacrl_web.runs.api.views import router as run_views_router
+from hacrl_web.runs.archive.api import router as archive_router
+from hacrl_web.runs.launch.api import router as launch_router
 from hacrl_web.runs.limits.api import router as limits_router
+from hacrl_web.runs.live.api import router as events_router
+from hacrl_web.runs.run.api import router as run_router
+from hacrl_web.runs.sweeps.api import router as sweeps_router
+from hacrl_web.runs.telemetry.api import router as telemetry_router
+from hacrl_web.runs.worker.api import router as hosts_router
+from hacrl_web.runs.workspace.api import router as workspace_router
 from hacrl_web.web.errors import FieldError, FieldErrors, plain_message
 from hacrl_web.web.middleware import gone_error
 
@@ -151,9 +152,9 @@ api = NinjaAPI(
 api.add_decorator(_strict, mode="view")
 for router in (
     *(tokens_router, oidc_router, hub_tokens_router, projects_router, models_router, groups_router),
-    *(benchmark_router, prompts_router, reward_functions_router, judges_router, runs_router),
-    *(controls_router, events_router, numbers_router, sweeps_router, limits_router, presets_router),
-    *(run_views_router, insight_router, leaderboard_router, demo_router),
+    *(benchmark_router, prompts_router, reward_functions_router, judges_router, launch_router),
+    *(run_router, archive_router, hosts_router, events_router, telemetry_router, sweeps_router, limits_router),
+    *(workspace_router, insight_router, leaderboard_router, demo_router),
     *(module.router for module in feature_modules("api")),
 ):
     api.add_router("", router)

@@ -4,7 +4,7 @@ from django.urls import include, path
 
 from hacrl_web.api import api, docs
 from hacrl_web.features import feature_modules
-from hacrl_web.runs.pages.home import home
+from hacrl_web.runs.workspace.home import home
 
 handler400 = "hacrl_web.web.middleware.handler400"
 handler404 = "hacrl_web.web.middleware.handler404"

@@ -57,8 +57,8 @@ ROOMS = {
     "accounts": ("audit", "roles", "login", "tokens", "people", "oidc"),
     "registry": ("base", "hub_tokens", "language_models", "agent_groups", "rewards", "benchmarks", "prompts"),
     "runs": (
-        *("messages", "models", "telemetry", "worker", "live", "archive", "limits", "variants", "launch", "sweeps"),
-        *("workspace", "pages", "api"),
+        *("messages", "models", "storage", "telemetry", "worker", "live", "archive", "limits", "run", "variants"),
+        *("launch", "sweeps", "workspace"),
     ),
     "insight": (
         *("checkpoints", "collaboration", "overview", "rollouts", "what_if", "evaluations", "harness", "run_tabs"),
@@ -299,10 +299,10 @@ LINE_BUDGETS: dict[str, int] = {
     "hacrl_web/insight": 10_500,
     "hacrl_web/leaderboard": 2_750,
     "hacrl_web/mirrors": 1_400,
-    "hacrl_web/ops": 1_750,
+    "hacrl_web/ops": 1_900,
     "hacrl_web/registry": 5_700,
     "hacrl_web/reports": 800,
-    "hacrl_web/runs": 15_050,
+    "hacrl_web/runs": 14_950,
     "hacrl_web/web": 1_250,
     "workers": 350,
     "workers/agents": 2_100,

@@ -20,7 +20,7 @@ from hacrl_web.alerts.models import ENDED, Alert, Cursor
 from hacrl_web.alerts.rules import apply_rules
 from hacrl_web.alerts.rules.signals import Facts, StepMetrics
 from hacrl_web.runs.models import HELD, TERMINAL, Run, TelemetryEvent
-from hacrl_web.runs.stored_spec import readable_spec
+from hacrl_web.runs.storage.stored_spec import readable_spec
 
 BATCH_EVENTS = 2000
 SWEEP_EVERY_S = 60.0

@@ -22,7 +22,7 @@ from hacrl_web.alerts.rules.remedies import Remedy
 from hacrl_web.alerts.rules.table import BY_KIND, Rule
 from hacrl_web.registry.agent_groups.agent_changes import text_of_changes
 from hacrl_web.runs.models import Run, RunRowQuerySet, StatusChange
-from hacrl_web.runs.stored_spec import readable_spec
+from hacrl_web.runs.storage.stored_spec import readable_spec
 from workers.contract.spec.run import RunSpec
 
 ENDED = "the run ended"

@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 
 from hacrl_web.demo.launch import demo_sweeps
 from hacrl_web.demo.tasks import start_demo
-from hacrl_web.runs.demo_state import failure_text, preparation
+from hacrl_web.runs.workspace.demo_state import failure_text, preparation
 from workers.contract.demo_recipe import TINY
 
 router = Router(tags=["demo"])

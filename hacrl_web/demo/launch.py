@@ -23,11 +23,11 @@ from hacrl_web.registry.agent_groups import service as groups
 from hacrl_web.registry.benchmarks import service as benchmarks
 from hacrl_web.registry.language_models import service as models
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
-from hacrl_web.runs.demo_state import preparing
 from hacrl_web.runs.launch.launch import launch_sweep
 from hacrl_web.runs.launch.plan import plan_of
 from hacrl_web.runs.models import Sweep
 from hacrl_web.runs.sweeps.sweeps import add_seeds, retry_all
+from hacrl_web.runs.workspace.demo_state import preparing
 from hacrl_web.web.errors import FieldErrors
 from workers.algorithms.registry import own_settings
 from workers.contract.demo_recipe import (

@@ -9,11 +9,11 @@ from hacrl_web.accounts.models import User
 from hacrl_web.accounts.roles.projects import require_here
 from hacrl_web.celery import app
 from hacrl_web.demo.launch import DemoFailed, make_and_launch
-from hacrl_web.runs.demo_state import note_failure, preparation
 from hacrl_web.runs.messages.worker_queue import send
 from hacrl_web.runs.models import Host
 from hacrl_web.runs.worker.restart import handled_message
 from hacrl_web.runs.worker.tasks import worker_is_ending
+from hacrl_web.runs.workspace.demo_state import note_failure, preparation
 from hacrl_web.web.errors import FieldErrors
 from workers.contract.demo_recipe import ENGINES, TINY
 

@@ -26,7 +26,7 @@ from hacrl_web.mirrors.mirrors import (
 )
 from hacrl_web.mirrors.models import Choice, Mirror, Sends
 from hacrl_web.runs.models.requests import visible_run
-from hacrl_web.runs.pages.run_header import header
+from hacrl_web.runs.run.header import header
 from hacrl_web.web.errors import FieldErrors
 
 

@@ -25,10 +25,10 @@ from hacrl_web.leaderboard.board.selection import board_at, read_selection
 from hacrl_web.leaderboard.board.table import make_table
 from hacrl_web.leaderboard.render.context import board_context
 from hacrl_web.runs.models import Run, Sweep
+from hacrl_web.runs.run.results import with_results
 from hacrl_web.runs.telemetry.scores import score_word
 from hacrl_web.runs.workspace import columns, rows
 from hacrl_web.runs.workspace.query import WorkspaceQuery, in_state, narrowed
-from hacrl_web.runs.workspace.results import with_results
 
 MAX_PANELS = 20  # of a report
 MAX_LISTED = 50  # runs of a list, of which the visible ones are compared

@@ -2,20 +2,16 @@
 
 from django.urls import path
 
+from hacrl_web.runs.archive import views as archive
+from hacrl_web.runs.launch import views as launch
 from hacrl_web.runs.limits import views as limits
 from hacrl_web.runs.live import monitoring
-from hacrl_web.runs.pages import (
-    archive,
-    controls,
-    home,
-    labels,
-    log,
-    new_run,
-    runs,
-    search,
-    sweeps,
-    workers,
-)
+from hacrl_web.runs.run import controls
+from hacrl_web.runs.run import views as runs
+from hacrl_web.runs.sweeps import views as sweeps
+from hacrl_web.runs.telemetry import views as log
+from hacrl_web.runs.worker import views as workers
+from hacrl_web.runs.workspace import home, search
 from hacrl_web.runs.workspace import views as workspace
 
 app_name = "runs"
@@ -27,13 +23,13 @@ urlpatterns = [
     path("runs/", workspace.run_list, name="run_list"),
     path("run-views/save", workspace.view_save, name="view_save"),
     path("run-views/<int:pk>/delete", workspace.view_delete, name="view_delete"),
-    path("runs/new", new_run.run_create, name="run_create"),
-    path("runs/new/draft", new_run.run_save, name="run_save"),
-    path("runs/new/cost", new_run.run_cost, name="run_cost"),
-    path("runs/new/yaml", new_run.run_download, name="run_download"),
-    path("runs/new/estimate", new_run.run_estimate, name="run_estimate"),
-    path("runs/new/presets", new_run.run_preset_memory, name="run_preset_memory"),
-    path("runs/new/command", new_run.run_command, name="run_command"),
+    path("runs/new", launch.run_create, name="run_create"),
+    path("runs/new/draft", launch.run_save, name="run_save"),
+    path("runs/new/cost", launch.run_cost, name="run_cost"),
+    path("runs/new/yaml", launch.run_download, name="run_download"),
+    path("runs/new/estimate", launch.run_estimate, name="run_estimate"),
+    path("runs/new/presets", launch.run_preset_memory, name="run_preset_memory"),
+    path("runs/new/command", launch.run_command, name="run_command"),
     path("runs/archive", archive.change_runs, {"act": "archive"}, name="runs_archive"),
     path("runs/unarchive", archive.change_runs, {"act": "unarchive"}, name="runs_unarchive"),
     path("runs/delete", archive.change_runs, {"act": "delete"}, name="runs_delete"),
@@ -41,11 +37,11 @@ urlpatterns = [
     path("runs/<uuid:run_id>/stop", controls.run_stop, name="run_stop"),
     path("runs/<uuid:run_id>/pause", controls.run_pause, name="run_pause"),
     path("runs/<uuid:run_id>/resume", controls.run_resume, name="run_resume"),
-    path("runs/<uuid:run_id>/retry", controls.run_retry, name="run_retry"),
-    path("runs/<uuid:run_id>/queue-draft", controls.run_queue_draft, name="run_queue_draft"),
+    path("runs/<uuid:run_id>/retry", launch.run_retry, name="run_retry"),
+    path("runs/<uuid:run_id>/queue-draft", launch.run_queue_draft, name="run_queue_draft"),
     path("runs/<uuid:run_id>/queue", controls.run_queue, name="run_queue"),
-    path("runs/<uuid:run_id>/labels", labels.run_labels, name="run_labels"),
-    path("runs/<uuid:run_id>/clone", new_run.run_clone, name="run_clone"),
+    path("runs/<uuid:run_id>/labels", runs.run_labels, name="run_labels"),
+    path("runs/<uuid:run_id>/clone", launch.run_clone, name="run_clone"),
     path("runs/<uuid:run_id>/metrics.csv", runs.metrics_csv, name="metrics_csv"),
     path("runs/<uuid:run_id>/log", log.log_search, name="log_search"),
     path("runs/<uuid:run_id>/log.txt", log.log_download, name="log_download"),

@@ -37,7 +37,7 @@ def test_server_error_is_an_error_in_json(client, user, monkeypatch):
     def broken(*_):
         raise KeyError("a mistake")
 
-    monkeypatch.setattr("hacrl_web.runs.api.runs.launch", broken)
+    monkeypatch.setattr("hacrl_web.runs.launch.api.launch", broken)
     client.force_login(user)
     client.raise_request_exception = False
     response = client.post("/api/v1/runs", {}, content_type="application/json")

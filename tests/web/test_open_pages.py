@@ -15,8 +15,8 @@ from django.test import Client
 from django.urls import reverse
 
 from hacrl_web.runs import demo_state, search
-from hacrl_web.runs.demo_state import preparation, preparing
 from hacrl_web.runs.models import Run, TelemetryEvent
+from hacrl_web.runs.workspace.demo_state import preparation, preparing
 from tests.support.web import factories
 
 
@@ -118,7 +118,7 @@ def test_second_demo_does_not_replace_the_state_of_the_first(monkeypatch):
 def test_killed_demo_is_not_shown_as_in_preparation(settings):
     code = (
         "import os, django; os.environ['DJANGO_SETTINGS_MODULE'] = 'hacrl_web.settings'; django.setup()\n"
-        "from hacrl_web.runs.demo_state import preparing\n"
+        "from hacrl_web.runs.workspace.demo_state import preparing\n"
         "with preparing('Teaching'): print('ready', flush=True); input()\n"
     )
     child = subprocess.Popen(
@@ -199,7 +199,7 @@ def test_each_error_has_a_page_of_ours(client, user, monkeypatch):
     client.raise_request_exception = False
 
     def refuse(error):
-        monkeypatch.setattr("hacrl_web.runs.pages.home.preparation", lambda: (_ for _ in ()).throw(error))
+        monkeypatch.setattr("hacrl_web.runs.workspace.home.preparation", lambda: (_ for _ in ()).throw(error))
 
     user.is_staff = True
     user.save()

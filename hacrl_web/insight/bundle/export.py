@@ -41,7 +41,7 @@ from hacrl_web.insight.checkpoints.checkpoints import bundle_size_refusal, check
 from hacrl_web.insight.checkpoints.zip_stream import file_pieces, zipped
 from hacrl_web.registry.models import Agent, AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.models import AnswerChunk, Contribution, QuestionChunk, RolloutSample, Run, TelemetryEvent
-from hacrl_web.runs.run_files import files_removal
+from hacrl_web.runs.storage.run_files import files_removal
 from hacrl_web.web.errors import FieldErrors
 from workers.contract.checkpoint_manifest import FOLDER_NAME, DamagedCheckpoint, read_manifest, step_folders
 from workers.contract.checkpoint_manifest import MANIFEST_NAME as CHECKPOINT_MANIFEST

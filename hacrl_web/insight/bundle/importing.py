@@ -30,11 +30,11 @@ from hacrl_web.ops.disk_space import check_room, disk_error
 from hacrl_web.registry.base import values
 from hacrl_web.runs.archive.deletion import hide_runs
 from hacrl_web.runs.archive.leftover_files import remove_leftovers
-from hacrl_web.runs.labels import checked_labels, split_tags
 from hacrl_web.runs.launch.create import columns_of
 from hacrl_web.runs.limits.quotas import check_disk
 from hacrl_web.runs.models import GENERATED, Run, State, StatusChange
-from hacrl_web.runs.stored_spec import readable_spec
+from hacrl_web.runs.run.labels import checked_labels, split_tags
+from hacrl_web.runs.storage.stored_spec import readable_spec
 from hacrl_web.runs.telemetry.admission import Admission, EventRefused, FieldsRefused
 from hacrl_web.runs.telemetry.event_checks import problem_of
 from hacrl_web.runs.telemetry.scores import score_of

@@ -16,7 +16,7 @@ from hacrl_web.insight.bundle.reader import bundle_refusal
 from hacrl_web.insight.checkpoints.checkpoints import MAX_BUNDLE_BYTES
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.models.requests import visible_run
-from hacrl_web.runs.run_files import pieces_while_reading
+from hacrl_web.runs.storage.run_files import pieces_while_reading
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.streaming import download_pieces, file_slug
 

@@ -13,9 +13,8 @@ from hacrl_web.accounts.tokens.idempotency import idempotent
 from hacrl_web.insight.checkpoints import ask_agents, checkpoints, reuse, uploads
 from hacrl_web.insight.checkpoints.views import archive_of
 from hacrl_web.registry.language_models.api import ModelOut
-from hacrl_web.runs.api.runs import detail
-from hacrl_web.runs.api.schemas import RunAnswer
 from hacrl_web.runs.models.requests import visible_run
+from hacrl_web.runs.run.api import RunAnswer, detail
 from hacrl_web.web.schemas import StrictBody
 
 MAX_STEP = 10**9 - 1

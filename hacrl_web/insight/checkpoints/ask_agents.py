@@ -20,7 +20,7 @@ from hacrl_web.registry.base import values
 from hacrl_web.registry.base.children import run_child
 from hacrl_web.registry.rewards.service import judge_keys
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.run_files import reading_files
+from hacrl_web.runs.storage.run_files import reading_files
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import whole_number
 from workers.contract.checkpoint_manifest import Manifest

@@ -9,7 +9,7 @@ from typing import Any
 
 from hacrl_web.insight.checkpoints.model_card import serve_command
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.run_files import files_removal
+from hacrl_web.runs.storage.run_files import files_removal
 from hacrl_web.runs.telemetry.scores import accuracies
 from hacrl_web.runs.worker.hosts import data_folder_id
 from hacrl_web.web.errors import FieldErrors

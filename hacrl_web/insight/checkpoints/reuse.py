@@ -32,7 +32,7 @@ from hacrl_web.runs.launch.again import cannot_repeat, hold_rows_of
 from hacrl_web.runs.launch.create import create_run
 from hacrl_web.runs.launch.plan import LaunchError
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.run_files import reading_files
+from hacrl_web.runs.storage.run_files import reading_files
 from hacrl_web.runs.worker.hosts import data_folder_id
 from hacrl_web.web.errors import FieldErrors, plain_errors
 from workers.contract.checkpoint_manifest import FOLDER_NAME, MANIFEST_NAME, DamagedCheckpoint, Manifest, sha256

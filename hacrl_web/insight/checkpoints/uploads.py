@@ -26,7 +26,7 @@ from hacrl_web.insight.checkpoints.model_card import FILE_NAME, SUMS_NAME, model
 from hacrl_web.ops.disk_space import check_room
 from hacrl_web.registry.hub_tokens.service import usable_hub_token
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.run_files import reading_files
+from hacrl_web.runs.storage.run_files import reading_files
 from hacrl_web.runs.worker.hosts import process_start
 from hacrl_web.runs.worker.trainer_environment import trainer_environment
 from hacrl_web.web.errors import FieldErrors

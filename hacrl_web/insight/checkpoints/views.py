@@ -15,8 +15,8 @@ from hacrl_web.insight.checkpoints import ask_agents, checkpoints, reuse, upload
 from hacrl_web.insight.checkpoints.model_card import FILE_NAME, SUMS_NAME, model_card, sums_of
 from hacrl_web.insight.checkpoints.zip_stream import zip_of_agent
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.pages.run_header import header, run_or_404
-from hacrl_web.runs.run_files import pieces_while_reading
+from hacrl_web.runs.run.header import header, run_or_404
+from hacrl_web.runs.storage.run_files import pieces_while_reading
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import PageQuery, Whole, whole_number
 from hacrl_web.web.streaming import download_pieces

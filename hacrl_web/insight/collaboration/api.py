@@ -15,7 +15,7 @@ from hacrl_web.insight.collaboration.ratio_histogram import clipping, window_ste
 from hacrl_web.insight.collaboration.step_summary import recorded_steps, run_summary, summary_of
 from hacrl_web.insight.collaboration.timeline import timeline
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.stored_spec import recorded_spec
+from hacrl_web.runs.storage.stored_spec import recorded_spec
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.schemas import Number
 from workers.contract.spec.run import RunSpec

@@ -10,8 +10,8 @@ from django.views.decorators.http import require_GET
 
 from hacrl_web.insight.collaboration.collaboration import TRAP_AT
 from hacrl_web.insight.collaboration.step_summary import recorded_steps
-from hacrl_web.runs.pages.run_header import header, run_or_404
-from hacrl_web.runs.stored_spec import recorded_spec
+from hacrl_web.runs.run.header import header, run_or_404
+from hacrl_web.runs.storage.stored_spec import recorded_spec
 
 
 @require_GET

@@ -14,9 +14,8 @@ from hacrl_web.accounts.tokens.idempotency import idempotent
 from hacrl_web.insight.evaluations.evaluations import BenchmarkEvaluations, evaluation_summary
 from hacrl_web.insight.evaluations.harness_results import HarnessLine, lines_of_run
 from hacrl_web.insight.evaluations.new_evaluation import launch_evaluation
-from hacrl_web.runs.api.runs import detail
-from hacrl_web.runs.api.schemas import RunAnswer
 from hacrl_web.runs.models.requests import visible_run
+from hacrl_web.runs.run.api import RunAnswer, detail
 
 router = Router(tags=["insight"])
 

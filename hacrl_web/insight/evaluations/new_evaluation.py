@@ -29,7 +29,7 @@ from hacrl_web.runs.launch.fit.hub_access import require_hub_access
 from hacrl_web.runs.launch.plan import LaunchError
 from hacrl_web.runs.launch.rows import changed_models, check_one_project, find_benchmarks
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.run_files import COPIES_FOLDER, reading_files
+from hacrl_web.runs.storage.run_files import COPIES_FOLDER, reading_files
 from hacrl_web.runs.worker.hosts import data_folder_id
 from hacrl_web.web.errors import FieldError, FieldErrors, plain_errors
 from hacrl_web.web.page_query import MAX_ID, uuid_or_none, whole_number

@@ -31,7 +31,7 @@ from hacrl_web.insight.evaluations.new_evaluation import (
 )
 from hacrl_web.registry.models import MAX_AGENTS, AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.pages.run_header import header, run_or_404
+from hacrl_web.runs.run.header import header, run_or_404
 from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.page_query import PageQuery, Text, Whole, one_of, page_of
 from hacrl_web.web.streaming import download_csv

@@ -11,8 +11,7 @@ from pydantic import WithJsonSchema
 from hacrl_web.accounts.tokens.idempotency import idempotent
 from hacrl_web.insight.evaluations.api import AgentsRequest
 from hacrl_web.insight.harness.views import launch_harness_evaluation
-from hacrl_web.runs.api.runs import detail
-from hacrl_web.runs.api.schemas import RunAnswer
+from hacrl_web.runs.run.api import RunAnswer, detail
 
 router = Router(tags=["insight"])
 

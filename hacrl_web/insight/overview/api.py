@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 from hacrl_web.insight.downsample import MAX_POINTS
 from hacrl_web.insight.overview.overview import XAxis, history, overview
 from hacrl_web.insight.overview.panels import MAX_LAYOUT, panels_of, recorded_metrics, save_panels
-from hacrl_web.runs.api.schemas import EventAnswer
+from hacrl_web.runs.live.api import EventAnswer
 from hacrl_web.runs.live.event_reader import frame_text
 from hacrl_web.runs.models.requests import visible_run
 from hacrl_web.runs.telemetry.logs import attempt_ends

@@ -11,8 +11,8 @@ from hacrl_web.insight.collaboration.collaboration import peers_share
 from hacrl_web.insight.collaboration.step_summary import recorded_steps, summary_of
 from hacrl_web.insight.overview.overview import same_but_seed
 from hacrl_web.runs.models import Run
+from hacrl_web.runs.run.results import polyline_points
 from hacrl_web.runs.telemetry.scores import accuracies
-from hacrl_web.runs.workspace.results import polyline_points
 from hacrl_web.web.statistics import MeanInterval, mean_interval
 from workers.contract.spec.algorithm import BASELINE
 

@@ -14,7 +14,7 @@ from hacrl_web.insight.rollouts.influential import InfluentialAnswer, most_influ
 from hacrl_web.insight.rollouts.search import RolloutHit, search_rollouts
 from hacrl_web.insight.rollouts.turns import RecordedTurn, read_turns, shown_turns
 from hacrl_web.runs.models.requests import visible_run
-from hacrl_web.runs.stored_spec import recorded_spec
+from hacrl_web.runs.storage.stored_spec import recorded_spec
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import clean_text
 from hacrl_web.web.schemas import query_schema

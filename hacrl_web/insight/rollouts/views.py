@@ -19,8 +19,8 @@ from hacrl_web.insight.rollouts.prompt_list import PromptLine, PromptPage, list_
 from hacrl_web.insight.rollouts.query_bar import WORDS, chips, completions, read_query
 from hacrl_web.insight.rollouts.search import RolloutHit, RolloutPage, first_that_taught, hit_of, search_rollouts
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.pages.run_header import header, run_or_404
-from hacrl_web.runs.stored_spec import recorded_spec
+from hacrl_web.runs.run.header import header, run_or_404
+from hacrl_web.runs.storage.stored_spec import recorded_spec
 from hacrl_web.web.page_query import MAX_ID, clean_text, encode_query, whole_number
 from workers.contract.spec.run import RunSpec
 

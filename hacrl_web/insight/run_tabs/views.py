@@ -15,8 +15,8 @@ from hacrl_web.insight import settings_diff
 from hacrl_web.insight.checkpoints.checkpoints import agent_slug
 from hacrl_web.insight.run_tabs import event_list, system
 from hacrl_web.runs.models import Host, Run
-from hacrl_web.runs.pages.run_header import header, run_or_404
-from hacrl_web.runs.stored_spec import stored_spec
+from hacrl_web.runs.run.header import header, run_or_404
+from hacrl_web.runs.storage.stored_spec import stored_spec
 from hacrl_web.web.page_query import PageQuery, Text, encode_query
 from hacrl_web.web.streaming import download_text
 from workers.contract.spec.algorithm import left_settings

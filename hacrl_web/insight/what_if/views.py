@@ -15,8 +15,8 @@ from django.views.decorators.http import require_GET
 from hacrl_web.insight.recorded_steps import end
 from hacrl_web.insight.what_if.rows import MAX_WINDOW
 from hacrl_web.insight.what_if.what_if import why_nothing
-from hacrl_web.runs.pages.run_header import header, run_or_404
-from hacrl_web.runs.stored_spec import recorded_spec
+from hacrl_web.runs.run.header import header, run_or_404
+from hacrl_web.runs.storage.stored_spec import recorded_spec
 from workers.contract.settings import label_of
 from workers.contract.spec.run import RunSpec
 

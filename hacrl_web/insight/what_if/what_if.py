@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from hacrl_web.insight.what_if.rows import read
 from hacrl_web.insight.what_if.sums import Pairs, check_recorded, hypothetical, recorded
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.stored_spec import recorded_spec
+from hacrl_web.runs.storage.stored_spec import recorded_spec
 from hacrl_web.web.errors import FieldErrors, plain_errors
 from workers.contract.spec.run import RunSpec
 

@@ -22,7 +22,7 @@ from hacrl_web.accounts.roles.projects import require_delete
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.runs.live.counts import add_deleted, counts_of
 from hacrl_web.runs.models import INACTIVE, RECORDED_TABLES, TERMINAL, Run, Sweep
-from hacrl_web.runs.run_files import lock_readers_out
+from hacrl_web.runs.storage.run_files import lock_readers_out
 from hacrl_web.web.errors import FieldErrors, listed
 from workers.contract.trainer_process import RunDirBusy, lock_run_dir
 

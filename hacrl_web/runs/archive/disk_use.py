@@ -9,7 +9,7 @@ from django.db.models import BigIntegerField, BinaryField, CharField, Count, Fun
 from django.db.models.functions import Cast
 
 from hacrl_web.runs.models import RECORDED_TABLES, Run
-from hacrl_web.runs.run_files import folder_bytes
+from hacrl_web.runs.storage.run_files import folder_bytes
 
 NUMBER_BYTES = 8
 INDEX_FACTOR = 1.3  # two indexes of a row beside it

@@ -1,1 +1,1 @@
-"""From a request to queued runs: plan, checks, cost, drafts, the form. A run is a sweep of one."""
+"""From a request to queued runs: rows, plan, checks, cost, drafts, the form, the API. A run is a sweep of one."""

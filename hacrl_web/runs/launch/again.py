@@ -24,8 +24,8 @@ from hacrl_web.runs.launch.create import create_run
 from hacrl_web.runs.launch.plan import LaunchError
 from hacrl_web.runs.launch.rows import changed_models
 from hacrl_web.runs.models import Run, State, Trial
-from hacrl_web.runs.run_files import files_removal
-from hacrl_web.runs.stored_spec import stored_spec
+from hacrl_web.runs.storage.run_files import files_removal
+from hacrl_web.runs.storage.stored_spec import stored_spec
 from hacrl_web.web.errors import FieldError
 from hacrl_web.web.page_query import uuid_or_none
 from workers.contract.spec.run import SECTIONS, RunSpec

@@ -17,7 +17,7 @@ from hacrl_web.runs.launch.check import check_spec, with_reward_names
 from hacrl_web.runs.launch.presets import with_preset
 from hacrl_web.runs.launch.rows import KEYS, RequestRows, find_rows, with_further_changes
 from hacrl_web.runs.models import Run, Sweep
-from hacrl_web.runs.stored_spec import stored_spec
+from hacrl_web.runs.storage.stored_spec import stored_spec
 from hacrl_web.runs.variants.grid import Variant
 from hacrl_web.runs.variants.parts import (
     SEARCH,

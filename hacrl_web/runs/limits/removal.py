@@ -34,7 +34,7 @@ from hacrl_web.runs.archive.deletion import (
 )
 from hacrl_web.runs.limits.settings import RetentionDays
 from hacrl_web.runs.models import GENERATED, INACTIVE, TERMINAL, Retention, Run, RunQuerySet, SearchState
-from hacrl_web.runs.run_files import folder_bytes, weight_folders
+from hacrl_web.runs.storage.run_files import folder_bytes, weight_folders
 from hacrl_web.runs.worker.hosts import data_folder_id
 from hacrl_web.runs.worker.usage import measure_files
 from hacrl_web.web.errors import FieldErrors

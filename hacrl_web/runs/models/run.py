@@ -16,7 +16,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db import models, transaction
-from django.db.models import Exists, F
+from django.db.models import Exists, F, Q
 from django.db.models.functions import Coalesce
 from django.urls import reverse
 from django.utils import timezone
@@ -101,6 +101,11 @@ class RunQuerySet(ProjectRowQuerySet["Run"]):
     def tagged(self, tag: str) -> RunQuerySet:
         """Runs with this tag, in upper or lower case."""
         return self.filter(tags__contains=f",{tag.strip().lower()},")
+
+    def named(self, words: str) -> RunQuerySet:
+        """Runs with these words in their name or their sweep's; all without words."""
+        words = words.replace("\x00", "")
+        return self.filter(Q(name__icontains=words) | Q(sweep__name__icontains=words)) if words else self
 
     def claim(self, run_id: uuid.UUID, worker: Worker) -> Run | None:
         """Take a queued run and raise its attempt, by compare-and-swap; None if this worker cannot have it."""

@@ -1,1 +1,1 @@
-"""Sweeps and searches: launched, advanced, stopped, continued as one."""
+"""Sweeps and searches under way: advanced, stopped, continued as one; their pages and their API."""

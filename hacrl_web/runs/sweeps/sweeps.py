@@ -19,7 +19,7 @@ from hacrl_web.runs.launch.again import cannot_repeat, hold_rows_of, retry
 from hacrl_web.runs.launch.create import MAX_NAME, create_in
 from hacrl_web.runs.launch.plan import LaunchError
 from hacrl_web.runs.models import Desire, Run, SearchState, State, Sweep, Trial, TrialState
-from hacrl_web.runs.stored_spec import stored_spec
+from hacrl_web.runs.storage.stored_spec import stored_spec
 from hacrl_web.runs.sweeps.state import SweepLine, SweepState, state_of
 from hacrl_web.runs.variants.grid import MAX_SWEEP_RUNS
 from hacrl_web.runs.variants.parts import each_once

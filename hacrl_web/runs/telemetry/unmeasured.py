@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.stored_spec import recorded_spec
+from hacrl_web.runs.storage.stored_spec import recorded_spec
 from hacrl_web.runs.telemetry.ended_run_cache import cached_by_run
 from hacrl_web.web.errors import FieldErrors
 from workers.contract.spec.run import RunSpec

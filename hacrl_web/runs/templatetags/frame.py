@@ -9,8 +9,8 @@ from django.db import DatabaseError
 from django.urls import NoReverseMatch, reverse
 
 from hacrl_web.ops import disk_space
-from hacrl_web.runs.demo_state import Preparation, preparation
 from hacrl_web.runs.models import HELD, Run
+from hacrl_web.runs.workspace.demo_state import Preparation, preparation
 
 register = template.Library()
 

@@ -8,9 +8,9 @@ from django import template
 from django.utils import timezone
 
 from hacrl_web.runs.models import Run, State
+from hacrl_web.runs.run.results import with_results
 from hacrl_web.runs.telemetry.scores import score_benchmark, score_word
 from hacrl_web.runs.workspace.columns import ABSENT, setting_of
-from hacrl_web.runs.workspace.results import with_results
 
 NUM_NEWEST = 5
 

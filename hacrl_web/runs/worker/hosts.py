@@ -25,7 +25,7 @@ from django.conf import settings
 from django.db import Error, connection, transaction
 from django.db.migrations.loader import MigrationLoader
 
-from hacrl_web.runs.devices import devices
+from hacrl_web.ops.devices import devices
 from hacrl_web.runs.models import HELD, SILENT_S, Drain, Host, Run
 from hacrl_web.web.errors import FieldErrors
 

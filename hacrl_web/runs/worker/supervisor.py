@@ -24,7 +24,7 @@ from hacrl_web.registry.hub_tokens.service import usable_hub_token
 from hacrl_web.registry.rewards.service import judge_keys
 from hacrl_web.runs.messages.pubsub import publish_update
 from hacrl_web.runs.models import PRUNED, USER_STOP, Desire, Drain, Run, State
-from hacrl_web.runs.stored_spec import stored_spec
+from hacrl_web.runs.storage.stored_spec import stored_spec
 from hacrl_web.runs.telemetry.shipper import LeaseLost, Shipper
 from hacrl_web.runs.worker.hosts import drain_of
 from hacrl_web.runs.worker.model_download import DownloadFailed, ModelDownload, hub_models

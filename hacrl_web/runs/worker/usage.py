@@ -7,7 +7,7 @@ import time
 from django.utils import timezone
 
 from hacrl_web.runs.models import HELD, GpuUse, Run
-from hacrl_web.runs.run_files import folder_bytes
+from hacrl_web.runs.storage.run_files import folder_bytes
 from hacrl_web.runs.worker.hosts import data_folder_id
 
 GPUS_EVERY_S = 30.0  # of a supervisor that is killed, no more than this is not counted

@@ -1,1 +1,1 @@
-"""The list of runs: filters, columns of any setting, groups, saved views."""
+"""The list of runs: filters, columns of any setting, groups, saved views; Home, and the search by name."""

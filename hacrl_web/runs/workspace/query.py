@@ -11,7 +11,6 @@ from collections.abc import Collection
 from typing import Annotated, Literal
 from uuid import UUID
 
-from django.db.models import Q
 from django.http import QueryDict
 from pydantic import BeforeValidator
 
@@ -85,13 +84,7 @@ def narrowed(runs: RunQuerySet, query: WorkspaceQuery) -> RunQuerySet:
         runs = runs.filter(archived_at__isnull=not query.archived)
     if query.tag:
         runs = runs.tagged(query.tag)
-    return named(runs, query.q)
-
-
-def named(runs: RunQuerySet, words: str) -> RunQuerySet:
-    """Runs with these words in their name or their sweep's; all without words."""
-    words = words.replace("\x00", "")
-    return runs.filter(Q(name__icontains=words) | Q(sweep__name__icontains=words)) if words else runs
+    return runs.named(query.q)
 
 
 def states_of(state: str) -> Collection[str]:

@@ -13,14 +13,14 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
 
-from hacrl_web.runs.labels import tags_of
 from hacrl_web.runs.models import HELD, Run, RunQuerySet, RunView, State
+from hacrl_web.runs.run.labels import tags_of
+from hacrl_web.runs.run.results import with_results
 from hacrl_web.runs.telemetry.scores import score_benchmark, score_word
 from hacrl_web.runs.telemetry.unmeasured import unmeasured_by_all
 from hacrl_web.runs.workspace import columns as run_columns
 from hacrl_web.runs.workspace import rows as run_rows
 from hacrl_web.runs.workspace.query import UNDER_WAY, WorkspaceQuery, in_state, narrowed, states_of
-from hacrl_web.runs.workspace.results import with_results
 from hacrl_web.runs.workspace.saved_views import MAX_QUERY, delete_view, save_view
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import one_of, page_of

@@ -5,8 +5,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from hacrl_web.demo import launch, tasks
-from hacrl_web.runs.demo_state import failure_text, preparation, preparing
 from hacrl_web.runs.models import Host, Run, Sweep
+from hacrl_web.runs.workspace.demo_state import failure_text, preparation, preparing
 from tests.support.web.factories import make_benchmark, make_group, make_user
 
 pytestmark = pytest.mark.django_db

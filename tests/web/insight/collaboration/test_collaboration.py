@@ -16,7 +16,7 @@ from hacrl_web.insight.collaboration import ratio_histogram, step_summary
 from hacrl_web.insight.collaboration.collaboration import sentences, view
 from hacrl_web.insight.collaboration.timeline import timeline
 from hacrl_web.runs.models import Contribution, RolloutSample, Run, TelemetryEvent
-from hacrl_web.runs.stored_spec import readable_spec
+from hacrl_web.runs.storage.stored_spec import readable_spec
 from hacrl_web.runs.telemetry.tables import insert
 from tests.support.web import factories
 from workers.algorithms.registry import own_settings

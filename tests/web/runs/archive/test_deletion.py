@@ -27,7 +27,7 @@ from hacrl_web.runs.launch.again import retry
 from hacrl_web.runs.limits.removal import delete_archived
 from hacrl_web.runs.live.counts import CHANGE, FAULTS, all_counts, counts_of
 from hacrl_web.runs.models import RECORDED_TABLES, Retention, Run, State, StatusChange, Sweep, TelemetryEvent
-from hacrl_web.runs.run_files import reading_files
+from hacrl_web.runs.storage.run_files import reading_files
 from hacrl_web.runs.worker.dispatcher import Dispatcher
 from hacrl_web.web.errors import FieldErrors
 from tests.support.web.factories import make_model, make_run, make_user, metrics

@@ -12,10 +12,10 @@ from hacrl_web.accounts.audit.audit_log import AuditEntry
 from hacrl_web.registry.models import Agent, AgentGroup, Benchmark
 from hacrl_web.runs.launch.launch import change_draft, launch, queue_draft
 from hacrl_web.runs.launch.plan import LaunchError
-from hacrl_web.runs.launch.queue import places
 from hacrl_web.runs.messages import worker_queue
 from hacrl_web.runs.models import Run, Worker
 from hacrl_web.runs.worker.dispatcher import Dispatcher
+from hacrl_web.runs.worker.queue import places
 from hacrl_web.web.errors import FieldErrors
 from tests.support.web import factories
 from tests.support.web.factories import launch_request, make_member, make_run

@@ -24,7 +24,7 @@ from hacrl_web.runs.launch.again import retry
 from hacrl_web.runs.limits import removal
 from hacrl_web.runs.limits.removal import RetentionUpkeep, delete_archived, remove_checkpoints
 from hacrl_web.runs.models import GENERATED, Retention, Run, State, Sweep, TelemetryEvent
-from hacrl_web.runs.run_files import reading_files
+from hacrl_web.runs.storage.run_files import reading_files
 from hacrl_web.web.errors import FieldErrors
 from tests.support.web.factories import make_benchmark, make_model, make_run, make_user
 from tests.support.web.insight_help import add_checkpoint, claimed, evaluation, store

@@ -1,1 +1,0 @@
-"""The API of runs, sweeps, drafts and hosts. It parses and answers; the work is in the other packages."""

@@ -1,1 +1,0 @@
-"""The pages of runs, sweeps, drafts and hosts. They parse, call and render."""
