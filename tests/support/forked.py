@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 ROOT = Path(__file__).resolve().parents[2]
 # They tell transformers that there is no torch, which is too late in a fork.
-WITHOUT_TORCH = ("workers.inspection.preview_prompts", "workers.inspection.prompt_lengths")
+WITHOUT_TORCH = ("workers.inspection.preview_prompts",)
 
 
 class Forked(subprocess.Popen[bytes]):

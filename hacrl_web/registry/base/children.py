@@ -109,7 +109,7 @@ PREVIEWER = ChildProgram(
     wait_s=20.0,
 )
 PROMPT_LENGTHS = ChildProgram(
-    "workers.inspection.prompt_lengths", "Other prompts are being measured.", memory_bytes=12 * GIB
+    "workers.inspection.preview_prompts", "Other prompts are being measured.", memory_bytes=12 * GIB
 )
 IMPORTER = ChildProgram(
     "workers.questions.import_cli",

@@ -11,7 +11,7 @@ from tests.support.workers.tiny import make_pair
 
 def asked(agents: list[dict], **changes) -> dict:
     request = {"questions": ["1+1=", "12+10=", "3="], "template": "{question}", "system": "", "agents": agents}
-    command = [sys.executable, "-m", "workers.inspection.prompt_lengths"]
+    command = [sys.executable, "-m", "workers.inspection.preview_prompts"]
     request |= {"limit": 4, "enough": 2} | changes
     done = run(command, json.dumps(request))
     return json.loads(done.stdout)
