@@ -10,7 +10,7 @@ import pytest
 from workers.questions.columns import QuestionMapping, guess
 from workers.questions.files import QuestionFileError
 from workers.verifiers.instructions import verdict as verdicts
-from workers.verifiers.instructions.checks import CHECKS, LANGUAGE_CHECKS, num_sentences
+from workers.verifiers.instructions.checks import CHECKS, LANGUAGE_CHECKS, count_sentences
 from workers.verifiers.instructions.reference import ARGUMENTS
 from workers.verifiers.instructions.verdict import instructions_verdict, unclear_instructions
 
@@ -111,7 +111,7 @@ def test_thoughts_do_not_count():
     ],
 )
 def test_sentences_end_at_marks_that_end_no_abbreviation(text, count):
-    assert num_sentences(text) == count
+    assert count_sentences(text) == count
 
 
 @pytest.mark.parametrize(

@@ -27,12 +27,7 @@ _ABBREVIATION = re.compile(
 )
 
 
-def num_words(text: str) -> int:
-    """Runs of letters, digits and underscores."""
-    return len(_WORD.findall(text))
-
-
-def num_sentences(text: str) -> int:
+def count_sentences(text: str) -> int:
     """Texts between ends of sentences that have a word. A full stop after an abbreviation, an initial or the number
     of a list ends none."""
     text = text.rstrip()
@@ -47,12 +42,7 @@ def num_sentences(text: str) -> int:
     return count + (_WORD.search(text, start) is not None)
 
 
-def num_capital_words(text: str) -> int:
-    """Words with letters, all of them capital."""
-    return sum(word.isupper() for word in _TOKEN.findall(text))
-
-
-def divided(text: str, divider: str) -> list[str] | None:
+def _divided(text: str, divider: str) -> list[str] | None:
     """The parts between dividers; an empty one at the beginning or the end does not count. None if another is empty."""
     parts = [part.strip() for part in text.split(divider)]
     parts = parts[1:] if len(parts) > 1 and not parts[0] else parts
@@ -60,13 +50,13 @@ def divided(text: str, divider: str) -> list[str] | None:
     return parts if all(parts) else None
 
 
-def num_bullets(text: str) -> int:
+def _num_bullets(text: str) -> int:
     """Lines that begin with `*` and no second one, or with `-`."""
     lines = [line.lstrip() for line in text.split("\n")]
     return sum(line.startswith("-") or (line[:1] == "*" and len(line) > 1 and line[1] != "*") for line in lines)
 
 
-def num_highlights(text: str) -> int:
+def _num_highlights(text: str) -> int:
     """Texts between single or double asterisks on one line, with something in them."""
     single = re.findall(r"\*[^\n*]*\*", text)
     double = re.findall(r"\*\*[^\n*]*\*\*", text)
@@ -105,10 +95,6 @@ def _has_postscript(text: str, marker: str) -> bool:
     return marker.lower() in lowered
 
 
-def _num_sections(text: str, word: str) -> int:
-    return len(re.findall(rf"{re.escape(word)}\s?\d+", text))
-
-
 def _is_json(text: str) -> bool:
     text = text.strip()
     for fence in ("```json", "```Json", "```JSON", "```"):
@@ -120,70 +106,67 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _has_title(text: str) -> bool:
-    return any(title.strip("<> \t") for title in re.findall(r"<<[^\n<>]+>>", text))
-
-
 def _are_two_responses(text: str) -> bool:
-    parts = divided(text, RESPONSE_DIVIDER)
+    parts = _divided(text, RESPONSE_DIVIDER)
     return parts is not None and len(parts) == 2 and parts[0] != parts[1]
 
 
 def _num_paragraphs(text: str) -> int:
     """0 if one of them is empty."""
-    return len(divided(text, PARAGRAPH_DIVIDER) or ())
+    return len(_divided(text, PARAGRAPH_DIVIDER) or ())
 
 
-CHECKS: dict[str, Callable[[str, dict[str, Any]], bool]] = {
-    "keywords:existence": lambda text, options: all(word.lower() in text.lower() for word in options["keywords"]),
-    "keywords:frequency": lambda text, options: _compares(
-        text.lower().count(options["keyword"].strip().lower()), options["relation"], options["frequency"]
+# By name; the arguments behind the text are those of the instruction, as IFEval names them.
+CHECKS: dict[str, Callable[..., bool]] = {
+    "keywords:existence": lambda text, keywords: all(word.lower() in text.lower() for word in keywords),
+    "keywords:frequency": lambda text, keyword, frequency, relation: _compares(
+        text.lower().count(keyword.strip().lower()), relation, frequency
     ),
-    "keywords:forbidden_words": lambda text, options: (
-        not any(_has_word(text, word) for word in options["forbidden_words"])
+    "keywords:forbidden_words": lambda text, forbidden_words: (
+        not any(_has_word(text, word) for word in forbidden_words)
     ),
-    "keywords:letter_frequency": lambda text, options: _compares(
-        text.lower().count(options["letter"].lower()), options["let_relation"], options["let_frequency"]
+    "keywords:letter_frequency": lambda text, letter, let_frequency, let_relation: _compares(
+        text.lower().count(letter.lower()), let_relation, let_frequency
     ),
-    "language:response_language": lambda text, options: language_of(text) == options["language"],
-    "length_constraints:number_sentences": lambda text, options: _compares(
-        num_sentences(text), options["relation"], options["num_sentences"]
+    "language:response_language": lambda text, language: language_of(text) == language,
+    "length_constraints:number_sentences": lambda text, num_sentences, relation: _compares(
+        count_sentences(text), relation, num_sentences
     ),
-    "length_constraints:number_paragraphs": lambda text, options: _num_paragraphs(text) == options["num_paragraphs"],
-    "length_constraints:number_words": lambda text, options: _compares(
-        num_words(text), options["relation"], options["num_words"]
+    "length_constraints:number_paragraphs": lambda text, num_paragraphs: _num_paragraphs(text) == num_paragraphs,
+    "length_constraints:number_words": lambda text, num_words, relation: _compares(
+        len(_WORD.findall(text)), relation, num_words
     ),
-    "length_constraints:nth_paragraph_first_word": lambda text, options: _has_first_word(
-        text, options["num_paragraphs"], options["nth_paragraph"], options["first_word"]
+    "length_constraints:nth_paragraph_first_word": lambda text, num_paragraphs, nth_paragraph, first_word: (
+        _has_first_word(text, num_paragraphs, nth_paragraph, first_word)
     ),
-    "detectable_content:number_placeholders": lambda text, options: (
-        len(re.findall(r"\[[^\n\[\]]*\]", text)) >= options["num_placeholders"]
+    "detectable_content:number_placeholders": lambda text, num_placeholders: (
+        len(re.findall(r"\[[^\n\[\]]*\]", text)) >= num_placeholders
     ),
-    "detectable_content:postscript": lambda text, options: _has_postscript(text, options["postscript_marker"].strip()),
-    "detectable_format:number_bullet_lists": lambda text, options: num_bullets(text) == options["num_bullets"],
-    "detectable_format:constrained_response": lambda text, options: any(one in text for one in CONSTRAINED_RESPONSES),
-    "detectable_format:number_highlighted_sections": lambda text, options: (
-        num_highlights(text) >= options["num_highlights"]
+    "detectable_content:postscript": lambda text, postscript_marker: _has_postscript(text, postscript_marker.strip()),
+    "detectable_format:number_bullet_lists": lambda text, num_bullets: _num_bullets(text) == num_bullets,
+    "detectable_format:constrained_response": lambda text: any(one in text for one in CONSTRAINED_RESPONSES),
+    "detectable_format:number_highlighted_sections": lambda text, num_highlights: (
+        _num_highlights(text) >= num_highlights
     ),
-    "detectable_format:multiple_sections": lambda text, options: (
-        _num_sections(text, options["section_spliter"].strip()) >= options["num_sections"]
+    "detectable_format:multiple_sections": lambda text, section_spliter, num_sections: (
+        len(re.findall(rf"{re.escape(section_spliter.strip())}\s?\d+", text)) >= num_sections
     ),
-    "detectable_format:json_format": lambda text, options: _is_json(text),
-    "detectable_format:title": lambda text, options: _has_title(text),
-    "combination:two_responses": lambda text, options: _are_two_responses(text),
-    "combination:repeat_prompt": lambda text, options: (
-        text.strip().lower().startswith(options["prompt_to_repeat"].strip().lower())
+    "detectable_format:json_format": lambda text: _is_json(text),
+    "detectable_format:title": lambda text: any(one.strip("<> \t") for one in re.findall(r"<<[^\n<>]+>>", text)),
+    "combination:two_responses": lambda text: _are_two_responses(text),
+    "combination:repeat_prompt": lambda text, prompt_to_repeat: (
+        text.strip().lower().startswith(prompt_to_repeat.strip().lower())
     ),
-    "startend:end_checker": lambda text, options: (
-        text.strip().strip('"').lower().endswith(options["end_phrase"].strip().lower())
+    "startend:end_checker": lambda text, end_phrase: (
+        text.strip().strip('"').lower().endswith(end_phrase.strip().lower())
     ),
-    "startend:quotation": lambda text, options: len(text.strip()) > 1 and text.strip()[0] == text.strip()[-1] == '"',
-    "change_case:capital_word_frequency": lambda text, options: _compares(
-        num_capital_words(text), options["capital_relation"], options["capital_frequency"]
+    "startend:quotation": lambda text: len(text.strip()) > 1 and text.strip()[0] == text.strip()[-1] == '"',
+    "change_case:capital_word_frequency": lambda text, capital_frequency, capital_relation: _compares(
+        sum(word.isupper() for word in _TOKEN.findall(text)), capital_relation, capital_frequency
     ),
-    "change_case:english_capital": lambda text, options: text.isupper() and language_of(text) == "en",
-    "change_case:english_lowercase": lambda text, options: text.islower() and language_of(text) == "en",
-    "punctuation:no_comma": lambda text, options: "," not in text,
+    "change_case:english_capital": lambda text: text.isupper() and language_of(text) == "en",
+    "change_case:english_lowercase": lambda text: text.islower() and language_of(text) == "en",
+    "punctuation:no_comma": lambda text: "," not in text,
 }
 # Those that need to know a text's language.
 LANGUAGE_CHECKS = {"language:response_language", "change_case:english_capital", "change_case:english_lowercase"}

@@ -6,9 +6,13 @@ a list beside the names.
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
+
+from workers.verifiers.instructions.checks import CHECKS
 
 ID_COLUMN = "instruction_id_list"
 ARGUMENT_COLUMN = "kwargs"
@@ -16,33 +20,15 @@ INSTRUCTION_COLUMNS = (ID_COLUMN, ARGUMENT_COLUMN)
 MAX_INSTRUCTIONS = 20
 RELATIONS = ("at least", "less than")
 
-# The arguments of each instruction with their types, as IFEval names them.
+_LISTS = ("keywords", "forbidden_words")
+_NUMBERS = re.compile(r"num_\w+|\w*frequency|nth_paragraph")
+# The arguments of each instruction with their types: those of its check.
 ARGUMENTS: dict[str, dict[str, type]] = {
-    "keywords:existence": {"keywords": list},
-    "keywords:frequency": {"keyword": str, "frequency": int, "relation": str},
-    "keywords:forbidden_words": {"forbidden_words": list},
-    "keywords:letter_frequency": {"letter": str, "let_frequency": int, "let_relation": str},
-    "language:response_language": {"language": str},
-    "length_constraints:number_sentences": {"num_sentences": int, "relation": str},
-    "length_constraints:number_paragraphs": {"num_paragraphs": int},
-    "length_constraints:number_words": {"num_words": int, "relation": str},
-    "length_constraints:nth_paragraph_first_word": {"num_paragraphs": int, "nth_paragraph": int, "first_word": str},
-    "detectable_content:number_placeholders": {"num_placeholders": int},
-    "detectable_content:postscript": {"postscript_marker": str},
-    "detectable_format:number_bullet_lists": {"num_bullets": int},
-    "detectable_format:constrained_response": {},
-    "detectable_format:number_highlighted_sections": {"num_highlights": int},
-    "detectable_format:multiple_sections": {"section_spliter": str, "num_sections": int},
-    "detectable_format:json_format": {},
-    "detectable_format:title": {},
-    "combination:two_responses": {},
-    "combination:repeat_prompt": {"prompt_to_repeat": str},
-    "startend:end_checker": {"end_phrase": str},
-    "startend:quotation": {},
-    "change_case:capital_word_frequency": {"capital_frequency": int, "capital_relation": str},
-    "change_case:english_capital": {},
-    "change_case:english_lowercase": {},
-    "punctuation:no_comma": {},
+    name: {
+        one: list if one in _LISTS else int if _NUMBERS.fullmatch(one) else str
+        for one in [*inspect.signature(check).parameters][1:]
+    }
+    for name, check in CHECKS.items()
 }
 
 
@@ -81,7 +67,7 @@ def read_reference(gold: str) -> list[tuple[str, dict[str, Any]]]:
             raise InstructionError("each instruction is [name, arguments]")
         name, arguments = str(pair[0]), pair[1]
         _check(name, arguments)
-        result.append((name, arguments))
+        result.append((name, {key: arguments[key] for key in ARGUMENTS[name]}))
     return result
 
 

@@ -29,7 +29,7 @@ def instructions_verdict(completion: str, gold: str) -> Verdict:
     text = completion[-MAX_CHARACTERS:].rpartition("</think>")[2]
     text = "" if "<think>" in text else text.removeprefix("\n\n") if "</think>" in completion else text
     names = _instructions(gold)
-    missed = [name for name, options in names if not text.strip() or not CHECKS[name](text, options)]
+    missed = [name for name, options in names if not text.strip() or not CHECKS[name](text, **options)]
     share = round(1 - len(missed) / len(names), 6)
     reason = f"not followed: {', '.join(missed)}"[:200] if missed else "correct"
     return Verdict(float(not missed), reason, parts={PART: share})
