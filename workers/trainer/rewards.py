@@ -23,10 +23,10 @@ from workers.verifiers.instructions.language import LIBRARY, is_available
 from workers.verifiers.judges.judge_verifier import JudgeVerifier, judge_key
 from workers.verifiers.scoring.repeated_judgements import (
     OTHER_HASH_SEED,
-    RepeatedCalls,
-    RepeatedQuestions,
-    RepeatedTests,
     SecondOpinion,
+    repeated_calls,
+    repeated_questions,
+    repeated_tests,
 )
 from workers.verifiers.scoring.service import Verifier
 from workers.verifiers.scoring.verdicts import Verdict
@@ -122,7 +122,7 @@ def open_second_opinion(data: DataSpec, rewards: RewardsSpec, judges: Judges) ->
     Errors: FunctionFileError, JudgeFileError.
     """
     if data.verifier in CODE_KINDS:
-        return RepeatedTests(data.verifier)
+        return repeated_tests(data.verifier)
     return _repeated(data.verifier, data.reward_function, data.judge, rewards, judges)
 
 
@@ -135,8 +135,8 @@ def open_term_opinions(rewards: RewardsSpec, judges: Judges) -> dict[str, Second
 def _repeated(kind: str, function: str, judge: str, rewards: RewardsSpec, judges: Judges) -> SecondOpinion | None:
     if kind == "function":
         limits = rewards.time_limit_s, rewards.memory_mib
-        return RepeatedCalls(FunctionVerifier(function_file(function), 1, *limits, hash_seed=OTHER_HASH_SEED))
-    return RepeatedQuestions(judges.open(judge)) if kind == JUDGED else None
+        return repeated_calls(FunctionVerifier(function_file(function), 1, *limits, hash_seed=OTHER_HASH_SEED))
+    return repeated_questions(judges.open(judge)) if kind == JUDGED else None
 
 
 def network_labels(spec: RunSpec) -> list[str]:

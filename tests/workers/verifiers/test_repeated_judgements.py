@@ -17,13 +17,18 @@ from workers.trainer.trust import AuditTally, RewardAudit
 from workers.verifiers.children.child_client import VerifierProcess
 from workers.verifiers.functions.function_verifier import Case, FunctionVerifier
 from workers.verifiers.judges.judge_verifier import JudgeError, JudgeVerifier
-from workers.verifiers.scoring.repeated_judgements import RepeatedCalls, RepeatedQuestions, RepeatedTests
+from workers.verifiers.scoring.repeated_judgements import (
+    SecondOpinion,
+    repeated_calls,
+    repeated_questions,
+    repeated_tests,
+)
 
 HEAD = "def reward(question, answer, response, **fields):\n    "
 
 
-def opinion_of_function(body: str) -> RepeatedCalls:
-    return RepeatedCalls(FunctionVerifier(FunctionFile("mine", HEAD + body), hash_seed=1))
+def opinion_of_function(body: str) -> SecondOpinion:
+    return repeated_calls(FunctionVerifier(FunctionFile("mine", HEAD + body), hash_seed=1))
 
 
 @pytest.mark.parametrize(
@@ -54,7 +59,7 @@ def test_python_tests_that_depend_on_the_order_of_a_set_are_found():
     orders = []
     for name in ("one", "two", "three", "four", "five", "six"):
         gold = f"assert f() == '{name}'"
-        opinion = RepeatedTests("python")
+        opinion = repeated_tests("python")
         try:
             orders.append(opinion.ask([Case("", gold, code), Case("", gold, "no code")]))
         finally:
@@ -74,7 +79,7 @@ def judge_again(monkeypatch, scores: list[int], **settings) -> tuple[list[float 
         with JudgeVerifier(JudgeFile("helpful", JudgeSettings.model_validate(values))) as judge:
             cases = [Case("q", "a", "one"), Case("q", "a", "two")]
             before = [verdict.reward for verdict in judge.score_cases(cases)]
-            again = RepeatedQuestions(judge).ask(cases)
+            again = repeated_questions(judge).ask(cases)
             assert [verdict.reward for verdict in judge.score_cases(cases)] == before  # what is known stays
         return before, again, [body["messages"][0]["content"] for *_, body in server.requests]
 
@@ -93,7 +98,7 @@ def test_judge_that_does_not_answer_again_has_no_second_opinion():
 
         file = JudgeFile("helpful", JudgeSettings(kind="model", model="m"))
 
-    assert RepeatedQuestions(Silent()).ask([Case("q", "a", "r")] * 2) == [None, None]  # type: ignore[arg-type]
+    assert repeated_questions(Silent()).ask([Case("q", "a", "r")] * 2) == [None, None]  # type: ignore[arg-type]
 
 
 def audited_function(tmp_path, pair, body: str, **more) -> tuple[list[AuditTally], list[str]]:
