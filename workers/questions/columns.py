@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from workers.contract.verifier_kinds import RESPONSE_EXTRACTIONS
 from workers.questions.dataset import Question, derived_id, id_of, optional_text, text_of
 from workers.questions.files import QuestionFileError, kind_name
 from workers.questions.options import INCORRECT_COLUMNS, OPTION_COLUMNS, option_question
@@ -22,7 +21,6 @@ from workers.verifiers.instructions.reference import (
     instructions_of_row,
 )
 from workers.verifiers.mathematics.extraction import final_answer
-from workers.verifiers.mathematics.reading import answer_in
 from workers.verifiers.python.reference import TEST_COLUMNS, code_question
 from workers.verifiers.short_answers.countdown import countdown_question, unclear_task
 
@@ -155,27 +153,6 @@ def extracted(text: str, how: Extraction, column: str = "answer") -> str:
         where = "nothing after ####" if how == "hashes" else "a box that is empty or not closed"
         raise QuestionFileError(f"{column!r} has {where}")
     return answer
-
-
-def texts_read(records: Sequence[Mapping[str, Any]], question: str) -> list[dict[str, Any]]:
-    """For each column of long texts but the question's, such as solutions or sampled answers (also lists of them):
-    {column, num_texts, strict, flexible}, the numbers of texts in which each extraction finds an answer."""
-    counts = []
-    for column in dict.fromkeys(name for record in records for name in record if name != question):
-        cells = [cell for record in records for cell in _cells(record.get(column))]
-        if 2 * sum(len(cell) > MAX_BOX_LENGTH for cell in cells) <= len(cells):
-            continue
-        read = {
-            str(how): sum(bool((answer_in(cell, how) or "").strip()) for cell in cells) for how in RESPONSE_EXTRACTIONS
-        }
-        if any(read.values()):
-            counts.append({"column": column, "num_texts": len(cells)} | read)
-    return counts
-
-
-def _cells(value: Any) -> list[str]:
-    cells = value if isinstance(value, list) else [value]
-    return [cell for cell in cells if isinstance(cell, str) and cell.strip()]
 
 
 def guess(columns: Sequence[str], records: Iterable[Mapping[str, Any]]) -> QuestionMapping:

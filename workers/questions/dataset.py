@@ -1,4 +1,4 @@
-"""A run's questions, read from JSONL and split into a training and a held-out set. Standard library only.
+"""A run's questions, read from a file and split into a training and a held-out set.
 
 The first step of a run, before any model is loaded. Every line is checked; an error names the line and the problem. A
 held-out question is never trained on.
@@ -13,14 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from workers.contract.spec.data import DataSpec, held_out_limit, question_key, split_position
-from workers.questions.files import (
-    MAX_QUESTIONS,
-    BenchmarkError,
-    QuestionFileError,
-    decode_text,
-    kind_name,
-    numbered_lines,
-)
+from workers.questions.files import MAX_QUESTIONS, BenchmarkError, QuestionFileError, Source, kind_name
 
 MAX_ID_LENGTH = 200  # characters, as the database stores it
 
@@ -136,9 +129,9 @@ def read_questions(
     questions: list[Question] = []
     earlier = EarlierQuestions()
     num_repeated = 0
-    for number, line in numbered_lines(path):
+    source = Source(path)
+    for number, record in source.rows():
         try:
-            record = decode_text(line)
             text = text_of(record, question_field)
             question = Question(
                 id=id_of(record, "id") or derived_id(text),
@@ -153,7 +146,7 @@ def read_questions(
                 num_repeated += 1
                 continue
         except QuestionFileError as error:
-            raise BenchmarkError(f"{path.name}, line {number}: {error}") from None
+            raise BenchmarkError(f"{path.name}, {source.row_word} {number}: {error}") from None
         questions.append(question)
         if len(questions) > MAX_QUESTIONS:
             raise BenchmarkError(f"{path.name}: more than {MAX_QUESTIONS:,} questions: remove some")
@@ -213,7 +206,7 @@ def optional_text(record: dict[str, Any], field: str) -> str:
 
 
 def text_of(record: dict[str, Any], field: str) -> str:
-    """A field as text (`decode_text` keeps numbers as text). Error: QuestionFileError."""
+    """A field as text (a `Source` keeps numbers as text). Error: QuestionFileError."""
     if field not in record:
         keys = ", ".join(sorted(record))[:200]
         raise QuestionFileError(f"no key {field!r} (keys here: {keys or 'none'})")

@@ -64,17 +64,32 @@ class Source:
             elif self.kind == "csv":
                 yield from self._csv_rows()
             else:
-                for number, line in numbered_lines(self.path, self):
-                    yield number, decode_text(line)
+                for number, line in self._text_lines():
+                    if line.strip():
+                        yield number, _decoded(line.rstrip("\r\n"))
         except QuestionFileError as error:
             raise BenchmarkError(f"{self.name}, {self.row_word} {number}: {error}") from None
         self.share_read = 1.0
 
+    def _text_lines(self) -> Iterator[tuple[int, str]]:
+        """Line numbers from 1, and lines with their line ends. Error: BenchmarkError."""
+        size = max(self.path.stat().st_size, 1)
+        with open(self.path, "rb") as file:
+            for number, raw in enumerate(iter(lambda: file.readline(MAX_LINE_BYTES + 1), b""), start=1):
+                where = f"{self.name}, line {number}"
+                self.share_read = file.tell() / size
+                if len(raw) > MAX_LINE_BYTES:
+                    raise BenchmarkError(f"{where}: longer than {MAX_LINE_BYTES} bytes")
+                try:
+                    yield number, raw.decode("utf-8-sig" if number == 1 else "utf-8")
+                except UnicodeDecodeError as error:
+                    raise BenchmarkError(f"{where}: not UTF-8 (byte {error.start + 1}): save it as UTF-8") from None
+
     def _csv_rows(self) -> Iterator[tuple[int, dict[str, Any]]]:
         csv.field_size_limit(MAX_LINE_BYTES)
-        first = next((text for _, text in text_lines(self.path, self) if text.strip()), "")
+        first = next((text for _, text in self._text_lines() if text.strip()), "")
         delimiter = max(DELIMITERS, key=first.count)
-        reader = csv.reader((text for _, text in text_lines(self.path, self)), delimiter=delimiter, strict=True)
+        reader = csv.reader((text for _, text in self._text_lines()), delimiter=delimiter, strict=True)
         header: list[str] = []
         try:
             for cells in reader:
@@ -159,32 +174,6 @@ def _kind_of(path: Path, name: str) -> str:
     return "csv" if name.lower().endswith((".csv", ".tsv")) else "jsonl"
 
 
-def text_lines(path: Path, source: Source | None = None) -> Iterator[tuple[int, str]]:
-    """Line numbers from 1, and lines with their line ends. Error: BenchmarkError."""
-    name = source.name if source else path.name
-    size = max(path.stat().st_size, 1)
-    with open(path, "rb") as file:
-        for number, raw in enumerate(iter(lambda: file.readline(MAX_LINE_BYTES + 1), b""), start=1):
-            where = f"{name}, line {number}"
-            if source:
-                source.share_read = file.tell() / size
-            if len(raw) > MAX_LINE_BYTES:
-                raise BenchmarkError(f"{where}: longer than {MAX_LINE_BYTES} bytes")
-            try:
-                yield number, raw.decode("utf-8-sig" if number == 1 else "utf-8")
-            except UnicodeDecodeError as error:
-                raise BenchmarkError(f"{where}: not UTF-8 (byte {error.start + 1}): save it as UTF-8") from None
-
-
-def numbered_lines(path: Path, source: Source | None = None) -> Iterator[tuple[int, str]]:
-    """Line numbers from 1, and lines that are not blank, without line ends. Error: BenchmarkError."""
-    if not path.is_file():
-        raise BenchmarkError(f"{path}: no such file")
-    for number, text in text_lines(path, source):
-        if text.strip():
-            yield number, text.rstrip("\r\n")
-
-
 def _header(cells: list[str]) -> list[str]:
     """The names of a CSV file's columns; one without a name is numbered. Error: QuestionFileError."""
     names = [cell.strip() or f"column {place}" for place, cell in enumerate(cells, start=1)]
@@ -209,7 +198,7 @@ def _no_constants(text: str) -> Any:
     raise QuestionFileError(f"{text} is not a JSON number")
 
 
-def decode_text(line: str) -> dict[str, Any]:
+def _decoded(line: str) -> dict[str, Any]:
     """The JSON object of a line, its numbers as text. Error: QuestionFileError."""
     try:
         # Numbers stay as they are written: 2.50 is not 2.5, and no number overflows.

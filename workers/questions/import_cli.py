@@ -3,8 +3,7 @@
 `python -m workers.questions.import_cli` reads one JSON object with a `verb` from stdin and prints one JSON object,
 `{"error": text}` if the files are refused.
 
-look     {files: [{path, name}]}: the columns, the first rows, a guess of the columns' meaning, and in how many texts of
-         solutions or sampled answers each extraction finds an answer
+look     {files: [{path, name}]}: the columns, the first rows, and a guess of the columns' meaning
 import   {train, held_out: [{path, name}], mapping, verifier, held_out_fraction, folder, progress}: canonical files and
          counts; of the verifier python, reference answers that reward anything are refused
 compare  {own, other: {paths, question_field}}: how many of own's questions are also in other
@@ -33,7 +32,7 @@ from workers.contract.spec.data import (
 from workers.contract.verifier_kinds import CODE_KINDS
 from workers.hub.client import use_token
 from workers.questions.canonical import CanonicalSet, canonical_texts, write_canonical
-from workers.questions.columns import QuestionMapping, guess, texts_read
+from workers.questions.columns import QuestionMapping, guess
 from workers.questions.files import MAX_COLUMNS, BenchmarkError, Source
 from workers.questions.hub_files import fetch
 from workers.questions.overlap import KnownQuestions, count_overlap
@@ -85,9 +84,6 @@ def look(request: dict[str, Any]) -> dict[str, Any]:
         "shown": [name for name in columns if name in columns_in_order],
         "rows": [{name: _preview(record.get(name)) for name in columns_in_order} for record in records[:SHOWN_ROWS]],
         "guess": vars(guessed),
-        "texts_read": []
-        if guessed.extraction in ("tests", "options", "countdown", "instructions")
-        else texts_read(records, guessed.question)[:MAX_SHOWN_COLUMNS],
     }
 
 

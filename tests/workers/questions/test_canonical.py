@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import io
 import json
 import re
 import resource
@@ -15,6 +17,7 @@ from typing import Any
 import pytest
 
 from workers.contract.spec.data import DataSpec
+from workers.questions import import_cli, overlap
 from workers.questions.columns import QuestionMapping, extracted, guess
 from workers.questions.dataset import split_questions
 from workers.questions.files import QuestionFileError
@@ -28,18 +31,13 @@ def write(path: Path, records: list[dict[str, Any]]) -> dict[str, str]:
     return {"path": str(path), "name": path.name}
 
 
-def ask(verb: str, limit_bytes: int = 0, **request: Any) -> dict[str, Any]:
-    """The child's answer, in a process of its own."""
-    limit = (lambda: resource.setrlimit(resource.RLIMIT_AS, (limit_bytes, limit_bytes))) if limit_bytes else None
-    done = subprocess.run(
-        [sys.executable, "-m", "workers.questions.import_cli"],
-        input=json.dumps({"verb": verb, **request}).encode(),
-        stdout=subprocess.PIPE,
-        cwd=ROOT,
-        preexec_fn=limit,  # no threads here
-        timeout=550,
-    )
-    return json.loads(done.stdout)
+def ask(verb: str, **request: Any) -> dict[str, Any]:
+    """The child's answer, without its process."""
+    given, printed = io.StringIO(json.dumps({"verb": verb, **request})), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
+        patch.setattr(sys, "stdin", given)
+        import_cli.main()
+    return json.loads(printed.getvalue())
 
 
 def import_into(folder: Path, train: list[dict], held_out: list[dict] | None = None, **request: Any) -> dict[str, Any]:
@@ -203,8 +201,6 @@ def test_two_benchmarks_are_compared(tmp_path):
 
 
 def test_memory_for_pieces_is_bounded(monkeypatch):
-    from workers.questions import overlap
-
     monkeypatch.setattr(overlap, "MAX_PIECES", 50)
     words = [f"{PATH.format(n)} It has {n} points." * 3 for n in range(40)]
     known = overlap.KnownQuestions(words)
@@ -219,14 +215,16 @@ def test_no_line_of_a_file_is_held_in_memory(tmp_path):
         for n in range(2000):
             file.write(json.dumps({"question": f"{n} " + "x" * 30_000, "answer": n}) + "\n")
     (tmp_path / "out").mkdir()
-    found = ask(
-        "import",
-        limit_bytes=200 * 2**20,
-        train=[{"path": str(path), "name": "long.jsonl"}],
-        mapping={},
-        held_out_fraction=0.1,
-        folder=str(tmp_path / "out"),
+    request = {"verb": "import", "train": [{"path": str(path), "name": "long.jsonl"}], "mapping": {}}
+    done = subprocess.run(
+        [sys.executable, "-m", "workers.questions.import_cli"],
+        input=json.dumps(request | {"held_out_fraction": 0.1, "folder": str(tmp_path / "out")}).encode(),
+        stdout=subprocess.PIPE,
+        cwd=ROOT,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (200 * 2**20, 200 * 2**20)),  # no threads here
+        timeout=550,
     )
+    found = json.loads(done.stdout)
     assert found.get("error") is None
     assert found["num_train"] + found["num_held_out"] == 2000
 
@@ -260,15 +258,9 @@ def test_progress_is_told_while_it_reads(tmp_path):
     assert told["rows"] >= 100
 
 
-def test_file_that_does_not_fit_in_memory_is_refused_in_words(monkeypatch, capsys):
-    import io
-
-    from workers.questions import import_cli
-
+def test_file_that_does_not_fit_in_memory_is_refused_in_words(monkeypatch):
     def fail(request):
         raise MemoryError
 
     monkeypatch.setitem(import_cli.VERBS, "look", fail)
-    monkeypatch.setattr("sys.stdin", io.StringIO('{"verb": "look"}'))
-    assert import_cli.main() == 1
-    assert "more memory than is allowed" in json.loads(capsys.readouterr().out)["error"]
+    assert "more memory than is allowed" in ask("look")["error"]

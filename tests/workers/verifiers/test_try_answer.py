@@ -1,4 +1,4 @@
-"""`workers.verifiers.commands.try_answer`: one response by each kind of verifier, and how many answers are read."""
+"""`workers.verifiers.commands.try_answer`: one response by each kind of verifier."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from tests.support.forked import run
-from workers.questions.columns import texts_read
 
 DOUBLE = "Like this:\n```python\ndef double(x):\n    return {}\n```"
 
@@ -56,16 +55,3 @@ def test_extraction_of_the_benchmark_counts():
 
 def test_unknown_verifier_is_an_error_in_words():
     assert "error" in judge(verifier="none", gold="1", response="1")
-
-
-def test_texts_of_a_file_are_counted_by_column_and_lists_are_sampled_answers():
-    words = "because of a long chain of reasons that fills the line"
-    rows = [
-        {"question": f"{words}: what is 7?", "answer": "7", "solution": rf"{words} \boxed{{7}}", "notes": words,
-         "samples": [f"{words} it is 7", f"{words} The answer is 7.", words]},
-        {"question": f"{words}: what is 8?", "answer": "8", "solution": f"{words} #### 8", "samples": []},
-    ]  # fmt: skip
-    assert texts_read(rows, "question") == [
-        {"column": "solution", "num_texts": 2, "strict": 2, "flexible": 2},
-        {"column": "samples", "num_texts": 3, "strict": 1, "flexible": 2},
-    ]  # the answers are short, and no number is in the notes
