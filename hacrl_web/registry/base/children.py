@@ -124,10 +124,10 @@ HUB_ACCESS = ChildProgram(  # the hub has 3 of its 6 seconds: a launch waits for
     "workers.hub.access", "Other launches ask the hub.", timeout_s=6.0, cpu_s=10, wait_s=1.0
 )
 # The verifier's process may take long to start on a busy machine.
-VERIFIER = ChildProgram("workers.verifiers.commands.try_answer", "Other answers are being checked.", timeout_s=45.0)
-REWARD_FUNCTION = ChildProgram("workers.verifiers.commands.try_reward", "Other reward functions are being tried.")
+VERIFIER = ChildProgram("workers.verifiers.try_out.try_answer", "Other answers are being checked.", timeout_s=45.0)
+REWARD_FUNCTION = ChildProgram("workers.verifiers.try_out.try_reward", "Other reward functions are being tried.")
 JUDGE = ChildProgram(  # a local model has to load
-    "workers.verifiers.commands.try_reward",
+    "workers.verifiers.try_out.try_reward",
     "Other judges are being tried.",
     timeout_s=180.0,
     cpu_s=600,

@@ -1,4 +1,4 @@
-"""`workers.verifiers.commands.try_answer`: one response by each kind of verifier."""
+"""`workers.verifiers.try_out.try_answer`: one response by each kind of verifier."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DOUBLE = "Like this:\n```python\ndef double(x):\n    return {}\n```"
 
 
 def judge(**request: Any) -> dict[str, Any]:
-    done = run([sys.executable, "-m", "workers.verifiers.commands.try_answer"], json.dumps(request))
+    done = run([sys.executable, "-m", "workers.verifiers.try_out.try_answer"], json.dumps(request))
     return json.loads(done.stdout)
 
 

@@ -1,6 +1,6 @@
 """The rewards that a function or a judge gives to a few responses: a short child process of the web, and a command.
 
-`python -m workers.verifiers.commands.try_reward` reads {name, source, cases: [{question, answer, response, fields}]} of
+`python -m workers.verifiers.try_out.try_reward` reads {name, source, cases: [{question, answer, response, fields}]} of
 a function, or {name, settings, key, cases} of a judge, from stdin and prints {version, results: [{reward (null:
 unscorable), reason, parts, seconds, cost}]}, or {error}. With the arguments FILE CASES.jsonl, FILE being a function's
 (.py) or a judge's, it prints a result for each line {"question", "answer", "response"}; other keys are its fields.
@@ -16,10 +16,10 @@ from typing import Any
 
 from workers.contract.spec.judge import JudgeFile, JudgeSettings
 from workers.contract.spec.reward_function import FunctionFile, check_source
-from workers.verifiers.commands.try_answer import answer_stdin
 from workers.verifiers.functions.function_verifier import Case, FunctionVerifier
 from workers.verifiers.judges.judge_verifier import JudgeVerifier, judge_key
 from workers.verifiers.scoring.verdicts import Verdict
+from workers.verifiers.try_out.try_answer import answer_stdin
 
 CALL_LIMIT_S = 5.0  # of a function
 REQUEST_LIMIT_S = 60.0  # of a judge, however long its own limit is

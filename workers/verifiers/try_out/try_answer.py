@@ -1,6 +1,6 @@
 """The verdict on one response; a short child process of the web with limits.
 
-`python -m workers.verifiers.commands.try_answer` reads {verifier, tolerance (may be null), extraction, gold, response}
+`python -m workers.verifiers.try_out.try_answer` reads {verifier, tolerance (may be null), extraction, gold, response}
 from stdin and prints {reward (1, 0 or null), reason, extracted (the answer in the response, or null), seconds (with the
 start of a verifier process if one is needed)}, or {error}.
 """
