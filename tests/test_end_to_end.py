@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.warm_starts import put_demo
 from workers.contract.demo_recipe import AGENTS
+from workers.demo.make import make_demo
 
 ROOT = Path(__file__).resolve().parents[1]
 pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
@@ -49,12 +49,11 @@ def run_demo(data: Path, algorithms: tuple[str, ...]) -> dict[str, Any]:
     return last
 
 
-@pytest.fixture(scope="module", params=["kept agents", "agents made anew"])
+@pytest.fixture(scope="module", params=["shipped agents", "agents made anew"])
 def demo(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """Data folder and last line of the demo. Making its agents takes as long as training both runs."""
     data = tmp_path_factory.mktemp("demo")
-    if request.param == "kept agents":
-        put_demo(data / "models" / "demo")
+    make_demo(data / "models" / "demo", is_anew=request.param == "agents made anew")
     return data, run_demo(data, ALGORITHMS)
 
 
@@ -68,7 +67,6 @@ def test_hacpo_beats_gspo_on_the_demo_pair(demo: tuple[Path, dict[str, Any]]) ->
 
 
 def test_gspox2_pays_double(tmp_path: Path) -> None:
-    put_demo(tmp_path / "models" / "demo")
     (run,) = run_demo(tmp_path, ("gspox2",))["runs"]
     assert run["rollouts"] == 2 * 40 * 24 * 8 * 2
 

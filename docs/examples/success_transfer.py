@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from workers.algorithms.base.contribution import WeightFactor, WeightedRow
+from workers.algorithms.base.contribution import WeightedRow, WeightFactor
 from workers.algorithms.base.gated import GatedSpec
 from workers.algorithms.base.spec import AlgorithmSpec, LearnerAdvantages
 from workers.lazy_torch import torch

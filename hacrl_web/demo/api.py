@@ -43,6 +43,6 @@ def get_demo(request: HttpRequest) -> Any:
 
 @router.post("/demo", response={202: DemoAnswer}, summary="Make the demo's models and launch it, for staff")
 def post_demo(request: HttpRequest) -> Any:
-    """A worker makes the models, which takes a minute or two, and queues the runs. 409 while one is prepared."""
+    """A worker registers the models and queues the runs. 409 while one is prepared."""
     start_demo(request.user)
     return Status(202, _answer(request.user))

@@ -124,7 +124,7 @@ TINY = DemoRecipe(
     benchmark={"name": BENCHMARK_NAME},
     algorithms=ALGORITHMS,
     settings=demo_settings,
-    activity="Teaching two small models arithmetic, once: a minute or two, more on a busy machine.",
+    activity="Copying the two small models and their questions.",
 )
 PRETRAINED = DemoRecipe(
     name="Pretrained demo",

@@ -1,7 +1,8 @@
 """A demo's two agents and their questions: `python -m workers.demo.make OUT_DIR [--pretrained SOURCE] [--seed N]`.
 
 Two small models of different families, sizes and tokenizers (workers.demo.warm_start); each knows the rules that the
-other lacks. Deterministic by seed; both are trained at the same time, with one thread each.
+other lacks. Those of the demo's seed come with the package, in `tiny_pair/`; others, and with --anew those too, are
+trained: at the same time, with one thread each, the same by seed on one kind of processor.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import shutil
 import subprocess
 import sys
 import time
@@ -22,14 +24,17 @@ from workers.contract.demo_recipe import (
     HELD_OUT_FILE,
     PRETRAINED_AGENTS,
     PRETRAINED_PACKAGE,
+    RECIPE_FILE,
     RECIPE_VERSION,
     SEED,
     TRAIN_FILE,
 )
-from workers.demo.cache import make_once
+from workers.demo.cache import is_valid, make_once
 from workers.demo.task import make_problems, write_questions
 from workers.demo.warm_start import DIGIT_PAIRS, STEPS, WarmStart, train_agent
 
+# What `make_demo(TINY_PAIR, is_anew=True)` made.
+TINY_PAIR = Path(__file__).with_name("tiny_pair")
 SOURCES = (
     "give the hub id of a model that this machine can fetch, the folder of one, or "
     f"{PRETRAINED_PACKAGE} where only a package index is reachable"
@@ -95,15 +100,27 @@ def demo_identity(seed: int, steps: int) -> dict[str, Any]:
 
 
 def make_demo(
-    folder: Path, seed: int = SEED, steps: int = STEPS, report: Callable[[float], None] = lambda share: None
+    folder: Path,
+    seed: int = SEED,
+    steps: int = STEPS,
+    report: Callable[[float], None] = lambda share: None,
+    *,
+    is_anew: bool = False,
 ) -> bool:
-    """Create the demo's models and questions in `folder`; False if it holds them already."""
+    """Create the demo's models and questions in `folder`; False if it holds them already.
+
+    Those that come with the package are copied, unless they were made otherwise or `is_anew`.
+    """
+    identity = demo_identity(seed, steps)
 
     def make(content: Path) -> None:
+        if not is_anew and is_valid(TINY_PAIR, identity):
+            shutil.copytree(TINY_PAIR, content, dirs_exist_ok=True, ignore=shutil.ignore_patterns(RECIPE_FILE))
+            return
         write_questions(content, *make_problems(seed))
         _train_both(content, seed, steps, report)
 
-    return make_once(folder, demo_identity(seed, steps), make)
+    return make_once(folder, identity, make)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -115,6 +132,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--pretrained", metavar="SOURCE", help="make them from this model: hub id, folder or package")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--steps", type=int, default=STEPS, help="training steps of each agent (default %(default)s)")
+    parser.add_argument("--anew", action="store_true", help="train the models that come with the package, too")
     parser.add_argument("--progress", action="store_true", help="also print a JSON line for each percent of the way")
     options = parser.parse_args(arguments)
     begin = time.monotonic()
@@ -139,7 +157,7 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"No agents could be made from {options.pretrained} ({reason}): {SOURCES}.", file=sys.stderr)
             return 1
     else:
-        is_new = make_demo(options.folder, options.seed, options.steps, report)
+        is_new = make_demo(options.folder, options.seed, options.steps, report, is_anew=options.anew)
     if is_terminal and is_new:
         print(file=sys.stderr)
     result = {

@@ -19,6 +19,7 @@ from workers.contract.demo_recipe import (
     HELD_OUT_FILE,
     RECIPE_FILE,
     RECIPE_VERSION,
+    SEED,
     SKILLS,
     TRAIN_FILE,
     demo_settings,
@@ -26,7 +27,7 @@ from workers.contract.demo_recipe import (
 from workers.contract.spec.algorithm import RECOMMENDED
 from workers.contract.spec.run import RunSpec
 from workers.demo.cache import is_valid
-from workers.demo.task import make_problems
+from workers.demo.task import make_problems, write_questions
 from workers.demo.warm_start import DIGIT_PAIRS
 from workers.questions.dataset import split_questions
 from workers.verifiers.scoring.service import Verifier
@@ -179,6 +180,28 @@ def test_made_folder_is_used_again_and_nothing_is_left_beside_it(made):
     assert make_demo(made, seed=5, steps=3) is False
     assert (made / RECIPE_FILE).stat().st_mtime_ns == before
     assert [path.name for path in made.parent.iterdir()] == ["cache"]
+
+
+def test_pair_of_the_package_is_whole_and_what_its_recipe_makes(made, tmp_path):
+    from workers.demo.make import STEPS, TINY_PAIR, demo_identity
+
+    assert is_valid(TINY_PAIR, demo_identity(SEED, STEPS))
+    write_questions(tmp_path, *make_problems(SEED))
+    for name in (TRAIN_FILE, HELD_OUT_FILE):
+        assert (TINY_PAIR / name).read_bytes() == (tmp_path / name).read_bytes()
+    for path in made.glob("*/*.json"):  # settings and tokenizers; the weights are made anew by tests/test_end_to_end.py
+        assert (TINY_PAIR / path.relative_to(made)).read_bytes() == path.read_bytes()
+
+
+def test_pair_of_the_package_is_copied_and_not_trained(tmp_path, monkeypatch):
+    pytest.importorskip("torch", reason=NEEDS_TORCH)
+    from workers.demo import make
+
+    monkeypatch.setattr(make, "_train_both", None)
+    assert make.make_demo(tmp_path / "demo") is True
+    assert is_valid(tmp_path / "demo", make.demo_identity(SEED, make.STEPS))
+    with pytest.raises(TypeError, match="not callable"):
+        make.make_demo(tmp_path / "anew", is_anew=True)
 
 
 def test_differently_made_folder_is_not_valid(made, tmp_path):

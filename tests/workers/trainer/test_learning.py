@@ -16,7 +16,6 @@ import pytest
 
 pytest.importorskip("torch", reason="torch is missing: pip install -c constraints.txt -e '.[train]'")
 
-from tests.support.warm_starts import put_demo
 from tests.support.workers.pairs import OLMO2, PAIRS, questions, run_spec, warm_start
 from tests.support.workers.tiny import train
 from workers.agents.interface import AgentInterface
@@ -24,6 +23,7 @@ from workers.agents.placement import LocalPlacement
 from workers.contract.demo_recipe import AGENTS, ALGORITHMS
 from workers.contract.spec.algorithm import RECOMMENDED
 from workers.contract.spec.run import RunSpec
+from workers.demo.make import make_demo
 from workers.questions.dataset import split_questions
 from workers.trainer.rewards import AnyVerifier, open_verifier
 from workers.verifiers.scoring.service import Verifier
@@ -86,8 +86,8 @@ def gains(spec: RunSpec, folder: Path, verifier: AnyVerifier | None = None) -> l
 @pytest.mark.full
 @pytest.mark.timeout(600)
 def test_sharing_pays_within_twenty_steps_of_the_demo(tmp_path: Path) -> None:
-    """One seed of the demo's kept agents: HACPO .37 and .26, GSPO .16 and .23."""
-    put_demo(tmp_path / "demo")
+    """One seed of the demo's agents: HACPO .37 and .26, GSPO .16 and .23."""
+    make_demo(tmp_path / "demo")
     agents = {name: tmp_path / "demo" / place for place, name in AGENTS.items()}
     changes = {**QUIET, "training": {"steps": 20}}
     specs = {
