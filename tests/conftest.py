@@ -59,6 +59,16 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker(pytest.mark.integration)
 
 
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(django_db_modify_db_settings: None) -> None:
+    from django.db import connection
+
+    from tests.support.migrated import copy_instead_of_migrating
+
+    if connection.vendor == "sqlite":
+        copy_instead_of_migrating()
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_turn)
