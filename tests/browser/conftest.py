@@ -48,20 +48,20 @@ class Server:
     url: str
     login_path: str
     data: Path
+    maker: subprocess.Popen[str]  # tests/support/browser/maker.py
 
-    def python(self, *words: str) -> str:
-        """What a Python process over the product's data folder prints."""
-        environment = {k: v for k, v in os.environ.items() if k not in ("DATABASE_URL", "REDIS_URL")}
-        environment |= {"HACRL_DATA": str(self.data), "DJANGO_SETTINGS_MODULE": "hacrl_web.settings"}
-        command = [sys.executable, *words]
-        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
-        assert done.returncode == 0, done.stderr[-2000:]
-        return done.stdout
+    def make(self, *words: str) -> str:
+        """What a module and its arguments print that put something into the product's database."""
+        assert self.maker.stdin is not None
+        assert self.maker.stdout is not None
+        print(json.dumps(words), file=self.maker.stdin, flush=True)
+        answer = self.maker.stdout.readline()
+        assert answer, f"{words}: {(self.data / 'maker.err').read_text()[-2000:]}"
+        return str(json.loads(answer))
 
     def generated_run(self, *options: str) -> str:
         """The path of the last run that `tools.generated_runs` makes."""
-        text = self.python("-m", "tools.generated_runs", *options)
-        return re.findall(r"/runs/[0-9a-f-]{36}", text)[-1]
+        return re.findall(r"/runs/[0-9a-f-]{36}", self.make("tools.generated_runs", *options))[-1]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -77,16 +77,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """`up` on a free port; ended with TERM."""
     data = tmp_path_factory.mktemp("data")
     environment = {k: v for k, v in os.environ.items() if k not in ("DATABASE_URL", "REDIS_URL")}
-    environment |= {"HACRL_DATA": str(data), "OMP_NUM_THREADS": "1"}
-    errors = open(data / "up.err", "w")  # noqa: SIM115 - closed below
-    process = subprocess.Popen(
-        [sys.executable, "-m", "hacrl_web.ops.up", "up", "--port", "0"],
-        cwd=ROOT,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=errors,
-        text=True,
-    )
+    environment |= {"HACRL_DATA": str(data), "OMP_NUM_THREADS": "1", "DJANGO_SETTINGS_MODULE": "hacrl_web.settings"}
+
+    def start(*words: str, errors: str) -> subprocess.Popen[str]:
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        with open(data / errors, "w") as file:
+            return subprocess.Popen([sys.executable, "-m", *words], cwd=ROOT, env=environment, stderr=file, **pipes)
+
+    process = start("hacrl_web.ops.up", "up", "--port", "0", errors="up.err")
     watchdog = threading.Timer(START_S, process.kill)
     watchdog.start()
     try:
@@ -97,13 +95,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
                 break
         watchdog.cancel()
         assert found, f"`up` did not come up: {(data / 'up.err').read_text()[-3000:]}"
-        yield Server(found[1], found[2], data)
+        with start("tests.support.browser.maker", errors="maker.err") as maker:
+            yield Server(found[1], found[2], data, maker)
     finally:
         watchdog.cancel()
         process.terminate()
-        process.wait(timeout=60)
-        process.stdout.close()
-        errors.close()
+        with process:
+            process.wait(timeout=60)
 
 
 @pytest.fixture(scope="package")
@@ -173,20 +171,26 @@ def clock_page(browser: Browser, context: BrowserContext, server: Server) -> Ite
 def registered(context: BrowserContext, server: Server) -> Path:
     """Two tiny models, their group and a benchmark. Returns the folder of the models and of the questions."""
     folder = server.data / "models"
-    server.python("-m", "tests.support.browser.registered", str(folder))
+    server.make("tests.support.browser.registered", str(folder))
     return folder
 
 
 @pytest.fixture(scope="package")
 def runs(context: BrowserContext, server: Server) -> dict[str, Any]:
     """Ids of completed runs with numbers of a known shape: tests.support.browser.made_runs."""
-    return dict(json.loads(server.python("-m", "tests.support.browser.made_runs").splitlines()[-1]))
+    return dict(json.loads(server.make("tests.support.browser.made_runs").splitlines()[-1]))
 
 
 @pytest.fixture(scope="package")
 def hostile_run(context: BrowserContext, server: Server) -> str:
     """The path of a run whose texts are markup and scripts."""
-    return f"/runs/{server.python('-m', 'tests.support.browser.hostile_run').strip()}"
+    return f"/runs/{server.make('tests.support.browser.hostile_run').strip()}"
+
+
+@pytest.fixture(scope="package")
+def boards(context: BrowserContext, server: Server) -> dict[str, str]:
+    """The paths of boards by name: tests.support.browser.made_sweeps."""
+    return dict(json.loads(server.make("tests.support.browser.made_sweeps").splitlines()[-1]))
 
 
 @pytest.fixture(scope="package")

@@ -154,6 +154,7 @@ def test_axe_finds_nothing_serious_and_the_tab_does_not_scroll_sideways(page: Pa
     assert found == []
 
 
+@pytest.mark.full
 def test_step_bar_stays_below_the_header_on_a_phone(page: Page, run_path: str) -> None:
     page.set_viewport_size({"width": 390, "height": 900})
     page.goto(run_path)

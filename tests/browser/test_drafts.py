@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 from tests.faults.world import World
 from tests.support.browser import axe
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.full
 
 
 def press(page: Page, name: str) -> None:
@@ -44,7 +44,6 @@ def test_draft_is_saved_edited_and_queued(world: World, world_page: Page) -> Non
     expect(page.locator(".run-header .state")).to_have_attribute("data-state", re.compile("queued|starting|running"))
 
 
-@pytest.mark.full
 def test_command_is_copied_without_leaving_the_form(world: World, world_page: Page) -> None:
     page = world_page
     page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=world.url)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.support.browser.steps import fill_run, queue
 
 
+@pytest.mark.full
 def test_tab_stays_live_agents_answer_and_runs_are_compared_by_their_address(page: Page, registered) -> None:
     fill_run(page, name="Tabs", **{"training.steps": 8, "evaluation.eval_interval": 2})
     queue(page)

@@ -37,6 +37,7 @@ def test_search_goes_to_what_was_typed(page: Page, server) -> None:
     expect(page.get_by_role("button", name="Search pages, runs, models")).to_be_focused()
 
 
+@pytest.mark.full
 def test_search_finds_actions_account_pages_and_docs(page: Page, server) -> None:
     page.goto("/")
     page.keyboard.press("Control+k")
@@ -140,6 +141,7 @@ def test_phone_has_its_pages_behind_one_button(page: Page, registered) -> None:
     expect(rail).to_be_hidden()
 
 
+@pytest.mark.full
 def test_rail_stays_folded_from_page_to_page(page: Page, registered) -> None:
     page.goto("/runs/")
     rail = page.locator("#rail")

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
-from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import Server
 from tests.support.browser.axe import findings, source
 from tests.support.browser.board_files import check_files, saved, score_columns
 from tests.support.browser.steps import visit
 
 
-@pytest.fixture(scope="module")
-def made(context: Any, server: Server) -> dict[str, str]:
-    code = "from tests.support.browser.made_sweeps import main; main()"
-    return dict(json.loads(server.python("manage.py", "shell", "-c", code).splitlines()[-1]))
-
-
-def test_files_hold_the_numbers_of_the_page(page: Page, made: dict[str, str]) -> None:
-    page.goto(made["several"])
+def test_files_hold_the_numbers_of_the_page(page: Page, boards: dict[str, str]) -> None:
+    page.goto(boards["several"])
     lines = check_files(page)
     assert len(lines) == 4
     names = score_columns(lines)
@@ -31,8 +22,8 @@ def test_files_hold_the_numbers_of_the_page(page: Page, made: dict[str, str]) ->
     assert all(f'title="{line[names[-1]]}"' in report for line in lines)
 
 
-def test_look_comes_back_with_its_address(page: Page, made: dict[str, str]) -> None:
-    page.goto(made["several"])
+def test_look_comes_back_with_its_address(page: Page, boards: dict[str, str]) -> None:
+    page.goto(boards["several"])
     page.get_by_label("Baseline", exact=True).select_option("gspox2")
     page.get_by_label("Cells hold").select_option("difference")
     page.get_by_label("Cost", exact=True).select_option("tokens")
@@ -45,8 +36,8 @@ def test_look_comes_back_with_its_address(page: Page, made: dict[str, str]) -> N
     assert hacpo.inner_text() == seen
 
 
-def test_picture_is_saved_as_png(page: Page, made: dict[str, str]) -> None:
-    page.goto(made["grid"])
+def test_picture_is_saved_as_png(page: Page, boards: dict[str, str]) -> None:
+    page.goto(boards["grid"])
     expect(page.locator("figure")).to_have_count(4)
     for name in ("Score of each seed", "Sensitivity to algorithm.alpha"):
         with page.expect_download() as download:
@@ -55,12 +46,14 @@ def test_picture_is_saved_as_png(page: Page, made: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("width", [390, pytest.param(1440, marks=pytest.mark.full)])
-def test_axe_finds_nothing_serious_and_no_board_scrolls_sideways(page: Page, made: dict[str, str], width: int) -> None:
+def test_axe_finds_nothing_serious_and_no_board_scrolls_sideways(
+    page: Page, boards: dict[str, str], width: int
+) -> None:
     axe = source()
     page.set_viewport_size({"width": width, "height": 900})
-    page.goto(made["several"])
+    page.goto(boards["several"])
     row = page.locator(".score").first.get_attribute("href")
     found = []
-    for address in visit(page, [*made.values(), "/leaderboard/", str(row)]):
+    for address in visit(page, [*boards.values(), "/leaderboard/", str(row)]):
         found += findings(page, axe, address)
     assert found == []

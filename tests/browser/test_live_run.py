@@ -103,6 +103,7 @@ def test_stop_ends_a_running_run(page: Page, registered) -> None:
     expect(page.locator("#run")).to_have_attribute("data-state", "stopped", timeout=60_000)
 
 
+@pytest.mark.full
 def test_delta_above_one_half_is_queued_only_when_confirmed(page: Page, registered) -> None:
     fill_run(page, name="Confirmed", **{"algorithm.delta": 0.8, "training.steps": 2})
     page.get_by_role("button", name="Queue run").click()

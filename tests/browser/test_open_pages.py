@@ -140,6 +140,7 @@ LISTS = ("/groups/1", "/benchmarks/1", "/benchmarks/new", "/alerts/rules", "/ses
 LISTS_OF_RUN = ("/events", "/evaluations", "/system", "/collaboration", "/checkpoints")
 
 
+@pytest.mark.full
 def test_no_list_scrolls_sideways_on_a_phone(page: Page, run_url: str) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
     scrolling = {}

@@ -183,6 +183,7 @@ def test_charts_below_the_fold_are_drawn_without_scrolling(page: Page, runs) -> 
     assert page.evaluate("scrollY") == 0
 
 
+@pytest.mark.full
 def test_legend_of_six_pairs_is_not_cut(page: Page, runs) -> None:
     show(page, runs["three"], key="omega")
     legend = page.locator("[data-chart='omega'] .chart-legend")
@@ -354,6 +355,7 @@ def test_line_is_switched_off_by_keyboard_and_missing_from_the_files(page: Page,
     assert started.value.path().read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
 
 
+@pytest.mark.full
 def test_phone_width_needs_no_sideways_scroll(page: Page, runs) -> None:
     page.set_viewport_size({"width": 390, "height": 800})
     show(page, runs["seeds"][0], "?smooth=0.5&x=elapsed&band=ci")

@@ -59,6 +59,7 @@ def test_address_begins_at_its_step_and_zoom_shows_nothing_of_what_comes(page: P
     assert len(drawn(page, "reward")["x"]) == STEPS
 
 
+@pytest.mark.full
 def test_who_wants_less_motion_plays_it_step_by_step(browser: Browser, context, server: Server, runs) -> None:
     calm = browser.new_context(base_url=server.url, reduced_motion="reduce", storage_state=context.storage_state())
     page = calm.new_page()

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
@@ -13,11 +10,9 @@ from tests.support.browser.axe import findings, source
 from tests.support.browser.steps import visit
 
 
-@pytest.fixture(scope="module")
-def board(context: Any, server: Server) -> str:
-    code = "from tests.support.browser.made_sweeps import main; main()"
-    made: dict[str, str] = json.loads(server.python("manage.py", "shell", "-c", code).splitlines()[-1])
-    return made["several"]
+@pytest.fixture
+def board(boards: dict[str, str]) -> str:
+    return boards["several"]
 
 
 def test_report_is_written_with_panels_that_are_drawn(page: Page, board: str, server: Server) -> None:

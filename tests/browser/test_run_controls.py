@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 from tests.faults.world import World
 from tests.support.browser.axe import findings, source
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.full
 
 
 @pytest.fixture
@@ -66,7 +66,6 @@ def test_pause_resume_stop_and_retry_by_keyboard(world: World, page: Page) -> No
         assert world.violations(one) == []
 
 
-@pytest.mark.full
 def test_run_whose_verifier_fails_says_so_in_its_header(world: World, page: Page) -> None:
     run_id = world.launch("verifier", steps=20)
     page.goto(f"/runs/{run_id}")
@@ -76,7 +75,6 @@ def test_run_whose_verifier_fails_says_so_in_its_header(world: World, page: Page
     state(page, "completed")
 
 
-@pytest.mark.full
 def test_killed_run_says_so_in_a_card_and_in_the_log_of_each_attempt(world: World, page: Page) -> None:
     run_id = world.launch("killed")
     page.goto(f"/runs/{run_id}")
@@ -128,7 +126,6 @@ def order(page: Page, *names: str) -> None:
     expect(page.locator("#queue tbody th")).to_have_text([f"complete {name}" for name in names])
 
 
-@pytest.mark.full
 def test_queue_is_reordered_by_dragging(world: World, page: Page) -> None:
     busy = world.launch("complete")
     world.until_state(busy, "running")
@@ -167,7 +164,6 @@ def test_queue_is_reordered_by_dragging(world: World, page: Page) -> None:
         world.end(run_id)
 
 
-@pytest.mark.full
 def test_slash_goes_to_the_filters_of_lists(world: World, page: Page) -> None:
     run_id = world.launch("complete", steps=2)
     world.until_state(run_id, "completed")

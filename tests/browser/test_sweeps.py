@@ -11,7 +11,7 @@ from playwright.sync_api import Locator, Page, expect
 from tests.faults.world import World
 from tests.support.browser.board_files import check_files
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.full
 # The page of a sweep is fetched anew when its last run has ended; between the two there is no page at all.
 FETCHED_ANEW = """() => document.readyState === "complete" && document.querySelector(".sweep-matrix") !== null
     && document.querySelector("[data-reload-when-done]") === null"""
@@ -105,7 +105,6 @@ def test_sweep_is_launched_by_the_form_shows_partial_rows_and_is_stopped(world: 
     expect(page.locator("tbody tr")).to_contain_text("complete pace=0.05")
 
 
-@pytest.mark.full
 def test_run_is_ablated_by_its_button(world: World, page: Page) -> None:
     run_id = world.launch("complete", steps=2, seed=4)
     page.goto(f"/runs/{run_id}")

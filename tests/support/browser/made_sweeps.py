@@ -68,3 +68,7 @@ def main() -> None:
     with transaction.atomic():  # the dispatcher never sees them waiting
         made = {"several": several(owner), "grid": grid(owner), "eight": eight(owner)}
     print(json.dumps({name: f"/leaderboard/board?sweep={sweep.pk}" for name, sweep in made.items()}))
+
+
+if __name__ == "__main__":
+    main()

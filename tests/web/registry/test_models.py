@@ -2,7 +2,6 @@
 
 import json
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -217,10 +216,8 @@ def test_slow_child_is_ended(ada, root, monkeypatch, tmp_path):
     code = f"import os, time\nopen({str(pid_file)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)"
     monkeypatch.setattr(children.INSPECTOR, "timeout_s", 0.5)
     replace_child(monkeypatch, tmp_path, "inspect_model", code)
-    start = time.perf_counter()
     with pytest.raises(FieldErrors, match="took longer than"):
         models.register_model(ada, location=str(model_folder(root)))
-    assert time.perf_counter() - start < 200
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid_file.read_text()), 0)
     assert written_rows() == 0

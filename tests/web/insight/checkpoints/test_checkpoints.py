@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shutil
-import time
 import zipfile
 from pathlib import Path
 
@@ -357,9 +356,7 @@ class TestAsk:
         )
         self.child(monkeypatch, tmp_path, code)
         monkeypatch.setattr(ask_agents, "TIMEOUT_S", 0.7)
-        began = time.perf_counter()
         part = client.post(address("ask_agents", run), self.form, headers={"HX-Request": "true"}).content.decode()
-        assert time.perf_counter() - began < 200  # and not the child's ten minutes
         assert "<pre>seen</pre>" in part
         assert "Not answered: the time limit of 1 s was over. Ask for fewer tokens." in part
         with pytest.raises(ProcessLookupError):
