@@ -49,7 +49,7 @@ class SimulatedPolicy:
         return [0] * self.world.num_tokens(self.learner, text)
 
     def token_logps(
-        self, prompts: Sequence[Sequence[int]], responses: Sequence[Sequence[int]], counts: None = None
+        self, prompts: Sequence[Sequence[int]], responses: Sequence[Sequence[int]], *, train_masks: None = None
     ) -> tuple[Tensor, ...]:
         """One log-probability a row, (b, 1): of the whole response by the learner's present weights."""
         logps = []
