@@ -14,8 +14,8 @@ from django.db import OperationalError
 from django.test import Client
 from django.urls import reverse
 
-from hacrl_web.runs import demo_state, search
 from hacrl_web.runs.models import Run, TelemetryEvent
+from hacrl_web.runs.workspace import demo_state, search
 from hacrl_web.runs.workspace.demo_state import preparation, preparing
 from tests.support.web import factories
 

@@ -21,11 +21,10 @@ from hacrl_web import body_limit
 from hacrl_web.insight.bundle.importing import import_bundle
 from hacrl_web.insight.checkpoints.reuse import removed_on_error
 from hacrl_web.insight.checkpoints.uploads import start_job
-from hacrl_web.ops import disk_space
+from hacrl_web.ops import devices, disk_space
 from hacrl_web.ops.disk_space import disk_error
 from hacrl_web.registry.benchmarks import service as benchmarks
 from hacrl_web.registry.benchmarks import uploads
-from hacrl_web.runs import devices
 from hacrl_web.runs.limits.quotas import waiting_reason
 from hacrl_web.runs.models import Host, Run
 from hacrl_web.runs.worker import tasks

@@ -6,8 +6,8 @@ import re
 
 import pytest
 from django.urls import reverse
-from hacrl_web.alerts.rules.table.signals import Facts
 
+from hacrl_web.alerts.rules.signals import Facts
 from hacrl_web.runs.models import Contribution, RolloutSample, Run
 from hacrl_web.web.streaming import csv_cell
 from tests.support.web import factories

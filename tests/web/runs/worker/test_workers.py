@@ -12,8 +12,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from hacrl_web.ops import devices
 from hacrl_web.ops.devices import gpus
-from hacrl_web.runs import devices
 from hacrl_web.runs.models import Host, Run, State, TelemetryEvent
 from hacrl_web.runs.worker.host_report import HostCard, host_cards
 from hacrl_web.runs.worker.hosts import HeartbeatThread, host_name, known_schema
