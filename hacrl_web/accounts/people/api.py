@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, NotRequired, cast
+from typing import Any, NotRequired, cast
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
@@ -14,20 +14,13 @@ from hacrl_web.accounts.audit.audit_log import AuditEntry
 from hacrl_web.accounts.models import Project, Role, User
 from hacrl_web.accounts.people import service as people
 from hacrl_web.accounts.people.audit_views import COLUMNS, AuditFilters
-from hacrl_web.accounts.people.views import (
-    create_invitation,
-    manageable_member,
-    visible_project,
-    withdraw_invitation,
-)
 from hacrl_web.accounts.roles.projects import project_for, role_in
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.pagination import ListQuery, listing
-from hacrl_web.web.schemas import EVERY_FIELD, PageOf, StrictBody
+from hacrl_web.web.schemas import EVERY_FIELD, PageOf, StrictBody, query_schema
 
-MAX_TEXT = 200
 router = Router(tags=["projects"])
-Text = Annotated[str, Query("", max_length=MAX_TEXT)]
+AuditParameters = query_schema(AuditFilters)
 
 
 class MemberName(Schema):
@@ -111,18 +104,6 @@ class InvitationIn(RoleIn):
     comment: str = ""
 
 
-class AuditQuery(ListQuery):
-    """The parameters of AuditFilters; an unreadable value does not filter."""
-
-    actor: Text
-    kind: Text
-    action: Text
-    q: Text
-    project: Text
-    since: Text
-    until: Text
-
-
 def _user(request: HttpRequest) -> User:
     return cast(User, request.user)
 
@@ -158,14 +139,13 @@ def create_project(request: HttpRequest, payload: Named) -> Any:
     summary="A project with its members; open invitations for its admins",
 )
 def get_project(request: HttpRequest, project_id: int) -> Any:
-    return _detail(request, visible_project(request, project_id))
+    return _detail(request, people.visible_project(request, project_id))
 
 
 @router.post("/projects/{int:project_id}/rename", response=ProjectDetailAnswer, summary="Rename a project")
 def rename_project(request: HttpRequest, project_id: int, payload: Named) -> Any:
     project = project_for(request, project_id, Role.ADMIN)
-    project.name = people.checked_name(payload.name)
-    project.save(update_fields=["name"])
+    people.rename(project, payload.name)
     return _detail(request, project)
 
 
@@ -173,7 +153,7 @@ def rename_project(request: HttpRequest, project_id: int, payload: Named) -> Any
     "/projects/{int:project_id}/members/{int:member_id}", response=MemberAnswer, summary="Give a member another role"
 )
 def set_role(request: HttpRequest, project_id: int, member_id: int, payload: RoleIn) -> Any:
-    member = manageable_member(request, visible_project(request, project_id), member_id, is_removed=False)
+    member = people.manageable_member(request, people.visible_project(request, project_id), member_id, is_removed=False)
     people.set_role(member, people.checked_role(payload.role))
     return member
 
@@ -181,7 +161,9 @@ def set_role(request: HttpRequest, project_id: int, member_id: int, payload: Rol
 @router.delete("/projects/{int:project_id}/members/{int:member_id}", response={204: None}, summary="Remove a member")
 def remove_member(request: HttpRequest, project_id: int, member_id: int) -> Any:
     """Admins may remove others; everybody may leave."""
-    people.remove_member(manageable_member(request, visible_project(request, project_id), member_id, is_removed=True))
+    people.remove_member(
+        people.manageable_member(request, people.visible_project(request, project_id), member_id, is_removed=True)
+    )
     return Status(204, None)
 
 
@@ -191,7 +173,7 @@ def remove_member(request: HttpRequest, project_id: int, member_id: int) -> Any:
 def invite(request: HttpRequest, project_id: int, payload: InvitationIn, response: HttpResponse) -> Any:
     """`link` is in this answer and nowhere else."""
     project = project_for(request, project_id, Role.ADMIN)
-    invitation, link = create_invitation(request, project, people.checked_role(payload.role), payload.comment)
+    invitation, link = people.create_invitation(request, project, people.checked_role(payload.role), payload.comment)
     response["Cache-Control"] = "no-store"
     return Status(201, InvitationAnswer.from_orm(invitation).dict() | {"link": link})
 
@@ -201,7 +183,7 @@ def invite(request: HttpRequest, project_id: int, payload: InvitationIn, respons
 )
 def withdraw(request: HttpRequest, project_id: int, invitation_id: int) -> Any:
     """A used one does not change."""
-    withdraw_invitation(project_for(request, project_id, Role.ADMIN), invitation_id)
+    people.withdraw_invitation(project_for(request, project_id, Role.ADMIN), invitation_id)
     return Status(204, None)
 
 
@@ -255,5 +237,6 @@ def _set_active(request: HttpRequest, user_id: int, *, is_active: bool) -> User:
 @router.get(
     "/audit", response=PageOf[AuditAnswer], summary="The audit log, newest first (staff; admins of projects: theirs)"
 )
-def list_audit(request: HttpRequest, query: Query[AuditQuery]) -> Any:
+def list_audit(request: HttpRequest, query: Query[ListQuery], filters: Query[AuditParameters]) -> Any:
+    """An unreadable filter does not filter."""
     return listing(AuditFilters.read(request.GET).entries(request), query)

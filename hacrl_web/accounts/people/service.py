@@ -7,9 +7,14 @@ written.
 
 from __future__ import annotations
 
+from typing import cast
+
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
+from django.http import Http404, HttpRequest
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
 from django.utils import timezone
 
 from hacrl_web.accounts.login.sessions import end_sessions
@@ -24,7 +29,7 @@ from hacrl_web.accounts.models import (
     User,
     includes,
 )
-from hacrl_web.accounts.roles.projects import forbidden
+from hacrl_web.accounts.roles.projects import forbidden, require
 from hacrl_web.web.errors import FieldError, FieldErrors
 
 LAST_ADMIN = "A project needs an admin: make another member an admin first."
@@ -45,6 +50,10 @@ def checked_role(text: str) -> str:
     return text
 
 
+def visible_project(request: HttpRequest, project_id: int) -> Project:
+    return get_object_or_404(Project.objects.visible_to(request.user), pk=project_id)
+
+
 def make_project(user: User, name: str) -> Project:
     """A new project with `user` as admin. Error: FieldErrors (403) for a user who is not staff."""
     if not user.is_staff:
@@ -52,7 +61,23 @@ def make_project(user: User, name: str) -> Project:
     return Project.objects.make(checked_name(name), user)
 
 
+def rename(project: Project, name: str) -> None:
+    """Error: FieldErrors."""
+    project.name = checked_name(name)
+    project.save(update_fields=["name"])
+
+
 # Members
+
+
+def manageable_member(request: HttpRequest, project: Project, member_id: int, *, is_removed: bool) -> Membership:
+    """A member that the user may change or remove; users may remove themselves. Errors: Http404; FieldErrors (403)."""
+    member = project.memberships.select_related("user", "project").filter(pk=member_id).first()
+    if not (is_removed and member is not None and member.user_id == request.user.pk):
+        require(request.user, project, Role.ADMIN)
+    if member is None:
+        raise Http404
+    return member
 
 
 def set_role(member: Membership, role: str) -> None:
@@ -92,6 +117,21 @@ def _keep_admin(member: Membership, role: str | None) -> None:
 
 
 # Invitations
+
+
+def create_invitation(request: HttpRequest, project: Project, role: str, comment: str) -> tuple[Invitation, str]:
+    """A new invitation and its link, which cannot be shown again."""
+    printable = "".join(letter for letter in comment[:80] if letter.isprintable()).strip()
+    new_invitation, token = Invitation.objects.make(project, role, cast(User, request.user), printable)
+    return new_invitation, request.build_absolute_uri(reverse("accounts:invitation", args=[token]))
+
+
+def withdraw_invitation(project: Project, invitation_id: int) -> bool:
+    """Delete an invitation; False if it was used already. Error: Http404."""
+    row = get_object_or_404(project.invitations, pk=invitation_id)
+    if row.used_at is None:
+        row.delete()
+    return row.used_at is None
 
 
 def join(token: str, user: User) -> Project | None:

@@ -19,7 +19,7 @@ from hacrl_web.accounts.login.forms import InvitedForm
 from hacrl_web.accounts.login.views import BACKEND, redirect_to
 from hacrl_web.accounts.models import Invitation, LoginLink, Membership, Project, Role, User
 from hacrl_web.accounts.people import service as people
-from hacrl_web.accounts.roles.projects import project_for, require, role_in
+from hacrl_web.accounts.roles.projects import project_for, role_in
 from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.page_query import MAX_ID, page_of, whole_number
 
@@ -70,22 +70,17 @@ def project_switch(request: HttpRequest) -> HttpResponse:
 @require_GET
 def project_detail(request: HttpRequest, project_id: int) -> HttpResponse:
     """Members and their roles; admins also change them and invite."""
-    return _show_project(request, visible_project(request, project_id))
+    return _show_project(request, people.visible_project(request, project_id))
 
 
 @require_POST
 def project_rename(request: HttpRequest, project_id: int) -> HttpResponse:
     project = project_for(request, project_id, Role.ADMIN)
     try:
-        project.name = people.checked_name(request.POST.get("name", ""))
+        people.rename(project, request.POST.get("name", ""))
     except FieldErrors as refusal:
         return _show_project(request, project, refusal)
-    project.save(update_fields=["name"])
     return redirect(project)
-
-
-def visible_project(request: HttpRequest, project_id: int) -> Project:
-    return get_object_or_404(Project.objects.visible_to(request.user), pk=project_id)
 
 
 def _show_project(
@@ -113,9 +108,9 @@ def _show_project(
 @require_POST
 def member_change(request: HttpRequest, project_id: int, member_id: int) -> HttpResponse:
     """Change a member's role (`role`), or remove the member (`remove`). Everybody may leave a project."""
-    project = visible_project(request, project_id)
+    project = people.visible_project(request, project_id)
     is_removed = bool(request.POST.get("remove"))
-    member = manageable_member(request, project, member_id, is_removed=is_removed)
+    member = people.manageable_member(request, project, member_id, is_removed=is_removed)
     try:
         if is_removed:
             people.remove_member(member)
@@ -125,16 +120,6 @@ def member_change(request: HttpRequest, project_id: int, member_id: int) -> Http
     except FieldErrors as refusal:
         return _show_project(request, project, refusal)
     return redirect("accounts:project_list" if is_removed and member.user_id == request.user.pk else project)
-
-
-def manageable_member(request: HttpRequest, project: Project, member_id: int, *, is_removed: bool) -> Membership:
-    """A member that the user may change or remove; users may remove themselves. Errors: Http404; FieldErrors (403)."""
-    member = project.memberships.select_related("user", "project").filter(pk=member_id).first()
-    if not (is_removed and member is not None and member.user_id == request.user.pk):
-        require(request.user, project, Role.ADMIN)
-    if member is None:
-        raise Http404
-    return member
 
 
 # Invitations
@@ -149,31 +134,16 @@ def invite(request: HttpRequest, project_id: int) -> HttpResponse:
         role = people.checked_role(request.POST.get("role", ""))
     except FieldErrors as refusal:
         return _show_project(request, project, refusal)
-    new_invitation, link = create_invitation(request, project, role, request.POST.get("comment", ""))
+    new_invitation, link = people.create_invitation(request, project, role, request.POST.get("comment", ""))
     return _show_project(request, project, status=201, link=link, new_invitation=new_invitation)
 
 
 @require_POST
 def invitation_withdraw(request: HttpRequest, project_id: int, invitation_id: int) -> HttpResponse:
     project = project_for(request, project_id, Role.ADMIN)
-    if withdraw_invitation(project, invitation_id):
+    if people.withdraw_invitation(project, invitation_id):
         messages.success(request, "The invitation is withdrawn.")
     return redirect(project)
-
-
-def create_invitation(request: HttpRequest, project: Project, role: str, comment: str) -> tuple[Invitation, str]:
-    """A new invitation and its link, which cannot be shown again."""
-    printable = "".join(letter for letter in comment[:80] if letter.isprintable()).strip()
-    new_invitation, token = Invitation.objects.make(project, role, cast(User, request.user), printable)
-    return new_invitation, request.build_absolute_uri(reverse("accounts:invitation", args=[token]))
-
-
-def withdraw_invitation(project: Project, invitation_id: int) -> bool:
-    """Delete an invitation; False if it was used already. Error: Http404."""
-    row = get_object_or_404(project.invitations, pk=invitation_id)
-    if row.used_at is None:
-        row.delete()
-    return row.used_at is None
 
 
 @login_not_required

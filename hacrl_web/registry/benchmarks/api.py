@@ -231,9 +231,8 @@ def fetch_benchmark(request: HttpRequest, payload: FetchIn) -> Any:
 )
 def copy_benchmark(request: HttpRequest, pk: int, payload: BenchmarkCopyIn) -> Any:
     """A newer version, as a benchmark of its own. The one that is copied, and its runs, stay as they are."""
-    original = _benchmark(request, pk)
-    staged = service.stage_copy(request.user, original)
-    return _create_from(request, staged, service.own_options(original) | payload.dict(exclude_none=True))
+    staged = service.stage_copy(request.user, _benchmark(request, pk))
+    return _create_from(request, staged, payload.dict())
 
 
 @router.get("/benchmarks/{int:pk}", response=BenchmarkOut)

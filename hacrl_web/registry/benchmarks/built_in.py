@@ -44,6 +44,7 @@ class BuiltIn:
         return not self.held_out and not self.held_out_share
 
 
+_CODE: dict[str, Any] = {"verifier": "python", "ready_prompt": "code"}
 _CHOICE: dict[str, Any] = {"verifier": "choice", "ready_prompt": "choice"}
 _ARC = {"question": "question", "answer": "answerKey", "extraction": "options"}
 _SOLUTIONS = {"question": "problem", "answer": "solution", "extraction": "boxed"}
@@ -168,12 +169,7 @@ BUILT_IN = (
         config="gpqa_diamond",
         split="train",
         train=("gpqa_diamond.csv",),
-        mapping={
-            "question": "Question",
-            "answer": "Correct Answer",
-            "subject": "High-level domain",
-            "extraction": "options",
-        },
+        mapping={**_ARC, "question": "Question", "answer": "Correct Answer", "subject": "High-level domain"},
         licence="CC BY 4.0",
         **_CHOICE,
     ),
@@ -196,9 +192,8 @@ BUILT_IN = (
         config="openai_humaneval",
         train=("openai_humaneval/test*",),
         mapping={"question": "prompt", "answer": "test", "extraction": "tests"},
-        verifier="python",
-        ready_prompt="code",
         licence="MIT",
+        **_CODE,
     ),
     BuiltIn(
         key="humaneval-plus",
@@ -207,9 +202,8 @@ BUILT_IN = (
         dataset="evalplus/humanevalplus",
         train=("data/test*",),
         mapping={"question": "prompt", "answer": "test", "extraction": "tests"},
-        verifier="python",
-        ready_prompt="code",
         licence="Apache 2.0",
+        **_CODE,
     ),
     BuiltIn(
         key="mbpp",
@@ -221,9 +215,8 @@ BUILT_IN = (
         train=("full/train*",),
         held_out=("full/test*",),
         mapping={"question": "text", "answer": "test_list", "extraction": "tests"},
-        verifier="python",
-        ready_prompt="code",
         licence="CC BY 4.0",
+        **_CODE,
     ),
     BuiltIn(
         key="ifeval",

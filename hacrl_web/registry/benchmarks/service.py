@@ -49,7 +49,9 @@ FORMATS = {
 }
 COUNTED = ("num_repeated", "num_overlapping", "subjects", "difficulties", "near", "held_out_limit", "trials")
 QUESTION = "{question}"
-OWN_OPTIONS = ("verifier", "extraction", "held_out_fraction", "tolerance", "reward_function")
+# What a copy begins with, by the fields of the form.
+OWN_OPTIONS = {name: name for name in ("verifier", "extraction", "held_out_fraction", "tolerance")}
+OWN_OPTIONS |= {"reward_function": "reward_function_id", "judge": "judge_id"}
 _DEFAULTS = {"prompt_template": QUESTION, "system_prompt": ""}
 COLUMNS = ("question", "answer", "subject", "difficulty", "id")
 
@@ -102,16 +104,11 @@ def stage_copy(owner: Any, benchmark: Benchmark) -> Staged:
         staged.is_evaluation_only = bool(benchmark.facts.get("is_evaluation_only"))
         staged.edit_of = benchmark.pk
         _inspect(staged, "benchmark", "benchmark")
+        own = {name: getattr(benchmark, column) for name, column in OWN_OPTIONS.items()}
+        staged.found["own"] = {name: "" if value is None else value for name, value in own.items()}
         staged.found |= {"prompt_template": benchmark.prompt_template, "system_prompt": benchmark.system_prompt}
         staged.note()
     return staged
-
-
-def own_options(benchmark: Benchmark) -> dict[str, Any]:
-    """The options of a benchmark, as the mapping form has them."""
-    columns = {"reward_function": "reward_function_id"}
-    options = {name: getattr(benchmark, columns.get(name, name)) for name in OWN_OPTIONS}
-    return {name: "" if value is None else value for name, value in options.items()}
 
 
 def _stage_fetched(owner: Any, location: str, revision: str, kind: str, field: str, entry: BuiltIn | None) -> Staged:
@@ -195,13 +192,17 @@ def suggested(staged: Staged) -> dict[str, Any]:
         "system_prompt": system,
         "extraction": "strict",
         "held_out_fraction": "0" if staged.is_evaluation_only else f"{staged.found.get('held_out_share') or 0.1:g}",
+        **staged.found.get("own", {}),
     }
 
 
 def with_suggestions(staged: Staged, settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings, and what is suggested for those left out; a ready prompt writes both texts."""
-    left_out = ("prompt_template", "system_prompt") if "ready_prompt" in settings else ("ready_prompt",)
-    return {name: value for name, value in suggested(staged).items() if name not in left_out} | dict(settings)
+    left_out = ["prompt_template", "system_prompt"] if "ready_prompt" in settings else ["ready_prompt"]
+    values = suggested(staged)
+    if settings.get("verifier", values["verifier"]) != values["verifier"]:  # what gave its rewards was of that verifier
+        left_out += ["reward_function", "judge"]
+    return {name: value for name, value in values.items() if name not in left_out} | dict(settings)
 
 
 def checked_options(

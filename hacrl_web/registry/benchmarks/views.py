@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
-from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
@@ -77,7 +76,7 @@ def benchmark_copy(request: HttpRequest, pk: int) -> HttpResponse:
     except FieldErrors as refused:
         messages.error(request, refused.text)
         return redirect(benchmark)
-    return redirect(f"{_mapping_url(staged)}?{urlencode(service.own_options(benchmark))}")
+    return redirect(_mapping_url(staged))
 
 
 def _add_page(request: HttpRequest, form: ServiceForm, source: ServiceForm, status: int = 200) -> HttpResponse:
@@ -94,8 +93,7 @@ def _mapping_url(staged: Staged) -> str:
 def benchmark_map(request: HttpRequest, staged: str) -> HttpResponse:
     """The columns of the files and what each means; a POST makes the benchmark."""
     upload = _staged_or_404(request, staged)
-    own = {name: request.GET[name] for name in service.OWN_OPTIONS if name in request.GET}
-    values = request.POST.dict() if request.method == "POST" else service.suggested(upload) | own
+    values = request.POST.dict() if request.method == "POST" else service.suggested(upload)
     form = MappingForm(values, columns=upload.found["columns"], has_held_out_file=bool(upload.held_out))
     if request.method != "POST":
         return _map_page(request, upload, form)

@@ -27,8 +27,6 @@ from workers.contract.demo_recipe import ALGORITHMS, ENGINES, PRETRAINED, PRETRA
 LOOK_EVERY_S = 0.5
 REPORT_EVERY_S = 5.0
 FOLLOW_EVERY_S = 2.0
-# Accepted from scripts of 0.1.0.
-_SPELLINGS = {"gspo_x2": "gspox2"}
 
 
 class Command(BaseCommand):
@@ -134,7 +132,7 @@ def seeds_of(text: str) -> list[int]:
 
 def algorithms_of(text: str) -> list[str]:
     """RunSpec's names of the algorithms in a comma-separated list; the launch checks them."""
-    return [_SPELLINGS.get(name, name) for part in text.split(",") if (name := part.strip())]
+    return [name for part in text.split(",") if (name := part.strip())]
 
 
 _ENDED = {*TERMINAL, State.PAUSED}  # no one resumes a paused run of the demo
