@@ -1,6 +1,7 @@
 """Addresses of login and logout, account, sessions, projects, people, audit log and tokens."""
 
 from django.urls import path
+from django.views.generic import RedirectView
 
 from hacrl_web.accounts.login import views
 from hacrl_web.accounts.oidc import views as oidc_views
@@ -18,8 +19,8 @@ urlpatterns = [
     path("account", views.account, name="account"),
     path("account/link", oidc_views.link_account, name="oidc_link"),
     path("account/unlink", oidc_views.unlink_account, name="oidc_unlink"),
-    path("sessions", views.session_list, name="session_list"),
-    path("sessions/end", views.session_end, name="session_end"),
+    path("sessions", RedirectView.as_view(url="/account")),
+    path("sessions/end", views.log_out_everywhere, name="session_end"),
     path("projects/", people_views.project_list, name="project_list"),
     path("projects/switch", people_views.project_switch, name="project_switch"),
     path("projects/<int:project_id>", people_views.project_detail, name="project_detail"),

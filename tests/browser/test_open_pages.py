@@ -136,7 +136,7 @@ def test_wide_table_is_reached_by_keyboard_and_scrolls(page: Page, run_url: str)
     expect(current).to_be_in_viewport(ratio=1)
 
 
-LISTS = ("/groups/1", "/benchmarks/1", "/benchmarks/new", "/alerts/rules", "/sessions", "/people/", "/audit")
+LISTS = ("/groups/1", "/benchmarks/1", "/benchmarks/new", "/alerts/rules", "/people/", "/audit")
 LISTS_OF_RUN = ("/events", "/evaluations", "/system", "/collaboration", "/checkpoints")
 
 
@@ -173,7 +173,7 @@ def test_axe_finds_nothing_serious_and_no_page_scrolls_sideways(
     names += ["/evaluate", f"{run_url}/evaluations", f"{run_url}/evaluations?question=0"]
     names += ["/no/such/page", "/compare", f"/compare?runs={run_url.rpartition('/')[2]}"]
     run_id = run_url.rpartition("/")[2]
-    names += ["/account", "/account/hub-token", "/account/tokens", "/sessions", "/projects/", "/people/", "/audit"]
+    names += ["/account", "/account/hub-token", "/account/tokens", "/projects/", "/people/", "/audit"]
     names += ["/alerts/", "/alerts/rules", "/notifications", "/prompts", "/reward-functions/", "/reward-functions/new"]
     names += [f"/runs/delete?runs={run_id}", f"/runs/archive?runs={run_id}", f"{run_url}/labels"]
     names += [f"{run_url}/export", "/models/1", "/groups/1/delete", "/models/1/delete"]

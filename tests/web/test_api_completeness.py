@@ -196,7 +196,6 @@ EXCEPTIONS = {
     "accounts:oidc_link": "whoever holds a token must not change how its owner logs in",
     "accounts:project_switch": "what a browser's lists show; the API lists all of one's projects",
     "accounts:invitation": "makes an account, or is used by somebody who has a session",
-    "accounts:session_list": "sessions are a browser's",
     "accounts:session_end": "sessions are a browser's",
     "runs:healthz": "for monitoring, with a token where it needs one",
     "runs:readyz": "for monitoring, with a token where it needs one",

@@ -1,4 +1,4 @@
-"""Pages for logging in, by password or one-time link, and for the user's own password and sessions."""
+"""Pages for logging in, by password or one-time link, and out, and for the user's own password."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from django.utils.decorators import method_decorator
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods, require_POST
 
 from hacrl_web.accounts.login.forms import FirstPasswordForm, LoginForm, NextPasswordForm
-from hacrl_web.accounts.login.sessions import end_sessions, sessions_of
+from hacrl_web.accounts.login.sessions import end_sessions
 from hacrl_web.accounts.models import LOGIN_WINDOW, ApiToken, LoginLink, LoginTry, User
 from hacrl_web.web.errors import FieldErrors
 
@@ -113,10 +113,11 @@ def account(request: HttpRequest) -> HttpResponse:
     Whoever signs in at the provider sets no password here: the provider's rules for passwords would not apply to it.
     """
     user = cast(User, request.user)
+    context = {"provider": settings.OIDC, "num_tokens": ApiToken.objects.visible_to(user).usable().count()}
     if settings.OIDC is not None and user.provider_account and not user.has_usable_password():
         if request.method == "POST":
             raise FieldErrors.single("forbidden", "You sign in at a provider: set your password there.", status=403)
-        return render(request, "accounts/login/account.html", {"provider": settings.OIDC})
+        return render(request, "accounts/login/account.html", context)
     form_class = NextPasswordForm if user.has_usable_password() else FirstPasswordForm
     form = form_class(user, request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid():
@@ -125,33 +126,16 @@ def account(request: HttpRequest) -> HttpResponse:
         end_sessions(user, but=request.session.session_key)
         messages.success(request, "Your password is set.")
         return redirect("accounts:account")
-    context = {"form": form, "provider": settings.OIDC}
+    context["form"] = form
     return render(request, "accounts/login/account.html", context, status=422 if form.errors else 200)
 
 
-@require_GET
-def session_list(request: HttpRequest) -> HttpResponse:
-    """All sessions of the user, this one first."""
-    sessions = sessions_of(cast(User, request.user), request.session.session_key)
-    context = {"sessions": sessions, "num_tokens": ApiToken.objects.visible_to(request.user).usable().count()}
-    return render(request, "accounts/login/sessions.html", context)
-
-
 @require_POST
-def session_end(request: HttpRequest) -> HttpResponse:
-    """End one session (`session`), or all (`everywhere`), this one included.
-
-    `tokens`, with `everywhere`: also revoke the user's API tokens, which are not sessions.
-    """
+def log_out_everywhere(request: HttpRequest) -> HttpResponse:
+    """End all sessions of the user, this one included. `tokens`: also revoke the API tokens, which are not sessions."""
     user = cast(User, request.user)
-    if request.POST.get("everywhere"):
-        if request.POST.get("tokens"):
-            ApiToken.objects.visible_to(user).revoke()
-        end_sessions(user)
-        request.session.flush()
-        return redirect("accounts:login")
-    if end_sessions(user, only=request.POST.get("session", ""), but=request.session.session_key):
-        messages.success(request, "Logged out there.")
-    else:
-        messages.info(request, "That session had ended already.")
-    return redirect("accounts:session_list")
+    if request.POST.get("tokens"):
+        ApiToken.objects.visible_to(user).revoke()
+    end_sessions(user)
+    request.session.flush()
+    return redirect("accounts:login")

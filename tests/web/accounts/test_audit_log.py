@@ -87,7 +87,7 @@ def test_each_kind_of_change_is_recorded(client, ada):
     client.post(f"/projects/{project.pk}/members/{other.memberships.get().pk}", {"remove": "1"})
     assert told(kind="membership") == [("ada", "changed", "membership"), ("ada", "deleted", "membership")]
     assert told(kind="invitation") == [("ada", "created", "invitation")]
-    client.post("/sessions/end", {"everywhere": "1"})
+    client.post("/sessions/end")
     assert told(action="logged out") == [("ada", "logged out", "user")]
 
 
