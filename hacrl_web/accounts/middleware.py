@@ -7,13 +7,13 @@ checked where they are used (visibility.ProjectRow.save). Pages that are only a 
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 
 from hacrl_web.accounts.audit.actor import acting, of_request
-from hacrl_web.accounts.models import Role, User
+from hacrl_web.accounts.models import Role
 from hacrl_web.accounts.oidc.service import without_old_roles
 from hacrl_web.accounts.roles.projects import require, require_here, require_some_project
 from hacrl_web.accounts.roles.visibility import rows_at
@@ -65,7 +65,7 @@ class RolesOfGroups(Middleware):
     def __call__(self, request: HttpRequest) -> HttpResponse:
         if settings.OIDC is not None and request.user.is_authenticated and request.user.provider_seen_at:
             try:
-                request.user = without_old_roles(settings.OIDC, cast(User, request.user))
+                request.user = without_old_roles(settings.OIDC, request.user)
             except BUSY:
                 return busy_response(request)
         return self.get_response(request)

@@ -8,6 +8,7 @@ from django.http import HttpRequest
 from ninja import Router, Status
 from typing_extensions import TypedDict
 
+from hacrl_web.accounts.models import User
 from hacrl_web.demo.launch import demo_sweeps
 from hacrl_web.demo.tasks import start_demo
 from hacrl_web.runs.workspace.demo_state import failure_text, preparation
@@ -25,7 +26,7 @@ class DemoAnswer(TypedDict):
     sweep: str | None
 
 
-def _answer(user: Any) -> dict[str, Any]:
+def _answer(user: User) -> dict[str, Any]:
     now = preparation() if user.is_staff else None
     sweep = demo_sweeps(user, TINY).first()
     return {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 from hacrl_web.accounts.models import User
 from hacrl_web.accounts.roles.projects import require_here
@@ -49,7 +48,7 @@ def _end_at_shutdown() -> None:
         raise DemoFailed(STOPPED)
 
 
-def start_demo(user: Any) -> None:
+def start_demo(user: User) -> None:
     """Ask a worker to make and launch the demo. Error: FieldErrors (403 for all but staff; 409; 503)."""
     if not user.is_staff:
         message = "Only staff may run the demo here, for its models lie in this server's model folder."

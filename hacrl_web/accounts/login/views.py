@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import unicodedata
-from typing import Any, cast
+from typing import Any
 
 from django.conf import settings
 from django.contrib import messages
@@ -22,7 +22,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from hacrl_web.accounts.login.forms import FirstPasswordForm, LoginForm, NextPasswordForm
 from hacrl_web.accounts.login.sessions import end_sessions
-from hacrl_web.accounts.models import LOGIN_WINDOW, ApiToken, LoginLink, LoginTry, User
+from hacrl_web.accounts.models import LOGIN_WINDOW, ApiToken, LoginLink, LoginTry
 from hacrl_web.web.errors import FieldErrors
 
 LEAVING = "sign_out_at_provider"  # key in a session: the address that ends the person's session at the provider
@@ -112,7 +112,7 @@ def account(request: HttpRequest) -> HttpResponse:
 
     Whoever signs in at the provider sets no password here: the provider's rules for passwords would not apply to it.
     """
-    user = cast(User, request.user)
+    user = request.user
     context = {"provider": settings.OIDC, "num_tokens": ApiToken.objects.visible_to(user).usable().count()}
     if settings.OIDC is not None and user.provider_account and not user.has_usable_password():
         if request.method == "POST":
@@ -133,7 +133,7 @@ def account(request: HttpRequest) -> HttpResponse:
 @require_POST
 def log_out_everywhere(request: HttpRequest) -> HttpResponse:
     """End all sessions of the user, this one included. `tokens`: also revoke the API tokens, which are not sessions."""
-    user = cast(User, request.user)
+    user = request.user
     if request.POST.get("tokens"):
         ApiToken.objects.visible_to(user).revoke()
     end_sessions(user)

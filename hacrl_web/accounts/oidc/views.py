@@ -7,7 +7,7 @@ cookie of this browser, so a visitor writes nothing to the database.
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any
 
 from authlib.integrations.django_client import DjangoOAuth2App
 from django.conf import settings
@@ -25,7 +25,6 @@ from django.views.decorators.http import require_GET, require_POST
 
 from hacrl_web.accounts.login.forms import LoginForm
 from hacrl_web.accounts.login.views import BACKEND, LEAVING, redirect_to
-from hacrl_web.accounts.models import User
 from hacrl_web.accounts.oidc.provider import SignInRefused, client_of, verified_claims
 from hacrl_web.accounts.oidc.service import attach_account, require_unlinked, user_of_claims
 from hacrl_web.accounts.people import service as people
@@ -69,7 +68,7 @@ def link_account(request: HttpRequest) -> HttpResponse:
 
     By a page that moves on, as for logging out there: see `log_out`.
     """
-    provider, user = _provider(), cast(User, request.user)
+    provider, user = _provider(), request.user
     try:
         require_unlinked(provider, user)
         # prompt: somebody else may be signed in at the provider in this browser.
@@ -90,7 +89,7 @@ def unlink_account(request: HttpRequest) -> HttpResponse:
 
 def unlink_own(request: HttpRequest) -> None:
     """Unlink the user of this session, which continues. Error: FieldErrors (409)."""
-    user = cast(User, request.user)
+    user = request.user
     people.unlink(user, user, but=request.session.session_key)
     request.session.pop(LEAVING, None)
 
@@ -132,7 +131,7 @@ def finish_sign_in(request: HttpRequest) -> HttpResponse:
         there = client_of(provider)
         claims = verified_claims(provider, there, request.GET["code"], values)
         if "link" in values:
-            attach_account(provider, cast(User, request.user), claims)
+            attach_account(provider, request.user, claims)
             messages.success(request, f"Your account is linked: from now on you can also log in with {provider.name}.")
         else:
             login(request, user_of_claims(provider, claims), backend=BACKEND)

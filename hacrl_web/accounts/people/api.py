@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, NotRequired, cast
+from typing import Any, NotRequired
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
@@ -104,16 +104,12 @@ class InvitationIn(RoleIn):
     comment: str = ""
 
 
-def _user(request: HttpRequest) -> User:
-    return cast(User, request.user)
-
-
 def _summary(project: Project, user: User) -> dict[str, Any]:
     return {"id": project.pk, "name": project.name, "role": role_in(user, project)}
 
 
 def _detail(request: HttpRequest, project: Project) -> dict[str, Any]:
-    detail = _summary(project, _user(request))
+    detail = _summary(project, request.user)
     detail["members"] = list(project.memberships.select_related("user"))
     if detail["role"] == Role.ADMIN:
         detail["invitations"] = list(project.invitations.open())
@@ -125,12 +121,12 @@ def _detail(request: HttpRequest, project: Project) -> dict[str, Any]:
 )
 def list_projects(request: HttpRequest, query: Query[ListQuery]) -> Any:
     rows = Project.objects.visible_to(request.user)
-    return listing(rows.order_by("name", "pk"), query, lambda project: _summary(project, _user(request)))
+    return listing(rows.order_by("name", "pk"), query, lambda project: _summary(project, request.user))
 
 
 @router.post("/projects", response={201: ProjectDetailAnswer}, summary="Create a project (staff)")
 def create_project(request: HttpRequest, payload: Named) -> Any:
-    return Status(201, _detail(request, people.make_project(_user(request), payload.name)))
+    return Status(201, _detail(request, people.make_project(request.user, payload.name)))
 
 
 @router.get(
@@ -189,9 +185,9 @@ def withdraw(request: HttpRequest, project_id: int, invitation_id: int) -> Any:
 
 def _staff(request: HttpRequest) -> User:
     """Error: Http404 for other users, who may not know who has an account."""
-    if not _user(request).is_staff:
+    if not request.user.is_staff:
         raise Http404
-    return _user(request)
+    return request.user
 
 
 @router.get("/people", response=PageOf[PersonAnswer], summary="List the people of the installation (staff)")

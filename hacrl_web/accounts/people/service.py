@@ -7,8 +7,6 @@ written.
 
 from __future__ import annotations
 
-from typing import cast
-
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
@@ -122,7 +120,7 @@ def _keep_admin(member: Membership, role: str | None) -> None:
 def create_invitation(request: HttpRequest, project: Project, role: str, comment: str) -> tuple[Invitation, str]:
     """A new invitation and its link, which cannot be shown again."""
     printable = "".join(letter for letter in comment[:80] if letter.isprintable()).strip()
-    new_invitation, token = Invitation.objects.make(project, role, cast(User, request.user), printable)
+    new_invitation, token = Invitation.objects.make(project, role, request.user, printable)
     return new_invitation, request.build_absolute_uri(reverse("accounts:invitation", args=[token]))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth import login
@@ -37,7 +37,7 @@ PAGE_SIZE = 50
 @require_http_methods(["GET", "HEAD", "POST"])
 def project_list(request: HttpRequest) -> HttpResponse:
     """The user's projects with the user's role (for staff: all projects). POST creates one (staff)."""
-    user = cast(User, request.user)
+    user = request.user
     errors: list[FieldError] = []
     if request.method == "POST":
         try:
@@ -57,7 +57,7 @@ def project_list(request: HttpRequest) -> HttpResponse:
 @require_POST
 def project_switch(request: HttpRequest) -> HttpResponse:
     """Change the current project; empty: all projects (staff). Redirects to `next` if that is a list."""
-    user = cast(User, request.user)
+    user = request.user
     key = request.POST.get("project", "")
     if key == "" and user.is_staff:
         user.chosen_project = None
@@ -154,7 +154,7 @@ def invitation(request: HttpRequest, token: str) -> HttpResponse:
     """GET shows the invitation and does not use it up. POST joins; a visitor creates an account with it."""
     row = Invitation.objects.usable(token).select_related("project", "inviter").first()
     if row is not None and request.method == "POST" and request.user.is_authenticated:
-        if people.join(token, cast(User, request.user)):
+        if people.join(token, request.user):
             return redirect("home")
         row = None
     if row is None:
@@ -186,7 +186,7 @@ def person_change(request: HttpRequest, user_id: int) -> HttpResponse:
     if not request.user.is_staff:
         raise Http404
     person = get_object_or_404(User, pk=user_id)
-    by, act = cast(User, request.user), request.POST.get("do", "")
+    by, act = request.user, request.POST.get("do", "")
     if act == "link" and person.is_active and (by.is_superuser or not person.is_superuser):
         path = reverse("accounts:login_link", args=[LoginLink.objects.make(person)])
         return _show_people(request, link=request.build_absolute_uri(path), link_of=person)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
 
-from hacrl_web.accounts.models import Project, Role, includes, own_project_name
+from hacrl_web.accounts.models import Project, Role, User, includes, own_project_name
 from hacrl_web.web.errors import FieldErrors, listed
 
 ViewT = TypeVar("ViewT", bound=Callable[..., Any])
@@ -26,7 +26,7 @@ def current_project(user: Any) -> Project | None:
     return next((project for project in own if project.pk == user.chosen_project_id), own[0] if own else None)
 
 
-def project_of_new(user: Any) -> Project:
+def project_of_new(user: User) -> Project:
     """The project of a new object that is not derived from another. Error: FieldErrors (403) for a user in none."""
     project = current_project(user)
     if project is None and user.own_memberships:
@@ -38,19 +38,19 @@ def project_of_new(user: Any) -> Project:
     return project
 
 
-def role_in(user: Any, project: Project) -> str | None:
+def role_in(user: User, project: Project) -> str | None:
     """None for a user who is not a member."""
     if user.is_staff:
         return Role.ADMIN
     return next((one.role for one in user.own_memberships if one.project_id == project.pk), None)
 
 
-def administers(user: Any) -> bool:
+def administers(user: User) -> bool:
     """Whether the user is staff, or admin of a project."""
     return user.is_staff or any(one.role == Role.ADMIN for one in user.own_memberships)
 
 
-def require(user: Any, project: Project, needed: str) -> None:
+def require(user: User, project: Project, needed: str) -> None:
     """Error: FieldErrors (403) if the user's role in the project does not include `needed`."""
     role = role_in(user, project)
     if role is None:
@@ -66,7 +66,7 @@ def project_for(request: HttpRequest, project_id: int, needed: str) -> Project:
     return project
 
 
-def _way_out(user: Any, project: Project, needed: str) -> str:
+def _way_out(user: User, project: Project, needed: str) -> str:
     """Who can give the user the needed role, and in which project the user has it."""
     if needed == Role.ADMIN:
         return "only its admins may do that."
@@ -83,20 +83,20 @@ def for_members(view: ViewT) -> ViewT:
     return view
 
 
-def require_here(user: Any) -> None:
+def require_here(user: User) -> None:
     """Error: FieldErrors (403) for a user who may not create objects in the project that the lists show."""
     if not user.is_staff:
         require(user, project_of_new(user), Role.MEMBER)
 
 
-def require_delete(user: Any, row: Any) -> None:
+def require_delete(user: User, row: Any) -> None:
     """Members may delete their own objects, admins all. Error: FieldErrors (403)."""
     require(user, row.project, Role.MEMBER)
     if row.owner_id != user.pk and role_in(user, row.project) != Role.ADMIN:
         raise forbidden(f"Only its owner and the admins of project “{row.project}” may delete this.")
 
 
-def require_some_project(user: Any) -> None:
+def require_some_project(user: User) -> None:
     """Error: FieldErrors (403) for a user who is only a viewer, in every project."""
     if not user.is_staff and all(one.role == Role.VIEWER for one in user.own_memberships):
         require_here(user)

@@ -9,7 +9,7 @@ from django.shortcuts import get_object_or_404
 from ninja import Field, ModelSchema, Query, Router, Status
 from typing_extensions import TypedDict
 
-from hacrl_web.accounts.models import ApiToken
+from hacrl_web.accounts.models import ApiToken, User
 from hacrl_web.accounts.roles.projects import forbidden
 from hacrl_web.accounts.tokens.service import MAX_DAYS, USUAL_DAYS, make_token
 from hacrl_web.web.pagination import ListQuery, listing
@@ -59,7 +59,7 @@ def get_me(request: HttpRequest) -> Any:
 
 def me(request: HttpRequest) -> dict[str, Any]:
     """The values of MeAnswer."""
-    user: Any = request.user
+    user: User = request.user
     values = {"id": user.pk, "name": user.get_username(), "is_staff": user.is_staff}
     return values | {"is_linked": bool(user.provider_account), "token": getattr(request, "api_token", None)}
 

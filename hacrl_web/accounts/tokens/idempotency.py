@@ -17,7 +17,7 @@ from django.utils import timezone
 from ninja import Status
 from ninja.responses import NinjaJSONEncoder
 
-from hacrl_web.accounts.models import LaunchKey
+from hacrl_web.accounts.models import LaunchKey, User
 from hacrl_web.accounts.roles.visibility import rows_at
 from hacrl_web.web.errors import FieldErrors
 
@@ -73,7 +73,7 @@ def _first(request: HttpRequest, key: str, digest: str, act: Callable[[], Status
     return _response(row.answer, row.status)
 
 
-def _check_visible(user: Any, answer: dict[str, Any]) -> None:
+def _check_visible(user: User, answer: dict[str, Any]) -> None:
     """Error: FieldErrors (404) if the user no longer sees the launched object (`url` of the answer)."""
     rows = rows_at(resolve(answer["url"]), user)
     if rows is not None and not rows.exists():

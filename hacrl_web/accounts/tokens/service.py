@@ -13,13 +13,12 @@ import string
 import zlib
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any
 
 from django.db import Error, IntegrityError, transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from hacrl_web.accounts.models import ApiToken, hash_token
+from hacrl_web.accounts.models import ApiToken, User, hash_token
 from hacrl_web.web.errors import FieldError, FieldErrors
 
 PREFIX = "hacrl_"
@@ -59,7 +58,7 @@ def is_well_formed(text: str) -> bool:
     return hmac.compare_digest(_checksum(body), check)
 
 
-def make_token(owner: Any, *, name: str, scopes: list[str], days: int) -> tuple[ApiToken, str]:
+def make_token(owner: User, *, name: str, scopes: list[str], days: int) -> tuple[ApiToken, str]:
     """A new token and its text, which is not stored. Error: FieldErrors."""
     name = name.replace("\x00", "").strip()
     errors = _problems(name, scopes, days)

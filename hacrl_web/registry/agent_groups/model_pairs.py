@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
+from hacrl_web.accounts.models import User
 from hacrl_web.registry.base.children import INSPECTOR, TOKEN_OPTION
 from hacrl_web.registry.hub_tokens.service import hub_token_for
 from hacrl_web.registry.models import Agent, LanguageModel, PairInspection
@@ -91,7 +92,7 @@ def known_facts(first: LanguageModel, second: LanguageModel) -> dict[str, Any] |
     return PairInspection.objects.filter(model_a=model_a, model_b=model_b).values_list("facts", flat=True).first()
 
 
-def measured_facts(first: LanguageModel, second: LanguageModel, user: Any) -> dict[str, Any]:
+def measured_facts(first: LanguageModel, second: LanguageModel, user: User) -> dict[str, Any]:
     """The stored facts, or those that a child process measures now. Error: FieldErrors, 409 if it could not."""
     stored_facts = known_facts(first, second)
     if stored_facts is not None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from django.db import transaction
 
-from hacrl_web.accounts.models import Project
+from hacrl_web.accounts.models import Project, User
 from hacrl_web.accounts.roles.projects import project_of_new
 from hacrl_web.registry.agent_groups.agent_changes import with_changes
 from hacrl_web.registry.agent_groups.agent_settings import check_seeds, take_settings
@@ -22,7 +22,7 @@ from hacrl_web.web.errors import FieldErrors, listed
 
 
 def create_group(
-    owner: Any, *, name: str, agents: Sequence[Mapping[str, Any]], edit_of: AgentGroup | None = None
+    owner: User, *, name: str, agents: Sequence[Mapping[str, Any]], edit_of: AgentGroup | None = None
 ) -> AgentGroup:
     """Write a group and its agents; an agent has `model` (id), `name` and the fields of agent_settings.FIELDS.
 
@@ -52,7 +52,7 @@ def create_group(
     return group
 
 
-def copy_group(user: Any, group: AgentGroup, *, name: object, changes: Any = None) -> AgentGroup:
+def copy_group(user: User, group: AgentGroup, *, name: object, changes: Any = None) -> AgentGroup:
     """A newer version of a group, with other settings of some. Runs of the old one keep theirs. Error: FieldErrors.
 
     changes: {agent: {setting: value}}, of agent_changes.py.
@@ -72,7 +72,7 @@ def copy_group(user: Any, group: AgentGroup, *, name: object, changes: Any = Non
     return copied
 
 
-def _common_project(checker: values.Checker, owner: Any, rows: list[Agent]) -> Project:
+def _common_project(checker: values.Checker, owner: User, rows: list[Agent]) -> Project:
     """The project of the first model, which the group gets; models of another project are errors."""
     models_of = [(row, row.model) for row in rows if row.model_id is not None]
     project = models_of[0][1].project if models_of else project_of_new(owner)
@@ -85,7 +85,7 @@ def _common_project(checker: values.Checker, owner: Any, rows: list[Agent]) -> P
     return project
 
 
-def _agent(checker: values.Checker, owner: Any, position: int, fields: Mapping[str, Any]) -> Agent:
+def _agent(checker: values.Checker, owner: User, position: int, fields: Mapping[str, Any]) -> Agent:
     """The agent's row, with all values that passed their checks."""
     place = f"agents.{position}"
     row = Agent(position=position)

@@ -16,6 +16,7 @@ from typing import Any
 from django.conf import settings
 from django.core.files.uploadedfile import UploadedFile
 
+from hacrl_web.accounts.models import User
 from hacrl_web.accounts.roles.projects import project_of_new
 from hacrl_web.registry.base import locations, values
 from hacrl_web.registry.benchmarks import child_requests, uploads
@@ -59,7 +60,7 @@ COLUMNS = ("question", "answer", "subject", "difficulty", "id")
 # From the user's files to staged files
 
 
-def stage_upload(owner: Any, file: UploadedFile | None, held_out_file: UploadedFile | None = None) -> Staged:
+def stage_upload(owner: User, file: UploadedFile | None, held_out_file: UploadedFile | None = None) -> Staged:
     """Store uploaded files for an hour, and inspect their columns. Error: FieldErrors; then nothing is stored."""
     if file is None:
         raise FieldErrors.single("missing", "Choose a file: JSONL, CSV or Parquet.", "file")
@@ -70,7 +71,7 @@ def stage_upload(owner: Any, file: UploadedFile | None, held_out_file: UploadedF
 
 
 @contextmanager
-def _uploaded(owner: Any, file: UploadedFile, held_out_file: UploadedFile | None) -> Iterator[Staged]:
+def _uploaded(owner: User, file: UploadedFile, held_out_file: UploadedFile | None) -> Iterator[Staged]:
     with uploads.staging(owner) as staged:
         uploads.store(file, staged, "train", "file")
         if held_out_file:
@@ -79,7 +80,7 @@ def _uploaded(owner: Any, file: UploadedFile, held_out_file: UploadedFile | None
         yield staged
 
 
-def stage_built_in(owner: Any, key: object, location: str = "") -> Staged:
+def stage_built_in(owner: User, key: object, location: str = "") -> Staged:
     """A built-in benchmark from the hub, or from a local copy. Error: FieldErrors."""
     entry = BY_KEY.get(key) if isinstance(key, str) else None
     if entry is None:
@@ -89,12 +90,12 @@ def stage_built_in(owner: Any, key: object, location: str = "") -> Staged:
     return _stage_fetched(owner, entry.dataset, "", "hub", "built_in", entry)
 
 
-def stage_from(owner: Any, *, kind: str, location: str, revision: str = "") -> Staged:
+def stage_from(owner: User, *, kind: str, location: str, revision: str = "") -> Staged:
     """A data set of the hub (kind "hub"), or a local file or folder ("local"). Error: FieldErrors."""
     return _stage_fetched(owner, location, revision, kind, "location", None)
 
 
-def stage_copy(owner: Any, benchmark: Benchmark) -> Staged:
+def stage_copy(owner: User, benchmark: Benchmark) -> Staged:
     """The questions of a benchmark again, for other options. Error: FieldErrors; then nothing is stored."""
     with uploads.staging(owner) as staged:
         for side, path in zip(("train", "held_out"), benchmark.paths, strict=False):
@@ -111,7 +112,7 @@ def stage_copy(owner: Any, benchmark: Benchmark) -> Staged:
     return staged
 
 
-def _stage_fetched(owner: Any, location: str, revision: str, kind: str, field: str, entry: BuiltIn | None) -> Staged:
+def _stage_fetched(owner: User, location: str, revision: str, kind: str, field: str, entry: BuiltIn | None) -> Staged:
     if kind == "hub":
         request: dict[str, Any] = {
             "dataset": locations.checked_hub_id(location),
@@ -153,7 +154,7 @@ def _inspect(staged: Staged, field: str, held_out_field: str, entry: BuiltIn | N
 
 
 def create_benchmark(
-    owner: Any, *, file: UploadedFile | None, held_out_file: UploadedFile | None = None, **fields: Any
+    owner: User, *, file: UploadedFile | None, held_out_file: UploadedFile | None = None, **fields: Any
 ) -> Benchmark:
     """Upload, map and check in one call. Errors: FieldErrors; then neither row nor file is left."""
     errors: list[FieldError] = []
@@ -169,7 +170,7 @@ def create_benchmark(
         return _create(owner, staged, columns, mapping, is_upload=True)
 
 
-def create_from_staged(owner: Any, staged: Staged, fields: Mapping[str, Any]) -> Benchmark:
+def create_from_staged(owner: User, staged: Staged, fields: Mapping[str, Any]) -> Benchmark:
     """Create the benchmark. If it is refused, the staged files stay for another attempt. Error: FieldErrors."""
     columns, mapping = checked_options(owner, fields, bool(staged.held_out))
     with uploads.still_there(staged):
@@ -206,7 +207,7 @@ def with_suggestions(staged: Staged, settings: Mapping[str, Any]) -> dict[str, A
 
 
 def checked_options(
-    owner: Any, fields: Mapping[str, Any], has_held_out_file: bool
+    owner: User, fields: Mapping[str, Any], has_held_out_file: bool
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Columns of a benchmark and its mapping (workers.questions.columns.QuestionMapping), from a request's fields.
 
@@ -305,7 +306,7 @@ def _prompt_text(value: object) -> str:
 
 
 def _create(
-    owner: Any, staged: Staged, columns: dict[str, Any], mapping: dict[str, str], *, is_upload: bool
+    owner: User, staged: Staged, columns: dict[str, Any], mapping: dict[str, str], *, is_upload: bool
 ) -> Benchmark:
     """Write the canonical files and the row, or neither. is_upload: errors belong to the file, else to the column."""
     folder = staged.folder / f"canonical-{secrets.token_hex(4)}"

@@ -19,6 +19,7 @@ from typing import Any
 from django.conf import settings
 from django.core.files.uploadedfile import UploadedFile
 
+from hacrl_web.accounts.models import User
 from hacrl_web.ops.disk_space import check_room, disk_error
 from hacrl_web.web.errors import FieldErrors
 
@@ -65,11 +66,11 @@ class Staged:
         discard(self.folder)
 
 
-def _folder_name(owner: Any, token: str) -> str:
+def _folder_name(owner: User, token: str) -> str:
     return f"{STAGING_PREFIX}{owner.pk}-{token}"
 
 
-def stage(owner: Any) -> Staged:
+def stage(owner: User) -> Staged:
     """Create a folder beside the benchmarks; delete stale ones, and the oldest of this user beyond MAX_STAGED.
 
     Error: FieldErrors (507), if a disk is full.
@@ -88,7 +89,7 @@ def stage(owner: Any) -> Staged:
 
 
 @contextmanager
-def staging(owner: Any) -> Iterator[Staged]:
+def staging(owner: User) -> Iterator[Staged]:
     """A new staged folder, which is deleted if the block fails."""
     staged = stage(owner)
     try:
@@ -98,7 +99,7 @@ def staging(owner: Any) -> Iterator[Staged]:
         raise
 
 
-def find_upload(owner: Any, token: str) -> Staged | None:
+def find_upload(owner: User, token: str) -> Staged | None:
     """This user's staged files of this token, or None."""
     if not _TOKEN.fullmatch(token):
         return None
@@ -122,7 +123,7 @@ def still_there(staged: Staged) -> Iterator[None]:
         raise FieldErrors.single("gone", message, status=409) from None
 
 
-def newest(owner: Any) -> Staged | None:
+def newest(owner: User) -> Staged | None:
     """This user's folder that changed last."""
     own = settings.BENCHMARKS_DIR.glob(_folder_name(owner, "*"))
     folder = max(own, key=_changed_at, default=None)

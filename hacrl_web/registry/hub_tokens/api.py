@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, cast
+from typing import Any
 
 from django.http import HttpRequest
 from ninja import Router, Status
 from typing_extensions import TypedDict
 
-from hacrl_web.accounts.models import Role, User
+from hacrl_web.accounts.models import Role
 from hacrl_web.accounts.roles.projects import project_for
 from hacrl_web.registry.hub_tokens.service import hub_token_state, remove_hub_token, set_hub_token
 from hacrl_web.web.schemas import StrictBody
@@ -35,24 +35,20 @@ class HubTokenIn(StrictBody):
     token: str
 
 
-def _user(request: HttpRequest) -> User:
-    return cast(User, request.user)
-
-
 @router.get("/hub-token", response=HubTokenAnswer, summary="Whether you have a Hub token, and whether it works")
 def get_own(request: HttpRequest) -> Any:
-    return hub_token_state(_user(request))
+    return hub_token_state(request.user)
 
 
 @router.post("/hub-token", response=HubTokenAnswer, summary="Set or replace your Hub token, after a check with the hub")
 def set_own(request: HttpRequest, payload: HubTokenIn) -> Any:
-    set_hub_token(_user(request), payload.token)
-    return hub_token_state(_user(request))
+    set_hub_token(request.user, payload.token)
+    return hub_token_state(request.user)
 
 
 @router.delete("/hub-token", response={204: None}, summary="Remove your Hub token")
 def remove_own(request: HttpRequest) -> Any:
-    remove_hub_token(_user(request))
+    remove_hub_token(request.user)
     return Status(204, None)
 
 

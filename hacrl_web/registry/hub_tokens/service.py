@@ -66,7 +66,7 @@ def remove_hub_token(owner: Owner) -> None:
         row.delete()
 
 
-def usable_hub_token(user: Any, project: Project) -> str:
+def usable_hub_token(user: User, project: Project) -> str:
     """The token for a user's requests in a project: the project's if the user is a member, else the user's own.
 
     Empty if there is neither. Error: FieldErrors if it was encrypted with another secret key.
@@ -81,7 +81,7 @@ def usable_hub_token(user: Any, project: Project) -> str:
     return text
 
 
-def hub_token_for(user: Any, models: Sequence[LanguageModel]) -> str:
+def hub_token_for(user: User, models: Sequence[LanguageModel]) -> str:
     """The token for requests about models of one project; empty if none is of the hub. Error: FieldErrors."""
     is_hub = any(model.kind == LanguageModel.Kind.HUB for model in models)
     return usable_hub_token(user, models[0].project) if is_hub else ""

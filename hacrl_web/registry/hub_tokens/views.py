@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
@@ -11,7 +9,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST
 
-from hacrl_web.accounts.models import Role, User
+from hacrl_web.accounts.models import Role
 from hacrl_web.accounts.roles.projects import project_for
 from hacrl_web.registry.hub_tokens.service import Owner, remove_hub_token, set_hub_token
 from hacrl_web.web.errors import FieldErrors
@@ -22,7 +20,7 @@ from hacrl_web.web.errors import FieldErrors
 @require_POST
 def own_hub_token(request: HttpRequest) -> HttpResponse:
     """`do`: set or remove."""
-    _act(request, cast(User, request.user))
+    _act(request, request.user)
     return redirect("accounts:account")
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from django.db import transaction
 
-from hacrl_web.accounts.models import Project, Role
+from hacrl_web.accounts.models import Project, Role, User
 from hacrl_web.accounts.roles.projects import project_of_new, require
 from hacrl_web.registry.base import locations, values
 from hacrl_web.registry.base.children import INSPECTOR, TOKEN_OPTION
@@ -33,7 +33,7 @@ class ModelRefused(FieldErrors):
 
 
 def register_model(
-    owner: Any,
+    owner: User,
     *,
     location: str,
     kind: str = "local",

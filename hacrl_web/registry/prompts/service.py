@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from hacrl_web.accounts.models import User
 from hacrl_web.registry.agent_groups.agent_settings import agent_values
 from hacrl_web.registry.base.children import PREVIEWER
 from hacrl_web.registry.benchmarks.questions import QuestionRow, read_row
@@ -64,7 +65,7 @@ class PromptPreview:
 
 
 def preview_prompts(
-    group: AgentGroup, benchmark: Benchmark, line: int, file: str = "train", *, user: Any
+    group: AgentGroup, benchmark: Benchmark, line: int, file: str = "train", *, user: User
 ) -> PromptPreview:
     """line: of the question in the training file, or in the held-out file, from 0. Error: FieldErrors."""
     file = file if benchmark.eval_path else "train"

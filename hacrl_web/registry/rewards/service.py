@@ -22,7 +22,7 @@ from django.utils import timezone
 from django.views.decorators.debug import sensitive_variables
 from pydantic import ValidationError
 
-from hacrl_web.accounts.models import Role
+from hacrl_web.accounts.models import Role, User
 from hacrl_web.accounts.roles.projects import forbidden, project_of_new, require, require_delete
 from hacrl_web.registry.base import values
 from hacrl_web.registry.base.children import JUDGE, REWARD_FUNCTION
@@ -43,7 +43,7 @@ BAD_CHARACTER = ("bad_character", "NUL and unpaired surrogates are not allowed."
 SourceT = TypeVar("SourceT", Judge, RewardFunction)
 
 
-def require_author(user: Any, kind: type[SourceT], project: Any) -> None:
+def require_author(user: User, kind: type[SourceT], project: Any) -> None:
     """Error: FieldErrors (403) for a user who may not register one in the project."""
     require(user, project, Role.MEMBER)
     if kind is Judge or user.is_staff or settings.REWARD_AUTHORS == "members":
@@ -53,7 +53,7 @@ def require_author(user: Any, kind: type[SourceT], project: Any) -> None:
     require(user, project, Role.ADMIN)
 
 
-def may_author(user: Any, kind: type[SourceT], project: Any) -> bool:
+def may_author(user: User, kind: type[SourceT], project: Any) -> bool:
     try:
         require_author(user, kind, project)
     except FieldErrors:
@@ -62,7 +62,7 @@ def may_author(user: Any, kind: type[SourceT], project: Any) -> bool:
 
 
 @sensitive_variables("key")
-def register_source(owner: Any, kind: type[SourceT], *, name: object, content: Any, key: object = "") -> SourceT:
+def register_source(owner: User, kind: type[SourceT], *, name: object, content: Any, key: object = "") -> SourceT:
     """Write a row, its first version and its file. Error: FieldErrors.
 
     content: the text of a function; of a judge the fields of JudgeSettings, also as texts of a form.
@@ -82,7 +82,7 @@ def register_source(owner: Any, kind: type[SourceT], *, name: object, content: A
 
 
 @sensitive_variables("key")
-def update_source(user: Any, row: SourceT, content: Any, key: object = "") -> SourceT:
+def update_source(user: User, row: SourceT, content: Any, key: object = "") -> SourceT:
     """Make this the newest version. A judge's key stays unless another is given or the address changes.
 
     Error: FieldErrors.
@@ -100,7 +100,7 @@ def update_source(user: Any, row: SourceT, content: Any, key: object = "") -> So
     return row
 
 
-def delete_source(user: Any, row: Judge | RewardFunction) -> None:
+def delete_source(user: User, row: Judge | RewardFunction) -> None:
     """Delete the row; its file stays for the runs that name it. Errors: FieldErrors (403; 409: a benchmark uses it)."""
     if isinstance(row, Judge):
         require_delete(user, row)
