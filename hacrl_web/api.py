@@ -23,7 +23,6 @@ from ninja.operation import Operation
 from ninja.security import HttpBearer, SessionAuth
 from ninja.throttling import BaseThrottle
 
-from hacrl_web.accounts.oidc.api import router as oidc_router
 from hacrl_web.accounts.people.api import router as projects_router
 from hacrl_web.accounts.tokens.api import router as tokens_router
 from hacrl_web.accounts.tokens.service import READING
@@ -151,7 +150,7 @@ api = NinjaAPI(
 )
 api.add_decorator(_strict, mode="view")
 for router in (
-    *(tokens_router, oidc_router, hub_tokens_router, projects_router, models_router, groups_router),
+    *(tokens_router, hub_tokens_router, projects_router, models_router, groups_router),
     *(benchmark_router, prompts_router, reward_functions_router, judges_router, launch_router),
     *(run_router, archive_router, hosts_router, events_router, telemetry_router, sweeps_router, limits_router),
     *(workspace_router, insight_router, leaderboard_router, demo_router),

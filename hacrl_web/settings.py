@@ -88,6 +88,7 @@ ALLOWED_HOSTS = [h for h in read_text("HACRL_ALLOWED_HOSTS", "localhost,127.0.0.
 
 # Optional features: packages that nothing imports (hacrl_web/features.py). Without its line, one is not there.
 FEATURES = [
+    "hacrl_web.accounts.oidc",
     "hacrl_web.alerts",
     "hacrl_web.mirrors",
     "hacrl_web.insight.harness",
@@ -123,7 +124,7 @@ MIDDLEWARE = [
     "hacrl_web.web.middleware.LoginRequired",
     "hacrl_web.accounts.middleware.TokenAuth",
     "hacrl_web.accounts.middleware.AuditActor",
-    "hacrl_web.accounts.middleware.RolesOfGroups",
+    *(f"{one}.middleware.RolesOfGroups" for one in FEATURES if one == "hacrl_web.accounts.oidc"),
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
@@ -231,7 +232,9 @@ EMAIL_TIMEOUT = 10
 DEFAULT_FROM_EMAIL = read_text("HACRL_EMAIL_FROM", "hacrl@localhost")
 
 AUTH_USER_MODEL = "accounts.User"
-OIDC = provider_of_environment()  # sign-in at a provider; None: by password and link only
+OIDC = (
+    provider_of_environment() if "hacrl_web.accounts.oidc" in FEATURES else None
+)  # sign-in at a provider; None: by password and link only
 LOGIN_URL = "accounts:login"
 LOGIN_REDIRECT_URL = "home"
 LOGOUT_REDIRECT_URL = "accounts:login"

@@ -11,6 +11,7 @@ handler404 = "hacrl_web.web.middleware.handler404"
 handler500 = "hacrl_web.web.middleware.handler500"
 urlpatterns = [
     path("", home, name="home"),
+    *(path("", include(module)) for module in feature_modules("urls")),  # before login/TOKEN
     path("", include("hacrl_web.accounts.urls")),
     path("", include("hacrl_web.registry.urls")),
     path("", include("hacrl_web.runs.urls")),
@@ -18,7 +19,6 @@ urlpatterns = [
     path("", include("hacrl_web.demo.urls")),
     path("docs/", include("hacrl_web.docs.urls")),
     path("leaderboard/", include("hacrl_web.leaderboard.urls")),
-    *(path("", include(module)) for module in feature_modules("urls")),
     path("api/docs", docs, name="api_docs"),
     path("api/v1/", api.urls),
 ]

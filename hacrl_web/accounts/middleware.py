@@ -1,4 +1,4 @@
-"""Steps of every request: the user of its API token, the actor for the audit log, the age of roles, the user's role.
+"""Steps of every request: the user of its API token, the actor for the audit log, the user's role.
 
 The role check needs the address alone: a verb that writes, on an object's address, requires a member of the object's
 project. It therefore covers new pages and operations without any code of theirs. Objects named in a request's body are
@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 
 from hacrl_web.accounts.audit.actor import acting, of_request
 from hacrl_web.accounts.models import Role
-from hacrl_web.accounts.oidc.service import without_old_roles
 from hacrl_web.accounts.roles.projects import require, require_here, require_some_project
 from hacrl_web.accounts.roles.visibility import rows_at
 from hacrl_web.accounts.tokens.service import READING, bearer, check_scope, find_token
@@ -23,7 +21,7 @@ from hacrl_web.web.middleware import BUSY, OPERATIONS_PREFIX, Middleware, busy_r
 
 METRICS_PATH = "/metrics"  # monitoring sends a token too
 # These change only objects of the user, or check the role themselves.
-OWN_APPS = ("accounts", "alerts")
+OWN_APPS = ("accounts", "oidc", "alerts")
 OWN_OPERATIONS = (
     *(f"api/v1/{one}" for one in ("tokens", "hub-token", "notifications", "projects", "people")),
     *("account/hub-token", "projects/<int:project_id>/hub-token"),
@@ -57,18 +55,6 @@ class AuditActor(Middleware):
     def __call__(self, request: HttpRequest) -> HttpResponse:
         with acting(of_request(request)):
             return self.get_response(request)
-
-
-class RolesOfGroups(Middleware):
-    """Ends the roles that groups at the sign-in provider gave to a user who has not signed in there for long."""
-
-    def __call__(self, request: HttpRequest) -> HttpResponse:
-        if settings.OIDC is not None and request.user.is_authenticated and request.user.provider_seen_at:
-            try:
-                request.user = without_old_roles(settings.OIDC, request.user)
-            except BUSY:
-                return busy_response(request)
-        return self.get_response(request)
 
 
 class ProjectRoleGuard(Middleware):

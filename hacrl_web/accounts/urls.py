@@ -4,7 +4,6 @@ from django.urls import path
 from django.views.generic import RedirectView
 
 from hacrl_web.accounts.login import views
-from hacrl_web.accounts.oidc import views as oidc_views
 from hacrl_web.accounts.people import audit_views
 from hacrl_web.accounts.people import views as people_views
 from hacrl_web.accounts.tokens import views as token_views
@@ -12,13 +11,9 @@ from hacrl_web.accounts.tokens import views as token_views
 app_name = "accounts"
 urlpatterns = [
     path("login", views.LoginView.as_view(), name="login"),
-    path("login/oidc", oidc_views.sign_in, name="oidc_start"),
-    path("login/oidc/callback", oidc_views.finish_sign_in, name="oidc_callback"),
     path("login/<str:token>", views.login_by_link, name="login_link"),
     path("logout", views.log_out, name="logout"),
     path("account", views.account, name="account"),
-    path("account/link", oidc_views.link_account, name="oidc_link"),
-    path("account/unlink", oidc_views.unlink_account, name="oidc_unlink"),
     path("sessions", RedirectView.as_view(url="/account")),
     path("sessions/end", views.log_out_everywhere, name="session_end"),
     path("projects/", people_views.project_list, name="project_list"),

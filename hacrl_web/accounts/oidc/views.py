@@ -76,7 +76,7 @@ def link_account(request: HttpRequest) -> HttpResponse:
     except SignInRefused as refusal:
         return _refused(request, refusal, "")
     context = {"address": begun.pop("url"), "provider": provider}
-    return _with_cookie(render(request, "accounts/login/linking.html", context), begun)
+    return _with_cookie(render(request, "oidc/linking.html", context), begun)
 
 
 @require_POST
@@ -98,7 +98,7 @@ def _way_there(
     request: HttpRequest, provider: OidcProvider, query: dict[str, str] | None = None, **more: Any
 ) -> dict[str, Any]:
     """The address at the provider (`url`), and what the way back must match, with `more`. Error: SignInRefused."""
-    back = request.build_absolute_uri(reverse("accounts:oidc_callback"))
+    back = request.build_absolute_uri(reverse("oidc:callback"))
     begun: dict[str, Any] = client_of(provider).create_authorization_url(back, **(query or {}))
     return begun | {"redirect_uri": back} | more
 
@@ -108,7 +108,7 @@ def _with_cookie(response: HttpResponse, begun: dict[str, Any]) -> HttpResponse:
         COOKIE,
         signing.dumps(begun, salt=COOKIE),
         max_age=LIFETIME_S,
-        path=reverse("accounts:oidc_start"),
+        path=reverse("oidc:start"),
         secure=settings.SESSION_COOKIE_SECURE,
         httponly=True,
         samesite="Lax",
@@ -142,7 +142,7 @@ def finish_sign_in(request: HttpRequest) -> HttpResponse:
     except SignInRefused as refusal:
         response = _refused(request, refusal, target)
     if is_begun_here:  # else an address that a stranger sends would end a sign-in under way
-        response.delete_cookie(COOKIE, path=reverse("accounts:oidc_start"))
+        response.delete_cookie(COOKIE, path=reverse("oidc:start"))
     return response
 
 

@@ -51,7 +51,7 @@ def test_real_questions_show_what_a_correct_answer_and_none_are_paid(web, user, 
     benchmark.sample = [{"question": "1+1=", "answer": "2"}, {"question": "2+2=", "answer": "4"}]
     benchmark.save()
     html = text_of(web.get(function.get_absolute_url(), {"benchmark": benchmark.pk}))
-    assert len(re.findall(r'title="0.5">0\.500</span></td><td class="number"><span title="0.25">0\.250<', html)) == 2
+    assert len(re.findall(r'title="0.5">0\.500</span></td>\s*<td class="number"><span title="0.25">0\.250<', html)) == 2
     path = f"/api/v1/reward-functions/{function.pk}/questions"
     rows = web.get(path, {"benchmark": benchmark.pk}).json()
     assert [(row["answer"], row["correct"]["reward"], row["none"]["reward"]) for row in rows] == [
