@@ -197,6 +197,7 @@ EXCEPTIONS = {
     "accounts:project_switch": "what a browser's lists show; the API lists all of one's projects",
     "accounts:invitation": "makes an account, or is used by somebody who has a session",
     "accounts:session_end": "sessions are a browser's",
+    "accounts:session_list": "it leads to the account",
     "runs:healthz": "for monitoring, with a token where it needs one",
     "runs:readyz": "for monitoring, with a token where it needs one",
     "runs:metrics": "for monitoring, with a token where it needs one",
