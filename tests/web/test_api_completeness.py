@@ -42,10 +42,9 @@ PAGES = {
     "reports:report_edit": ("PUT /reports/{report_id}",),
     "reports:report_delete": ("DELETE /reports/{report_id}",),
     "reports:report_text": ("GET /reports/{report_id}",),
-    "registry:own_hub_token": ("POST /hub-token", "POST /hub-token/check", "DELETE /hub-token"),
+    "registry:own_hub_token": ("POST /hub-token", "DELETE /hub-token"),
     "registry:project_hub_token": (
         "POST /projects/{project_id}/hub-token",
-        "POST /projects/{project_id}/hub-token/check",
         "DELETE /projects/{project_id}/hub-token",
     ),
     "registry:model_list": ("GET /models",),
