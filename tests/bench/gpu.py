@@ -29,8 +29,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from tests.bench.footprint import AnyAnswer
-from tests.bench.models import Size, make_model, write_questions
+from tests.bench.models import BenchVerifier, Size, make_model, write_questions
 
 GIB, MIB = 2**30, 2**20
 QWEN_05B = Size(151_643, 896, 4864, 24, 14, 2, 64, prompts=8, tokens=256)  # the body of Qwen2.5-0.5B
@@ -204,7 +203,7 @@ def step(options: argparse.Namespace) -> None:
     size, place, begun = options.size, Path(tempfile.mkdtemp()), time.monotonic()
     models, changes = make_agents(options.root, (size, size)), set_columns(options)
     spec = run_spec(place, models, Case((size, size), changes, steps=1_000), options.device)
-    verifier: Any = AnyAnswer()
+    verifier: Any = BenchVerifier()
     trainer, watch = Trainer(spec, place, SpoolWriter(place, 1), verifier, StopFlag()), watched(options.device)
     made = time.monotonic()
 
@@ -414,7 +413,7 @@ def train(name: str, root: Path, device: str) -> dict[str, Any]:
         ]
     for patch in patches:
         patch.start()
-    verifier: Any = AnyAnswer()
+    verifier: Any = BenchVerifier()
     trainer = Trainer(spec, place, SpoolWriter(place, 1), verifier, StopFlag())
     trainer.train()
     trainer.close()

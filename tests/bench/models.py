@@ -105,6 +105,9 @@ class BenchVerifier:
     def score(self, completions: list[str], answers: list[str]) -> list[Verdict]:
         return [Verdict(self.reward(text, answer), "") for text, answer in zip(completions, answers, strict=True)]
 
+    def doubts(self, answers: list[str]) -> list[str]:
+        return [""] * len(answers)
+
     def forget_unscorable(self) -> None: ...
 
     def close(self) -> None: ...

@@ -1,10 +1,9 @@
-"""How fast events go from the spool into the database and from there to browsers, beside two other trackers.
+"""How fast events go from the spool into the database and from there to browsers.
 
-    python -m tests.bench.telemetry [--full] [--peer-python PATH] [--only pipeline,peers,sockets,reader]
+    python -m tests.bench.telemetry [--full] [--only pipeline,sockets,reader]
 
 One event is one stored row: an agent's metrics of a step, 40 values (sockets: a log line of 120 characters). Every part
 runs in processes of its own, as in production: trainer, shipper, web server, browsers. Default: about a minute.
-`--peer-python`: a Python in which mlflow and trackio are installed; without it that part is left out and says so.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.bench.peers import values
 from tests.support.postgres import GET_IT, private_postgresql
 
 ROOT = Path(__file__).resolve().parents[2]
 USERS = 6  # who share the browsers: each has a limit
 Report = dict[str, Any]
+NAMES = tuple(f"metric/{number}" for number in range(40))
 
 
 # ---- the parts that run in processes of their own ------------------------------------------------------------------
@@ -43,7 +42,9 @@ def produce(run_dir: str, kind: str, rate: float, seconds: float) -> None:
 
     def body(number: int) -> events.Body:
         if kind == "metrics":
-            return events.Metrics(step=number, agent="A", values=values(number))
+            return events.Metrics(
+                step=number, agent="A", values={name: number * 0.001 + place / 7 for place, name in enumerate(NAMES)}
+            )
         return events.Log(message=f"line {number} " + "x" * 107)
 
     total = int(seconds) if rate == 0 else int(rate * seconds)
@@ -214,30 +215,6 @@ def show(row: Report) -> None:
     )
 
 
-def peers(python: str, num_steps: dict[str, int], ours: Report) -> None:
-    """ours: the full spool into SQLite. Emitting and storing run side by side, so the slower of them is the rate.
-
-    CPU-seconds tell more than the wall where the machine has other work; ours are those of both processes.
-    """
-    points = 40 * min(ours["spool_rate"], ours["rate"])
-    per_cpu_s = 40 / (1 / ours["spool_cpu_rate"] + 1 / ours["cpu_rate"])
-    for name, steps in num_steps.items():
-        with tempfile.TemporaryDirectory(prefix="hacrl-bench-") as folder:
-            command = [python, str(ROOT / "tests" / "bench" / "peers.py"), name, str(steps), folder]
-            done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
-        if done.returncode:
-            print(f"{name}: left out, it failed: {done.stderr.strip()[-300:]}")
-            continue
-        found = json.loads(done.stdout.strip().splitlines()[-1])
-        rate = found["points"] / found["seconds"]
-        cpu_rate = found["points"] / found["cpu_s"]
-        print(
-            f"{name} {found['version']}: {rate:,.0f} points/s, ours {points:,.0f}, ratio {points / rate:.2f}; "
-            f"per CPU-second {cpu_rate:,.0f}, ours {per_cpu_s:,.0f}, ratio {per_cpu_s / cpu_rate:.2f}",
-            flush=True,
-        )
-
-
 @contextlib.contextmanager
 def web_server(folder: Path) -> Iterator[tuple[int, int]]:
     """Redis and one uvicorn process, as `./hacrl up` starts them; yields (port, pid of uvicorn)."""
@@ -359,8 +336,7 @@ def play(role: str, arguments: list[str]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--full", action="store_true", help="the loads of the aims: about 15 minutes")
-    parser.add_argument("--peer-python", help="a Python with mlflow and trackio")
-    parser.add_argument("--only", default="pipeline,peers,sockets,reader", help="parts, with commas between")
+    parser.add_argument("--only", default="pipeline,sockets,reader", help="parts, with commas between")
     parser.add_argument("--role", nargs="+", help=argparse.SUPPRESS)
     parser.add_argument("--smoke", action="store_true", help="one small load on SQLite, five sockets")
     options = parser.parse_args()
@@ -373,22 +349,14 @@ def main() -> None:
         return
     parts = options.only.split(",")
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; Python {platform.python_version()}")
-    ours: Report = {}
     loads = [(5000.0, 600.0), (20_000.0, 30.0)] if options.full else [(5000.0, 8.0)]
-    if "pipeline" in parts or "peers" in parts:
-        ours = pipeline("SQLite", "", loads, 200_000 if options.full else 20_000)[-1]
     if "pipeline" in parts:
+        pipeline("SQLite", "", loads, 200_000 if options.full else 20_000)
         try:
             with private_postgresql() as url:
                 pipeline("PostgreSQL", url, loads, 200_000 if options.full else 20_000)
         except RuntimeError as error:
             print(f"PostgreSQL: left out: {error} ({GET_IT})")
-    if "peers" in parts:
-        if options.peer_python:
-            steps = {"mlflow": 2000, "trackio": 20_000} if options.full else {"mlflow": 150, "trackio": 2000}
-            peers(options.peer_python, steps, ours)
-        else:
-            print("mlflow, trackio: left out: --peer-python was not given")
     if "sockets" in parts:
         for count in (20, 100, 300) if options.full else (20, 100):
             sockets(count, 1000, 60 if options.full else 5)

@@ -15,7 +15,6 @@ FOLDER = Path(__file__).parent
 SMOKE = ["--smoke"]
 # By module: its arguments, and the figures that it must print. OUT: an empty folder.
 BENCHES: dict[str, tuple[list[str], str]] = {
-    "footprint": (SMOKE, r"smoke +[\d,]+ +\d+ MiB +\d+ MiB +\d"),
     "gpu": (["memory", *SMOKE], r"smoke: 2 steps"),
     "logits": (SMOKE, r"difference of the loss \d"),
     "pages": (SMOKE, r"runs list.* \d+ "),
@@ -25,15 +24,14 @@ BENCHES: dict[str, tuple[list[str], str]] = {
     "trainer": (SMOKE, r"GSPO / TRL, dense +\d\.\d{3}"),
     "verifier": (SMOKE, r"plain: ours [\d,]+/s, math-verify alone [\d,]+/s, ratio"),
 }
-NO_BENCH = {"peers"}  # a part of telemetry
-# Tests train the same beside TRL; the memory estimate and the output layer have tests of their own.
-FULL = {"footprint", "gpu", "logits", "pages", "pretrained", "sampling", "telemetry", "trainer"}
+# Tests train the same beside TRL; the output layer has tests of its own.
+FULL = {"gpu", "logits", "pages", "pretrained", "sampling", "telemetry", "trainer"}
 NEEDS = {"trainer": "trl"}
 
 
 def test_every_bench_has_a_smoke_run():
     runnable = {path.stem for path in FOLDER.glob("*.py") if "__main__" in path.read_text() and path != Path(__file__)}
-    assert runnable - NO_BENCH == set(BENCHES)
+    assert runnable == set(BENCHES)
 
 
 def marks(name: str) -> list[pytest.MarkDecorator]:
