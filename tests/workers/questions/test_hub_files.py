@@ -107,7 +107,7 @@ def test_chosen_files_come_with_the_commit(hub, tmp_path):
     assert all(COMMIT in path for path in hub.asked if "/resolve/" in path), "files of one commit, not of a branch"
 
 
-@pytest.mark.slow
+@pytest.mark.full  # the hub's client waits before it tries again
 def test_half_a_download_is_not_used(hub, tmp_path):
     hub.fault = "cut"
     found = fetch(tmp_path / "in", hub.address, dataset="owner/sums", train=["main/train*"])

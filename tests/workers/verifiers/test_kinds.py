@@ -159,17 +159,26 @@ def test_raised_and_lowered_digits_stay_so():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", ["choice", "numeric", "regex", "python"])
-def test_reference_answer_that_no_response_could_match_is_doubted(verifiers, kind):
-    sound = {"choice": "(B)", "numeric": "\\frac{\\pi}{4}", "regex": "a+", "python": "assert f(1) == 2"}[kind]
-    unsound = {
-        "choice": ("B or C", "no single letter from A to J"),
-        "numeric": ("several", "unscorable: the reference answer is no number"),
-        "regex": ("(a", "unscorable: the reference answer is no regular expression: "
-                  "missing ), unterminated subpattern at position 0"),
-        "python": ("print(f(1))", "its tests assert nothing"),
-    }[kind]  # fmt: skip
-    assert verifiers[kind].doubts([sound, unsound[0]]) == ["", unsound[1]]
+PROSE = "It follows by induction on n, as was to be shown."
+
+
+@pytest.mark.parametrize(
+    ("kind", "sound", "unsound", "doubt"),
+    [
+        ("choice", "(B)", "B or C", "no single letter from A to J"),
+        ("numeric", "\\frac{\\pi}{4}", "several", "unscorable: the reference answer is no number"),
+        ("regex", "a+", "(a", "unscorable: the reference answer is no regular expression: "
+         "missing ), unterminated subpattern at position 0"),
+        ("python", "assert f(1) == 2", "print(f(1))", "its tests assert nothing"),
+        ("math", "\\frac{x+1}{2}", "\\frac{1}{2", "its braces do not close"),
+        ("math", "\\text{even}", PROSE, "prose of 10 words: only the same text would match"),
+        ("math", "17", "(" + "x+" * 500 + "1)", "longer than 1000 characters"),
+        ("math", "17", "x+9^{(9^{9})}", "unscorable: no verdict in 3 s"),
+        ("exact", PROSE, "a}", "its braces do not close"),
+    ],
+)  # fmt: skip
+def test_reference_answer_that_no_response_could_match_is_doubted(verifiers, kind, sound, unsound, doubt):
+    assert verifiers[kind].doubts([sound, unsound]) == ["", doubt]
 
 
 @pytest.mark.parametrize("answer", ["5" + "a" * 60 + "!", "5m" * 400 + "!", "5" + "m^2" * 300 + "!", "5" + "µ/" * 400])

@@ -72,7 +72,13 @@ def test_no_cheat_is_rewarded(folders):
     assert [one.name for one in CHEATS if why_one_process("", one.tests)] == []
 
 
-@pytest.mark.parametrize("sandbox", ["Bubblewrap, Landlock and seccomp", "Landlock and seccomp", *RUNNERS])
+@pytest.mark.parametrize(
+    "sandbox",
+    [
+        *("Bubblewrap, Landlock and seccomp", "Landlock and seccomp"),
+        *(pytest.param(name, marks=pytest.mark.full) for name in RUNNERS),
+    ],
+)
 def test_no_escape_is_rewarded_or_leaves_anything_behind(folders, monkeypatch, sandbox):
     inside, outside = folders
     if sandbox.startswith("Bubblewrap"):

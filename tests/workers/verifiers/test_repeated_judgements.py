@@ -56,18 +56,14 @@ def test_function_whose_rewards_depend_on_more_than_the_response_is_found(body, 
 
 def test_python_tests_that_depend_on_the_order_of_a_set_are_found():
     code = "```python\ndef f():\n    return next(iter({'one', 'two', 'three', 'four', 'five', 'six'}))\n```"
-    orders = []
-    for name in ("one", "two", "three", "four", "five", "six"):
-        gold = f"assert f() == '{name}'"
-        opinion = repeated_tests("python")
-        try:
-            orders.append(opinion.ask([Case("", gold, code), Case("", gold, "no code")]))
-        finally:
-            opinion.close()
-        if orders[-1][0] == 1.0:
-            break
-    assert [second for _, second in orders] == [0.0] * len(orders)
-    assert orders[-1][0] == 1.0
+    opinion = repeated_tests("python")
+    names = ("one", "two", "three", "four", "five", "six")
+    try:
+        rewards = opinion.ask([*(Case("", f"assert f() == '{name}'", code) for name in names), Case("", "", "no code")])
+    finally:
+        opinion.close()
+    assert sorted(rewards) == [0.0] * 6 + [1.0]
+    assert rewards[-1] == 0.0  # without code
 
 
 def judge_again(monkeypatch, scores: list[int], **settings) -> tuple[list[float | None], list[float | None], list[str]]:

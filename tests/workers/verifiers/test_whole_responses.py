@@ -85,54 +85,39 @@ def test_hostile_response_is_read_in_no_time(piece):
 
 
 @pytest.mark.parametrize(
-    "rest",
+    ("answer", "rest", "is_back"),
     [
-        ". If we try x = 41, it does not work.",
-        " is the least: for $n=41$ this fails.",
-        ". (For $n=43$ the sum is 44, which is too large.)",
-        " (we reject $x=-3$, as it is not valid)",
-        ". If it were 43, the sum would be 44, which is not correct.",
-        ". Could it be larger? No, because the bound is attained.",
-        ". Is there another solution? No, that would contradict parity.",
-        ", which is not so surprising.",
-        ". My apologies if the notation was confusing.",
-        ". Wait, let me verify: the left side is 10, the right side is 10. Yes, it works.",
-        ". Let me redo the computation to be safe: 6*7 = 42.",
-        ". It is $42.00$.",
-        " dollars. It is $42.00.",
+        # What is said of another value takes no answer back.
+        ("42", ". If we try x = 41, it does not work.", False),
+        ("42", " is the least: for $n=41$ this fails.", False),
+        ("42", ". (For $n=43$ the sum is 44, which is too large.)", False),
+        ("42", " (we reject $x=-3$, as it is not valid)", False),
+        ("42", ". If it were 43, the sum would be 44, which is not correct.", False),
+        ("42", ". Could it be larger? No, because the bound is attained.", False),
+        ("42", ". Is there another solution? No, that would contradict parity.", False),
+        ("42", ", which is not so surprising.", False),
+        ("42", ". My apologies if the notation was confusing.", False),
+        ("42", ". Wait, let me verify: the left side is 10, the right side is 10. Yes, it works.", False),
+        ("42", ". Let me redo the computation to be safe: 6*7 = 42.", False),
+        ("42", ". It is $42.00$.", False),
+        ("42", " dollars. It is $42.00.", False),
+        # Nor does another way to say the answer.
+        ("0", ". It is impossible.", False),
+        ("0", ", because it is not possible to tile the board.", False),
+        (r"\emptyset", ". This is impossible.", False),
+        (r"\frac{1}{2}", ". That is 0.5.", False),
+        (r"25\%", ". It is 0.25.", False),
+        (r"2\sqrt{3}", ". That is $3.46$.", False),
+        ("2^{10}", ", that is 1024.", False),
+        # What is said of the answer itself does.
+        ("42", ". If we plug in 42, we get 43, so this is wrong.", True),
+        ("42", ". Hmm, for x=42 it does not work.", True),
+        ("42", ". Is that right? No, it is 43.", True),
+        ("42", ". However, this is not so.", True),
+        ("42", ". Let me redo the computation: 6*7 = 43.", True),
+        ("42", ". Wait, let me check: 6 times 7 is 43. That is not quite right.", True),
+        ("42", ". Wait, let me check: it is 43. Yes, 43 is correct.", True),
     ],
 )
-def test_what_is_said_of_another_value_takes_no_answer_back(rest):
-    assert taken_back("42", rest) is None
-
-
-@pytest.mark.parametrize(
-    "rest",
-    [
-        ". If we plug in 42, we get 43, so this is wrong.",
-        ". Hmm, for x=42 it does not work.",
-        ". Is that right? No, it is 43.",
-        ". However, this is not so.",
-        ". Let me redo the computation: 6*7 = 43.",
-        ". Wait, let me check: 6 times 7 is 43. That is not quite right.",
-        ". Wait, let me check: it is 43. Yes, 43 is correct.",
-    ],
-)
-def test_what_is_said_of_the_answer_itself_takes_it_back(rest):
-    assert taken_back("42", rest) is not None
-
-
-@pytest.mark.parametrize(
-    ("answer", "rest"),
-    [
-        ("0", ". It is impossible."),
-        ("0", ", because it is not possible to tile the board."),
-        (r"\emptyset", ". This is impossible."),
-        (r"\frac{1}{2}", ". That is 0.5."),
-        (r"25\%", ". It is 0.25."),
-        (r"2\sqrt{3}", ". That is $3.46$."),
-        ("2^{10}", ", that is 1024."),
-    ],
-)
-def test_another_way_to_say_the_answer_takes_it_not_back(answer, rest):
-    assert taken_back(answer, rest) is None
+def test_only_what_is_said_of_the_answer_takes_it_back(answer, rest, is_back):
+    assert (taken_back(answer, rest) is not None) == is_back
