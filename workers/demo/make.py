@@ -27,6 +27,7 @@ from workers.contract.demo_recipe import (
     RECIPE_FILE,
     RECIPE_VERSION,
     SEED,
+    SKILLS,
     TRAIN_FILE,
 )
 from workers.demo.cache import is_valid, make_once
@@ -41,25 +42,8 @@ SOURCES = (
 )
 # Complementary, so that each can teach the other.
 WARM_STARTS = {
-    "qwen3": WarmStart(
-        "qwen3",
-        correct_share={
-            "multiply first": 0.4,
-            "left to right": 0.02,
-            "brackets of a sum": 0.02,
-            "brackets of a difference": 0.02,
-        },
-    ),
-    "llama": WarmStart(
-        "llama",
-        pieces=DIGIT_PAIRS,
-        correct_share={
-            "multiply first": 0.02,
-            "left to right": 0.5,
-            "brackets of a sum": 0.5,
-            "brackets of a difference": 0.5,
-        },
-    ),
+    "qwen3": WarmStart("qwen3", dict.fromkeys(SKILLS, 0.02) | {"multiply first": 0.4}),
+    "llama": WarmStart("llama", dict.fromkeys(SKILLS, 0.5) | {"multiply first": 0.02}, DIGIT_PAIRS),
 }
 
 
