@@ -215,7 +215,7 @@ def step(options: argparse.Namespace) -> None:
     trainer.load()
     agents: list[Any] = list(trainer.agents)
     (questions,), _ = questions_that_fit(spec, agents, [split_questions(spec.data)], trainer.log)
-    batch = trainer.settled["training"]["tokens_per_micro_batch"]
+    batch = trainer.resolved["training"]["tokens_per_micro_batch"]
     columns = f"{options.sampler}, recomputing {options.recomputing}, chunks {options.chunk} MiB, "
     columns += f"{options.attention}"
     print(f"{columns}: models {made - begun:.1f} s, load {time.monotonic() - made:.1f} s", flush=True)
@@ -231,8 +231,8 @@ def step(options: argparse.Namespace) -> None:
         sampled, started = trainer.progress.tokens_generated, watch.now()
         trainer.progress.begin_step()
         record = trainer.one_step(questions[:prompts])
-        with watch.part("events"), trainer.phase("telemetry"):
-            trainer.spool.emit(*step_events(record, with_rollouts=True))
+        with watch.part("events"), trainer.progress.phase("telemetry"):
+            trainer.progress.spool.emit(*step_events(record, with_rollouts=True))
             trainer.progress.record_step(trainer.step)
         seconds = watch.now() - started
         rows = [found for report in record.reports for results in report.results for found in results]

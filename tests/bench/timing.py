@@ -78,7 +78,7 @@ class Steps:
             wall, cpu = time.perf_counter(), time.process_time()
             self.trainer.progress.begin_step()
             record = self.trainer.one_step(batch_of_step(self.spec, self.trainer.step, self.questions))
-            with self._part("telemetry"), self.trainer.phase("telemetry"):
+            with self._part("telemetry"), self.trainer.progress.phase("telemetry"):
                 self.spool.emit(*step_events(record, with_rollouts=True))
                 self.trainer.progress.record_step(self.trainer.step)
             wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
@@ -151,7 +151,11 @@ class Steps:
             mock.patch.object(updates, "_fill_results", self._timed("row results", updates._fill_results)),
             mock.patch.object(step.LearnerRows, "mini_batches", self._timed("plan", step.LearnerRows.mini_batches)),
             mock.patch.object(self.trainer, "phase", self._phase),
-            mock.patch.object(self.trainer.scorer, "score_step", self._timed("verify", self.trainer.scorer.score_step)),
+            mock.patch.object(
+                self.trainer.evaluations.scorer,
+                "score_step",
+                self._timed("verify", self.trainer.evaluations.scorer.score_step),
+            ),
         ]
         for patch in patches:
             patch.start()

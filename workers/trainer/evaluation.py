@@ -219,6 +219,14 @@ class EvaluationRunner:
         self.score: tuple[int, float] | None = None
         self._answered = 0  # samples of the present evaluation
 
+    def close(self) -> None:
+        """End the processes of reward functions and judges; the run's own verifier is the caller's."""
+        self.terms.close()
+        for verifier in {id(one): one for one in self.scorer.set_verifiers.values()}.values():  # sets may share one
+            if not isinstance(verifier, JudgeVerifier):
+                verifier.close()
+        self.judges.close()
+
     def evaluate(self, step: int, placement: Placement) -> None:
         """Each agent alone on the run's benchmark; before the first step and after the last on all of them."""
         is_at_an_end = step in (0, self.spec.training.steps)

@@ -20,7 +20,7 @@ from workers.algorithms.base.capability import CapabilityTracker
 from workers.algorithms.base.spec import AlgorithmSpec
 from workers.contract import events
 from workers.questions.dataset import Question
-from workers.trainer.resampling import SampledStep
+from workers.trainer.prompt_sampling import SampledStep
 from workers.trainer.scoring import Scores
 from workers.trainer.step import StepPlan
 from workers.trainer.trust import AuditTally, Trust

@@ -17,6 +17,7 @@ from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
 from workers.questions.dataset import Question
 from workers.trainer.scoring import Scorer, Scores
+from workers.trainer.step_hooks import Audit
 from workers.trainer.stop_signals import StopFlag
 from workers.trainer.trainer import Trainer
 from workers.verifiers.functions.function_verifier import Case
@@ -94,10 +95,14 @@ def train_with_liar(spec: RunSpec, run_dir: Path, liar: int | None, verifier: An
     spool = SpoolWriter(run_dir, attempt)
     trainer = Trainer(spec, run_dir, spool, verifier, StopFlag())
     if liar is not None:
-        plain = trainer.scorer
-        trainer.scorer = InvertedVerdicts(plain.verifier, plain.stop, plain.warn, plain.max_unscorable, liar=liar)
-    assert trainer.audit.second_verifiers == {"": None, spec.data.benchmark: None}  # a rule
-    trainer.audit.second_verifiers = {"": Again(verifier)}
+        plain = trainer.evaluations.scorer
+        trainer.evaluations.scorer = InvertedVerdicts(
+            plain.verifier, plain.stop, plain.warn, plain.max_unscorable, liar=liar
+        )
+    for hook in trainer.hooks:
+        if isinstance(hook, Audit):
+            assert hook.audit.second_verifiers == {"": None, spec.data.benchmark: None}  # a rule
+            hook.audit.second_verifiers = {"": Again(verifier)}
     try:
         trainer.train()
     finally:

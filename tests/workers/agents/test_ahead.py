@@ -163,7 +163,7 @@ def test_sampler_is_a_process_that_ends_with_its_agent(tmp_path, monkeypatch):
     monkeypatch.setattr(trainer, "load", loaded)
     with pytest.raises(AgentLost, match="the process of Qwen ended by signal 9 in sample_with"):
         trainer.train()
-    resident, _ = trainer.placement.used_bytes()
+    resident, _ = trainer.team.placement.used_bytes()
     of_samplers = [agent.sampler_bytes()[0] for agent in verifier.agents]
     assert min(of_samplers) > 50_000_000  # Python and torch
     assert resident > sum(of_samplers)

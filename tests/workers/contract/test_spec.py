@@ -127,7 +127,7 @@ def test_two_agents_need_two_seeds():
         ({"rollout": {"max_staleness": 2}}, "less than or equal to 1"),
     ],
 )
-def test_one_step_off_is_refused_where_nothing_can_sample_ahead(sections, told):
+def test_sampling_ahead_is_refused_where_nothing_can_do_it(sections, told):
     with pytest.raises(ValidationError, match=told):
         RunSpec.model_validate(BASE | sections)
 

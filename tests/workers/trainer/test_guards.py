@@ -20,9 +20,9 @@ from workers.agents.updates import Inputs, run_updates
 from workers.model.memory import OutOfMemory
 from workers.model.policy import Policy
 from workers.trainer import scoring
+from workers.trainer.agent_team import Diverged
 from workers.trainer.scoring import VerifierFails
 from workers.trainer.stop_signals import StopFlag, Stopped
-from workers.trainer.trainer import Diverged
 from workers.verifiers.children.child_client import VerifierError
 from workers.verifiers.scoring.service import Verifier
 from workers.verifiers.scoring.verdicts import Verdict

@@ -106,14 +106,14 @@ def test_judge_in_several_places_has_one_purse_and_is_asked_once_about_equal_res
     trainer = run_judged_everywhere(file, tmp_path)
     texts = [body["messages"][0]["content"] for _, _, body in server.requests]
     assert len(texts) == len(set(texts))
-    [judge] = trainer.judges
+    [judge] = trainer.evaluations.judges
     assert judge.spent == pytest.approx(len(texts) * 100 * 10 / 1e6)
     metrics = [one["values"] for one in records(tmp_path / "run", "metrics") if not one["source"]]
     [up_to_the_step] = {one[f"judge/{name}/spent"] for one in metrics for name in ("verifier", "digits")}
     assert sum(one["judge/verifier/cost"] for one in metrics) < up_to_the_step < judge.spent
-    trainer.spool = SpoolWriter(tmp_path / "run", 1)
+    trainer.progress.spool = SpoolWriter(tmp_path / "run", 1)
     trainer.close()
-    trainer.spool.close()
+    trainer.progress.spool.close()
     said = [one["message"] for one in records(tmp_path / "run", "log") if "spent" in one["message"]]
     assert said == [f"{judge.file.label}: {judge.spent:.4g} spent in this attempt, evaluations included"]
 

@@ -213,7 +213,7 @@ def test_second_request_ends_at_once_and_leaves_a_sound_spool(tmp_path, spec, mo
     from workers.trainer.trainer import Trainer
 
     def interrupted(trainer: Trainer) -> None:
-        trainer.spool.seq += 5  # counted but not yet written when the signal came
+        trainer.progress.spool.seq += 5  # counted but not yet written when the signal came
         os.kill(os.getpid(), signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGTERM)
         raise AssertionError("the second signal did not end the phase")

@@ -247,7 +247,6 @@ def test_sets_with_equal_settings_share_a_verifier_that_is_closed_once(tmp_path,
     spool = SpoolWriter(tmp_path, 1)
     trainer = Trainer(spec, tmp_path, spool, HashVerifier(), StopFlag())
     trainer.close()
-    trainer.audit.close()
     spool.close()
     assert set(closed.values()) == {1}
     assert len(closed) == 2  # of the further sets: numeric and choice

@@ -17,7 +17,7 @@ from workers.agents.local import LocalAgent
 from workers.agents.messages import GeneratedRollouts, Response, RolloutsMissing
 from workers.contract.spec.run import RunSpec
 from workers.questions.dataset import Question, split_questions
-from workers.trainer.resampling import (
+from workers.trainer.prompt_sampling import (
     DynamicSampling,
     SampledStep,
     extra_questions,

@@ -131,7 +131,7 @@ def test_full_disk_does_not_turn_a_stop_into_a_failure(tmp_path, pair, monkeypat
         raise error
 
     trainer = train(make_spec(tmp_path, pair[:1], training={"steps": 1}), tmp_path / "run")
-    trainer.spool = SpoolWriter(tmp_path / "run", 1)
+    trainer.progress.spool = SpoolWriter(tmp_path / "run", 1)
     trainer.checkpoints.step = None
     monkeypatch.setattr("workers.trainer.checkpoints.save_checkpoint", full)
     trainer.save_if_cheap()

@@ -77,7 +77,7 @@ def test_many_logits_are_one_chunk_and_with_lora_no_gradient_of_the_output():
     assert by_lora == 2**26 + 2 * 8002 * 2048 * 4
 
 
-def test_sampler_of_one_step_off_has_weights_and_cache_while_the_agent_learns():
+def test_sampler_ahead_has_weights_and_cache_while_the_agent_learns():
     one_off = {**SMALL, "rollout": {**SMALL["rollout"], "max_staleness": 1}}
     found, plain = sizes(spec_of(**one_off)), sizes(spec_of(**SMALL))
     assert {key: size for key, size in found.items() if key not in plain} == {

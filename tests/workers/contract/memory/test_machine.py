@@ -59,7 +59,7 @@ def test_vllm_needs_room_for_the_weights_and_one_process_of_each_agent():
     assert values(GPU, training={"lora_rank": 513})[0] == "transformers"  # more than vLLM takes
 
 
-def test_what_samples_one_step_off_is_not_vllm():
+def test_what_samples_ahead_is_not_vllm():
     assert values(GPU, rollout={"max_staleness": 1})[0] == "transformers"
 
 
