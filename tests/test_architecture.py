@@ -309,7 +309,7 @@ LINE_BUDGETS: dict[str, int] = {
     "hacrl_web/web": 1_250,
     "workers": 350,
     "workers/agents": 2_100,
-    "workers/algorithms": 2_200,
+    "workers/algorithms": 2_050,
     "workers/contract": 5_100,
     "workers/demo": 850,
     "workers/environments": 450,
@@ -320,7 +320,7 @@ LINE_BUDGETS: dict[str, int] = {
     "workers/model": 1_600,
     "workers/questions": 1_400,
     "workers/rollouts": 1_900,
-    "workers/trainer": 3_050,
+    "workers/trainer": 3_200,
     "workers/verifiers": 7_800,
 }
 

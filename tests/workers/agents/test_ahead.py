@@ -156,9 +156,10 @@ def test_sampler_is_a_process_that_ends_with_its_agent(tmp_path, monkeypatch):
     trainer = Trainer(spec, run_dir, SpoolWriter(run_dir, 1), verifier, StopFlag())  # type: ignore[arg-type]
     load = trainer.load
 
-    def loaded() -> None:
-        load()
+    def loaded() -> dict[str, Any]:
+        state = load()
         verifier.agents = trainer.agents
+        return state
 
     monkeypatch.setattr(trainer, "load", loaded)
     with pytest.raises(AgentLost, match="the process of Qwen ended by signal 9 in sample_with"):
