@@ -15,8 +15,6 @@ from workers.agents.updates import Inputs, run_updates
 from workers.contract.advantages import OverlongPenalty
 from workers.model.policy import Policy
 
-grpo_trainer = pytest.importorskip("trl.trainer.grpo_trainer", reason="needs the dev extra: trl")
-Dataset = pytest.importorskip("datasets").Dataset
 TEMPERATURE = 0.7
 MAX_LENGTH = 9
 
@@ -32,6 +30,9 @@ def trl_trainer(folder: Path, root: Path, form: str, level: str, beta: float, bo
 
     form: its loss_type.  bounds: epsilon and epsilon_high.
     """
+    # Loaded where it is needed: it takes each process of the tests three seconds.
+    grpo_trainer = pytest.importorskip("trl.trainer.grpo_trainer", reason="needs the dev extra: trl")
+    dataset = pytest.importorskip("datasets").Dataset.from_list([{"prompt": "1+2="}] * 4)
     config = grpo_trainer.GRPOConfig(
         output_dir=str(root),
         use_cpu=True,
@@ -52,7 +53,7 @@ def trl_trainer(folder: Path, root: Path, form: str, level: str, beta: float, bo
         model=AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32),
         reward_funcs=lambda completions, **_: [0.0] * len(completions),
         args=config,
-        train_dataset=Dataset.from_list([{"prompt": "1+2="}] * 4),
+        train_dataset=dataset,
         processing_class=AutoTokenizer.from_pretrained(folder),
     )
     trainer.model.eval()
