@@ -26,7 +26,7 @@ def test_replay_plays_the_run_from_its_first_step_to_the_lines_of_its_end(page: 
     page.get_by_role("link", name="Replay", exact=True).click()
     expect(page).to_have_url(re.compile("replay=1$"))
     expect(page.locator("#results")).to_contain_text("not evaluated yet")
-    page.get_by_label("Speed").select_option("20")  # 308 events, one a second
+    page.get_by_label("Speed").select_option("5")  # 308 events, one a second: a minute
     page.wait_for_function("() => document.querySelector('#replay').dataset.step > 0")
     begun = drawn(page, "reward")
     assert 0 < len(begun["x"]) < STEPS  # what has been played, and no more
