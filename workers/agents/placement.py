@@ -103,7 +103,7 @@ class ProcessesPlacement(ParallelPlacement):
 
 
 def place(spec: RunSpec, run_dir: Path, folders: Sequence[Path] | None = None) -> Placement:
-    """The agents by compute.placement; an `auto` that nobody settled is local. run_dir: of the run, on this host.
+    """The agents by compute.placement; an unresolved `auto` means local. run_dir: of the run, on this host.
 
     Error: RayMissing.
     """
