@@ -39,7 +39,6 @@ from hacrl_web.registry.rewards.api import judges_router
 from hacrl_web.registry.rewards.api import router as reward_functions_router
 from hacrl_web.runs.archive.api import router as archive_router
 from hacrl_web.runs.launch.api import router as launch_router
-from hacrl_web.runs.limits.api import router as limits_router
 from hacrl_web.runs.live.api import router as events_router
 from hacrl_web.runs.run.api import router as run_router
 from hacrl_web.runs.sweeps.api import router as sweeps_router
@@ -152,7 +151,7 @@ api.add_decorator(_strict, mode="view")
 for router in (
     *(tokens_router, hub_tokens_router, projects_router, models_router, groups_router),
     *(benchmark_router, prompts_router, reward_functions_router, judges_router, launch_router),
-    *(run_router, archive_router, hosts_router, events_router, telemetry_router, sweeps_router, limits_router),
+    *(run_router, archive_router, hosts_router, events_router, telemetry_router, sweeps_router),
     *(workspace_router, insight_router, leaderboard_router, demo_router),
     *(module.router for module in feature_modules("api")),
 ):

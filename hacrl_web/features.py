@@ -1,7 +1,7 @@
 """Optional features: the packages of settings.FEATURES, each switched off by its line there. Nothing imports them.
 
-A feature adds modules that the core looks for by name (`urls`, `api`, `watch`, `run_events`, `run_bundle`), and
-templates LABEL/parts/PLACE.html, which `{% parts "PLACE" %}` in a page of the core shows.
+A feature adds modules that the core looks for by name (`urls`, `api`, `watch`, `upkeep`, `run_events`, `run_bundle`),
+and templates LABEL/parts/PLACE.html, which `{% parts "PLACE" %}` in a page of the core shows.
 """
 
 from __future__ import annotations

@@ -93,6 +93,7 @@ FEATURES = [
     "hacrl_web.mirrors",
     "hacrl_web.insight.harness",
     "hacrl_web.reports",
+    "hacrl_web.runs.limits",
 ]
 INSTALLED_APPS = [
     "django.contrib.auth",

@@ -53,15 +53,15 @@ LOADED_WHEN_NEEDED = {
 # Packages that nothing imports: settings.FEATURES, which tests/web/features switches off.
 FEATURES = (
     *("hacrl_web.accounts.oidc", "hacrl_web.alerts", "hacrl_web.mirrors", "hacrl_web.insight.harness"),
-    "hacrl_web.reports",
+    *("hacrl_web.reports", "hacrl_web.runs.limits"),
 )
 # The rooms of each app. One imports itself, the modules that lie beside the rooms, and the rooms left of it.
 ROOMS = {
     "accounts": ("audit", "roles", "login", "tokens", "people", "oidc"),
     "registry": ("base", "hub_tokens", "language_models", "agent_groups", "rewards", "benchmarks", "prompts"),
     "runs": (
-        *("messages", "models", "storage", "telemetry", "worker", "live", "archive", "limits", "run", "variants"),
-        *("launch", "sweeps", "workspace"),
+        *("messages", "models", "storage", "telemetry", "worker", "live", "archive", "run", "variants"),
+        *("launch", "sweeps", "limits", "workspace"),
     ),
     "insight": (
         *("checkpoints", "collaboration", "overview", "rollouts", "what_if", "evaluations", "harness", "run_tabs"),

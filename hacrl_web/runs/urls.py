@@ -4,7 +4,6 @@ from django.urls import path
 
 from hacrl_web.runs.archive import views as archive
 from hacrl_web.runs.launch import views as launch
-from hacrl_web.runs.limits import views as limits
 from hacrl_web.runs.live import monitoring
 from hacrl_web.runs.run import controls
 from hacrl_web.runs.run import views as runs
@@ -46,8 +45,6 @@ urlpatterns = [
     path("runs/<uuid:run_id>/log", log.log_search, name="log_search"),
     path("runs/<uuid:run_id>/log.txt", log.log_download, name="log_download"),
     path("runs/<uuid:run_id>/disk", archive.run_disk, name="run_disk"),
-    path("projects/<int:project_id>/quota", limits.quota_change, name="quota_change"),
-    path("projects/<int:project_id>/retention", limits.retention_change, name="retention_change"),
     path("sweeps/", sweeps.sweep_list, name="sweep_list"),
     path("sweeps/<int:sweep_id>", sweeps.sweep_detail, name="sweep_detail"),
     path("sweeps/<int:sweep_id>/trials", sweeps.sweep_trials, name="sweep_trials"),

@@ -124,8 +124,8 @@ PAGES = {
     "runs:sweep_seeds": ("POST /sweeps/{sweep_id}/seeds",),
     "runs:sweep_rename": ("POST /sweeps/{sweep_id}/rename",),
     "runs:sweep_delete": ("POST /sweeps/{sweep_id}/delete",),
-    "runs:quota_change": ("GET /projects/{project_id}/quota", "PUT /projects/{project_id}/quota"),
-    "runs:retention_change": (
+    "limits:quota_change": ("GET /projects/{project_id}/quota", "PUT /projects/{project_id}/quota"),
+    "limits:retention_change": (
         "GET /projects/{project_id}/retention",
         "GET /projects/{project_id}/retention/preview",
         "PUT /projects/{project_id}/retention",

@@ -31,8 +31,8 @@ from hacrl_web.registry.base import values
 from hacrl_web.runs.archive.deletion import hide_runs
 from hacrl_web.runs.archive.leftover_files import remove_leftovers
 from hacrl_web.runs.launch.create import columns_of
-from hacrl_web.runs.limits.quotas import check_disk
 from hacrl_web.runs.models import GENERATED, Run, State, StatusChange
+from hacrl_web.runs.models.quotas import check_disk
 from hacrl_web.runs.run.labels import checked_labels, split_tags
 from hacrl_web.runs.storage.stored_spec import readable_spec
 from hacrl_web.runs.telemetry.admission import Admission, EventRefused, FieldsRefused

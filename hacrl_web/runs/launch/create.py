@@ -13,9 +13,9 @@ from hacrl_web.registry.benchmarks.training_sets import EVALUATIONS, TRAINING_SE
 from hacrl_web.registry.models import AgentGroup, Benchmark
 from hacrl_web.runs.launch.plan import LaunchError
 from hacrl_web.runs.launch.rows import RequestRows
-from hacrl_web.runs.limits.quotas import check_launch
 from hacrl_web.runs.messages import worker_queue
 from hacrl_web.runs.models import Run, State, StatusChange, Sweep
+from hacrl_web.runs.models.quotas import check_launch
 from workers.contract.spec.run import RunSpec
 
 MAX_NAME = 120

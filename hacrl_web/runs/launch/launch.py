@@ -21,10 +21,10 @@ from hacrl_web.runs.launch.again import request_of
 from hacrl_web.runs.launch.create import columns_of, create_in, create_run, hold
 from hacrl_web.runs.launch.fit.hub_access import require_hub_access
 from hacrl_web.runs.launch.plan import LaunchError, LaunchPlan, plan_of
-from hacrl_web.runs.limits.quotas import check_launch
 from hacrl_web.runs.messages import worker_queue
 from hacrl_web.runs.messages.pubsub import publish_update
 from hacrl_web.runs.models import Run, SearchState, State, StatusChange, Sweep
+from hacrl_web.runs.models.quotas import check_launch
 from hacrl_web.web.dotted_paths import flat
 from hacrl_web.web.errors import FieldErrors
 

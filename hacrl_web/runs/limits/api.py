@@ -12,9 +12,9 @@ from typing_extensions import TypedDict
 
 from hacrl_web.accounts.models import Project, Role
 from hacrl_web.accounts.roles.projects import project_for
-from hacrl_web.runs.limits.quotas import ProjectUse, use_of
-from hacrl_web.runs.limits.removal import ExpiryPreview, preview_of
 from hacrl_web.runs.limits.settings import QuotaLimits, RetentionDays
+from hacrl_web.runs.limits.upkeep import ExpiryPreview, preview_of
+from hacrl_web.runs.models.quotas import ProjectUse, use_of
 
 router = Router(tags=["projects"])
 

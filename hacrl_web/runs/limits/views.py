@@ -13,9 +13,9 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from hacrl_web.accounts.models import Project, Role
 from hacrl_web.accounts.roles.projects import project_for
-from hacrl_web.runs.limits.quotas import use_of
-from hacrl_web.runs.limits.removal import preview_of
 from hacrl_web.runs.limits.settings import ProjectSettings, QuotaLimits, RetentionDays
+from hacrl_web.runs.limits.upkeep import preview_of
+from hacrl_web.runs.models.quotas import use_of
 from hacrl_web.web.errors import FieldErrors
 
 
@@ -38,13 +38,11 @@ def _rows(settings: ProjectSettings, use: Mapping[str, Any] | None = None) -> It
         yield SettingRow(name, str(field.title), "" if value is None else f"{value:g}", text, is_reached)
 
 
-def cards(project: Project, user: Any) -> dict[str, Any]:
-    """The context of limits/_cards.html: what the project uses, may use and keeps; staff see the forms."""
+def cards(project: Project) -> dict[str, list[SettingRow]]:
+    """What the project uses, may use and keeps."""
     return {
-        "project": project,
         "quota": [*_rows(QuotaLimits.of(project), use_of(project))],
         "retention": [*_rows(RetentionDays.of(project))],
-        "is_staff": user.is_staff,
     }
 
 
@@ -68,7 +66,7 @@ def _change(request: HttpRequest, project_id: int, kind: type[ProjectSettings]) 
         if request.method != "POST":
             days = RetentionDays.checked(request.user, values)
             context = {"project": project, "rows": [*_rows(days)], "preview": preview_of(project, days)}
-            return render(request, "runs/limits/removal_preview.html", context)
+            return render(request, "limits/removal_preview.html", context)
         kind.replace(request.user, project, values)
         messages.success(request, f"Set: {kind.noun} of “{project}”.")
     except FieldErrors as refused:

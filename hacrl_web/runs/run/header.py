@@ -8,8 +8,8 @@ from typing import Any
 from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
 
-from hacrl_web.runs.limits.quotas import waiting_reason
 from hacrl_web.runs.models import Run, State
+from hacrl_web.runs.models.quotas import waiting_reason
 from hacrl_web.runs.storage.stored_spec import stored_spec
 from hacrl_web.runs.telemetry.resumption import under_way
 from hacrl_web.runs.worker.queue import place_in_queue

@@ -19,8 +19,8 @@ from hacrl_web.accounts.models import Role
 from hacrl_web.accounts.roles.projects import require
 from hacrl_web.runs.launch.create import create_in, hold
 from hacrl_web.runs.launch.plan import plan_trial
-from hacrl_web.runs.limits.quotas import QuotaReached
 from hacrl_web.runs.models import PRUNED, Run, SearchState, State, Sweep, Trial, TrialState
+from hacrl_web.runs.models.quotas import QuotaReached
 from hacrl_web.runs.telemetry.scores import Scores, accuracies
 from hacrl_web.runs.variants.importance import NOTHING_COUNTED, importance_of
 from hacrl_web.runs.variants.points import Point, new_point, random_point

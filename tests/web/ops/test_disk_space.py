@@ -25,8 +25,8 @@ from hacrl_web.ops import devices, disk_space
 from hacrl_web.ops.disk_space import disk_error
 from hacrl_web.registry.benchmarks import service as benchmarks
 from hacrl_web.registry.benchmarks import uploads
-from hacrl_web.runs.limits.quotas import waiting_reason
 from hacrl_web.runs.models import Host, Run
+from hacrl_web.runs.models.quotas import waiting_reason
 from hacrl_web.runs.worker import tasks
 from hacrl_web.web.errors import FieldErrors
 from tests.support.web.factories import make_run

@@ -8,9 +8,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
+from hacrl_web.features import feature_modules
 from hacrl_web.ops.loop import liveness_file, repeat
 from hacrl_web.runs.archive.leftover_files import DeletedRuns
-from hacrl_web.runs.limits.removal import RetentionUpkeep
 from hacrl_web.runs.sweeps.advance import SearchAdvancer
 from hacrl_web.runs.telemetry.table_upkeep import TableUpkeep
 from hacrl_web.runs.worker.dispatcher import Dispatcher
@@ -29,7 +29,7 @@ class Command(BaseCommand):
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: ended.set())
         # In a thread, as a large folder takes minutes. It ends with the process, and the next one continues.
-        slow_acts = [DeletedRuns().tick, RetentionUpkeep().tick, UnmeasuredFiles().tick]
+        slow_acts = [DeletedRuns().tick, UnmeasuredFiles().tick, *(one.upkeep() for one in feature_modules("upkeep"))]
         threading.Thread(target=repeat, args=(slow_acts, ended, options["interval"]), daemon=True).start()
         acts = [Dispatcher().tick, SearchAdvancer().tick, TableUpkeep().tick]
         repeat(acts, ended, options["interval"], liveness_file())

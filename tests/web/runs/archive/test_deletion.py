@@ -24,7 +24,7 @@ from hacrl_web.runs.archive.deletion import delete_run
 from hacrl_web.runs.archive.leftover_files import DeletedRuns
 from hacrl_web.runs.launch import launch
 from hacrl_web.runs.launch.again import retry
-from hacrl_web.runs.limits.removal import delete_archived
+from hacrl_web.runs.limits.upkeep import delete_archived
 from hacrl_web.runs.live.counts import CHANGE, FAULTS, all_counts, counts_of
 from hacrl_web.runs.models import RECORDED_TABLES, Retention, Run, State, StatusChange, Sweep, TelemetryEvent
 from hacrl_web.runs.storage.run_files import reading_files

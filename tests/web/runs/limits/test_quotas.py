@@ -16,9 +16,9 @@ from django.utils import timezone
 from hacrl_web.accounts.audit.audit_log import AuditEntry
 from hacrl_web.runs.launch.again import retry
 from hacrl_web.runs.launch.launch import launch, launch_sweep, queue_draft
-from hacrl_web.runs.limits.quotas import QuotaReached, use_of, waiting_reason
 from hacrl_web.runs.limits.settings import QuotaLimits, RetentionDays
 from hacrl_web.runs.models import GpuUse, Quota, Run, State, Worker
+from hacrl_web.runs.models.quotas import QuotaReached, use_of, waiting_reason
 from hacrl_web.runs.worker.tasks import claim_next, this_worker
 from hacrl_web.runs.worker.usage import UnmeasuredFiles, UsageMeter
 from tests.support.web.factories import launch_request, make_run, make_user

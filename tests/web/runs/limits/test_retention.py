@@ -21,8 +21,8 @@ from hacrl_web.insight.checkpoints.checkpoints import find_checkpoint
 from hacrl_web.insight.evaluations.new_evaluation import launch_evaluation
 from hacrl_web.runs.archive.leftover_files import DeletedRuns
 from hacrl_web.runs.launch.again import retry
-from hacrl_web.runs.limits import removal
-from hacrl_web.runs.limits.removal import RetentionUpkeep, delete_archived, remove_checkpoints
+from hacrl_web.runs.limits import upkeep
+from hacrl_web.runs.limits.upkeep import RetentionUpkeep, delete_archived, remove_checkpoints
 from hacrl_web.runs.models import GENERATED, Retention, Run, State, Sweep, TelemetryEvent
 from hacrl_web.runs.storage.run_files import reading_files
 from hacrl_web.web.errors import FieldErrors
@@ -323,7 +323,7 @@ def test_removal_that_a_crash_interrupts_is_completed_by_the_next_round(run, mon
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(removal.shutil, "rmtree", crash)
+        patch.setattr(upkeep.shutil, "rmtree", crash)
         with pytest.raises(KeyboardInterrupt):
             RetentionUpkeep(lambda: 0.0).tick()
     run.refresh_from_db()
@@ -343,7 +343,7 @@ def test_folder_that_cannot_be_removed_holds_up_no_other(run, owner, monkeypatch
             raise PermissionError(13, "not yours")
         remove(path, **options)
 
-    monkeypatch.setattr(removal.shutil, "rmtree", fail)
+    monkeypatch.setattr(upkeep.shutil, "rmtree", fail)
     RetentionUpkeep(lambda: 0.0).tick()
     assert (run.run_dir / "checkpoints").exists()
     assert not has_files(second)
@@ -354,21 +354,21 @@ def test_round_of_a_project_is_once_an_hour_and_a_few_runs_a_tick(run, owner, mo
     now = [0.0]
     upkeep = RetentionUpkeep(lambda: now[0])
     second = trained(owner)
-    monkeypatch.setattr(removal, "BUDGET_S", -1.0)
+    monkeypatch.setattr(upkeep, "BUDGET_S", -1.0)
     assert upkeep.tick() == 0
-    monkeypatch.setattr(removal, "BUDGET_S", 0.2)
-    measure = removal.measure_files
+    monkeypatch.setattr(upkeep, "BUDGET_S", 0.2)
+    measure = upkeep.measure_files
 
     def slow(one: Run) -> None:
         now[0] += 0.5
         measure(one)
 
-    monkeypatch.setattr(removal, "measure_files", slow)
+    monkeypatch.setattr(upkeep, "measure_files", slow)
     assert upkeep.tick() == 1, "the budget is spent"
     assert upkeep.tick() == 1
     assert not has_files(second)
     third = trained(owner)
-    now[0] = removal.EVERY_S - 1
+    now[0] = upkeep.EVERY_S - 1
     assert upkeep.tick() == 0
     assert has_files(third)
     now[0] += 20

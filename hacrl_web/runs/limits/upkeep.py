@@ -118,6 +118,11 @@ def preview_of(project: Project, days: RetentionDays) -> ExpiryPreview:
     return preview
 
 
+def upkeep() -> Callable[[], int]:
+    """What the dispatcher calls at each of its rounds."""
+    return RetentionUpkeep().tick
+
+
 class RetentionUpkeep:
     """The job and where it continues: a round of each project every EVERY_S, a few runs in each tick."""
 
