@@ -352,10 +352,10 @@ def test_folder_that_cannot_be_removed_holds_up_no_other(run, owner, monkeypatch
 
 def test_round_of_a_project_is_once_an_hour_and_a_few_runs_a_tick(run, owner, monkeypatch):
     now = [0.0]
-    upkeep = RetentionUpkeep(lambda: now[0])
+    job = RetentionUpkeep(lambda: now[0])
     second = trained(owner)
     monkeypatch.setattr(upkeep, "BUDGET_S", -1.0)
-    assert upkeep.tick() == 0
+    assert job.tick() == 0
     monkeypatch.setattr(upkeep, "BUDGET_S", 0.2)
     measure = upkeep.measure_files
 
@@ -364,19 +364,19 @@ def test_round_of_a_project_is_once_an_hour_and_a_few_runs_a_tick(run, owner, mo
         measure(one)
 
     monkeypatch.setattr(upkeep, "measure_files", slow)
-    assert upkeep.tick() == 1, "the budget is spent"
-    assert upkeep.tick() == 1
+    assert job.tick() == 1, "the budget is spent"
+    assert job.tick() == 1
     assert not has_files(second)
     third = trained(owner)
     now[0] = upkeep.EVERY_S - 1
-    assert upkeep.tick() == 0
+    assert job.tick() == 0
     assert has_files(third)
     now[0] += 20
-    assert upkeep.tick() == 1
+    assert job.tick() == 1
     other = trained(make_user())
     retain(other, checkpoint_days=1)
     now[0] += 20
-    assert upkeep.tick() == 1, "another project has its own hour"
+    assert job.tick() == 1, "another project has its own hour"
 
 
 def test_staff_see_what_would_go_before_they_set_it(client, run, owner):
