@@ -7,6 +7,7 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+from django.conf import settings
 from django.core import management
 from django.core.management.sql import emit_post_migrate_signal
 from django.db import connection
@@ -16,12 +17,12 @@ KEPT = ROOT / "var" / "test-database"
 
 
 def copy_instead_of_migrating() -> None:
-    """The next `migrate` copies what an earlier one made of an empty database, unless a migration has changed."""
+    """The next `migrate` copies what an earlier one made of an empty database, unless a migration or an app changed."""
     call_command = management.call_command
 
     def migrate(*words: Any, **options: Any) -> None:
         management.call_command = call_command
-        migrations = hashlib.sha256()
+        migrations = hashlib.sha256(" ".join(settings.INSTALLED_APPS).encode())
         for path in sorted((ROOT / "hacrl_web").rglob("migrations/*.py")):
             migrations.update(path.as_posix().encode() + path.read_bytes())
         KEPT.mkdir(parents=True, exist_ok=True)
