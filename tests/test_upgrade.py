@@ -20,7 +20,7 @@ from django.db.migrations.recorder import MigrationRecorder
 from pydantic import ValidationError
 
 from hacrl_web.ops import schema
-from hacrl_web.runs.launch.form_page import COMPARED
+from hacrl_web.runs.launch.form import COMPARED
 from tests.support.marks import in_full
 from tests.support.upgrade import FIXTURE, flat
 from workers.algorithms.registry import algorithms, own_settings

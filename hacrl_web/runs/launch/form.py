@@ -1,392 +1,322 @@
-"""The new-run form: its controls come from RunSpec's JSON schema, and what it sends becomes a launch request.
-
-RunSpec holds all bounds; the form shows them, and puts each error beside its field.
-"""
+"""The new-run form: it starts with the values of an address, and what it sends becomes a launch request."""
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from functools import cache
-from typing import Any
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, Self
+from uuid import UUID
 
+from django.db.models import QuerySet
 from django.http import QueryDict
 
-from hacrl_web.registry.agent_groups.agent_changes import text_of_changes
-from hacrl_web.runs.variants.grid import GRID, ablations
-from hacrl_web.runs.variants.search_settings import SearchSettings
-from hacrl_web.runs.variants.varied import value_text
+from hacrl_web.accounts.models import User
+from hacrl_web.registry.agent_groups.agent_changes import changes_of_text, text_of_changes
+from hacrl_web.registry.benchmarks.training_sets import (
+    EVALUATIONS,
+    TRAINING_SETS,
+    as_requested,
+    evaluations_as_requested,
+)
+from hacrl_web.registry.models import AGENT_FIELDS, AgentGroup, Benchmark
+from hacrl_web.runs.launch.controls import (
+    CAUTIONS,
+    FURTHER_GRID,
+    GRID_FIELDS,
+    GRID_PREFIX,
+    LISTS,
+    MAX_LIST_TEXT,
+    OTHER,
+    SEARCH_FIELDS,
+    SEARCH_PREFIX,
+    SECTIONS,
+    SET_PREFIX,
+    TOP_LEVEL,
+    Confirmation,
+    FormField,
+    confirmed_by,
+    draw,
+    grid_path,
+    is_run_setting,
+    is_same,
+    split_list,
+    values_of,
+    values_of_sweep,
+    varied_lines,
+)
+from hacrl_web.runs.launch.cost import Cost, partial_estimate
+from hacrl_web.runs.launch.create import MAX_NAME
+from hacrl_web.runs.launch.launch import change_draft, launch, launch_sweep
+from hacrl_web.runs.launch.plan import named_request, plan_of
+from hacrl_web.runs.launch.presets import presets
+from hacrl_web.runs.models import Run, State, Sweep
+from hacrl_web.runs.run.header import can_ablate
+from hacrl_web.runs.storage.stored_spec import stored_spec
+from hacrl_web.runs.variants.grid import MAX_SWEEP_RUNS, ablations, idle_ablations
+from hacrl_web.runs.variants.parts import SWEEP_KEYS
 from hacrl_web.web.errors import FieldError, FieldErrors
-from workers.algorithms.registry import algorithms, settings_schema
-from workers.contract.settings import MAX_TEMPLATE, label_of
-from workers.contract.spec.algorithm import DEFAULT, RECOMMENDED, upgraded
-from workers.contract.spec.rewards import text_of_terms
-from workers.contract.spec.run import RunSpec
+from hacrl_web.web.page_query import MAX_ID, PageQuery, RowId, Text, uuid_or_none, whole_number
+from workers.algorithms.registry import algorithms, refused_files, settings_schema
+from workers.contract.settings import MAX_TEMPLATE
+from workers.contract.spec.algorithm import BASELINE, DEFAULT, LEFT_CODE, RECOMMENDED, left_settings
+from workers.contract.spec.run import CONFIRMED, dump_yaml
 
-# Sections of RunSpec on the form, in its order; agents and data come from the chosen group and benchmark.
-SECTIONS = {
-    "algorithm": "Algorithm",
-    "rewards": "Rewards",
-    "training": "Training",
-    "rollout": "Rollouts",
-    "evaluation": "Evaluation",
-    "checkpoint": "Checkpoints",
-    "compute": "Compute",
-    "telemetry": "Telemetry",
-}
-# Settings that most runs choose, in the third step of the form. The others are under "All settings".
-COMMON = (
-    *("algorithm.alpha", "algorithm.delta", "algorithm.delta_step", "algorithm.floor"),
-    *("training.steps", "training.train_batch_size", "training.mini_batch_size", "training.num_iterations"),
-    *("training.learning_rate", "training.lora_rank"),
-    *("rollout.num_generations", "rollout.temperature", "rollout.max_prompt_length", "rollout.max_completion_length"),
-    *("evaluation.eval_interval", "compute.device"),
-)
-# Codes of RunSpec.cautions(), with their fields.
-CAUTIONS = {
-    "delta_above_half": "algorithm.delta",
-    "last_bound_reaches_one": "algorithm.delta_step",
-    "audit_decides_little": "algorithm.audit_share",
-    "lora_learning_rate": "training.learning_rate",
-}
-TOP_LEVEL = ("name", "group", "benchmark", "agents", "seed", "cloned_from")
-TERMS = "rewards.terms"
-SET_PREFIX = "training.benchmarks."  # of the fields with the weights of further training sets, each with an id
-LISTS = ("algorithms", "ablations", "evaluation.benchmarks", "training.benchmarks")  # more than one control
-OTHER = ("csrfmiddlewaretoken", "preset", "compare", "seeds", "confirm", "draft", "draft_sweep")
-OWN_SOURCES = ("product", "design")  # of a default that no paper and no program gave
-SWITCH = {None: "auto", True: "true", False: "false"}  # the choices of a switch that may be left to the machine
-GRID_PREFIX = "grid."
-SEARCH_PREFIX = "search."
-SEARCH_CONTROLS: dict[str, dict[str, Any]] = {
-    "method": {"choices": ["grid", "random", "optuna"], "default": "grid"},
-    "agent": {"kind": "choice"},  # choices: the agents of the groups
-}
-PARAMETERS = "search.parameters."  # the form has the ranges of a search in the fields of the grid
-GRID_FIELDS = [GRID_PREFIX + name for name in GRID]  # each a text with several values
-FURTHER_GRID = "varied"  # the field with all others: a line each
-MAX_LIST_TEXT = 1000  # characters of the values of a grid
+COMPARED = (DEFAULT, RECOMMENDED, BASELINE)  # ticked when Compare is opened
+ABLATION_SEEDS = 3
+CLONE = " (clone)"
+MAX_VALUE = 40  # characters of a setting in an address
 
 
-@dataclass
-class FormField:
-    """One control: its part of the schema, the value to show, and its errors."""
+class NewRunQuery(PageQuery):
+    """What the form starts with. Settings of the algorithm may be in the address too, see `settings_in_address`."""
 
-    path: str
-    label: str
-    kind: str = "text"  # or number, choice, boolean
-    help: str = ""
-    source: str = ""
-    unit: str = ""
-    bounds: str = ""
-    choices: list[str] = field(default_factory=list)
-    algorithms: list[str] = field(default_factory=list)  # those that use this setting, for settings of algorithms
-    recommended: str = ""  # a choice
-    needs: list[list[dict[str, Any]]] = field(
-        default_factory=list
-    )  # conditions on other settings, see workers.contract.settings
-    default: Any = None
-    value: Any = None
-    errors: list[str] = field(default_factory=list)
-    cautions: list[FieldError] = field(default_factory=list)
+    draft: UUID | None = None
+    sweep: RowId | None = None
+    clone: UUID | None = None
+    ablate: Literal["", "1"] = ""
+    compare: Literal["", "1"] = ""
+    group: RowId | None = None
+    benchmark: RowId | None = None
+    agents: Text = ""  # changes of a clone's agents, as the form's field has them
+
+
+class RunForm:
+    """The new-run form: its values and errors, the launch request that it describes, and what its buttons need."""
+
+    def __init__(self, user: User, values: Mapping[str, Any], post: QueryDict | None = None) -> None:
+        self.user, self.values, self.post = user, dict(values), post
+        self.kind: type[Run | Sweep] = Sweep if values["compare"] else Run
+        self.errors: list[FieldError] = []
+        self.cost: Cost | None = None
+
+    @classmethod
+    def of_address(cls, user: User, query: QueryDict) -> Self:
+        """The form that an address opens; settings of a draft or a clone that left are errors."""
+        form = cls(user, _first_values(user, query))
+        form.errors = _left_errors(form.values)
+        return form
+
+    @classmethod
+    def posted(cls, user: User, post: QueryDict) -> Self:
+        """The form that was sent."""
+        lists = {key: post.getlist(key) for key in LISTS}
+        compare = {"compare": bool(post.get("compare")), "confirmed": _confirmed(post)}
+        return cls(user, post.dict() | lists | compare, post)
+
+    @cached_property
+    def request(self) -> dict[str, Any]:
+        """The launch request; of a sweep without what only one run has. Error: FieldErrors."""
+        assert self.post is not None
+        request = _parsed(self.post)
+        if self.kind is Run:
+            return {key: value for key, value in request.items() if key not in SWEEP_KEYS}
+        request = {key: value for key, value in request.items() if key not in ("seed", "cloned_from")}
+        request.get("algorithm", {}).pop("name", None)
+        return {"algorithms": []} | request | {"seeds": split_list(self.post.get("seeds", ""))}
 
     @property
-    def id(self) -> str:
-        return "id-" + self.path.replace(".", "-")
+    def unconfirmed(self) -> dict[str, Any]:
+        """The request with every caution confirmed: nothing is launched by it. Error: FieldErrors."""
+        return self.request | {"confirm": list(CAUTIONS)}
 
-    @property
-    def section(self) -> str:
-        """The title of its section; empty for one of none."""
-        return SECTIONS.get(self.path.partition(".")[0], "") if "." in self.path else ""
+    def refuse(self, refused: FieldErrors) -> None:
+        """Take the errors of a refusal. No longer a draft: sent again, the form makes a new run."""
+        self.errors = refused.errors
+        if refused.status in (404, 409):
+            self.values |= {"draft": "", "draft_sweep": ""}
 
-    @property
-    def default_text(self) -> str:
-        """The default as a control holds it."""
-        if self.choices == list(SWITCH.values()):
-            return SWITCH[self.default]
-        if isinstance(self.default, bool):
-            return str(self.default).lower()
-        return "" if self.default in (None, [], ()) else str(self.default)
+    def submit(self, *, then_queue: bool) -> Run | Sweep:
+        """The new run or sweep, or the draft that the form edits, with its settings. Error: FieldErrors."""
+        request, draft = self.request, self._edited_draft()
+        if isinstance(draft, Sweep):
+            return change_draft(self.user, draft, request, then_queue=then_queue)
+        if draft is not None:
+            return change_draft(self.user, draft, request, then_queue=then_queue)
+        start = launch if self.kind is Run else launch_sweep
+        return start(self.user, request if then_queue else request | {"draft": True})
 
-    @property
-    def needs_json(self) -> str:
-        """The conditions for the page's script; the same ones decide on the server."""
-        return json.dumps(self.needs) if self.needs else ""
+    def _edited_draft(self) -> Run | Sweep | None:
+        """Error: FieldErrors (404) where it was deleted."""
+        text = str(self.values.get("draft" if self.kind is Run else "draft_sweep", ""))
+        if not text:
+            return None
+        pk = uuid_or_none(text) if self.kind is Run else whole_number(text, MAX_ID)
+        draft: Run | Sweep | None = (
+            self.kind.objects.visible_to(self.user).select_related("project").filter(pk=pk).first()
+        )
+        if draft is None:
+            message = "The draft was deleted. Sent again, the form makes a new one."
+            raise FieldErrors.single("not_found", message, status=404)
+        return draft
 
-    @property
-    def is_true(self) -> bool:
-        return str(self.value).lower() in ("true", "on", "1")
+    def yaml(self) -> str:
+        """The settings, and the cautions that were confirmed, so that the file can be launched. Error: FieldErrors."""
+        if self.kind is Sweep:
+            return dump_yaml(named_request(plan_of(self.user, self.request, Sweep)))
+        (spec,) = plan_of(self.user, self.unconfirmed, Run).specs
+        codes = sorted({one.code for one in spec.cautions()} & {one.code for one in self.values["confirmed"]})
+        return spec.to_yaml() + (dump_yaml({CONFIRMED: codes}) if codes else "")
 
-
-@dataclass
-class FormSection:
-    key: str
-    title: str
-    help: str
-    fields: list[FormField]
-
-    @property
-    def has_errors(self) -> bool:
-        return any(f.errors or f.cautions for f in self.fields)
-
-
-def _bounds(schema: Mapping[str, Any]) -> str:
-    """The allowed numbers in words: `0 to 1`, `above 0, at most 5`."""
-    low, above = schema.get("minimum"), schema.get("exclusiveMinimum")
-    high, below = schema.get("maximum"), schema.get("exclusiveMaximum")
-    if low is not None and high is not None:
-        return f"{low:,} to {high:,}"
-    parts = [
-        f"{word} {int(value) if value == int(value) else value:,}"
-        for word, value in (("at least", low), ("above", above), ("at most", high), ("below", below))
-        if value is not None
-    ]
-    return ", ".join(parts)
-
-
-def _form_field(path: str, schema: Mapping[str, Any]) -> FormField:
-    concrete: dict[str, Any] = dict(schema)
-    for option in schema.get("anyOf", ()):
-        if option.get("type") != "null":
-            concrete |= option
-    kinds = {"integer": "number", "number": "number", "boolean": "boolean"}
-    # A choice of one value has "const" instead of "enum".
-    choices = list(concrete.get("enum", [concrete["const"]] if "const" in concrete else []))
-    if concrete.get("type") == "boolean" and "anyOf" in schema:
-        choices = list(SWITCH.values())
-    return FormField(
-        path=path,
-        label=label_of(path.rpartition(".")[2], concrete),
-        kind="choice" if choices else kinds.get(concrete.get("type", ""), "text"),
-        help=concrete.get("description", ""),
-        source="" if (source := concrete.get("source", "")).startswith(OWN_SOURCES) else source,
-        unit=concrete.get("unit", ""),
-        bounds=_bounds(concrete),
-        choices=choices,
-        algorithms=concrete.get("algorithms", []),
-        recommended=concrete.get("recommended", ""),
-        needs=[[_full_path(one, path) for one in entry] for entry in concrete.get("needs", ())],
-        default=concrete.get("default"),
-    )
-
-
-SEARCH_FIELDS = tuple(
-    replace(_form_field(SEARCH_PREFIX + name, part), **SEARCH_CONTROLS.get(name, {}))
-    for name, part in SearchSettings.model_json_schema()["properties"].items()
-    if name != "parameters"
-)
-
-
-def _full_path(condition: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """A condition whose setting is named with its section; one without, is of the section of `path`."""
-    other = str(condition["path"])
-    return {**condition, "path": other if "." in other else f"{path.partition('.')[0]}.{other}"}
-
-
-@cache
-def _schema(section: str = "") -> dict[str, Any]:
-    """The JSON schema of RunSpec or of one of its sections; of `algorithm`, the settings of all algorithms."""
-    if section == "algorithm":
-        name = {
-            "enum": list(algorithms()),
-            "default": DEFAULT,
-            "description": "How verified rollouts become updates.",
-            "label": "Algorithm",
-            "recommended": RECOMMENDED,
-        }
-        description = "How verified rollouts become updates."
-        return {"description": description, "properties": {"name": name, **settings_schema()}}
-    model: Any = RunSpec.model_fields[section].annotation if section else RunSpec
-    schema: dict[str, Any] = model.model_json_schema()
-    return schema
-
-
-def is_run_setting(path: str) -> bool:
-    """Whether a dotted path is that of a setting of a run, apart from those of rows: `rollout.temperature`."""
-    section, _, name = path.partition(".")
-    return section in SECTIONS and path not in LISTS and name in _schema(section)["properties"]
-
-
-def draw(
-    values: Mapping[str, Any], errors: Iterable[FieldError]
-) -> tuple[dict[str, FormField], list[FormField], list[FormSection], list[FieldError]]:
-    """The controls with `values` ({dotted path: text}) and errors.
-
-    Returns (top-level fields by name, common settings, sections of the others, errors without a control).
-    """
-    top = {key: _form_field(key, _schema()["properties"][key]) for key in ("name", "seed")}
-    top |= {key: FormField(key, key.capitalize()) for key in ("group", "benchmark", "agents", *LISTS, "seeds")}
-    top |= {path: _grid_field(path) for path in GRID_FIELDS}
-    top[FURTHER_GRID] = FormField(FURTHER_GRID, "Values of other settings")
-    top |= {control.path: replace(control, errors=[]) for control in SEARCH_FIELDS}
-    every = dict(top)
-    sections = []
-    for key, title in SECTIONS.items():
-        schema = _schema(key)
-        section = FormSection(key, title, schema.get("description", "").partition(".")[0] + ".", [])
-        for name, part in schema["properties"].items():
-            control = every[f"{key}.{name}"] = _form_field(f"{key}.{name}", part)
-            if control.path not in ("algorithm.name", *LISTS, *COMMON):
-                section.fields.append(control)
-        sections.append(section)
-    for path, control in every.items():
-        control.value = None if path in LISTS else values.get(path, control.default)
-        if control.choices == list(SWITCH.values()):
-            control.value = SWITCH.get(control.value, control.value)
-        if isinstance(control.value, list | tuple):  # texts, as RunSpec reads them
-            control.value = json.dumps(control.value, ensure_ascii=False) if control.value else ""
-    top |= {"algorithm": every["algorithm.name"], "benchmarks": every["evaluation.benchmarks"]}
-    top["training_sets"] = every["training.benchmarks"]
-    return top, [every[path] for path in COMMON], sections, _place(every, errors)
-
-
-def _grid_field(path: str) -> FormField:
-    """The control for several values of a setting."""
-    name = path.removeprefix(GRID_PREFIX)
-    section, _, key = (name if "." in name else f"algorithm.{name}").partition(".")
-    setting = _form_field(path, _schema(section)["properties"][key])
-    label = setting.label if setting.label[1:].lower() != setting.label[1:] else setting.label.lower()  # LoRA rank
-    return replace(setting, label=f"Values of {label}", kind="text", default=None, needs=[])
-
-
-def _place(every: Mapping[str, FormField], errors: Iterable[FieldError]) -> list[FieldError]:
-    """Put each error and caution beside its control; returns those that have none."""
-    unplaced_errors = []
-    for error in errors:
-        # The error of an entry of a list is that of the list.
-        path = re.sub(r"^agents\..*|\.\d+$", lambda part: "agents" if part[0][0] == "a" else "", error.field or "")
-        path = SET_PREFIX[:-1] if path.startswith(SET_PREFIX) else path
-        path = path.replace(PARAMETERS, GRID_PREFIX) if path != PARAMETERS[:-1] else "search.method"
-        if path.startswith(GRID_PREFIX) and path not in every:
-            message = f"{path.removeprefix(GRID_PREFIX)}: {error.message}"
-            path, error = FURTHER_GRID, replace(error, message=message)
-        control = every.get(path) or _mentioned(every, error)
-        if control is None:
-            unplaced_errors.append(error)
-        elif error.code in CAUTIONS:
-            control.cautions.append(error)
-        elif error.message not in control.errors:
-            control.errors.append(error.message)
-    return unplaced_errors
-
-
-def _mentioned(every: Mapping[str, FormField], error: FieldError) -> FormField | None:
-    """The first control that the message of a section's error names: "mini_batch_size 7 must divide ..."."""
-    words = re.findall(r"[a-z_0-9]+", error.message)
-    if error.field and error.field not in SECTIONS:
+    def partial_cost(self) -> Cost | None:
+        """The cost of a run whose form is refused; None where too little of it can be read."""
+        with suppress(FieldErrors):
+            return partial_estimate(self.user, self.unconfirmed) if self.kind is Run else None
         return None
-    within = {
-        path.rpartition(".")[2]: f for path, f in every.items() if path.startswith(error.field or "") and "_" in path
+
+    def context(self) -> dict[str, Any]:
+        """What the template shows, each error beside its field."""
+        values = self.values
+        groups, benchmarks = _choices(self.user, values.get("group"))
+        weights, missing_sets = _weights(values, benchmarks)
+        further, missing = _further(values.get(EVALUATIONS) or (), benchmarks)
+        errors = [*self.errors, *missing_sets, *missing]
+        fields, common, sections, unplaced_errors = draw(values, errors)
+        for key, rows in (("group", groups), ("benchmark", benchmarks)):
+            if fields[key].value is None and len(rows) == 1:
+                fields[key].value = rows[0].pk
+        judge = fields["search.agent"]
+        names = [agent.name for group in groups for agent in group.agents.all()]
+        judge.choices = list(dict.fromkeys(["", *names, judge.value or ""]))
+        offered = presets()
+        return {
+            "fields": fields,
+            "common": common,
+            "sections": sections,
+            "num_settings": sum(len(section.fields) for section in sections),
+            "has_errors_in_all": any(section.has_errors for section in sections),
+            "unplaced_errors": unplaced_errors,
+            "num_errors": len(errors),
+            "groups": groups,
+            "agent_settings": AGENT_FIELDS,
+            "benchmarks": benchmarks,
+            "further": further,
+            "training_sets": weights,
+            "has_training_sets": any(weight not in (None, "") for _, weight in weights),
+            "compare": self.kind is Sweep,
+            **_sweep_controls(fields, values),
+            "confirmed": values.get("confirmed", []),
+            "clone_of": values.get("clone_of"),
+            "cloned_from": values.get("cloned_from", ""),
+            "draft": uuid_or_none(values.get("draft")),
+            "draft_sweep": whole_number(values.get("draft_sweep", ""), MAX_ID),
+            "cost": self.cost,
+            "presets": offered,
+            "refused_algorithms": [(Path(path).name, reason) for path, reason in refused_files().items()],
+            "form_data": {
+                "presets": offered,
+                "groups": [_group_data(group) for group in groups],
+                "algorithms": [
+                    {
+                        "name": name,
+                        "label": cls.label,
+                        "summary": cls.summary,
+                        "shares": cls.can_share,
+                        "rollouts": cls.rollouts_multiplier,
+                        "settings": list(cls.model_fields),
+                    }
+                    for name, cls in algorithms().items()
+                ],
+                "ablations": {key: name for key, (name, _) in ablations().items()},
+            },
+        }
+
+
+def settings_in_address(query: QueryDict) -> dict[str, str]:
+    """Settings in the address that replace a clone's own, by dotted path. RunSpec checks them when the form is sent."""
+    return {name: query[name][:MAX_VALUE] for name in query if is_run_setting(name)}
+
+
+def _first_values(user: User, address: QueryDict) -> dict[str, Any]:
+    """The values of an address: those of the draft to edit, of the run to clone or ablate, or the defaults."""
+    query = NewRunQuery.read(address)
+    visible = Run.objects.visible_to(user)
+    values: dict[str, Any] = {"seeds": "0, 1, 2", "compare": bool(query.compare)}
+    if query.compare:
+        values["name"] = "sweep"
+    if (draft := visible.filter(pk=query.draft, state=State.DRAFT).first()) is not None:
+        return values | _values_of_run(draft) | {"cloned_from": draft.cloned_from_id or "", "draft": draft.pk}
+    if (sweep := Sweep.objects.visible_to(user).filter(pk=query.sweep).first()) is not None and sweep.is_draft:
+        return values | values_of_sweep(sweep.request) | {"draft_sweep": sweep.pk}
+    if (run := visible.filter(pk=query.clone).first()) is not None:
+        replaced = settings_in_address(address)
+        # A replaced value is not confirmed, and neither is a draft.
+        before = [] if run.state == State.DRAFT or left_settings(run.spec) else confirmed_by(stored_spec(run))
+        values |= _values_of_run(run) | {
+            "agents": _changed_agents(run, query.agents),
+            "name": run.name.removesuffix(CLONE)[: MAX_NAME - len(CLONE)] + CLONE,
+            "clone_of": run.name,
+            "cloned_from": run.pk,
+            "confirmed": [one for one in before if one.field not in replaced],
+            **replaced,
+        }
+        if query.ablate and can_ablate(run):
+            values |= _ablation_of(run)
+    return values | query.model_dump(include={"group", "benchmark"}, exclude_none=True)
+
+
+def _values_of_run(run: Run) -> dict[str, Any]:
+    rows = {"name": run.name, "group": run.group_id, "benchmark": run.benchmark_id}
+    values = values_of(run.spec) | rows | {"agents": text_of_changes(run.agent_changes)}
+    for field, request_form in ((TRAINING_SETS, as_requested), (EVALUATIONS, evaluations_as_requested)):
+        if (data := values.get(field)) and not run.is_imported:  # an imported run's files are elsewhere: by name
+            there = Benchmark.objects.filter(train_path__in=[one["train_path"] for one in data])
+            values[field] = request_form(data, there)
+    return values
+
+
+def _changed_agents(run: Run, text: str) -> str:
+    """The changes of a run's agents, with those of the text instead where it has some."""
+    changes = {name: dict(values) for name, values in run.agent_changes.items()}
+    with suppress(ValueError):  # an address that nobody's link has
+        for name, values in changes_of_text(text).items():
+            changes[name] = changes.get(name, {}) | values
+    return text_of_changes(changes)
+
+
+def _ablation_of(run: Run) -> dict[str, Any]:
+    """The sweep that ablates a run: itself, and without each of its parts, over three seeds."""
+    rule = stored_spec(run).algorithm
+    idle = idle_ablations(rule.name, rule.model_dump())
+    return {
+        "name": f"Ablation of {run.name}"[:MAX_NAME],
+        "compare": True,
+        "algorithms": [rule.name],
+        "ablations": [one.key for one in rule.ablations if one.key not in idle],
+        "seeds": ", ".join(str(run.seed + number) for number in range(ABLATION_SEEDS)),
     }
-    return next((within[word] for word in words if word in within), None)
 
 
-def values_of(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a stored spec: {dotted path: value}."""
-    # As of version 2: a form holds the settings of all algorithms.
-    spec = upgraded({**spec, "schema_version": 2} if spec.get("schema_version") == 1 else spec)
-    return {key: spec[key] for key in ("name", "seed") if key in spec} | _values_of_sections(spec)
+def _left_errors(values: Mapping[str, Any]) -> list[FieldError]:
+    """An error for each setting of a draft, or of the run to clone, that this version no longer has."""
+    spec: dict[str, dict[str, Any]] = {}
+    for path, value in values.items():
+        section, dot, name = path.partition(".")
+        if dot:
+            spec.setdefault(section, {})[name] = value
+    return [FieldError(LEFT_CODE, one.message, f"{one.section}.{one.name}") for one in left_settings(spec)]
 
 
-def _values_of_sections(settings: Mapping[str, Any]) -> dict[str, Any]:
-    every = [(section, settings.get(section, {})) for section in SECTIONS]
-    values = {f"{section}.{name}": value for section, values in every for name, value in values.items()}
-    if isinstance(terms := values.get(TERMS), list | tuple):
-        values[TERMS] = text_of_terms(terms)
-    return values
-
-
-def values_of_sweep(request: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a sweep's request, as the form sends them: {dotted path: value}."""
-    values: dict[str, Any] = {key: request[key] for key in ("name", "group", "benchmark", "algorithms", "ablations")}
-    values |= {"compare": True, "seeds": ", ".join(map(str, request["seeds"]))}
-    values["agents"] = text_of_changes(request.get("agents") or {})
-    search = request.get("search", {})
-    parameters = search.get("parameters", {})
-    values |= {SEARCH_PREFIX + name: value for name, value in search.items() if name != "parameters"}
-    every = {**request["grid"], **parameters}
-    texts = {name: some if isinstance(some, str) else ", ".join(map(value_text, some)) for name, some in every.items()}
-    values |= {GRID_PREFIX + name: text for name, text in texts.items() if name in GRID}
-    values[FURTHER_GRID] = "\n".join(f"{name} = {text}" for name, text in texts.items() if name not in GRID)
-    values |= _values_of_sections(request)
-    if "evaluation.benchmarks" in values:
-        values["evaluation.benchmarks"] = [{"benchmark": pk} for pk in values["evaluation.benchmarks"]]
-    return values
-
-
-@dataclass(frozen=True)
-class Confirmation:
-    """A caution that was confirmed, and the value for which it was."""
-
-    code: str
-    value: str
-    of_grid: bool = False  # the value is a list of a sweep's grid
-
-    @property
-    def field(self) -> str:
-        path = CAUTIONS[self.code]
-        return _grid_path(path) if self.of_grid else path
-
-    @property
-    def text(self) -> str:
-        """What its box sends."""
-        return f"{self.code}={self.value}"
-
-
-def _grid_path(path: str) -> str:
-    """The field of the form that has a setting's several values."""
-    name = path.removeprefix("algorithm.")
-    return GRID_PREFIX + name if name in GRID else FURTHER_GRID
-
-
-def confirmed(post: QueryDict) -> list[Confirmation]:
+def _confirmed(post: QueryDict) -> list[Confirmation]:
     """The confirmations of a posted form whose fields still hold the value that was confirmed."""
     confirmations = []
     for text in post.getlist("confirm"):
         code, _, value = text.partition("=")
         if code not in CAUTIONS:
             continue
-        path = _grid_path(CAUTIONS[code])
+        path = grid_path(CAUTIONS[code])
         grid_text = str(post.get(path, "")) if post.get("compare") else ""
         # It replaces the setting's one value.
-        of_grid = CAUTIONS[code].removeprefix("algorithm.") in (name for name, _, _ in _varied_lines(path, grid_text))
-        if _is_same(grid_text if of_grid else str(post.get(CAUTIONS[code], "")), value):
+        of_grid = CAUTIONS[code].removeprefix("algorithm.") in (name for name, _, _ in varied_lines(path, grid_text))
+        if is_same(grid_text if of_grid else str(post.get(CAUTIONS[code], "")), value):
             confirmations.append(Confirmation(code, value[:MAX_LIST_TEXT], of_grid))
     return confirmations
 
 
-def confirmed_by(spec: RunSpec) -> list[Confirmation]:
-    """The cautions that were confirmed when this spec was launched."""
-    values = values_of(spec.model_dump(mode="json"))
-    codes = [caution.code for caution in spec.cautions()]
-    return [Confirmation(code, str(values[CAUTIONS[code]])) for code in codes if code in CAUTIONS]
-
-
-def _is_same(text: str, other: str) -> bool:
-    """Whether both are the same numbers, at least one."""
-    if text.strip() and text.strip() == other.strip():  # the range of a search
-        return True
-    try:
-        numbers = [float(part) for part in split_list(text)]
-        return numbers != [] and numbers == [float(part) for part in split_list(other)]
-    except ValueError:
-        return False
-
-
-def _varied_lines(path: str, text: str) -> list[tuple[str, str, str]]:
-    """Of each setting that a field gives several values: its name, the sign behind it or nothing, and their text."""
-    text = text.strip()
-    if path != FURTHER_GRID:
-        return [(path.removeprefix(GRID_PREFIX), "=", text)] if text else []
-    lines = [line.partition("=") for line in text.splitlines() if line.strip()]
-    return [(name.strip(), sign, values.strip()) for name, sign, values in lines]
-
-
 def _take_varied(request: dict[str, Any], path: str, text: str, *, searches: bool) -> list[FieldError]:
     """Write the values of a field into the grid of a request, or into the parameters of its search."""
-    lines = _varied_lines(path, text)
+    lines = varied_lines(path, text)
     if not lines:
         return []
     texts = request["search"]["parameters"] if searches else request.setdefault("grid", {})
@@ -399,17 +329,12 @@ def _take_varied(request: dict[str, Any], path: str, text: str, *, searches: boo
     return []
 
 
-def split_list(text: str) -> list[str]:
-    """`0.1, 0.2` as its parts."""
-    return text.replace(",", " ").split()
-
-
-def parse_form(post: QueryDict) -> dict[str, Any]:
+def _parsed(post: QueryDict) -> dict[str, Any]:
     """The launch request of a posted form, with texts that RunSpec reads. Error: FieldErrors."""
     request: dict[str, Any] = {key: post.getlist(key) for key in LISTS if key in post and "." not in key}
     if "evaluation.benchmarks" in post:
         request["evaluation"] = {"benchmarks": post.getlist("evaluation.benchmarks")}
-    request["confirm"] = [one.code for one in confirmed(post)]
+    request["confirm"] = [one.code for one in _confirmed(post)]
     searches = bool(post.get("compare")) and post.get("search.method", "grid") != "grid"
     if searches:
         request["search"] = {"parameters": {}}
@@ -453,3 +378,89 @@ def _leave_out_idle(request: dict[str, Any], *, compares: bool) -> None:
     idle = settings_schema().keys() - {name for cls in chosen for name in cls.model_fields}
     if chosen:
         request["algorithm"] = {name: value for name, value in section.items() if name not in idle}
+
+
+def _choices(user: User, group: Any) -> tuple[QuerySet[AgentGroup], QuerySet[Benchmark]]:
+    """Groups and benchmarks of one project: that of the chosen group, else the user's current one."""
+    visible = AgentGroup.objects.visible_to(user)
+    project = visible.filter(pk=whole_number(group, MAX_ID)).values_list("project", flat=True).first()
+    if project is None:
+        groups, benchmarks = AgentGroup.objects.listed_for(user), Benchmark.objects.listed_for(user)
+    else:
+        groups = visible.filter(project=project)
+        benchmarks = Benchmark.objects.visible_to(user).filter(project=project)
+    return groups.prefetch_related("agents__model"), benchmarks
+
+
+def _further(ticked: Sequence[Any], benchmarks: QuerySet[Benchmark]) -> tuple[list[dict[str, Any]], list[FieldError]]:
+    """The boxes of further benchmarks, and an error for each entry whose benchmark is not here.
+
+    ticked: ids as the form sends them, or entries of a request or a spec, which have ids or names.
+    """
+    keys = {str(entry["benchmark"]) if isinstance(entry, dict) else str(entry) for entry in ticked}
+    rows = [{"benchmark": row, "is_ticked": not keys.isdisjoint((str(row.pk), row.name))} for row in benchmarks]
+    # Ids that the form sends are refused where they are read.
+    missing = _not_here([entry for entry in ticked if isinstance(entry, dict)], benchmarks)
+    message = "The evaluation benchmark “{}” is not among these benchmarks (deleted, renamed or of another project): "
+    message += "the run will not be evaluated on it."
+    return rows, [FieldError("benchmark_deleted", message.format(name), EVALUATIONS) for name in missing]
+
+
+def _not_here(entries: Sequence[dict[str, Any]], benchmarks: QuerySet[Benchmark]) -> list[str]:
+    """The names, or ids, of entries whose benchmark is not among these."""
+    here = {str(row.pk) for row in benchmarks} | {row.name for row in benchmarks}
+    names = (one.get("name", one["benchmark"]) for one in entries if str(one["benchmark"]) not in here or "name" in one)
+    return [str(name)[:120] for name in names]
+
+
+def _weights(
+    values: Mapping[str, Any], benchmarks: QuerySet[Benchmark]
+) -> tuple[list[tuple[Benchmark, Any]], list[FieldError]]:
+    """Each benchmark with its weight among the further training sets; None or empty for one that is none of them.
+
+    values: as the form sends them, or entries of a request or a spec, which have ids or names. Also an error for each
+    entry whose benchmark is not here.
+    """
+    every = [one if isinstance(one, dict) else {"benchmark": one} for one in values.get(TRAINING_SETS) or ()]
+    weights = {str(one["benchmark"]): one.get("weight", 1) for one in every if one["benchmark"] is not None}
+    typed = {row.pk: values.get(f"{SET_PREFIX}{row.pk}") for row in benchmarks}
+    rows = [(row, typed[row.pk] or weights.get(str(row.pk), weights.get(row.name))) for row in benchmarks]
+    return rows, [
+        FieldError(
+            "benchmark_deleted",
+            f"The training set “{name}” is not among these benchmarks (deleted, renamed or of another "
+            "project): without it the run trains on other data.",
+            TRAINING_SETS,
+        )
+        for name in _not_here(every, benchmarks)
+    ]
+
+
+def _sweep_controls(fields: Mapping[str, FormField], values: Mapping[str, Any]) -> dict[str, Any]:
+    """What Compare opens."""
+    ticked, removed = values.get("algorithms", COMPARED), values.get("ablations", ())
+    search = [fields[control.path] for control in SEARCH_FIELDS]
+    grid = [control for path, control in fields.items() if path.startswith(GRID_PREFIX)]
+    return {
+        "algorithms": [
+            (name, f"{cls.label}{' (recommended)' if name == RECOMMENDED else ''}: {cls.summary}", name in ticked)
+            for name, cls in algorithms().items()
+        ],
+        "ablations": [(ablation, key in removed) for key, (_, ablation) in ablations().items()],
+        "grid": grid,
+        "search": search,
+        "is_grid_open": any(field.value or field.errors for field in [*grid, fields[FURTHER_GRID]])
+        or search[0].value != "grid",
+        "is_ablation_open": bool(removed or fields["ablations"].errors),
+        "max_runs": MAX_SWEEP_RUNS,
+    }
+
+
+def _group_data(group: AgentGroup) -> dict[str, Any]:
+    agents = [
+        {"name": a.name, "model": a.model.name, "position": a.position, "context": a.model.context_length}
+        | {"lora_rank": a.setting("lora_rank"), "learning_rate": a.learning_rate}
+        | {"refuses_system": a.model.refuses_system and a.prompt_format != a.PromptFormat.PLAIN}
+        for a in group.agents.all()
+    ]
+    return {"id": group.pk, "name": group.name, "agents": agents}

@@ -14,8 +14,8 @@ from django.utils.text import slugify
 
 from hacrl_web.registry.agent_groups.agent_settings import agent_values
 from hacrl_web.registry.models import Agent
+from hacrl_web.runs.launch.controls import CAUTIONS, Confirmation
 from hacrl_web.runs.launch.fit.memory_fit import needed_in_words, shapes_of
-from hacrl_web.runs.launch.form import CAUTIONS, Confirmation
 from hacrl_web.runs.variants.grid import ablations
 from hacrl_web.web.errors import FieldError
 from workers.algorithms.registry import algorithms, own_settings

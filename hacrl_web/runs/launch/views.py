@@ -10,54 +10,46 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse, JsonResponse, QueryDict
-from django.shortcuts import redirect
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from hacrl_web.accounts.roles.projects import for_members
 from hacrl_web.registry.models import AgentGroup, Benchmark
 from hacrl_web.runs.launch.again import retry
-from hacrl_web.runs.launch.cost import Cost, estimate, partial_estimate
-from hacrl_web.runs.launch.form import CAUTIONS, confirmed, parse_form, split_list
-from hacrl_web.runs.launch.form_page import (
-    NewRunQuery,
-    first_values,
-    left_errors,
-    posted_values,
-    render_form,
-    settings_in_address,
-)
-from hacrl_web.runs.launch.launch import change_draft, launch, launch_sweep, queue_draft
-from hacrl_web.runs.launch.plan import named_request, plan_of
+from hacrl_web.runs.launch.cost import estimate
+from hacrl_web.runs.launch.form import NewRunQuery, RunForm, settings_in_address
+from hacrl_web.runs.launch.launch import queue_draft
 from hacrl_web.runs.launch.presets import memory_of_presets
 from hacrl_web.runs.launch.recommendation import recommended
 from hacrl_web.runs.models import Run, State, Sweep
 from hacrl_web.runs.models.requests import visible_run
-from hacrl_web.runs.variants.parts import SWEEP_KEYS
 from hacrl_web.web.errors import FieldErrors
-from hacrl_web.web.page_query import MAX_ID, uuid_or_none, whole_number
+from hacrl_web.web.page_query import MAX_ID, whole_number
 from hacrl_web.web.streaming import download_text, file_slug
-from workers.contract.spec.run import CONFIRMED, dump_yaml
 
-View = Callable[[HttpRequest], HttpResponse]
+Button = Callable[[HttpRequest, RunForm], HttpResponse]
 
 
-def _or_form(view: View) -> View:
+def _answer(request: HttpRequest, form: RunForm, status: int = 200) -> HttpResponse:
+    return render(request, "runs/launch/run_form.html", form.context(), status=status)
+
+
+def _or_form(button: Button) -> Callable[[HttpRequest], HttpResponse]:
     """The view of a button; when it raises FieldErrors the form comes back with the values and errors."""
 
-    @wraps(view)
-    def button(request: HttpRequest) -> HttpResponse:
+    @require_POST
+    @wraps(button)
+    def view(request: HttpRequest) -> HttpResponse:
+        form = RunForm.posted(request.user, request.POST)
         try:
-            return view(request)
+            return button(request, form)
         except FieldErrors as refused:
-            values = posted_values(request.POST)
-            if refused.status in (404, 409):  # no longer a draft: sent again, the form makes a new run
-                values.pop("draft", None)
-                values.pop("draft_sweep", None)
-            return render_form(request, values, refused.errors, refused.status)
+            form.refuse(refused)
+            return _answer(request, form, refused.status)
 
-    return button
+    return view
 
 
 @for_members
@@ -66,13 +58,12 @@ def run_create(request: HttpRequest) -> HttpResponse:
     """The form, and its button that queues."""
     if request.method == "POST":
         return _queue(request)
-    values = first_values(request)
-    return render_form(request, values, left_errors(values))
+    return _answer(request, RunForm.of_address(request.user, request.GET))
 
 
 @_or_form
-def _queue(request: HttpRequest) -> HttpResponse:
-    row = _submit(request, then_queue=True)
+def _queue(request: HttpRequest, form: RunForm) -> HttpResponse:
+    row = form.submit(then_queue=True)
     text = f"{row.name} queued."
     if isinstance(row, Sweep):
         text = "The search begins in a moment." if row.search_state else f"{row.runs.count()} runs are in the queue."
@@ -80,42 +71,25 @@ def _queue(request: HttpRequest) -> HttpResponse:
     return redirect(row)
 
 
-@require_POST
 @_or_form
-def run_save(request: HttpRequest) -> HttpResponse:
+def run_save(request: HttpRequest, form: RunForm) -> HttpResponse:
     """Save a run or a sweep as a draft: a new one, or the one that the form edits."""
-    row = _submit(request, then_queue=False)
+    row = form.submit(then_queue=False)
     messages.success(request, f"{row.name} is saved as a draft: nothing trains until it is queued.")
     return redirect(row)
 
 
-def _submit(request: HttpRequest, *, then_queue: bool) -> Run | Sweep:
-    """The new run, or the draft that the form edits, with its settings; a sweep where Compare is ticked.
-
-    Error: FieldErrors.
-    """
-    settings, draft = _request_of(request.POST), _edited_draft(request)
-    if draft is None:
-        start = launch_sweep if request.POST.get("compare") else launch
-        return start(request.user, settings if then_queue else settings | {"draft": True})
-    if isinstance(draft, Sweep):
-        return change_draft(request.user, draft, settings, then_queue=then_queue)
-    return change_draft(request.user, draft, settings, then_queue=then_queue)
-
-
-@require_POST
 @_or_form
-def run_cost(request: HttpRequest) -> HttpResponse:
+def run_cost(request: HttpRequest, form: RunForm) -> HttpResponse:
     """The form with its cost, for browsers without scripts."""
-    return render_form(request, posted_values(request.POST), cost=_estimate(request))
+    form.cost = estimate(form.user, form.unconfirmed, form.kind)
+    return _answer(request, form)
 
 
-@require_POST
 @_or_form
-def run_download(request: HttpRequest) -> HttpResponse:
+def run_download(request: HttpRequest, form: RunForm) -> HttpResponse:
     """The settings of a run or of a sweep as a file that is named after it."""
-    text = _yaml(request)
-    return download_text(text, f"{file_slug(request.POST.get('name', '')) or 'run'}.yaml", "application/yaml")
+    return download_text(form.yaml(), f"{file_slug(request.POST.get('name', '')) or 'run'}.yaml", "application/yaml")
 
 
 @require_POST
@@ -125,12 +99,24 @@ def run_estimate(request: HttpRequest) -> JsonResponse:
     Where a check fails: its errors, and the cost as far as it does not depend on what was refused. Status 200 too: the
     answer to what someone is still filling in, which a browser must not report as a failed request.
     """
+    form = RunForm.posted(request.user, request.POST)
     try:
-        return JsonResponse({"cost": asdict(_estimate(request))})
+        return JsonResponse({"cost": asdict(estimate(form.user, form.unconfirmed, form.kind))})
     except FieldErrors as refused:
-        cost = _partial_estimate(request)
+        cost = form.partial_cost()
         body = {"errors": [error.as_dict() for error in refused.errors], "cost": asdict(cost) if cost else None}
         return JsonResponse(body)
+
+
+@require_POST
+def run_command(request: HttpRequest) -> JsonResponse:
+    """The command line that launches what the form describes; or its errors, status 422."""
+    try:
+        text = RunForm.posted(request.user, request.POST).yaml()
+    except FieldErrors as refused:
+        return JsonResponse({"errors": [error.as_dict() for error in refused.errors]}, status=refused.status)
+    # Quoted: the shell takes the lines as they are. In YAML only keys and dashes begin a line, so that none is EOF.
+    return JsonResponse({"command": f"./hacrl launch - <<'EOF'\n{text}EOF\n"})
 
 
 @for_members
@@ -153,17 +139,6 @@ def _visible_or_none(model: Any, request: HttpRequest, name: str) -> Any:
     return None if pk is None else model.objects.visible_to(request.user).filter(pk=pk).first()
 
 
-@require_POST
-def run_command(request: HttpRequest) -> JsonResponse:
-    """The command line that launches what the form describes; or its errors, status 422."""
-    try:
-        text = _yaml(request)
-    except FieldErrors as refused:
-        return JsonResponse({"errors": [error.as_dict() for error in refused.errors]}, status=refused.status)
-    # Quoted: the shell takes the lines as they are. In YAML only keys and dashes begin a line, so that none is EOF.
-    return JsonResponse({"command": f"./hacrl launch - <<'EOF'\n{text}EOF\n"})
-
-
 @for_members
 @require_GET
 def run_clone(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
@@ -172,57 +147,6 @@ def run_clone(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     form_query = NewRunQuery.read(request.GET)
     query |= form_query.model_dump(include={"ablate", "agents"}, exclude_defaults=True)
     return redirect(f"{reverse('runs:run_create')}?{urlencode(query)}")
-
-
-def _edited_draft(request: HttpRequest) -> Run | Sweep | None:
-    """The draft that the form edits, if any. Error: FieldErrors (404) where it was deleted."""
-    compares = bool(request.POST.get("compare"))
-    if not (text := request.POST.get("draft_sweep" if compares else "draft", "")):
-        return None
-    rows: Any = (Sweep if compares else Run).objects.visible_to(request.user).select_related("project")
-    draft: Run | Sweep | None = rows.filter(pk=whole_number(text, MAX_ID) if compares else uuid_or_none(text)).first()
-    if draft is None:
-        message = "The draft was deleted. Sent again, the form makes a new one."
-        raise FieldErrors.single("not_found", message, status=404)
-    return draft
-
-
-def _yaml(request: HttpRequest) -> str:
-    """The settings, and the cautions that were confirmed, so that the file can be launched. Error: FieldErrors."""
-    settings = _request_of(request.POST)
-    if request.POST.get("compare"):
-        return dump_yaml(named_request(plan_of(request.user, settings, Sweep)))
-    (spec,) = plan_of(request.user, settings | {"confirm": list(CAUTIONS)}, Run).specs
-    codes = sorted({one.code for one in spec.cautions()} & {one.code for one in confirmed(request.POST)})
-    return spec.to_yaml() + (dump_yaml({CONFIRMED: codes}) if codes else "")
-
-
-def _estimate(request: HttpRequest) -> Cost:
-    """Cautions need no confirmation yet. Error: FieldErrors."""
-    settings = _request_of(request.POST) | {"confirm": list(CAUTIONS)}
-    return estimate(request.user, settings, Sweep if request.POST.get("compare") else Run)
-
-
-def _partial_estimate(request: HttpRequest) -> Cost | None:
-    """The cost of a run whose form is refused; None where too little of it can be read."""
-    if request.POST.get("compare"):
-        return None
-    try:
-        return partial_estimate(request.user, _request_of(request.POST) | {"confirm": list(CAUTIONS)})
-    except FieldErrors:
-        return None
-
-
-def _request_of(post: QueryDict) -> dict[str, Any]:
-    """The launch request of a run; where Compare is ticked of a sweep, without what only one run has.
-
-    Error: FieldErrors.
-    """
-    if not post.get("compare"):
-        return {key: value for key, value in parse_form(post).items() if key not in SWEEP_KEYS}
-    settings = {key: value for key, value in parse_form(post).items() if key not in ("seed", "cloned_from")}
-    settings.get("algorithm", {}).pop("name", None)
-    return {"algorithms": []} | settings | {"seeds": split_list(post.get("seeds", ""))}
 
 
 @require_POST

@@ -14,7 +14,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
 
 from hacrl_web.registry.agent_groups.agent_changes import text_of_changes
-from hacrl_web.runs.launch.form import split_list
+from hacrl_web.runs.launch.controls import split_list
 from hacrl_web.runs.launch.launch import queue_draft
 from hacrl_web.runs.launch.plan import plan_of
 from hacrl_web.runs.models import HELD, TERMINAL, Run, SearchState, State, Sweep, TrialState

@@ -9,7 +9,7 @@ import pytest
 from django.urls import reverse
 
 from hacrl_web.registry.models import Benchmark
-from hacrl_web.runs.launch.form import SEARCH_FIELDS
+from hacrl_web.runs.launch.controls import SEARCH_FIELDS
 from hacrl_web.runs.models import Run, Sweep
 from hacrl_web.runs.variants.grid import GRID
 from hacrl_web.web.errors import FieldErrors
