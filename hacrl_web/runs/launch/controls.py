@@ -346,7 +346,7 @@ def confirmed_by(spec: RunSpec) -> list[Confirmation]:
     return [Confirmation(code, str(values[CAUTIONS[code]])) for code in codes if code in CAUTIONS]
 
 
-def is_same(text: str, other: str) -> bool:
+def is_same_value(text: str, other: str) -> bool:
     """Whether both are the same numbers, at least one."""
     if text.strip() and text.strip() == other.strip():  # the range of a search
         return True

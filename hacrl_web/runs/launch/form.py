@@ -40,7 +40,7 @@ from hacrl_web.runs.launch.controls import (
     draw,
     grid_path,
     is_run_setting,
-    is_same,
+    is_same_value,
     split_list,
     values_of,
     values_of_sweep,
@@ -309,7 +309,7 @@ def _confirmed(post: QueryDict) -> list[Confirmation]:
         grid_text = str(post.get(path, "")) if post.get("compare") else ""
         # It replaces the setting's one value.
         of_grid = CAUTIONS[code].removeprefix("algorithm.") in (name for name, _, _ in varied_lines(path, grid_text))
-        if is_same(grid_text if of_grid else str(post.get(CAUTIONS[code], "")), value):
+        if is_same_value(grid_text if of_grid else str(post.get(CAUTIONS[code], "")), value):
             confirmations.append(Confirmation(code, value[:MAX_LIST_TEXT], of_grid))
     return confirmations
 

@@ -292,7 +292,7 @@ class NameOrder(StrictBody):
 @router.post("/sweeps/{int:sweep_id}/rename", response=SweepHead, summary="Rename a sweep; its runs keep their names")
 def rename_sweep(request: HttpRequest, sweep_id: int, payload: NameOrder) -> Any:
     sweep = visible_sweep(request, sweep_id)
-    sweeps.rename(sweep, payload.name)
+    sweeps.rename_sweep_to(sweep, payload.name)
     return _head(sweep)
 
 

@@ -109,7 +109,7 @@ def retry_all(user: User, sweep: Sweep, state: str = State.FAILED) -> list[Run]:
         return [retry(user, run) for run in runs if run.pk not in pruned]
 
 
-def rename(sweep: Sweep, name: object) -> None:
+def rename_sweep_to(sweep: Sweep, name: object) -> None:
     """Its runs keep their names. Error: FieldErrors (409 for a draft, whose name is one of its settings)."""
     checker = values.Checker()
     new = checker.take("name", values.text, name, MAX_NAME)

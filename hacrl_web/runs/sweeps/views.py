@@ -239,7 +239,7 @@ def sweep_rename(request: HttpRequest, sweep_id: int) -> HttpResponse:
     """Another name; the runs keep theirs."""
     sweep = visible_sweep(request, sweep_id)
     try:
-        sweeps.rename(sweep, request.POST.get("name", ""))
+        sweeps.rename_sweep_to(sweep, request.POST.get("name", ""))
         messages.info(request, "The sweep has its new name.")
     except FieldErrors as refused:
         return _refused(request, sweep, "name", refused)
