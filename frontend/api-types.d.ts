@@ -456,7 +456,6 @@ declare namespace Api {
     clip_side: string;
     weight: number | null;
     drop_reason: string | null;
-    age: number | null;
   }
   interface ContributionsAnswer {
     items: ContributionAnswer[];
@@ -1054,7 +1053,6 @@ declare namespace Api {
     prompts: number;
     rescue: number[];
     avoided: number[];
-    replayed: number[];
     omega: number | null;
     omega_low: number | null;
     capability: number | null;

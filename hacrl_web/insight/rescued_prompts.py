@@ -9,7 +9,7 @@ from django.db.models import Q
 
 from workers.contract.advantages import REWARD_MAX
 
-OF_STEP = Q(age__isnull=True)  # sampled in this step, not replayed
+OF_STEP = Q(age__isnull=True)  # not replayed in another step, as runs of earlier versions may have it
 CORRECT = Q(reward__gte=REWARD_MAX)
 NOT_CORRECT = Q(reward__lt=REWARD_MAX)
 TAUGHT = Q(weight__gt=0) | Q(weight__lt=0)  # the gradient is not zero

@@ -51,8 +51,7 @@ def view(spec: RunSpec, summary: Summary, step: int | None = None) -> dict[str, 
 def _pair(summary: Summary, learner: str, source: str) -> dict[str, Any]:
     """The outcomes of a source's rollouts with one learner.
 
-    Outcomes are [rollouts, tokens]; lists by sign are [A > 0, A < 0]; rescue and avoided are [prompts, of them taught];
-    replayed: [rollouts of earlier steps, of them taught], which are in `weight` alone.
+    Outcomes are [rollouts, tokens]; lists by sign are [A > 0, A < 0]; rescue and avoided are [prompts, of them taught].
     """
     sums, prompts = (sums_of.get((learner, source), NOTHING) for sums_of in (summary.pairs, summary.prompts))
     outcomes = {name: [sums[name], sums[f"{name}_tokens"]] for name in OUTCOMES}
@@ -74,7 +73,6 @@ def _pair(summary: Summary, learner: str, source: str) -> dict[str, Any]:
         "prompts": prompts["prompts"],
         "rescue": [prompts["rescued"], prompts["rescued_taught"]],
         "avoided": [prompts["avoided"], prompts["avoided_taught"]],
-        "replayed": [sums["replayed"], sums["replayed_taught"]],
     }
 
 
@@ -193,7 +191,7 @@ def _alone(name: str, pair: dict[str, Any]) -> str:
 
 
 def _on_prompts(names: Sequence[str], pair: dict[str, Any]) -> list[Sentence]:
-    """The sentences on rescued and on avoided prompts, and on replayed rollouts."""
+    """The sentences on rescued and on avoided prompts."""
     learner, source = names[pair["learner"]], names[pair["source"]]
     result = []
     if pair["rescue"][0]:
@@ -208,12 +206,6 @@ def _on_prompts(names: Sequence[str], pair: dict[str, Any]) -> list[Sentence]:
             f"{source} was not; on {pair['avoided'][1]} of them {learner} learned from an incorrect answer of {source}."
         )
         result.append({"prompt_kind": "mistake", "text": text})
-    if pair["replayed"][0]:
-        text = (
-            f"Replayed: {pair['replayed'][0]} of {source}'s correct answers of earlier steps, to prompts that "
-            f"{learner} had not solved; {pair['replayed'][1]} of them taught {learner}."
-        )
-        result.append({"text": text})
     return result
 
 

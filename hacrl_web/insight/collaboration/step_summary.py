@@ -109,8 +109,9 @@ def _step_summary(run_id: UUID, import_id: str, step: int, attempt: int, rows: i
 def _sums(**place: Any) -> Summary:
     """The sums of one step, or of several steps of one attempt."""
     sums = Summary()
-    _add_pairs(sums, Contribution.objects.filter(**place).order_by())
-    _add_prompts(sums, Contribution.objects.filter(**place).order_by())
+    contributions = Contribution.objects.filter(OF_STEP, **place).order_by()
+    _add_pairs(sums, contributions)
+    _add_prompts(sums, contributions)
     _add_generated(sums, RolloutSample.objects.filter(**place).order_by())
     return sums
 
@@ -120,30 +121,23 @@ _TOKENS = Coalesce("source_num_tokens", "num_tokens")
 
 
 def _columns() -> dict[str, Any]:
-    """The sums of a pair's rows. Tokens are the source's; positive and negative are signs of the advantage.
-
-    Replayed rows are counted apart; the weights include theirs.
-    """
+    """The sums of a pair's rows. Tokens are the source's; positive and negative are signs of the advantage."""
     columns: dict[str, Any] = {
-        "rows": Count("pk", filter=OF_STEP),
-        "tokens": Sum(_TOKENS, filter=OF_STEP),
-        "replayed": Count("pk", filter=~OF_STEP),
-        "replayed_taught": Count("pk", filter=~OF_STEP & IN_LOSS & TAUGHT),
+        "rows": Count("pk"),
+        "tokens": Sum(_TOKENS),
     }
     for name, outcome in OUTCOMES.items():
-        of_outcome = OF_STEP & outcome
-        columns |= {name: Count("pk", filter=of_outcome), f"{name}_tokens": Sum(_TOKENS, filter=of_outcome)}
-    evaluated = OF_STEP & EVALUATED
+        columns |= {name: Count("pk", filter=outcome), f"{name}_tokens": Sum(_TOKENS, filter=outcome)}
     for sign, of_sign in (("positive", POSITIVE), ("negative", NEGATIVE)):
         columns |= {
             f"weight_{sign}": Sum("weight", filter=IN_LOSS & of_sign),
-            f"lost_{sign}": Count("pk", filter=OF_STEP & OUTCOMES["clipped"] & of_sign),
-            f"evaluated_{sign}": Count("pk", filter=evaluated & of_sign),
-            f"lower_{sign}": Count("pk", filter=evaluated & of_sign & Q(clip_side="lower")),
-            f"upper_{sign}": Count("pk", filter=evaluated & of_sign & Q(clip_side="upper")),
+            f"lost_{sign}": Count("pk", filter=OUTCOMES["clipped"] & of_sign),
+            f"evaluated_{sign}": Count("pk", filter=EVALUATED & of_sign),
+            f"lower_{sign}": Count("pk", filter=EVALUATED & of_sign & Q(clip_side="lower")),
+            f"upper_{sign}": Count("pk", filter=EVALUATED & of_sign & Q(clip_side="upper")),
         }
     not_correct = NOT_CORRECT | Q(reward__isnull=True)
-    return columns | {"incorrect_positive": Count("pk", filter=evaluated & POSITIVE & not_correct)}
+    return columns | {"incorrect_positive": Count("pk", filter=EVALUATED & POSITIVE & not_correct)}
 
 
 _COLUMNS = _columns()
@@ -151,24 +145,22 @@ _COLUMNS = _columns()
 
 def _add_pairs(summary: Summary, of_step: QuerySet[Contribution]) -> None:
     columns = {"factor": "omega", "own": "capability", "theirs": "source_capability"}
-    factors: dict[str, Max | Min] = {name: Max(column, filter=OF_STEP) for name, column in columns.items()}
-    factors["lowest"] = Min("omega", filter=OF_STEP)
+    factors: dict[str, Max | Min] = {name: Max(column) for name, column in columns.items()}
+    factors["lowest"] = Min("omega")
     for row in of_step.values("agent", "source").annotate(**_COLUMNS, **factors):
         pair = (row.pop("agent"), row.pop("source"))
         summary.factors[pair] = tuple(row.pop(name) for name in factors)
         summary.pairs[pair] = sums = Counter({name: value or 0 for name, value in row.items()})
         sums["weight_negative"] *= -1  # weight has the sign of the advantage
         if sums["dropped"]:
-            reasons = of_step.filter(OF_STEP & ~IN_LOSS, agent=pair[0], source=pair[1]).values_list("drop_reason")
+            reasons = of_step.filter(~IN_LOSS, agent=pair[0], source=pair[1]).values_list("drop_reason")
             for reason, rows, tokens in reasons.annotate(rows=Count("pk"), tokens=Sum(_TOKENS)):
                 summary.dropped[(*pair, reason)] = Counter(rows=rows, tokens=tokens or 0)
 
 
 def _add_prompts(summary: Summary, of_step: QuerySet[Contribution]) -> None:
     rows = list(
-        of_step.filter(OF_STEP)
-        .values_list("step", "agent", "source", "prompt_id")
-        .annotate(
+        of_step.values_list("step", "agent", "source", "prompt_id").annotate(
             low=Min("reward"),
             high=Max("reward"),
             correct=Count("pk", filter=TAUGHT & CORRECT),

@@ -22,7 +22,6 @@ def run_collaboration(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     rule = spec.rule
     steps = list(recorded_steps(run))
     shares = spec.algorithm.shares_rollouts and len(spec.agents) > 1
-    replays = shares and run.spec.get("algorithm", {}).get("replay_steps", 0) > 0  # of an earlier version
     context = header(run) | {
         "tab": "collaboration",
         "has_steps": bool(steps),
@@ -30,12 +29,10 @@ def run_collaboration(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         "has_partial_credit": spec.has_partial_credit,
         "has_omega": shares and spec.algorithm.uses_omega,
         "rule": rule,
-        "replays": replays,
         "is_recorded": spec.telemetry.rollout_interval > 0,
         "page_data": {
             "agents": run.agent_names,
             "shares": shares,
-            "replays": replays,
             "ratio_min": rule.capability_options.ratio_min,
             "ratio_max": rule.capability_options.ratio_max,
             "warmup": rule.capability_options.warmup_steps,

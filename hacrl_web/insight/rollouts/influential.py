@@ -10,7 +10,7 @@ from django.db.models.functions import Abs, Length, Substr
 from typing_extensions import TypedDict
 
 from hacrl_web.insight.recorded_steps import end, segments
-from hacrl_web.insight.rescued_prompts import TAUGHT
+from hacrl_web.insight.rescued_prompts import OF_STEP, TAUGHT
 from hacrl_web.insight.rollouts.turns import TextPart, best_answer, marked_parts
 from hacrl_web.runs.models import Contribution, Run
 from hacrl_web.web.visible import visible
@@ -63,7 +63,7 @@ def most_influential(run: Run, step: int | None, *, is_shared: bool, learner: st
     parts = [] if step is None else segments(run.contributions.all(), step, step)
     if not parts:
         return {"step": step, "items": []}
-    rows = run.contributions.filter(TAUGHT, attempt=parts[0].attempt, step=step)
+    rows = run.contributions.filter(OF_STEP, TAUGHT, attempt=parts[0].attempt, step=step)
     rows = rows.filter(agent=learner) if learner else rows
     rows = rows.exclude(agent=F("source")) if is_shared else rows
     taught = list(rows.order_by(Abs("weight").desc(), "seq")[:ROWS_READ])
@@ -73,8 +73,8 @@ def most_influential(run: Run, step: int | None, *, is_shared: bool, learner: st
 def _answers(run: Run, taught: Sequence[Contribution]) -> dict[Place, list[dict[str, Any]]]:
     """The rollouts to the prompts of these contributions, of all agents, by step and prompt."""
     answers: dict[Place, list[dict[str, Any]]] = {}
-    for step in {row.step - (row.age or 0) for row in taught}:
-        prompts = {row.prompt_id for row in taught if row.step - (row.age or 0) == step}
+    for step in {row.step for row in taught}:
+        prompts = {row.prompt_id for row in taught}
         for part in segments(run.rollouts.all(), step, step):
             rows = run.rollouts.filter(attempt=part.attempt, step=step, prompt_id__in=prompts).order_by("seq")
             columns = {"text": Substr("completion", 1, MAX_TEXT), "question": Substr("prompt", 1, MAX_TEXT)}
@@ -89,7 +89,7 @@ def _items(taught: Sequence[Contribution], answers: dict[Place, list[dict[str, A
     """Of equal answers of a source to a prompt the first alone."""
     items: dict[tuple[Any, ...], InfluentialRollout] = {}
     for row in taught:
-        place = (row.step - (row.age or 0), row.prompt_id)
+        place = (row.step, row.prompt_id)
         of_prompt = answers.get(place, [])
         mine = next((one for one in of_prompt if (one["agent"], one["sample"]) == (row.source, row.sample)), None)
         key = (row.agent, row.source, *place, (mine and mine["text"]) or row.sample)

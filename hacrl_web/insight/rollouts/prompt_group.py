@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db.models import F
 from django.db.models.functions import Length, Substr
 
-from hacrl_web.insight.recorded_steps import segments
 from hacrl_web.insight.rescued_prompts import OF_STEP
 from hacrl_web.insight.rollouts.search import RolloutHit, read_rewards
 from hacrl_web.insight.rollouts.turns import ShownTurn, TextPart, best_answer, marked_parts, shown_turns
@@ -100,11 +98,8 @@ class PromptGroup:
 
 def group_of(run: Run, spec: RunSpec, hit: RolloutHit) -> PromptGroup | None:
     """The prompt group of a rollout, with the rollout selected; None if its step is not recorded."""
-    agents, step, rule, overlong = run.agent_names, hit.sampled_step, spec.rule, spec.overlong
-    attempts = [hit.attempt] if step == hit.step else [one.attempt for one in segments(run.rollouts.all(), step, step)]
-    if not attempts:
-        return None
-    place = {"attempt": attempts[0], "step": step, "prompt_id": hit.prompt_id}
+    agents, step, rule, overlong = run.agent_names, hit.step, spec.rule, spec.overlong
+    place = {"attempt": hit.attempt, "step": step, "prompt_id": hit.prompt_id}
     rows = list(
         run.rollouts.filter(**place, agent__in=agents)
         .order_by("sample", "seq")
@@ -194,16 +189,11 @@ def _comparison(
 def _contributions(
     run: Run, rule: AlgorithmSpec, place: dict[str, Any], agents: Sequence[str]
 ) -> dict[tuple[str, int], list[LearnerContribution]]:
-    """By source and sample, in the order of the learners: of the rollouts in their step, and replayed in later ones."""
+    """By source and sample, in the order of the learners."""
     by_rollout: dict[tuple[str, int], list[LearnerContribution]] = {}
     of_prompt = run.contributions.filter(agent__in=agents, source__in=agents, prompt_id=place["prompt_id"])
-    rows = list(of_prompt.filter(OF_STEP, attempt=place["attempt"], step=place["step"]).order_by("seq"))
-    if num_steps := run.spec.get("algorithm", {}).get("replay_steps", 0):  # of an earlier version
-        later = range(place["step"] + 1, place["step"] + num_steps + 1)
-        replayed = of_prompt.filter(step__in=later, age=F("step") - place["step"]).order_by("attempt", "seq")
-        # A repeated step counts with its latest attempt.
-        rows += {(row.agent, row.source, row.sample, row.step): row for row in replayed}.values()
-    for row in sorted(rows, key=lambda row: (agents.index(row.agent), row.step)):
+    rows = of_prompt.filter(OF_STEP, attempt=place["attempt"], step=place["step"]).order_by("seq")
+    for row in sorted(rows, key=lambda row: agents.index(row.agent)):
         contribution = LearnerContribution(row.agent, agents.index(row.agent), row, equation(rule, row))
         by_rollout.setdefault((row.source, row.sample), []).append(contribution)
     return by_rollout

@@ -14,7 +14,7 @@ from typing import Any
 
 from django.db.models import Case, F, FloatField, Max, Min, OuterRef, Q, QuerySet, Subquery, Value, When
 from django.db.models.expressions import Combinable
-from django.db.models.functions import Abs, Coalesce
+from django.db.models.functions import Abs
 
 from hacrl_web.insight.recorded_steps import Segment, segments
 from hacrl_web.insight.rescued_prompts import OF_STEP, TAUGHT, is_avoided, is_rescued
@@ -30,13 +30,13 @@ REWARD_TOLERANCE = 1e-6
 _OF_ROLLOUT = ("step", "seq", "attempt", "prompt_id", "sample", "agent", "reward", "num_tokens", "rewards")
 _OF_LEARNER = (
     "step", "seq", "attempt", "prompt_id", "sample", "source", "reward", "source_num_tokens", "agent", "advantage",
-    "sequence_ratio", "clip_side", "weight", "drop_reason", "age",
+    "sequence_ratio", "clip_side", "weight", "drop_reason",
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class ContributionSummary:
-    """The contribution of a rollout to one learner, in short. age: as in events.Contribution."""
+    """The contribution of a rollout to one learner, in short."""
 
     learner: str
     advantage: float | None
@@ -44,7 +44,6 @@ class ContributionSummary:
     clip_side: str
     weight: float | None
     drop_reason: str | None
-    age: int | None
 
 
 @dataclass(frozen=True)
@@ -71,14 +70,9 @@ class RolloutHit:
         return PageCursor(self.step, self.seq)
 
     @property
-    def sampled_step(self) -> int:
-        """Its step, or that of the rollout that is replayed in it."""
-        return self.step - ((self.taught and self.taught.age) or 0)
-
-    @property
     def place(self) -> tuple[int, int, str]:
         """The key of its prompt group."""
-        return self.sampled_step, self.attempt, self.prompt_id
+        return self.step, self.attempt, self.prompt_id
 
 
 @dataclass
@@ -97,7 +91,9 @@ class RolloutPage:
 
 def hit_of(run: Run, seq: int) -> RolloutHit | None:
     """The rollout or contribution with this number among the run's events."""
-    hits = _hits(run.rollouts.filter(seq=seq), 1) or _hits(run.contributions.filter(seq=seq), 1, of_learner=True)
+    hits = _hits(run.rollouts.filter(seq=seq), 1) or _hits(
+        run.contributions.filter(OF_STEP, seq=seq), 1, of_learner=True
+    )
     return hits[0] if hits else None
 
 
@@ -117,7 +113,7 @@ def search_rollouts(run: Run, rollout_filter: RolloutFilter) -> RolloutPage:
 
 def _sorted_page(run: Run, rollout_filter: RolloutFilter) -> RolloutPage:
     """A page of sorted hits. The `seq` of its cursors is the number of hits before them."""
-    rows = run.contributions.all()
+    rows = run.contributions.filter(OF_STEP)
     parts = segments(rows, *(rollout_filter.steps or (0, None)))
     if not parts:
         return RolloutPage()
@@ -135,7 +131,7 @@ def _sorted_page(run: Run, rollout_filter: RolloutFilter) -> RolloutPage:
 
 
 def _page_in_order(run: Run, rollout_filter: RolloutFilter) -> RolloutPage:
-    rows: QuerySet[Any] = run.contributions.all() if rollout_filter.is_of_learner else run.rollouts.all()
+    rows: QuerySet[Any] = run.contributions.filter(OF_STEP) if rollout_filter.is_of_learner else run.rollouts.all()
     is_backward = bool(rollout_filter.before)
     cursor = read_cursor(rollout_filter.before or rollout_filter.after)
     first, last = rollout_filter.steps or (0, None)
@@ -257,12 +253,8 @@ def _with_text(run: Run, rows: QuerySet[Any], rollout_filter: RolloutFilter) -> 
     holds |= Q(turns__icontains=json.dumps(rollout_filter.text, ensure_ascii=False)[1:-1])  # a text within JSON
     if not rollout_filter.is_of_learner:
         return rows.filter(holds)
-    place = {name: OuterRef(name) for name in ("prompt_id", "sample")}
+    place = {name: OuterRef(name) for name in ("attempt", "step", "prompt_id", "sample")}
     sampled = RolloutSample.objects.filter(holds, run_id=run.pk, agent=OuterRef("source"), **place)
-    # A replayed rollout may have been sampled in an earlier attempt. By a bare column SQLite would read all attempts.
-    sampled = sampled.alias(sampled_in=Coalesce("attempt", 0))
-    of_step = Q(sampled_in=OuterRef("attempt")) | Q(sampled_in__lt=OuterRef("attempt"), step__lt=OuterRef("step"))
-    sampled = sampled.filter(of_step, step=OuterRef("step") - Coalesce(OuterRef("age"), 0))
     # Not by EXISTS: PostgreSQL would make a join of it, and read all rollouts of the run.
     return rows.alias(sampled_as=Subquery(sampled.order_by().values("pk")[:1])).filter(sampled_as__isnull=False)
 

@@ -77,7 +77,7 @@ def _prompts(run: Run, spec: RunSpec, rollout_filter: RolloutFilter, seq: str, l
     """The context of the list of prompts; without a filter, of the newest step's."""
     number = whole_number(seq, MAX_ID)
     selected = hit_of(run, number) if number is not None else None
-    step = selected.sampled_step if selected else last
+    step = selected.step if selected else last
     is_open = not rollout_filter.encode(sort=None, after=None, before=None) and step is not None
     page = list_prompts(run, rollout_filter.model_copy(update={"step": str(step)}) if is_open else rollout_filter)
     if selected is None and page.lines:
@@ -125,7 +125,7 @@ def _rollouts(run: Run, spec: RunSpec, rollout_filter: RolloutFilter, seq: str, 
 
 def _steps_beside(run: Run, rollout_filter: RolloutFilter, selected: RolloutHit) -> list[tuple[int, str]]:
     """The recorded steps before and after, with where they lead."""
-    rows, step = run.rollouts.all(), selected.sampled_step
+    rows, step = run.rollouts.all(), selected.step
     steps = [one for one in (step_before(rows, step), step_after(rows, step)) if one is not None]
     return [(one, "?" + rollout_filter.encode(step=one, after=None, before=None)) for one in steps]
 
@@ -162,7 +162,7 @@ def _link(rollout_filter: RolloutFilter, seq: int) -> str:
 
 
 def _is_open(line: PromptLine, selected: RolloutHit | None) -> bool:
-    return selected is not None and line.key == (selected.sampled_step, selected.prompt_id)
+    return selected is not None and line.key == (selected.step, selected.prompt_id)
 
 
 def _pages(rollout_filter: RolloutFilter, page: PromptPage | RolloutPage) -> tuple[str, str]:

@@ -15,6 +15,7 @@ from typing import Any
 from uuid import UUID
 
 from hacrl_web.insight.recorded_steps import segments, spread_steps
+from hacrl_web.insight.rescued_prompts import OF_STEP
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.telemetry.metric_series import MetricSeries, read_series
 from workers.algorithms.base.contribution import float32, float32_array
@@ -32,7 +33,7 @@ SIDES = {"lower": -1, "none": 0, "upper": 1}
 NO_PENALTY = OverlongPenalty(0, 0)
 COLUMNS = (
     "step", "agent", "source", "prompt_id", "reward", "advantage", "sequence_ratio", "clip_side",
-    "omega", "weight", "mini_batch", "drop_reason", "age", "importance", "source_num_tokens",
+    "omega", "weight", "mini_batch", "drop_reason", "importance", "source_num_tokens",
 )  # fmt: skip
 
 
@@ -55,7 +56,6 @@ class Block:
     """Evaluated rows of one learner from one source in one update, column by column; agents by place.
 
     silent_*: rows of the same update that were not evaluated, because their A was 0.
-    age: of replayed rows (of earlier versions), whose omega and A are of an earlier step, whatever the hypothesis.
     """
 
     step: int
@@ -63,7 +63,6 @@ class Block:
     source: int
     mini_batch: int
     omega: float
-    age: int = 0
     prompts: list[int] = field(default_factory=list)
     rewards: array[float] = field(default_factory=lambda: array("d"))
     advantages: array[float] = field(default_factory=lambda: array("d"))
@@ -78,10 +77,6 @@ class Block:
     @property
     def is_own(self) -> bool:
         return self.learner == self.source
-
-    @property
-    def is_replayed(self) -> bool:
-        return self.age > 0
 
     def weighed(self, advantages: Sequence[float]) -> Sequence[float]:
         """Advantages times the rows' importance weights, as the loss has them."""
@@ -163,7 +158,7 @@ def _read(
     steps, rows.is_thinned = spread_steps(run.contributions.all(), parts, MAX_STEPS, MAX_ROWS)
     records: list[Iterable[tuple[Any, ...]]] = []
     for one in parts:
-        of_attempt = run.contributions.filter(attempt=one.attempt, step__range=(one.first, one.last))
+        of_attempt = run.contributions.filter(OF_STEP, attempt=one.attempt, step__range=(one.first, one.last))
         if rows.is_thinned:
             of_attempt = of_attempt.filter(step__in=[step for step in steps if one.first <= step <= one.last])
         records.append(of_attempt.order_by().values_list(*COLUMNS))
@@ -178,31 +173,30 @@ def _collect(rows: Rows, records: Iterable[tuple[Any, ...]], places: dict[str, i
 
     The steps are those with own rows, which record the rewards.
     """
-    blocks: dict[tuple[int, int, int, int, int], Block] = {}
+    blocks: dict[tuple[int, int, int, int], Block] = {}
     numbers: Counter[tuple[int, int, int]] = Counter()  # (step, learner, source)
     rewards: dict[int, dict[int, dict[int, list[float]]]] = {}  # step, prompt, source
     prompts: dict[str, int] = {}
-    for *place, reward, a, s, side, omega, weight, m, drop_reason, age, importance, length in records:
+    for *place, reward, a, s, side, omega, weight, m, drop_reason, importance, length in records:
         step, agent, source, prompt_id = place
         if agent not in places or source not in places or reward is None or a is None or omega is None:
             continue
         if overlong.cache:
             reward = float32(reward + float32(overlong.of_contribution(length or 0)))
         k, j = places[agent], places[source]
-        numbers[step, k, j] += age is None
+        numbers[step, k, j] += 1
         prompt = prompts.setdefault(prompt_id, len(prompts))
         if k == j:
             rewards.setdefault(step, {}).setdefault(prompt, {}).setdefault(j, []).append(reward)
-        if age is None:
-            rows.omegas[step, k, j] = omega
+        rows.omegas[step, k, j] = omega
         if m is None:
             if drop_reason == "quarantined":
                 rows.quarantined.add((step, k, j))
             continue
-        key = (step, k, j, m, age or 0)
+        key = (step, k, j, m)
         block = blocks.get(key)
         if block is None:
-            block = blocks[key] = Block(step, k, j, m, omega, age or 0)
+            block = blocks[key] = Block(step, k, j, m, omega)
         if s is None:
             if drop_reason is None:
                 block.silent_prompts.append(prompt)

@@ -129,14 +129,9 @@ class LearnerSource:
     omegas: list[float] = field(default_factory=list)
     by_sign: dict[int, list[int]] = field(default_factory=lambda: {-1: [0, 0, 0], 1: [0, 0, 0]})
 
-    def add(self, counts: OutcomeCounts, *, with_zero: bool, is_replayed: bool = False) -> None:
-        """Count evaluated rows; of replayed ones, only the weight counts.
-
-        with_zero: rows of A = 0 are evaluated too, for the KL penalty.
-        """
+    def add(self, counts: OutcomeCounts, *, with_zero: bool) -> None:
+        """Count evaluated rows. with_zero: those of A = 0 too, for the KL penalty."""
         self.weight += counts.weight
-        if is_replayed:
-            return
         for (side, sign), count in counts.places.items():
             if sign == 0 and not with_zero:
                 continue
@@ -169,9 +164,7 @@ def recorded(rows: Rows, rule: AlgorithmSpec) -> Pairs:
     pairs = _pairs(rows)
     for block in rows.blocks:
         with_zero = rule.penalises(block.is_own)
-        pairs[block.learner, block.source].add(
-            block.recorded_counts, with_zero=with_zero, is_replayed=block.is_replayed
-        )
+        pairs[block.learner, block.source].add(block.recorded_counts, with_zero=with_zero)
     for (_, learner, source), omega in rows.omegas.items():
         pairs[learner, source].omegas.append(omega)
     return pairs
@@ -183,7 +176,7 @@ def hypothetical(rows: Rows, recorded_rule: AlgorithmSpec, rule: AlgorithmSpec) 
     is_same = recorded_rule.capability_options == rule.capability_options
     changed = {} if is_same else changed_steps(rows, recorded_rule, rule)
     for block in rows.blocks:
-        learner_step = None if block.is_replayed else changed.get((block.step, block.learner))
+        learner_step = changed.get((block.step, block.learner))
         pair = pairs[block.learner, block.source]
         with_zero = rule.penalises(block.is_own)
         if learner_step is None and block.is_own:  # no hypothetical setting acts on it
@@ -196,7 +189,7 @@ def hypothetical(rows: Rows, recorded_rule: AlgorithmSpec, rule: AlgorithmSpec) 
             signs = [(a > 0) - (a < 0) for a in advantages]
             pair.unknown += learner_step.num_unknown(block)
         sides, weights = rule.weigh(block.is_own, block.mini_batch, block.ratios, block.weighed(advantages), omega)
-        pair.add(OutcomeCounts.of(sides, signs, weights), with_zero=with_zero, is_replayed=block.is_replayed)
+        pair.add(OutcomeCounts.of(sides, signs, weights), with_zero=with_zero)
     for (step, learner, source), omega in rows.omegas.items():
         learner_step = changed.get((step, learner))
         pairs[learner, source].omegas.append(learner_step.factor(source, rule) if learner_step else omega)
@@ -226,8 +219,6 @@ def check_recorded(rows: Rows, rule: AlgorithmSpec) -> RecordedCheck:
                 same += 1
             else:
                 worst = max(worst, abs(ours - theirs) / max(abs(ours), abs(theirs)))
-        if block.is_replayed:  # a replayed row's come from the rewards of another step
-            continue
         advantages = learner_steps[block.step, block.learner].advantages(block)
         gaps = [abs(a - b) for a, b in zip(advantages, block.advantages, strict=True)]
         advantage_worst = max(advantage_worst, max(gaps, default=0.0))

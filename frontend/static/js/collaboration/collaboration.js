@@ -231,7 +231,7 @@ function drawScoped() {
   must("#ledger-note").textContent = `Each ${unit ? "token" : "rollout"} that a learner took in has one outcome, so a row's outcomes add up to all. ${unit ? "Tokens are counted as their source generated them." : "A peer's rollout has one outcome with each learner."}${progressOf(controls.ledger?.value)}`;
   if (!ledger) return;
   drawLedger(must("#ledger"), ledger, unit, focusedLearner());
-  if (rule.shares) drawRescuedPrompts(must("#rescued-prompts"), ledger, focusedLearner(), rule.replays);
+  if (rule.shares) drawRescuedPrompts(must("#rescued-prompts"), ledger, focusedLearner());
 }
 
 /** @param {string | undefined} scope */

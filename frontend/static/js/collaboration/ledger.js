@@ -136,12 +136,10 @@ function stack(pair, unit) {
  * @param {HTMLElement} table
  * @param {SumsView} view
  * @param {number | null} learner
- * @param {boolean} replays whether the run replays rescues
  */
-export function drawRescuedPrompts(table, view, learner, replays) {
+export function drawRescuedPrompts(table, view, learner) {
   const pairs = view.pairs.filter((pair) => pair.learner !== pair.source && (learner === null || pair.learner === learner));
   const columns = [column("Learner"), column("Source"), column("prompts", "number"), column("rescue", "number"), column("of them taught", "number"), column("mistake", "number"), column("of them taught", "number")];
-  if (replays) columns.push(column("replayed", "number", "The source's rollouts of earlier steps."), column("of them taught", "number"));
   const rows = pairs.map((pair) => {
     const row = make("tr");
     const cells = [make("td"), make("td"), make("td", "number", count(pair.prompts))];
@@ -153,12 +151,6 @@ export function drawRescuedPrompts(table, view, learner, replays) {
       const second = make("td", "number", count(taught));
       second.append(make("span", "part quiet", share(taught, prompts)));
       cells.push(cell, second);
-    }
-    if (replays) {
-      const [rollouts, taught] = pair.replayed;
-      const second = make("td", "number", count(taught));
-      second.append(make("span", "part quiet", share(taught, rollouts)));
-      cells.push(make("td", "number", count(rollouts)), second);
     }
     row.append(...cells);
     return row;

@@ -9,7 +9,7 @@ import { canvas, shape } from "../lib/svg.js";
  */
 /**
  * One ordered pair; lists [with A > 0, with A < 0] for weight, lost, evaluated, lower, upper; [rollouts, tokens] for
- * the outcomes; [prompts, of which taught] for rescue and avoided; [rollouts, of which taught] for replayed.
+ * the outcomes; [prompts, of which taught] for rescue and avoided.
  * @typedef {Api.PairSumsAnswer} PairSums
  * @typedef {{agents: AgentSums[], pairs: PairSums[], sentences?: Api.SentenceAnswer[]}} SumsView
  */

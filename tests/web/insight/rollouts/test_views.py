@@ -12,7 +12,6 @@ from django.urls import reverse
 from hacrl_web.insight.rollouts.filter import read_filter
 from hacrl_web.insight.rollouts.query_bar import chips, read_query
 from hacrl_web.web.visible import visible
-from tests.support.web import factories
 from tests.support.web.insight_rows import contribution, insert, made_up, rollout
 
 
@@ -130,31 +129,13 @@ def test_search_that_ran_out_of_time_says_so(web, run, monkeypatch):
     assert 'href="?agent=B&amp;list=rollouts&amp;after=1.' in text
 
 
-def test_replayed_rollout_leads_to_the_prompt_of_its_own_step(web, user, make_run):
-    run = factories.as_of_earlier_version(make_run(user), algorithm={"replay_steps": 3})
-    replay = {"age": 2, "weight": 0.25}
-    insert(
-        run.pk,
-        [
-            rollout(1, 4, "B", "p", 1, completion="sampled in step 4"),
-            contribution(2, 4, "A", "B", "p", 1, weight=0.75),
-            rollout(3, 6, "A", "q", 1, attempt=2, completion="another one"),
-            contribution(4, 6, "A", "A", "q", 1, attempt=2),
-            contribution(5, 6, "A", "B", "p", 1, attempt=2, **replay),
-            contribution(6, 6, "B", "B", "p", 1, attempt=2, age=1),  # of step 5, which is not recorded
-        ],
-    )
-    answer = web.get(f"{address(run)}?rollout=5")
-    group = answer.context["group"]
-    assert (group.step, group.prompt_id, group.selected.row["seq"]) == (4, "p", 1)
-    assert [one.contribution.row.seq for one in group.waterfalls] == [2, 5]
-    assert "replayed in step 6" in answer.content.decode()
-    not_recorded = web.get(f"{address(run)}?rollout=6")
-    assert not_recorded.context["group"] is None
-    assert "Step 5 has no recorded rollouts." in not_recorded.content.decode()
-    # By learner: each use is a line of its own, and the text is that of the step in which it was sampled.
+def test_replayed_rollout_of_an_earlier_version_is_listed_in_its_own_step_alone(web, user, make_run):
+    run = make_run(user)
+    rows = [rollout(1, 4, "B", "p", 1, completion="sampled"), contribution(2, 4, "A", "B", "p", 1, weight=0.75)]
+    insert(run.pk, [*rows, contribution(3, 6, "A", "B", "p", 1, attempt=2, age=2, weight=0.25)])
     found = web.get(f"{address(run)}?list=rollouts&learner=A&q=sampled").context["page"].hits
-    assert [hit.seq for hit in found] == [2, 5]
+    assert [hit.seq for hit in found] == [2]
+    assert web.get(f"{address(run)}?rollout=3").context["group"].step == 4
 
 
 def test_penalty_of_a_long_answer_is_shown_and_the_reward_is_the_verifiers(web, user, make_run):
