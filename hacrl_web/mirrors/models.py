@@ -100,7 +100,7 @@ class Mirror(ProjectRow):
 
     @property
     def folder(self) -> str:
-        """Of its files; empty for a server."""
+        """The folder of its files; empty for a server."""
         has_files = self.kind in ("tensorboard", "trackio") or self.options.get("mode") == "offline"
         return str(self.files) if has_files else ""
 

@@ -37,7 +37,7 @@ _COLUMNS = ("seq", "step", "agent", "reward", "finish_reason", "num_tokens")
 
 
 def facts_of(run: Run) -> dict[str, Any]:
-    """As workers.contract.mirrored_rows.MirroredRun."""
+    """The fields of workers.contract.mirrored_rows.MirroredRun."""
     return {
         "id": str(run.pk),
         "name": run.name,
@@ -141,7 +141,7 @@ def batches(mirror: Mirror, run: Run, rows: list[Row], after: int) -> Iterator[l
 
 
 def _rollouts(mirror: Mirror, run: Run, row: Row, after: int) -> list[dict[str, Any]]:
-    """Of each agent some, evenly spaced by seq: the same ones each time that the row is sent.
+    """Some rollouts of each agent, evenly spaced by seq: the same ones each time that the row is sent.
 
     Those whose texts are no longer kept are left out.
     """

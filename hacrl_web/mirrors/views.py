@@ -60,7 +60,7 @@ def project_mirrors(request: HttpRequest, project_id: int) -> HttpResponse:
 
 
 def _fields(request: HttpRequest) -> dict[str, Any]:
-    """Those of the form, with the options of its kind."""
+    """The fields of the form, with the options of its kind."""
     fields: dict[str, Any] = request.POST.dict()
     start = f"{fields.get('kind')}."
     options = {name.removeprefix(start): value.strip() for name, value in fields.items() if name.startswith(start)}

@@ -54,7 +54,7 @@ class PanelPlace:
 
     @property
     def name(self) -> str:
-        """What it is called until it is drawn."""
+        """Its title until it is drawn."""
         return self.title or self.address
 
 

@@ -83,7 +83,7 @@ class Bundle:
 
     @property
     def file_bytes(self) -> int:
-        """Of the files that an import unpacks."""
+        """The bytes of the files that an import unpacks."""
         return self.checkpoint_bytes + (self._members[OUTPUT_NAME].file_size if self.has(OUTPUT_NAME) else 0)
 
     def has(self, name: str) -> bool:

@@ -170,7 +170,7 @@ def agent_slug(*parts: Any) -> str:
 
 
 def checkpoint_bytes(run: Run) -> int:
-    """Of the checkpoints that are on this host."""
+    """The bytes of the checkpoints on this host."""
     return sum(one.size_bytes for one in list_of_checkpoints(run).checkpoints)
 
 

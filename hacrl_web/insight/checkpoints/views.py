@@ -97,7 +97,7 @@ def archive_of(request: HttpRequest, run: Run, step: int, place: int) -> Streami
 
 
 def _step_and_place(request: HttpRequest) -> tuple[int, int]:
-    """Of the agent that a form names. Error: Http404."""
+    """The step and the place of the agent that a form names. Error: Http404."""
     step, place = (whole_number(request.POST.get(key, "")) for key in ("step", "agent"))
     if step is None or place is None:
         raise Http404

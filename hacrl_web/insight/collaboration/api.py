@@ -222,7 +222,7 @@ def get_steps(request: HttpRequest, run_id: UUID) -> Any:
 
 @router.get("/runs/{run_id}/collaboration/step", response=StepAnswer, summary="Who taught whom in one step")
 def get_step(request: HttpRequest, run_id: UUID, step: Step) -> Any:
-    """By ordered pair: outcomes of the source's rollouts, their weight, rescue and avoided. 404: no such recorded step."""
+    """By ordered pair: outcomes of the source's rollouts, their weight, rescue and avoided. 404: no such step."""
     run, spec = _run(request, run_id)
     picture = view(spec, summary_of(run, _recorded(run, step), step), step)
     return {"step": step, **picture, "sentences": sentences(spec, picture)}

@@ -210,7 +210,7 @@ def _on_prompts(names: Sequence[str], pair: dict[str, Any]) -> list[Sentence]:
 
 
 def so_far(run: Run, steps: dict[int, int]) -> list[dict[str, Any]]:
-    """By agent: the peers' share of what moved it, and its held-out score, at the first and at the newest step.
+    """The peers' share of what moved each agent, and its held-out score, at the first and at the newest step.
 
     steps: from recorded_steps. Empty if no step is recorded; an unknown part is an empty text.
     """

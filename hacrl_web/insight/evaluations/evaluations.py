@@ -110,7 +110,7 @@ class BenchmarkEvaluations:
 
 
 def evaluation_summary(run: Run) -> list[BenchmarkEvaluations]:
-    """By benchmark, the run's own first; benchmarks without an evaluation yet are left out."""
+    """The evaluations by benchmark, the run's own first; benchmarks without one yet are left out."""
     rows = run.events.filter(type="evaluation", step__isnull=False).order_by("attempt", "seq")
     latest: dict[str, dict[str, dict[int, dict[str, Any]]]] = {}
     for agent, step, payload in rows.values_list("agent", "step", "payload").iterator(chunk_size=500):

@@ -60,12 +60,12 @@ COLUMNS = tuple(HarnessLine.__dataclass_fields__)
 
 
 def lines_of_run(run: Run, user: Any) -> list[HarnessLine]:
-    """Of the run's own evaluation by the harness, or of those of its checkpoints that the user may see."""
+    """The lines of the run's own evaluation by the harness, or of those of its checkpoints that the user may see."""
     return list(_lines([run])) if run.spec.get("harness") else lines_of_checkpoints([run.pk], user)
 
 
 def lines_of_checkpoints(runs: Iterable[UUID], user: Any) -> list[HarnessLine]:
-    """Of the evaluations of these runs' checkpoints, the newest evaluations first.
+    """The lines of the evaluations of these runs' checkpoints, the newest evaluations first.
 
     Those of their own projects alone: an imported run may name any other as its source.
     """

@@ -157,7 +157,7 @@ def _comparable(request: HttpRequest, run: Run) -> Any:
 
 
 def _digests(benchmark: BenchmarkEvaluations, step: int) -> set[str]:
-    """Of the questions of a step's evaluations."""
+    """The digests of the questions of a step's evaluations."""
     return {point.questions for agent in benchmark.agents if (point := agent.at(step))}
 
 

@@ -20,7 +20,7 @@ FORMAT_NAMES = {"jsonl": "JSON Lines", "parquet": "Parquet", "json": "Data card"
 
 
 def runs_of(sweep: Sweep) -> list[Run]:
-    """Those that have begun or may begin, in the order of their making."""
+    """The runs that have begun or may begin, the first created first."""
     return list(sweep.runs.exclude(state=State.DRAFT).order_by("created_at", "pk"))
 
 

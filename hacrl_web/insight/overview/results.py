@@ -43,7 +43,7 @@ class AgentResult:
 
     @property
     def difference(self) -> float | None:
-        """Of the last evaluation from the first; None before the second."""
+        """The last evaluation minus the first; None before the second."""
         return self.points[-1][1] - self.points[0][1] if len(self.points) > 1 else None
 
     @property

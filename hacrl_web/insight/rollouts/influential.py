@@ -86,7 +86,7 @@ def _answers(run: Run, taught: Sequence[Contribution]) -> dict[Place, list[dict[
 
 
 def _items(taught: Sequence[Contribution], answers: dict[Place, list[dict[str, Any]]]) -> list[InfluentialRollout]:
-    """Of equal answers of a source to a prompt the first alone."""
+    """The rollouts to show; equal answers of a source to a prompt count once."""
     items: dict[tuple[Any, ...], InfluentialRollout] = {}
     for row in taught:
         place = (row.step, row.prompt_id)

@@ -44,7 +44,7 @@ class Card:
 
     @property
     def turns(self) -> list[ShownTurn]:
-        """With an environment, of which `text` is the last."""
+        """The turns with an environment; `text` is the last of them."""
         return shown_turns(self.row["turns"], MAX_TEXT)
 
     @property
@@ -164,7 +164,7 @@ def _are_equal(one: dict[str, Any], other: dict[str, Any]) -> bool:
 def _comparison(
     columns: Sequence[AgentColumn], selected: Card, hit: RolloutHit, contributions: Sequence[LearnerContribution]
 ) -> Comparison | None:
-    """With the hit's learner, else with the peer that it moved most, else with the first peer."""
+    """The comparison with the hit's learner, else with the peer that it moved most, else with the first peer."""
     peers = {column.agent: column for column in columns if column.agent != hit.agent and column.cards}
     if not peers or not selected.text:
         return None
@@ -189,7 +189,7 @@ def _comparison(
 def _contributions(
     run: Run, rule: AlgorithmSpec, place: dict[str, Any], agents: Sequence[str]
 ) -> dict[tuple[str, int], list[LearnerContribution]]:
-    """By source and sample, in the order of the learners."""
+    """The contributions by source and sample, in the order of the learners."""
     by_rollout: dict[tuple[str, int], list[LearnerContribution]] = {}
     of_prompt = run.contributions.filter(agent__in=agents, source__in=agents, prompt_id=place["prompt_id"])
     rows = of_prompt.filter(OF_STEP, attempt=place["attempt"], step=place["step"]).order_by("seq")

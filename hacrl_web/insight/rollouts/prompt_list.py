@@ -157,7 +157,7 @@ def _verdict(reward: float | None) -> str:
 
 
 def _best(taught: QuerySet[Any]) -> dict[Key, int]:
-    """By prompt the contribution with the largest |weight|, a shared one before own ones."""
+    """The contribution with the largest |weight| of each prompt, a shared one before own ones."""
     best: dict[Key, tuple[bool, float, int]] = {}
     names = ("seq", "step", "prompt_id", "agent", "source", "weight")
     for seq, step, prompt, agent, source, weight in taught.filter(TAUGHT).order_by().values_list(*names):

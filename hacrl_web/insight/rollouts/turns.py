@@ -34,7 +34,7 @@ class RecordedTurn:
 
 @dataclass(frozen=True)
 class ShownTurn(RecordedTurn):
-    """As a page shows it. is_cut: the text continues."""
+    """A turn as a page shows it. is_cut: the text continues."""
 
     is_cut: bool
 
@@ -45,7 +45,7 @@ def read_turns(text: str | None) -> list[RecordedTurn]:
 
 
 def shown_turns(text: str | None, most_characters: int) -> list[ShownTurn]:
-    """With control characters written out. most_characters: of one turn."""
+    """The turns with control characters written out. most_characters: of one turn."""
     return [
         ShownTurn(one.role, visible(one.text[:most_characters]), one.is_failed, len(one.text) > most_characters)
         for one in read_turns(text)

@@ -174,7 +174,7 @@ def _pages(rollout_filter: RolloutFilter, page: PromptPage | RolloutPage) -> tup
 def _prompt_links(
     rollout_filter: RolloutFilter, page: PromptPage, selected: RolloutHit | None, group: PromptGroup | None
 ) -> dict[str, str]:
-    """As _links: n and p go from answer to answer of the prompt, and on to the next prompt."""
+    """The links of the keys: n and p go from answer to answer of the prompt, and on to the next prompt."""
     onward, back = _pages(rollout_filter, page)
     at = next((place for place, line in enumerate(page.lines) if _is_open(line, selected)), None)
     behind = page.lines[at + 1 :] if at is not None else page.lines

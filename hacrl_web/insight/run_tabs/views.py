@@ -146,5 +146,5 @@ def run_system(request: HttpRequest, run_id: UUID) -> HttpResponse:
 
 
 def as_yaml(run: Run) -> str:
-    """As stored where they have settings that left. Error: FieldErrors (409), if another version stored them."""
+    """The run's settings as YAML; as stored, if some left. Error: FieldErrors (409) for those of another version."""
     return dump_yaml(run.spec) if left_settings(run.spec) else stored_spec(run).to_yaml()

@@ -53,7 +53,7 @@ class LearnerStep:
 
 
 def changed_steps(rows: Rows, recorded_rule: AlgorithmSpec, rule: AlgorithmSpec) -> dict[tuple[int, int], LearnerStep]:
-    """By step and learner, for the steps in which the rule changes an omega."""
+    """The steps in which the rule changes an omega, by step and learner."""
     steps: dict[tuple[int, int], LearnerStep] = {}
     for step in rows.steps:
         after = ratios(rows, step, rule)
@@ -75,7 +75,7 @@ def ratios(rows: Rows, step: int, rule: AlgorithmSpec) -> Ratios:
 
 
 def learner_step_of(rows: Rows, step: int, learner: int, rule: AlgorithmSpec, omega: Ratios) -> LearnerStep:
-    """As SharingSpec.objective computes it, with quarantine and all options."""
+    """The advantages that SharingSpec.objective computes, with quarantine and all options."""
     cache: dict[tuple[int, tuple[int, ...]], Shared] = {}
     of_source = {}
     for source in range(rows.num_agents):

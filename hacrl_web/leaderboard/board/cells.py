@@ -35,7 +35,7 @@ class BoardColumn:
 
     @property
     def words(self) -> str:
-        """What its scores are on, in a sentence."""
+        """The benchmarks of its scores, in a sentence."""
         return f"the average of {len(self.benchmarks)} benchmarks" if self.is_average else self.key
 
 

@@ -39,7 +39,7 @@ class NewestBoard:
 
 
 def newest_board_of(user: Any) -> NewestBoard | None:
-    """Of the boards of the newest runs the first with a difference to the baseline; else the newest one.
+    """The first board of the newest runs with a difference to the baseline; else the newest one.
 
     None before a run has completed with an evaluation of every agent.
     """

@@ -71,12 +71,12 @@ class RunResult:
 
     @property
     def training_seconds(self) -> float:
-        """By the trainer's clock, evaluations included, on however many devices."""
+        """Seconds of the trainer's clock, with evaluations, on however many devices."""
         return float(self.run.progress.get("elapsed_s") or 0.0)
 
 
 def run_results(runs: Iterable[Run]) -> dict[UUID, RunResult]:
-    """By id, of completed runs whose last evaluation has a score of every agent on their own benchmark."""
+    """The results, by id, of completed runs whose last evaluation scores every agent on their own benchmark."""
     completed = [run for run in runs if run.state == State.COMPLETED]
     readings = cached_by_run("result", completed, _read)
     results = {}

@@ -270,7 +270,7 @@ def _score(table: BoardTable, group: BoardGroup) -> str:
 
 
 def difference(table: BoardTable, top: BoardGroup, other: BoardGroup) -> MeanInterval | None:
-    """Of two rows on their common seeds; None if they did not measure the same, or share no seed."""
+    """The difference of two rows on their common seeds; None if they measured other things, or share no seed."""
     is_alike = is_comparable(top.row, other.row, table.last) and top.row.agents == other.row.agents
     return paired(table.cell(top).by_seed, table.cell(other).by_seed) if is_alike else None
 

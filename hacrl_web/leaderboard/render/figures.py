@@ -99,7 +99,7 @@ def seed_dots(table: BoardTable) -> dict[str, Any]:
 
 
 def _colour(table: BoardTable, group: BoardGroup) -> str:
-    """Of a row, the same in every picture."""
+    """The colour of a row, the same in every picture."""
     return OTHER if group.is_baseline else ROW_COLOURS[table.groups.index(group) % len(ROW_COLOURS)]
 
 
