@@ -156,9 +156,7 @@ declare namespace Api {
     kind: string;
     project_id: number | null;
   }
-  interface AuditQuery {
-    limit?: number;
-    cursor?: string;
+  interface AuditFiltersParameters {
     actor?: string;
     kind?: string;
     action?: string;
@@ -499,9 +497,9 @@ declare namespace Api {
     files_bytes: number | null;
   }
   interface DrainOrder {
-    why?: string;
     name: string;
     drain: "no" | "finish" | "now";
+    why?: string;
   }
   interface EvaluationPoint {
     step: number;
