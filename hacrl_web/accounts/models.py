@@ -53,7 +53,7 @@ class User(AbstractUser):
 
     @cached_property
     def own_memberships(self) -> list[Membership]:
-        """Those that allow changes first, then by age. Read once for each user object, like Django's permissions."""
+        """Memberships that allow changes come first, then older ones. They are read once for each user object."""
         memberships = self.memberships.select_related("project").order_by("pk")
         return sorted(memberships, key=lambda one: one.role == Role.VIEWER)
 

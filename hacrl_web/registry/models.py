@@ -248,7 +248,7 @@ class Benchmark(VersionedRow):
 
     @property
     def audit(self) -> str:
-        """What the reward audit compares its rewards with; empty for a rule, which always judges alike."""
+        """The reward audit compares its rewards with this; empty for a rule, which always judges alike."""
         return AUDIT_METHODS.get(self.verifier, "")
 
     @property
@@ -271,7 +271,7 @@ class Versioned(models.Model):
 
 
 class RewardSource(Versioned, RegistryRow):
-    """What gives rewards by a file that trainers read (`path`); the row has its newest version.
+    """A row gives rewards by a file that trainers read (`path`), and has its newest version.
 
     content: the column of what the file holds.  verifier: of the benchmarks that it verifies.
     """
@@ -382,7 +382,7 @@ class JudgeVersion(SourceVersion):
 
 
 class PairInspection(models.Model):
-    """What two models have in common, measured once, since a registered model does not change."""
+    """Facts that two models share, measured once, since a registered model does not change."""
 
     model_a = models.ForeignKey(LanguageModel, on_delete=models.CASCADE, related_name="+")
     model_b = models.ForeignKey(LanguageModel, on_delete=models.CASCADE, related_name="+")

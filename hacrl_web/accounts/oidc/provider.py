@@ -81,7 +81,7 @@ def _discover(provider: OidcProvider) -> dict[str, Any]:
 
 
 def _metadata(provider: OidcProvider, document: dict[str, Any]) -> dict[str, Any]:
-    """What is used of a discovery document, and nothing else of it. Errors: of BAD_ANSWER."""
+    """Keep the used fields of a discovery document alone. Errors: of BAD_ANSWER."""
     if str(document["issuer"]).rstrip("/") != provider.issuer:
         raise ValueError(f"its issuer is {document['issuer']}")
     offered = document.get("id_token_signing_alg_values_supported") or ["RS256"]

@@ -67,7 +67,7 @@ def project_for(request: HttpRequest, project_id: int, needed: str) -> Project:
 
 
 def _way_out(user: User, project: Project, needed: str) -> str:
-    """Who can give the user the needed role, and in which project the user has it."""
+    """Name the people who can give the user the role, and a project where the user has it."""
     if needed == Role.ADMIN:
         return "only its admins may do that."
     admins = project.memberships.filter(role=Role.ADMIN, user__is_active=True)

@@ -55,7 +55,7 @@ def _of_pairs(text: str) -> dict[str, Any]:
 
 
 def text_of_changes(changes: Mapping[str, Mapping[str, Any]]) -> str:
-    """What `changes_of_text` reads, in order of names: PostgreSQL does not keep the order of a JSON object."""
+    """The lines that `changes_of_text` reads, by name: PostgreSQL does not keep the order of a JSON object."""
     return "\n".join(f"{name}: {_text(values)}" for name, values in sorted(changes.items()))
 
 

@@ -42,7 +42,7 @@ class VersionsQuery(PageQuery):
 
 
 def versions_page(request: HttpRequest, rows: VersionQuerySet[Any]) -> dict[str, Any]:
-    """What registry/_list_frame.html shows of these rows. Error: Http404 for versions of a row that is not listed."""
+    """The context of registry/_list_frame.html. Error: Http404 for versions of a row that is not listed."""
     query = VersionsQuery.read(request.GET)
     previous = dict(rows.exclude(edit_of=None).prefetch_related(None).order_by().values_list("pk", "edit_of"))
     latest = None

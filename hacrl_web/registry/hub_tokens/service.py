@@ -107,7 +107,7 @@ def _read(row: HubToken) -> str:
 
 
 def hub_token_state(owner: Owner) -> dict[str, Any]:
-    """What may be shown of the owner's token."""
+    """Pages and API may show this of the owner's token."""
     row = hub_token_of(owner)
     names = ("set_at", "last_used_at", "checked_at", "hub_name", "problem")
     state = {"is_set": row is not None, **{name: getattr(row, name, None) for name in names}}

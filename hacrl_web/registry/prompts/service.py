@@ -33,7 +33,7 @@ class TokenPiece:
 
 @dataclass(frozen=True)
 class AgentPrompt:
-    """What one agent reads; where `error` says why it cannot read it, the rest is empty."""
+    """The prompt of one agent. `error` says why the agent cannot read it; then the rest is empty."""
 
     agent: Agent
     text: str
@@ -48,7 +48,7 @@ class AgentPrompt:
 
     @property
     def first_pieces(self) -> list[TokenPiece]:
-        """Those that a page shows."""
+        """A page shows these tokens, and the number of the others."""
         return list(islice(self.pieces, MAX_SHOWN))
 
     @property

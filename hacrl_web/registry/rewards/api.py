@@ -157,7 +157,7 @@ def try_response(request: HttpRequest, pk: int, payload: TryIn) -> Any:
     summary="Its rewards on a benchmark",
 )
 def try_questions(request: HttpRequest, pk: int, benchmark: int | None = Query(None, ge=0, lt=2**63)) -> Any:
-    """Of the first questions: the reward of the boxed reference answer, and of a response without an answer."""
+    """It rewards the boxed reference answer of each of the first questions, and a response without an answer."""
     return _rewards(request, _row(request, RewardFunction, pk), benchmark)
 
 
@@ -203,5 +203,5 @@ def ask_judge(request: HttpRequest, pk: int, payload: TryIn) -> Any:
     summary="A judge's rewards on a benchmark",
 )
 def judge_questions(request: HttpRequest, pk: int, payload: JudgeQuestionsIn) -> Any:
-    """Of the first questions: the reward of the boxed reference answer, and of a response without an answer."""
+    """It rewards the boxed reference answer of each of the first questions, and a response without an answer."""
     return _rewards(request, _row(request, Judge, pk), payload.benchmark)

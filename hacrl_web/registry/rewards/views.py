@@ -134,14 +134,14 @@ def _render(request: HttpRequest, kind: type[SourceT], page: str, context: dict[
 
 
 def _content(request: HttpRequest, kind: type[SourceT]) -> Any:
-    """What the form says: the text of a function, the settings of a judge by name."""
+    """The form holds the text of a function, or the settings of a judge by name."""
     if kind is RewardFunction:
         return request.POST.get("source", "" if request.method == "POST" else EXAMPLE)
     return {name: request.POST.get(name, "").replace("\r\n", "\n") for name in JudgeSettings.model_fields}
 
 
 def _form(kind: type[SourceT], content: Any) -> dict[str, Any]:
-    """What the form shows of it."""
+    """The form shows these values of it."""
     if kind is RewardFunction:
         return {"text": content}
     rubrics = {"score": DEFAULT_RUBRIC, "compare": DEFAULT_COMPARISON}
