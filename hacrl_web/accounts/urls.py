@@ -14,7 +14,9 @@ urlpatterns = [
     path("login/<str:token>", views.login_by_link, name="login_link"),
     path("logout", views.log_out, name="logout"),
     path("account", views.account, name="account"),
-    path("sessions", RedirectView.as_view(url="/account"), name="session_list"),  # of before
+    path(
+        "sessions", RedirectView.as_view(url="/account", http_method_names=["get", "head"]), name="session_list"
+    ),  # of before
     path("sessions/end", views.log_out_everywhere, name="session_end"),
     path("projects/", people_views.project_list, name="project_list"),
     path("projects/switch", people_views.project_switch, name="project_switch"),

@@ -141,7 +141,7 @@ def get_project(request: HttpRequest, project_id: int) -> Any:
 @router.post("/projects/{int:project_id}/rename", response=ProjectDetailAnswer, summary="Rename a project")
 def rename_project(request: HttpRequest, project_id: int, payload: Named) -> Any:
     project = project_for(request, project_id, Role.ADMIN)
-    people.rename(project, payload.name)
+    people.rename_project(project, payload.name)
     return _detail(request, project)
 
 

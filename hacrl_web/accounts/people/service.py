@@ -59,7 +59,7 @@ def make_project(user: User, name: str) -> Project:
     return Project.objects.make(checked_name(name), user)
 
 
-def rename(project: Project, name: str) -> None:
+def rename_project(project: Project, name: str) -> None:
     """Error: FieldErrors."""
     project.name = checked_name(name)
     project.save(update_fields=["name"])

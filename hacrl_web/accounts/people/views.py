@@ -77,7 +77,7 @@ def project_detail(request: HttpRequest, project_id: int) -> HttpResponse:
 def project_rename(request: HttpRequest, project_id: int) -> HttpResponse:
     project = project_for(request, project_id, Role.ADMIN)
     try:
-        people.rename(project, request.POST.get("name", ""))
+        people.rename_project(project, request.POST.get("name", ""))
     except FieldErrors as refusal:
         return _show_project(request, project, refusal)
     return redirect(project)
