@@ -31,5 +31,5 @@ def parts(context: template.Context, place: str) -> SafeString:
     for feature in settings.FEATURES:
         with suppress(template.TemplateDoesNotExist):  # loaders remember which templates there are not
             name = f"{feature.rpartition('.')[2]}/parts/{place}.html"
-            html += context.template.engine.get_template(name).render(context)  # type: ignore[union-attr]
+            html += context.template.engine.get_template(name).render(context)
     return mark_safe(html if html.strip() else "")  # noqa: S308 - rendered by templates, which escape

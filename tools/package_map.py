@@ -29,7 +29,8 @@ def with_map(page: str) -> str:
     for top in ("workers", "hacrl_web"):
         head = f"| package of `{top}/` | what it is for |\n|---|---|\n"
         rows = "".join(f"| `{name}/` | {text} |\n" for name, text in packages(top).items())
-        page = re.sub(re.escape(head) + r"(\|.*\n)*", lambda _, table=head + rows: table, page)
+        table = (head + rows).replace("\\", r"\\")
+        page = re.sub(re.escape(head) + r"(\|.*\n)*", table, page)
     return page
 
 

@@ -233,6 +233,6 @@ def _set_active(request: HttpRequest, user_id: int, *, is_active: bool) -> User:
 @router.get(
     "/audit", response=PageOf[AuditAnswer], summary="The audit log, newest first (staff; admins of projects: theirs)"
 )
-def list_audit(request: HttpRequest, query: Query[ListQuery], filters: Query[AuditParameters]) -> Any:
+def list_audit(request: HttpRequest, query: Query[ListQuery], filters: Query[AuditParameters]) -> Any:  # type: ignore[valid-type]
     """An unreadable filter does not filter."""
     return listing(AuditFilters.read(request.GET).entries(request), query)

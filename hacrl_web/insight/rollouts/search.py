@@ -271,7 +271,7 @@ def _hits(rows: QuerySet[Any], count: int, *, of_learner: bool = False, begin: i
         samples = rows.values_list(*_OF_ROLLOUT)[begin:end]
         return [replace(RolloutHit(*row[:8]), rewards=read_rewards(row[8])) for row in samples]
     values = rows.values_list(*_OF_LEARNER)[begin:end]
-    return [RolloutHit(*row[:8], ContributionSummary(*row[8:])) for row in values]
+    return [replace(RolloutHit(*row[:8]), taught=ContributionSummary(*row[8:])) for row in values]
 
 
 ROWS_SORTED = 40_000
