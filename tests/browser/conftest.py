@@ -55,9 +55,9 @@ class Server:
         assert self.maker.stdin is not None
         assert self.maker.stdout is not None
         print(json.dumps(words), file=self.maker.stdin, flush=True)
-        answer = self.maker.stdout.readline()
-        assert answer, f"{words}: {(self.data / 'maker.err').read_text()[-2000:]}"
-        return str(json.loads(answer))
+        made = json.loads(self.maker.stdout.readline() or "null")
+        assert made is not None, f"{words}: {(self.data / 'maker.err').read_text()[-2000:]}"
+        return str(made)
 
     def generated_run(self, *options: str) -> str:
         """The path of the last run that `tools.generated_runs` makes."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from workers.contract.spool import SpoolWriter
 _numbers = count(1)
 
 
+@cache
 def number_by_process() -> None:
     """Names of this process' own, for rows in the database of a running product that other processes fill too."""
     global _numbers

@@ -22,7 +22,7 @@ from hacrl_web.alerts.models import Alert
 from hacrl_web.runs.archive import deletion, leftover_files
 from hacrl_web.runs.archive.deletion import delete_run
 from hacrl_web.runs.archive.leftover_files import DeletedRuns
-from hacrl_web.runs.launch import launch
+from hacrl_web.runs.launch import again
 from hacrl_web.runs.launch.again import retry
 from hacrl_web.runs.limits.upkeep import delete_archived
 from hacrl_web.runs.live.counts import CHANGE, FAULTS, all_counts, counts_of
@@ -235,7 +235,7 @@ def test_retry_while_the_run_is_being_deleted_is_a_409(run, monkeypatch, address
         threading.Event().wait(0.3)  # the retry asks for the row meanwhile
 
     monkeypatch.setattr(deletion, "hide_run", slow_hide)
-    monkeypatch.setattr(launch, "cannot_repeat", late)
+    monkeypatch.setattr(again, "cannot_repeat", late)
     answers: list[Any] = []
     web = Client()
     web.force_login(run.owner)
