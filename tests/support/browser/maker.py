@@ -1,7 +1,7 @@
 """python -m tests.support.browser.maker: runs modules that fill a running product's database, one for each line.
 
-A line is the module and its arguments, as JSON; the answer is what it prints, or null after an error. Each in a process of its own would load
-Django and our modules again.
+A line is the module and its arguments, as JSON; the answer is what it prints, or null after an error. Each in a process
+of its own would load Django and our modules again.
 """
 
 from __future__ import annotations
