@@ -38,7 +38,7 @@ _watch = _Watch()
 def late_calls_end(report: Callable[[str], None]) -> Iterator[None]:
     """Within: a call that takes longer than LIMIT_S is reported from another thread, and the process ends."""
     _watch.report = report
-    if _watch.thread is None:
+    if _watch.thread is None or not _watch.thread.is_alive():  # a fork has none
         _watch.thread = threading.Thread(target=_look, name="call-limits", daemon=True)
         _watch.thread.start()
     try:

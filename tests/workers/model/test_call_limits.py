@@ -46,7 +46,7 @@ def ending(spec: RunSpec, run_dir: Path) -> str:
     path.write_text(spec.to_json())
     process = PROCESSES.Process(target=train, args=(path, run_dir))
     process.start()
-    process.join(240)
+    process.join(600)
     is_late = process.is_alive()
     process.kill()
     process.join()
