@@ -1,1 +1,1 @@
-"""`./hacrl demo`: its launch, its outcome, and its part of Home. Nothing imports it."""
+"""`./hacrl demo`: its launch, its outcome, and its part of Home. Of the apps none imports it."""

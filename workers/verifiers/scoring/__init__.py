@@ -1,4 +1,4 @@
 """From a response to its verdict: the kinds of verifier, the service that asks their processes, second opinions, votes.
 
-No rule of a kind stands here.
+The rules stand in the other packages of verifiers, but for the shortest (`kinds.py`).
 """
