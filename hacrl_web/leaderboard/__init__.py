@@ -1,1 +1,1 @@
-"""Boards of algorithms, with intervals, figures and exports. It reads completed runs; of the apps only the demo imports it."""
+"""Boards of algorithms, with intervals, figures and exports. It reads completed runs; the demo alone imports it."""
