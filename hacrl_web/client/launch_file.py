@@ -98,7 +98,7 @@ def _further_benchmark(client: Client, entry: Any) -> Any:
 
 
 def _group_of(client: Client, agents: Any, training: Any) -> tuple[int, dict[str, dict[str, Any]]]:
-    """The newest group of these agents, and the settings in which they differ from it; one of equal ones is preferred.
+    """The newest group of these agents, if possible one without changes, and the changed settings by agent.
 
     Errors: ApiError, ClientProblem.
     """

@@ -27,7 +27,7 @@ LOCAL = ("http://localhost", "http://127.0.0.1", "http://[::1]")
 
 
 class Commands(typer.core.TyperGroup):
-    """Says where the acts are that have no command of their own."""
+    """A group of commands that answers an unknown one with a hint at `--help` and `hacrl api`."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args[0] not in self.commands and not args[0].startswith("-"):

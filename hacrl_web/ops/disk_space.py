@@ -133,7 +133,7 @@ def disk_error(error: BaseException | None) -> FieldErrors | None:
 
 
 def _cause(error: BaseException) -> str:
-    """The disk of the file, else those that are full, else the one with the least room."""
+    """A sentence on the full disk: the file's, else ours that are full, else the one with the least room."""
     path = error.filename if isinstance(error, OSError) else None
     disks = _disks([Path(os.fsdecode(path)).parent] if isinstance(path, str | bytes) else [])
     ours = _disks(_folders())

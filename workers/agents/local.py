@@ -495,7 +495,7 @@ def _ahead_file(stem: Path) -> Path:
 
 
 def _mean(values: Sequence[float], train_mask: Sequence[bool] = ()) -> float:
-    """Of the values that count; empty: all do."""
+    """The mean of the values that `train_mask` marks, or of all values if it is empty."""
     values = (
         [value for value, is_trained in zip(values, train_mask, strict=True) if is_trained] if train_mask else values
     )

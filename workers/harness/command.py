@@ -88,7 +88,7 @@ def call_harness(
 
 
 def environment() -> dict[str, str]:
-    """Of the harness's process."""
+    """The environment variables of the harness's process."""
     variables = {name: value for name, value in os.environ.items() if name not in _HIDDEN}
     variables |= {"TOKENIZERS_PARALLELISM": "false", "HF_HUB_DISABLE_TELEMETRY": "1", "PYTHONUNBUFFERED": "1"}
     has_metric_code = os.environ.get(METRIC_CODE_VARIABLE) == "1"
@@ -96,7 +96,7 @@ def environment() -> dict[str, str]:
 
 
 def _end_with_this_process() -> Callable[[], object] | None:
-    """For the harness, if this process is killed alone."""
+    """A function that makes the harness end if this process is killed alone; None but on Linux."""
     if sys.platform != "linux":
         return None
     return partial(ctypes.CDLL(None).prctl, _PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)

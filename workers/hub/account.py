@@ -1,4 +1,4 @@
-"""Whose a Hub token is; a short child process of the web.
+"""Finds the account of a Hub token, in a short child process of the web.
 
 `python -m workers.hub.account` reads {hub_token} from stdin and prints {name}, {refused: text} if the hub refuses the
 token, or {error: text} if the hub does not answer.

@@ -299,7 +299,7 @@ def _check_tokenizer(report: Report) -> str:
 
 
 def _check_encodes(tokenizer: Any, text: str) -> None:
-    """Error: ModelUnfit, if its code gives up; a vocabulary need not have all characters."""
+    """Encode the text. Error: ModelUnfit, if the tokenizer panics; a vocabulary need not have all characters."""
     try:
         tokenizer(text)
     except BaseException as error:

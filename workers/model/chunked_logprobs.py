@@ -36,7 +36,7 @@ class Head:
 
     @classmethod
     def of(cls, model: Any) -> Head | None:
-        """That of a causal language model; None if it is not one linear layer."""
+        """The head of a causal language model; None if it is not one linear layer."""
         layer = model.get_output_embeddings()
         if type(layer) is not nn.Linear:
             return None
@@ -64,7 +64,7 @@ class Head:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of logits."""
+        """The number type of the logits."""
         return torch.float64 if self.weight.dtype == torch.float64 else torch.float32
 
 

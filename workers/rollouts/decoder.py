@@ -350,7 +350,7 @@ class _Steps:
         return ~self._finished[alive] & (self._lengths[alive] < self._limits[alive])
 
     def _ready(self, rows: int, places: int) -> Callable[[], None]:
-        """What writes the next token of `rows` rows, with at least so many places."""
+        """A function that writes the next token of `rows` rows, with at least `places` places."""
         places = min(-(-places // ATTENDED) * ATTENDED, self.size.places)
         if not self._has_graphs:
             return lambda: self._decode(rows, places)
@@ -385,7 +385,7 @@ class _Steps:
         self._choose(logits, rows)
 
     def _logits(self, rows: int, places: int) -> Tensor:
-        """Those of each row's next token, (a, V); its last one is read."""
+        """The logits of each row's next token, (a, V), from the row's last token."""
         layers: list[Any] = [
             FixedLayer(keys[:rows, :, :places], values[:rows, :, :places], self._slot) for keys, values in self._layers
         ]

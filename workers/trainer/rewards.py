@@ -127,7 +127,7 @@ def open_second_opinion(data: DataSpec, rewards: RewardsSpec, judges: Judges) ->
 
 
 def open_term_opinions(rewards: RewardsSpec, judges: Judges) -> dict[str, SecondOpinion]:
-    """By name of the further rewards that functions and judges give. Errors: FunctionFileError, JudgeFileError."""
+    """Second opinions on rewards by functions and judges, by name. Errors: FunctionFileError, JudgeFileError."""
     opinions = {one.name: _repeated(one.kind, one.function, one.judge, rewards, judges) for one in rewards.terms}
     return {name: opinion for name, opinion in opinions.items() if opinion is not None}
 

@@ -162,7 +162,7 @@ def _set_ratios(record: StepRecord, agent: int) -> dict[str, tuple[float, float]
 
 
 def _turn_ratios(responses: Sequence[Response]) -> dict[str, tuple[float, float]]:
-    """Of rollouts with an environment."""
+    """Metrics of turns and tool calls, as (numerator, denominator), for rollouts with an environment."""
     count = float(len(responses))
     by_role = Counter(turn.role for response in responses for turn in response.turns)
     num_failed = sum(turn.is_failed for response in responses for turn in response.turns)

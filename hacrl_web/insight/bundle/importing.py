@@ -231,7 +231,7 @@ def _hold(run: Run) -> None:
 
 
 def _locked(run: Run) -> bool:
-    """Lock the run's row until the transaction ends; False if there is none of this import."""
+    """Lock the run's row until the transaction ends; False if it is gone or belongs to another import."""
     rows = Run.objects.filter(pk=run.pk, origin__import_id=run.import_id)
     return rows.select_for_update().values_list("pk").first() is not None
 

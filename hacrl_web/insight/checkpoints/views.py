@@ -146,7 +146,7 @@ def upload_list(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 
 @require_POST
 def extend(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    """`step` of a checkpoint, and how many `steps` more: a new run."""
+    """Queue a new run that continues from the checkpoint at `step` for `steps` more steps."""
     run = run_or_404(request, run_id)
     step, steps = (whole_number(request.POST.get(key, "").strip()) for key in ("step", "steps"))
     if step is None:

@@ -49,7 +49,7 @@ class Sheet:
 
 @dataclass(frozen=True)
 class Mark:
-    """One agent's answer to one question. num_samples 0: the question was not in the agent's evaluation."""
+    """One agent's samples for one question. num_samples 0: the question was not in the agent's evaluation."""
 
     num_correct: int
     num_scored: int

@@ -297,7 +297,7 @@ def values_by_name(items: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def key_of(*parts: Any) -> str:
-    """The same for equal parts, whatever the order of their keys."""
+    """The parts as one text, which is the same for equal parts, whatever the order of their keys."""
     return json.dumps(parts, sort_keys=True, default=str)
 
 

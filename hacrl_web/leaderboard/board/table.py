@@ -189,7 +189,7 @@ def baseline_words(board: Board, baseline: str) -> str:
 
 
 def mark_best(groups: Sequence[BoardGroup], columns: Sequence[BoardColumn]) -> None:
-    """In each column and of each agent, among rows of the same models, verifier and questions."""
+    """Mark the best scores in each column for each agent, among rows of the same models, verifier and questions."""
     for column in columns:
         rivals: dict[str, list[Cell]] = {}
         for group in groups:

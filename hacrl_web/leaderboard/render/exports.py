@@ -20,7 +20,7 @@ INTERVALS = "95 % confidence intervals of means over seeds (Student's t); not co
 
 
 def csv_rows(table: BoardTable, section: paper.PaperSection | None) -> Iterator[list[Any]]:
-    """The heading, then rows as long as it."""
+    """The heading, then the rows, each filled up to the heading's length with empty cells."""
     head = _csv_head(table)
     yield head
     for cells in _csv_rows(table, section):

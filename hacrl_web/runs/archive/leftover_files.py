@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class DeletedRuns:
-    """The job. A run whose folder cannot be removed waits RETRY_S, and holds up no other."""
+    """Removes what deleted runs leave. A run whose folder cannot be removed waits RETRY_S; others go on."""
 
     def __init__(self) -> None:
         self._not_before: dict[UUID, float] = {}
@@ -48,7 +48,7 @@ class DeletedRuns:
 
 
 def remove_leftovers(run: Run) -> None:
-    """Of a deleted run. Errors: OSError; FieldErrors while a process uses its folder."""
+    """Remove a deleted run's records, folder and row. Errors: OSError; FieldErrors while a process uses the folder."""
     for table in RECORDED_TABLES:
         rows = table._base_manager.filter(run=run.pk).order_by()
         while some := list(rows.values_list("pk", flat=True)[:ROWS]):

@@ -79,7 +79,7 @@ def deleted_rows(run: Run) -> list[FieldError]:
 
 
 def hold_rows_of(run: Run) -> None:
-    """The same for a run whose settings are launched again. Error: LaunchError."""
+    """Lock the benchmarks of a run whose settings are launched again. Error: LaunchError."""
     used = Q(pk=run.benchmark_id) | Q(train_path__in=paths_of(stored_spec(run)))
     rows = Benchmark.objects.select_for_update(of=("self",)).filter(used).order_by("pk")
     if run.benchmark_id not in list(rows.values_list("pk", flat=True)):

@@ -31,7 +31,7 @@ def hold(rows: RequestRows) -> None:
 
 
 def hold_benchmarks(named_rows: Sequence[tuple[str, Benchmark]]) -> None:
-    """The same for benchmarks.  named_rows: with the field of each.  Error: LaunchError."""
+    """Lock benchmarks until the transaction ends. named_rows: (field, benchmark). Error: LaunchError."""
     for field, row in sorted(named_rows, key=lambda pair: pair[1].pk):  # in one order: launches do not block each other
         _lock(row, field, "This benchmark" if field == "benchmark" else f"Benchmark {row.name}")
 

@@ -208,7 +208,7 @@ def delete_archived(run_id: UUID) -> bool:
 
 
 def _archived_refusal(run: Run, readers: Readers) -> FieldErrors | None:
-    """With its row locked."""
+    """Why the retention may not remove an archived run, whose row is locked; None if it may."""
     days = _days_of(run).archived_days
     if not runs_archived_long_ago(run.project_id, days).filter(pk=run.pk).exists():
         return in_use(f"{run.name} is no longer one that the retention removes.")

@@ -20,14 +20,14 @@ Counts = Counter[tuple[str, str, str]]  # by kind, and of changes the states bef
 
 
 def all_counts() -> Counts:
-    """Those of all runs that exist or were deleted."""
+    """The counts of all runs that exist or were deleted."""
     deleted = DeletedCount.objects.order_by().values_list("kind", "from_state", "to_state", "count")
     changes, *faults = _counted(Run.objects.order_by(), StatusChange.objects.order_by())
     return _summed(deleted.union(changes, *faults, all=True))
 
 
 def counts_of(run_ids: Iterable[UUID]) -> Counts:
-    """Those of these runs, whose rows are locked."""
+    """The counts of these runs, whose rows are locked."""
     ids = list(run_ids)
     changes, *faults = _counted(
         Run.objects.filter(pk__in=ids).order_by(), StatusChange.objects.filter(run__in=ids).order_by()

@@ -17,7 +17,7 @@ from workers.contract.spec.run import RunSpec
 
 
 def stored_spec(run: Run) -> RunSpec:
-    """What trains. Error: FieldErrors (409), if another version stored settings that this one refuses."""
+    """The settings to train with. Error: FieldErrors (409) if another version stored settings that this one refuses."""
     try:
         return RunSpec.model_validate(run.spec)
     except ValidationError as error:
@@ -25,7 +25,7 @@ def stored_spec(run: Run) -> RunSpec:
 
 
 def recorded_spec(run: Run) -> RunSpec:
-    """What pages show: a rule that left is one that cannot train, or weigh rollouts again. Error: as stored_spec."""
+    """The settings to show; a rule that left neither trains nor weighs rollouts again. Error: as stored_spec."""
     try:
         return readable_spec(run.spec)
     except ValidationError as error:
@@ -33,7 +33,7 @@ def recorded_spec(run: Run) -> RunSpec:
 
 
 def readable_spec(values: Mapping[str, Any]) -> RunSpec:
-    """The same of a run's settings. Error: ValidationError."""
+    """The settings to show, of stored values. Error: ValidationError."""
     names = {one.name for one in left_settings(values)}
     if not names:
         return RunSpec.model_validate(values)

@@ -162,7 +162,7 @@ def _packed_seq(run: Run) -> int:
 
 
 def _first_attempt(run: Run) -> int:
-    """Of the stored events. A later event is never of an earlier attempt."""
+    """The attempt of the first stored event. A later event is never of an earlier attempt."""
     return run.events.order_by("seq").values_list("attempt", flat=True).first() or 0
 
 

@@ -14,7 +14,7 @@ OF_TURNS = ("turns/mean", "tool_calls/mean", "tool_calls/failed_frac")  # record
 
 
 def unmeasured(run: Run, spec: RunSpec, engine: str) -> list[str]:
-    """Of one run. engine: the one that sampled."""
+    """The metrics that a run does not measure. engine: the one that sampled."""
     rule, interval = spec.algorithm, spec.telemetry.alignment_interval
     measured = {
         "kl": rule.beta > 0,
@@ -29,7 +29,7 @@ def unmeasured(run: Run, spec: RunSpec, engine: str) -> list[str]:
 
 
 def unmeasured_by_all(runs: Collection[Run]) -> list[str]:
-    """Those that none of the runs measures, without a query; a run with unreadable settings may have any."""
+    """Metrics that none of the runs measures, without a query; a run with unreadable settings may have any."""
     of_each = cached_by_run("unmeasured", runs, lambda some: {run.pk: _unmeasured_by(run) for run in some}).values()
     return sorted(set.intersection(*map(set, of_each))) if of_each else []
 

@@ -129,7 +129,7 @@ def variants_of(parts: SweepParts, errors: list[FieldError]) -> list[Variant]:
 
 
 def _settings_of(name: str) -> Iterable[str]:
-    """Those of an algorithm; of one that does not exist, all: the error is then about its name."""
+    """The settings of an algorithm; all settings if it does not exist: the error is then about its name."""
     cls = algorithms().get(name)
     return settings_schema() if cls is None else cls.model_fields
 

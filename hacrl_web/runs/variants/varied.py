@@ -36,7 +36,7 @@ SCALARS = ("number", "integer", "boolean")
 
 @cache
 def _readers() -> dict[str, TypeAdapter[Any]]:
-    """What reads a value of each setting; of those of agents and rewards, with a star for the name."""
+    """The type adapter of each setting by its name, which has a star in place of an agent's or a reward's name."""
     readers = {}
     for name, schema in settings_schema().items():
         cls = algorithms()[(schema["algorithms"] or list(algorithms()))[0]]

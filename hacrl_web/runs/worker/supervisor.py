@@ -157,7 +157,7 @@ class RunSupervisor:
             publish_update(self.run.pk)
 
     def _conclude_unstarted(self) -> None:
-        """What was wished during the download."""
+        """Conclude an attempt that was told to end during the download of its models."""
         self.stop_requested_at = time.monotonic()
         self.finished = {} if self.is_orphan else {"outcome": "stopped"}
         self._retry_on_db_error(lambda: self._conclude(0))

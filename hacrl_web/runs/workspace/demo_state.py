@@ -68,7 +68,7 @@ def preparing(activity: str) -> Iterator[Show]:
 
 
 def _nothing(text: str, phase: int = 0, percent: int | None = None) -> None:
-    """Of a second demo."""
+    """Show nothing: what a second demo gets in place of Show."""
 
 
 def _write(file: IO[str], content: dict[str, Any]) -> None:

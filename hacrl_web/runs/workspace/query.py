@@ -95,5 +95,5 @@ def states_of(state: str) -> Collection[str]:
 
 
 def in_state(runs: RunQuerySet, state: str) -> RunQuerySet:
-    """Those in the states of `states_of`."""
+    """The runs in the states of `states_of`."""
     return runs.filter(state__in=states_of(state)) if state else runs
