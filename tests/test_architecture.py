@@ -262,7 +262,6 @@ def test_client_knows_nothing_of_the_server() -> None:
         assert roots(path) <= allowed, path
         assert {n for n in ours(path) if not n.startswith("hacrl_web.client")} <= {
             "hacrl_web.web.visible",
-            "hacrl_web.web.settings_file",
             "workers.contract.number_format",
         }, path
 
@@ -296,7 +295,7 @@ LINE_BUDGETS: dict[str, int] = {
     "hacrl_web": 900,
     "hacrl_web/accounts": 3_400,
     "hacrl_web/alerts": 2_050,
-    "hacrl_web/client": 2_200,
+    "hacrl_web/client": 2_350,
     "hacrl_web/demo": 550,
     "hacrl_web/docs": 500,
     "hacrl_web/insight": 10_450,
@@ -306,7 +305,7 @@ LINE_BUDGETS: dict[str, int] = {
     "hacrl_web/registry": 5_650,
     "hacrl_web/reports": 800,
     "hacrl_web/runs": 14_950,
-    "hacrl_web/web": 1_250,
+    "hacrl_web/web": 1_100,
     "workers": 350,
     "workers/agents": 2_100,
     "workers/algorithms": 2_050,
@@ -318,7 +317,7 @@ LINE_BUDGETS: dict[str, int] = {
     "workers/inspection": 800,
     "workers/mirrors": 550,
     "workers/model": 1_600,
-    "workers/questions": 1_350,
+    "workers/questions": 1_300,
     "workers/rollouts": 1_900,
     "workers/trainer": 3_200,
     "workers/verifiers": 7_700,

@@ -14,7 +14,7 @@ from typing import Any
 
 from hacrl_web.client.api import ApiError, Client
 from hacrl_web.client.command import ClientProblem, object_id
-from hacrl_web.web.settings_file import MAX_BYTES, NoSettings, read_settings_file
+from hacrl_web.client.settings_file import MAX_BYTES, NoSettings, read_settings_file
 
 TRAINING_SETS = "training.benchmarks"
 VERSIONS = (1, 2, 3)  # of settings files; the server upgrades all but the last

@@ -111,7 +111,7 @@ class HacpoSettings(GatedSpec):
         needs=CLIPS,
     )
     capability_window: Count = setting(
-        5,
+        CapabilityOptions.window,
         help="K: steps over which a capability is averaged.",
         source="Eq. (9)",
         needs=[OMEGA_ACTS],
@@ -120,7 +120,7 @@ class HacpoSettings(GatedSpec):
         le=1000,
     )
     ratio_min: Part = setting(
-        0.1,
+        CapabilityOptions.ratio_min,
         label="Smallest capability ratio",
         help="Smallest capability ratio omega.",
         source="first public code",
@@ -128,7 +128,7 @@ class HacpoSettings(GatedSpec):
         slider=Slider(0.01, 1, 0.01),
     )
     ratio_max: Number = setting(
-        10.0,
+        CapabilityOptions.ratio_max,
         label="Largest capability ratio",
         help="Largest capability ratio omega.",
         source="first public code",
@@ -138,7 +138,7 @@ class HacpoSettings(GatedSpec):
         le=1000,
     )
     ratio_warmup_steps: Interval = setting(
-        0,
+        CapabilityOptions.warmup_steps,
         label="Warm-up of the capability ratio",
         help="Omega is 1 during these first steps.",
         source="official recipe",

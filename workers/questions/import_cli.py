@@ -6,7 +6,6 @@
 look     {files: [{path, name}]}: the columns, the first rows, and a guess of the columns' meaning
 import   {train, held_out: [{path, name}], mapping, verifier, held_out_fraction, folder, progress}: canonical files and
          counts; of the verifier python, reference answers that reward anything are refused
-compare  {own, other: {paths, question_field}}: how many of own's questions are also in other
 fetch    {dataset, revision} or {place, roots}, and {train, held_out: [patterns], folder, most_bytes, progress}: files
          from the hub or from a folder (`workers.questions.hub_files`)
 """
@@ -198,25 +197,12 @@ def _sample(path: Path, limit: float) -> list[dict[str, str]]:
         return [{key: row[key][:SHOWN_CHARACTERS] for key in keys} for row in islice(rows, SAMPLE_ROWS)]
 
 
-def compare_benchmarks(request: dict[str, Any]) -> dict[str, Any]:
-    """How many of `own`'s questions are also in `other`."""
-
-    def questions(of: dict[str, Any]) -> Iterator[str]:
-        return chain.from_iterable(canonical_texts(Path(path), of["question_field"]) for path in of["paths"])
-
-    try:
-        overlap = count_overlap(questions(request["own"]), KnownQuestions(questions(request["other"])))
-        return overlap.as_dict(questions(request["other"]))
-    except (OSError, ValueError, KeyError) as error:
-        raise BenchmarkError(f"The question files cannot be read ({type(error).__name__})") from None
-
-
 def fetch_files(request: dict[str, Any]) -> dict[str, Any]:
     """Copy a data set's files into `folder`."""
     return fetch(request, ImportProgress(request.get("progress")).report)
 
 
-VERBS = {"look": look, "import": make_canonical, "compare": compare_benchmarks, "fetch": fetch_files}
+VERBS = {"look": look, "import": make_canonical, "fetch": fetch_files}
 
 
 def main() -> int:

@@ -130,8 +130,6 @@ class RunForm:
     def submit(self, *, then_queue: bool) -> Run | Sweep:
         """The new run or sweep, or the draft that the form edits, with its settings. Error: FieldErrors."""
         request, draft = self.request, self._edited_draft()
-        if isinstance(draft, Sweep):
-            return change_draft(self.user, draft, request, then_queue=then_queue)
         if draft is not None:
             return change_draft(self.user, draft, request, then_queue=then_queue)
         start = launch if self.kind is Run else launch_sweep

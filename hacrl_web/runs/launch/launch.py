@@ -29,7 +29,7 @@ from hacrl_web.web.dotted_paths import flat
 from hacrl_web.web.errors import FieldErrors
 
 CHANGED = "Its agent group or a benchmark changed since it was saved: edit the draft and check it."
-Row = TypeVar("Row", Run, Sweep)
+Row = TypeVar("Row", bound=Run | Sweep)
 
 
 def launch(user: User, request: Mapping[str, Any]) -> Run:
@@ -49,7 +49,7 @@ def launch(user: User, request: Mapping[str, Any]) -> Run:
 
 
 def launch_sweep(user: User, request: Mapping[str, Any]) -> Sweep:
-    """The same for one run of each variant and seed."""
+    """Queue one run of each variant and seed, or save the sweep as a draft. Error: LaunchError; nothing is written."""
     plan = _launchable(user, request, Sweep)
     sweep = Sweep(owner=user, project=plan.rows.project)
     with transaction.atomic():

@@ -188,14 +188,10 @@ def test_near_duplicates_of_held_out_questions_are_counted_and_shown(tmp_path):
     ]
 
 
-def test_two_benchmarks_are_compared(tmp_path):
-    own = write(tmp_path / "a.jsonl", [*sums(5), {"question": PATH.format("nine"), "answer": "1"}])
-    other = write(tmp_path / "b.jsonl", [{"text": q} for q in ("WHAT is 3+1 ?", PATH.format("nine") + " Why?", "z")])
-    found = ask(
-        "compare",
-        own={"paths": [own["path"]], "question_field": "question"},
-        other={"paths": [other["path"]], "question_field": "text"},
-    )
+def test_the_same_question_and_a_nearly_equal_one_are_told_apart():
+    own = [*(row["question"] for row in sums(5)), PATH.format("nine")]
+    others = ["WHAT is 3+1 ?", PATH.format("nine") + " Why?", "z"]
+    found = overlap.count_overlap(own, overlap.KnownQuestions(others)).as_dict(others)
     assert (found["num_asked"], found["num_same"], found["num_near"]) == (6, 1, 1)
     assert [example["other"] for example in found["examples"]] == ["WHAT is 3+1 ?", PATH.format("nine") + " Why?"]
 

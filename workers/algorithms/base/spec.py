@@ -48,7 +48,7 @@ class LearnerAdvantages(NamedTuple):
 
 @dataclass(frozen=True)
 class CapabilityOptions:
-    """How capabilities and their ratios are measured, Eqs. (8) and (9). Every run records them."""
+    """How capabilities and their ratios are measured, Eqs. (8) and (9); the defaults of HACPO's settings."""
 
     window: int = 5
     ratio_min: float = 0.1

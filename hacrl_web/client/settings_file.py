@@ -1,4 +1,4 @@
-"""Reads a file of settings, YAML or JSON, for the command line and the new-run form. It holds JSON's types only."""
+"""Reads a file of settings, YAML or JSON, for `hacrl launch`. It holds JSON's types only."""
 
 from __future__ import annotations
 
