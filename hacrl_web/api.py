@@ -20,6 +20,7 @@ from django.views.decorators.http import require_safe
 from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 from ninja.operation import Operation
+from ninja.parser import Parser
 from ninja.security import HttpBearer, SessionAuth
 from ninja.throttling import BaseThrottle
 
@@ -45,13 +46,24 @@ from hacrl_web.runs.sweeps.api import router as sweeps_router
 from hacrl_web.runs.telemetry.api import router as telemetry_router
 from hacrl_web.runs.worker.api import router as hosts_router
 from hacrl_web.runs.workspace.api import router as workspace_router
-from hacrl_web.web.errors import FieldError, FieldErrors, plain_message
+from hacrl_web.web.errors import FieldError, FieldErrors, half_character, plain_message
 from hacrl_web.web.middleware import gone_error
 
 View = Callable[..., HttpResponse]
 WINDOW_S = 60
 NOT_JSON = "The body cannot be read: send one JSON object, in UTF-8."
 CSRF_REFUSED = "With a browser's session, send the CSRF token of our pages (X-CSRFToken); scripts send an API token."
+
+
+class TextParser(Parser):
+    """JSON whose texts a database can store; ninja answers 400 with the error as its cause."""
+
+    def parse_body(self, request: HttpRequest) -> Any:
+        data = super().parse_body(request)
+        if (path := half_character(data)) is not None:
+            text = "Must be valid Unicode, and must not contain half of a character (a lone surrogate)."
+            raise FieldErrors.single("bad_character", text, path or None)
+        return data
 
 
 class ApiTokenAuth(HttpBearer):
@@ -145,7 +157,13 @@ def _unknown(request: HttpRequest, names: set[str]) -> list[FieldError]:
 
 
 api = NinjaAPI(
-    title="HACRL Web", version="1", auth=list(AUTH), throttle=RATES, docs_url=None, docs_decorator=_for_users
+    title="HACRL Web",
+    version="1",
+    auth=list(AUTH),
+    throttle=RATES,
+    parser=TextParser(),
+    docs_url=None,
+    docs_decorator=_for_users,
 )
 api.add_decorator(_strict, mode="view")
 for router in (
@@ -213,6 +231,8 @@ def not_json(request: HttpRequest, exception: RawPostDataException) -> HttpRespo
 @api.exception_handler(HttpError)
 def refusal_answer(request: HttpRequest, exception: HttpError) -> HttpResponse:
     """Refusals by ninja: a body that is not JSON, a session without its CSRF token, too many requests."""
+    if isinstance(exception.__cause__, FieldErrors):
+        return field_errors(request, exception.__cause__)
     code = {403: "csrf_failed", 429: "too_many_requests"}.get(exception.status_code, "bad_request")
     message = {"csrf_failed": CSRF_REFUSED, "bad_request": NOT_JSON}.get(code, str(exception))
     return _answer(request, [FieldError(code, message, None)], exception.status_code)

@@ -19,7 +19,8 @@ from hacrl_web.accounts.audit.audit_log import AuditedQuerySet, audited
 LINK_LIFETIME = timedelta(hours=1)
 INVITATION_LIFETIME = timedelta(days=7)
 MAX_PROJECT_NAME = 80
-MAX_LOGIN_TRIES = 10
+MAX_LOGIN_TRIES = 10  # of one user name from one address
+MAX_ADDRESS_TRIES = 30  # of one address, whatever the names
 LOGIN_WINDOW = timedelta(minutes=15)
 TOKEN_USE_PRECISION = timedelta(minutes=1)  # of `last_used_at`, so that few requests write
 FIRST_USER = "admin"
@@ -229,27 +230,27 @@ class Invitation(models.Model):
 
 
 class LoginTryQuerySet(models.QuerySet["LoginTry"]):
-    def admit(self, key: str) -> bool:
-        """Record a try; False if too many of this key were recorded within LOGIN_WINDOW.
+    def admit(self, limits: dict[str, int]) -> list[LoginTry]:
+        """Record a try under each key; none if one has reached its limit within LOGIN_WINDOW.
 
         It is recorded before the password is checked, so that simultaneous tries count too.
         """
         window_start = timezone.now() - LOGIN_WINDOW
-        recent = self.filter(key=key, at__gt=window_start)
-        if recent.count() >= MAX_LOGIN_TRIES:
-            return False
+        recent = self.filter(at__gt=window_start)
+        if any(recent.filter(key=key).count() >= limit for key, limit in limits.items()):
+            return []
         self.filter(at__lt=window_start).delete()
-        self.create(key=key)
-        return recent.count() <= MAX_LOGIN_TRIES
+        tries = [self.create(key=key) for key in limits]
+        return tries if all(recent.filter(key=key).count() <= limit for key, limit in limits.items()) else []
 
 
 class LoginTry(models.Model):
-    """A login that failed. MAX_LOGIN_TRIES of them, for one user name from one address, refuse further tries.
+    """A login that failed, once under its user name and address and once under its address alone.
 
     Rows, not a cache: the limit applies across web processes and restarts.
     """
 
-    key = models.CharField(max_length=64, db_index=True)  # SHA-256 of the user name and the address
+    key = models.CharField(max_length=64, db_index=True)  # SHA-256 of the user name and the address, or of the address
     at = models.DateTimeField(default=timezone.now, db_index=True)
 
     objects = LoginTryQuerySet.as_manager()

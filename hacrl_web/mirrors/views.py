@@ -8,7 +8,6 @@ from uuid import UUID
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
@@ -30,7 +29,6 @@ from hacrl_web.runs.run.header import header
 from hacrl_web.web.errors import FieldErrors
 
 
-@never_cache
 @sensitive_post_parameters("secret")
 @require_http_methods(["GET", "HEAD", "POST"])
 def project_mirrors(request: HttpRequest, project_id: int) -> HttpResponse:

@@ -69,6 +69,20 @@ class FieldErrors(ValueError):
             form.add_error(error.field if error.field in form.fields else None, error.message)
 
 
+def half_character(data: Any, path: str = "") -> str | None:
+    """The dotted path of a text or a key in JSON that holds a lone surrogate, which no database stores; else None."""
+    if isinstance(data, str):
+        return None if data.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in data) else path
+    if isinstance(data, Mapping):
+        if any(half_character(key) is not None for key in data):
+            return path
+        items: Iterable[tuple[Any, Any]] = data.items()
+    else:
+        items = enumerate(data) if isinstance(data, list) else ()
+    places = (half_character(item, f"{path}.{key}".lstrip(".")) for key, item in items)
+    return next((place for place in places if place is not None), None)
+
+
 def listed(names: Sequence[str], most: int) -> str:
     """The first `most` names for a message: `a, b and others`."""
     return ", ".join(names[:most]) + (" and others" if len(names) > most else "")

@@ -3,6 +3,7 @@
 import logging
 import sys
 from collections.abc import Callable
+from urllib.parse import unquote_to_bytes
 
 from django.contrib.auth.middleware import LoginRequiredMiddleware
 from django.core.exceptions import ObjectDoesNotExist
@@ -17,6 +18,7 @@ from hacrl_web.web.errors import API_PREFIX, FieldErrors
 
 logger = logging.getLogger(__name__)
 OPERATIONS_PREFIX = "/api/v1/"
+FORM = "application/x-www-form-urlencoded"
 BUSY = (OperationalError, InterfaceError)
 
 
@@ -36,6 +38,27 @@ class Middleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
+        return self.get_response(request)
+
+
+class Unstored(Middleware):
+    """No browser or proxy keeps a page, an answer of the API or a download. Static files are answered before this."""
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        response = self.get_response(request)
+        response["Cache-Control"] = "no-store, private"
+        return response
+
+
+class ReadableForms(Middleware):
+    """400 for a form that is not UTF-8, such as half of a character: Django would store another one in its place."""
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if request.content_type == FORM and not request.path_info.startswith(API_PREFIX):
+            try:
+                unquote_to_bytes(request.body.replace(b"+", b" ")).decode()
+            except UnicodeDecodeError as error:
+                return handler400(request, error)
         return self.get_response(request)
 
 

@@ -283,6 +283,7 @@ def test_members_and_admins_reach_each_of_them(client, mine, children):
                 reached = (403,)
             if route.endswith("invitations/<int:invitation_id>"):
                 mine.invitation, _ = Invitation.objects.make(mine.project, "viewer", mine.owner)
+            assert answer["Cache-Control"] == "no-store, private", route
             assert answer.status_code in reached, (role, route, answer.status_code, answer.content[:300])
             tried[role] += 1
     print(f"requests for {len(of_objects())} kinds of addresses: {tried}")
@@ -337,6 +338,7 @@ def test_viewer_reads_everything_and_writes_nothing(client, mine, children, reco
         is_form = getattr(resolve(path.partition("?")[0]).func, "is_for_members", False)
         answers = {verb: send(client, verb, path) for verb in ("GET", "OPTIONS")}
         tried.update(list(answers))
+        assert {answer["Cache-Control"] for answer in answers.values()} == {"no-store, private"}, route
         read = answers["GET"]
         num_named += check_page(read, route)
         if is_form:

@@ -38,7 +38,7 @@ def test_pulse_counts_the_running_runs_that_its_user_sees(client, user):
     client.force_login(user)
     answer = client.get(reverse("runs:pulse"))
     assert answer.json() == {"running": 1, "demo": "", "percent": None, "phase": 0}
-    assert answer["Cache-Control"] == "no-store"
+    assert answer["Cache-Control"] == "no-store, private"
 
 
 def test_pulse_sends_a_visitor_to_the_login(client, db):

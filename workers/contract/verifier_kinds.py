@@ -66,7 +66,7 @@ RULES: dict[VerifierKind, Rules] = {
     "json": Rules(1, _JSON, is_graded=True),
     "instructions": Rules(1, "every instruction of IFEval's columns is followed"),
     "function": Rules(1, "a Python function of your own gives the reward, from 0 to 1", is_graded=True),
-    "judge": Rules(2, "a language model or a reward model gives the reward, from 0 to 1: not verified", is_graded=True),
+    "judge": Rules(3, "a language model or a reward model gives the reward, from 0 to 1: not verified", is_graded=True),
 }
 _TESTS_AGAIN = "the same tests run again in new processes with another hash seed"
 # The same judgement once more, for the reward audit. The other kinds are rules, which always judge alike.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 import unicodedata
 from typing import Any
 
@@ -11,28 +12,39 @@ from django.contrib import messages
 from django.contrib.auth import login, logout, update_session_auth_hash
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.views import LoginView as DjangoLoginView
+from django.db.models import Q
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.decorators import method_decorator
 from django.utils.http import url_has_allowed_host_and_scheme
-from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
 from hacrl_web.accounts.login.forms import FirstPasswordForm, LoginForm, NextPasswordForm
 from hacrl_web.accounts.login.sessions import end_sessions
-from hacrl_web.accounts.models import LOGIN_WINDOW, ApiToken, LoginLink, LoginTry
+from hacrl_web.accounts.models import LOGIN_WINDOW, MAX_ADDRESS_TRIES, MAX_LOGIN_TRIES, ApiToken, LoginLink, LoginTry
 from hacrl_web.web.errors import FieldErrors
 
 LEAVING = "sign_out_at_provider"  # key in a session: the address that ends the person's session at the provider
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 
 
-def throttle_key(username: str, address: str) -> str:
-    """The same key for every spelling that a person would read as the same user name."""
+def limits_of(username: str, address: str) -> dict[str, int]:
+    """How many tries are allowed, by key: of this name from this address, and of the address.
+
+    Every spelling that a person would read as the same user name is one name; a customer's network of IPv6 addresses
+    (/64) is one address.
+    """
     folded = unicodedata.normalize("NFKC", username).strip().casefold()
-    return hashlib.sha256(f"{folded}\n{address}".encode("utf-8", "replace")).hexdigest()
+    try:
+        parsed = ipaddress.ip_address(address)
+        if isinstance(parsed, ipaddress.IPv6Address):
+            address = str(parsed.ipv4_mapped or ipaddress.ip_network((int(parsed), 64), strict=False))
+    except ValueError:  # of a Unix socket: no address
+        pass
+    keys = {f"{folded}\n{address}": MAX_LOGIN_TRIES, f"\n{address}": MAX_ADDRESS_TRIES}
+    return {hashlib.sha256(key.encode("utf-8", "replace")).hexdigest(): limit for key, limit in keys.items()}
 
 
 @method_decorator(login_not_required, name="dispatch")
@@ -48,8 +60,9 @@ class LoginView(DjangoLoginView):
         return super().get_context_data(provider=settings.OIDC, **context)
 
     def post(self, request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:
-        self.key = throttle_key(request.POST.get("username", ""), request.META.get("REMOTE_ADDR", ""))
-        if LoginTry.objects.admit(self.key):
+        limits = limits_of(request.POST.get("username", ""), request.META.get("REMOTE_ADDR", ""))
+        self.name_key, self.tries = next(iter(limits)), LoginTry.objects.admit(limits)
+        if self.tries:
             return super().post(request, *args, **kwargs)
         minutes = int(LOGIN_WINDOW.total_seconds() // 60)
         refusal = f"Too many tries. Wait {minutes} minutes, or ask for a login link."
@@ -60,7 +73,8 @@ class LoginView(DjangoLoginView):
         return response
 
     def form_valid(self, form: LoginForm) -> HttpResponse:
-        LoginTry.objects.filter(key=self.key).delete()
+        # Of the address this try alone: whoever has an account could else go on with other names.
+        LoginTry.objects.filter(Q(key=self.name_key) | Q(pk__in=[one.pk for one in self.tries])).delete()
         return super().form_valid(form)
 
     def form_invalid(self, form: LoginForm) -> HttpResponse:
@@ -77,7 +91,6 @@ def redirect_to(request: HttpRequest, target: str) -> HttpResponse:
 
 
 @login_not_required
-@never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def login_by_link(request: HttpRequest, token: str) -> HttpResponse:
     """GET shows a button and does not use the link up, because mail and chat programs open links; POST logs in."""
@@ -105,7 +118,6 @@ def log_out(request: HttpRequest) -> HttpResponse:
 
 
 @sensitive_post_parameters()
-@never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def account(request: HttpRequest) -> HttpResponse:
     """Set or change the user's password, and link an account at the sign-in provider.

@@ -20,7 +20,6 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.crypto import constant_time_compare
-from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_POST
 
 from hacrl_web.accounts.login.forms import LoginForm
@@ -46,7 +45,6 @@ def _provider() -> OidcProvider:
 
 
 @login_not_required
-@never_cache
 @require_GET
 def sign_in(request: HttpRequest) -> HttpResponse:
     """Redirect to the provider."""
@@ -61,7 +59,6 @@ def sign_in(request: HttpRequest) -> HttpResponse:
     return _with_cookie(HttpResponseRedirect(begun.pop("url")), begun)
 
 
-@never_cache
 @require_POST
 def link_account(request: HttpRequest) -> HttpResponse:
     """Lead to the provider; on the way back its account is linked to the user's.
@@ -117,7 +114,6 @@ def _with_cookie(response: HttpResponse, begun: dict[str, Any]) -> HttpResponse:
 
 
 @login_not_required
-@never_cache
 @require_GET
 def finish_sign_in(request: HttpRequest) -> HttpResponse:
     """Log in the person whom the provider sends back, or link the account there to the user's."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, NotRequired
 
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest
 from django.shortcuts import get_object_or_404
 from ninja import Field, ModelSchema, Query, Router, Schema, Status
 from typing_extensions import TypedDict
@@ -166,11 +166,10 @@ def remove_member(request: HttpRequest, project_id: int, member_id: int) -> Any:
 @router.post(
     "/projects/{int:project_id}/invitations", response={201: NewInvitationAnswer}, summary="Invite somebody by a link"
 )
-def invite(request: HttpRequest, project_id: int, payload: InvitationIn, response: HttpResponse) -> Any:
+def invite(request: HttpRequest, project_id: int, payload: InvitationIn) -> Any:
     """`link` is in this answer and nowhere else."""
     project = project_for(request, project_id, Role.ADMIN)
     invitation, link = people.create_invitation(request, project, people.checked_role(payload.role), payload.comment)
-    response["Cache-Control"] = "no-store"
     return Status(201, InvitationAnswer.from_orm(invitation).dict() | {"link": link})
 
 

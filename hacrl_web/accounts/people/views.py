@@ -11,7 +11,6 @@ from django.db.models import Prefetch
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
-from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
@@ -125,7 +124,6 @@ def member_change(request: HttpRequest, project_id: int, member_id: int) -> Http
 # Invitations
 
 
-@never_cache
 @require_POST
 def invite(request: HttpRequest, project_id: int) -> HttpResponse:
     """Create an invitation. This answer is the only page that shows its link: only its hash is stored."""
@@ -147,7 +145,6 @@ def invitation_withdraw(request: HttpRequest, project_id: int, invitation_id: in
 
 
 @login_not_required
-@never_cache
 @sensitive_post_parameters("password", "repeated")
 @require_http_methods(["GET", "HEAD", "POST"])
 def invitation(request: HttpRequest, token: str) -> HttpResponse:
@@ -179,7 +176,6 @@ def people_list(request: HttpRequest) -> HttpResponse:
     return _show_people(request)
 
 
-@never_cache
 @require_POST
 def person_change(request: HttpRequest, user_id: int) -> HttpResponse:
     """`do`: close the account, open it again, unlink it from the provider's, or link (a one-time login link)."""

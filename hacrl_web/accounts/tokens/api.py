@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
 from ninja import Field, ModelSchema, Query, Router, Status
 from typing_extensions import TypedDict
@@ -70,12 +70,11 @@ def list_tokens(request: HttpRequest, query: Query[ListQuery]) -> Any:
 
 
 @router.post("/tokens", response={201: NewTokenAnswer}, summary="Create an API token; its text is in this answer only")
-def create_token(request: HttpRequest, payload: TokenIn, response: HttpResponse) -> Any:
+def create_token(request: HttpRequest, payload: TokenIn) -> Any:
     """Only for a browser's session: a stolen token must not create tokens that outlive it."""
     if getattr(request, "api_token", None) is not None:
         raise forbidden("A token cannot create tokens: log in with a browser and use the page API tokens.")
     token, text = make_token(request.user, **payload.dict())
-    response["Cache-Control"] = "no-store"
     return Status(201, TokenAnswer.from_orm(token).dict() | {"token": text})
 
 

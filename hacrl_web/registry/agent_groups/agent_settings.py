@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from hacrl_web.registry.base.values import Checker, check_fields
 from hacrl_web.registry.models import AGENT_FIELDS, AGENT_SETTINGS, Agent, LanguageModel
-from hacrl_web.web.errors import plain_errors
+from hacrl_web.web.errors import half_character, plain_errors
 from workers.contract.settings import MAX_TEMPLATE
 from workers.contract.spec.agent import AgentSpec
 
@@ -29,7 +29,11 @@ def take_settings(checker: Checker, row: Agent, fields: Mapping[str, Any]) -> No
         with suppress(ValueError, RecursionError):  # AgentSpec refuses a text that is not JSON
             settings[KEYWORDS] = json.loads(settings[KEYWORDS])
     for name in [name for name, value in settings.items() if _is_unstorable(value)]:
-        checker.add(f"{place}.{name}", "bad_character", f"No NUL character, and at most {MAX_TEMPLATE} characters.")
+        checker.add(
+            f"{place}.{name}",
+            "bad_character",
+            f"No NUL character or half of one; and at most {MAX_TEMPLATE} characters.",
+        )
         del settings[name]
     try:
         spec = AgentSpec.model_validate({"name": "agent", "model": "-", **settings})
@@ -64,6 +68,8 @@ def agent_values(agent: Agent) -> dict[str, Any]:
 
 def _is_unstorable(value: Any) -> bool:
     """True for texts that a database refuses, or that are longer than any template."""
+    if half_character(value) is not None:
+        return True
     items = [*value.keys(), *value.values()] if isinstance(value, Mapping) else [value]
     strings = [item for item in items if isinstance(item, str)]
     return any("\0" in text for text in strings) or sum(map(len, strings)) > MAX_TEMPLATE

@@ -5,7 +5,6 @@ from __future__ import annotations
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
-from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST
 
@@ -15,7 +14,6 @@ from hacrl_web.registry.hub_tokens.service import Owner, remove_hub_token, set_h
 from hacrl_web.web.errors import FieldErrors
 
 
-@never_cache
 @sensitive_post_parameters("token")
 @require_POST
 def own_hub_token(request: HttpRequest) -> HttpResponse:
@@ -24,7 +22,6 @@ def own_hub_token(request: HttpRequest) -> HttpResponse:
     return redirect("accounts:account")
 
 
-@never_cache
 @sensitive_post_parameters("token")
 @require_POST
 def project_hub_token(request: HttpRequest, project_id: int) -> HttpResponse:

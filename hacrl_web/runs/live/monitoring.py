@@ -13,7 +13,6 @@ from django.db import DatabaseError, connection
 from django.db.models import Count, Max, Min
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
-from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -30,7 +29,6 @@ from hacrl_web.web.middleware import refusal_response
 FOR_STAFF = "Metrics are for staff: log in, or send the API token of a member of staff."
 
 
-@never_cache
 @login_not_required
 @require_safe
 def healthz(request: HttpRequest) -> HttpResponse:
@@ -38,7 +36,6 @@ def healthz(request: HttpRequest) -> HttpResponse:
     return HttpResponse("ok\n", content_type="text/plain")
 
 
-@never_cache
 @login_not_required
 @require_safe
 def readyz(request: HttpRequest) -> HttpResponse:
@@ -57,7 +54,6 @@ def readyz(request: HttpRequest) -> HttpResponse:
     return HttpResponse(text, status=503 if missing else 200, content_type="text/plain")
 
 
-@never_cache
 @login_not_required
 @require_safe
 def metrics(request: HttpRequest) -> HttpResponse:

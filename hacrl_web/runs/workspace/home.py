@@ -109,4 +109,4 @@ def pulse(request: HttpRequest) -> JsonResponse:
     running = Run.objects.listed_for(request.user).filter(state__in=HELD).count()
     values = {"running": running, "demo": demo.activity if demo else "", "percent": demo.percent if demo else None}
     values["phase"] = demo.phase if demo else 0
-    return JsonResponse(values, headers={"Cache-Control": "no-store"})
+    return JsonResponse(values)

@@ -45,7 +45,7 @@ def find_page(request: HttpRequest) -> JsonResponse:
     """The search of every page: rows by name, and passages of the docs."""
     words = SearchQuery.read(request.GET).q
     answer = {"found": rows_named(request.user, words), "passages": _passages(words)}
-    return JsonResponse(answer, headers={"Cache-Control": "no-store"})
+    return JsonResponse(answer)
 
 
 def _passages(words: str) -> list[dict[str, str]]:

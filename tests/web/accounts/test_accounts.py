@@ -173,7 +173,7 @@ def test_after_ten_wrong_passwords_the_correct_one_is_refused_too(client):
         response = client.post("/login", {"username": username, "password": PASSWORD})
         assert response.status_code == 429
         assert b"Too many tries" in response.content
-    assert LoginTry.objects.count() == 10
+    assert LoginTry.objects.count() == 20  # ten of the name, and of the address
     elsewhere = Client(REMOTE_ADDR="192.0.2.7")
     assert elsewhere.post("/login", {"username": "ada", "password": PASSWORD}).status_code == 302
 
@@ -191,6 +191,29 @@ def test_unknown_users_are_throttled_like_known_ones(client):
     for _ in range(10):
         client.post("/login", {"username": "nobody", "password": "wrong"})
     assert client.post("/login", {"username": "nobody", "password": "wrong"}).status_code == 429
+
+
+@pytest.mark.parametrize(
+    "addresses",
+    [
+        ["192.0.2.7"] * 40,
+        ["192.0.2.7", "::ffff:192.0.2.7"] * 20,
+        [f"2001:db8:0:1::{number:x}" for number in range(40)],  # one customer's network
+    ],
+)
+def test_forty_names_from_one_address_are_limited(addresses):
+    """An account of one's own does not help: a login that succeeds takes back its own try alone."""
+    make_user("ada", password=PASSWORD)
+    codes = []
+    for number, address in enumerate(addresses):
+        visitors = Client(REMOTE_ADDR=address), Client(REMOTE_ADDR=address)
+        if number == 5:
+            assert visitors[0].post("/login", {"username": "ada", "password": PASSWORD}).status_code == 302
+        codes.append(visitors[1].post("/login", {"username": f"name{number}", "password": "wrong"}).status_code)
+    assert codes == [422] * 30 + [429] * 10
+    for elsewhere in ("192.0.2.8", "2001:db8:0:2::1"):
+        answer = Client(REMOTE_ADDR=elsewhere).post("/login", {"username": "ada", "password": PASSWORD})
+        assert answer.status_code == 302
 
 
 def test_logout_is_a_post(client):

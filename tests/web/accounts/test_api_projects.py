@@ -33,7 +33,7 @@ def test_admin_invites_changes_roles_and_removes_members_by_token(admin, project
     place = f"/api/v1/projects/{project.pk}"
     answer = client.post(f"{place}/invitations", {"role": "viewer", "comment": "Ada"}, JSON)
     assert answer.status_code == 201
-    assert answer["Cache-Control"] == "no-store"
+    assert answer["Cache-Control"] == "no-store, private"
     token = answer.json()["link"].rpartition("/")[2]
     assert Invitation.objects.usable(token).get().comment == "Ada"
     shown = client.get(place).json()

@@ -119,7 +119,11 @@ def test_api_creates_tokens_for_a_browser_session_only(web):
     body = {"name": "ci", "scopes": ["write", "read"], "days": 30}
     answer = web.post("/api/v1/tokens", body, content_type="application/json")
     made = answer.json()
-    assert (answer.status_code, answer["Cache-Control"], made["scopes"]) == (201, "no-store", ["read", "write"])
+    assert (answer.status_code, answer["Cache-Control"], made["scopes"]) == (
+        201,
+        "no-store, private",
+        ["read", "write"],
+    )
     own = bearer(made["token"])
     body["name"] = "child"
     assert refusal(own.post("/api/v1/tokens", body, content_type="application/json"), 403) == "forbidden"

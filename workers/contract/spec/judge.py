@@ -30,7 +30,7 @@ ALLOW_VARIABLE = "HACRL_JUDGE_ALLOW"  # hosts to which questions and responses m
 MAX_FILE_BYTES = 100_000
 MAX_RUBRIC = 20_000  # characters
 PLACES = ("question", "answer", "response")  # in braces in a rubric
-READING = 2  # raised when a score is read from an answer by other rules: it acts on rewards
+READING = 3  # raised when a score is read from an answer by other rules: it acts on rewards
 OTHER = "other"  # of a comparison: the second text
 DEFAULT_RUBRIC = """You grade the response of a student. Read the question, the reference answer and the response.
 Give a score from {lowest} to {highest}: {highest} if the response is correct and well reasoned, {lowest} if it is \

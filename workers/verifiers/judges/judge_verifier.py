@@ -110,7 +110,7 @@ class JudgeVerifier(AbstractContextManager["JudgeVerifier"]):
         by_key: dict[_Key, list[Reply]] = {key: [] for key in keys}
         for key, reply in zip(owners, replies, strict=True):
             by_key[key].append(reply)
-        verdicts = {key: self._verdict(own, key[2]) for key, own in by_key.items()}
+        verdicts = {key: self._verdict(own, key) for key, own in by_key.items()}
         self._check(verdicts, replies)
         return verdicts
 
@@ -130,8 +130,9 @@ class JudgeVerifier(AbstractContextManager["JudgeVerifier"]):
         messages = [(key, text) for key in keys for text in self.settings.messages(*key)]
         return [text for _, text in messages], [key for key, _ in messages]
 
-    def _verdict(self, replies: Sequence[Reply], response: str) -> Verdict:
-        reward, reason = reward_of_replies(self.settings, replies, response)
+    def _verdict(self, replies: Sequence[Reply], key: _Key) -> Verdict:
+        question, _, response = key
+        reward, reason = reward_of_replies(self.settings, replies, response, question)
         cost = sum(self.settings.cost(reply.input_tokens, reply.output_tokens) for reply in replies)
         call = JudgeCall(sum(reply.seconds for reply in replies), cost)
         is_timeout = any(reply.failure.startswith("no answer within") for reply in replies)

@@ -1,13 +1,15 @@
 """What a judge answers to one message, and how a score is read from it.
 
 Only the last line of an answer states a score, and nothing else stands in it: words before it may quote the response.
-A response that has the very line in itself is unscorable, because the judge may have quoted that.
+A response that speaks of the very score gets the lowest reward: the judge may have quoted or obeyed it. It is not
+unscorable, or a response could list the scores that it does not want to count.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,6 +25,28 @@ _NUMBER = re.compile(r"(-?\d+(?:\.\d+)?)(?:\s*/\s*(\d+(?:\.\d+)?))?\.?")
 _SCORE = re.compile(rf"(?:final |overall |total )?score\s*[:=]?\s*{_NUMBER.pattern}", re.IGNORECASE)
 _BETTER = re.compile(r"better\s*[:=]?\s*(first|second|tie)\.?", re.IGNORECASE)
 _WORTH = {"first": 1.0, "tie": 0.5, "second": 0.0}
+
+# How a response speaks of a score, in the languages that models write most. Words that mean other things too ("Note:",
+# a fraction, a degree) count as a label at the end of a line alone.
+_SCORE_WORDS = (
+    "scor|rating|rat(?:e|ing) (?:it|this|me|my)|deserve|award|bewertung|punktzahl|puntuacion|puntaje|puntua"
+    "|calificacion|pontuacao|avaliacao|punteggio|valutazione|оценк|оцени|评分|評分|得分|打分|スコア|評価|得点|점수|평점"
+    "|امتیاز|skor|ocena|βαθμολογ"
+)
+_LABELS = (
+    "grades?|marks?|points?|evaluation|assessment|reward|note|nota|voto|punkte|балл|бал|分数|分數|点数|درجة|نتيجة|अंक"
+    "|diem|puan|nilai|wynik|cijfer|betyg|poeng"
+)
+_LATIN = str.maketrans("аеорсухіѕкмтвнԁɡο", "aeopcyxiskmtbhdgo")  # letters that look like these
+_UNSEEN = ("Mn", "Cf", "Cc")  # categories: accents, invisible characters, controls
+_NUMBER_WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_WORD, _LABEL = (unicodedata.normalize("NFKD", words).translate(_LATIN) for words in (_SCORE_WORDS, _LABELS))
+_N, _SEPARATOR = r"(-?\d+(?:\.\d+)?)", r"[\s'\"“”]*[:=][\s'\"“”]*"
+_SPEAKS = re.compile(rf"(?:{_WORD})[^\d.!?]{{0,40}}?{_N}")
+_LABELS_ALONE = re.compile(
+    rf"(?:{_WORD})\w{{0,4}}{_SEPARATOR}{_N}|(?:{_LABEL}){_SEPARATOR}{_N}\s*(?=/|out of|['\"}}]|$)", re.MULTILINE
+)
+_SPACED = re.compile(rf"(?:{_WORD})\w{{0,3}}?{_N}")  # without what stands between its letters
 
 
 @dataclass(frozen=True)
@@ -50,9 +74,9 @@ class Reply:
 
 
 def reward_of_replies(
-    settings: JudgeSettings, replies: Sequence[Reply], response: str = ""
+    settings: JudgeSettings, replies: Sequence[Reply], response: str = "", question: str = ""
 ) -> tuple[float | None, str]:
-    """The reward of one response from the replies to its messages, and the reason in a few words."""
+    """The reward of one response to a question from the replies to its messages, and the reason in a few words."""
     for reply in replies:
         if reply.failure:
             return None, f"unscorable: {reply.failure}"
@@ -63,15 +87,15 @@ def reward_of_replies(
         return reply.value, f"reward {reply.value:.3g}"
     if settings.is_comparison:
         return _of_comparison(replies, response)
-    return _of_score(settings, replies[0].text, response)
+    return _of_score(settings, replies[0].text, response, question)
 
 
-def _of_score(settings: JudgeSettings, text: str, response: str) -> tuple[float | None, str]:
+def _of_score(settings: JudgeSettings, text: str, response: str, question: str) -> tuple[float | None, str]:
     score = stated_score(text)
     if score is None:
         return None, f"unscorable: the last line of the judge states no score: {_shown(text)}"
-    if score in map(_score_of_line, response.splitlines()):
-        return None, f"unscorable: the judge's last line may be a quotation, a line of the response: {_shown(text)}"
+    if _speaks_of(score, response, question):
+        return 0.0, f"lowest: the response speaks of the score itself, which the judge may repeat: {_shown(text)}"
     reward = settings.reward_of_score(score.number)
     if reward is None or score.highest not in (None, settings.highest):
         value = f"{score.number:g}" if score.highest is None else f"{score.number:g}/{score.highest:g}"
@@ -85,10 +109,34 @@ def _of_comparison(replies: Sequence[Reply], response: str) -> tuple[float | Non
     if None in words:
         text = _shown(replies[words.index(None)].text)
         return None, f"unscorable: the last line of the judge states no preference: {text}"
-    if set(words) & set(map(_preference_of_line, response.splitlines())):
-        return None, "unscorable: the judge's last line may be a quotation, a line of the response"
+    if any(_speaks_of_preference(str(word), response) for word in words):
+        return 0.0, "lowest: the response speaks of the preference itself, which the judge may repeat"
     first, second = (_WORTH[str(word)] for word in words)
     return (first + (1.0 - second)) / 2, f"compared: {words[0]} of (response, reference), {words[1]} of the reverse"
+
+
+def _speaks_of(score: StatedScore, response: str, question: str) -> bool:
+    """Whether a response names the score: that number behind a word for it.
+
+    Where the question is about scores too, only a label before the number counts, such as `Score: 10`.
+    """
+    text, is_about_scores = folded(response), re.search(_WORD, folded(question)) is not None
+    found = [*_LABELS_ALONE.finditer(text)]
+    if not is_about_scores:
+        found += [*_SPEAKS.finditer(text), *_SPACED.finditer(re.sub(r"[^\w.-]+|_", "", text))]
+    return any(score.number == float(one[one.lastindex or 0]) for one in found)
+
+
+def _speaks_of_preference(word: str, response: str) -> bool:
+    """As above, of a comparison."""
+    return re.search(rf"better(?:{_SEPARATOR}| is (?:the )?){word}", folded(response)) is not None
+
+
+def folded(text: str) -> str:
+    """Small letters and plain digits, without marks, accents and invisible characters."""
+    text = unicodedata.normalize("NFKD", text).casefold().translate(_LATIN)
+    text = "".join(one for one in _DECORATION.sub("", text) if one == "\n" or unicodedata.category(one) not in _UNSEEN)
+    return re.sub(rf"\b({'|'.join(_NUMBER_WORDS)})\b", lambda word: str(_NUMBER_WORDS.index(word[1])), text)
 
 
 def stated_score(text: str) -> StatedScore | None:
