@@ -18,7 +18,6 @@ from typing import Any, TypeVar
 
 import pytest
 from hypothesis import settings
-from hypothesis.internal.conjecture import providers
 
 gc.disable()  # until all tests are collected
 settings.register_profile("hacrl", deadline=None)  # a loaded machine is no failure
@@ -35,11 +34,6 @@ LONGEST = ("test_postgresql.py", "browser", "faults", "agents", "test_upgrade.py
 WITH_A_PRODUCT = ("tests/browser/", "tests/faults/")  # started once for all of them, which takes 20 s of a processor
 MISSING_PART = re.compile(r"\b(apt-get|pip|npm) (install|ci)\b")
 AnyReport = TypeVar("AnyReport", pytest.TestReport, pytest.CollectReport)
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("markexpr"):  # in `full` Hypothesis reads all our modules for constants, for some seconds
-        providers._get_local_constants = lambda: providers._local_constants
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -103,6 +103,23 @@ def test_full_suite_continues_where_vllm_cannot_be_installed(
     assert "There is no wheel of it.\nContinuing without" in capsys.readouterr().err
 
 
+def test_apt_is_asked_once_on_a_distribution_without_chromiums_shell(
+    script: ModuleType, checkout: Path, steps: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = {"apt-get", "redis-server", "psql", "bwrap"}
+    monkeypatch.setattr(script.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(script.shutil, "which", lambda name: name if name in programs else None)
+    monkeypatch.setattr(script.subprocess, "run", lambda command, **_: subprocess.CompletedProcess(command, 100))
+    script.install_system_packages()
+    assert [step[-1] for step in steps] == ["update", "chromium"]
+    programs.add("chromium")
+    script.install_system_packages()
+    assert len(steps) == 2
+    programs.remove("redis-server")
+    script.install_system_packages()
+    assert steps[3][-1] == "redis-server"
+
+
 def test_up_installs_vllm_once_where_there_is_a_gpu(
     script: ModuleType, checkout: Path, steps: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
