@@ -18,6 +18,7 @@ from workers.contract.memory.footprint import Shape, shape_of
 from workers.contract.memory.machine import Machine, ResolvedSettings, resolved_settings, with_settings
 from workers.contract.memory.plan import fitted, shortfall
 from workers.contract.number_format import format_count
+from workers.contract.spec import teaching
 from workers.contract.spec.data import DataSpec, split_position
 from workers.contract.spec.run import RunSpec
 from workers.model.loading import choose_device
@@ -36,7 +37,10 @@ class AlgorithmRefused(RuntimeError):
 
 
 def check_algorithm(spec: RunSpec) -> None:
-    """Run the rule once on a small batch, and refuse one that would only harm the agents. Error: AlgorithmRefused."""
+    """Run the rule once on a small batch, and refuse one that harms the agents, or under the run's settings teaches
+    nothing. Error: AlgorithmRefused."""
+    for path, why in teaching.blockers(spec).items():
+        raise AlgorithmRefused(f"{path}: {why}")
     rule, generator = spec.rule, torch.Generator().manual_seed(0)
     shape = (max(2, len(spec.agents)), 2, 2)  # (n, B, G)
     rewards = torch.tensor([1.0, 0.0, 1.0, 0.0]).repeat(shape[0]).view(shape)

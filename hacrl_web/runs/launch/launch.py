@@ -61,6 +61,7 @@ def launch_sweep(user: User, request: Mapping[str, Any]) -> Sweep:
 def _launchable(user: User, request: Mapping[str, Any], kind: type[Run | Sweep]) -> LaunchPlan:
     plan = plan_of(user, request, kind)
     if not _is_draft(request):
+        plan.require_teaching()
         require_hub_access(user, plan.rows.project, plan.specs[0])  # all its runs have the same agents
     return plan
 
@@ -76,6 +77,8 @@ def change_draft(user: User, row: Row, request: Mapping[str, Any], *, then_queue
     """
     with _held_draft(user, row) as held:
         plan = plan_of(user, {**request, "draft": not then_queue}, type(row))
+        if then_queue:
+            plan.require_teaching()
         if plan.rows.project.pk != held.project_id:
             message = f"The draft is of project “{held.project}”: choose a group of that project."
             raise LaunchError.single("other_project", message, "group")
@@ -97,6 +100,7 @@ def queue_draft(user: User, row: Row, confirm: Sequence[str] = ()) -> Row:
     with _held_draft(user, row) as held:
         settings = held.request if isinstance(held, Sweep) else request_of(user, held) | {"cloned_from": None}
         plan = plan_of(user, {**settings, "confirm": list(confirm)}, type(row))
+        plan.require_teaching()
         hold(plan.rows)
         if not plan.is_of(held):
             raise LaunchError.single("changed_since", CHANGED)

@@ -33,6 +33,7 @@ from hacrl_web.runs.variants.search_settings import SearchSettings
 from hacrl_web.runs.variants.varied import owner_problems
 from hacrl_web.web.errors import MAX_ERRORS, FieldError, FieldErrors
 from workers.algorithms.registry import own_settings
+from workers.contract.spec import teaching
 from workers.contract.spec.algorithm import DEFAULT
 from workers.contract.spec.run import SECTIONS, RunSpec
 
@@ -87,6 +88,16 @@ class LaunchPlan:
         """Those of all its runs, each once: they are confirmed when a draft is queued."""
         cautions = {caution.code: caution for spec in self.checked for caution in spec.cautions()}
         return [FieldError(caution.code, caution.message, caution.field) for caution in cautions.values()]
+
+    def require_teaching(self) -> None:
+        """Error: LaunchError, if no rollout of one of its runs can have weight; every reason once."""
+        errors = {}
+        for run in self.probes or self.runs:
+            for path, why in teaching.blockers(run.spec).items():
+                of_run = f"{run.label}: {why}." if run.label else f"{why[0].upper()}{why[1:]}."
+                errors.setdefault((path, why), FieldError("teaches_nothing", of_run, path))
+        if errors:
+            raise LaunchError(list(errors.values())[:MAX_ERRORS])
 
     def is_of(self, draft: Run | Sweep) -> bool:
         """Whether it has the settings that a draft was saved with."""

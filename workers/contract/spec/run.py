@@ -21,6 +21,7 @@ from workers.algorithms.base.spec import AlgorithmSpec
 from workers.algorithms.hacpo import Hacpo
 from workers.contract.advantages import OverlongPenalty
 from workers.contract.settings import UNPRINTABLE, Count, SettingsSection, setting, void_because
+from workers.contract.spec import teaching
 from workers.contract.spec.agent import AgentSpec
 from workers.contract.spec.algorithm import AnyAlgorithm, field_path, refuse_left, upgraded
 from workers.contract.spec.checkpoint import CheckpointSpec
@@ -277,8 +278,11 @@ class RunSpec(SettingsSection):
         )
 
     def void_settings(self) -> dict[str, str]:
-        """Settings that differ from their default and do not act: the path of each, with the reason in words."""
-        result = {}
+        """Settings by which no rollout can have weight, and those that differ from their default and do not act.
+
+        The path of each, with the reason in words.
+        """
+        result = teaching.blockers(self)
         for section in SECTIONS:
             part: SettingsSection = getattr(self, section)
             cls, fields = type(part), type(part).model_fields
@@ -306,6 +310,7 @@ class RunSpec(SettingsSection):
         result = []
         if self.sharing and self.sharing.audit_share > 0 and (message := self._audit_limit()):
             result.append(Caution(code="audit_decides_little", field="algorithm.audit_share", message=message))
+        result += [Caution(code=code, field=path, message=text) for code, path, text in teaching.cautions(self)]
         if not self.is_evaluation_only:
             result += self._lora_cautions()
         if len(self.agents) > 1 and not self.is_evaluation_only:

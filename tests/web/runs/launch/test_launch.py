@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from hacrl_web.registry.models import LanguageModel
-from hacrl_web.runs.launch.launch import launch
+from hacrl_web.runs.launch.cost import estimate
+from hacrl_web.runs.launch.launch import launch, queue_draft
 from hacrl_web.runs.launch.plan import LaunchError, plan_of
 from hacrl_web.runs.models import Host, Run, StatusChange
 from tests.support.web.factories import launch_request, make_group, make_user
@@ -54,6 +55,26 @@ def test_every_algorithm_can_be_chosen_and_empty_epsilons_are_its_own(user):
         assert spec.algorithm.epsilon is None
         assert (spec.rule.epsilon, spec.rule.epsilon_high) == cls.own_epsilons
         assert cls.own_epsilons == (3e-4, 4e-4) or not cls.can_share
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "num_generations", "field"),
+    [("grpo", 1, "rollout.num_generations"), ("gspox2", 1, None), ("hacpo", 1, None), ("grpo", 2, None)],
+)
+def test_run_that_cannot_teach_is_said_by_the_estimate_and_not_queued(user, algorithm, num_generations, field):
+    """Two agents: alone a group of one has no advantage, shared it has two rollouts."""
+    request = launch_request(user, algorithm=algorithm, rollout={"num_generations": num_generations})
+    told = [line for line in estimate(user, request, Run).void_settings if "nothing is learned" in line]
+    if field is None:
+        assert told == []
+        assert launch(user, request).state == "queued"
+        return
+    assert [line.partition(":")[0] for line in told] == [field]
+    assert refusal(user, request) == {field: "teaches_nothing"}
+    draft = launch(user, request | {"draft": True})  # a draft trains nothing yet
+    with pytest.raises(LaunchError) as caught:
+        queue_draft(user, draft)
+    assert [error.code for error in caught.value.errors] == ["teaches_nothing"]
 
 
 def test_large_delta_is_refused_until_it_is_confirmed(user):
