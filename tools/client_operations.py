@@ -26,7 +26,7 @@ def fields_of(schema: dict[str, Any], schemas: dict[str, Any]) -> dict[str, Any]
 
 
 def operations() -> dict[str, Any]:
-    """By operation, such as `POST /models`: its summary, and the fields of its body that have an option of their own.
+    """The operations by name, such as `POST /models`: the summary, and the fields of its body that have an option.
 
     page: the most rows in one answer of a list, null for a list of one answer.
     """

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class RunRefused(Exception):
-    """Nothing was started; the text gives the reason."""
+    """The run was not started; the text gives the reason."""
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -77,7 +77,7 @@ def includes(role: str, needed: str) -> bool:
 
 
 class ProjectQuerySet(AuditedQuerySet["Project"]):
-    def visible_to(self, user: Any) -> ProjectQuerySet:
+    def visible_to(self, user: User) -> ProjectQuerySet:
         """For staff all; else those of the user."""
         if not user.is_authenticated:
             return self.none()
@@ -257,7 +257,7 @@ class LoginTry(models.Model):
 
 
 class ApiTokenQuerySet(AuditedQuerySet["ApiToken"]):
-    def visible_to(self, user: Any) -> ApiTokenQuerySet:
+    def visible_to(self, user: User) -> ApiTokenQuerySet:
         """The user's own only, for staff too."""
         return self.filter(owner=user) if user.is_authenticated else self.none()
 

@@ -179,7 +179,7 @@ def change_notifications(request: HttpRequest, payload: NotificationValues) -> A
 
 @router.post("/notifications/test", response=QueuedAnswer, summary="Send a test message to each of your addresses")
 def test_notifications(request: HttpRequest) -> Any:
-    user: Any = request.user
+    user: User = request.user
     count = queue_test(user)
     if not count:
         message = "Turn on e-mail or a webhook first; at most one test in ten seconds."

@@ -18,6 +18,7 @@ from django.utils import timezone
 from pydantic import ValidationError
 
 from hacrl_web.accounts.audit.audit_log import audited
+from hacrl_web.accounts.models import User
 from hacrl_web.alerts.rules.remedies import Remedy
 from hacrl_web.alerts.rules.table import BY_KIND, Rule
 from hacrl_web.registry.agent_groups.agent_changes import text_of_changes
@@ -174,7 +175,7 @@ class NotificationSettings(models.Model):
         return f"of {self.user}"
 
     @classmethod
-    def of(cls, user: Any) -> NotificationSettings:
+    def of(cls, user: User) -> NotificationSettings:
         """The user's row; without one, an unsaved row with the defaults."""
         return cls.objects.filter(user=user).first() or cls(user=user, email=user.email)
 
@@ -201,7 +202,7 @@ class DeliveryState(models.TextChoices):
 
 
 class DeliveryQuerySet(models.QuerySet["Delivery"]):
-    def visible_to(self, user: Any) -> DeliveryQuerySet:
+    def visible_to(self, user: User) -> DeliveryQuerySet:
         """The user's own: not even staff see the addresses of others."""
         return self.filter(user=user) if user.is_authenticated else self.none()
 

@@ -49,7 +49,7 @@ class ApiError(Exception):
 
 
 class Unreachable(Exception):
-    """This address does not answer, or not as HACRL Web."""
+    """The address does not answer, or another program answers there."""
 
 
 class Client:
@@ -117,7 +117,7 @@ class Client:
         return f"{self.url}/api/v1/{path.lstrip('/')}"
 
     def _whole(self, verb: str, path: str, options: dict[str, Any]) -> httpx2.Response:
-        """An answer with its decoded body. Errors: httpx2.RequestError; Unreachable where the body is too long."""
+        """Returns an answer with its decoded body. Errors: httpx2.RequestError; Unreachable if the body is too long."""
         with self._http.stream(verb, self._address(path), **options) as response:
             body = bytearray()
             for piece in response.iter_bytes(CHUNK_BYTES):

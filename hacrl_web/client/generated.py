@@ -36,7 +36,7 @@ TYPES: dict[str, Any] = {"integer": int, "number": float, "boolean": bool, "arra
 
 
 def make_command(name: str, verb: Verb, *, is_group: bool = False) -> Command:
-    """is_group: it acts where no command below it is named."""
+    """Make the command of a verb. is_group: it acts where no command below it is named."""
     operation = OPERATIONS[verb.operation]
 
     def act(**typed: Any) -> None:
@@ -76,7 +76,7 @@ def make_command(name: str, verb: Verb, *, is_group: bool = False) -> Command:
 
 
 def _parameter(token: str, fields: Mapping[str, Any], is_argument: bool) -> tuple[Any, Any]:
-    """Of an argument or option of the table; arguments are required."""
+    """The parameter of a command for an argument or option of the table; arguments are required."""
     option, _, other = token.partition(">")
     field = fields.get(other or option, {})
     kind, help_text, _ = VALUES.get(token, (TYPES.get(field.get("type"), str), field.get("help"), None))
@@ -89,7 +89,7 @@ def _parameter(token: str, fields: Mapping[str, Any], is_argument: bool) -> tupl
 
 
 def _of_path(path: str) -> dict[str, Any]:
-    """Of each identifier of a path, by name."""
+    """The parameters of a command for the identifiers of a path, by name."""
     annotations: dict[str, Any] = {}
     for collection, identifier in _identifiers(path):
         if identifier == "run_id":

@@ -32,7 +32,7 @@ class LaunchFile:
     lines: dict[str, int]
 
     def located(self, error: ApiError) -> ApiError:
-        """The same error with line numbers: of each field, or of the section around it."""
+        """Adds line numbers to an error: those of its fields, or of the sections around them."""
         errors = [dict(one) for one in error.errors]
         for one in errors:
             path = one.get("field") or ""

@@ -79,7 +79,7 @@ def moment(value: str | None) -> str | None:
 
 
 def print_json(value: Any) -> None:
-    """In ASCII, so without control characters."""
+    """Print a value as JSON in ASCII, which has no control characters."""
     print(json.dumps(value, indent=1, ensure_ascii=True))
 
 

@@ -13,7 +13,7 @@ from hacrl_web.web.errors import FieldErrors
 
 @require_POST
 def demo_start(request: HttpRequest) -> HttpResponse:
-    """Back to Home, which shows how far it is."""
+    """Start the demo and go to Home, which shows how far it is."""
     try:
         start_demo(request.user)
         messages.info(request, "The demo starts as soon as a worker is free.")

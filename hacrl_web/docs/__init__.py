@@ -1,1 +1,1 @@
-"""These pages at `/docs`, and the reference that is generated from the settings. It knows no table."""
+"""The pages of `docs/`, served at `/docs`, and the reference that is generated from the settings. It knows no table."""

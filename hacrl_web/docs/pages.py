@@ -80,7 +80,7 @@ def search_docs(words: str) -> list[SearchHit]:
 
 
 def _hit(slug: str, title: str, passage: Passage, terms: list[str]) -> SearchHit:
-    """Around the first term in the text; around its start if only the heading has a term."""
+    """The passage as a hit, cut around the first term in its text, or at its start if only the heading has a term."""
     text = passage.text
     match = re.search("|".join(map(re.escape, terms)), text, re.IGNORECASE)
     start, end = match.span() if match else (0, 0)

@@ -12,6 +12,7 @@ from django.db.models import Case, IntegerField, Q, Value, When
 from pydantic import ValidationError
 from typing_extensions import TypedDict
 
+from hacrl_web.accounts.models import User
 from hacrl_web.runs.models import Run, TelemetryEvent
 from hacrl_web.web.dotted_paths import flat
 from workers.algorithms.registry import algorithms
@@ -75,7 +76,7 @@ class DiffSection:
 
 
 def is_same(a: Any, b: Any) -> bool:
-    """Equal as settings: 1 and 1.0 are, 1 and true are not."""
+    """Whether two values are equal as settings: 1 and 1.0 are, 1 and true are not."""
     return isinstance(a, bool) == isinstance(b, bool) and bool(a == b)
 
 
@@ -150,7 +151,7 @@ def sections(lines: Sequence[SettingLine]) -> list[DiffSection]:
     return [DiffSection(title, members) for title, members in groups.items() if members]
 
 
-def cloned_baseline(run: Run, user: Any) -> Run | None:
+def cloned_baseline(run: Run, user: User) -> Run | None:
     """Another run of the same sweep under the baseline's algorithm, with the same seed if there is one."""
     if run.sweep_id is None:
         return None
@@ -159,12 +160,12 @@ def cloned_baseline(run: Run, user: Any) -> Run | None:
     return others.order_by(same_seed, "seed", "created_at", "pk").first()
 
 
-def origin_of_run(run: Run, user: Any) -> Run | None:
+def origin_of_run(run: Run, user: User) -> Run | None:
     """The run that this one was cloned from, if the user may see it."""
     return Run.objects.visible_to(user).filter(pk=run.cloned_from_id).first()
 
 
-def runs_matching(user: Any, text: str, but: UUID) -> list[Run]:
+def runs_matching(user: User, text: str, but: UUID) -> list[Run]:
     """The newest visible runs with this text in their name or their sweep's, or with this id."""
     condition = Q(name__icontains=text) | Q(sweep__name__icontains=text)
     with suppress(ValueError):

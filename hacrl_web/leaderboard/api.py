@@ -133,7 +133,7 @@ def list_boards(
 
 @router.get("/boards/table", response=BoardAnswer, summary="One board with the runs, settings and facts behind it")
 def get_board(request: HttpRequest, query: Query[BoardParameters]) -> Any:  # type: ignore[valid-type]
-    """The same bytes as the page's JSON file."""
+    """Returns a board with the bytes of the page's JSON file."""
     return views.board_json(request)
 
 

@@ -11,7 +11,7 @@ from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
 from typing_extensions import TypedDict
 
-from hacrl_web.accounts.models import Project, Role
+from hacrl_web.accounts.models import Project, Role, User
 from hacrl_web.accounts.roles.projects import project_for, require
 from hacrl_web.mirrors.kinds import KINDS, checked_mirror_options, checked_secret
 from hacrl_web.mirrors.models import Choice, Mirror, MirrorCursor, Sends
@@ -72,7 +72,7 @@ def _check_key(checker: values.Checker, kind: str, options: Mapping[str, Any], *
         checker.add("secret", "missing", "Online mode needs an API key.")
 
 
-def create_mirror(user: Any, project: Project, fields: Mapping[str, Any]) -> Mirror:
+def create_mirror(user: User, project: Project, fields: Mapping[str, Any]) -> Mirror:
     """fields: kind, name, secret, and those of FIELDS. For admins of the project."""
     require(user, project, Role.ADMIN)
     checker = values.Checker()
@@ -92,7 +92,7 @@ def create_mirror(user: Any, project: Project, fields: Mapping[str, Any]) -> Mir
 
 
 @transaction.atomic
-def change_mirror(user: Any, mirror: Mirror, fields: Mapping[str, Any]) -> Mirror:
+def change_mirror(user: User, mirror: Mirror, fields: Mapping[str, Any]) -> Mirror:
     """fields: of FIELDS, is_enabled and secret those that change.
 
     A new secret replaces the old one; another url removes it.
@@ -123,13 +123,13 @@ def change_mirror(user: Any, mirror: Mirror, fields: Mapping[str, Any]) -> Mirro
     return mirror
 
 
-def delete_mirror(user: Any, mirror: Mirror) -> None:
+def delete_mirror(user: User, mirror: Mirror) -> None:
     """The row and its cursors. What was sent, and files that were written, stay."""
     require(user, mirror.project, Role.ADMIN)
     mirror.delete()
 
 
-def choose(user: Any, run: Run, mirror_id: int, choice: Any) -> None:
+def choose(user: User, run: Run, mirror_id: int, choice: Any) -> None:
     """Whether a mirror of the run's project sends it: default, on or off. For members. Error: also Http404."""
     mirror = get_object_or_404(Mirror, project=run.project_id, pk=mirror_id)
     require(user, run.project, Role.MEMBER)

@@ -65,12 +65,12 @@ class Mirror(ProjectRow):
 
     @property
     def sent_settings(self) -> tuple[Any, ...]:
-        """Its settings: their change ends what is under way, and what failed is tried at once."""
+        """The settings of the mirror. When they change, what is under way ends, and what failed is tried at once."""
         return self.options, self.ciphertext, self.sends, self.rollouts, self.rollout_interval
 
     @property
     def files(self) -> Path:
-        """Its files, on the host of the watcher."""
+        """The files of the mirror, on the host of the watcher."""
         return Path(settings.DATA_DIR) / "mirrors" / f"{self.kind}-{self.pk}"
 
     def due_runs(self) -> QuerySet[Run]:

@@ -36,7 +36,7 @@ class MirrorFailed(Exception):
 
 
 class MirrorProcess:
-    """Only one thread asks it; any may kill it. Error: MirrorFailed, where it cannot be started."""
+    """The process of one mirror. One thread asks it; any may kill it. Error: MirrorFailed if it cannot be started."""
 
     def __init__(self, folder: Path) -> None:
         environment = trainer_environment() | {"HOME": str(folder), "PYTHONPATH": str(settings.BASE_DIR)}
@@ -78,7 +78,7 @@ class MirrorProcess:
         return answer
 
     def kill(self) -> None:
-        """It and what it started: a client's helper may have a session of its own."""
+        """Kill the process and what it started: a client's helper may have a session of its own."""
         if self._child.returncode is not None:
             return
         family: list[psutil.Process] = []

@@ -1,4 +1,4 @@
-"""Backup of the database to one file, and restore. Runs, models, benchmarks and reward functions are folders that
+"""Backs the database up to one file, and restores it. Runs, models, benchmarks and reward functions are folders that
 any tool copies."""
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LEAVE_S = 2.0  # so long the server may still count a program that has just ende
 
 
 class BackupError(CommandError):
-    """Nothing was written or replaced; the text says why and what to do."""
+    """A backup or restore fails and changes nothing; the text says why and what to do."""
 
 
 def back_up(path: Path) -> None:
@@ -107,7 +107,7 @@ def _dump_postgresql(path: Path) -> None:
 
 
 def _restore_postgresql(path: Path) -> None:
-    """In one transaction, which is committed only if pg_restore has read the whole backup."""
+    """Restore in one transaction, which is committed only if pg_restore has read the whole backup."""
     deadline = time.monotonic() + LEAVE_S
     while others := _other_connections():
         if time.monotonic() > deadline:

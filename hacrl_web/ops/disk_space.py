@@ -73,7 +73,7 @@ _looks = _Looks()
 
 
 def low_disks() -> list[Disk]:
-    """Those that are full or nearly full, as of the last LOOK_EVERY_S."""
+    """The disks that were full or nearly full within the last LOOK_EVERY_S."""
     if time.monotonic() - _looks.at > LOOK_EVERY_S and _looks.lock.acquire(blocking=False):
         try:
             if _looks.thread is None or not _looks.thread.is_alive():
@@ -117,7 +117,7 @@ def full_disk() -> str:
 
 
 def check_room(field: str | None = None) -> None:
-    """Before something is stored. Error: FieldErrors (507), if a disk is full."""
+    """Check for room before something is stored. Error: FieldErrors (507) if a disk is full."""
     if sentence := full_disk():
         raise FieldErrors.single("disk_full", sentence, field, status=507)
 

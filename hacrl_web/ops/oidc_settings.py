@@ -89,7 +89,7 @@ def provider_of_environment() -> OidcProvider | None:
 
 
 def roles_of_text(text: str) -> tuple[GroupRole, ...]:
-    """Such as "lab-admins=staff,nlp=member@1,*=viewer@2". Error: ImproperlyConfigured."""
+    """The roles of a text such as "lab-admins=staff,nlp=member@1,*=viewer@2". Error: ImproperlyConfigured."""
     return tuple(_group_role(entry.strip()) for entry in text.split(",") if entry.strip())
 
 

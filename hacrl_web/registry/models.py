@@ -83,7 +83,7 @@ class VersionQuerySet(ProjectRowQuerySet[RowT]):
     """Rows that are edited as copies."""
 
     def newest_versions(self) -> VersionQuerySet[RowT]:
-        """Without those that have a newer version."""
+        """The rows that have no newer version."""
         return self.filter(edits=None)
 
 
@@ -191,7 +191,7 @@ class Agent(models.Model):
         return self.name
 
     def setting(self, name: str) -> Any:
-        """One of AGENT_FIELDS: this agent's own value, or the default."""
+        """The value of one of AGENT_FIELDS: this agent's own, or the default."""
         if name not in AGENT_SETTINGS:
             return getattr(self, name)
         return self.settings.get(name, AgentSpec.model_fields[name].default)

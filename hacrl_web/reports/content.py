@@ -10,13 +10,13 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 from urllib.parse import urlsplit
 
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 from markdown_it.token import Token
 
+from hacrl_web.accounts.models import User
 from hacrl_web.docs.markdown import markdown_parser
 from hacrl_web.reports.models import Report
 from hacrl_web.reports.panels import MAX_PANELS, Panel, PanelPlace, has_page, has_panel, panel_of
@@ -50,7 +50,7 @@ def excess_of(text: str) -> str:
     return ""
 
 
-def report_parts(report: Report, user: Any, hosts: Collection[str]) -> list[ReportPart]:
+def report_parts(report: Report, user: User, hosts: Collection[str]) -> list[ReportPart]:
     """The report as `user` sees it now. hosts: names under which browsers reach the product, for whole addresses."""
     if excess := excess_of(report.text):  # of a text from before there were limits
         return [ReportPart(html=format_html("<p>{}</p><pre class='code' tabindex='0'>{}</pre>", excess, report.text))]
@@ -64,7 +64,7 @@ def report_parts(report: Report, user: Any, hosts: Collection[str]) -> list[Repo
     ]
 
 
-def panel_at(report: Report, user: Any, hosts: Collection[str], number: int) -> Panel | None:
+def panel_at(report: Report, user: User, hosts: Collection[str], number: int) -> Panel | None:
     """One panel of a report as `user` sees it now; None if the text has none of this number."""
     if excess_of(report.text):
         return None

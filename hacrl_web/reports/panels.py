@@ -15,6 +15,7 @@ from django.urls import Resolver404, ResolverMatch, resolve
 from django.utils import timezone
 from django.utils.safestring import SafeString
 
+from hacrl_web.accounts.models import User
 from hacrl_web.insight.compare.comparison import ACCURACY
 from hacrl_web.insight.compare.lines import overlaid_lines
 from hacrl_web.insight.compare.views import comparison_content
@@ -54,7 +55,7 @@ class PanelPlace:
 
     @property
     def name(self) -> str:
-        """Its title until it is drawn."""
+        """The title of the panel until it is drawn."""
         return self.title or self.address
 
 
@@ -69,7 +70,7 @@ def has_panel(address: str) -> bool:
     return match is not None and match.view_name in _PANELS
 
 
-def panel_of(project: int, user: Any, place: PanelPlace) -> Panel:
+def panel_of(project: int, user: User, place: PanelPlace) -> Panel:
     """The panel of an address that has one. What the reader may not see is a panel with a problem.
 
     project: the id of the report's project, whose runs a list shows.
@@ -97,7 +98,7 @@ Content = tuple[str, str, dict[str, Any]]  # name, template, its context
 DrawnLine = tuple[str, Sequence[float | None], Sequence[float], dict[str, int]]
 
 
-def _run(_: int, user: Any, match: ResolverMatch, query: QueryDict, key: str) -> Content | None:
+def _run(_: int, user: User, match: ResolverMatch, query: QueryDict, key: str) -> Content | None:
     """A run's result, and one metric of its agents: of the chart that the address shows in full, else its score."""
     run = Run.objects.visible_to(user).filter(pk=match.kwargs["run_id"]).first()
     if run is None:
@@ -115,7 +116,7 @@ def _run(_: int, user: Any, match: ResolverMatch, query: QueryDict, key: str) ->
     return run.name, "reports/_run.html", context
 
 
-def _comparison(project: int, user: Any, _: ResolverMatch, query: QueryDict, key: str) -> Content | None:
+def _comparison(project: int, user: User, _: ResolverMatch, query: QueryDict, key: str) -> Content | None:
     """The visible runs of the workspace at this address, of the report's project unless the address names runs."""
     workspace = WorkspaceQuery.read(query)
     visible = Run.objects.visible_to(user)
@@ -142,12 +143,12 @@ def _comparison(project: int, user: Any, _: ResolverMatch, query: QueryDict, key
     return f"{len(runs)} runs" if len(runs) > 1 else runs[0].name, "reports/_comparison.html", context
 
 
-def _sweep(_: int, user: Any, match: ResolverMatch, query: QueryDict, key: str) -> Content | None:
+def _sweep(_: int, user: User, match: ResolverMatch, query: QueryDict, key: str) -> Content | None:
     sweep = Sweep.objects.visible_to(user).filter(pk=match.kwargs["sweep_id"]).first()
     return None if sweep is None else _board_content(sweep_board(sweep), query, key)
 
 
-def _board(_: int, user: Any, __: ResolverMatch, query: QueryDict, key: str) -> Content | None:
+def _board(_: int, user: User, __: ResolverMatch, query: QueryDict, key: str) -> Content | None:
     board = board_at(query, user)
     return None if board is None else _board_content(board, query, key)
 

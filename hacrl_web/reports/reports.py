@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
 
-from hacrl_web.accounts.models import Project, Role
+from hacrl_web.accounts.models import Project, Role, User
 from hacrl_web.accounts.roles.projects import require, require_delete
 from hacrl_web.reports.content import excess_of
 from hacrl_web.reports.models import Report
@@ -19,7 +17,7 @@ MAX_TEXT = 100_000  # characters
 MAX_REPORTS = 1000  # of a project
 
 
-def create_report(user: Any, project: Project, title: str, text: str) -> Report:
+def create_report(user: User, project: Project, title: str, text: str) -> Report:
     """For members of the project. Errors: FieldErrors (403, 422; 409 if the project has too many)."""
     require(user, project, Role.MEMBER)
     title, text = _checked(title, text)
@@ -28,7 +26,7 @@ def create_report(user: Any, project: Project, title: str, text: str) -> Report:
     return Report.objects.create(owner=user, project=project, title=title, text=text, changed_by=user.get_username())
 
 
-def change_report(user: Any, report: Report, version: int, title: str, text: str) -> Report:
+def change_report(user: User, report: Report, version: int, title: str, text: str) -> Report:
     """For members of its project. version: of the text that was edited.
 
     Errors: FieldErrors (403, 422; 409 if somebody has saved another version since).
@@ -45,14 +43,14 @@ def change_report(user: Any, report: Report, version: int, title: str, text: str
     return report
 
 
-def delete_report(user: Any, report: Report) -> None:
+def delete_report(user: User, report: Report) -> None:
     """For its owner and admins. Error: FieldErrors (403)."""
     require_delete(user, report)
     report.delete()
 
 
 def _checked(title: str, text: str) -> tuple[str, str]:
-    """Both as they are stored. Error: FieldErrors (422)."""
+    """Title and text as they are stored. Error: FieldErrors (422)."""
     title = " ".join(title.replace("\x00", "").split())
     text = text.replace("\x00", "").replace("\r\n", "\n").encode("utf-8", "replace").decode()
     errors = []

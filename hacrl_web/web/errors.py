@@ -37,7 +37,7 @@ class FieldError:
     fixes: tuple[RequestFix, ...] = dataclass_field(default=(), hash=False)
 
     def as_dict(self) -> dict[str, Any]:
-        """With `fixes` only where there are some."""
+        """The error as JSON, with `fixes` only where there are some."""
         return {name: value for name, value in asdict(self).items() if name != "fixes" or value}
 
 
@@ -51,7 +51,7 @@ class FieldErrors(ValueError):
 
     @property
     def text(self) -> str:
-        """All messages as one text, without their fields."""
+        """The messages as one text, without their fields."""
         return " ".join(error.message for error in self.errors)
 
     @classmethod

@@ -138,7 +138,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._timer = self.loop.call_later(seconds, self._end_of_wait)
 
     def _end_wait(self) -> None:
-        """Nothing more of a request is waited for."""
+        """Stop the timer: the server waits for no more of the request."""
         self._stop_timer()
         self.half_sent.pop(self, None)
 

@@ -32,7 +32,7 @@ class LoginRequired(LoginRequiredMiddleware):
 
 
 class Middleware:
-    """Base: passes each request on unchanged."""
+    """Passes each request on unchanged; subclasses change this."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response

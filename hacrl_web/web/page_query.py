@@ -56,7 +56,7 @@ RowId = Annotated[int, _whole_or_error(MAX_ID)]
 
 
 class PageQuery(BaseModel):
-    """Base of each page's query. A tuple field takes every value of its parameter, any other field the last one.
+    """The parameters of an address. A tuple field takes every value of its parameter, any other field the last one.
 
     A parameter that is a Python word gets `Field(alias=...)`.
     """

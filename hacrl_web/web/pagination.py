@@ -94,7 +94,7 @@ def _column(rows: QuerySet[Any], name: str) -> Field[Any, Any]:
 
 
 def _value(column: Field[Any, Any], written: Any) -> Any:
-    """As a value of the column. Errors: ValueError, TypeError, OverflowError, ValidationError."""
+    """The text as a value of the column. Errors: ValueError, TypeError, OverflowError, ValidationError."""
     value = column.to_python(written)
     if value is None or (isinstance(value, int) and not -(2**63) <= value < 2**63):
         raise ValueError

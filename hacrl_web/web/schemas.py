@@ -1,4 +1,4 @@
-"""Base of request bodies of the API, and the shape of lists in its answers.
+"""The base class of request bodies of the API, and the shape of lists in its answers.
 
 Answers are typed dictionaries: the OpenAPI document describes them, and pydantic checks them without copying models.
 """

@@ -39,7 +39,7 @@ class EvaluationSimulator:
             yield from evaluation_set.question_events()
 
     def events(self, step: int) -> Iterator[events.Body]:
-        """Before the first step and after the last of all benchmarks, else of the run's own."""
+        """The events of a step: of all benchmarks before the first step and after the last, else of the run's own."""
         is_at_an_end = step in (0, self.spec.training.steps)
         for evaluation_set in self.sets if is_at_an_end else self.sets[:1]:
             for place, agent in enumerate(self.spec.agents):

@@ -70,7 +70,7 @@ class Plan:
         return total * self.runs // len(self.variants)
 
     def spec(self, index: int, agents: Sequence[tuple[str, str]]) -> RunSpec:
-        """Of run number `index`. agents: (name, folder). Error: pydantic.ValidationError."""
+        """The settings of run number `index`. agents: (name, folder). Error: pydantic.ValidationError."""
         algorithm, delta = self.variants[index % len(self.variants)]
         seed = self.seed + index // len(self.variants)
         settings = own_settings(algorithm, {"delta": delta})
@@ -98,7 +98,7 @@ class Plan:
         )
 
     def run_id(self, index: int) -> uuid.UUID:
-        """The same for the same plan and number, so that no run is generated twice."""
+        """The id of a run, which plan and number decide, so that no run is generated twice."""
         return uuid.uuid5(NAMESPACE, f"{self} {index}")
 
     def end_of(self, index: int) -> tuple[str, int]:

@@ -74,7 +74,7 @@ class World:
         self.pace = (1.3 if spec.algorithm.name == "gspox2" else 1.0) / spec.training.steps
 
     def probability(self, agent: int, subject: int, difficulty: float = 0.0) -> float:
-        """Of a correct answer."""
+        """The probability of a correct answer."""
         return 1 / (1 + math.exp(difficulty - self.log_odds[agent][subject]))
 
     def num_tokens(self, agent: int, text: str) -> int:

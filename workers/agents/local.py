@@ -182,7 +182,7 @@ class LocalAgent:
             self._sampler.begin(step, questions, self._rollout_batch_size, self.policy.model)
 
     def sample_with(self, weights: Path, step: int, questions: Sequence[Question], batch_size: int) -> Ahead:
-        """In the sampler's process: the rollouts of a step with weights that a learner wrote."""
+        """Sample a step with weights that a learner wrote. This runs in the sampler's process."""
         with self.policy.at_work():
             take_weights(self.policy.model, weights)
             self._rollout_batch_size = min(self._rollout_batch_size, batch_size)
@@ -222,7 +222,7 @@ class LocalAgent:
             return replace(generated, staleness=None if self._sampler is None else staleness)
 
     def generate_extra(self, step: int, questions: Sequence[Question]) -> GeneratedRollouts:
-        """As `generate`, of further prompts: they are numbered after the step's so far. Error: RolloutsMissing."""
+        """Generate rollouts of further prompts, numbered after those of the step so far. Error: RolloutsMissing."""
         with self.policy.at_work():
             return self._record_rollouts(questions, self._present_rollouts(step, questions))
 
@@ -280,7 +280,7 @@ class LocalAgent:
         return row.token_ids[:-1] if stripped else row.token_ids
 
     def _train_mask(self, row: Sample, length: int) -> list[bool]:
-        """Of the first `length` tokens, which train: the agent's own; empty if all do."""
+        """Which of the first `length` tokens train: those that the agent sampled; empty if all do."""
         strips_eos = self.spec.algorithm.eos == "strip"
         return row.train_mask(strips_eos=strips_eos)[:length] if isinstance(row, Transcript) else []
 
@@ -414,7 +414,7 @@ class LocalAgent:
             return report
 
     def measure_alignment(self, rows: Sequence[LearnerRow]) -> dict[int, float | None]:
-        """By source: the cosine of its gradient with this agent's own. Changes no weight."""
+        """The cosine of each source's gradient with this agent's own. No weight changes."""
         with self.policy.at_work():
             return measure_alignment(self.policy, self.spec, rows, self._inputs_by_row([rows]), self._notes)
 

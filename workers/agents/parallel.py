@@ -49,7 +49,7 @@ class ParallelCalls:
         self._pending: list[Future[Any]] = []
 
     def begin(self, calls: Sequence[Callable[[], Answer]]) -> list[BegunCall[Answer]]:
-        """All calls begin now; each returned call waits for one answer."""
+        """Begin all calls; each returned call waits for one answer."""
         futures = [self._pool.submit(call) for call in calls]
         self._pending = [*(future for future in self._pending if not future.done()), *futures]
         return [BegunCall(future, futures) for future in futures]
@@ -73,7 +73,7 @@ class ParallelPlacement:
         self._agents: Sequence[RemoteAgent] = ()
 
     def begin(self, calls: Sequence[Callable[[], Answer]]) -> Sequence[Callable[[], Answer]]:
-        """All calls begin now, each in its agent's process."""
+        """Begin all calls, each in its agent's process."""
         return self._calls.begin(calls)
 
     def has_ended_within(self, seconds: float) -> bool:

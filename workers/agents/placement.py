@@ -1,4 +1,4 @@
-"""Where agents live. `local`: in this process, in turns; `processes`, `ray`: each in its own, at the same time."""
+"""The processes of agents. `local`: this one, in turns; `processes`, `ray`: one for each agent, at the same time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def held_gpus(spec: RunSpec) -> float:
 
 
 class LocalPlacement:
-    """All agents in this process."""
+    """Keeps all agents in this process."""
 
     is_parallel = False
 

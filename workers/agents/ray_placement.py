@@ -87,7 +87,7 @@ class RayAgent(RemoteAgent):
 
 
 class RayPlacement(ParallelPlacement):
-    """All agents of a run, each in its own process."""
+    """Places each agent of a run in a process of its own."""
 
     def __init__(self, spec: RunSpec, run_dir: Path, folders: Sequence[Path] | None = None) -> None:
         """Start Ray if no cluster is named, and load all agents at once.

@@ -46,7 +46,7 @@ class Inputs:
 
     @property
     def num_tokens(self) -> int:
-        """Of prompt and response together."""
+        """The tokens of prompt and response together."""
         return len(self.prompt) + len(self.response)
 
     @property
@@ -153,7 +153,7 @@ def measure_alignment(
 def _alignment(
     policy: Policy, rule: AlgorithmSpec, active: Sequence[ActiveRow], max_tokens: int, notes: list[str]
 ) -> dict[int, float | None]:
-    """By source: the cosine between its cross term's gradient and the self term's, at the present weights.
+    """The cosine between each source's cross term's gradient and the self term's, at the present weights.
 
     Over all rows of this step once, with the bound of m = 0 and without the KL term. None if either norm is 0 or not
     finite.
@@ -307,7 +307,7 @@ def _backward(
 
 
 def _train_masks(chunk: Sequence[ActiveRow]) -> list[Sequence[bool]] | None:
-    """By row and token, whether it trains; None if all do."""
+    """Whether each token of each row trains; None if all do."""
     if not any(inputs.train_mask for _, _, inputs in chunk):
         return None
     return [inputs.train_mask or [True] * len(inputs.response) for _, _, inputs in chunk]

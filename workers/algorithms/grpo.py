@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class TokenTerms(NamedTuple):
-    """Of each token, (b, T): objective, clipped ratio, side, where the gradient flows, and the gradient by log r."""
+    """The terms of each token, (b, T): objective, clipped ratio, side, where the gradient flows, gradient by log r."""
 
     objective: Tensor
     clipped: Tensor

@@ -89,7 +89,7 @@ def _check(cls: type[AlgorithmSpec], known: Mapping[str, type[AlgorithmSpec]]) -
 
 
 def algorithms() -> dict[str, type[AlgorithmSpec]]:
-    """By name, those that share rollouts first."""
+    """The algorithms by name, those that share rollouts first."""
     return _loaded()[0]
 
 
@@ -118,6 +118,6 @@ def settings_schema() -> dict[str, dict[str, Any]]:
 
 
 def own_settings(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a section of settings those that an algorithm has; all of them if there is no such algorithm."""
+    """The settings of a section that an algorithm has; all of them if there is no such algorithm."""
     cls = algorithms().get(name)
     return dict(values) if cls is None else {key: value for key, value in values.items() if key in cls.model_fields}

@@ -38,7 +38,7 @@ class OverlongPenalty:
         return min(max((self.limit - self.cache - num_tokens) / self.cache, -1.0), 0.0) if self.cache else 0.0
 
     def of_contribution(self, source_num_tokens: int) -> float:
-        """The same of a recorded contribution. An answer of `limit` tokens was cut, so it has no EOS."""
+        """The same reward for a recorded contribution. An answer of `limit` tokens was cut, so it has no EOS."""
         return self.of(min(source_num_tokens + self.strips_eos, self.limit))
 
 
@@ -64,7 +64,7 @@ class RewardGroup:
 
     @cached_property
     def totals(self) -> dict[int, tuple[float, int, float, float]]:
-        """By source: sum, count, lowest and highest reward."""
+        """Sum, count, lowest and highest reward of each source."""
         return {j: (sum(values), len(values), min(values), max(values)) for j, values in self.rewards.items()}
 
 

@@ -27,7 +27,7 @@ _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 
 
 class AddressRefused(ValueError):
-    """No request may go to this address."""
+    """The address is one to which no request may go."""
 
 
 class HostUnknown(OSError):
@@ -73,12 +73,12 @@ class AllowList:
 
     @classmethod
     def of_variable(cls, variable: str, text: str) -> AllowList:
-        """From the variable's text: entries separated by commas."""
+        """The list in a variable's text: entries separated by commas."""
         return cls(variable, tuple(entry.strip() for entry in text.split(",") if entry.strip()))
 
     @property
     def entries(self) -> list[Allowed]:
-        """Without those that cannot be read."""
+        """The entries without those that cannot be read."""
         return [entry for text in self.texts if (entry := _entry(self.variable, text))]
 
     def check_url(self, url: str) -> SplitResult:

@@ -80,7 +80,7 @@ def label_of(name: str, schema: Mapping[str, Any]) -> str:
 
 
 def alternatives(needs: Needs) -> list[list[Mapping[str, Any]]]:
-    """The same with each entry as a list of conditions."""
+    """The `needs` with each entry as a list of conditions."""
     return [[entry] if isinstance(entry, Mapping) else list(entry) for entry in needs]
 
 

@@ -150,7 +150,7 @@ def _lines(file: BinaryIO, holes: int) -> Iterator[str]:
 
 
 def _pass_hole(file: BinaryIO, holes: int, part: bytes) -> int:
-    """If `part`, which was read last, contains a hole, go to the first whole line behind it.
+    """Go behind a hole in `part`, which was read last, to the first whole line.
 
     Returns the bytes from the beginning of `part` to there; 0 without a hole, even if the trainer wrote zeros.
     """

@@ -311,7 +311,7 @@ def remove_scratch(run_dir: Path) -> None:
 
 
 def mark_of(run_dir: Path, attempt: int | None = None) -> str:
-    """With what the mark of each process of a run begins, in one attempt or in all."""
+    """The beginning of the marks of a run's processes, in one attempt or in all."""
     run = hashlib.sha256(str(run_dir.resolve()).encode()).hexdigest()[:32]
     return f"{run}/" if attempt is None else f"{run}/{attempt}/"
 

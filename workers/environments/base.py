@@ -42,7 +42,7 @@ class Episode(ABC):
         """The answer to a turn of the agent; None: the rollout is complete. text: without the EOS."""
 
     async def reward(self) -> float | None:
-        """After the last step: 0 to 1; None: the benchmark's verifier decides."""
+        """The reward after the last step, 0 to 1; None: the benchmark's verifier decides."""
         return None
 
 

@@ -68,7 +68,7 @@ class VerifiersEnvironment(Environment):
         return {"prompt": prompt, "answer": question.answer, "info": {}, "example_id": 0}
 
     def rows(self) -> Iterator[Mapping[str, Any]]:
-        """Of its data set; none if it has no training set."""
+        """The rows of the environment's data set; none if it has no training set."""
         try:
             yield from self.environment.get_dataset()
         except (AttributeError, ValueError, AssertionError):

@@ -57,7 +57,7 @@ def harness_results(answer: Mapping[str, Any], agent: str) -> list[HarnessResult
 
 
 def _scores(values: Mapping[str, Any], answer: Mapping[str, Any], task: str) -> Iterator[HarnessScore]:
-    """Of keys such as `exact_match,strict-match`, with `exact_match_stderr,strict-match`."""
+    """The scores of keys such as `exact_match,strict-match`, with `exact_match_stderr,strict-match`."""
     directions = _entry(answer, "higher_is_better", task)
     for key, value in values.items():
         metric, separator, name = str(key).partition(",")

@@ -36,7 +36,7 @@ def hub_errors() -> tuple[type[Exception], ...]:
 
 
 def use_token(request: dict[str, Any]) -> None:
-    """In a child: the Hub token of its request is that of every request to the hub. Before the hub's client loads."""
+    """Send a child's Hub token with every request to the hub. Call it before the hub's client loads."""
     if token := request.pop("hub_token", ""):
         os.environ["HF_TOKEN"] = token
         os.environ.pop("HF_HUB_DISABLE_IMPLICIT_TOKEN", None)
@@ -141,7 +141,7 @@ def weight_facts(hub_id: str, revision: str | None) -> dict[str, Any]:
 
 
 def cached_weight_facts(hub_id: str, revision: str | None) -> dict[str, Any] | None:
-    """The same from an earlier download; None if that is incomplete or damaged."""
+    """The facts of weights that were downloaded earlier; None if they are incomplete or damaged."""
     from huggingface_hub import snapshot_download
 
     weights = WeightFiles()

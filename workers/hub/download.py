@@ -82,7 +82,7 @@ def download_model(hub_id: str, revision: str | None, token: str) -> str:
         progress = DownloadProgress(hub_id, sum(sizes.values()))
 
         class Bar(tqdm):
-            """Its updates are those of the model."""
+            """A progress bar whose updates count for the whole model."""
 
             def __init__(self, *arguments: Any, **options: Any) -> None:
                 options.pop("name", None)

@@ -14,7 +14,7 @@ from workers.mirrors.destination import Destination
 
 
 def _values(row: Row) -> dict[str, Any]:
-    """Of a row, with its table as the database stores a trackio.Table."""
+    """The values of a row, with its table as the database stores a trackio.Table."""
     values: dict[str, Any] = row.values | {"attempt": row.attempt}
     if row.rollouts:
         values[TABLE] = {
@@ -25,7 +25,7 @@ def _values(row: Row) -> dict[str, Any]:
 
 
 class Trackio(Destination):
-    """It needs no state: the database knows a row that it has."""
+    """Writes a run to Trackio. It needs no state: the database knows the rows that it has."""
 
     place = "Trackio"
 

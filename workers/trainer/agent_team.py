@@ -20,7 +20,7 @@ class Diverged(RuntimeError):
 
 
 class AgentTeam:
-    """All agents of a run, wherever their placement puts them. Steps are 0, 1, ..."""
+    """Asks all agents of a run, wherever their placement puts them. Steps are 0, 1, ..."""
 
     placement: Placement
     agents: Sequence[AgentInterface] = ()
@@ -86,7 +86,7 @@ class AgentTeam:
             wait()
 
     def measure_alignments(self, plan: StepPlan) -> list[dict[int, float | None]]:
-        """By learner and source, also of quarantined sources."""
+        """The alignment of each learner and source, also of quarantined sources."""
         calls = [
             partial(agent.measure_alignment, [row for rows in (*mini_batches, quarantined) for row in rows])
             for agent, mini_batches, quarantined in zip(self.agents, plan.mini_batches, plan.quarantined, strict=True)

@@ -73,7 +73,7 @@ def check_algorithm(spec: RunSpec) -> None:
 
 
 def empty_models(spec: RunSpec) -> list[PreTrainedModel]:
-    """Of each agent, the model without its weights. Error: OSError if one does not exist."""
+    """The model of each agent, without weights. Error: OSError if one does not exist."""
     return [empty_model(agent.model, agent.revision) for agent in spec.agents]
 
 

@@ -102,7 +102,7 @@ class ProgressReporter:
         self._record_totals(step, time.monotonic() - self.step_started_at)
 
     def record_resumed(self, step: int) -> None:
-        """Before the first step of a later attempt: the totals so far."""
+        """Record the totals so far, before the first step of a later attempt."""
         self._record_totals(step, self.elapsed_before_s / step)
 
     def _record_totals(self, step: int, step_s: float) -> None:

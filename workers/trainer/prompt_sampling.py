@@ -190,7 +190,7 @@ def extra_questions(spec: RunSpec, step: int, batch: Sequence[Question], train: 
 
 @dataclass(frozen=True)
 class SampledStep:
-    """All prompts of a step with their rollouts by agent: first the batch, then the further ones.
+    """The prompts of a step with their rollouts by agent: first the batch, then the further ones.
 
     trained_places: of the prompts that are trained, by their place in the batch.
     num_uninformative: of the batch as it was drawn.
@@ -213,7 +213,7 @@ class SampledStep:
     def with_round(
         self, questions: Sequence[Question], generated: Sequence[GeneratedRollouts], scores: Scores
     ) -> SampledStep:
-        """With further prompts, none of which is kept yet."""
+        """This step with further prompts, none of which is kept yet."""
         both = [joined(*pair) for pair in zip(self.generated, generated, strict=True)]
         return replace(
             self, questions=[*self.questions, *questions], generated=both, scores=joined_scores(self.scores, scores)
@@ -235,7 +235,7 @@ class SampledStep:
 
 
 def has_no_signal(spec: RunSpec, generated: Sequence[GeneratedRollouts], scores: Scores, trust: Trust) -> list[bool]:
-    """By prompt, see the head of this file."""
+    """Whether each prompt has no signal, as the head of this file says."""
     num_agents = len(spec.agents)
     rewards = scores.rewards + overlong_penalties(spec, generated, scores.valid)  # (n, B, G)
     trusted = torch.tensor([trust.trusted_sources(learner) for learner in range(num_agents)])  # (n, n)

@@ -62,7 +62,7 @@ class Judges:
         return iter(self._by_path.values())
 
     def open(self, path: str) -> JudgeVerifier:
-        """The same one for each use of a file; `close` ends it. Errors: JudgeFileError."""
+        """The judge of a file, one for all of its uses; `close` ends it. Errors: JudgeFileError."""
         place = Path(path).resolve()
         if place not in self._by_path:
             self._by_path[place] = open_judge(path)
@@ -84,7 +84,7 @@ def verifier_settings(data: DataSpec) -> dict[str, Any]:
 
 
 def open_set_verifiers(spec: RunSpec, judges: Judges) -> dict[str, AnyVerifier]:
-    """By name of each further training set whose verifier is not the run's own. Judges are the attempt's.
+    """The verifiers, by name, of further training sets whose verifier is not the run's own. Judges are the attempt's.
 
     Sets with the same settings share one verifier. Errors: FunctionFileError, JudgeFileError.
     """
@@ -145,7 +145,7 @@ def network_labels(spec: RunSpec) -> list[str]:
 
 
 def verifier_label(data: DataSpec) -> str:
-    """As evaluations record it: `math/3`, `function/NAME@VERSION` or `judge/NAME@VERSION`."""
+    """The verifier as evaluations record it: `math/3`, `function/NAME@VERSION` or `judge/NAME@VERSION`."""
     if data.verifier == "function":
         return function_file(data.reward_function).label
     if data.verifier == JUDGED:
@@ -174,7 +174,7 @@ class RewardTerms:
 
     @property
     def judges(self) -> dict[str, JudgeVerifier]:
-        """By name of the reward."""
+        """The judges, by the name of their reward."""
         return {name: scorer for name, scorer in self._scorers.items() if isinstance(scorer, JudgeVerifier)}
 
     @property
@@ -183,7 +183,7 @@ class RewardTerms:
         return [scorer.file.label for scorer in self._scorers.values()]
 
     def score(self, responses: Sequence[Response], questions: Sequence[Question]) -> dict[str, list[Verdict]]:
-        """By name of the term a verdict on each response. Errors: RewardFunctionError, JudgeError, VerifierError."""
+        """Verdicts on each response by the name of the term. Errors: RewardFunctionError, JudgeError, VerifierError."""
         return {term.name: self._of_term(term, responses, questions) for term in self.terms}
 
     def _of_term(self, term: RewardTerm, responses: Sequence[Response], questions: Sequence[Question]) -> list[Verdict]:

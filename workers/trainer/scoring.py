@@ -184,7 +184,7 @@ class Scorer:
         return Scores(rewards, valid, timeouts, parts, judges, self._spent())
 
     def _spent(self) -> dict[str, float]:
-        """By name of the reward all that its judge has cost in this attempt."""
+        """What each judge has cost in this attempt, by the name of its reward."""
         judges: dict[str, JudgeVerifier] = dict(self.terms.judges) if self.terms else {}
         spent = {name: judge.spent for name, judge in judges.items()}
         verifiers = {id(one): one for one in (self.verifier, *self.set_verifiers.values())}
@@ -211,7 +211,7 @@ class Scorer:
     def _score_with_retries(
         self, pairs: Sequence[Pair], complaint: Callable[[Sequence[Verdict]], str]
     ) -> list[Verdict]:
-        """All verdicts, once the verifier runs and `complaint` is empty; a pair with a reward is not scored again."""
+        """Score until the verifier runs and `complaint` is empty; a pair with a reward is not scored again."""
         verdicts: list[Verdict | None] = [None] * len(pairs)
         for tries, wait_s in enumerate((*WAITS_S, None), start=1):
             still_open = [index for index, one in enumerate(verdicts) if one is None or one.reward is None]

@@ -30,7 +30,7 @@ CLIP_SIDES: dict[int, Literal["lower", "none", "upper"]] = {-1: "lower", 0: "non
 
 @dataclass(frozen=True)
 class StepRecord:
-    """All of one step: 1, 2, ..."""
+    """What one step recorded. step: 1, 2, ..."""
 
     step: int
     names: Sequence[str]  # of the agents
@@ -48,7 +48,7 @@ class StepRecord:
 
     @property
     def everything(self) -> StepRecord | SampledStep:
-        """All rollouts of the step and their scores, trained or not."""
+        """The rollouts of the step and their scores, trained or not."""
         return self.sampled or self
 
 
@@ -150,7 +150,7 @@ def agent_metrics(record: StepRecord, agent: int) -> events.Metrics:
 
 
 def _set_ratios(record: StepRecord, agent: int) -> dict[str, tuple[float, float]]:
-    """In a run with several training sets: of each the agent's mean reward, and its share of the sampled prompts."""
+    """The agent's mean reward on each of several training sets, and the share of each in the sampled prompts."""
     everything, ratios = record.everything, {}
     sets = [question.benchmark for question in everything.questions]
     for name in sorted({*sets} - {""}):
@@ -288,7 +288,7 @@ def _visits(record: StepRecord, learner: int) -> Iterator[tuple[int | None, Lear
 
 
 def _uniform(record: StepRecord, agents: Sequence[int]) -> list[bool]:
-    """By prompt: whether all valid rewards of these agents, with the overlong penalty, are equal or there are none."""
+    """Whether all valid rewards of a prompt, with the overlong penalty, are equal or there are none."""
     rewards = (record.scores.rewards + record.plan.penalties)[list(agents)]  # (k, B, G)
     valid = record.scores.valid[list(agents)]  # (k, B, G)
     is_uniform, highest = tensors.uniform_groups(rewards, valid)  # (B,) each

@@ -244,7 +244,7 @@ class Trainer:
         return sets
 
     def log_sets(self, sets: Sequence[Sequence[Question]]) -> None:
-        """With several training sets, what each of them is."""
+        """Write to the log what each of several training sets is."""
         for data, share, questions in zip(self.spec.training_data, self.spec.training_shares, sets, strict=True):
             if len(sets) > 1:
                 what = f"{len(questions)} questions, {share:.1%} of the prompts, verifier {verifier_label(data)}"
@@ -267,7 +267,7 @@ class Trainer:
         raise Paused(reason)
 
     def save_if_cheap(self) -> None:
-        """On a stop: save only what is quick to write, and wait for no agent that works for long."""
+        """Save on a stop what is quick to write, and wait for no agent that works for long."""
         if not self.can_save or sum(agent.describe()["num_bytes"] for agent in self.agents) >= CHEAP_CHECKPOINT_BYTES:
             return
         if self.is_idle_within(STOP_PATIENCE_S - self.progress.stop.seconds_since_request):
@@ -283,7 +283,7 @@ class Trainer:
         )
 
     def save_if_between_steps(self) -> None:
-        """On a stop or pause: save all agents or none. A full disk must not turn it into a failure."""
+        """Save all agents or none on a stop or pause. A full disk must not turn it into a failure."""
         if self.can_save:
             with suppress(CheckpointsFail):
                 self.save()

@@ -99,7 +99,7 @@ class Trust:
         return self.watches_alignment or self.audits
 
     def trusted_sources(self, learner: int) -> list[bool]:
-        """By source: whether the learner uses it."""
+        """Whether the learner uses each source."""
         return [
             source == learner or not (self.alignment[learner][source].is_out or self.disagreement[source].is_out)
             for source in range(len(self.names))

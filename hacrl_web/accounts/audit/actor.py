@@ -13,6 +13,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
+from django.http import HttpRequest
+
 from hacrl_web.web.errors import API_PREFIX
 
 # Commands without an actor.
@@ -24,7 +26,7 @@ class Actor:
     """via: page, api, command or upkeep.  request: None at the command line."""
 
     via: str
-    request: Any = None
+    request: HttpRequest | None = None
     command: str = ""
 
     @property
@@ -66,7 +68,7 @@ def acting(actor: Actor | None) -> Iterator[None]:
         _actor.reset(token)
 
 
-def of_request(request: Any) -> Actor:
+def of_request(request: HttpRequest) -> Actor:
     return Actor("api" if request.path_info.startswith(API_PREFIX) else "page", request)
 
 

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
+from django.contrib.auth.base_user import AbstractBaseUser
+from django.contrib.auth.models import AnonymousUser
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import models, transaction
 from django.db.models.signals import post_delete, post_save, pre_save
@@ -35,7 +37,7 @@ class AppendOnly(TypeError):
 
 
 class AuditEntryQuerySet(models.QuerySet["AuditEntry"]):
-    def visible_to(self, user: Any) -> AuditEntryQuerySet:
+    def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> AuditEntryQuerySet:
         """For staff all; else those of the projects that the user is an admin of."""
         if not user.is_authenticated:
             return self.none()
@@ -120,7 +122,7 @@ class _Watch:
         return row if self.project else None
 
     def as_logged(self, values: Values) -> Values:
-        """As the log stores them: secrets hidden, long texts cut."""
+        """The values as the log stores them: secrets hidden, long texts cut."""
         short = {name: value[:MAX_TEXT] if isinstance(value, str) else value for name, value in values.items()}
         return {name: HIDDEN if name in self.secrets and value else value for name, value in short.items()}
 

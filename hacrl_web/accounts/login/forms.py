@@ -24,7 +24,7 @@ class LoginForm(StyledForm, AuthenticationForm):
 
 
 class NewPasswordForm(StyledForm):
-    """Base of both password forms, with the labels of InvitedForm."""
+    """The fields of both password forms, with the labels of InvitedForm."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -16,7 +16,7 @@ router = Router(tags=["account"])
 
 @router.post("/me/unlink", response=MeAnswer, summary="Unlink your account from the one at the sign-in provider")
 def unlink_me(request: HttpRequest) -> Any:
-    """Only for a browser's session, which stays: a stolen token must not change how its owner logs in.
+    """Unlink your account. Only a browser's session may, and it continues: a stolen token must not change your login.
 
     Refused (409) for a user without a password, who could not log in any more.
     """

@@ -37,7 +37,7 @@ class SignInRefused(Exception):
 
 
 def client_of(provider: OidcProvider) -> DjangoOAuth2App:
-    """This installation as a client. The provider's description is read once an hour by each web process; a failure
+    """Make this installation's client. Each web process reads the provider's description once an hour; a failure
     counts for FAILURE_LIFETIME_S. Error: SignInRefused (502)."""
     key = f"oidc-{provider.issuer}"
     answer: dict[str, Any] | str | None = cache.get(key)  # a text: why it failed

@@ -91,7 +91,7 @@ def _is_address(value: Any) -> bool:
 
 
 def groups_of(provider: OidcProvider, claims: dict[str, Any]) -> set[str]:
-    """Names of the person's groups, from a claim that is a list or one text; "*" is always among them."""
+    """Returns the names of the person's groups, from a claim that is a list or one text; "*" is always among them."""
     claim = claims.get(provider.groups_claim)
     names = claim if isinstance(claim, list) else [claim]
     return {name for name in names if isinstance(name, str) and name != EVERYBODY} | {EVERYBODY}
@@ -148,7 +148,7 @@ def _set_staff(provider: OidcProvider, user: User, *, is_staff: bool) -> None:
 
 
 def _project_roles(provider: OidcProvider, groups: set[str]) -> dict[int, str | None]:
-    """By project of the mapping, the highest role of the groups; None: no role."""
+    """Returns the highest role of the groups in each project of the mapping; None: no role."""
     roles: dict[int, str | None] = {}
     for one in provider.roles:
         if one.project is not None:
@@ -183,7 +183,7 @@ def _same_person(provider: OidcProvider, email: str, is_staff: bool) -> User | N
 
 
 def is_same_address(one: str, other: str) -> bool:
-    """Equal but for the case of ASCII letters. To fold others would take a Kelvin sign for a k."""
+    """Whether addresses differ in the case of ASCII letters alone. Folding others would take a Kelvin sign for a k."""
     return one == other or (one.isascii() and other.isascii() and one.lower() == other.lower())
 
 

@@ -61,9 +61,9 @@ def sign_in(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 def link_account(request: HttpRequest) -> HttpResponse:
-    """Lead to the provider; on the way back its account is linked to the user's.
+    """Send the user to the provider, whose account is linked to the user's on the way back.
 
-    By a page that moves on, as for logging out there: see `log_out`.
+    The answer is a page that moves on, for the reason that `log_out` gives.
     """
     provider, user = _provider(), request.user
     try:
@@ -78,7 +78,7 @@ def link_account(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 def unlink_account(request: HttpRequest) -> HttpResponse:
-    """For a user with a password."""
+    """Unlink the account of a user who has a password."""
     unlink_own(request)
     messages.success(request, "Your account is unlinked: log in with your password.")
     return redirect("accounts:account")
@@ -143,7 +143,7 @@ def finish_sign_in(request: HttpRequest) -> HttpResponse:
 
 
 def _cookie_values(request: HttpRequest) -> dict[str, Any]:
-    """Empty if the cookie is missing, forged or too old."""
+    """The values of the cookie; empty if it is missing, forged or too old."""
     try:
         values: dict[str, Any] = signing.loads(request.COOKIES.get(COOKIE, ""), salt=COOKIE, max_age=LIFETIME_S)
         return values
@@ -168,7 +168,7 @@ def _check_linking_user(request: HttpRequest, values: dict[str, Any]) -> None:
 
 
 def _sign_out_address(request: HttpRequest, there: DjangoOAuth2App, id_token: str) -> str:
-    """Where the person's session at the provider is ended (RP-initiated logout); empty if it has no such address."""
+    """The address that ends the person's session at the provider (RP-initiated logout); empty if there is none."""
     if not there.server_metadata["end_session_endpoint"]:
         return ""
     hint = id_token if len(id_token) <= MAX_HINT else None
@@ -177,7 +177,7 @@ def _sign_out_address(request: HttpRequest, there: DjangoOAuth2App, id_token: st
 
 
 def _refused(request: HttpRequest, refusal: SignInRefused, target: str) -> HttpResponse:
-    """The login page with the refusal; a page of its own for who is logged in already."""
+    """The login page with the refusal; for a user who is logged in, a page of its own."""
     if request.user.is_authenticated:
         return refusal_response(request, FieldErrors.single("forbidden", str(refusal), status=refusal.status))
     context = {"form": LoginForm(request), "refusal": str(refusal), "next": target, "provider": settings.OIDC}

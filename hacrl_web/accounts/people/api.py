@@ -177,7 +177,7 @@ def invite(request: HttpRequest, project_id: int, payload: InvitationIn) -> Any:
     "/projects/{int:project_id}/invitations/{int:invitation_id}", response={204: None}, summary="End an invitation"
 )
 def withdraw(request: HttpRequest, project_id: int, invitation_id: int) -> Any:
-    """A used one does not change."""
+    """Withdraw an invitation. One that was used stays as it is."""
     people.withdraw_invitation(project_for(request, project_id, Role.ADMIN), invitation_id)
     return Status(204, None)
 
@@ -197,7 +197,7 @@ def list_people(request: HttpRequest, query: Query[ListQuery]) -> Any:
 
 @router.post("/people/{int:user_id}/close", response=PersonAnswer, summary="Close an account (staff)")
 def close_account(request: HttpRequest, user_id: int) -> Any:
-    """Its sessions, sockets, links, invitations and tokens end at once."""
+    """Close an account. Its sessions, sockets, links, invitations and tokens end at once."""
     return _set_active(request, user_id, is_active=False)
 
 
@@ -212,7 +212,7 @@ def open_account(request: HttpRequest, user_id: int) -> Any:
     summary="Unlink an account from the sign-in provider's (staff)",
 )
 def unlink_person(request: HttpRequest, user_id: int) -> Any:
-    """Its sessions end; the next sign-in there finds it by its verified address. One's own: `/me/unlink`."""
+    """End its sessions and unlink it. The next sign-in finds it by its verified address. Your own: `/me/unlink`."""
     by = _staff(request)
     person = get_object_or_404(User, pk=user_id)
     if person.pk == by.pk:
@@ -233,5 +233,5 @@ def _set_active(request: HttpRequest, user_id: int, *, is_active: bool) -> User:
     "/audit", response=PageOf[AuditAnswer], summary="The audit log, newest first (staff; admins of projects: theirs)"
 )
 def list_audit(request: HttpRequest, query: Query[ListQuery], filters: Query[AuditParameters]) -> Any:  # type: ignore[valid-type]
-    """An unreadable filter does not filter."""
+    """A filter that cannot be read is ignored."""
     return listing(AuditFilters.read(request.GET).entries(request), query)

@@ -69,7 +69,7 @@ def visible_entries(request: HttpRequest) -> AuditEntryQuerySet:
 
 @require_GET
 def audit_list(request: HttpRequest) -> HttpResponse:
-    """Newest first."""
+    """The page of entries, the newest first."""
     visible = visible_entries(request)
     filters = AuditFilters.read(request.GET)
     page = page_of(request, filters.entries(request), PAGE_SIZE)
@@ -93,7 +93,7 @@ def _choices(entries: AuditEntryQuerySet, name: str) -> list[str]:
 
 @require_GET
 def audit_csv(request: HttpRequest) -> StreamingHttpResponse:
-    """All matching entries, with before and after as JSON."""
+    """The matching entries as CSV, with the values before and after as JSON."""
     entries = AuditFilters.read(request.GET).entries(request).iterator(chunk_size=500)
     rows = ([_cell(getattr(entry, name)) for name in COLUMNS] for entry in entries)
     return download_csv(request, chain([COLUMNS], rows), "audit.csv")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from django.contrib.auth.models import AnonymousUser
 from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
 
@@ -15,7 +16,7 @@ ViewT = TypeVar("ViewT", bound=Callable[..., Any])
 MAX_NAMED = 3
 
 
-def current_project(user: Any) -> Project | None:
+def current_project(user: User | AnonymousUser) -> Project | None:
     """The project that the user's lists show. None: all projects (staff), or the user is in none."""
     if not user.is_authenticated:
         return None
@@ -39,7 +40,7 @@ def project_of_new(user: User) -> Project:
 
 
 def role_in(user: User, project: Project) -> str | None:
-    """None for a user who is not a member."""
+    """The user's role in the project; None for a user who is not a member."""
     if user.is_staff:
         return Role.ADMIN
     return next((one.role for one in user.own_memberships if one.project_id == project.pk), None)

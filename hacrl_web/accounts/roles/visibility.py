@@ -9,19 +9,20 @@ import re
 from typing import Any, ClassVar, TypeVar
 
 from django.apps import apps
+from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import ValidationError
 from django.db import models
 from django.urls import ResolverMatch
 
 from hacrl_web.accounts.audit.audit_log import AuditedQuerySet
-from hacrl_web.accounts.models import Membership, Project, Role
+from hacrl_web.accounts.models import Membership, Project, Role, User
 from hacrl_web.accounts.roles.projects import current_project, project_of_new, require
 
 RowT = TypeVar("RowT", bound=models.Model)
 _OBJECT = re.compile(r"(\w+)/<(?:\w+:)?(\w+)>")  # the first object of an address: section, name of its id
 
 
-def is_of_member(user: Any, project: str = "project") -> models.Q:
+def is_of_member(user: User | AnonymousUser, project: str = "project") -> models.Q:
     """Rows of the user's projects. project: the lookup from a row to its project."""
     own = Membership.objects.filter(user=user).order_by().values("project")
     return models.Q(**{f"{project}__in": own})
@@ -32,13 +33,13 @@ class ProjectRowQuerySet(AuditedQuerySet[RowT]):
 
     project_path: ClassVar[str] = "project"  # the lookup from a row to its project
 
-    def visible_to(self, user: Any) -> ProjectRowQuerySet[RowT]:
+    def visible_to(self, user: User | AnonymousUser) -> ProjectRowQuerySet[RowT]:
         """Rows of the user's projects, all rows for staff, none for a visitor."""
         if not user.is_authenticated:
             return self.none()
         return self.all() if user.is_staff else self.filter(is_of_member(user, self.project_path))
 
-    def listed_for(self, user: Any) -> ProjectRowQuerySet[RowT]:
+    def listed_for(self, user: User | AnonymousUser) -> ProjectRowQuerySet[RowT]:
         """The visible rows of the user's current project."""
         project = current_project(user)
         visible = self.visible_to(user)
@@ -66,7 +67,7 @@ class ProjectRow(models.Model):
         super().save(*args, **kwargs)
 
 
-def rows_at(match: ResolverMatch, user: Any) -> ProjectRowQuerySet[Any] | None:
+def rows_at(match: ResolverMatch, user: User | AnonymousUser) -> ProjectRowQuerySet[Any] | None:
     """The object of an address, if visible, as a query of at most one row; None for an address without an object."""
     named = _OBJECT.search(match.route)
     by_section = {model.section: model for model in apps.get_models() if issubclass(model, ProjectRow)}

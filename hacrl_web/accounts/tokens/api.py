@@ -71,7 +71,7 @@ def list_tokens(request: HttpRequest, query: Query[ListQuery]) -> Any:
 
 @router.post("/tokens", response={201: NewTokenAnswer}, summary="Create an API token; its text is in this answer only")
 def create_token(request: HttpRequest, payload: TokenIn) -> Any:
-    """Only for a browser's session: a stolen token must not create tokens that outlive it."""
+    """Create a token. Only a browser's session may: a stolen token must not create tokens that outlive it."""
     if getattr(request, "api_token", None) is not None:
         raise forbidden("A token cannot create tokens: log in with a browser and use the page API tokens.")
     token, text = make_token(request.user, **payload.dict())

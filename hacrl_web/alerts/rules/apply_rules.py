@@ -100,5 +100,5 @@ def _sentence(rule: Rule, facts: Facts, agent: str, source: str, number: float, 
 
 
 def percent_text(share: float) -> str:
-    """A share from 0 on in percent, with three digits; of a tiny one, that it is."""
+    """A share in percent, with three digits; a tiny one as `less than 0.01 %`."""
     return "less than 0.01 %" if 0 < share < SMALLEST else f"{100 * share:.3g} %"

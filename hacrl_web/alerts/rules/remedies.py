@@ -42,7 +42,7 @@ def more_rollouts(spec: RunSpec, agent: str) -> Remedy | None:
 
 
 def half_the_learning_rate(spec: RunSpec, agent: str) -> Remedy | None:
-    """For this agent alone."""
+    """Halves the learning rate of this agent alone."""
     rates = {one.name: one.learning_rate or spec.training.learning_rate for one in spec.agents}
     if agent not in rates:
         return None
@@ -59,7 +59,7 @@ def overlong_penalty(spec: RunSpec, agent: str) -> Remedy | None:
 
 
 def half_the_cross_weight(spec: RunSpec, agent: str) -> Remedy | None:
-    """Half the weight of peers' rollouts, with algorithms that have it."""
+    """Halves the weight of peers' rollouts, for algorithms that have such a weight."""
     weight = getattr(spec.algorithm, "cross_weight", None)
     if not weight:
         return None

@@ -95,7 +95,7 @@ def watch_run(client: Client, run: str, metrics: tuple[str, ...] = METRICS, *, j
 
 
 def _follow(frames: Iterator[dict[str, Any]], screen: RunScreen, metrics: tuple[str, ...]) -> str:
-    """Live in a terminal; elsewhere a line for each step, then the table. Returns the last state."""
+    """Draw a live table in a terminal; elsewhere print a line for each step, then the table. Returns the last state."""
     if sys.stdout.isatty():
         with Live(console=console(), refresh_per_second=REFRESHES_PER_S) as live:
             for frame in frames:

@@ -34,7 +34,7 @@ def export_bundle(request: HttpRequest, run_id: UUID, checkpoints: bool = Query(
 
 @router.post("/bundles", response={201: ImportAnswer}, summary="Import a run from a bundle")
 def import_run(request: HttpRequest, file: File[UploadedFile]) -> Any:
-    """Into your current project, as its member. The run keeps its id, its times and its numbers."""
+    """Import a bundle into your current project, of which you are a member. The run keeps its id, times and numbers."""
     imported = import_bundle(request.user, file, file.size or 0)
     run = imported.run
     answer = {"id": str(run.pk), "url": run.get_absolute_url(), "name": run.name, "notes": imported.notes}

@@ -20,7 +20,7 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 from pydantic import ValidationError
 
-from hacrl_web.accounts.models import Project, Role
+from hacrl_web.accounts.models import Project, Role, User
 from hacrl_web.accounts.roles.projects import project_of_new, require
 from hacrl_web.features import feature_modules
 from hacrl_web.insight.bundle.layout import EVENTS_NAME, OUTPUT_NAME, RUN_NAME, RunFacts, RunFile
@@ -64,7 +64,7 @@ class ImportedRun:
     notes: list[str] = field(default_factory=list)
 
 
-def import_bundle(user: Any, file: IO[bytes], size: int) -> ImportedRun:
+def import_bundle(user: User, file: IO[bytes], size: int) -> ImportedRun:
     """Write the run of a bundle into the user's current project. Error: FieldErrors; then no run is left."""
     project = project_of_new(user)
     require(user, project, Role.MEMBER)
@@ -92,7 +92,7 @@ def import_bundle(user: Any, file: IO[bytes], size: int) -> ImportedRun:
     return imported
 
 
-def _begin(user: Any, project: Project, bundle: Bundle, spec: RunSpec) -> Run:
+def _begin(user: User, project: Project, bundle: Bundle, spec: RunSpec) -> Run:
     """An archived, failed run without events. Error: FieldErrors (409) if it is here already."""
     facts, run_id = bundle.content.run, bundle.content.run.id
     existing = Run.objects.filter(pk=run_id).first()
@@ -210,7 +210,7 @@ def _finish(run: Run, bundle: Bundle, last_seq: int, **rows: Any) -> None:
 
 
 def _remove(run: Run) -> None:
-    """At once, as it may be imported again. The rows of a run that somebody deleted, the dispatcher removes."""
+    """Remove the run at once, as it may be imported again. The dispatcher removes the rows of a deleted run."""
     with transaction.atomic():
         if is_there := _locked(run):
             hide_runs([run])

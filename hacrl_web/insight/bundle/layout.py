@@ -40,7 +40,7 @@ Scalar = bool | int | float | Annotated[str, StringConstraints(max_length=200)] 
 
 
 class FilePart(BaseModel):
-    """Base of what run.json holds."""
+    """What all parts of run.json have in common."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 

@@ -20,7 +20,7 @@ from django.core.files.uploadedfile import UploadedFile
 from django.db import transaction
 from pydantic import ValidationError
 
-from hacrl_web.accounts.models import Project
+from hacrl_web.accounts.models import Project, User
 from hacrl_web.insight.bundle.export import facts_of_agent, facts_of_model
 from hacrl_web.insight.bundle.layout import (
     HELD_OUT_NAME,
@@ -42,7 +42,7 @@ NAME_CHARACTERS = 80
 SAME = ("questions_sha", "verifier", "extraction", "tolerance", "prompt_template", "system_prompt")
 
 
-def group_for(user: Any, project: Project, facts: GroupFacts) -> AgentGroup:
+def group_for(user: User, project: Project, facts: GroupFacts) -> AgentGroup:
     """A group of the project with these agents. Error: FieldErrors for agents that no group can have."""
     _check_agents(facts)
     agents = sorted(facts.agents, key=lambda agent: agent.position)
@@ -90,7 +90,7 @@ def _model_identity(model: ModelFacts) -> tuple[Any, ...]:
     return model.kind, model.place, model.revision
 
 
-def _model_for(user: Any, project: Project, facts: ModelFacts) -> LanguageModel:
+def _model_for(user: User, project: Project, facts: ModelFacts) -> LanguageModel:
     for model in LanguageModel.objects.filter(project=project, kind=facts.kind).order_by("pk"):
         if _model_identity(facts_of_model(model)) == _model_identity(facts):
             return model
@@ -120,7 +120,7 @@ def _free_name(model: Any, project: Project, name: str) -> str:
     return next(one for one in candidates() if one not in names)
 
 
-def benchmark_for(user: Any, project: Project, facts: BenchmarkFacts, bundle: Bundle) -> Benchmark:
+def benchmark_for(user: User, project: Project, facts: BenchmarkFacts, bundle: Bundle) -> Benchmark:
     """A benchmark of the project with the same questions and verifier, or a new one of the bundle's files.
 
     Error: FieldErrors, with the reason why there is none.
@@ -158,7 +158,7 @@ def _unpacked(bundle: Bundle, name: str, files: ExitStack) -> UploadedFile | Non
 
 
 def benchmark_or_reason(
-    user: Any, project: Project, facts: BenchmarkFacts | None, bundle: Bundle
+    user: User, project: Project, facts: BenchmarkFacts | None, bundle: Bundle
 ) -> tuple[Benchmark | None, str]:
     """The benchmark, or why the run is imported without one."""
     if facts is None:

@@ -33,14 +33,14 @@ def bundle_file(request: HttpRequest, run: Run, *, checkpoints: bool) -> Streami
 
 @require_GET
 def run_bundle(request: HttpRequest, run_id: UUID) -> StreamingHttpResponse:
-    """checkpoints: 1 with the files of its checkpoints."""
+    """Send the bundle of a run. checkpoints: 1 adds the files of its checkpoints."""
     return bundle_file(request, visible_run(request, run_id), checkpoints=request.GET.get("checkpoints") == "1")
 
 
 @for_members
 @require_http_methods(["GET", "HEAD", "POST"])
 def import_run(request: HttpRequest) -> HttpResponse:
-    """`file`: a bundle."""
+    """The page that imports a bundle, which the form sends as `file`."""
     errors, status = [], 200
     if request.method == "POST":
         file = request.FILES.get("file")

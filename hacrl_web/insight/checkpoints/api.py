@@ -122,7 +122,7 @@ class UploadsAnswer(TypedDict):
 
 @router.post("/runs/{run_id}/checkpoints/push", response={202: uploads.Upload}, summary="Send an agent to the hub")
 def push_agent(request: HttpRequest, run_id: UUID, payload: Push) -> Any:
-    """In the background, with the stored Hub token, a model card and checksums; /runs/{run_id}/uploads says how far."""
+    """Upload an agent in the background, with the stored Hub token. /runs/{run_id}/uploads says how far it is."""
     run = visible_run(request, run_id)
     manifest, agent = checkpoints.checkpoint_and_agent(run, payload.step, payload.agent)
     repo, content, is_private = payload.repo, payload.content, payload.is_private
@@ -134,7 +134,7 @@ def push_agent(request: HttpRequest, run_id: UUID, payload: Push) -> Any:
 
 @router.get("/runs/{run_id}/uploads", response=UploadsAnswer, summary="Uploads of a run's agents to the hub")
 def list_uploads(request: HttpRequest, run_id: UUID) -> Any:
-    """The newest first, those from this host."""
+    """The uploads from this host, the newest first."""
     return {"items": uploads.uploads_of(visible_run(request, run_id))}
 
 
@@ -150,7 +150,7 @@ class Extension(StrictBody):
 )
 @idempotent
 def extend_run(request: HttpRequest, run_id: UUID, payload: Extension) -> Any:
-    """With the run's settings except the steps, and everything in the checkpoint; the run itself does not change."""
+    """Launch a run that continues from a checkpoint with the same settings, for more steps. This run stays as it is."""
     run = visible_run(request, run_id)
     manifest = checkpoints.find_checkpoint(run, payload.step)
     return Status(201, detail(reuse.launch_extension(request.user, run, manifest, payload.steps)))
@@ -169,7 +169,7 @@ class AskBody(StrictBody):
 
 @router.post("/runs/{run_id}/checkpoints/ask", response=AskAnswer, summary="Ask every agent of a checkpoint")
 def ask(request: HttpRequest, run_id: UUID, payload: AskBody) -> Any:
-    """One answer for each agent, or its `error`; this may take a minute."""
+    """Returns an answer or an `error` for each agent. This may take a minute."""
     run = visible_run(request, run_id)
     texts = {name: "" if value is None else str(value) for name, value in payload.dict(exclude={"step"}).items()}
     question = ask_agents.checked_question(texts, run)

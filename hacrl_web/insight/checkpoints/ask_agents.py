@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 from django.conf import settings
 
+from hacrl_web.accounts.models import User
 from hacrl_web.insight.settings_diff import effective
 from hacrl_web.registry.base import values
 from hacrl_web.registry.base.children import run_child
@@ -93,7 +94,7 @@ def _whole(value: str, least: int, most: int) -> int:
     return number
 
 
-def ask_checkpoint(user: Any, run: Run, manifest: Manifest, request: dict[str, Any]) -> list[dict[str, Any]]:
+def ask_checkpoint(user: User, run: Run, manifest: Manifest, request: dict[str, Any]) -> list[dict[str, Any]]:
     """One object for each agent of the checkpoint, in their order: its answer, or `error`. Error: FieldErrors."""
     _check_memory(manifest)
     specs = {agent["name"]: agent for agent in run.spec["agents"]}
@@ -146,7 +147,7 @@ def _check_memory(manifest: Manifest) -> None:
 
 
 @contextmanager
-def _turn_of(user: Any) -> Iterator[None]:
+def _turn_of(user: User) -> Iterator[None]:
     """A lock: one question of the user in all web processes, one of all users in this process. Error: FieldErrors."""
     folder = settings.DATA_DIR / "asking"
     folder.mkdir(mode=0o700, exist_ok=True)

@@ -173,7 +173,7 @@ def _evaluation_row(benchmark: str, before: dict[str, Any], after: dict[str, Any
 
 
 def _interval(evaluation: dict[str, Any], num_samples: int) -> str:
-    """Only of one answer to each question, each correct or incorrect: others are not independent, or not binary."""
+    """The interval of a score, if each question has one answer that is correct or incorrect; else a dash."""
     correct, scored = int(evaluation.get("correct") or 0), int(evaluation.get("asked") or 0)
     is_binary = score_word([str(evaluation.get("verifier") or "")]) == "accuracy"
     if num_samples > 1 or not is_binary or not 0 <= correct <= scored or not scored:

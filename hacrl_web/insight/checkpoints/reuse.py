@@ -15,13 +15,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 from django.conf import settings
 from django.db import transaction
 from pydantic import ValidationError
 
-from hacrl_web.accounts.models import Role
+from hacrl_web.accounts.models import Role, User
 from hacrl_web.accounts.roles.projects import require
 from hacrl_web.insight.checkpoints.checkpoints import agent_slug
 from hacrl_web.ops.disk_space import check_room, disk_error
@@ -93,7 +92,7 @@ def proposed_name(run: Run, agent: str, step: int, names: set[str]) -> str:
     return next(name for number in count(1) if (name := base if number == 1 else f"{base} {number}") not in names)
 
 
-def promote_checkpoint(user: Any, run: Run, manifest: Manifest, agent: str, name: str) -> LanguageModel:
+def promote_checkpoint(user: User, run: Run, manifest: Manifest, agent: str, name: str) -> LanguageModel:
     """Copy, verify, inspect and register an agent. Errors: FieldErrors (then nothing is left), ModelRefused."""
     checker = values.Checker()
     checker.take("name", values.name, name)
@@ -114,7 +113,7 @@ def promote_checkpoint(user: Any, run: Run, manifest: Manifest, agent: str, name
         return register_model(user, location=str(target), name=name, provenance=origin, project=run.project)
 
 
-def launch_extension(user: Any, run: Run, manifest: Manifest, steps: int) -> Run:
+def launch_extension(user: User, run: Run, manifest: Manifest, steps: int) -> Run:
     """Queue a run that continues from the checkpoint for `steps` more. Error: FieldErrors, and nothing is written.
 
     Its folder begins with the whole checkpoint, which its trainer loads as after a restart.

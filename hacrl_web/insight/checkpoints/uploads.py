@@ -20,7 +20,7 @@ from pathlib import Path, PurePath
 from typing import Any, Literal
 
 from hacrl_web.accounts.audit.audit_log import note_change
-from hacrl_web.accounts.models import Role
+from hacrl_web.accounts.models import Role, User
 from hacrl_web.accounts.roles.projects import require
 from hacrl_web.insight.checkpoints.model_card import FILE_NAME, SUMS_NAME, model_card, sums_of, texts_without_paths
 from hacrl_web.ops.disk_space import check_room
@@ -67,7 +67,7 @@ class Upload:
 
 
 def start_upload(
-    user: Any, run: Run, manifest: Manifest, agent: str, *, repo: str, content: str, is_private: bool
+    user: User, run: Run, manifest: Manifest, agent: str, *, repo: str, content: str, is_private: bool
 ) -> Upload:
     """Send an agent of a checkpoint to the hub, in the background. Error: FieldErrors, and nothing is sent."""
     require(user, run.project, Role.MEMBER)

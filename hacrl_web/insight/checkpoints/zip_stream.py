@@ -45,7 +45,7 @@ class PieceSink(io.RawIOBase):
 
 
 def file_pieces(path: Path) -> Iterator[bytes]:
-    """No link is followed: an archive holds a run's own files only. Error: OSError."""
+    """The bytes of a file. Links are not followed: an archive holds a run's own files only. Error: OSError."""
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
         while piece := file.read(CHUNK_BYTES):
             yield piece

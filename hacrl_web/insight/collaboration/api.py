@@ -222,7 +222,7 @@ def get_steps(request: HttpRequest, run_id: UUID) -> Any:
 
 @router.get("/runs/{run_id}/collaboration/step", response=StepAnswer, summary="Who taught whom in one step")
 def get_step(request: HttpRequest, run_id: UUID, step: Step) -> Any:
-    """By ordered pair: outcomes of the source's rollouts, their weight, rescue and avoided. 404: no such step."""
+    """One step by ordered pair: outcomes of the source's rollouts, their weight, rescued and avoided prompts."""
     run, spec = _run(request, run_id)
     picture = view(spec, summary_of(run, _recorded(run, step), step), step)
     return {"step": step, **picture, "sentences": sentences(spec, picture)}
@@ -232,7 +232,7 @@ def get_step(request: HttpRequest, run_id: UUID, step: Step) -> Any:
     "/runs/{run_id}/collaboration/run", response=WholeRunAnswer, summary="Who taught whom in all recorded steps"
 )
 def get_whole_run(request: HttpRequest, run_id: UUID) -> Any:
-    """As for one step. `done` of `of` steps are added up; repeat the request for the rest."""
+    """The sums of all steps, in the form of one step. `done` of `of` steps are added up; repeat for the rest."""
     run, spec = _run(request, run_id)
     steps = recorded_steps(run)
     summary, done = run_summary(run, steps, BUDGET_S)
@@ -249,7 +249,7 @@ def get_ratios(
     learner: Annotated[int, Query(ge=0, le=7)],
     window: Annotated[int, Query(ge=1, le=1000)] = 1,
 ) -> Any:
-    """Over `window` recorded steps up to `step`; fewer if they have too many rows."""
+    """Histograms of the ratios in `window` recorded steps up to `step`; fewer if they have too many rows."""
     run, spec = _run(request, run_id)
     if learner >= len(spec.agents):
         raise FieldErrors.single("invalid", f"Must be below {len(spec.agents)}.", "learner")

@@ -1,4 +1,4 @@
-"""The API of what compares runs: their lines over each other, and the table of a comparison."""
+"""The API that compares runs: their lines in one picture, and the table of a comparison."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def compare_lines(
     low: Bound = None,
     high: Bound = None,
 ) -> Any:
-    """As the page's address: runs (repeated, at most 20), metric, x; between `low` and `high` of the x axis.
+    """Lines of one metric over the axis `x` between `low` and `high`. `runs` is repeated, at most 20 times.
 
     At most 1,500 points a line: of each bucket the lowest, the highest and the last.
     """

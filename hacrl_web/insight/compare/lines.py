@@ -1,4 +1,4 @@
-"""Lines of several runs over each other: of each run or each of its agents, or the mean of groups of runs."""
+"""Lines of several runs in one picture: of each run or each of its agents, or the mean of groups of runs."""
 
 from __future__ import annotations
 

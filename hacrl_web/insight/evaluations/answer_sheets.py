@@ -95,7 +95,7 @@ def mark(letters: str, majority: str = "") -> Mark:
 
 
 def read_question_set(run: Run, benchmark: str) -> QuestionSet:
-    """In the order of the evaluation; the latest attempt that recorded them wins."""
+    """Reads a benchmark's questions in the order of the evaluation, as the latest attempt recorded them."""
     columns = ("ids", "subjects", "difficulties", "answers")
     chunks = run.question_chunks.filter(benchmark=benchmark).order_by("attempt", "seq")
     by_first = {first: texts for first, *texts in chunks.values_list("first", *columns)}
@@ -137,7 +137,7 @@ class EvaluationPair:
     places_before: Sequence[int | None]  # of each question among those of the other run
 
     def marks(self, place: int, agent: int) -> tuple[Mark, Mark]:
-        """Before and after, by the places of the question and of the agent."""
+        """The marks before and after, by the places of the question and of the agent."""
         at = self.places_before[place]
         old, new = self.sheets_before[agent], self.sheets_after[agent]
         before = mark("") if at is None else mark(old.marks[at], old.majority[at])
@@ -145,7 +145,7 @@ class EvaluationPair:
 
 
 def read_pair(benchmark: str, before: EvaluatedStep, after: EvaluatedStep) -> EvaluationPair:
-    """Both evaluations. Agents of two runs are paired by name, or by place if the runs share no name."""
+    """Reads both evaluations. Agents of two runs are paired by name, or by place if the runs share no name."""
     questions = read_question_set(after.run, benchmark)
     count = len(questions.ids)
     if before.run.pk == after.run.pk:

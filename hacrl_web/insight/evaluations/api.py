@@ -59,7 +59,7 @@ def create_evaluation(request: HttpRequest, payload: EvaluationBody) -> Any:
 
 @router.get("/runs/{run_id}/evaluations", response=EvaluationsAnswer, summary="What a run's evaluations found")
 def get_evaluations(request: HttpRequest, run_id: UUID) -> Any:
-    """By benchmark, the run's own first: each agent's evaluations by step, with estimates and slices.
+    """The evaluations of each agent by benchmark (the run's own first) and step, with estimates and slices.
 
     `score_word`: what `value` is called, accuracy or, with partial credit, mean reward."""
     run = visible_run(request, run_id)

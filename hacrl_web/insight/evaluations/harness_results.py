@@ -13,6 +13,7 @@ from uuid import UUID
 
 from django.urls import reverse
 
+from hacrl_web.accounts.models import User
 from hacrl_web.runs.models import Run, TelemetryEvent
 from hacrl_web.web.page_query import uuid_or_none
 from hacrl_web.web.schemas import EVERY_FIELD
@@ -59,12 +60,12 @@ class HarnessLine:
 COLUMNS = tuple(HarnessLine.__dataclass_fields__)
 
 
-def lines_of_run(run: Run, user: Any) -> list[HarnessLine]:
+def lines_of_run(run: Run, user: User) -> list[HarnessLine]:
     """The lines of the run's own evaluation by the harness, or of those of its checkpoints that the user may see."""
     return list(_lines([run])) if run.spec.get("harness") else lines_of_checkpoints([run.pk], user)
 
 
-def lines_of_checkpoints(runs: Iterable[UUID], user: Any) -> list[HarnessLine]:
+def lines_of_checkpoints(runs: Iterable[UUID], user: User) -> list[HarnessLine]:
     """The lines of the evaluations of these runs' checkpoints, the newest evaluations first.
 
     Those of their own projects alone: an imported run may name any other as its source.

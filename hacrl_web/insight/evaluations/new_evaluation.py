@@ -18,6 +18,7 @@ from django.conf import settings
 from django.db import transaction
 from pydantic import ValidationError
 
+from hacrl_web.accounts.models import User
 from hacrl_web.insight.checkpoints.checkpoints import find_checkpoint
 from hacrl_web.insight.checkpoints.reuse import copy_agent, removed_on_error
 from hacrl_web.registry.agent_groups.agent_settings import agent_values
@@ -69,12 +70,12 @@ class SelectedAgents:
             self.contexts.append(model.context_length)
 
 
-def launch_evaluation(user: Any, request: Any) -> Run:
+def launch_evaluation(user: User, request: Any) -> Run:
     """Queue an evaluation. Error: FieldErrors, and nothing is written."""
     return queue_request(user, request, KEYS, _spec)
 
 
-def queue_request(user: Any, request: Any, keys: Sequence[str], spec_of: Callable[..., Any]) -> Run:
+def queue_request(user: User, request: Any, keys: Sequence[str], spec_of: Callable[..., Any]) -> Run:
     """Queue an evaluation by a request with these keys. Error: FieldErrors, and nothing is written.
 
     spec_of: spec and benchmarks from user, request, selection and a list that takes errors.
@@ -115,7 +116,7 @@ def listed_ids(request: Mapping[str, Any], key: str, errors: list[FieldError]) -
     return list({str(value): value for value in values}.values())
 
 
-def _choose_agents(user: Any, request: Mapping[str, Any], folder: Path, errors: list[FieldError]) -> SelectedAgents:
+def _choose_agents(user: User, request: Mapping[str, Any], folder: Path, errors: list[FieldError]) -> SelectedAgents:
     """The agents of a request's models, group and checkpoint. folder: where those of a checkpoint are copied to."""
     selection = SelectedAgents()
     for key in listed_ids(request, "models", errors)[: 2 * MAX_AGENTS]:
@@ -147,14 +148,14 @@ def _choose_agents(user: Any, request: Mapping[str, Any], folder: Path, errors: 
     return selection
 
 
-def visible_row(model: Any, user: Any, key: Any) -> Any:
+def visible_row(model: Any, user: User, key: Any) -> Any:
     """The user's object with this id, or None."""
     pk = whole_number(key, MAX_ID)
     return None if pk is None else model.objects.visible_to(user).filter(pk=pk).first()
 
 
 def _add_checkpoint(
-    user: Any, request: Mapping[str, Any], folder: Path, selection: SelectedAgents, errors: list[FieldError]
+    user: User, request: Mapping[str, Any], folder: Path, selection: SelectedAgents, errors: list[FieldError]
 ) -> None:
     """The agents of a run's checkpoint, the newest if no step is named, each in the prompt format of its training."""
     run, step = find_run(user, request.get("run")), request.get("step")
@@ -187,14 +188,14 @@ def _add_checkpoint(
         selection.agents.append(own | named)
 
 
-def find_run(user: Any, key: Any) -> Run | None:
+def find_run(user: User, key: Any) -> Run | None:
     """The user's run with this id, or None."""
     runs: Any = Run.objects.visible_to(user)
     return runs.filter(pk=uuid_or_none(key)).first()
 
 
 def _spec(
-    user: Any, request: Mapping[str, Any], selection: SelectedAgents, errors: list[FieldError]
+    user: User, request: Mapping[str, Any], selection: SelectedAgents, errors: list[FieldError]
 ) -> tuple[RunSpec | None, Sequence[Any]]:
     """The checked spec and its benchmarks; problems are added to `errors`."""
     benchmarks = find_benchmarks(user, listed_ids(request, "benchmarks", errors), "benchmarks", errors)

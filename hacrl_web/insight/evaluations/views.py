@@ -17,6 +17,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 from pydantic import Field
 
+from hacrl_web.accounts.models import User
 from hacrl_web.accounts.roles.projects import for_members
 from hacrl_web.insight.evaluations import answer_sheets as sheets
 from hacrl_web.insight.evaluations.evaluations import BenchmarkEvaluations, curve, evaluation_summary
@@ -78,7 +79,7 @@ class EvaluationChoice:
     query: EvaluationsQuery  # of what exists, without an opened question
 
 
-def _choice(user: Any, query: EvaluationsQuery, run: Run, benchmarks: list[BenchmarkEvaluations]) -> EvaluationChoice:
+def _choice(user: User, query: EvaluationsQuery, run: Run, benchmarks: list[BenchmarkEvaluations]) -> EvaluationChoice:
     benchmark = next((one for one in benchmarks if one.name == query.benchmark), benchmarks[0])
     against = find_run(user, query.against)
     against = None if against == run else against
@@ -224,7 +225,7 @@ def _opened(
         mark["response_before"], mark["response_after"] = before.get(partner), after.get(agent)
 
     def link(at: int, **question: int) -> str:
-        """To the page of the list with its entry number `at`."""
+        """The address of the page of the list that has the entry number `at`."""
         return choice.query.encode(page=at // PAGE_SIZE + 1 if at >= PAGE_SIZE else None, **question)
 
     if place not in places:
@@ -371,7 +372,7 @@ def form_context(
     }
 
 
-def choices_of(user: Any, values: dict[str, Any], origin: Any) -> tuple[Any, Any]:
+def choices_of(user: User, values: dict[str, Any], origin: Any) -> tuple[Any, Any]:
     """Models and benchmarks of one project: of the object that the form was opened with, else the current one."""
     for kind, key in ((LanguageModel, "models"), (Benchmark, "benchmarks")):
         origin = origin or visible_row(kind, user, next(iter(values[key]), None))

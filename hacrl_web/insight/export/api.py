@@ -58,6 +58,6 @@ def export_run(request: HttpRequest, run_id: UUID, table: str, ending: str) -> A
 
 @router.get("/sweeps/{int:sweep_id}/export/{table}.{ending}", summary="A table of all runs of a sweep")
 def export_sweep(request: HttpRequest, sweep_id: int, table: str, ending: str) -> Any:
-    """As for a run; the columns `run` to `seed` tell the runs apart."""
+    """Export a table of all runs of a sweep. The columns `run` to `seed` tell the runs apart."""
     sweep = visible_sweep(request, sweep_id)
     return export_file(request, runs_of(sweep), sweep.name, table, ending)

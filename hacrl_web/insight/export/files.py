@@ -42,7 +42,7 @@ def _jsonl(columns: tuple[TableColumn, ...], rows: Iterator[Row]) -> Iterator[by
 
 
 def _finite(value: Any) -> Any:
-    """JSON has no NaN and no infinity."""
+    """The value for JSON, which has no NaN and no infinity."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -14,6 +14,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_http_methods
 
+from hacrl_web.accounts.models import User
 from hacrl_web.accounts.roles.projects import for_members
 from hacrl_web.insight.evaluations.new_evaluation import SelectedAgents, evaluation_spec, queue_request
 from hacrl_web.insight.evaluations.views import NewEvaluationQuery, form_context, queue_or_show
@@ -28,7 +29,7 @@ SETTINGS = ("num_fewshot", "limit", "batch_size", "prompt_format", "time_limit_s
 KEYS = ("name", "seed", *LISTS, "group", "run", "step", *SETTINGS)
 
 
-def launch_harness_evaluation(user: Any, request: Any) -> Run:
+def launch_harness_evaluation(user: User, request: Any) -> Run:
     """Queue an evaluation by the harness. Error: FieldErrors, and nothing is written."""
     return queue_request(user, request, KEYS, _spec)
 
@@ -48,7 +49,7 @@ def tasks_of(request: Mapping[str, Any], errors: list[FieldError]) -> list[Any]:
 
 
 def _spec(
-    user: Any, request: Mapping[str, Any], selection: SelectedAgents, errors: list[FieldError]
+    user: User, request: Mapping[str, Any], selection: SelectedAgents, errors: list[FieldError]
 ) -> tuple[RunSpec | None, tuple[()]]:
     """The checked spec, of no benchmarks; problems are added to `errors`."""
     harness = {key: request[key] for key in SETTINGS if request.get(key) not in (None, "")}
@@ -98,7 +99,7 @@ def evaluate_by_harness(request: HttpRequest) -> HttpResponse:
     return queue_or_show(request, fields, _launch, _show)
 
 
-def _launch(user: Any, fields: dict[str, Any]) -> Run:
+def _launch(user: User, fields: dict[str, Any]) -> Run:
     """Error: FieldErrors."""
     settings = {key: value for key, value in fields.items() if key != HOURS}
     return launch_harness_evaluation(user, settings | {"time_limit_s": _seconds(fields[HOURS])})

@@ -99,7 +99,7 @@ class PanelsBody(StrictBody):
 
 
 def _json(body: dict[str, Any]) -> HttpResponse:
-    """The same body always has the same bytes."""
+    """The answer as JSON. Equal bodies have equal bytes."""
     return HttpResponse(frame_text(body), content_type="application/json")
 
 
@@ -151,7 +151,7 @@ def get_panels(request: HttpRequest, run_id: UUID) -> Any:
 
 @router.put("/runs/{run_id}/panels", response=PanelsAnswer, summary="Save the panels of the Overview for the project")
 def put_panels(request: HttpRequest, run_id: UUID, payload: PanelsBody) -> Any:
-    """In order, separated by commas: `-` hidden, `*` pinned, a chart or `+metric` (`+metric~` of pairs), `:s|m|l`."""
+    """Save the panels in order, with commas: `-` hidden, `*` pinned, a chart or `+metric` (`~`: of pairs), `:s|m|l`."""
     run = visible_run(request, run_id)
     save_panels(request.user, run, payload.panels)
     return {"panels": panels_of(run), "metrics": recorded_metrics(run)}

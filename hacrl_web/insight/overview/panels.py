@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from hacrl_web.accounts.models import Role
+from hacrl_web.accounts.models import Role, User
 from hacrl_web.accounts.roles.projects import require
 from hacrl_web.insight.models import PanelLayout
 from hacrl_web.runs.models import Run
@@ -28,7 +28,7 @@ def panels_of(run: Run) -> str:
     return PanelLayout.objects.filter(project=run.project_id).values_list("panels", flat=True).first() or ""
 
 
-def save_panels(user: Any, run: Run, panels: str) -> None:
+def save_panels(user: User, run: Run, panels: str) -> None:
     """Save a layout for the run's project. Error: FieldErrors."""
     require(user, run.project, Role.MEMBER)
     bad = next((one for one in panels.split(",") if one and not _PANEL.fullmatch(one)), "")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
+from hacrl_web.accounts.models import User
 from hacrl_web.insight.collaboration.collaboration import peers_share
 from hacrl_web.insight.collaboration.step_summary import recorded_steps, summary_of
 from hacrl_web.insight.overview.overview import same_but_seed
@@ -124,7 +125,7 @@ def _apart_from_algorithm(run: Run) -> dict[str, Any]:
     return {key: value for key, value in run.spec.items() if key not in ("name", "seed", "algorithm")}
 
 
-def suggested_overlays(run: Run, user: Any) -> list[dict[str, str]]:
+def suggested_overlays(run: Run, user: User) -> list[dict[str, str]]:
     """Visible runs whose curves may be drawn behind the run's: its parent and the baseline. {id, name, relation}."""
     baseline = baselines_by_seed(run).get(run.seed)
     related = {

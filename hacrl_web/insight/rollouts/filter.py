@@ -134,7 +134,7 @@ class RolloutFilter(PageQuery):
         return any((*conditions, self.shared, self.sort))
 
     def begin(self, size: int) -> int:
-        """Where a page of a sorted list begins, whose cursors hold the number of rows before them."""
+        """The number of rows before a page of a sorted list, which its cursor holds."""
         cursor = read_cursor(self.before or self.after)
         place = cursor.seq if cursor else 0
         return max(0, place - size) if self.before else place

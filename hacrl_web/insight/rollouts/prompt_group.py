@@ -39,7 +39,7 @@ class Card:
 
     @property
     def rewards(self) -> dict[str, float]:
-        """Where several rewards make the total, each by name."""
+        """The rewards by name, if several make the total."""
         return read_rewards(self.row["rewards"]) or {}
 
     @property

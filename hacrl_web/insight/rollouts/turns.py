@@ -65,7 +65,7 @@ class TextPart(TypedDict):
 
 
 def marked_parts(first: str, second: str) -> tuple[list[TextPart], list[TextPart]]:
-    """Both texts in parts, compared word by word; each part as it stands alone where the texts are too long."""
+    """Splits two texts into parts that are equal or differ, word by word; texts that are too long stay whole."""
     tokens: list[list[str]] = [_TOKEN.findall(text) for text in (first, second)]
     if max(map(len, tokens)) > MAX_TOKENS:
         return [{"text": first, "differs": False}], [{"text": second, "differs": False}]

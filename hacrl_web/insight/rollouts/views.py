@@ -199,14 +199,14 @@ def _sort_links(rollout_filter: RolloutFilter) -> dict[str, dict[str, object]]:
 
 
 def _is_same(one: RolloutHit, other: RolloutHit) -> bool:
-    """The same rollout in the same step, and of the same learner if both name one."""
+    """Whether two hits are the same rollout of a step, and of the same learner if both name one."""
     learners = {hit.taught.learner for hit in (one, other) if hit.taught is not None}
     first, second = ((hit.step, hit.place, hit.agent, hit.sample) for hit in (one, other))
     return first == second and len(learners) <= 1
 
 
 def _links(rollout_filter: RolloutFilter, page: RolloutPage, selected: RolloutHit | None) -> dict[str, str]:
-    """Where the keys n, p, N and P go, and the pages before and after this one."""
+    """The addresses to which the keys n, p, N and P lead, and those of the pages before and after this one."""
     hits, (onward, back) = page.hits, _pages(rollout_filter, page)
     at = next((i for i, hit in enumerate(hits) if selected is not None and _is_same(hit, selected)), None)
     before, behind = (hits[:at][::-1], hits[at + 1 :]) if at is not None else ([], hits)

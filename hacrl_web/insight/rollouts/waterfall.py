@@ -72,7 +72,7 @@ def _factors(rule: AlgorithmSpec, row: WeightedRow) -> list[Factor]:
 
 
 def waterfalls(rule: AlgorithmSpec, contributions: Sequence[LearnerContribution]) -> list[Waterfall]:
-    """One for each contribution, all on one scale."""
+    """A waterfall for each contribution, all on one scale."""
     factors_of_each = [_factors(rule, _weighted(one.row)) for one in contributions]
     scale = _Scale([abs(factor.product) for of_one in factors_of_each for factor in of_one])
     return [
@@ -96,7 +96,7 @@ def _why_none(row: Contribution) -> str:
 
 
 class _Scale:
-    """Half powers of ten from the smallest to the largest product, with room on both sides of 1."""
+    """The log scale of a picture, from the smallest to the largest product, with room on both sides of 1."""
 
     def __init__(self, products: Sequence[float]) -> None:
         logs = [math.log10(product) for product in products if 0 < product < math.inf]

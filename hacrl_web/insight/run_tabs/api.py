@@ -49,7 +49,7 @@ def get_timeline(request: HttpRequest, run_id: UUID, kind: Kinds = NO_KINDS, bef
 
 @router.get("/runs/{run_id}/config", response=ConfigAnswer, summary="A run's settings, beside those of another run")
 def get_config(request: HttpRequest, run_id: UUID, against: UUID | None = None, only_different: bool = False) -> Any:
-    """By dotted path: the values of this run and of `against`; null and `is_there` false if a run has no value."""
+    """The settings by dotted path with their values in this run and in `against`. `is_there`: whether a run has one."""
     runs = [visible_run(request, run_id), *([visible_run(request, against)] if against else [])]
     lines = settings_diff.diff_lines(settings_diff.as_trained(runs))
     return {"runs": [str(run.pk) for run in runs], "lines": settings_diff.as_rows(lines, only_different=only_different)}

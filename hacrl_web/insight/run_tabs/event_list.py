@@ -1,4 +1,4 @@
-"""All that happened to a run in one list by time: its states, its trainer's reports, events left out, alerts.
+"""The list of all that happened to a run, by time: its states, its trainer's reports, events left out, alerts.
 
 Several tables are read from a moment backwards, and merged: a page never reads more than a page of each.
 """
@@ -55,7 +55,7 @@ def event_page(run: Run, kinds: Iterable[str], before: float | None) -> tuple[li
 
 
 def _sources(run: Run, kind: str) -> list[Source]:
-    """Where the entries of a kind are read."""
+    """The tables from which the entries of a kind are read."""
     if kind == "state":
         return [(run.status_changes.all(), "at", _of_change)]
     for module in FEATURES:
@@ -69,7 +69,7 @@ def _sources(run: Run, kind: str) -> list[Source]:
 
 
 def _whole_moments(rows: Any, column: str, before: float | None) -> tuple[list[Any], bool]:
-    """All rows and False; or the newest, with all rows of the last moment, and True if they are more than a page."""
+    """The newest rows, with all rows of the last moment, and whether there may be earlier ones."""
     is_time = column == "time"
     if before is not None:
         rows = rows.filter(**{f"{column}__lt": before if is_time else datetime.fromtimestamp(before, UTC)})

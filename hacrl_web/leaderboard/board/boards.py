@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 
 from django.db.models import Exists, Max, OuterRef, Q, QuerySet
 
+from hacrl_web.accounts.models import User
 from hacrl_web.leaderboard.board.results import MEAN_OF_SAMPLES
 from hacrl_web.leaderboard.board.rows import BoardRow, rows
 from hacrl_web.registry.models import AgentGroup
@@ -107,7 +108,7 @@ def sweep_board(*sweeps: Sweep) -> Board:
     return Board(name, sweeps, group, None, rows(runs), len(runs), num_left_out)
 
 
-def alone_board(user: Any, group_id: int, benchmark_id: int) -> Board | None:
+def alone_board(user: User, group_id: int, benchmark_id: int) -> Board | None:
     """The runs of a group on a benchmark that were launched one by one; None if there are none."""
     of_pair = Run.objects.visible_to(user).filter(sweep=None, group=group_id, benchmark=benchmark_id)
     runs, num_left_out = _newest(of_pair.exclude(state=State.DRAFT).exclude(algorithm=EVALUATION_ONLY))
@@ -117,12 +118,12 @@ def alone_board(user: Any, group_id: int, benchmark_id: int) -> Board | None:
     return Board(name, (), runs[0].group, benchmark_id, rows(runs), len(runs), num_left_out)
 
 
-def board_of(user: Any, source: Source) -> Board | None:
+def board_of(user: User, source: Source) -> Board | None:
     """The board of one source; None if its runs are gone."""
     return sweep_board(source) if isinstance(source, Sweep) else alone_board(user, *source)
 
 
-def sources(user: Any, search: str = "") -> list[Source]:
+def sources(user: User, search: str = "") -> list[Source]:
     """The user's sweeps, newest first, then (group, benchmark) of runs launched one by one.
 
     search: part of the name of a sweep, a group or a benchmark.
@@ -140,7 +141,7 @@ def sources(user: Any, search: str = "") -> list[Source]:
     return [*sweeps, *((group, benchmark) for group, benchmark, _ in pairs.order_by("-newest"))]
 
 
-def boards(user: Any, board_sources: Iterable[Source]) -> list[Board]:
+def boards(user: User, board_sources: Iterable[Source]) -> list[Board]:
     """The boards of these sources that have a score. Each costs several queries."""
     result = [board_of(user, source) for source in board_sources]
     return [board for board in result if board is not None and board.with_results]

@@ -90,7 +90,7 @@ class BoardGroup:
         return self.lines[0]
 
     def value(self, name: str) -> float | None:
-        """Its number in one of COLUMNS; costs are means over its runs."""
+        """The row's number in one of COLUMNS; costs are means over its runs."""
         if name == "seeds":
             return len(self.row.seeds)
         if name == "training_hours":

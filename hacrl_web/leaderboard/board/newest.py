@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
+from hacrl_web.accounts.models import User
 from hacrl_web.leaderboard.board.boards import board_of
 from hacrl_web.leaderboard.board.cells import BoardGroup
 from hacrl_web.leaderboard.board.selection import BoardSelection
@@ -38,7 +39,7 @@ class NewestBoard:
     certainty: str = ""
 
 
-def newest_board_of(user: Any) -> NewestBoard | None:
+def newest_board_of(user: User) -> NewestBoard | None:
     """The first board of the newest runs with a difference to the baseline; else the newest one.
 
     None before a run has completed with an evaluation of every agent.
@@ -58,7 +59,7 @@ def newest_board_of(user: Any) -> NewestBoard | None:
     return newest
 
 
-def _summary(user: Any, key: Any, run: Run) -> NewestBoard | None:
+def _summary(user: User, key: Any, run: Run) -> NewestBoard | None:
     board = board_of(user, key)
     if board is None or not board.with_results:
         return None

@@ -55,7 +55,7 @@ class BoardRow:
 
     @property
     def run(self) -> Run:
-        """One of its runs, for what all of them share."""
+        """A run of the row, to read what all of its runs share."""
         return next(iter(self.results.values())).run if self.results else next(iter(self.others.values()))
 
     @property
@@ -64,7 +64,7 @@ class BoardRow:
 
     @property
     def start_key(self) -> str:
-        """Equal for rows that started from the same scores."""
+        """A key that is equal for rows that started from the same scores."""
         return key_of({path: value for path, value in self.all_settings.items() if acts_on_start(path)}, self.facts)
 
     @property
@@ -108,7 +108,7 @@ class BoardRow:
 
     @property
     def label(self) -> str:
-        """Its algorithm and its distinctions, in one line."""
+        """The algorithm and the distinctions of the row, in one line."""
         return self.label_without("")
 
     def label_without(self, setting: str) -> str:

@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 from django.http import QueryDict
 from pydantic import model_validator
 
+from hacrl_web.accounts.models import User
 from hacrl_web.leaderboard.board.boards import MAX_SWEEPS, Board, alone_board, sweep_board
 from hacrl_web.leaderboard.board.columns import COLUMNS
 from hacrl_web.leaderboard.board.results import MEAN_OF_SAMPLES
@@ -113,7 +114,7 @@ class BoardAddress(PageQuery):
     row: Text = ""
 
 
-def board_at(address: QueryDict, user: Any) -> Board | None:
+def board_at(address: QueryDict, user: User) -> Board | None:
     """The board that the query of an address names; None if there is none, or the user may not see all of it."""
     query = BoardAddress.read(address)
     if query.ignored:

@@ -91,7 +91,7 @@ def _line_agents(agents: Sequence[str]) -> list[tuple[int, str, Sequence[str]]]:
 
 
 def _sort(table: BoardTable) -> None:
-    """Within each agent group, the group that was launched first above: best first; costs ascending; rows without the
+    """Sort within each agent group, the group launched first on top: best first, costs ascending, rows without the
     number last, and scores by a judge after all verified ones.
     """
     sort = table.selection.sort or table.last.key
@@ -116,7 +116,7 @@ def _sort_value(table: BoardTable, group: BoardGroup, sort: str) -> tuple[float 
 
 
 def _starts(rows: Sequence[BoardRow], columns: Sequence[BoardColumn], metric: str) -> list[StartGroup]:
-    """One for all rows with the same start; a seed's start is the mean over those rows."""
+    """The starts of the rows: one for all rows that start alike; a seed's start is the mean over these rows."""
     by_key: dict[str, list[BoardRow]] = {}
     for row in rows:
         is_training = row.algorithm != EVALUATION_ONLY

@@ -97,7 +97,7 @@ def get_group(request: HttpRequest, pk: int) -> Any:
     summary="Create a group of the same agents with other settings; the group and its runs stay as they are",
 )
 def copy_group(request: HttpRequest, pk: int, payload: GroupCopyIn) -> Any:
-    """A newer version, with other settings of some. The group that is copied, and its runs, stay as they are."""
+    """Create a newer version of a group with other settings. The old group and its runs stay as they are."""
     group = get_object_or_404(AgentGroup.objects.visible_to(request.user), pk=pk)
     copied = service.copy_group(request.user, group, name=payload.name, changes=payload.agents)
     return Status(201, copied)
@@ -105,7 +105,7 @@ def copy_group(request: HttpRequest, pk: int, payload: GroupCopyIn) -> Any:
 
 @router.delete("/groups/{int:pk}", response={204: None}, summary="Delete an agent group; its models stay")
 def delete_group(request: HttpRequest, pk: int) -> Any:
-    """Refused while a run, even an ended one, uses it: results are compared by their group."""
+    """Delete a group, unless a run, even an ended one, uses it: results are compared by their group."""
     group = get_object_or_404(AgentGroup.objects.visible_to(request.user), pk=pk)
     require_delete(request.user, group)
     service.delete_group(group)

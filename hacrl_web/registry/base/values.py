@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from django.db import IntegrityError, transaction
 from django.db.models import Model
 
+from hacrl_web.accounts.models import Project
 from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.page_query import MAX_ID, whole_number
 
@@ -163,7 +164,7 @@ def unique_name(name: str) -> Iterator[None]:
         raise name_taken(name) from None
 
 
-def check_name_is_free(model: type[Model], project: Any, name: str) -> None:
+def check_name_is_free(model: type[Model], project: Project, name: str) -> None:
     """Error: FieldErrors if the project already has a row of this name."""
     if model._default_manager.filter(project=project, name=name).exists():
         raise name_taken(name)

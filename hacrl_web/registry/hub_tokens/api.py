@@ -67,7 +67,7 @@ def get_of_project(request: HttpRequest, project_id: int) -> Any:
     summary="Set or replace a project's Hub token (its admins)",
 )
 def set_of_project(request: HttpRequest, project_id: int, payload: HubTokenIn) -> Any:
-    """Its members' runs, inspections and imports use it instead of their own."""
+    """Set the project's token, which its members' runs, inspections and imports use instead of their own."""
     project = project_for(request, project_id, Role.ADMIN)
     set_hub_token(project, payload.token)
     return hub_token_state(project)

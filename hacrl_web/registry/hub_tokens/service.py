@@ -61,7 +61,7 @@ def set_hub_token(owner: Owner, text: str) -> HubToken:
 
 
 def remove_hub_token(owner: Owner) -> None:
-    """Nothing if there is none."""
+    """Remove the owner's token, if there is one."""
     if row := hub_token_of(owner):
         row.delete()
 

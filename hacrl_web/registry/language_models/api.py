@@ -56,7 +56,7 @@ def get_model(request: HttpRequest, pk: int) -> Any:
 
 @router.delete("/models/{int:pk}", response={204: None}, summary="Forget a model; its files stay where they are")
 def delete_model(request: HttpRequest, pk: int) -> Any:
-    """Refused while an agent group uses it."""
+    """Delete a model, unless an agent group uses it."""
     model = get_object_or_404(LanguageModel.objects.visible_to(request.user), pk=pk)
     require_delete(request.user, model)
     service.delete_model(model)

@@ -27,7 +27,7 @@ class TokenPiece:
 
     @property
     def marked_text(self) -> str:
-        """Its text with a mark before each line break, which on a page could also be the end of the line's room."""
+        """The text with a mark before each line break, so that a page tells it from a wrapped line."""
         return self.text.replace("\n", "↵\n")
 
 

@@ -133,7 +133,7 @@ def get_function(request: HttpRequest, pk: int) -> Any:
 
 @router.put("/reward-functions/{int:pk}", response=FunctionOut, summary="Add a version of a reward function")
 def put_function(request: HttpRequest, pk: int, payload: SourceIn) -> Any:
-    """Runs use it from their next attempt on."""
+    """Change a reward function. Runs use the new text from their next attempt on."""
     return service.update_source(request.user, _row(request, RewardFunction, pk), payload.source)
 
 
@@ -157,7 +157,7 @@ def try_response(request: HttpRequest, pk: int, payload: TryIn) -> Any:
     summary="Its rewards on a benchmark",
 )
 def try_questions(request: HttpRequest, pk: int, benchmark: int | None = Query(None, ge=0, lt=2**63)) -> Any:
-    """It rewards the boxed reference answer of each of the first questions, and a response without an answer."""
+    """Reward the boxed reference answer of each of the first questions, and a response without an answer."""
     return _rewards(request, _row(request, RewardFunction, pk), benchmark)
 
 
@@ -179,7 +179,7 @@ def get_judge(request: HttpRequest, pk: int) -> Any:
 
 @judges_router.put("/judges/{int:pk}", response=JudgeOut, summary="Change the settings of a judge")
 def put_judge(request: HttpRequest, pk: int, payload: JudgeSettingsIn) -> Any:
-    """Runs use them from their next attempt on."""
+    """Change a judge. Runs use the new settings from their next attempt on."""
     return service.update_source(request.user, _row(request, Judge, pk), payload.settings, payload.key)
 
 
@@ -203,5 +203,5 @@ def ask_judge(request: HttpRequest, pk: int, payload: TryIn) -> Any:
     summary="A judge's rewards on a benchmark",
 )
 def judge_questions(request: HttpRequest, pk: int, payload: JudgeQuestionsIn) -> Any:
-    """It rewards the boxed reference answer of each of the first questions, and a response without an answer."""
+    """Reward the boxed reference answer of each of the first questions, and a response without an answer."""
     return _rewards(request, _row(request, Judge, pk), payload.benchmark)

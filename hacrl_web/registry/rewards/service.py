@@ -22,7 +22,7 @@ from django.utils import timezone
 from django.views.decorators.debug import sensitive_variables
 from pydantic import ValidationError
 
-from hacrl_web.accounts.models import Role, User
+from hacrl_web.accounts.models import Project, Role, User
 from hacrl_web.accounts.roles.projects import forbidden, project_of_new, require, require_delete
 from hacrl_web.registry.base import values
 from hacrl_web.registry.base.children import JUDGE, REWARD_FUNCTION
@@ -43,7 +43,7 @@ BAD_CHARACTER = ("bad_character", "NUL and unpaired surrogates are not allowed."
 SourceT = TypeVar("SourceT", Judge, RewardFunction)
 
 
-def require_author(user: User, kind: type[SourceT], project: Any) -> None:
+def require_author(user: User, kind: type[SourceT], project: Project) -> None:
     """Error: FieldErrors (403) for a user who may not register one in the project."""
     require(user, project, Role.MEMBER)
     if kind is Judge or user.is_staff or settings.REWARD_AUTHORS == "members":
@@ -53,7 +53,7 @@ def require_author(user: User, kind: type[SourceT], project: Any) -> None:
     require(user, project, Role.ADMIN)
 
 
-def may_author(user: User, kind: type[SourceT], project: Any) -> bool:
+def may_author(user: User, kind: type[SourceT], project: Project) -> bool:
     try:
         require_author(user, kind, project)
     except FieldErrors:
@@ -216,8 +216,8 @@ def _key(value: object, own: JudgeSettings | None) -> str:
 # The keys of judges
 
 
-def judge_keys(project: Any, paths: Sequence[str]) -> dict[str, str]:
-    """By name the keys of the judges whose files a run of the project names. Error: FieldErrors (409)."""
+def judge_keys(project: Project, paths: Sequence[str]) -> dict[str, str]:
+    """The keys, by name, of the judges whose files a run of the project names. Error: FieldErrors (409)."""
     keys = {}
     for path in {Path(text) for text in paths}:
         pk = path.parent.name
@@ -228,7 +228,7 @@ def judge_keys(project: Any, paths: Sequence[str]) -> dict[str, str]:
 
 
 def _read_key(row: Judge) -> str:
-    """Empty without one."""
+    """The key of a judge; empty if none is stored."""
     try:
         return decrypt(row.secret_name, row.ciphertext) if row.ciphertext else ""
     except SecretUnreadable:
@@ -239,7 +239,7 @@ def _read_key(row: Judge) -> str:
 # Of other parts: rows by name
 
 
-def named_rows(kind: type[SourceT], names: Sequence[str], project: Any) -> dict[str, SourceT]:
+def named_rows(kind: type[SourceT], names: Sequence[str], project: Project) -> dict[str, SourceT]:
     """The rows of a project by name or id; one that is not there is left out."""
     rows: dict[str, SourceT] = {}
     for name in names:
@@ -250,7 +250,7 @@ def named_rows(kind: type[SourceT], names: Sequence[str], project: Any) -> dict[
     return rows
 
 
-def chosen_source(kind: type[SourceT], project: Any, verifier: str | None, name: object) -> SourceT | None:
+def chosen_source(kind: type[SourceT], project: Project, verifier: str | None, name: object) -> SourceT | None:
     """The row that a benchmark with `verifier` names, by name or id. Error: ValueProblem."""
     text = str(name or "").strip()
     if verifier != kind.verifier:
@@ -279,7 +279,7 @@ def reward_of(row: Judge | RewardFunction, *, question: object, gold: object, re
 
 
 def rewards_on(row: Judge | RewardFunction, benchmark: Benchmark) -> list[dict[str, Any]]:
-    """For its first questions, the rewards of the boxed reference answer and of no answer. Error: FieldErrors."""
+    """The rewards of the boxed answers to a benchmark's first questions, and of no answer. Error: FieldErrors."""
     questions = [one for one in benchmark.sample[:TRIED_QUESTIONS] if isinstance(one, dict)]
     cases = [
         _case(str(one.get("question", "")), str(one.get("answer", "")), text, one)

@@ -6,7 +6,7 @@ from typing import Any
 
 from django import template
 
-from hacrl_web.accounts.models import Role, includes
+from hacrl_web.accounts.models import Project, Role, includes
 from hacrl_web.accounts.roles.projects import role_in
 from hacrl_web.registry.hub_tokens.service import hub_token_state
 
@@ -14,7 +14,7 @@ register = template.Library()
 
 
 @register.inclusion_tag("registry/hub_tokens/_card.html", takes_context=True)
-def hub_token_card(context: template.Context, project: Any = None) -> dict[str, Any]:
+def hub_token_card(context: template.Context, project: Project | None = None) -> dict[str, Any]:
     """The state of the user's token with its forms; of a project's for its members, with forms for its admins."""
     user = context["user"]
     role = Role.ADMIN if project is None else role_in(user, project)

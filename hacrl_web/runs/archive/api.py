@@ -20,7 +20,7 @@ router = Router(tags=["runs"])
 
 @router.post("/benchmarks/{int:pk}/delete", response={204: None}, summary="Delete a benchmark")
 def remove_benchmark(request: HttpRequest, pk: int) -> Any:
-    """Its questions are gone for good; refused while runs that have not ended need it."""
+    """Delete a benchmark with its questions, unless runs that have not ended need it."""
     benchmark = get_object_or_404(Benchmark.objects.visible_to(request.user), pk=pk)
     require_delete(request.user, benchmark)
     archive.delete_benchmark(benchmark)

@@ -9,12 +9,11 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from django.db import transaction
 from django.utils import timezone
 
-from hacrl_web.accounts.models import Role
+from hacrl_web.accounts.models import Role, User
 from hacrl_web.accounts.roles.projects import require
 from hacrl_web.registry.benchmarks.service import remove_files
 from hacrl_web.registry.models import Benchmark
@@ -25,8 +24,8 @@ from hacrl_web.web.errors import listed
 NAMED_RUNS = 5
 
 
-def archive(user: Any, run: Run) -> None:
-    """Lists leave it out; nothing is lost. Error: FieldErrors (403; 409 before its end)."""
+def archive(user: User, run: Run) -> None:
+    """Archive a run: lists leave it out; nothing is lost. Error: FieldErrors (403; 409 before its end)."""
     require(user, run.project, Role.MEMBER)
     if run.state not in INACTIVE:
         raise in_use(f"{run.name} is {run.state}: stop it first, or wait for its end.")
@@ -34,7 +33,7 @@ def archive(user: Any, run: Run) -> None:
     run.refresh_from_db()
 
 
-def unarchive(user: Any, run: Run) -> None:
+def unarchive(user: User, run: Run) -> None:
     """Error: FieldErrors (403)."""
     require(user, run.project, Role.MEMBER)
     Run.objects.filter(pk=run.pk).update(archived_at=None)
@@ -71,7 +70,7 @@ def _needed_by(benchmark: Benchmark) -> list[Run]:
 
 
 def delete_benchmark(benchmark: Benchmark) -> None:
-    """Row and files. Error: FieldErrors (409) where a run that has not ended needs them."""
+    """Delete a benchmark's row and files. Error: FieldErrors (409) if a run that has not ended needs them."""
     with transaction.atomic():
         # Locked: a run that is launched meanwhile is seen here, or refused there (launch.hold, launch.hold_rows_of).
         Benchmark.objects.select_for_update(of=("self",)).get(pk=benchmark.pk)

@@ -11,13 +11,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 from django.conf import settings
 from django.db import models, transaction
 from django.utils import timezone
 
 from hacrl_web.accounts.audit.audit_log import note_deletion
+from hacrl_web.accounts.models import User
 from hacrl_web.accounts.roles.projects import require_delete
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.runs.live.counts import add_deleted, counts_of
@@ -30,8 +30,8 @@ NAMED_READERS = 5
 Readers = dict[str, set[Run | LanguageModel]]
 
 
-def delete_run(user: Any, run: Run) -> None:
-    """The run with all that it has recorded, and its run directory, if that is on this host.
+def delete_run(user: User, run: Run) -> None:
+    """Delete a run with all that it has recorded, and its run directory, if that is on this host.
 
     Error: FieldErrors (403; 409 before its end, while its trainer still lives, while another run or a registered model
     reads its files, or while a download, an upload or a conversion does).
@@ -39,8 +39,8 @@ def delete_run(user: Any, run: Run) -> None:
     _delete_as(user, [run])
 
 
-def delete_sweep(user: Any, sweep: Sweep) -> None:
-    """The sweep with all its runs. Error: FieldErrors (403, 409) of any of its runs, and nothing is deleted."""
+def delete_sweep(user: User, sweep: Sweep) -> None:
+    """Delete a sweep with all its runs. Error: FieldErrors (403, 409) of any of its runs, and nothing is deleted."""
     require_delete(user, sweep)
     if sweep.is_searching:
         raise in_use(f"{sweep.name} is still running: stop it first.")
@@ -48,7 +48,7 @@ def delete_sweep(user: Any, sweep: Sweep) -> None:
     Sweep.objects.filter(pk=sweep.pk, runs=None).delete()
 
 
-def _delete_as(user: Any, runs: Sequence[Run]) -> None:
+def _delete_as(user: User, runs: Sequence[Run]) -> None:
     def refusal_of(run: Run, readers: Readers) -> FieldErrors | None:
         return deletion_refusal(user, run, readers)
 
@@ -58,7 +58,7 @@ def _delete_as(user: Any, runs: Sequence[Run]) -> None:
 
 
 def delete_runs(runs: Sequence[Run], refusal_of: Callable[[Run, Readers], FieldErrors | None]) -> list[Run]:
-    """All of these runs, or none; returns those that were still there.
+    """Delete all of these runs, or none; returns those that were still there.
 
     refusal_of: asked with the rows locked, for a retry may have begun since. Error: FieldErrors: the refusals of all,
     or (409) of one whose files are in use.
@@ -83,7 +83,7 @@ def _require_none(refusals: Iterable[FieldErrors | None]) -> None:
 
 
 def hide_runs(runs: Sequence[Run]) -> None:
-    """Take these out of every list, in a transaction that holds their rows; what monitoring counts of them is kept."""
+    """Take runs out of every list, in a transaction that holds their rows; what monitoring counts of them is kept."""
     counts = counts_of(run.pk for run in runs)
     for run in runs:
         hide_run(run)
@@ -91,7 +91,7 @@ def hide_runs(runs: Sequence[Run]) -> None:
 
 
 def hide_run(run: Run) -> None:
-    """Take it out of every list, with its small rows, so that no other row leads to it; its row is locked."""
+    """Take a run out of every list, with its small rows, so that no other row leads to it; its row is locked."""
     for relation in Run._meta.related_objects:
         table = relation.related_model
         if table in RECORDED_TABLES:
@@ -106,7 +106,7 @@ def hide_run(run: Run) -> None:
     Run._base_manager.filter(pk=run.pk).update(deleted_at=timezone.now(), **links)
 
 
-def deletion_refusal(user: Any, run: Run, readers: Readers | None = None) -> FieldErrors | None:
+def deletion_refusal(user: User, run: Run, readers: Readers | None = None) -> FieldErrors | None:
     """The error that deleting the run would raise. readers: `readers_by_folder()`, passed to check several."""
     try:
         require_delete(user, run)
@@ -118,7 +118,7 @@ def deletion_refusal(user: Any, run: Run, readers: Readers | None = None) -> Fie
 
 
 def readers_by_folder() -> Readers:
-    """By the name of a run's folder: the runs that wait or train and the registered models that read files in it."""
+    """The runs that wait or train and the registered models that read files of a run, by the name of its folder."""
     root = Path(settings.RUNS_DIR).resolve()
     places: list[tuple[str, Run | LanguageModel]] = [
         (str(agent.get("model", "")), run)

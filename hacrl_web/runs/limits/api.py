@@ -43,7 +43,7 @@ def show_quota(request: HttpRequest, project_id: int) -> Any:
 
 @router.put("/projects/{int:project_id}/quota", response=QuotaAnswer, summary="Set the quota of a project (staff)")
 def change_quota(request: HttpRequest, project_id: int, payload: QuotaIn) -> Any:
-    """All four limits are replaced. Runs under way go on."""
+    """Replace all four limits. Runs under way continue."""
     project = project_for(request, project_id, Role.VIEWER)
     QuotaLimits.replace(request.user, project, payload.model_dump())
     return _quota(project)
@@ -58,14 +58,14 @@ def show_retention(request: HttpRequest, project_id: int) -> Any:
     "/projects/{int:project_id}/retention/preview", response=ExpiryPreview, summary="What a retention would remove now"
 )
 def preview_retention(request: HttpRequest, project_id: int, days: Query[RetentionDays]) -> Any:
-    """For staff, before they set it. Of the files on this host; nothing is removed."""
+    """What a retention would remove of the files on this host, for staff before they set it. Nothing is removed."""
     project = project_for(request, project_id, Role.VIEWER)
     return asdict(preview_of(project, RetentionDays.checked(request.user, days.model_dump())))
 
 
 @router.put("/projects/{int:project_id}/retention", response=RetentionDays, summary="Set the retention (staff)")
 def change_retention(request: HttpRequest, project_id: int, payload: RetentionIn) -> Any:
-    """Both values are replaced. What is too old is then deleted permanently within the hour."""
+    """Replace both values. Within the hour, what is too old is deleted for good."""
     project = project_for(request, project_id, Role.VIEWER)
     RetentionDays.replace(request.user, project, payload.model_dump())
     return RetentionDays.of(project)

@@ -1,4 +1,4 @@
-"""What staff set of a project: its quota and its retention, each one row of a table.
+"""The quota and the retention of a project, which staff set: one row of a table each.
 
 Page, API and command show the fields of these two classes; quotas.py and removal.py act by them.
 """
@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Self
 from django.db.models import Model
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from hacrl_web.accounts.models import Project
+from hacrl_web.accounts.models import Project, User
 from hacrl_web.accounts.roles.projects import forbidden
 from hacrl_web.runs.models import Quota, Retention
 from hacrl_web.web.errors import FieldErrors, plain_errors
@@ -35,7 +35,7 @@ class ProjectSettings(BaseModel):
         return cls() if row is None else cls(**{name: getattr(row, name) for name in cls.model_fields})
 
     @classmethod
-    def checked(cls, user: Any, values: Mapping[str, Any]) -> Self:
+    def checked(cls, user: User, values: Mapping[str, Any]) -> Self:
         """An empty text is None. Error: FieldErrors (403 for a user who is not staff; 422)."""
         if not user.is_staff:
             raise forbidden(f"Only staff set {cls.noun}: ask the staff of this installation.")
@@ -45,7 +45,7 @@ class ProjectSettings(BaseModel):
             raise FieldErrors(plain_errors(error)) from None
 
     @classmethod
-    def replace(cls, user: Any, project: Project, values: Mapping[str, Any]) -> None:
+    def replace(cls, user: User, project: Project, values: Mapping[str, Any]) -> None:
         """Set all values of the project. Error: FieldErrors, as of `checked`."""
         defaults = cls.checked(user, values).model_dump()
         cls.table._default_manager.update_or_create(project=project, defaults=defaults)

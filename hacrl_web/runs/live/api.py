@@ -64,7 +64,7 @@ def get_events(
     limit: Annotated[int, Query(ge=1, le=BATCH_EVENTS)] = BATCH_EVENTS,
     types: Annotated[str, Query(max_length=200)] = "",
 ) -> Any:
-    """`{"op": "events", "run", "prev", "seq", "events"}`; for the next ones set `after` to `seq`. Also
+    """Returns `{"op": "events", "run", "prev", "seq", "events"}`; for the next ones set `after` to `seq`. Also
     `status`, the socket's frame of the run's state, and `last_seq`, the newest stored event.
 
     `types`: the types to answer with, such as `metrics,evaluation`; all without it.

@@ -23,6 +23,7 @@ from django.conf import settings
 from django.db import Error, connections
 
 from hacrl_web.accounts.login.sessions import session_digest
+from hacrl_web.accounts.models import User
 from hacrl_web.runs.live.event_reader import EventBatch, Status, read_batch, read_status
 from hacrl_web.runs.messages.pubsub import LOGOUT_CHANNEL, RIGHTS_CHANNEL, UPDATE_CHANNEL, publish
 
@@ -84,7 +85,7 @@ class Feed:
 class Member(Protocol):
     """One browser's socket, as the broadcaster knows it."""
 
-    user: Any
+    user: User
     session: str  # session_digest
     subscriptions: dict[UUID, Subscription]
     rights_changed: asyncio.Event  # set: its session is checked at once
@@ -93,7 +94,7 @@ class Member(Protocol):
 
 
 class Broadcaster:
-    """All feeds of this process, their updates from Redis and their poll."""
+    """Holds the feeds of this process, with their updates from Redis and their poll."""
 
     def __init__(self) -> None:
         self.feeds: dict[UUID, Feed] = {}

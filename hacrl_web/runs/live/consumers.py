@@ -126,7 +126,7 @@ class RunConsumer(AsyncWebsocketConsumer):
         return [member for member in self.broadcaster.members if member.user.pk == self.user.pk]
 
     async def end_session(self) -> None:
-        """Its user has logged out."""
+        """Close the socket: its user has logged out."""
         await self._close(SESSION_ENDED)
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:

@@ -14,6 +14,7 @@ from uuid import UUID
 from django.db.models import TextField
 from django.db.models.functions import Cast
 
+from hacrl_web.accounts.models import User
 from hacrl_web.runs.models import TERMINAL, Run, TelemetryEvent
 
 BATCH_EVENTS = 500
@@ -79,7 +80,7 @@ def read_status(run_ids: list[UUID]) -> dict[UUID, Status]:
     return statuses
 
 
-def find_visible(user: Any, run_id: UUID) -> Status | None:
+def find_visible(user: User, run_id: UUID) -> Status | None:
     """The status of a run; None if the user may not see it or it does not exist."""
     if not Run.objects.visible_to(user).filter(pk=run_id).exists():
         return None

@@ -56,7 +56,7 @@ guard = RedisGuard()
 
 @cache
 def client() -> redis.Redis:
-    """This process' client; connects when first used."""
+    """The client of this process, which connects when first used."""
     timeouts = {"socket_timeout": TIMEOUT_S, "socket_connect_timeout": TIMEOUT_S}
     return redis.Redis.from_url(settings.REDIS_URL, **timeouts, retry=None)
 

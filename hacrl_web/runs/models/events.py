@@ -27,7 +27,7 @@ def _text(name: str) -> Cast:
 
 class EventQuerySet(RunRowQuerySet):
     def with_text(self, **texts: str) -> EventQuerySet:
-        """Events whose payload has these texts by name.
+        """The events whose payload has these texts by name.
 
         The database compares them as texts: PostgreSQL knows no equality of json, which the payload is there.
         """
@@ -55,7 +55,7 @@ class PayloadField(models.JSONField):
 
 
 class SpoolRow(models.Model):
-    """Base of the rows that each store one event of the spool."""
+    """A row that stores one event of the spool."""
 
     seq = models.BigIntegerField()
     attempt = models.PositiveIntegerField()

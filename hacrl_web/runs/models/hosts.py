@@ -58,7 +58,7 @@ class Host(models.Model):
 
     @property
     def full_disk(self) -> str:
-        """What it says of a full disk, with which it takes no runs; else empty."""
+        """The sentence about a full disk, with which the host takes no runs; else empty."""
         return next((device.get("full", "") for device in self.devices if device.get("kind") == "disk"), "")
 
     @property

@@ -41,7 +41,7 @@ class Quota(models.Model):
 
 @audited("checkpoint_days", "archived_days", project="project_id")
 class Retention(models.Model):
-    """After how many days files and runs of a project are removed; set by staff (runs/limits)."""
+    """The days after which files and runs of a project are removed; staff set them (runs/limits)."""
 
     project = models.OneToOneField(Project, on_delete=models.CASCADE, related_name="retention")
     checkpoint_days = models.PositiveIntegerField(**_LIMIT)  # after the end of a run: its checkpoints

@@ -80,7 +80,7 @@ def waiting_reason(run: Run) -> str:
 
 
 def _full_disk_of_hosts(run: Run) -> str:
-    """What is said if the disks of all live hosts that could take the run are full; without such hosts: of this one."""
+    """The sentence if the disks of all live hosts that could take the run (or of this host, without any) are full."""
     live = [host for host in Host.objects.with_now() if not host.is_silent and not host.is_drained]
     hosts = [host for host in live if run.data_folder in ("", host.data_folder)]
     if not hosts:

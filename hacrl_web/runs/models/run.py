@@ -160,7 +160,7 @@ class RunQuerySet(ProjectRowQuerySet["Run"]):
 
 
 class _KeptRuns(models.Manager["Run"]):
-    """All runs but deleted ones, of which only the rows are there yet; those are rows of `Run._base_manager`."""
+    """The runs without deleted ones, whose rows are still in `Run._base_manager`."""
 
     def get_queryset(self) -> models.QuerySet[Run]:
         return super().get_queryset().filter(deleted_at=None)
@@ -267,7 +267,7 @@ class Run(RunStateMachine, ProjectRow):
 
     @property
     def import_id(self) -> str:
-        """Of an imported run: another import of the same run has other rows; else empty."""
+        """Tells two imports of the same run apart; empty for a run that was not imported."""
         return str(self.origin.get("import_id", ""))
 
     @property
@@ -298,7 +298,7 @@ class Run(RunStateMachine, ProjectRow):
 
     @property
     def rollout_engine(self) -> str:
-        """As its newest trainer decided, if the settings leave it to the machine; before it has started, auto."""
+        """The engine of the settings; if they leave it to the machine, the newest trainer's choice, before it auto."""
         engine = str(self.spec.get("rollout", {}).get("engine", "transformers"))
         if engine != "auto":
             return engine
@@ -307,12 +307,12 @@ class Run(RunStateMachine, ProjectRow):
 
     @property
     def score_word(self) -> str:
-        """What its mean over held-out answers is called: accuracy, or mean reward."""
+        """The word for the run's mean over held-out answers: accuracy, or mean reward."""
         return score_word([self.spec.get("data", {}).get("verifier", "math")])
 
     @property
     def further_benchmarks(self) -> frozenset[str]:
-        """Names of the benchmarks of its evaluations beside its own, which charts and boards show."""
+        """The names of further benchmarks on which the run is evaluated, which charts and boards show."""
         return frozenset(one["benchmark"] for one in self.spec.get("evaluation", {}).get("benchmarks", ()))
 
 

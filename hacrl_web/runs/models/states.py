@@ -90,7 +90,7 @@ class RunStateMachine(models.Model):
 
     @property
     def can_resume(self) -> bool:
-        """True also while a requested pause is not reached: resuming withdraws it."""
+        """Whether the run can resume, also while a requested pause is not reached: resuming withdraws it."""
         return self.desired_state == Desire.PAUSE and not self.is_terminal
 
     def transition_to(self, new: str, *, reason: str, attempt: int | None = None, **columns: Any) -> bool:

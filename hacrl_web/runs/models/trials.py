@@ -38,7 +38,7 @@ class TrialQuerySet(ProjectRowQuerySet[Any]):
     project_path = "sweep__project"
 
     def follow_retry(self, old: Any, new: Any) -> None:
-        """The trial of a run that is retried is that of the new run, and is under way again."""
+        """Give the trial of a retried run to the new run; it is under way again."""
         trials = self.filter(run=old)
         trials.update(
             run=new,

@@ -85,7 +85,7 @@ def stop_run(request: HttpRequest, run_id: UUID) -> Any:
 
 @router.post("/runs/{run_id}/pause", response=RunRow, summary="Pause a run: after its step, with a checkpoint")
 def pause_run(request: HttpRequest, run_id: UUID, payload: Why | None = None) -> Any:
-    """A queued run leaves the queue. A second call, or one after its end, does nothing."""
+    """Pause a run; a queued one leaves the queue. A second call, or one after its end, does nothing."""
     run = visible_run(request, run_id)
     run.request_pause(change_reason("paused", request, payload.why if payload else ""))
     return run_summary_row(run)
@@ -95,7 +95,7 @@ def pause_run(request: HttpRequest, run_id: UUID, payload: Why | None = None) ->
     "/runs/{run_id}/resume", response=RunRow, summary="Queue a paused run again; it continues from its checkpoint"
 )
 def resume_run(request: HttpRequest, run_id: UUID) -> Any:
-    """A second call does nothing. 409 after its end: see /runs/{run_id}/retry."""
+    """Resume a paused run. A second call does nothing. 409 after its end: see /runs/{run_id}/retry."""
     run = visible_run(request, run_id)
     run.request_resume(change_reason("resumed", request))
     if run.is_terminal:
@@ -141,7 +141,7 @@ def change_labels(request: HttpRequest, run_id: UUID, payload: Labels) -> Any:
 
 @router.post("/runs/{run_id}/archive", response=RunRow, summary="Archive a run: lists leave it out, nothing is lost")
 def archive_run(request: HttpRequest, run_id: UUID) -> Any:
-    """409 before its end. A second call does nothing."""
+    """Archive a run that has ended; 409 before. A second call does nothing."""
     run = visible_run(request, run_id)
     archive.archive(request.user, run)
     return run_summary_row(run)
@@ -156,6 +156,6 @@ def unarchive_run(request: HttpRequest, run_id: UUID) -> Any:
 
 @router.post("/runs/{run_id}/delete", response={204: None}, summary="Delete a run with all it has recorded")
 def remove_run(request: HttpRequest, run_id: UUID) -> Any:
-    """Rows, logs and checkpoints are gone for good; 409 before its end. What it takes: /runs/{run_id}/disk."""
+    """Delete a run with its rows, logs and checkpoints for good; 409 before its end. Its size: /runs/{run_id}/disk."""
     deletion.delete_run(request.user, visible_run(request, run_id))
     return Status(204, None)

@@ -19,14 +19,14 @@ MOVES = {"first": -(10**6), "up": -1, "down": 1, "last": 10**6}
 
 
 def _back(request: HttpRequest, run: Run) -> HttpResponse:
-    """To the page of the button: the queue, Home, or the run."""
+    """Redirect to the page of the button: the queue, Home, or the run."""
     pages = {"queue": "runs:worker_list", "home": "home"}
     return redirect(pages.get(request.POST.get("from", ""), run))
 
 
 @require_POST
 def run_stop(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    """A second stop, or one after the end, changes nothing."""
+    """Stop a run. A second stop, or one after the end, changes nothing."""
     run = visible_run(request, run_id)
     if run.is_terminal:
         messages.info(request, f"The run had already ended: {run.state}.")
@@ -65,7 +65,7 @@ def _pausing(run: Run) -> str:
 
 @require_POST
 def run_resume(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    """Back to the queue."""
+    """Put a paused run back into the queue."""
     run = visible_run(request, run_id)
     if run.can_resume:
         run.request_resume(change_reason("resumed", request))
@@ -79,7 +79,7 @@ def run_resume(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 
 @require_POST
 def run_queue(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    """Another place (`place`, or `move`: first, up, down, last) or another `priority`. Odd values change nothing."""
+    """Give a run another `place` (or `move`: first, up, down, last) or `priority`. Odd values change nothing."""
     run = visible_run(request, run_id)
     place = whole_number(request.POST.get("place", ""))
     step = MOVES.get(request.POST.get("move", ""))

@@ -38,7 +38,7 @@ def split_tags(text: str) -> list[str]:
 
 
 def _tags(tags_in_request: object) -> str:
-    """As Run.tags stores them: lower case, each once, in alphabetical order. Errors: ValueProblem, FieldErrors."""
+    """Tags as Run.tags stores them: lower case, each once, in alphabetical order. Errors: ValueProblem, FieldErrors."""
     if not isinstance(tags_in_request, list):
         raise values.ValueProblem("not_a_list", "A list of tags is needed.")
     if len(tags_in_request) > 10 * MAX_TAGS:
@@ -73,7 +73,7 @@ def _notes(value: object) -> str:
 
 
 def labels_of(run: Run) -> dict[str, Any]:
-    """As the API returns and accepts them."""
+    """The labels of a run as the API returns and accepts them."""
     return {"tags": run.tag_list, "notes": run.notes}
 
 

@@ -72,7 +72,7 @@ def _lock(path: Path, kind: int) -> int:
 
 @contextmanager
 def reading_files(run: Run) -> Iterator[int | None]:
-    """Within: retention removes no file of the run. Yields the lock's descriptor; a process that inherits it holds it.
+    """Keeps retention from the files of a run. Yields the lock's descriptor; a process that inherits it holds the lock.
 
     None on a disk that cannot lock, which hinders no reader. Error: FieldErrors, if the files are removed.
     """

@@ -101,7 +101,7 @@ class SearchAdvancer:
 
 
 def pruning_reason(settings: SearchSettings, trial: Trial) -> str:
-    """pruned at step 20: held-out accuracy 0.120 is below the median of earlier trials."""
+    """The reason of a pruning: `pruned at step 20: held-out accuracy 0.120 is below the median of earlier trials`."""
     word = trial.run.score_word if trial.run else "score"
     score = trial.scores[str(trial.pruned_step)]
     rule = {
@@ -145,13 +145,13 @@ def _record_run(settings: SearchSettings, trial: Trial, run: Run) -> None:
 
 
 def _record(trial: Trial, state: str, **columns: object) -> None:
-    """Once, and only while the trial has the run that was read."""
+    """Record the outcome of a trial, once, and only while the trial has the run that was read."""
     row = Trial.objects.filter(pk=trial.pk, run=trial.run_id, state=TrialState.RUNNING)
     row.update(state=state, ended_at=timezone.now(), **columns)
 
 
 def store_importance(sweep: Sweep, settings: SearchSettings) -> None:
-    """Count anew what mattered where another number of trials has completed than before."""
+    """Compute the importance of the settings again if more trials have completed."""
     completed = list(sweep.trials.filter(state=TrialState.COMPLETED))
     if sweep.importance is None or sweep.importance["trials"] != len(completed):
         sweep.importance = importance_of(settings, completed)
@@ -223,7 +223,7 @@ def start_trial(sweep: Sweep, settings: SearchSettings, number: int, point: Poin
 
 
 def _write_trial(sweep: Sweep, number: int, point: Point) -> None:
-    """Within the caller's transaction. Error: FieldErrors; its status is 403 or 409 where no trial is possible."""
+    """Write a trial in the caller's transaction. Error: FieldErrors, of status 403 or 409 if no trial is possible."""
     if not sweep.owner.is_active:
         raise FieldErrors.single("inactive", f"{sweep.owner} may no longer launch runs.", status=403)
     require(sweep.owner, sweep.project, Role.MEMBER)
@@ -234,7 +234,7 @@ def _write_trial(sweep: Sweep, number: int, point: Point) -> None:
 
 
 def _write_refused(sweep: Sweep, number: int, point: Mapping[str, object], reason: str) -> bool:
-    """A trial whose settings are refused together: it fails without a run, and the search goes on."""
+    """Write a trial whose settings are refused together: it fails without a run, and the search goes on."""
     with transaction.atomic():
         locked = Sweep.objects.select_for_update(of=("self",)).get(pk=sweep.pk)
         if locked.trials.count() != number:
@@ -251,6 +251,6 @@ def end_unreadable(sweep: Sweep, reason: str) -> None:
 
 
 def end_search(sweep: Sweep, state: str, reason: str) -> None:
-    """No further trials; those under way continue."""
+    """End a search: it gets no further trials; those under way continue."""
     searching = Sweep.objects.filter(pk=sweep.pk, search_state__in=[SearchState.SEARCHING, SearchState.PAUSED])
     searching.update(search_state=state, search_reason=reason)

@@ -165,7 +165,7 @@ def _head(sweep: Sweep) -> dict[str, Any]:
 @router.post("/sweeps", response={201: SweepAnswer}, summary="Launch one run for each variant and seed")
 @idempotent
 def create_sweep(request: HttpRequest, payload: Payload) -> Any:
-    """As POST /runs, with lists `algorithms` and `seeds` in place of the algorithm's name and the seed.
+    """Launch a sweep by the body of POST /runs, with lists `algorithms` and `seeds` in place of one of each.
 
     Optional: `ablations` of HACPO, and a `grid` such as {"alpha": [1, 3], "training.learning_rate": [1e-6, 3e-6]}
     over settings of algorithms, by their name, those of other sections that act on results, `agents.*.SETTING` or
@@ -228,7 +228,7 @@ def edit_sweep_draft(request: HttpRequest, sweep_id: int, payload: Payload) -> A
 @router.post("/sweeps/{int:sweep_id}/queue-draft", response={201: SweepAnswer}, summary="Queue a draft")
 @idempotent
 def queue_draft_of_sweep(request: HttpRequest, sweep_id: int, payload: Confirmed | None = None) -> Any:
-    """Its settings are checked again, and its runs are queued. 409 if it is no longer a draft."""
+    """Check the settings of a draft again, and queue its runs. 409 if it is no longer a draft."""
     codes = payload.confirm if payload else []
     return Status(201, body_of(queue_draft(request.user, visible_sweep(request, sweep_id), codes)))
 
@@ -266,7 +266,7 @@ class RetryOrder(StrictBody):
 
 @router.post("/sweeps/{int:sweep_id}/retry", response=SweepChange, summary="A new run in place of each that has failed")
 def retry_sweep(request: HttpRequest, sweep_id: int, payload: RetryOrder | None = None) -> Any:
-    """From step 0, with the same settings and seed; what was retried already is not retried again."""
+    """Retry failed runs from step 0 with the same settings and seeds, each once."""
     sweep = visible_sweep(request, sweep_id)
     return _changed(sweep, sweeps.retry_all(request.user, sweep, (payload or RetryOrder()).state))
 
@@ -298,6 +298,6 @@ def rename_sweep(request: HttpRequest, sweep_id: int, payload: NameOrder) -> Any
 
 @router.post("/sweeps/{int:sweep_id}/delete", response={204: None}, summary="Delete a sweep with all its runs")
 def remove_sweep(request: HttpRequest, sweep_id: int) -> Any:
-    """With everything they have recorded; 409, and nothing is deleted, while one of them has not ended."""
+    """Delete a sweep with its runs and all that they recorded. 409, and nothing is lost, while a run has not ended."""
     deletion.delete_sweep(request.user, visible_sweep(request, sweep_id))
     return Status(204, None)

@@ -28,7 +28,7 @@ class TrialLine:
 
     @property
     def state(self) -> str:
-        """Of its run while that has not ended; then how the trial ended."""
+        """The state of the trial's run while that has not ended; then how the trial ended."""
         if self.trial.state == TrialState.RUNNING and self.trial.run is not None:
             return str(self.trial.run.state)
         return str(self.trial.state)
@@ -66,7 +66,7 @@ class SearchView:
 
     @property
     def figures(self) -> list[dict[str, Any]]:
-        """As search_figures.py has them; none before the first value."""
+        """The pictures of search_figures.py; none before the first value."""
         trials = [line.trial for line in reversed(self.lines) if line.trial.value is not None]
         return search_figures(trials, self.settings["parameters"])
 

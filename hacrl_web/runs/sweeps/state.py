@@ -80,7 +80,7 @@ class SweepState:
 
 
 def state_of(sweep: Sweep) -> SweepState:
-    """One query, without the runs' settings."""
+    """The state of a sweep, by one query without the runs' settings."""
     ordered = list(sweep.runs.defer("spec").order_by("created_at", "pk"))
     cells: dict[str, dict[int, Run]] = {}
     labels: dict[Any, str] = {}  # by run

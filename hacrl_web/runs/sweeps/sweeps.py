@@ -76,7 +76,7 @@ def add_seeds(user: User, sweep: Sweep, seeds: Any) -> list[Run]:
 
 
 def _missing(state: SweepState, seeds: list[Any]) -> list[tuple[SweepLine, RunSpec]]:
-    """The runs that further seeds add, ordered by seed first. Error: FieldErrors."""
+    """Returns the runs that further seeds add, ordered by seed first. Error: FieldErrors."""
     missing: dict[tuple[str, int], tuple[SweepLine, RunSpec]] = {}
     for seed in seeds:
         for line in state.lines:
@@ -110,7 +110,7 @@ def retry_all(user: User, sweep: Sweep, state: str = State.FAILED) -> list[Run]:
 
 
 def rename_sweep_to(sweep: Sweep, name: object) -> None:
-    """Its runs keep their names. Error: FieldErrors (409 for a draft, whose name is one of its settings)."""
+    """Rename a sweep; its runs keep their names. Error: FieldErrors (409 for a draft, whose name is a setting)."""
     checker = values.Checker()
     new = checker.take("name", values.text, name, MAX_NAME)
     checker.finish()
@@ -138,7 +138,7 @@ def resume_all(sweep: Sweep, reason: str) -> list[Run]:
 
 
 def _set_search(sweep: Sweep, states: list[str], new: str, reason: str) -> None:
-    """Under the lock with which the dispatcher starts a trial: a trial that it starts is among the sweep's runs."""
+    """Set the state of a search, under the dispatcher's lock: a trial that it has just started is among the runs."""
     with transaction.atomic():
         locked = Sweep.objects.select_for_update(of=("self",)).filter(pk=sweep.pk).first()
         if locked is not None and locked.search_state in states:
@@ -147,7 +147,7 @@ def _set_search(sweep: Sweep, states: list[str], new: str, reason: str) -> None:
 
 
 def _request_all(sweep: Sweep, is_affected: Callable[[Run], bool], request: Callable[[Run], object]) -> list[Run]:
-    """The affected runs. Queued ones come before running ones, so that none starts in between."""
+    """Request an act of each run; returns the affected ones. Queued runs come first, so that none starts in between."""
     affected = [run for run in state_of(sweep).runs if not run.is_terminal and is_affected(run)]
     affected.sort(key=lambda run: State.values.index(run.state))
     for run in affected:

@@ -13,6 +13,7 @@ from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
 
+from hacrl_web.accounts.models import User
 from hacrl_web.registry.agent_groups.agent_changes import text_of_changes
 from hacrl_web.runs.launch.controls import split_list
 from hacrl_web.runs.launch.launch import queue_draft
@@ -82,7 +83,7 @@ def sweep_detail(request: HttpRequest, sweep_id: int) -> HttpResponse:
     return render(request, "runs/sweeps/sweep_detail.html", context)
 
 
-def _draft_context(user: Any, sweep: Sweep) -> dict[str, Any]:
+def _draft_context(user: User, sweep: Sweep) -> dict[str, Any]:
     try:
         plan = plan_of(user, {**sweep.request, "draft": True}, Sweep)
     except FieldErrors as refused:
@@ -184,7 +185,7 @@ def _trial_counts(search: SearchView | None) -> list[tuple[str, int]]:
 
 
 def _score_of(data: dict[str, Any]) -> str:
-    """What the score of each run is, which is on the sweep's one benchmark: `accuracy on math`."""
+    """The word for the runs' scores, with the sweep's benchmark: `accuracy on math`."""
     return f"{score_word([data.get('verifier', 'math')])} on {data['benchmark']}"
 
 
@@ -212,7 +213,7 @@ def sweep_change(request: HttpRequest, sweep_id: int, act: str) -> HttpResponse:
 
 @require_POST
 def sweep_retry(request: HttpRequest, sweep_id: int) -> HttpResponse:
-    """A new run for each that has failed or, with `state` stopped, was stopped."""
+    """Launch a new run for each that has failed or, with `state` stopped, was stopped."""
     sweep = visible_sweep(request, sweep_id)
     try:
         new_runs = sweeps.retry_all(request.user, sweep, request.POST.get("state", State.FAILED))
@@ -224,7 +225,7 @@ def sweep_retry(request: HttpRequest, sweep_id: int) -> HttpResponse:
 
 @require_POST
 def sweep_seeds(request: HttpRequest, sweep_id: int) -> HttpResponse:
-    """Every variant on further seeds."""
+    """Launch every variant on further seeds."""
     sweep = visible_sweep(request, sweep_id)
     try:
         new_runs = sweeps.add_seeds(request.user, sweep, split_list(request.POST.get("seeds", "")))
@@ -236,7 +237,7 @@ def sweep_seeds(request: HttpRequest, sweep_id: int) -> HttpResponse:
 
 @require_POST
 def sweep_rename(request: HttpRequest, sweep_id: int) -> HttpResponse:
-    """Another name; the runs keep theirs."""
+    """Rename the sweep; its runs keep their names."""
     sweep = visible_sweep(request, sweep_id)
     try:
         sweeps.rename_sweep_to(sweep, request.POST.get("name", ""))

@@ -1,1 +1,1 @@
-"""Events of a spool to rows, each once, and series read from them. It knows no socket and no page."""
+"""Stores the events of a spool as rows, each once, and reads series from them. It knows no socket and no page."""

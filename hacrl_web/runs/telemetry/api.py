@@ -77,7 +77,7 @@ class OutputAnswer(TypedDict):
 
 
 class ContributionQuery(ListQuery):
-    """They are many and small."""
+    """The query of contributions, of which a page holds more than of others, as they are small."""
 
     limit: int = Query(1000, ge=1, le=MAX_CONTRIBUTIONS)
 
@@ -110,7 +110,7 @@ def get_contributions(
     query: Query[ContributionQuery],
     step: Annotated[int | None, Query(ge=0, le=MAX_WHOLE)] = None,
 ) -> Any:
-    """One object for each rollout and learner, with the fields of docs/metrics.md; the step's latest attempt.
+    """Returns one object for each rollout and learner, with the fields of docs/metrics.md; the step's latest attempt.
 
     Without a step: the last one whose contributions were recorded (telemetry.rollout_interval).
     """
@@ -133,7 +133,7 @@ def get_log(
     level: Literal["", "info", "warning", "error"] = "",
     order: Literal["oldest", "newest"] = "oldest",
 ) -> Any:
-    """`q`: lines that hold it, whatever its case. Without `q` and `level` also the counts of what was left out."""
+    """Lines of the log, with `q` those with this text. Without `q` and `level` also the counts of what was left out."""
     run = visible_run(request, run_id)
     search = q.replace("\x00", "")
     rows = logs.matching(run, search, level) if search or level else logs.log_lines(run)
@@ -148,7 +148,7 @@ def _log_line(event: TelemetryEvent) -> dict[str, Any]:
     "/runs/{run_id}/output", response=OutputAnswer, summary="The newest lines of the trainer's stdout and stderr"
 )
 def get_output(request: HttpRequest, run_id: UUID, q: Search = "") -> Any:
-    """At most 500. `lines` is null where the run directory lies on another host."""
+    """The newest 500 lines of the trainer's output. `lines` is null if the run directory lies on another host."""
     matches = logs.search_output(visible_run(request, run_id), q.replace("\x00", ""))
     return {"lines": None if matches is None else [line["text"] for line in matches[-logs.FOUND_SHOWN :]]}
 

@@ -34,7 +34,7 @@ _MOST_ENTRIES = 20_000  # of a field, at all depths; pages show them
 
 
 def _reading(kind: type[events.Body]) -> type[events.Body]:
-    """The same fields; what an older or newer version writes besides is left alone."""
+    """A model with the same fields that ignores what an older or newer version writes besides."""
     config = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False)
     return type(kind.__name__, (kind,), {"model_config": config, "__module__": __name__})
 
@@ -66,7 +66,7 @@ def problem_of(record: Record) -> str:
 
 
 def _filled(value: Any, place: str, places: Container[str]) -> Any:
-    """With a number in place of each null that stands for one that is not finite."""
+    """Replaces each null that stands for a number that is not finite by that number."""
     if isinstance(value, dict):
         return {key: _filled(item, f"{place}.{key}", places) for key, item in value.items()}
     if isinstance(value, list):

@@ -65,7 +65,7 @@ class MetricSeries:
         return ((step, value) for step, value in zip(self.steps, self.values, strict=True) if not isnan(value))
 
     def in_order(self) -> MetricSeries:
-        """By step; points of one step keep their order."""
+        """The points in the order of steps; points of one step keep their order."""
         if not any(map(gt, self.steps, self.steps[1:])):
             return self
         order = sorted(range(len(self.steps)), key=self.steps.__getitem__)
@@ -157,7 +157,7 @@ def metric_rows(run: Run) -> Iterator[tuple[int, str, str, str, float | None]]:
 
 
 def _packed_seq(run: Run) -> int:
-    """As the database has it now."""
+    """The seq up to which points are packed, as the database has it now."""
     return Run.objects.values_list("packed_seq", flat=True).filter(pk=run.pk).first() or 0
 
 

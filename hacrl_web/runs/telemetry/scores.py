@@ -28,7 +28,7 @@ def score_benchmark(runs: Iterable[Run]) -> str:
 
 
 def accuracies(run: Run) -> Scores:
-    """On the run's own benchmark; the latest attempt of a step wins."""
+    """The accuracies on each run's own benchmark, from the latest attempt of each step."""
     return _accuracies([run])[run.pk]
 
 

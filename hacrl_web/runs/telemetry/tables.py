@@ -195,7 +195,7 @@ def rows_of(run_id: UUID, records: Sequence[Record]) -> Rows:
 
 
 def rows_if_valid(run_id: UUID, records: Sequence[Record]) -> Rows | None:
-    """As rows_of; None if one of the records cannot be stored, which `insert` then finds.
+    """The rows of `rows_of`; None if one of the records cannot be stored, which `insert` then finds.
 
     No error: the records are read, and would be lost with it.
     """

@@ -41,7 +41,7 @@ GRID = (
 
 @cache
 def ablations() -> dict[str, tuple[str, Ablation]]:
-    """By key: the algorithm, and the part that is removed."""
+    """The ablations by key: the algorithm, and the part that is removed."""
     by_key: dict[str, tuple[str, Ablation]] = {}
     for name, cls in algorithms().items():
         for one in cls.ablations:
@@ -60,7 +60,7 @@ class Variant:
 
     @property
     def overrides(self) -> dict[str, Any]:
-        """Its changes of the section `algorithm`."""
+        """The variant's changes of the section `algorithm`."""
         removed = ablations()[self.ablation][1].overrides if self.ablation else {}
         own = {name: value for name, value in self.point.items() if "." not in name}
         return {**removed, **own, "name": self.algorithm}
@@ -77,7 +77,7 @@ class Variant:
         return {**result, "rewards": with_weights(result.get("rewards"), weights)} if weights else result
 
     def agent_changes(self, agents: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """Its changes of the settings of these agents, by name."""
+        """The variant's changes of the settings of these agents, by name."""
         changes: dict[str, dict[str, Any]] = {}
         for path, value in self.point.items():
             for agent in agents_of(path, agents):
@@ -86,7 +86,7 @@ class Variant:
 
     @property
     def label(self) -> str:
-        """Its name within the sweep: `hacpo`, `hacpo no_omega`, `hacpo alpha=3 delta=0.2`, `trial 7`."""
+        """The variant's name in its sweep: `hacpo`, `hacpo no_omega`, `hacpo alpha=3 delta=0.2`, `trial 7`."""
         if self.trial is not None:
             return f"trial {self.trial}"
         names = short_names(list(self.point))

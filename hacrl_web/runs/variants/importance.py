@@ -1,4 +1,4 @@
-"""How much each setting of a search mattered. The dispatcher counts it when trials have ended; the sweep keeps it.
+"""The importance of each setting of a search. The dispatcher computes it when trials have ended; the sweep keeps it.
 
 `trials` is how many completed ones it rests on; `shares` has none where they are too few or all reached the same.
 """
@@ -16,7 +16,7 @@ NOTHING_COUNTED: dict[str, Any] = {"trials": 0, "shares": {}}
 
 
 def importance_of(settings: SearchSettings, trials: Sequence[Trial]) -> dict[str, Any]:
-    """As Sweep.importance has it and the API returns it."""
+    """The importance of each setting, as Sweep.importance stores and the API returns it."""
     completed = [trial for trial in trials if trial.state == TrialState.COMPLETED]
     shares: dict[str, tuple[float, float, float]] = {}
     if len(settings.parameters) > 1 and len(completed) >= MIN_TRIALS and len({one.value for one in completed}) > 1:

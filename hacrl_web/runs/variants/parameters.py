@@ -38,26 +38,26 @@ class Parameter:
 
     @property
     def size(self) -> int | None:
-        """How many values it has; None for a range of real numbers."""
+        """The number of values of the parameter; None for a range of real numbers."""
         if self.choices:
             return len(self.choices)
         return int(self.high) - int(self.low) + 1 if self.is_whole else None  # type: ignore[arg-type]
 
     @property
     def ends(self) -> tuple[Any, ...]:
-        """All choices, or the two ends of the range: what is checked before any trial."""
+        """The values that are checked before any trial: all choices, or the two ends of the range."""
         return self.choices or (self.low, self.high)
 
     @property
     def request(self) -> str | list[Any]:
-        """As requests have it: the text of a range, or the list of choices."""
+        """The parameter as a request has it: the text of a range, or the list of choices."""
         if self.choices:
             return list(self.choices)
         return f"{value_text(self.low)}..{value_text(self.high)}" + (" log" if self.is_log else "")
 
     @property
     def text(self) -> str:
-        """As the form has it."""
+        """The parameter as the form shows it."""
         return ", ".join(map(value_text, self.choices)) if self.choices else str(self.request)
 
     def rounded(self, value: float) -> float | int:

@@ -42,7 +42,7 @@ class SweepParts:
 
     @property
     def fields(self) -> dict[str, str]:
-        """Of each setting that varies, the field of the request that has its values."""
+        """The field of the request that has the values of each setting that varies."""
         if self.search is not None:
             return {name: f"{SEARCH}.parameters.{name}" for name in self.search.parameters}
         return {name: f"grid.{name}" for name in self.grid}

@@ -55,7 +55,7 @@ class SearchSettings(BaseModel):
 
     @property
     def request(self) -> dict[str, Any]:
-        """As requests have it."""
+        """The search as a request has it."""
         parameters = {name: parameter.request for name, parameter in self.parameters.items()}
         return self.model_dump(exclude={"parameters"}) | {"parameters": parameters}
 

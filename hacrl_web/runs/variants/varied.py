@@ -104,7 +104,7 @@ def value_text(value: Any) -> str:
 
 
 def short_names(names: Sequence[str]) -> dict[str, str]:
-    """By name, a short one that no other of them has: lora_rank, left.lora_rank, or with its section."""
+    """The shortest unique name of each setting, by its full name: lora_rank, left.lora_rank, or with the section."""
     short = {name: _short_name(name) for name in names}
     every = list(short.values())
     return {name: one if every.count(one) == 1 else name for name, one in short.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from hacrl_web.accounts.models import User
 from hacrl_web.runs.models import HELD, Host, Run, TelemetryEvent
 from hacrl_web.runs.worker.hosts import known_schema
 
@@ -37,7 +38,7 @@ class HostCard:
 
     @property
     def device(self) -> dict[str, dict[str, Any]]:
-        """Its devices by kind; of several GPUs the first."""
+        """The devices of the host by kind; the first of several GPUs."""
         return {one.get("kind", ""): one for one in reversed(self.host.devices if self.host else [])}
 
     @property
@@ -79,7 +80,7 @@ class HostCard:
         return texts
 
 
-def host_cards(user: Any) -> list[HostCard]:
+def host_cards(user: User) -> list[HostCard]:
     """Every host, with the runs it holds that the user may see."""
     cards = {host.name: HostCard(host.name, host, web_schema=known_schema()) for host in Host.objects.with_now()}
     visible = set(Run.objects.visible_to(user).filter(state__in=HELD).values_list("pk", flat=True))
@@ -100,7 +101,7 @@ def host_cards(user: Any) -> list[HostCard]:
 
 
 def _started(runs: list[Run]) -> dict[Any, tuple[int, dict[str, Any]]]:
-    """By run: the attempt of its last `started` event, and the device, versions and process that it names."""
+    """The last `started` event of each run: its attempt, and the device, versions and process that it names."""
     events = TelemetryEvent.objects.filter(run__in=[run.pk for run in runs], type="started").order_by("seq")
     return {pk: (attempt, payload) for pk, attempt, payload in events.values_list("run", "attempt", "payload")}
 

@@ -25,6 +25,7 @@ from django.conf import settings
 from django.db import Error, connection, transaction
 from django.db.migrations.loader import MigrationLoader
 
+from hacrl_web.accounts.models import User
 from hacrl_web.ops.devices import devices
 from hacrl_web.runs.models import HELD, SILENT_S, Drain, Host, Run
 from hacrl_web.web.errors import FieldErrors
@@ -56,7 +57,7 @@ def boot_id() -> str:
 
 
 def pid_namespace() -> str:
-    """In which namespace this process sees pids; each container has its own. Empty if the system has none."""
+    """The namespace of pids that this process sees; each container has its own. Empty if the system has none."""
     with contextlib.suppress(OSError):
         return str(os.stat("/proc/self/ns/pid").st_ino)
     return ""
@@ -120,7 +121,7 @@ def any_has(*packages: str) -> bool:
     return not reports or any(name in versions for versions in reports for name in packages)
 
 
-def change_drain(user: Any, name: str, drain: str, reason: str) -> Host:
+def change_drain(user: User, name: str, drain: str, reason: str) -> Host:
     """The host of this name, with the drain that a user chose. Error: FieldErrors."""
     if not user.is_staff:
         raise FieldErrors.single("forbidden", "Only staff may drain a host.", status=403)
@@ -134,7 +135,7 @@ def change_drain(user: Any, name: str, drain: str, reason: str) -> Host:
     return host
 
 
-def forget_host(user: Any, name: str) -> None:
+def forget_host(user: User, name: str) -> None:
     """Remove the row of a host that is gone; its worker's next heartbeat would add it again, without its drain.
 
     Error: FieldErrors (403 for all but staff; 404; 409 while it sends heartbeats or holds a run).

@@ -7,11 +7,11 @@ projects stay as they are. Only staff may pass those, and raise a priority above
 from __future__ import annotations
 
 import math
-from typing import Any
 from uuid import UUID
 
 from django.db import transaction
 
+from hacrl_web.accounts.models import User
 from hacrl_web.runs.models import Run, RunQuerySet, State
 from hacrl_web.web.errors import FieldErrors
 
@@ -29,14 +29,14 @@ def place_in_queue(run: Run) -> int | None:
     return places().get(run.pk) if run.state == State.QUEUED else None
 
 
-def movable(user: Any, run: Run) -> RunQuerySet:
+def movable(user: User, run: Run) -> RunQuerySet:
     """The waiting runs among which the user may move this one, in order."""
     waiting = Run.objects.in_queue()
     return waiting if user.is_staff else waiting.filter(project=run.project_id)
 
 
-def reorder(user: Any, run: Run, *, place: int | None = None, priority: int | None = None) -> None:
-    """Change what is not None; a refused place leaves the priority as it was. Error: FieldErrors."""
+def reorder(user: User, run: Run, *, place: int | None = None, priority: int | None = None) -> None:
+    """Change place and priority, unless None; a refused place leaves the priority as it was. Error: FieldErrors."""
     with transaction.atomic():
         if priority is not None:
             set_priority(user, run, priority)
@@ -44,7 +44,7 @@ def reorder(user: Any, run: Run, *, place: int | None = None, priority: int | No
             move_run(user, run, place)
 
 
-def move_run(user: Any, run: Run, place: int) -> int:
+def move_run(user: User, run: Run, place: int) -> int:
     """Move a waiting run to `place` (1 = first) among the movable ones; returns its place. Error: FieldErrors (409)."""
     with transaction.atomic():
         waiting = list(movable(user, run).only("priority", "queue_key").select_for_update())
@@ -73,8 +73,8 @@ def _write(order: list[Run], slots: list[tuple[int, float]]) -> None:
     queued.bulk_update(changed, ["priority", "queue_key"], batch_size=WRITTEN_AT_ONCE)
 
 
-def set_priority(user: Any, run: Run, priority: int) -> None:
-    """Higher starts first. Error: FieldErrors."""
+def set_priority(user: User, run: Run, priority: int) -> None:
+    """Set the priority of a run: higher starts first. Error: FieldErrors."""
     highest = MAX_PRIORITY if user.is_staff else 0
     if not -MAX_PRIORITY <= priority <= highest:
         why = "" if user.is_staff else "; only staff may put a run before those of others"

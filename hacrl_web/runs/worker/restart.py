@@ -32,7 +32,7 @@ _lock_file = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the proc
 
 @contextlib.contextmanager
 def handled_message() -> Iterator[None]:
-    """Within, this pool child is not killed by a restart."""
+    """Keeps this pool child from being killed by a restart."""
     fcntl.lockf(_lock_file, fcntl.LOCK_SH)
     try:
         yield
@@ -42,7 +42,7 @@ def handled_message() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _idle_children() -> Iterator[bool]:
-    """Within, no pool child begins to handle a message. False: one does already."""
+    """Keeps the pool children from beginning to handle a message. Yields False if one does already."""
     is_idle = True
     try:
         fcntl.lockf(_lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -76,7 +76,7 @@ class ConsumerCheck:
 
 
 def _is_message_waiting() -> bool:
-    """In one of the queues of this worker; False if Redis does not answer."""
+    """Whether a message waits in a queue of this worker; False if Redis does not answer."""
     return any(worker_queue.waiting(folder) for folder in ("", data_folder_id()))
 
 

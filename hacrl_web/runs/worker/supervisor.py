@@ -210,7 +210,7 @@ class RunSupervisor:
             os.close(lock)
 
     def _follow(self, trainer: TrainerProcess) -> None:
-        """Until the trainer has ended: ship its events, keep the lease, pass on requests. Error: LeaseLost."""
+        """Ship the trainer's events, keep the lease and pass on requests until the trainer ends. Error: LeaseLost."""
         while trainer.poll() is None:
             try:
                 is_behind = self._ship()

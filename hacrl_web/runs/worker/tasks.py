@@ -110,7 +110,7 @@ def supervise(run_id: UUID, *, is_shutting_down: Callable[[], bool] = lambda: Fa
 
 @contextlib.contextmanager
 def _term_noted() -> Iterator[Callable[[], bool]]:
-    """Within: SIGTERM to this process is noted instead of ending it (a deploy that signals the whole group)."""
+    """Notes a SIGTERM to this process instead of ending it, for a deploy signals the whole group."""
     noted = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield noted.is_set  # only a main thread has signal handlers
@@ -123,7 +123,7 @@ def _term_noted() -> Iterator[Callable[[], bool]]:
 
 
 def this_worker() -> Worker:
-    """This process, as a claim names it."""
+    """The name of this process in a claim."""
     pid = os.getpid()
     return Worker(host_name(), pid, process_start(pid) or 0.0, data_folder_id(), boot_id(), pid_namespace())
 

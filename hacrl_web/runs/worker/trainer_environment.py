@@ -32,7 +32,7 @@ def trainer_environment() -> dict[str, str]:
 
 
 def harness_environment() -> dict[str, str]:
-    """Where a trainer finds lm-evaluation-harness, and what its tasks may do (workers/harness/command.py)."""
+    """The variables that tell a trainer where lm-evaluation-harness is and what its tasks may do."""
     return {
         PYTHON_VARIABLE: str(settings.LM_EVAL_PYTHON),
         TASKS_VARIABLE: str(settings.LM_EVAL_TASKS),

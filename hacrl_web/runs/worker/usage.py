@@ -17,7 +17,7 @@ AT_ONCE = 20
 
 
 class UsageMeter:
-    """Of one attempt, for its supervisor. gpus: of its trainer, once that says so."""
+    """Measures what one attempt uses, for its supervisor. gpus: those of its trainer, once it names them."""
 
     def __init__(self, run: Run) -> None:
         self.run, self.attempt = run, run.attempt

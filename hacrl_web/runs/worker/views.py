@@ -45,7 +45,7 @@ def worker_list(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 def host_drain(request: HttpRequest) -> HttpResponse:
-    """Whether a host takes runs; for staff."""
+    """Set whether a host takes runs; for staff."""
     name, drain = request.POST.get("name", ""), request.POST.get("drain", "")
     reason = change_reason("drained", request, request.POST.get("why"))
     try:

@@ -61,7 +61,7 @@ def list_run_views(request: HttpRequest, query: Query[ListQuery]) -> Any:
 
 @router.post("/run-views", response={201: RunViewAnswer}, summary="Save a view of the list of runs for the project")
 def create_run_view(request: HttpRequest, payload: RunViewBody) -> Any:
-    """In place of the view of this name, if there is one. What the list does not read is left out of `query`."""
+    """Save a view, in place of any view of this name. Parts of `query` that the list ignores are dropped."""
     return Status(201, _row(save_view(request.user, payload.name, payload.query)))
 
 

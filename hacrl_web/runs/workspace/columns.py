@@ -78,7 +78,7 @@ def chosen_columns(query: WorkspaceQuery) -> list[RunColumn]:
 
 
 def sorted_runs(runs: RunQuerySet, sort: str) -> RunQuerySet:
-    """By a column, runs without a value last; newest first among equals, and without a sort."""
+    """The runs sorted by a column, those without a value last; equal ones, and all without a sort, newest first."""
     column = run_column(sort.removeprefix("-"))
     if column is None:
         return runs

@@ -51,7 +51,7 @@ class Preparation:
 
 @contextmanager
 def preparing(activity: str) -> Iterator[Show]:
-    """Within: home shows what is done; call the yielded function for the next step. A second demo shows nothing."""
+    """Shows on Home what a demo prepares; the yielded function begins the next step. A second demo shows nothing."""
     # Not in append mode, in which pwrite ignores its offset on Linux.
     descriptor = os.open(Path(settings.DATA_DIR) / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     with open(descriptor, "w") as file:

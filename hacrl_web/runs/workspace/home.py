@@ -13,6 +13,7 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
+from hacrl_web.accounts.models import User
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.models import HELD, Run, RunQuerySet, State, Sweep, TelemetryEvent
 from hacrl_web.runs.run.results import with_results
@@ -71,7 +72,7 @@ def _newest_ended(runs: RunQuerySet) -> list[Run]:
     return sorted(ended, key=lambda run: run.finished_at or run.created_at, reverse=True)[:RUNS_SHOWN]
 
 
-def _first_steps(user: Any) -> list[dict[str, Any]]:
+def _first_steps(user: User) -> list[dict[str, Any]]:
     """What a first run needs, and whether it is there."""
     first_steps = (
         ("Models", "Two or more, from the Hub or a folder.", "Add a model", LanguageModel, "registry:model_create"),
@@ -95,7 +96,7 @@ def _waiting_for_user(runs: RunQuerySet) -> Iterable[Run]:
 
 
 def matters(runs: Iterable[Run]) -> list[Matter]:
-    """One for each state and reason, in the order of their first runs."""
+    """The matters, one for each state and reason, in the order of their first runs."""
     by_cause: dict[tuple[State, str], list[Run]] = {}
     for run in runs:
         by_cause.setdefault((State(run.state), run.reason.partition("\n")[0]), []).append(run)

@@ -43,7 +43,7 @@ class RunGroup:
 
     @property
     def score(self) -> MeanInterval | None:
-        """Of the newest held-out accuracies of its runs."""
+        """The mean of the newest held-out accuracies of the row's runs."""
         return mean_interval([run.score for run in self.runs if run.score is not None])
 
     @property

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.db import IntegrityError, transaction
 from django.http import QueryDict
 
-from hacrl_web.accounts.models import Role
+from hacrl_web.accounts.models import Role, User
 from hacrl_web.accounts.roles.projects import project_of_new, require
 from hacrl_web.runs.models import RunView
 from hacrl_web.runs.workspace.query import WorkspaceQuery
@@ -19,7 +17,7 @@ MAX_QUERY = 16_000
 MAX_VIEWS = 100  # of a project
 
 
-def save_view(user: Any, name: str, query: str) -> RunView:
+def save_view(user: User, name: str, query: str) -> RunView:
     """Store an address under a name, in place of the view that had it.
 
     query: of the address; what the workspace does not read is left out. Errors: FieldErrors.
@@ -46,7 +44,7 @@ def save_view(user: Any, name: str, query: str) -> RunView:
     return view
 
 
-def delete_view(user: Any, view: RunView) -> None:
+def delete_view(user: User, view: RunView) -> None:
     """Delete a view; any member may. Error: FieldErrors (403)."""
     require(user, view.project, Role.MEMBER)
     view.delete()

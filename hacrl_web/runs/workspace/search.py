@@ -8,6 +8,7 @@ from django.http import HttpRequest, JsonResponse
 from django.urls import reverse
 from django.views.decorators.http import require_GET
 
+from hacrl_web.accounts.models import User
 from hacrl_web.docs.pages import search_docs
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.models import Run, Sweep
@@ -23,7 +24,7 @@ KINDS: dict[str, Any] = {
 }
 
 
-def rows_named(user: Any, text: str) -> list[dict[str, str]]:
+def rows_named(user: User, text: str) -> list[dict[str, str]]:
     """Kind, name and address of the newest rows of each kind with this text in their name."""
     results: list[dict[str, str]] = []
     if words := clean_text(text):

@@ -21,7 +21,7 @@ NOTHING_TO_TEACH = "A is 0: there is nothing to teach"
 
 
 class RowWeights(NamedTuple):
-    """By row: -1 below, 0 inside, 1 above the band; and the weight, 0 where no gradient flows."""
+    """The side of each row (-1 below, 0 inside, 1 above the band) and its weight, 0 where no gradient flows."""
 
     sides: list[int]
     weights: list[float]

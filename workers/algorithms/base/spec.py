@@ -26,7 +26,7 @@ CAPABILITY_FLOOR = 1e-8  # Eq. (9)
 
 @dataclass(frozen=True)
 class Objective:
-    """By learner: advantages (n, B, G), baselines (B,), and prompts whose baseline the guard replaced (B,) bool.
+    """What one learner trains on: advantages (n, B, G), baselines (B,), and where the guard replaced them (B,) bool.
 
     in_baseline: (n, B, G) bool, the rollouts that the baseline averages: those of trusted sources. An untrusted
     source has the advantages that it would have if it were trusted too.
@@ -195,7 +195,7 @@ class AlgorithmSpec(SettingsSection):
         return self.beta > 0 and is_self
 
     def filled(self, num_blocks: int, updates_per_block: int) -> AlgorithmSpec:
-        """The same with every number filled in, as the loss reads it.
+        """These settings with every number filled in, as the loss reads them.
 
         num_blocks: agents whose rollouts a learner trains on.  updates_per_block: M, updates that each of them fills.
         """

@@ -36,7 +36,7 @@ class MicroBatch:
     max_tokens: int = 0
 
     def in_loss_precision(self) -> MicroBatch:
-        """The same in float32, or float64 if logps are, with the mask as numbers."""
+        """The batch in float32, or in float64 if logps are, with the mask as numbers."""
         dtype = torch.float64 if self.logps.dtype == torch.float64 else torch.float32
         names = ("logps", "mask", "old_mean_logp", "advantages", "omega", "ref_logps", "old_logps")
         values = {name: value.to(dtype) for name in names if (value := getattr(self, name)) is not None}
@@ -78,7 +78,7 @@ def clipped_objective(
 
 
 class WeightTerms(NamedTuple):
-    """Of each row: its weight, the clipped s or the gate, the side of the band, and where the gradient flows."""
+    """The terms of each row: weight, clipped s or gate, side of the band, and where the gradient flows."""
 
     weight: Any
     clipped: Any
@@ -184,7 +184,7 @@ def own_and_cross_loss(
 
 
 def uniform_groups(rewards: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
-    """By prompt: whether all valid rewards are equal, (B,) bool, and the highest, (B,). rewards, valid: (n, B, G)."""
+    """Whether all valid rewards of a prompt are equal, (B,) bool, and the highest, (B,). rewards, valid: (n, B, G)."""
     highest = rewards.where(valid, -torch.inf).amax(dim=(0, 2))  # (B,)
     lowest = rewards.where(valid, torch.inf).amin(dim=(0, 2))  # (B,)
     return highest == lowest, highest
@@ -212,7 +212,7 @@ def reward_scale(rewards: Tensor, valid: Tensor, mode: str, epsilon: float = 1e-
 def joint_advantages(
     rewards: Tensor, *, valid: Tensor | None = None, scale_rewards: str = "group", epsilon: float = 1e-6
 ) -> tuple[Tensor, Tensor]:
-    """The same for every learner: (r - mean of all r of the prompt) / (std_ddof1 of all + epsilon).
+    """Advantages that are equal for all learners: (r - mean of all r of the prompt) / (std_ddof1 of all + epsilon).
 
     rewards: (n, B, G).  valid: (n, B, G) bool, True = scored; an unscored rollout gets advantage 0.
     Returns advantages (n, B, G) and baselines (B,).

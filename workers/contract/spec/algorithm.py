@@ -108,7 +108,7 @@ def without_idle(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def left_settings(values: Mapping[str, Any]) -> list[LeftSetting]:
-    """Those of a run's settings that left and would act."""
+    """The settings of a run that this version no longer has and that would change its results."""
     result = [one for one in _stored(values) if one.message]
     for (section, name), (choices, way_out) in _VALUES.items():
         value = own.get(name) if isinstance(own := values.get(section), Mapping) else None

@@ -208,11 +208,11 @@ class JudgeSettings(SettingsSection):
         return self.rubric or (DEFAULT_COMPARISON if self.is_comparison else DEFAULT_RUBRIC)
 
     def cost(self, input_tokens: int, output_tokens: int) -> float:
-        """In the currency of the prices."""
+        """The cost of a call, in the currency of the prices."""
         return (input_tokens * self.price_input + output_tokens * self.price_output) / 1e6
 
     def reward_of_score(self, score: float) -> float | None:
-        """From 0 to 1; None for a score beyond the scale, or no number."""
+        """The reward of a score, from 0 to 1; None for a score beyond the scale, or no number."""
         if not math.isfinite(score) or not self.lowest <= score <= self.highest:
             return None
         return (score - self.lowest) / (self.highest - self.lowest)
@@ -244,7 +244,7 @@ class JudgeSettings(SettingsSection):
 
 
 def _harmless(text: str) -> str:
-    """Without the closing tags of the built-in rubrics, so that a response cannot end its own part."""
+    """Removes the closing tags of the built-in rubrics, so that a response cannot end its own part."""
     for tag in ("question", "reference", "response", "first", "second"):
         text = text.replace(f"</{tag}>", f"< /{tag}>")
     return text
@@ -259,7 +259,7 @@ class JudgeFile:
 
     @property
     def sha256(self) -> str:
-        """Of the settings that act on its rewards, with the message as it is sent."""
+        """The digest of the settings that act on the judge's rewards, with the message as it is sent."""
         acting = {key: value for key, value in self.settings.model_dump().items() if key not in _ACTS_NOT}
         if self.settings.kind != "reward_model":  # another built-in rubric is another version
             acting |= {"rubric": self.settings.message, "reading": READING}
@@ -271,7 +271,7 @@ class JudgeFile:
 
     @property
     def label(self) -> str:
-        """As evaluations record it: `judge/helpful@0123456789ab`."""
+        """The judge's name and version as evaluations record them: `judge/helpful@0123456789ab`."""
         return f"judge/{self.name}@{self.version}"
 
     def to_json(self) -> str:

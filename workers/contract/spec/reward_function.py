@@ -58,7 +58,7 @@ class FunctionFile:
 
     @property
     def label(self) -> str:
-        """As evaluations record it: `function/steps@0123456789ab`."""
+        """The function's name and version as evaluations record them: `function/steps@0123456789ab`."""
         return f"function/{self.name}@{self.version}"
 
     @classmethod
@@ -100,7 +100,7 @@ def check_source(text: str) -> None:
 
 
 def check_new_source(text: str) -> None:
-    """As check_source, for a text that is about to be registered: what it says of the network is clear as well.
+    """Check a text that is about to be registered: check_source passes it, and it is clear about the network.
 
     Runs may name a text that was registered before NETWORK had a meaning, and go on. Errors: FunctionFileError.
     """
@@ -168,7 +168,7 @@ def _check_list_arguments(arguments: ast.arguments) -> None:
 
 
 def called_function(text: str) -> tuple[str, bool, bool]:
-    """Of a checked source: the name of its function, whether it takes lists, and whether these are lists of messages,
+    """The name of a checked source's function, whether it takes lists, and whether these are lists of messages,
     as a look at `["content"]` shows."""
     tree = ast.parse(text)
     convention = _convention(tree)

@@ -187,7 +187,7 @@ class RewardsSpec(SettingsSection):
 
     @property
     def weights(self) -> dict[str, float]:
-        """By name, the verifier's first."""
+        """The weights by name, the verifier's first."""
         return {VERIFIER: self.verifier_weight} | {term.name: term.weight for term in self.terms}
 
     def total(self, rewards: Mapping[str, float]) -> float:

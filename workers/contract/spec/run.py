@@ -246,13 +246,13 @@ class RunSpec(SettingsSection):
 
     @property
     def training_shares(self) -> list[float]:
-        """Of each of them, the share of prompts that is drawn from it."""
+        """The share of prompts that is drawn from each training set."""
         weights = [self.training.benchmark_weight, *(one.weight for one in self.training.benchmarks)]
         return [weight / sum(weights) for weight in weights] if len(weights) > 1 else [1.0]
 
     @property
     def prompts_of_sets(self) -> list[int]:
-        """Of each of them, how many different prompts a batch needs: its share, rounded up."""
+        """The number of different prompts that a batch needs of each training set: its share, rounded up."""
         return [ceil(share * self.training.train_batch_size - 1e-9) for share in self.training_shares]
 
     @property
@@ -349,7 +349,7 @@ class RunSpec(SettingsSection):
         return json.dumps(self.model_dump(mode="json"), sort_keys=True, indent=1, ensure_ascii=False)
 
     def to_yaml(self) -> str:
-        """All settings in the order of their sections, defaults written out."""
+        """The settings as YAML in the order of their sections, defaults written out."""
         return dump_yaml(self.model_dump(mode="json"))
 
     @classmethod
