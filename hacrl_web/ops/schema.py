@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from django.apps import apps as installed
 from django.conf import settings
 from django.core.management import CommandError, call_command
 from django.db import connection
@@ -15,6 +17,7 @@ from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 
+log = logging.getLogger(__name__)
 _LOCK_NUMBER = 2_603_02604  # of a PostgreSQL advisory lock: any number without another use
 
 
@@ -56,6 +59,21 @@ def bring_up_to_date() -> None:
     with _migration_lock():
         refuse_newer()
         call_command("migrate", interactive=False, skip_checks=True)
+        for label in left_tables():
+            log.warning(
+                "%s is switched off, but its tables are in the database, and runs with rows in them cannot be deleted: "
+                "put its line back into FEATURES, run ./hacrl manage migrate %s zero, and take the line out",
+                label,
+                label,
+            )
+
+
+def left_tables() -> list[str]:
+    """The apps that are switched off and whose tables are still there."""
+    labels = {app for app, _ in MigrationRecorder(connection).applied_migrations()}
+    labels -= {config.label for config in installed.get_app_configs()}
+    tables = connection.introspection.table_names()
+    return sorted(label for label in labels if any(name.startswith(f"{label}_") for name in tables))
 
 
 @contextmanager
