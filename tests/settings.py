@@ -15,3 +15,4 @@ from hacrl_web.settings import *  # noqa: E402, F403
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 # Many tests are one user within a minute.
 API_READS_PER_MINUTE = API_WRITES_PER_MINUTE = 0
+MIDDLEWARE = [*MIDDLEWARE, "tests.support.web.unwrapped_pages.UnwrappedPages"]  # noqa: F405
