@@ -28,9 +28,10 @@ for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test asks the hub
 
-TRAINING = {"trainer", "demo", "tools", "model", "rollouts"}  # folders of tests
+TRAINING = {"trainer", "demo", "tools", "model", "rollouts", "agents"}  # folders of tests
 LONG = ("tests/browser", "tests/faults", *(f"tests/workers/{name}" for name in TRAINING), "tests/tools")
 LONGEST = ("test_postgresql.py", "browser", "faults", "agents", "test_upgrade.py", "test_access.py", "trainer", "demo")
+OF_ALL_ITS_TESTS = re.compile(r"^pytestmark = .*(django_db|slow)", re.MULTILINE)
 WITH_A_PRODUCT = ("tests/browser/", "tests/faults/")  # started once for all of them, which takes 20 s of a processor
 MISSING_PART = re.compile(r"\b(apt-get|pip|npm) (install|ci)\b")
 AnyReport = TypeVar("AnyReport", pytest.TestReport, pytest.CollectReport)
@@ -38,8 +39,11 @@ AnyReport = TypeVar("AnyReport", pytest.TestReport, pytest.CollectReport)
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """The fast suite does not load what it does not run."""
-    is_fast = "not integration" in config.getoption("markexpr")
-    return True if is_fast and collection_path.as_posix().endswith(LONG) else None
+    if "not integration" not in config.getoption("markexpr"):
+        return None
+    is_long = collection_path.as_posix().endswith(LONG)
+    is_test = collection_path.name.startswith("test_") and collection_path.suffix == ".py"
+    return True if is_long or (is_test and OF_ALL_ITS_TESTS.search(collection_path.read_text())) else None
 
 
 def pytest_collection_finish() -> None:

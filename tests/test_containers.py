@@ -206,7 +206,7 @@ def test_redis_takes_its_password_from_the_file_and_not_from_its_command_line(tm
         assert not line.exists() or b"s3cret" not in line.read_bytes()
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(60)
 
 
 # ---- the entry point ------------------------------------------------------------------------------------------------
@@ -311,7 +311,7 @@ def test_containers_start_answer_their_health_checks_and_end_at_term(tmp_path: P
         for process in started.values():
             process.send_signal(signal.SIGTERM)
         # uvicorn ends by the signal itself, once it has closed its connections.
-        assert {role: process.wait(30) for role, process in started.items()} == {
+        assert {role: process.wait(60) for role, process in started.items()} == {
             "web": -signal.SIGTERM,
             "dispatcher": 0,
         }

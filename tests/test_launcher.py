@@ -727,7 +727,7 @@ def test_down_stops_up_and_the_next_up_ends_leftovers_of_a_killed_one(up: Runnin
         stopped = following.run("down")
         assert stopped.returncode == 0, stopped.stderr
         assert f"stopped: pid {following.process.pid}" in stopped.stdout
-        assert following.process.wait(timeout=10) == 0
+        assert following.process.wait(timeout=60) == 0
         assert following.run("down").returncode == 1
     finally:
         following.close()

@@ -136,6 +136,7 @@ def is_renamed(path: str, before: object, now: object) -> bool:
     return any(before.replace(old, new) == now for old, new in RENAMED)
 
 
+@pytest.mark.integration
 def test_every_old_address_answers_as_it_did(answers):
     """Lists with filters, tabs with their parameters, boards, forms of clones and drafts, CSV, and the API."""
     assert len(answers) == len(ADDRESSES) > 200
@@ -175,6 +176,7 @@ def test_every_old_address_answers_as_it_did(answers):
     assert differences == [], differences
 
 
+@pytest.mark.integration
 def test_forms_of_clones_and_drafts_hold_the_settings_that_they_held(answers):
     forms = [(before, now["form"]) for before, now in zip(ADDRESSES, answers, strict=True) if "form" in before]
     assert len(forms) > 10

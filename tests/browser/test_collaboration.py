@@ -142,6 +142,7 @@ def test_live_run_is_followed_only_from_its_end(clock_page: Page, run_path: str)
     drawn(clock_page, 4)
 
 
+@pytest.mark.full
 def test_axe_finds_nothing_serious_and_the_tab_does_not_scroll_sideways(page: Page, run_path: str) -> None:
     axe = source()
     page.goto(run_path)

@@ -45,6 +45,7 @@ def test_picture_is_saved_as_png(page: Page, boards: dict[str, str]) -> None:
         assert download.value.path().read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("width", [390, pytest.param(1440, marks=pytest.mark.full)])
 def test_axe_finds_nothing_serious_and_no_board_scrolls_sideways(
     page: Page, boards: dict[str, str], width: int

@@ -55,6 +55,7 @@ def column(chart: dict[str, Any], name: str) -> list[float | None]:
     return list(chart["values"][chart["columns"].index(name)])
 
 
+@pytest.mark.full
 def test_spike_of_one_point_in_100_000_is_seen_and_two_loads_draw_the_same(page: Page, runs) -> None:
     first = show(page, runs["spike"], key="grad-norm")
     assert len(first["x"]) <= 1500

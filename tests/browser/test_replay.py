@@ -73,6 +73,7 @@ def test_who_wants_less_motion_plays_it_step_by_step(browser: Browser, context, 
     calm.close()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("scheme", ["light", *in_full("dark")])
 def test_replay_is_operable_and_labelled(page: Page, runs: dict[str, Any], scheme: str) -> None:
     page.emulate_media(color_scheme=scheme)

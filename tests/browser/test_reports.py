@@ -44,6 +44,7 @@ def test_report_is_written_with_panels_that_are_drawn(page: Page, board: str, se
     assert "Sharing **helps**." in download.value.path().read_text()
 
 
+@pytest.mark.full
 def test_axe_finds_nothing_serious_and_no_report_scrolls_sideways(page: Page, board: str) -> None:
     axe = source()
     page.set_viewport_size({"width": 390, "height": 900})

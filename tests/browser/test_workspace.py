@@ -66,6 +66,7 @@ def test_eyes_groups_and_columns_are_in_the_address_and_in_a_saved_view(page: Pa
     expect(page.get_by_role("link", name="Benchmark", exact=True)).to_be_visible()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("path", ["/runs/?by=seed&layout=panels", *in_full("/runs/", "/runs/?tab=compare")])
 @pytest.mark.parametrize(
     ("width", "scheme"),

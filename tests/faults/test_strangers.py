@@ -228,6 +228,7 @@ def full_disk(watch: Watch) -> None:
         world.until_state(run_id, "completed")
 
 
+@pytest.mark.full
 def test_strangers_and_a_lock_do_not_hold_up_other_users(world: World) -> None:
     if world.kind == "postgresql":
         pytest.skip("the longer test has PostgreSQL")

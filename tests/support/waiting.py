@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-def wait_until(condition: Callable[[], Any], seconds: float = 10.0, pause_s: float = 0.02) -> bool:
+def wait_until(condition: Callable[[], Any], seconds: float = 60.0, pause_s: float = 0.02) -> bool:
     """Look until it is true or the time is over."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

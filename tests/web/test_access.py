@@ -45,6 +45,7 @@ from tests.support.web.addresses import (
     query_of,
     routes,
     send,
+    verbs_of,
 )
 from tests.support.web.addresses import mine as mine
 from tests.support.web.factories import make_member, make_run, make_user
@@ -66,10 +67,10 @@ TRIED = "api/v1/reward-functions/<int:pk>/questions"
 JUDGED = "api/v1/judges/<int:pk>/questions"
 
 
-def test_visitor_reaches_no_page_without_a_login(client, mine, record_property):
+def test_visitor_reaches_no_page_without_a_login(client, mine, record_property, request):
     per_verb: Counter[str] = Counter()
     for route in set(routes()) - PUBLIC:
-        for verb in VERBS:
+        for verb in verbs_of(route, request):
             answer = send(client, verb, address(route, mine))
             per_verb[verb] += 1
             if route.startswith(("api/v1/", "metrics")):
@@ -81,7 +82,8 @@ def test_visitor_reaches_no_page_without_a_login(client, mine, record_property):
             assert b"swan" not in answer.content
     tried = sum(per_verb.values())
     record_property("crawl", json.dumps(["without a login", per_verb]))
-    assert tried == len(set(routes()) - PUBLIC) * len(VERBS) >= 35 * len(VERBS)
+    assert per_verb.keys() == set(VERBS)
+    assert tried >= 2 * len(set(routes()) - PUBLIC) >= 70
     mine.run.refresh_from_db()
     assert mine.run.desired_state == "run"
 
@@ -107,18 +109,20 @@ def test_description_of_the_api_is_for_users(client, is_staff):
     assert "/api/v1/runs" in client.get(path).json()["paths"]
 
 
-def test_objects_of_another_user_are_not_found(client, mine, record_property):
+def test_objects_of_another_user_are_not_found(client, mine, record_property, request):
     client.force_login(make_user())
-    tried = 0
+    tried: Counter[str] = Counter()
     for route in of_objects():
-        answers = [send(client, verb, address(route, mine) + query_of(route), route) for verb in VERBS]
-        tried += len(answers)
+        verbs = verbs_of(route, request)
+        answers = [send(client, verb, address(route, mine) + query_of(route), route) for verb in verbs]
+        tried.update(verbs)
         # 405 is said of unknown ids as well.
         assert {answer.status_code for answer in answers} <= {404, 405}, route
         assert 404 in {answer.status_code for answer in answers}, route
         assert not any(b"swan" in answer.content for answer in answers), route
-    record_property("crawl", json.dumps(["as another user", dict.fromkeys(VERBS, len(of_objects()))]))
-    assert tried == len(of_objects()) * len(VERBS) >= 15 * len(VERBS)
+    record_property("crawl", json.dumps(["as another user", tried]))
+    assert tried.keys() == set(VERBS)
+    assert tried.total() >= 2 * len(of_objects()) >= 30
     mine.run.refresh_from_db()
     assert (mine.run.state, mine.run.desired_state) == ("queued", "run")
 
@@ -336,7 +340,8 @@ def test_viewer_reads_everything_and_writes_nothing(client, mine, children, reco
         path = address(route, mine) + query_of(route)
         is_for_admins = route.removeprefix("api/v1/") in ("audit", "audit.csv") or route == HUB_TOKEN
         is_form = getattr(resolve(path.partition("?")[0]).func, "is_for_members", False)
-        answers = {verb: send(client, verb, path) for verb in ("GET", "OPTIONS")}
+        reading = ("GET", "OPTIONS") if is_full or "api/" not in route else ("GET",)
+        answers = {verb: send(client, verb, path) for verb in reading}
         tried.update(list(answers))
         assert {answer["Cache-Control"] for answer in answers.values()} == {"no-store, private"}, route
         read = answers["GET"]
@@ -351,7 +356,7 @@ def test_viewer_reads_everything_and_writes_nothing(client, mine, children, reco
             assert read.status_code == (403 if is_for_admins else of_owners.status_code), route
         if route not in OWN:
             offered |= {(route, one) for one in forms_on(read) if one.lstrip("/") not in OWN | leaving}
-        for verb in WRITING if route not in OWN and not route.startswith(OWN_OF_API) else ():
+        for verb in verbs_of(route, request, WRITING) if route not in OWN and not route.startswith(OWN_OF_API) else ():
             answer = send(client, verb, path, route)
             tried[verb] += 1
             expected = (403, 404, 405) if "people/" in route or route.startswith(PRIVATE) else (403, 405)
@@ -366,7 +371,7 @@ def test_viewer_reads_everything_and_writes_nothing(client, mine, children, reco
     assert num_named >= 30, num_named
 
 
-def test_token_of_a_viewer_reads_and_writes_nothing(client, mine, children):
+def test_token_of_a_viewer_reads_and_writes_nothing(client, mine, children, request):
     viewer = make_member(mine.project, "viewer")
     _, text = make_token(viewer, name="script", scopes=["read", "write"], days=1)
     headers = {"Authorization": f"Bearer {text}"}
@@ -374,7 +379,7 @@ def test_token_of_a_viewer_reads_and_writes_nothing(client, mine, children):
     for route in sorted(one for one in set(routes()) - PUBLIC if one.startswith("api/v1/")):
         if route.startswith(OWN_OF_API):
             continue
-        for verb in WRITING:
+        for verb in verbs_of(route, request, WRITING):
             kind = "application/json"
             body = json.dumps(BODIES.get(route, {}))
             answer = client.generic(verb, address(route, mine) + query_of(route), body, kind, headers=headers)

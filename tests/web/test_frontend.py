@@ -121,7 +121,7 @@ def play(script: str) -> dict:
         "console.log(JSON.stringify({ seen, links, sent: sockets.map((one) => one.sent), timers: timers.length }));"
     )
     scene = "\n".join([BROWSER, source, follow, script, report])
-    done = subprocess.run([node, "--input-type=module", "-"], input=scene, capture_output=True, text=True, timeout=30)
+    done = subprocess.run([node, "--input-type=module", "-"], input=scene, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     result: dict = json.loads(done.stdout)
     return result
@@ -140,7 +140,7 @@ def test_browser_writes_numbers_as_the_server_does():
     console.log(JSON.stringify(different));
     """
     command = [node, "--input-type=module", "-"]
-    done = subprocess.run(command, input=rules + script, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(command, input=rules + script, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == []
 
@@ -155,7 +155,7 @@ def test_browser_shortens_names_as_the_server_does():
     console.log(JSON.stringify(cases.map(({{ names, most }}) => distinctNames(names, most))));
     """
     command = [node, "--input-type=module", "-"]
-    done = subprocess.run(command, input=rules + script, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(command, input=rules + script, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == [case["short"] for case in cases]
 

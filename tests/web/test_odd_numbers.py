@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 
 import pytest
 
@@ -17,6 +18,7 @@ from tests.support.web.addresses import (
     query_of,
     routes,
     send,
+    verbs_of,
 )
 from tests.support.web.addresses import mine as mine
 
@@ -32,16 +34,16 @@ def test_number_beyond_every_column_is_not_found(client, mine, request):
             for name in [name for name, kind in kinds.items() if kind == "int"]:
                 path = address(route.replace(f"<int:{name}>", str(number)), mine)
                 body = {"seeds": [1]} if route.endswith("/seeds") else BODIES.get(route, {})
-                posted = client.post(path, body, content_type="application/json")
-                put = client.put(path, body, content_type="application/json")
-                answers = {one.status_code for one in (client.get(path), posted, put, client.delete(path))}
+                verbs = verbs_of(route, request, ("GET", "POST", "PUT", "DELETE"))
+                sent = [client.generic(verb, path, json.dumps(body), "application/json") for verb in verbs]
+                answers = {one.status_code for one in sent}
                 assert 404 in answers, path  # some are read, others written
                 assert answers <= {404, 405}, path
                 tried += 1
     assert tried >= 30
 
 
-def test_invalid_id_is_not_found(client, mine):
+def test_invalid_id_is_not_found(client, mine, request):
     client.force_login(mine.owner)
     tried = 0
     for odd in ("x", "%00"):
@@ -50,11 +52,11 @@ def test_invalid_id_is_not_found(client, mine):
             if kind:  # the address itself does not fit, which is a 404 before anything is asked
                 continue
             path = address(route.replace(f"<{name}>", odd), mine) + query_of(route)
-            answers = [send(client, verb, path, route) for verb in (*WRITING, "GET")]
+            answers = [send(client, verb, path, route) for verb in verbs_of(route, request, (*WRITING, "GET"))]
             assert {answer.status_code for answer in answers} <= {404, 405, 422}, (path, answers)
             assert all(answer.json()["error"]["message"] for answer in answers)
             tried += len(answers)
-    assert tried >= 200
+    assert tried >= 150
 
 
 ODD = ("9" * 23, str(2**63), "9" * 5000, "-" + "9" * 23, "1e400", "%00")

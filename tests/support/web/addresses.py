@@ -105,6 +105,17 @@ def mine(db, tmp_path) -> SimpleNamespace:
     )
 
 
+def verbs_of(route: str, request: pytest.FixtureRequest, verbs: tuple[str, ...] = VERBS) -> tuple[str, ...]:
+    """In `full` all; else those of an operation, or GET and POST, and of the others one, which differs by address."""
+    if not request.config.getoption("markexpr"):
+        return verbs
+    path = "/" + PARAMETER.sub(r"{\2}", route)
+    asked = {verb.upper() for verb in operations().get(path, ())} or {"GET", "POST"}
+    others = [verb for verb in verbs if verb not in asked]
+    asked |= {others[sum(route.encode()) % len(others)]} if others else set()
+    return tuple(verb for verb in verbs if verb in asked)
+
+
 @cache
 def operations() -> dict[str, Any]:
     """What the API's description says of each address."""

@@ -54,7 +54,7 @@ class Visitor:
 
     def __init__(self, ours: str, theirs: str) -> None:
         self.ours, self.theirs = ours, theirs
-        self.http = httpx2.Client(timeout=20)
+        self.http = httpx2.Client(timeout=60)
 
     def person(self, sub: str, **claims: object) -> None:
         assert self.http.put(f"{self.theirs}/users/{sub}", json=claims).status_code == 204

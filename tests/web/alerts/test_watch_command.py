@@ -45,7 +45,7 @@ def watch_until(condition) -> None:
     held = []
 
     def end():
-        held.append(wait_until(condition, 20))
+        held.append(wait_until(condition))
         os.kill(os.getpid(), signal.SIGTERM)
 
     thread = threading.Thread(target=end)

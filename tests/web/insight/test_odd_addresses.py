@@ -37,7 +37,7 @@ PAGES: dict[str, tuple[type[PageQuery], tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_odd_values_of_each_parameter_show_a_page(client, owner, name):
+def test_odd_values_of_each_parameter_show_a_page(client, owner, name, request):
     run = stored(owner, evaluation(0, "A", 0.5))
     insert(run.pk, [rollout(101, 1, "A", "p", 0), contribution(102, 1, "B", "A", "p", 0)])
     page = reverse(name, args=[run.pk] if name.startswith("insight:run_") else [])
@@ -47,7 +47,8 @@ def test_odd_values_of_each_parameter_show_a_page(client, owner, name):
     if "against" in parameters and name == "insight:run_config":
         parameters.remove("against")  # another run that does not exist is 404
         assert {client.get(page, {"against": odd}).status_code for odd in ODD} == {404}
-    for shift in range(len(ODD)):  # each parameter has each value once
+    is_full = not request.config.getoption("markexpr")
+    for shift in range(0, len(ODD), 1 if is_full else 2):  # in `full` each parameter has each value once
         odd = {parameter: ODD[(place + shift) % len(ODD)] for place, parameter in enumerate(parameters)}
         answer = client.get(page, of_board | odd, follow=True)
         assert answer.status_code == 200, odd

@@ -224,5 +224,5 @@ def test_client_of_a_silent_server_is_ended_with_its_helpers(owner, settings, mo
     server.close()
     assert Mirror.objects.get().silence == "The destination did not answer within 15 s."
     assert family  # it has a process of its own, in a session of its own
-    psutil.wait_procs(family, timeout=10)
+    psutil.wait_procs(family, timeout=60)
     assert not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in family)

@@ -11,6 +11,7 @@ import pytest
 
 from hacrl_web.registry.benchmarks.built_in import BUILT_IN, BY_KEY
 from hacrl_web.registry.models import Benchmark
+from tests.support.marks import in_full
 from tests.support.web.page_text import text_of
 
 pytestmark = pytest.mark.django_db
@@ -36,6 +37,7 @@ ROWS: dict[str, list[dict[str, Any]]] = {
          "kwargs": [{"num_words": None}]}
     ],
 }  # fmt: skip
+IN_EVERY_BUILD = ("mmlu-pro", "gpqa-diamond", "countdown")  # choices, CSV, numbers
 # The reference answer, and a response with its verdict.
 ANSWERS = {
     "arc-challenge": ("A", "The answer is A."),
@@ -77,7 +79,7 @@ def load(web, user, settings, tmp_path):
     return load
 
 
-@pytest.mark.parametrize("key", ROWS)
+@pytest.mark.parametrize("key", [*IN_EVERY_BUILD, *in_full(*(key for key in ROWS if key not in IN_EVERY_BUILD))])
 def test_built_in_benchmark_is_read_in_its_own_format(load, web, key):
     benchmark, entry = load(key), BY_KEY[key]
     assert (benchmark.verifier, benchmark.prompt_template) == (entry.verifier, entry.prompt_template)

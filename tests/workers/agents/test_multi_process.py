@@ -169,7 +169,7 @@ def test_processes_end_with_the_trainer_also_amid_a_call(tmp_path):
     assert len(found) == 2
     trainer.kill()
     trainer.wait()
-    gone, alive = psutil.wait_procs(found, timeout=10)
+    gone, alive = psutil.wait_procs(found, timeout=60)
     assert (len(gone), alive) == (2, [])
 
 

@@ -87,7 +87,7 @@ def test_agents_work_at_the_same_time_and_their_memory_is_counted(tmp_path):
     try:
         alone = psutil.Process().memory_info().rss
         assert placement.used_bytes()[0] > alone + 2 * 50 * 2**20
-        barrier = threading.Barrier(len(spec.agents), timeout=20)  # broken if one call waits for the other
+        barrier = threading.Barrier(len(spec.agents), timeout=60)  # broken if one call waits for the other
 
         def call(agent):
             barrier.wait()

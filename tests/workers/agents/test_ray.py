@@ -163,7 +163,7 @@ def hosts(tmp_path: Path) -> Iterator[list[list[str]]]:
     """Two "hosts", as the beginning of a command that is run on each: namespaces with a network of their own."""
     name = f"hacrl{os.getpid()}"
     try:
-        made = subprocess.run(["bash", "-c", HOSTS, name], capture_output=True, text=True, timeout=20)
+        made = subprocess.run(["bash", "-c", HOSTS, name], capture_output=True, text=True, timeout=120)
         if made.returncode:
             pytest.skip(f"two hosts need network namespaces: {made.stderr.strip()[-200:]}")
         yield [["ip", "netns", "exec", f"{name}-{number}"] for number in (1, 2)]
@@ -172,9 +172,9 @@ def hosts(tmp_path: Path) -> Iterator[list[list[str]]]:
     finally:
         if shutil.which("ip"):
             for host in (f"{name}-1", f"{name}-2"):
-                inside = subprocess.run(["ip", "netns", "pids", host], capture_output=True, text=True, timeout=20)
-                subprocess.run(["kill", "-9", *inside.stdout.split()], capture_output=True, timeout=20)
-                subprocess.run(["ip", "netns", "delete", host], capture_output=True, timeout=20)
+                inside = subprocess.run(["ip", "netns", "pids", host], capture_output=True, text=True, timeout=120)
+                subprocess.run(["kill", "-9", *inside.stdout.split()], capture_output=True, timeout=120)
+                subprocess.run(["ip", "netns", "delete", host], capture_output=True, timeout=120)
 
 
 @pytest.mark.full

@@ -58,7 +58,7 @@ def test_lease_that_is_revoked_is_over_at_once_and_not_created_again(tmp_path, m
 def test_keys_reach_a_trainer_behind_a_prefix_by_standard_input_alone(tmp_path, keys):
     trainer = start_trainer(tmp_path, 1, command=[sys.executable, "-c", READ_KEYS], prefix=["nice"], keys=keys)
     try:
-        assert wait_until(lambda: trainer.poll() is not None, 20)
+        assert wait_until(lambda: trainer.poll() is not None)
         assert (tmp_path / "trainer.log").read_text().strip() == f"b'' {keys and keys['helpful']}"
     finally:
         trainer.kill()
@@ -74,7 +74,7 @@ def test_trainer_that_still_holds_the_lock_after_its_lease_is_awaited(tmp_path, 
         "import time; time.sleep(60)"
     )
     trainer = start_trainer(tmp_path, 1, command=[sys.executable, "-c", hold], prefix=["nice"])
-    assert wait_until(lambda: "1" in (tmp_path / "trainer.log").read_text(), 10)
+    assert wait_until(lambda: "1" in (tmp_path / "trainer.log").read_text())
     begin = time.monotonic()
     trainer.kill()
     assert time.monotonic() - begin > 0.5

@@ -10,6 +10,7 @@ from peft import PeftModel
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
+from tests.support.marks import in_full
 from tests.support.workers.tiny import make_spec, records, train
 from workers.model.policy import Policy
 
@@ -93,7 +94,7 @@ def test_export_is_an_ordinary_model_with_the_adapter_merged_and_beside_it(tmp_p
     assert config["target_modules"] == projections  # in this order: the same weights are the same files
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["bfloat16", *in_full("float32")])
 def test_resumed_lora_run_equals_the_uninterrupted_one_bit_for_bit(tmp_path, pair, dtype):
     spec = make_spec(
         tmp_path,

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.support.marks import in_full
 from tests.support.workers.processes import PROCESSES
 from tests.support.workers.tiny import HashVerifier, make_spec, records, same_weights, train, weights
 from workers.agents.local import LocalAgent
@@ -197,7 +198,7 @@ def _impatient(monkeypatch) -> None:
 
 
 @pytest.mark.usefixtures("_impatient")
-@pytest.mark.parametrize("raises", [False, True])
+@pytest.mark.parametrize("raises", [True, *in_full(False)])
 def test_failing_verifier_pauses_the_run_which_then_resumes_as_if_never_paused(tmp_path, pair, raises):
     spec = make_spec(tmp_path, pair)
     whole = train(spec, tmp_path / "whole")

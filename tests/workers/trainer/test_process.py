@@ -123,7 +123,7 @@ def test_term_stops_after_the_phase_with_a_checkpoint(tmp_path, spec):
     run_dir = tmp_path / "run"
     trainer = endless_trainer(run_dir, spec)
     trainer.request_stop()
-    assert trainer.process.wait(30) == 0
+    assert trainer.process.wait(60) == 0
     (finished,) = records(run_dir, "finished")
     assert (finished["outcome"], finished["reason"]) == ("stopped", "stop was requested")
     assert finished["step"] >= 1
@@ -138,7 +138,7 @@ def test_term_while_loading_stops_the_run(tmp_path, spec):
     run_dir.mkdir()
     (run_dir / "spec.json").write_text(spec.to_json())
     trainer = start_trainer(run_dir, 1, environment=ENVIRONMENT)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not (run_dir / "events.jsonl").exists() and time.monotonic() < deadline:
         time.sleep(0.005)
     time.sleep(0.05)
@@ -154,7 +154,7 @@ def test_trainer_dies_with_its_supervisor(tmp_path, spec):
     trainer = endless_trainer(run_dir, spec)
     os.close(trainer._death_pipe)  # what the kernel does when the supervisor is gone
     trainer._death_pipe = -1
-    assert trainer.process.wait(5) == -signal.SIGKILL
+    assert trainer.process.wait(60) == -signal.SIGKILL
 
 
 @pytest.mark.full
@@ -164,7 +164,7 @@ def test_trainer_behind_a_prefix_holds_the_run_folder_and_ends_with_its_lease(tm
     with pytest.raises(RunDirBusy):
         lock_run_dir(run_dir)
     lease_path(run_dir, 1).unlink()
-    assert trainer.process.wait(10) == -signal.SIGKILL
+    assert trainer.process.wait(60) == -signal.SIGKILL
     os.close(lock_run_dir(run_dir))
     trainer.kill()
 

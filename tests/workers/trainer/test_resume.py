@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.marks import in_full
 from tests.support.workers.endings import assert_same_end
 from tests.support.workers.processes import PROCESSES
 from tests.support.workers.tiny import make_pair, make_spec, records, train
@@ -69,9 +70,11 @@ def whole(tmp_path_factory) -> tuple[Path, Path]:
     ("dies", "saved"),
     [
         ("update 7", [3]),  # in step 4, before any agent's update
-        ("update 8", [3]),  # in step 4, between the two agents' updates
         ("save 4", [3]),  # at the end, between the two agents' saves
-        ("save 2", []),  # between the two agents' saves of the first checkpoint
+        *in_full(
+            ("update 8", [3]),  # in step 4, between the two agents' updates
+            ("save 2", []),  # between the two agents' saves of the first checkpoint
+        ),
     ],
 )
 def test_killed_run_ends_as_the_uninterrupted_one(tmp_path, whole, dies, saved):

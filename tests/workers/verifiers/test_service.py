@@ -210,6 +210,6 @@ def test_closing_waits_for_the_answer_at_work_and_for_no_other(make):
 
     verifier._pool.submit(answer)
     verifier._pool.submit(done.append, "queued")
-    assert begun.wait(10)
+    assert begun.wait(60)
     verifier.close()
     assert done == ["at work"]

@@ -32,7 +32,7 @@ class TestBeat:
         assert (host.name, host.boot_id, host.devices) == (host_name(), boot_id(), [{"kind": "cpu"}])
         silent_s = Host.objects.with_now().get().silent_s
         assert silent_s is not None
-        assert silent_s < 5
+        assert silent_s < 60
 
     @pytest.mark.parametrize(("seconds", "is_silent"), [(SILENT_S / 2, False), (2 * SILENT_S, True)])
     def test_silence_is_told_by_the_databases_clock_not_by_the_webs(self, monkeypatch, seconds, is_silent):
@@ -84,7 +84,7 @@ def test_thread_beats_and_ends():
         assert wait_until(lambda: Host.objects.get().schema == known_schema())
     finally:
         thread.end()
-        thread.join(5)
+        thread.join(60)
     assert not thread.is_alive()
 
 
@@ -106,7 +106,7 @@ def test_heartbeat_that_fails_does_not_end_the_thread(monkeypatch):
         assert wait_until(lambda: Host.objects.filter(schema=known_schema()).exists())
     finally:
         thread.end()
-        thread.join(5)
+        thread.join(60)
     assert len(tries) >= 2
 
 

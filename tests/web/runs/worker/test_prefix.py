@@ -156,7 +156,7 @@ def test_supervisor_that_is_gone_leaves_no_trainer_beside_the_next_one(jobs, wha
     first = supervisor_process(run, jobs, 1)
     second = None
     try:
-        assert wait_until(lambda: "1" in attempts_of(run), 30)
+        assert wait_until(lambda: "1" in attempts_of(run))
         if what == "killed with srun":
             kill_with_srun(first)
         else:
@@ -167,7 +167,7 @@ def test_supervisor_that_is_gone_leaves_no_trainer_beside_the_next_one(jobs, wha
         assert wait_until(lambda: is_free(run.run_dir), 5 * LEASE_S)  # no worker claims the run before
         assert trainers_of(run) == set()
         second = supervisor_process(run, jobs, 2)
-        assert wait_until(lambda: "2" in attempts_of(run), 30)
+        assert wait_until(lambda: "2" in attempts_of(run))
         first.send_signal(signal.SIGCONT)  # a supervisor that thaws does not revive its lease
         for _ in range(100):
             assert len(trainers_of(run)) == 1
@@ -187,7 +187,7 @@ def test_stopped_run_ends_without_its_trainer_though_supervisor_and_srun_are_dea
         (jobs / "full").touch()
     first = supervisor_process(run, jobs, 1)
     try:
-        assert wait_until((run.run_dir / HEARTBEAT_NAME).exists if is_waiting else lambda: attempts_of(run), 30)
+        assert wait_until((run.run_dir / HEARTBEAT_NAME).exists if is_waiting else lambda: attempts_of(run))
         assert len(trainers_of(run)) == (0 if is_waiting else 1)
     finally:
         first.kill() if is_waiting else kill_with_srun(first)

@@ -53,7 +53,7 @@ def test_worker_that_takes_messages_or_shuts_down_is_not_restarted(restarts):
 def hold(begun, end) -> None:
     with handled_message():
         begun.set()
-        end.wait(30)
+        end.wait(60)
     os._exit(0)
 
 
@@ -62,11 +62,11 @@ def test_worker_whose_child_handles_a_message_is_not_restarted_until_it_is_done(
     begun, end = fork.Event(), fork.Event()
     child = fork.Process(target=hold, args=(begun, end))
     child.start()
-    assert begun.wait(30)
+    assert begun.wait(60)
     check = ConsumerCheck(lambda: False)
     looks(check, 10)
     assert restarts == []
     end.set()
-    child.join(30)
+    child.join(60)
     looks(check)
     assert restarts == [1]

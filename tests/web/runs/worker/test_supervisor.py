@@ -479,7 +479,7 @@ def test_kill_of_the_supervisor_ends_the_trainer_within_two_seconds(settings):
         env={**os.environ, "DJANGO_SETTINGS_MODULE": "hacrl_web.settings", "HACRL_DATA": str(settings.DATA_DIR)},
     )
     try:
-        assert wait_until(lambda: is_running(run), 20)
+        assert wait_until(lambda: is_running(run))
         assert len(processes_of(run)) == 1
     finally:
         process.kill()

@@ -93,7 +93,7 @@ def test_heartbeat_writes_the_devices():
         assert wait_until(lambda: bool(Host.objects.filter(name=host_name()).exclude(devices=[])))
     finally:
         thread.end()
-        thread.join(5)
+        thread.join(60)
     kinds = [device["kind"] for device in Host.objects.get().devices]
     assert kinds[-3:] == ["cpu", "memory", "disk"]
     assert Host.objects.get().versions["python"]
