@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 from functools import partial
+from itertools import islice
+from operator import itemgetter
 from typing import NamedTuple
 
 from workers.verifiers.mathematics.statements.negation_words import doubts, is_unstated
@@ -23,6 +25,13 @@ _ADVERB = (
     r"(?:,?[ \t]+(?:therefore|thus|then|hence|simply|just|indeed|now|clearly|exactly|probably|about|approximately"
     r"|roughly|given[ \t]+by|equal[ \t]+to)\b,?){0,2}"
 )
+# Answers in other languages: German, French, Spanish, Portuguese, Italian, Russian, Chinese, Japanese, Korean.
+_FOREIGN = re.compile(
+    r"(?:\b(?:die|la|a|le)\s+)?\b(?:antwort|l[oö]sung|r[eé]ponse|respuesta|resposta|risposta|ответ)\s*(?:\b(?:lautet|ist|est|es|é|è)\b|[:：—])\s*:?"
+    r"|(?:答案|答え|正解|答)\s*(?:[是为為はが][：:]?|[：:])|(?:정답|답)(?:은|:)",
+    re.IGNORECASE,
+)
+_FOREIGN_END = re.compile(r"\s*(?:です|である|だ|입니다|이다)?\s*[。．！]?\s*$")
 _TAG = re.compile(r"<answer>(.{1,1000}?)</answer>", re.DOTALL | re.IGNORECASE)
 # What is behind them on the line, or on the next line with text, is an answer.
 _LABELS = (
@@ -38,10 +47,19 @@ _TO_CONTENT = re.compile(r"[ \t*:]*(?:\r?\n\s{0,20}(?:>[ \t]*|[-•][ \t]+(?=[$\
 # `#### 3. The sum` is a heading, and so is one of words with text below it.
 _HEADING = re.compile(r"\s*\**(?:\d+[.)]\s+[A-Za-z]|[A-Za-z]{2}[^\n]*\n\s*\S)")
 _VALUED = re.compile(r"[\d$\\]")
+# What a page does not show, or shows struck out; the signs of a chat's end; a quotation that a denial follows.
+_HIDDEN = re.compile(
+    r"<!--.*?-->|(?<=~~)(?=\S)[^~\n]{1,2000}~~|<(s|del|strike)>.*?</\1>|^[ \t]*%[^\n]*|(?<=\s)%(?=[ \t]*\\boxed)[^\n]*",
+    re.DOTALL | re.MULTILINE | re.IGNORECASE,
+)
+_STRUCK = re.compile(r"\\(?:[hv]?phantom|[bx]?cancel|sout|st)\s*(?=\{)")
+_CHAT_END = re.compile(
+    r"(?:<[|｜][^<>|｜]{1,40}[|｜]>|</s>|<end_of_turn>|<eos>|\[/?INST\])(?=\s*(?:$|<|\[/?INST))", re.IGNORECASE
+)
 _FENCE = re.compile(r"```[a-z]*[ \t]*\r?\n([^`]{1,1000}?)\s*```")
 # "The answer is 42. I hope it is correct.", "The answer is 42, which is even.", "The answer is 42 because it is."
 _SENTENCE_END = re.compile(
-    r"\.\s|\.$|[,;]\s+(?!(?:and|or)\b)[a-z]{2,}|\s+(?:because|since|which|as)\b|\s+[—–]\s+(?=[A-Za-z]{2})"
+    r"\.\s|\.$|。|[,;]\s+(?!(?:and|or)\b)[a-z]{2,}|\s+(?:because|since|which|as)\b|\s+[—–]\s+(?=[A-Za-z]{2})"
     r"|\s+\((?=(?:by|see|since|as|because|in(?!\s+(?:base|hundreds|thousands|millions|billions|percent)))\s)"
 )
 _AFTER_FORMULA = re.compile(r"[*\s.!]*(?:$|[\r\n]|</?answer>)|\**[.!]+\**\s")
@@ -61,10 +79,11 @@ _JOINT = re.compile(r"\$*\s*(?:,|;|,?\s*(?:\\text\s*\{)?\s*(?:and|or)\b\s*\}?)\s
 
 
 class Statement(NamedTuple):
-    """An answer, and where the text behind it begins."""
+    """An answer, where the text behind it begins, and where its box begins, if it stands in one."""
 
     answer: str
     end: int
+    start: int = -1
 
 
 def after_thoughts(completion: str) -> str:
@@ -73,6 +92,15 @@ def after_thoughts(completion: str) -> str:
         return completion
     text = completion.rpartition("</think>")[2]
     return "" if "<think>" in text else text
+
+
+def shown(text: str) -> str:
+    """A text without what no reader sees as its answer: comments, invisible and struck-out text, ends of a chat."""
+    if "<" in text or "~~" in text or "%" in text or "INST]" in text:
+        text = _CHAT_END.sub("", _HIDDEN.sub("", text))
+    while (match := _STRUCK.search(text)) and (content := braced(text, match.end())) is not None:
+        text = text[: match.start()] + text[match.end() + len(content) + 2 :]
+    return text
 
 
 def final_answer(completion: str) -> str | None:
@@ -91,7 +119,7 @@ def last_box(text: str) -> Statement | None:
     """The content of the last box; None if it is not closed, or if there is none."""
     boxes = list(_BOX.finditer(text))
     content = braced(text, boxes[-1].end()) if boxes else None
-    return None if content is None else Statement(content, _end_of_box(text, boxes[-1].end(), content))
+    return None if content is None else Statement(content, _end_of_box(text, boxes[-1].end(), content), boxes[-1].start())
 
 
 def _end_of_box(text: str, start: int, content: str) -> int:
@@ -104,18 +132,22 @@ def has_box(completion: str) -> bool:
     return _BOX.search(completion) is not None
 
 
-def joined_boxes(completion: str) -> str | None:
-    r"""The contents of the last boxes as a list, if only `,`, `and` or `or` is between them; None for one box."""
+def joined_boxes(completion: str, *, is_list: bool) -> str | None:
+    r"""The contents of the last boxes as a list, if only `,`, `and` or `or` is between them; None for one box.
+
+    is_list: whether the reference is a list. If not, only `or` joins them: `\boxed{41} and \boxed{42}` ends in 42.
+    """
     contents: list[str] = []
     end = -1
     for box in _BOX.finditer(completion):
         content = braced(completion, box.end())
         if content is None:
             return None
-        if not contents or not _JOINT.fullmatch(completion[end : box.start()][:60]):
+        joint = completion[end : box.start()][:60]
+        if not contents or not _JOINT.fullmatch(joint) or not (is_list or "or" in joint):
             contents = []
         contents.append(content)
-        end = completion.find(content, box.end()) + len(content) + 1
+        end = _end_of_box(completion, box.end(), content)
     return ", ".join(contents) if len(contents) > 1 else None
 
 
@@ -131,12 +163,13 @@ def last_statement(text: str) -> Statement | None:
     text = text[offset:]
     labels = [place for place in map(partial(_last_label, text), _LABELS) if place is not None]
     labels += [match.start(1) for match in _TAG.finditer(text)] if ">" in text else []
-    found = list(_SENTENCE.finditer(text))
-    sentences = [match.end() for match in found if not is_unstated(text[max(0, match.start() - 60) : match.start()])]
+    found = sorted((match.span() for match in (*_SENTENCE.finditer(text), *_FOREIGN.finditer(text))), key=itemgetter(1))
+    stated = (end for start, end in reversed(found) if not is_unstated(text[max(0, start - 400) : end]))
+    sentences = [*islice(stated, 1)]  # the last of them
     if not labels and not sentences:
-        is_doubted = bool(found) and not _NEXT_SENTENCE.search(text, found[-1].end())
+        is_doubted = bool(found) and not _NEXT_SENTENCE.search(text, found[-1][1])
         return Statement("", len(text) + offset) if is_doubted else None
-    answer, end = _content(text, max(labels + sentences[-1:]))
+    answer, end = _content(text, max(labels + sentences))
     if labels and sentences and sentences[-1] > max(labels) and not _VALUED.search(text, sentences[-1], end):
         answer, end = _content(text, max(labels))  # "#### 42\nThe answer is positive."
     return Statement(answer, offset + end)
@@ -166,7 +199,9 @@ def _content(text: str, place: int) -> tuple[str, int]:
     answer = _SENTENCE_END.split(line, maxsplit=1)[0]
     if (match := _CLAUSE.match(answer)) and _is_value(answer[match.end() :]) and not doubts(answer):
         place, answer = place + match.end(), answer[match.end() :]
-    return answer.strip("* \t\r").rstrip("!").strip("*` \t\r"), place + len(answer)
+    end = place + len(answer)
+    answer = _FOREIGN_END.sub("", answer.strip("* \t\r")).rstrip("!").strip("*` \t\r")
+    return answer.removesuffix("]") if "[" not in answer else answer, end
 
 
 def _is_value(text: str) -> bool:

@@ -13,9 +13,11 @@ from workers.verifiers.mathematics.extraction import (
     joined_boxes,
     last_box,
     last_statement,
+    shown,
 )
 from workers.verifiers.mathematics.last_number import last_number, numbers_at_end
 from workers.verifiers.mathematics.statements.closing import closing_formula, without_aside
+from workers.verifiers.mathematics.statements.negation_words import is_unstated
 from workers.verifiers.mathematics.statements.retractions import taken_back
 
 _MOST_RETRACTIONS = 8
@@ -27,13 +29,16 @@ def answer_in(completion: str, extraction: ResponseExtraction, *, is_list: bool 
     extraction: flexible reads the last number where nothing is stated; is_list: whether the reference is a list, so
     that several boxes, formulas or numbers with only `,`, `and` or `or` between them are one answer.
     """
-    text = after_thoughts(completion)
+    text = shown(after_thoughts(completion))
     for _ in range(_MOST_RETRACTIONS):
         if has_box(text):
             statement = last_box(text)
             if statement is None:
                 return None
-            if is_list and (listed := joined_boxes(text)):
+            if is_unstated(text[: statement.start], text[statement.end :]):
+                text = f"{text[: statement.start]} {text[statement.end :]}"
+                continue
+            if listed := joined_boxes(text, is_list=is_list):
                 statement = Statement(listed, statement.end)
         else:
             statement = last_statement(text)

@@ -20,14 +20,69 @@ _DENIAL = re.compile(rf"\b(?:{_NOT}|{_DENIED}|than|without|(?:anything|everythin
 _SUPPOSITION = re.compile(rf"\b(?:{_GUESSED}|{_SUPPOSED}|mistak\w+|errors?)\b", re.IGNORECASE)
 # What is denied before one of these words is another thing: `We have not $41$, hence $42$`.
 _CONSEQUENCE = re.compile(r"(?:^|[\s,;])(?:so|hence|thus|therefore|whence|consequently)\b", re.IGNORECASE)
-# Before `the answer is 42`: the sentence does not say so.
-_UNSTATED = re.compile(
-    r"(?:\b(?:if|whether|unless|assum(?:e|ing)|suppos(?:e|ing)|imagine|pretend|(?:wrong|false|incorrect|untrue|impossible|unlikely)\s+that"
-    r"|doubt\w*|den(?:y|ies|ied)|(?:may|might|could|would)\s+(?:think|believe|say|guess|expect|claim)"
-    r"|(?:nobody|no\s+one|not|never|cannot)\s+(?:think|believe|say|know|claim|mean|sure|certain|clear|true))"
-    r"|n't\s+(?:think|believe|say|know|claim|mean|sure|certain|clear|true))(?:\s+(?:that|whether|if))?\s*$",
+
+# What governs a stated answer: the words before it, in its sentence, in its clause, or at once before it.
+_SENTENCE_END = re.compile(r"(?<!e\.g)(?<!i\.e)[.!?][\"'”’)*\]$\\]*\s+|[。！？]|\n\s*\n(?=[^\n]*[^\W\d_]{2})")
+_CLAUSE_END = re.compile(
+    r"[;,:，；：][\"'“*]*(?=\s)|\s[—–-]\s|\b(?:so|hence|thus|therefore|then|consequently|but|however|because|since|aber|sondern)\b",
     re.IGNORECASE,
 )
+_TURN = re.compile(r";\s|\b(?:but|so|hence|thus|therefore|however|actually)\b", re.IGNORECASE)
+_NOT_ = r"(?:\b(?:not|never|cannot|neither|nor|nobody|none|nothing|no\s+one|no\s+longer)\b|n['’]t\b)"
+_OPINION = (
+    r"(?:true|(?:the|a)\s+case|correct|right|possible|clear|certain|sure|likely|think|believe|say|claim|mean|know|agree|accept"
+    r"|conclude|follow|suggest|expect|argue)"
+)
+_SAYS = r"(?:says?|said|claim(?:s|ed)?|think|thinks|thought|believe[sd]?|writes?|wrote|answer(?:s|ed)|guess(?:es|ed)|argue[sd]?|suggest(?:s|ed)?|insist(?:s|ed)?|propose[sd]?|told)"
+# To the end of the sentence: somebody else says it, or it is called an error.
+_QUOTED = re.compile(
+    r"\b(?:friend|student|teacher|colleague|classmate|brother|sister|neighbou?r|tutor|professor|grader|author|someone|somebody|some"
+    rf"|people|many|others?|he|she|they|you|book|textbook|internet|forum|solution|claim|model)\b(?:\s+\w+){{0,3}}?\s+{_SAYS}\b"
+    rf"|\b(?:was|were|been|is|am)\s+(?:told|claimed|said|alleged)\b|\b(?:supposed|alleged)ly\b|\btempt(?:ed|ing)\b"
+    rf"|\b(?:may|might|could|would)\s+(?:\w+\s+)?(?:be\s+tempted|{_SAYS}|guess|expect|answer)\b"
+    r"|\b(?:I|we)\s+(?:\w+\s+)?(?:thought|believed|guessed|assumed)\b"
+    r"|\b(?:mistaken|wrong|incorrect|erroneous|naive|careless|false)ly\b|\bby\s+mistake\b|\bforget\w*|\boverlook\w*|\bneglect\w*"
+    r"|(?<!\bof\s)\b(?:wrong|incorrect|false|mistaken|erroneous|naive|invalid)\s+(?:answer|result|value|solution|guess|conclusion"
+    r"|claim|choice|option)\s+(?:is|was|would\s+be|could\s+be|here)\b",
+    re.IGNORECASE,
+)
+# To the end of the clause: it is supposed, or an opinion is denied.
+_SUPPOSED_CLAUSE = re.compile(
+    r"\b(?:suppose|assume|assuming|supposing|imagine|pretend|unless|whether|doubt\w*|den(?:y|ies|ied)|disagree\w*|disput\w+|disprov\w+|refut\w+"
+    r"|pas|nicht|kein\w*|falsch|não|нет|не)\b|\bif\b(?!\s+(?:\S+\s+){2,}(?:we|you|one|I|it|this)\s+(?:get|obtain|find|have|is|gives)\b)"
+    rf"|{_NOT_}\s+(?:\w+\s+){{0,2}}{_OPINION}\b|\b(?:wrong|false|incorrect|untrue|impossible|unlikely|absurd)\s+(?:that|to\s+\w+)\b"
+    r"|不|并非|\b(?:no|non)\s+(?:es|son|puede|è|é)\b|\bcould\s+it\b",
+    re.IGNORECASE,
+)
+_FINITE = r"(?:is|are|was|were|equals|gives|yields|leaves|becomes|remains|makes|we|it|he|she|they|there|only)\b"
+_WORDS = rf"(?:(?!{_FINITE})[^\s,;:=]+\s+){{0,6}}[^\w=]*$"
+# At once before it, with no verb of its own between.
+_GOVERNED = re.compile(
+    rf"(?:{_NOT_}|\b(?:than|without|except|unlike|versus|reject\w*|exclud\w+|discard\w*|eliminat\w+|dismiss\w*|avoid\w*|refus\w+)\b"
+    r"|\b(?:instead|in\s+place)\s+of\b|\brul(?:e|es|ed|ing)\s+out\b|\bcontrary\s+to\b|\b(?:anything|everything|all)\s+but\b"
+    rf"|\b(?:apart|far|aside)\s+from\b|\bas\s+opposed\s+to\b)\W+{_WORDS}",
+    re.IGNORECASE,
+)
+_AT_LAST = re.compile(
+    rf"(?:{_NOT_}|\bno(?!\s*[:,])|\b(?:might\s+be|may\s+be|could\s+be|e\.g\.|for\s+(?:example|instance),?|such\s+as|like"
+    r"|in\s+the\s+form(?:at)?(?:\s+of)?|formatted\s+as|as\s+in)|\b(?:answer|result|value|it|sum|total)\s+(?:is|are|must\s+be)\s+"
+    r"(?:\w+\s+)?(?:at\s+(?:least|most)|near|around|between)|\\neq?(?![a-zA-Z])|≠|\\not\s*=|(?<![a-z]{2})[<>])[\s:$*(\\\[{]*$",
+    re.IGNORECASE,
+)
+_TRIGGER = re.compile(
+    r"n['’]t\b|[<>≠?不非]|\\n(?:eq?|ot)\b|e\.g\.|\b(?:no|non|pas|nicht|kein\w*|falsch|não|не|нет|not|never|cannot|neither|nor|nobody|none|nothing|than|without|except|unlike|versus|of|out|to|but"
+    r"|from|if|like|as|suppos\w*|assum\w*|imagine|pretend|unless|whether|doubt\w*|den\w+|dis\w+|re[fj]\w+|excl\w+|elim\w+|avoid\w*"
+    r"|might|may|could|would|form\w*|example|instance|at|near|around|between|told|\w*ly|by|forget\w*|overlook\w*|negl\w+|wrong|incorrect|false"
+    rf"|mistaken|erroneous|naive|invalid|tempt\w+|thought|believed|guessed|{_SAYS})\b",
+    re.IGNORECASE,
+)
+# Behind it: the sentence asks, or says in another language that it is not so.
+_ASKED = re.compile(r"^[\s$)*\]}\\]*(?:[a-z][^.!?\n]{0,60})?[?？](?!\W*(?:yes|indeed|correct|right|exactly)\b)", re.IGNORECASE)
+_DENIED_BEHIND = re.compile(
+    r"^[\s$)*\]}\\]*(?:ist\s+(?:falsch|nicht)|est\s+faux|n'est\s+pas|(?:es|è|é)\s+(?:incorrect|fals|sbagliat|errad)|是错|不对|不是|では(?:な|あり)|이\s*아니)",
+    re.IGNORECASE,
+)
+_FAR = 400  # characters of a sentence
 
 
 def is_negated(text: str) -> bool:
@@ -46,6 +101,16 @@ def doubts(sentence: str) -> bool:
     return _DENIAL.search(sentence, start) is not None
 
 
-def is_unstated(before: str) -> bool:
-    """Whether the words before `the answer is` doubt or suppose what it says."""
-    return _UNSTATED.search(before[-60:]) is not None
+def is_unstated(before: str, behind: str = "") -> bool:
+    """Whether an answer's own sentence denies, supposes, quotes or asks it. before, behind: the text around it."""
+    tail = before[-_FAR:]
+    if _ASKED.match(behind) or _DENIED_BEHIND.match(behind):
+        return True
+    if not _TRIGGER.search(tail):
+        return False
+    sentence = tail[max((match.end() for match in _SENTENCE_END.finditer(tail)), default=0) :]
+    turned = sentence[max((match.end() for match in _TURN.finditer(sentence)), default=0) :]
+    clause = sentence[max((match.end() for match in _CLAUSE_END.finditer(sentence)), default=0) :]
+    return bool(
+        _QUOTED.search(turned) or _SUPPOSED_CLAUSE.search(clause) or _GOVERNED.search(clause) or _AT_LAST.search(sentence)
+    )

@@ -21,7 +21,8 @@ _SORRY = re.compile(
     rf"{_START}(?:oops|(?:I'm\s+|I\s+am\s+)?sorry(?!\s+(?:for|about|if)\b)|(?:my\s+)?apologies(?!\s+if\b)|my\s+(?:mistake|bad)|correction\b|scratch\s+that|strike\s+that|just\s+kidding"
     r"|never\s?mind|on\s+second\s+thoughts?|I\s+(?:was|am|stand)\s+(?:wrong|mistaken|corrected)|I\s+apologi[sz]e"
     r"|I\s+take\s+(?:that|it)\s+back|ignore\s+(?:that|this|the\s+above)|let\s+me\s+(?:correct|revise|fix|redo|reconsider|rethink))\b"
-    rf"|~~|\b(?:I|we)(?:'ve|\s+have)?\s+(?:made|overlooked|missed)\s+{_MADE_AN_ERROR}\b"
+    rf"|~~|\b(?:I|we)(?:\s+(?:do\s+not|don't|cannot|can't)\s+(?:agree|believe\s+(?:that|this|it|them|him|her))|\s+disagree|\s+doubt\s+(?:that|this|it))\b"
+    rf"|\b(?:I|we)(?:'ve|\s+have)?\s+(?:made|overlooked|missed)\s+{_MADE_AN_ERROR}\b"
     rf"|\bthere(?:'s|\s+is|\s+was|\s+must\s+be)\s+{_MADE_AN_ERROR}\b",
     re.IGNORECASE,
 )
@@ -29,23 +30,29 @@ _NEGATIVE = re.compile(r"\b(?:no|not|none|never|false|impossible|incorrect|wrong
 _NO = re.compile(rf"{_START}(?:no(?=\s*[,.:;!—–-]|\s+(?:wait|it|that|this|the|I)\b)|nope)\b", re.IGNORECASE)
 _ADVERB = r"(?:(?:\w+ly|just|simply|also|indeed|quite|still|so)\s+){0,2}"
 _WRONG = (
-    r"(?:wrong|incorrect|false|mistaken|invalid|impossible|extraneous|nonsense|rejected|a\s+(?:mistake|trap|guess)|an\s+error"
+    r"(?:wrong|incorrect|false|mistaken|invalid|impossible|extraneous|nonsense|rejected|refuted|disproved|a\s+(?:mistake|trap|guess)|an\s+error"
+    r"|(?:marked|graded|flagged|counted)\s+(?:as\s+)?(?:wrong|incorrect|false)"
     r"|too\s+(?:large|small|big|high|low|much|many|few)"
     r"|not\s+(?:\w+ly\s+)?(?:right|correct|possible|valid|true|it|so(?!\s+\w)|what\s+(?:we|was|is)|accurate|(?:the|my|an?|our)\s+(?:\w+\s+){0,2}(?:answer|solution|result|value)))\b"
 )
 _IS_WRONG = (
-    rf"(?:(?:\s+(?:is|was|are|were|seems|looks|must\s+be)|'s)\s+{_ADVERB}{_WRONG}"
+    rf"(?:(?:\s+(?:is|was|are|were|seems|looks|(?:must|would|may|might|could|will|can\s+only)\s+be|has\s+been)|'s)\s+{_ADVERB}{_WRONG}"
     r"|(?:\s+(?:is|was|are)n't|\s+can't\s+be|\s+cannot\s+be)\s+(?:\w+ly\s+)?(?:right|correct|true|valid|possible|it|so(?!\s+\w)|the\s+(?:\w+\s+)?answer)\b"
     r"|\s+(?:does\s+not|doesn't|do\s+not|don't|cannot|can't|fails\s+to)\s+(?:\w+ly\s+)?(?:work|make\s+sense|satisfy|hold|fit)\b"
-    r"|\s+(?:contradicts|violates|fails)\b)"
+    r"|\s+(?:contradicts|violates|fails|leads?\s+to\s+(?:a\s+)?contradiction)\b"
+    r"|\s+(?:\w+\s+){1,3}(?:marked|graded|flagged|rejected|refuted|dismissed|counted)\s+(?:(?:it|this|that)\s+)?as\s+(?:wrong|incorrect|false|invalid)\b)"
 )
 # What stands right behind an answer, or behind `this` near it.
 _AT_ONCE = re.compile(
-    rf"^[\s$*.)\]}}>'\",;!?\\`]{{0,12}}(?:</answer>\s*)?(?:(?:but\s+)?(?:which|that|this|it|though)\b)?"
+    rf"^[\s$*.)\]}}>'\",;!?\\`]{{0,12}}(?:\\?text\s*\{{)?(?:</answer>\s*)?(?:(?:but\s+)?(?:which|that|this|it|though)\b)?"
     rf"{_IS_WRONG}",
     re.IGNORECASE,
 )
-_NEAR_DENIAL = re.compile(rf"\b(?:this|that|it|which)(?=\s|'){_IS_WRONG}", re.IGNORECASE)
+_NEAR_DENIAL = re.compile(
+    rf"\b(?:(?:this|that|the)\s+(?:\w+\s+)?(?:solution|claim|argument|reasoning|value|guess|conjecture|statement|number|one)|this|that"
+    rf"|it|which|they|he|she)(?=\s|'){_IS_WRONG}",
+    re.IGNORECASE,
+)
 _FAR_DENIAL = re.compile(
     r"\b(?:the|my|our|this|that)\s+(?:(?:above|previous|first|final|stated|boxed|last)\s+)?(?:answer|result)"
     rf"(?:\s+above)?{_IS_WRONG}",
