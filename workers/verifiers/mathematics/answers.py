@@ -12,15 +12,17 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from workers.verifiers.mathematics.decoration import undecorated
+from workers.verifiers.mathematics.number_words import in_digits
 from workers.verifiers.mathematics.plain_numbers import (
     decide_base,
     in_base,
     is_rounding,
     number,
     readings,
+    regrouped,
     without_spaces,
 )
-from workers.verifiers.mathematics.units import Unit, conflict, split_unit
+from workers.verifiers.mathematics.units import Unit, conflict, spaced_unit, split_unit
 from workers.verifiers.mathematics.words import plain_connectives, same_words, without_phrases
 
 
@@ -36,6 +38,7 @@ _WHOLE_TEXT = re.compile(r"\\text\s*\{([^{}]*\d[^{}]*)\}")
 _LETTER = re.compile(r"\\text\s*\{\s*([a-zA-Z])\s*\}")
 _ANY_TEXT = re.compile(r"\\text\s*\{([^{}]*)\}")
 _COLONS = re.compile(r"[^:{}\\]+(?::[^:{}\\]+)+")
+_RATIO_NAMES = re.compile(r"[a-zA-Z][\w{} ]*(?::[a-zA-Z ][\w{} ]*)+=\s*(?=[^=:]+:[^=]*$)")
 _FRACTION = re.compile(r"\\frac\{([^{}]*)\}\{([^{}]*)\}")
 _CLOCK = re.compile(r"\d{1,2}:[0-5]\d(?::[0-5]\d)?")
 _PLAIN = re.compile(r"-?\d+(?:\.\d+)?")
@@ -49,9 +52,19 @@ def read_answer(text: str) -> Answer:
     text = without_phrases(undecorated(text))
     if match := _WHOLE_TEXT.fullmatch(text):
         text = without_phrases(undecorated(match[1]))
-    text, unit = split_unit(text)
+    text, unit = split_unit(in_digits(text))
     text = plain_connectives(_LETTER.sub(r" \1 ", text).strip())
     return Answer(text.strip().rstrip(".,;").strip(), unit)
+
+
+def read_beside(text: str, gold: Answer) -> Answer:
+    """The answer as it is read beside a reference: a number with a unit or thousands that nothing else fits."""
+    answer = read_answer(text)
+    if number(gold.text) is None or number(answer.text) is not None:
+        return answer
+    if spaced := spaced_unit(answer.text):
+        return Answer(*spaced)
+    return Answer(regrouped(answer.text), answer.unit)
 
 
 def clean(text: str) -> str:
@@ -89,12 +102,18 @@ def decide(answer: str, gold: str) -> bool | None:
 
 
 def is_other_unit(answer: Answer, gold: Answer) -> bool:
-    """Whether both state a unit, and not the same one."""
+    """Whether both state a unit, and not the same one. Percent is one beside another."""
+    is_percent = [one.text.endswith("%") for one in (answer, gold)]
+    if is_percent[0] != is_percent[1] and (gold.unit if is_percent[0] else answer.unit):
+        return True
     return conflict(answer.unit, gold.unit)
 
 
 def _decide_colons(answer: str, gold: str) -> bool | None:
     """Times and ratios are compared part by part: 6:15 is not 12:30, and no fraction. None without a colon."""
+    labelled = [match.end() if (match := _RATIO_NAMES.match(text)) else 0 for text in (answer, gold)]
+    if labelled.count(0) == 1:
+        answer, gold = answer[labelled[0] :], gold[labelled[1] :]
     is_colons = [_COLONS.fullmatch(text) is not None for text in (answer, gold)]
     if not any(is_colons):
         return None

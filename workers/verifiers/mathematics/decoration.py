@@ -13,7 +13,7 @@ from workers.verifiers.mathematics.extraction import braced
 
 # Unicode signs, as LaTeX.
 _SYMBOLS = {"√": "\\sqrt ", "∞": "\\infty ", "°": "^\\circ", "π": "\\pi ", "×": "\\times ", "·": "\\cdot ", "÷": "/"}
-_SYMBOLS |= {"≤": "\\le ", "≥": "\\ge ", "±": "\\pm ", "∪": "\\cup ", "−": "-", "–": "-", "⁄": "/"}
+_SYMBOLS |= {"≤": "\\le ", "≥": "\\ge ", "±": "\\pm ", "∪": "\\cup ", "−": "-", "–": "-", "‐": "-", "‑": "-", "‒": "-", "⁄": "/"}
 _SYMBOLS |= {"∅": "\\emptyset ", "≈": "\\approx ", "∈": "\\in ", "∩": "\\cap ", "≠": "\\ne ", "∠": "\\angle "}
 _SYMBOLS |= {"⟨": "(", "⟩": ")"}
 _SYMBOLS |= {"ℝ": "\\mathbb{R}", "“": '"', "”": '"', "‘": "'", "’": "'", "✓": "", "✔": "", "✅": "", "\ufe0f": ""}
@@ -55,7 +55,10 @@ _SPACES = re.compile(
     r"(?<!\\)\\(?:(?:quad|qquad|enspace|thinspace|hfill)(?![a-zA-Z])|hspace\*?\s*\{[^{}]*\}|[,;:>\s])|~|\s+"
 )
 _MARKDOWN = re.compile(r"^(\*\*|\*|__|`|\"|'|``)(?=\S)(.*\S)\1$", re.DOTALL)
-_FRACTION = re.compile(r"\\[dtc]frac(?![a-zA-Z])")
+_FRACTION = re.compile(r"\\(?:[dtcsx]|nice)frac(?![a-zA-Z])")
+_CHOOSE = re.compile(r"\{\s*(\w+)\s*\\choose\s*(\w+)\s*\}")
+_CROSS = re.compile(r"(?<=\d)\s*[xX]\s*(?=10\s*\^)")
+_HALF_OF_DAY = re.compile(r"(?<=[\d\s{])([apAP])\.\s?([mM])\b\.?")
 _SHORT_FRACTION = re.compile(r"\\frac\s*(\d)\s+(\d)")
 
 _MATH_FONT = re.compile(
@@ -95,13 +98,14 @@ def undecorated(text: str) -> str:
     if "\\" in text or "$" in text:
         text = _COLOURED.sub("", text)
         text = _DOLLAR.sub("", _DROPPED.sub("", _NARROW.sub("", text)))
+        text = _CHOOSE.sub(r"\\binom{\1}{\2}", text).replace("\\lbrace", "\\{").replace("\\rbrace", "\\}")
         text = _ANGLED.sub(
             lambda match: "(" if match[1] == "l" else ")", text.replace("{,}", ",").replace("\\colon", ":")
         )
         text = _THOUSANDS.sub(lambda match: match[1] + re.sub(r"\D", "", match[2]), text)
     elif "~" in text or " " in text.strip():
         text = _THOUSANDS.sub(lambda match: match[1] + re.sub(r"\D", "", match[2]), text)
-    text = _SPACES.sub(" ", text).strip()
+    text = _HALF_OF_DAY.sub(r"\1\2", _CROSS.sub(r"\\times ", _SPACES.sub(" ", text).strip()))
     for _ in range(_PASSES if "\\" in text else 0):
         changed = _TEXT_FONT.sub(_text_font, _MATH_FONT.sub(_math_font, _DOUBLE.sub(r"{\1}", text)))
         if changed == text:

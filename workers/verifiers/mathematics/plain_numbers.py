@@ -17,8 +17,10 @@ _POWER = re.compile(r"(?:(.*?)(?:\\times|\\cdot|\*)|)10\^(?:\{\s*([+-]?\d{1,4})\
 _EXPONENT = re.compile(r"(.*\d\.?)[eE]([+-]?\d{1,4})")
 _RATIO = re.compile(r"(\d*)\\frac(?:\{([^{}]*)\}|(\d))(?:\{([^{}]*)\}|(\d))")
 _MIXED = re.compile(r"(\d+) (\d+)/(\d+)")
-_IN_BASE = re.compile(r"(\d+)_(?:\{(\d{1,2})\}|(\d))")
+_IN_BASE = re.compile(r"\(?(\d+)\)?_(?:\{(\d{1,2})\}|(\d))")
 
+# 1'234'567, 1.234.567 and 12,34,567.
+_OTHER_GROUPS = re.compile(r"-?[1-9](?:\d{0,2}(?:'\d{3})+|\d{0,2}(?:\.\d{3}){2,}|\d?(?:,\d\d)+,\d{3})")
 _APART = re.compile(r"(?<!\d) | (?!\d)")
 
 
@@ -109,14 +111,22 @@ def in_base(text: str) -> tuple[str, int] | None:
     return (match[1].lstrip("0") or "0", int(match[2] or match[3])) if match else None
 
 
+def regrouped(text: str) -> str:
+    """An integer with thousands as other countries write them, in digits alone; else the text as it is."""
+    return re.sub(r"[.',]", "", text) if _OTHER_GROUPS.fullmatch(text) else text
+
+
 def readings(answer: str, gold: str, value: Fraction, gold_value: Fraction) -> list[tuple[Fraction, Fraction]]:
     """The pairs of values of which one must agree.
 
-    50% also answers 50, and 50 also answers 50%, because the question may have asked for a percentage.
+    50% also answers 50, and 50 also answers 50%, because the question may have asked for a percentage. A fraction, or
+    a number up to 1, is no percentage: 0.375% does not answer 3/8.
     """
-    pairs, is_percent = [(value, gold_value)], answer.endswith("%")
-    if is_percent != gold.endswith("%"):
-        pairs.append((value * 100, gold_value) if is_percent else (value, gold_value * 100))
+    pairs = [(value, gold_value)]
+    if answer.endswith("%") and not gold.endswith("%") and abs(gold_value) > 1 and _NUMBER.fullmatch(gold.lstrip("+-")):
+        pairs.append((value * 100, gold_value))
+    if gold.endswith("%") and not answer.endswith("%"):
+        pairs.append((value, gold_value * 100))
     return pairs
 
 

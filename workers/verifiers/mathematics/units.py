@@ -34,7 +34,10 @@ _FONT_TAIL = re.compile(
     r"(?<=[\w})\]!%])\s*(?:\\(?:cdot|times)\s*)?"
     r"(?=\\text\{|\\frac\{\s*\\text\{|\\frac\s*\\text\{|\(\s*\\text\{|/\s*\\text\{)"
 )
-_TEMPERATURE = re.compile(r"\s*\^\s*\{?\\circ\}?\s*(?:\\text\{\s*[CFK]\w*\s*\}|[CF])$")
+_TEMPERATURE = re.compile(r"\s*\^\s*\{?\\circ\}?\s*(?:\\text\{\s*([CFK])\w*\s*\}|([CF]))$")
+_DEGREES = re.compile(r"\^\s*\{?\\circ\}?$")
+# A number, a space, and a unit whose letters could be variables: 25 m^2. A unit if the reference is a number.
+_SPACED_UNIT = re.compile(r"(-?[\d.,/]*\d) ([mgsLhNJWV](?:\^\{?-?\d\}?)?(?:/[ms](?:\^\{?\d\}?)?)?)")
 _PLAIN_TAIL = re.compile(r"(?<=[\d})%])\s*(?<![a-zA-Z\\]{2})(?=[a-zA-Z]{2})")
 _CURRENCY_TAIL = re.compile(r"\s*(\\\$|[€£¥₹¢])$")
 
@@ -52,7 +55,9 @@ def split_unit(text: str) -> tuple[str, Unit]:
     """An undecorated answer without its unit and currency, and the unit."""
     text, unit = _without_currency(text)
     if match := _TEMPERATURE.search(text):
-        return text[: match.start()], {}
+        return text[: match.start()], {f"°{match[1] or match[2]}".replace("°K", "K"): 1}
+    if _DEGREES.search(text):
+        return text, {**unit, "deg": 1}
     tails = [match.end() for match in (_FONT_TAIL.search(text), _PLAIN_TAIL.search(text)) if match]
     for place in sorted(tails):
         is_plain = text[place].isalpha()
@@ -65,8 +70,17 @@ def split_unit(text: str) -> tuple[str, Unit]:
     return text, unit
 
 
+def spaced_unit(text: str) -> tuple[str, Unit] | None:
+    """A number and its unit of single letters behind a space: `25 m^2`; None for any other text."""
+    match = _SPACED_UNIT.fullmatch(text)
+    reading = _read_tail(f"\\text{{{match[2]}}}", False) if match else None
+    return (match[1], reading[1]) if match and reading else None
+
+
 def conflict(unit: Unit, other: Unit) -> bool:
-    """Whether two units that are both stated are different ones."""
+    """Whether two units that are both stated are different ones. `20^\\circ` may be a temperature."""
+    if {"deg"} in (unit.keys(), other.keys()) and {*unit, *other} & {"°C", "°F"}:
+        return False
     return bool(unit) and bool(other) and unit != other
 
 
@@ -155,6 +169,8 @@ def _unit_of(tokens: list[str], is_plain: bool) -> Unit | None:
                 unit[part] = unit.get(part, 0) + exponent
             last = word
         elif name := _name(piece, is_plain):
+            if name in ("°C", "°F"):
+                unit.pop("deg", None)
             unit[name] = unit.get(name, 0) + sign * power
             power, last = 1, name
         elif word in GENERIC or (word in DESCRIPTIONS and last):

@@ -29,21 +29,14 @@ _OR = re.compile(
 _AND = re.compile(
     r"\s*,?\s*(?:\\text\s*\{\s*,?\s*and\s*\}|\\land(?![a-zA-Z])|\\wedge(?![a-zA-Z])|(?<![a-zA-Z\\])and(?![a-zA-Z]))\s*"
 )
-_TO = re.compile(r"(?<=\d)\s*\\text\s*\{\s*to\s*\}\s*(?=\d)")
+_TO = re.compile(r"(?<=\d)\s*(?:\\text\s*\{\s*to\s*\}|\bto\b)\s*(?=\d)")
+_OPTION = re.compile(r"^(?:\\text\s*\{)?\s*(?:option|choice|answer)\s*\(?\s*([A-J])\s*\)?\s*\}?$", re.IGNORECASE)
+_MONTH = "january|february|march|april|may|june|july|august|september|october|november|december"
+_DAY_FIRST = re.compile(rf"\b(\d{{1,2}}) (?:(?:st|nd|rd|th) )?(?:of )?({_MONTH})\b")
+_ORDINAL_DAY = re.compile(rf"\b((?:{_MONTH}) \d{{1,2}}) (?:st|nd|rd|th)\b")
 
-_NUMBER_WORDS_TEXT = """
-zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen
-eighteen nineteen twenty
-"""
-_NUMBER_WORDS = _NUMBER_WORDS_TEXT.split()
 # Whole answers in words that are a formula.
-_FORMULAS = {word: str(value) for value, word in enumerate(_NUMBER_WORDS)}
-_TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
-for _tens, _word in enumerate(_TENS, start=2):
-    _FORMULAS |= {_word: str(10 * _tens), "one hundred": "100", "one thousand": "1000"}
-    for _ones, _digit in enumerate(_NUMBER_WORDS[1:10], start=1):
-        _FORMULAS |= dict.fromkeys((f"{_word} - {_digit}", f"{_word} {_digit}"), str(10 * _tens + _ones))
-_FORMULAS |= {"infinity": "\\infty", "positive infinity": "\\infty", "negative infinity": "-\\infty"}
+_FORMULAS = {"infinity": "\\infty", "positive infinity": "\\infty", "negative infinity": "-\\infty"}
 _FORMULAS |= {"minus infinity": "-\\infty", "empty set": "\\emptyset", "null set": "\\emptyset"}
 _FORMULAS |= dict.fromkeys(("all real numbers", "all reals", "real numbers", "set of all real numbers"), "\\mathbb{R}")
 _EMPTY_SET = re.compile(r"\\(?:varnothing|empty)(?![a-zA-Z])|^\\\{\s*\\\}$")
@@ -83,7 +76,7 @@ def without_phrases(text: str) -> str:
         if match["open"] == "" and text.startswith("\\text"):
             rest = "\\text{" + rest  # \text{Answer: 42}
         text = rest.strip()
-    text = _CLOSING.sub("", text)
+    text = _OPTION.sub(r"\1", _CLOSING.sub("", text))
     return _NAME_OF_VALUE.sub("", text)
 
 
@@ -95,9 +88,7 @@ def plain_connectives(text: str) -> str:
     if "and" in text or "wedge" in text:
         text = _AND.sub(" and ", text)
     text = _TO.sub(":", text)
-    return (
-        _FORMULAS.get(_FILLERS.sub("", spoken(text)), text) if _RUN.match(text) or text.startswith("\\text") else text
-    )
+    return _FORMULAS.get(spoken(text), text) if _RUN.match(text) or text.startswith("\\text") else text
 
 
 def spoken(text: str) -> str:
@@ -108,7 +99,7 @@ def spoken(text: str) -> str:
         for word in re.findall(r"\\?[A-Za-z']+|\d+(?:\.\d+)?|[^\s\w.'\"]|_", flat)
     ]
     line = " ".join(words)
-    line = _FILLERS.sub("", line)
+    line = _ORDINAL_DAY.sub(r"\1", _DAY_FIRST.sub(r"\2 \1", _FILLERS.sub("", line)))
     return _SYNONYMS.get(line, line)
 
 

@@ -14,7 +14,7 @@ from workers.contract.verifier_kinds import ResponseExtraction, VerifierKind
 from workers.verifiers.graded.fields import json_verdict, unclear_object
 from workers.verifiers.graded.words import rouge_verdict, unclear_text, words_verdict
 from workers.verifiers.instructions.verdict import instructions_verdict, unclear_instructions
-from workers.verifiers.mathematics.answers import clean, decide, is_other_unit, read_answer
+from workers.verifiers.mathematics.answers import clean, decide, is_other_unit, read_answer, read_beside
 from workers.verifiers.mathematics.extraction import MAX_ANSWER_CHARACTERS, after_thoughts, final_answer
 from workers.verifiers.mathematics.reading import answer_in
 from workers.verifiers.python.python_tests import python_verdict, unclear_tests
@@ -98,7 +98,8 @@ def math_verdict(completion: str, gold: str, extraction: ResponseExtraction = "s
         return NO_REFERENCE
     if len(final) > MAX_ANSWER_CHARACTERS:
         return TOO_LONG
-    answer, reference = read_answer(final), read_answer(gold)
+    reference = read_answer(gold)
+    answer = read_beside(final, reference)
     decision = False if is_other_unit(answer, reference) else decide(answer.text, reference.text)
     if decision is None:
         return answer.text, reference.text

@@ -15,7 +15,7 @@ from workers.contract.verifier_kinds import ResponseExtraction
 from workers.verifiers.children.child_server import Unscorable, serve_verifier
 from workers.verifiers.mathematics.answers import clean
 from workers.verifiers.mathematics.extraction import MAX_ANSWER_CHARACTERS, after_thoughts
-from workers.verifiers.mathematics.plain_numbers import number, readings
+from workers.verifiers.mathematics.plain_numbers import number, readings, regrouped
 from workers.verifiers.mathematics.reading import answer_in
 from workers.verifiers.mathematics.statements.negation_words import doubts
 from workers.verifiers.scoring.verdicts import (
@@ -30,7 +30,6 @@ from workers.verifiers.scoring.verdicts import (
 )
 
 _EQUALS = re.compile(r"=|\\approx(?![a-zA-Z])|\\simeq(?![a-zA-Z])|≈|\\sim(?![a-zA-Z])")
-_CROSS = re.compile(r"(?<=\d)\s*[xX]\s*(?=10\^)")
 # A unit in plain letters: a word, or one of the usual single letters; m/s^2 and kg*m are units too.
 # One letter at a time, so that there is one way to read a text, not 2^n: this runs in the trainer itself.
 _UNIT = re.compile(r"(?<=[\d})%])\s*(?<![eE])(?:[a-zA-Zµ]{2}|[mgsKJNWVACFTLhH])(?:[/*·]?[a-zA-Zµ]|\^\{?-?\d\}?|\d)*$")
@@ -43,8 +42,8 @@ _NO_UNITS = re.compile(
 
 
 def tidy(text: str) -> str:
-    """A cleaned text with `2 x 10^3` written as a product, and without a unit in plain letters at its end."""
-    text = _CROSS.sub(r"\\times ", clean(text))
+    """A cleaned text without a unit in plain letters at its end."""
+    text = regrouped(clean(text))
     unit = _UNIT.search(text) if number(text) is None else None
     if unit is None or _NO_UNITS.fullmatch(unit[0].strip()):
         return text

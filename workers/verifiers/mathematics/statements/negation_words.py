@@ -41,7 +41,7 @@ _QUOTED = re.compile(
     rf"|\b(?:was|were|been|is|am)\s+(?:told|claimed|said|alleged)\b|\b(?:supposed|alleged)ly\b|\btempt(?:ed|ing)\b"
     rf"|\b(?:may|might|could|would)\s+(?:\w+\s+)?(?:be\s+tempted|{_SAYS}|guess|expect|answer)\b"
     r"|\b(?:I|we)\s+(?:\w+\s+)?(?:thought|believed|guessed|assumed)\b"
-    r"|\b(?:mistaken|wrong|incorrect|erroneous|naive|careless|false)ly\b|\bby\s+mistake\b|\bforget\w*|\boverlook\w*|\bneglect\w*"
+    r"|\b(?:mistaken|wrong|incorrect|erroneous|naive|careless|false)ly\b|\bby\s+mistake\b|(?<!not\s)(?<!n.t\s)\bforget\w*|\bfalsch,\s+dass\b|\bfaux\s+que\b|\bfals\w+\s+(?:que|che)\b|\boverlook\w*|\bneglect\w*"
     r"|(?<!\bof\s)\b(?:wrong|incorrect|false|mistaken|erroneous|naive|invalid)\s+(?:answer|result|value|solution|guess|conclusion"
     r"|claim|choice|option)\s+(?:is|was|would\s+be|could\s+be|here)\b",
     re.IGNORECASE,
@@ -70,7 +70,7 @@ _AT_LAST = re.compile(
     re.IGNORECASE,
 )
 _TRIGGER = re.compile(
-    r"n['’]t\b|[<>≠?不非]|\\n(?:eq?|ot)\b|e\.g\.|\b(?:no|non|pas|nicht|kein\w*|falsch|não|не|нет|not|never|cannot|neither|nor|nobody|none|nothing|than|without|except|unlike|versus|of|out|to|but"
+    r"n['’]t\b|[<>≠?不非]|\\n(?:eq?|ot)\b|e\.g\.|\b(?:no|non|pas|nicht|kein\w*|fals\w*|faux|não|не|нет|not|never|cannot|neither|nor|nobody|none|nothing|than|without|except|unlike|versus|of|out|to|but"
     r"|from|if|like|as|suppos\w*|assum\w*|imagine|pretend|unless|whether|doubt\w*|den\w+|dis\w+|re[fj]\w+|excl\w+|elim\w+|avoid\w*"
     r"|might|may|could|would|form\w*|example|instance|at|near|around|between|told|\w*ly|by|forget\w*|overlook\w*|negl\w+|wrong|incorrect|false"
     rf"|mistaken|erroneous|naive|invalid|tempt\w+|thought|believed|guessed|{_SAYS})\b",
