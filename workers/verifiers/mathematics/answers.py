@@ -38,6 +38,8 @@ _WHOLE_TEXT = re.compile(r"\\text\s*\{([^{}]*\d[^{}]*)\}")
 _LETTER = re.compile(r"\\text\s*\{\s*([a-zA-Z])\s*\}")
 _ANY_TEXT = re.compile(r"\\text\s*\{([^{}]*)\}")
 _COLONS = re.compile(r"[^:{}\\]+(?::[^:{}\\]+)+")
+# Before a condition of cases: `x & \\text{if } x>0`, or without the sign.
+_CASE_WORDS = re.compile(r"[,;.]?\s*&?\s*\\text\s*\{\s*,?\s*(?:if|for|when)\b\s*([^{}]*)\}")
 _RATIO_NAMES = re.compile(r"[a-zA-Z][\w{} ]*(?::[a-zA-Z ][\w{} ]*)+=\s*(?=[^=:]+:[^=]*$)")
 _FRACTION = re.compile(r"\\frac\{([^{}]*)\}\{([^{}]*)\}")
 _CLOCK = re.compile(r"\d{1,2}:[0-5]\d(?::[0-5]\d)?")
@@ -52,6 +54,8 @@ def read_answer(text: str) -> Answer:
     text = without_phrases(undecorated(text))
     if match := _WHOLE_TEXT.fullmatch(text):
         text = without_phrases(undecorated(match[1]))
+    if "{cases}" in text:
+        text = _CASE_WORDS.sub(r"& \1 ", text)
     text, unit = split_unit(in_digits(text))
     text = plain_connectives(_LETTER.sub(r" \1 ", text).strip())
     return Answer(text.strip().rstrip(".,;").strip(), unit)
@@ -60,7 +64,7 @@ def read_answer(text: str) -> Answer:
 def read_beside(text: str, gold: Answer) -> Answer:
     """The answer as it is read beside a reference: a number with a unit or thousands that nothing else fits."""
     answer = read_answer(text)
-    if number(gold.text) is None or number(answer.text) is not None:
+    if (number(gold.text) is None and not gold.unit) or number(answer.text) is not None:
         return answer
     if spaced := spaced_unit(answer.text):
         return Answer(*spaced)
@@ -90,6 +94,9 @@ def decide(answer: str, gold: str) -> bool | None:
             or is_rounding(answer, gold_value)
             or is_rounding(gold, answer_value)
         )
+    names = [match.end() if (match := _RATIO_NAMES.match(text)) else 0 for text in (answer, gold)]
+    if names.count(0) == 1:  # `a:b=2:3` beside `2:3`
+        answer, gold = answer[names[0] :], gold[names[1] :]
     words = same_words(answer, gold)
     if words is not None:
         return words
@@ -111,9 +118,6 @@ def is_other_unit(answer: Answer, gold: Answer) -> bool:
 
 def _decide_colons(answer: str, gold: str) -> bool | None:
     """Times and ratios are compared part by part: 6:15 is not 12:30, and no fraction. None without a colon."""
-    labelled = [match.end() if (match := _RATIO_NAMES.match(text)) else 0 for text in (answer, gold)]
-    if labelled.count(0) == 1:
-        answer, gold = answer[labelled[0] :], gold[labelled[1] :]
     is_colons = [_COLONS.fullmatch(text) is not None for text in (answer, gold)]
     if not any(is_colons):
         return None

@@ -13,7 +13,18 @@ from workers.verifiers.mathematics.extraction import braced
 
 # Unicode signs, as LaTeX.
 _SYMBOLS = {"√": "\\sqrt ", "∞": "\\infty ", "°": "^\\circ", "π": "\\pi ", "×": "\\times ", "·": "\\cdot ", "÷": "/"}
-_SYMBOLS |= {"≤": "\\le ", "≥": "\\ge ", "±": "\\pm ", "∪": "\\cup ", "−": "-", "–": "-", "‐": "-", "‑": "-", "‒": "-", "⁄": "/"}
+_SYMBOLS |= {
+    "≤": "\\le ",
+    "≥": "\\ge ",
+    "±": "\\pm ",
+    "∪": "\\cup ",
+    "−": "-",
+    "–": "-",
+    "‐": "-",
+    "‑": "-",
+    "‒": "-",
+    "⁄": "/",
+}
 _SYMBOLS |= {"∅": "\\emptyset ", "≈": "\\approx ", "∈": "\\in ", "∩": "\\cap ", "≠": "\\ne ", "∠": "\\angle "}
 _SYMBOLS |= {"⟨": "(", "⟩": ")"}
 _SYMBOLS |= {"ℝ": "\\mathbb{R}", "“": '"', "”": '"', "‘": "'", "’": "'", "✓": "", "✔": "", "✅": "", "\ufe0f": ""}

@@ -11,12 +11,14 @@ from itertools import islice
 from operator import itemgetter
 from typing import NamedTuple
 
+from workers.verifiers.mathematics.plain_numbers import number
 from workers.verifiers.mathematics.statements.negation_words import doubts, is_unstated
 
 MAX_ANSWER_CHARACTERS = 1000
 _MAX_SEARCHED = 20_000  # of the response's end, for a stated answer
 
 _BOX = re.compile(r"\\(?:boxed|fbox|bbox\s*(?:\[[^\[\]{}]{0,80}\])?)(?![a-zA-Z])")
+_SIMPLE_GROUP = re.compile(r"\{([^{}\\]{0,200})\}")
 _LABEL = r"(?:the[ \t]+)?(?:(?:final|correct)[ \t]+)?answer"
 _SUBJECT = r"(?:(?:the|my|our)[ \t]+(?:(?:final|correct|required|desired|right)[ \t]+)?|final[ \t]+)answers?"
 _TO_WHAT = r"(?:[ \t]+to[ \t]+(?:the|this|our)[ \t]+(?:[a-z]+[ \t]+){0,2}(?:problem|question|exercise|task))?"
@@ -46,6 +48,7 @@ _SENTENCE = re.compile(
 _TO_CONTENT = re.compile(r"[ \t*:]*(?:\r?\n\s{0,20}(?:>[ \t]*|[-•][ \t]+(?=[$\\]))?\**)?")
 # `#### 3. The sum` is a heading, and so is one of words with text below it.
 _HEADING = re.compile(r"\s*\**(?:\d+[.)]\s+[A-Za-z]|[A-Za-z]{2}[^\n]*\n\s*\S)")
+_DIGITS = re.compile(r"\d[\d,./]*")
 _VALUED = re.compile(r"[\d$\\]")
 # What a page does not show, or shows struck out; the signs of a chat's end; a quotation that a denial follows.
 _HIDDEN = re.compile(
@@ -53,6 +56,7 @@ _HIDDEN = re.compile(
     re.DOTALL | re.MULTILINE | re.IGNORECASE,
 )
 _STRUCK = re.compile(r"\\(?:[hv]?phantom|[bx]?cancel|sout|st)\s*(?=\{)")
+_STRUCK_NAMES = ("phantom", "cancel", "sout", "\\st")
 _CHAT_END = re.compile(
     r"(?:<[|｜][^<>|｜]{1,40}[|｜]>|</s>|<end_of_turn>|<eos>|\[/?INST\])(?=\s*(?:$|<|\[/?INST))", re.IGNORECASE
 )
@@ -73,9 +77,18 @@ _CLAUSE = re.compile(
     r"\s+(?:exactly\s+|equal\s+to\s+)?(?=\S)",
     re.IGNORECASE,
 )
+# Behind a label: "The train travels **42** miles."
+_OF_SUBJECT = re.compile(
+    r"(?:[A-Z][\w']*|the|there|it|we|she|he|they|this|you)(?:\s+[a-zA-Z'-]+){0,8}?\s+(?:\w+s|\w+ed|has|have|had|got|made|ran|ate|won|took|need|can\s+\w+|will\s+\w+)"
+    r"\s+(?:exactly\s+|a\s+total\s+of\s+)?(?=\*{0,2}(?:\\?[$€£])?\d)",
+    re.IGNORECASE,
+)
 _SECOND_CLAUSE = re.compile(r"\b(?:is|are|equals|has|have|if|when|otherwise|rather)\b", re.IGNORECASE)
 # Between boxes that are one answer: `x=\boxed{3} or x=\boxed{5}`.
-_JOINT = re.compile(r"\$*\s*(?:,|;|,?\s*(?:\\text\s*\{)?\s*(?:and|or)\b\s*\}?)\s*\$*\s*(?:[a-zA-Z]\s*=\s*)?\$*")
+_GAP = r"(?:\s|\\q?quad(?![a-z])|\\[,;:()\[\] ]|\$)*"
+_JOINT = re.compile(
+    rf"{_GAP}(?:,|;|,?{_GAP}(?:\\text\s*\{{)?\s*(?:and|or)\b\s*\}}?){_GAP}(?:[a-zA-Z](?:_\{{?\w+\}}?)?\s*=\s*)?\$?"
+)
 
 
 class Statement(NamedTuple):
@@ -98,7 +111,11 @@ def shown(text: str) -> str:
     """A text without what no reader sees as its answer: comments, invisible and struck-out text, ends of a chat."""
     if "<" in text or "~~" in text or "%" in text or "INST]" in text:
         text = _CHAT_END.sub("", _HIDDEN.sub("", text))
-    while (match := _STRUCK.search(text)) and (content := braced(text, match.end())) is not None:
+    while (
+        any(name in text for name in _STRUCK_NAMES)
+        and (match := _STRUCK.search(text))
+        and (content := braced(text, match.end())) is not None
+    ):
         text = text[: match.start()] + text[match.end() + len(content) + 2 :]
     return text
 
@@ -119,7 +136,9 @@ def last_box(text: str) -> Statement | None:
     """The content of the last box; None if it is not closed, or if there is none."""
     boxes = list(_BOX.finditer(text))
     content = braced(text, boxes[-1].end()) if boxes else None
-    return None if content is None else Statement(content, _end_of_box(text, boxes[-1].end(), content), boxes[-1].start())
+    return (
+        None if content is None else Statement(content, _end_of_box(text, boxes[-1].end(), content), boxes[-1].start())
+    )
 
 
 def _end_of_box(text: str, start: int, content: str) -> int:
@@ -139,7 +158,7 @@ def joined_boxes(completion: str, *, is_list: bool) -> str | None:
     """
     contents: list[str] = []
     end = -1
-    for box in _BOX.finditer(completion):
+    for box in _BOX.finditer(completion) if len(_BOX.findall(completion)) > 1 else ():
         content = braced(completion, box.end())
         if content is None:
             return None
@@ -148,6 +167,9 @@ def joined_boxes(completion: str, *, is_list: bool) -> str | None:
             contents = []
         contents.append(content)
         end = _end_of_box(completion, box.end(), content)
+    values = {number(content) for content in contents}
+    if not is_list and len(values) == 1 and None not in values:
+        return None  # `\boxed{\frac12} or \boxed{0.5}`
     return ", ".join(contents) if len(contents) > 1 else None
 
 
@@ -197,16 +219,20 @@ def _content(text: str, place: int) -> tuple[str, int]:
     if match := _NOT_BUT.match(line):
         place, line = place + match.end(), line[match.end() :]
     answer = _SENTENCE_END.split(line, maxsplit=1)[0]
-    if (match := _CLAUSE.match(answer)) and _is_value(answer[match.end() :]) and not doubts(answer):
+    if (match := _clause(answer)) and not doubts(answer):
         place, answer = place + match.end(), answer[match.end() :]
     end = place + len(answer)
     answer = _FOREIGN_END.sub("", answer.strip("* \t\r")).rstrip("!").strip("*` \t\r")
     return answer.removesuffix("]") if "[" not in answer else answer, end
 
 
-def _is_value(text: str) -> bool:
-    """Whether the end of a sentence is a value, without a further clause."""
-    return _VALUED.search(text) is not None and _SECOND_CLAUSE.search(text) is None
+def _clause(sentence: str) -> re.Match[str] | None:
+    """The words of a sentence before the value that it ends with, if it is the only one and no clause follows."""
+    match = _CLAUSE.match(sentence)
+    if match is None and len(_DIGITS.findall(sentence)) == 1:
+        match = _OF_SUBJECT.match(sentence)
+    value = sentence[match.end() :] if match else ""
+    return match if _VALUED.search(value) and not _SECOND_CLAUSE.search(value) else None
 
 
 def _formula_at(text: str, place: int) -> tuple[str, int] | None:
@@ -251,6 +277,8 @@ def braced(text: str, start: int) -> str | None:
     if start >= len(text) or text[start] != "{":
         word = re.match(r"[^\s${}]+", text[start : start + MAX_ANSWER_CHARACTERS])
         return word.group() if word else None
+    if match := _SIMPLE_GROUP.match(text, start):
+        return match[1]
     depth, position = 0, start
     while position < min(len(text), start + 20 * MAX_ANSWER_CHARACTERS):
         letter = text[position]

@@ -49,6 +49,7 @@ _PART_AFTER = re.compile(
     rf"(?!(?:{_UNITS})(?![A-Za-z]))[A-Za-z]|_|\^(?!\{{?\s?\\circ)|[.:/]\d|-[A-Za-z]"
     r"|\s?\\(?:pi|sqrt)(?![a-zA-Z])|\.?\\overline"
 )
+_VALUE_OF_ASIDE = re.compile(r"\b(?:at|when|where)\s+\$?[a-zA-Z]\s*=\s*-?$")
 _LIST_MARK = re.compile(r"\n[ \t*#>]*$")
 _AFTER_LIST_MARK = re.compile(r"[.)][ \t]+\S")
 _PERCENT = re.compile(r"\s?(?:\\?%|per ?cent\b)")
@@ -81,6 +82,8 @@ def last_number(completion: str) -> str | None:
     if bold := _bold_number(text):
         return bold
     for match in reversed(list(_NUMBER.finditer(text))):
+        if _VALUE_OF_ASIDE.search(text[max(0, match.start() - _BESIDE) : match.start()]):
+            continue  # "The maximum 42 occurs at x = 7."
         if (number := _read(text, match)) is not None:
             return _formula_around(text, match) or number
     return None

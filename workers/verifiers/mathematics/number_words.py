@@ -1,4 +1,4 @@
-r"""Numbers in English words: `\\text{one hundred and twenty-five apples}` is `125\\text{ apples}`. Standard library only."""
+r"""Numbers in English words: `\text{one hundred and five apples}` is `105\text{ apples}`. Standard library only."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ _ONES = """
 zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen
 eighteen nineteen
 """
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
 _VALUES = {word: value for value, word in enumerate(_ONES.split())}
-_VALUES |= {
-    word: 10 * tens for tens, word in enumerate("twenty thirty forty fifty sixty seventy eighty ninety".split(), start=2)
-}
+_VALUES |= {word: 10 * tens for tens, word in enumerate(_TENS.split(), start=2)}
 _SCALES = {"hundred": 10**2, "dozen": 12, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
-_PARTS = "half third quarter fifth sixth seventh eighth ninth tenth".split()
-_DENOMINATORS = {word: place for place, word in enumerate(_PARTS, start=2)} | {"fourth": 4, "hundredth": 100}
+_PARTS = "half third quarter fifth sixth seventh eighth ninth tenth"
+_DENOMINATORS = {word: place for place, word in enumerate(_PARTS.split(), start=2)} | {"fourth": 4, "hundredth": 100}
 _PLURALS = {f"{word}s": value for word, value in _DENOMINATORS.items()} | {"halves": 2}
 _NAMES = "|".join(sorted({*_VALUES, *_SCALES, *_DENOMINATORS, *_PLURALS, "and", "a", "an"}, key=len, reverse=True))
 _SPOKEN = re.compile(
-    rf"(?:\\text\s*\{{)?\s*((?:the\s+)?(?:(?:{_NAMES})(?:[\s-]+(?=[a-z])|(?![a-z])))+)(\s*[a-zA-Z ]*\}}?)$", re.IGNORECASE
+    rf"(?:\\text\s*\{{)?\s*((?:the\s+)?(?:(?:{_NAMES})(?:[\s-]+(?=[a-z])|(?![a-z])))+)(\s*[a-zA-Z ]*\}}?)$",
+    re.IGNORECASE,
 )
 _REPEATED = re.compile(r"(-?\d+)\s*(?:\\text\s*\{\s*)?\(\s*(?:\\text\s*\{\s*)?([a-zA-Z][a-zA-Z -]*)\}?\s*\)\s*\}?")
 
 
 def in_digits(text: str) -> str:
-    r"""An answer that begins with a number in words, with digits for them; without the words of `5 \\text{ (five)}`."""
+    r"""An answer that begins with a number in words, with digits for them; without the words of `5 \text{ (five)}`."""
     if match := _REPEATED.fullmatch(text):
         return match[1] if spoken_number(match[2]) == int(match[1]) else text
     match = _SPOKEN.fullmatch(text)
@@ -69,7 +69,7 @@ def _whole(names: list[str]) -> int | None:
             if last != "hundred" and last not in _SCALES:
                 return None
         elif name in _VALUES:
-            is_after_tens = last in _VALUES and 20 <= _VALUES[last] and 0 < _VALUES[name] < 10
+            is_after_tens = last in _VALUES and _VALUES[last] >= 20 and 0 < _VALUES[name] < 10
             if last in _VALUES and not is_after_tens:
                 return None
             group += _VALUES[name]

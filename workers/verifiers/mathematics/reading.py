@@ -19,6 +19,7 @@ from workers.verifiers.mathematics.last_number import last_number, numbers_at_en
 from workers.verifiers.mathematics.statements.closing import closing_formula, without_aside
 from workers.verifiers.mathematics.statements.negation_words import is_unstated
 from workers.verifiers.mathematics.statements.retractions import taken_back
+from workers.verifiers.mathematics.units import counted
 
 _MOST_RETRACTIONS = 8
 
@@ -47,7 +48,9 @@ def answer_in(completion: str, extraction: ResponseExtraction, *, is_list: bool 
         place = taken_back(statement.answer, text[statement.end :])
         if place is None:
             is_empty = not statement.answer.strip() and not has_box(text)
-            return last_number(text) if is_empty and extraction == "flexible" else statement.answer
+            if is_empty and extraction == "flexible":
+                return last_number(text)
+            return statement.answer if statement.start >= 0 else counted(statement.answer)
         text = text[statement.end + place :]
     return None
 
@@ -57,6 +60,8 @@ def _unstated(text: str, extraction: ResponseExtraction, *, is_list: bool) -> st
     formula = closing_formula(text, is_list=is_list)
     if formula or extraction == "strict":
         return formula or None
+    if text.rfind("<answer>") > text.rfind("</answer>"):
+        return None  # cut off within its answer, as an open box
     if is_list and (numbers := numbers_at_end(text)):
         return numbers
     return last_number(without_aside(text)) or last_number(text)

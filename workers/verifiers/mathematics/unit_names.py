@@ -13,7 +13,8 @@ yd+ yard+ | mi mile+ | ly lightyear+ | pc parsec+ | AU au | Å angstrom+ | acre+
 mL ml milliliter+ millilitre+ | gal gallon+ | qt quart+ | pt pint+ | cup+ | tbsp tablespoon+ | tsp teaspoon+
 g gm+ gram+ gramme+ | kg+ kilo+ kilogram+ | mg milligram+ | lb+ pound+ £ | oz ounce+ | ton+ tonne+ | s sec+ second+
 ms millisecond+ | min+ minute+ | h hr+ hour+ | day+ | week+ wk+ | month+ | yr+ year+ | decade+ | century centuries | am
-pm | deg degree+ ° | °C celsius | °F fahrenheit | rad+ radian+ | K kelvin+ | N newton+ | J joule+ | kJ kilojoule+ | eV | keV | MeV | GeV | erg+
+pm | deg degree+ ° | °C celsius | °F fahrenheit
+ rad+ radian+ | K kelvin+ | N newton+ | J joule+ | kJ kilojoule+ | eV | keV | MeV | GeV | erg+
 cal calorie+ | kcal kilocalorie+ | W watt+ | kW kilowatt+ | MW megawatt+ | kWh | V volt+ | A amp+ ampere+ | C coulomb+
 F farad+ | T tesla+ | Ω ohm+ | H henry henries | Hz hertz | kHz kilohertz | MHz megahertz | GHz gigahertz | Pa pascal+
 kPa kilopascal+ | MPa megapascal+ | atm atmosphere+ | bar+ | mol+ mole+ | dB decibel+ | bit+ | byte+ | KB kB kilobyte+

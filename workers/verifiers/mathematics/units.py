@@ -51,6 +51,39 @@ _POWER_WORDS = {"square": 2, "sq": 2, "cubic": 3, "cu": 3}
 _POWERS_AFTER = {"squared": 2, "cubed": 3}
 
 
+_COUNTED = re.compile(
+    r"((?:\\?[$€£¥₹])?-?\d[\d,.]*(?:\s?\\?%)?)\*{0,2}\s+([a-zA-Z][a-zA-Z'-]*(?:\s+[a-zA-Z][a-zA-Z'-]*){0,7})\*{0,2}[.!]?"
+)
+# They make another number of it, or another statement.
+_NOT_COUNTED = re.compile(
+    r"\b(?:n?or|and|but|not?|none|never|than|more|less|fewer|above|below|over|under|plus|minus|times|squared|cubed|factorial|mod\w*"
+    r"|remainder|half|halves|\w+ths?|thirds?|quarters?|if|when|unless|is|are|was|were|be|to|from|at|too|wrong\w*|incorrect\w*|false|percent\w*|cent"
+    r"|divided|multiplied|raised|choose|base|doubled|halved|negative|infinity|wait|maybe|perhaps|approximately|about|otherwise"
+    r"|pi|root|degrees?|dozens?|hundreds?|thousands?|millions?|billions?|trillions?|twice|thrice|per|each|modulo|inf|nan|either"
+    r"|instead|rather|without|except|actually|i|e|x|y|n)\b",
+    re.IGNORECASE,
+)
+
+
+def counted(text: str) -> str:
+    """The number of a stated answer with words for what it counts, or a unit of it: `20 cups of feed` is `20 cups`.
+
+    The text as it is where a word could make another number of it.
+    """
+    match = _COUNTED.fullmatch(text.strip())
+    if match is None:
+        return text
+    if _read_tail(f"\\text{{{match[2]}}}", False) is not None:
+        return f"{match[1]} {match[2]}"
+    words = match[2].split()
+    if _NOT_COUNTED.search(" ".join(words)):
+        return text
+    place = next(
+        (place for place in range(len(words), 0, -1) if _read_tail(f"\\text{{{' '.join(words[:place])}}}", False)), 0
+    )
+    return f"{match[1]} \\text{{{' '.join(words[:place])}}}" if place else match[1]
+
+
 def split_unit(text: str) -> tuple[str, Unit]:
     """An undecorated answer without its unit and currency, and the unit."""
     text, unit = _without_currency(text)
@@ -73,7 +106,7 @@ def split_unit(text: str) -> tuple[str, Unit]:
 def spaced_unit(text: str) -> tuple[str, Unit] | None:
     """A number and its unit of single letters behind a space: `25 m^2`; None for any other text."""
     match = _SPACED_UNIT.fullmatch(text)
-    reading = _read_tail(f"\\text{{{match[2]}}}", False) if match else None
+    reading = _read_tail(re.sub(r"[{}]", "", match[2]), False) if match else None
     return (match[1], reading[1]) if match and reading else None
 
 

@@ -33,7 +33,10 @@ _OPINION = (
     r"(?:true|(?:the|a)\s+case|correct|right|possible|clear|certain|sure|likely|think|believe|say|claim|mean|know|agree|accept"
     r"|conclude|follow|suggest|expect|argue)"
 )
-_SAYS = r"(?:says?|said|claim(?:s|ed)?|think|thinks|thought|believe[sd]?|writes?|wrote|answer(?:s|ed)|guess(?:es|ed)|argue[sd]?|suggest(?:s|ed)?|insist(?:s|ed)?|propose[sd]?|told)"
+_SAYS = (
+    r"(?:says?|said|claim(?:s|ed)?|think|thinks|thought|believe[sd]?|writes?|wrote|answer(?:s|ed)|guess(?:es|ed)|argue[sd]?"
+    r"|suggest(?:s|ed)?|insist(?:s|ed)?|propose[sd]?|told)"
+)
 # To the end of the sentence: somebody else says it, or it is called an error.
 _QUOTED = re.compile(
     r"\b(?:friend|student|teacher|colleague|classmate|brother|sister|neighbou?r|tutor|professor|grader|author|someone|somebody|some"
@@ -69,6 +72,7 @@ _AT_LAST = re.compile(
     r"(?:\w+\s+)?(?:at\s+(?:least|most)|near|around|between)|\\neq?(?![a-zA-Z])|≠|\\not\s*=|(?<![a-z]{2})[<>])[\s:$*(\\\[{]*$",
     re.IGNORECASE,
 )
+_ANY_WORD = re.compile(r"[^\W\d_]{2}|[<>≠?]|[不非]")
 _TRIGGER = re.compile(
     r"n['’]t\b|[<>≠?不非]|\\n(?:eq?|ot)\b|e\.g\.|\b(?:no|non|pas|nicht|kein\w*|fals\w*|faux|não|не|нет|not|never|cannot|neither|nor|nobody|none|nothing|than|without|except|unlike|versus|of|out|to|but"
     r"|from|if|like|as|suppos\w*|assum\w*|imagine|pretend|unless|whether|doubt\w*|den\w+|dis\w+|re[fj]\w+|excl\w+|elim\w+|avoid\w*"
@@ -77,7 +81,9 @@ _TRIGGER = re.compile(
     re.IGNORECASE,
 )
 # Behind it: the sentence asks, or says in another language that it is not so.
-_ASKED = re.compile(r"^[\s$)*\]}\\]*(?:[a-z][^.!?\n]{0,60})?[?？](?!\W*(?:yes|indeed|correct|right|exactly)\b)", re.IGNORECASE)
+_ASKED = re.compile(
+    r"^[\s$)*\]}\\]*(?:[a-z][^.!?\n]{0,60})?[?？](?!\W*(?:yes|indeed|correct|right|exactly)\b)", re.IGNORECASE
+)
 _DENIED_BEHIND = re.compile(
     r"^[\s$)*\]}\\]*(?:ist\s+(?:falsch|nicht)|est\s+faux|n'est\s+pas|(?:es|è|é)\s+(?:incorrect|fals|sbagliat|errad)|是错|不对|不是|では(?:な|あり)|이\s*아니)",
     re.IGNORECASE,
@@ -104,13 +110,16 @@ def doubts(sentence: str) -> bool:
 def is_unstated(before: str, behind: str = "") -> bool:
     """Whether an answer's own sentence denies, supposes, quotes or asks it. before, behind: the text around it."""
     tail = before[-_FAR:]
-    if _ASKED.match(behind) or _DENIED_BEHIND.match(behind):
+    if behind.strip(" $.)\n") and (_ASKED.match(behind) or _DENIED_BEHIND.match(behind)):
         return True
-    if not _TRIGGER.search(tail):
+    if not _ANY_WORD.search(tail) or not _TRIGGER.search(tail):
         return False
     sentence = tail[max((match.end() for match in _SENTENCE_END.finditer(tail)), default=0) :]
     turned = sentence[max((match.end() for match in _TURN.finditer(sentence)), default=0) :]
     clause = sentence[max((match.end() for match in _CLAUSE_END.finditer(sentence)), default=0) :]
     return bool(
-        _QUOTED.search(turned) or _SUPPOSED_CLAUSE.search(clause) or _GOVERNED.search(clause) or _AT_LAST.search(sentence)
+        _QUOTED.search(turned)
+        or _SUPPOSED_CLAUSE.search(clause)
+        or _GOVERNED.search(clause)
+        or _AT_LAST.search(sentence)
     )
