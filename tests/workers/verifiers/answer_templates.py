@@ -137,6 +137,41 @@ WITHDRAWN = {
     "let": "Suppose it is $ANSWER$.",
 }
 
+# They state nothing, with a box or without: denied, supposed, quoted, asked, excluded, hidden or struck out.
+DENYING = {
+    "not": "The answer is not ANSWER.",
+    "is not": "It isn't ANSWER.",
+    "cannot be": "It cannot be ANSWER.",
+    "never": "We never get ANSWER.",
+    "do not write": "Do not write ANSWER.",
+    "not true that": "It is not true that the value is ANSWER.",
+    "doubt": "I doubt that the answer is ANSWER.",
+    "suppose": "Suppose the answer were ANSWER; this leads to a contradiction.",
+    "if": "If the answer is ANSWER, then the sum is OTHER.",
+    "asked": "Is it ANSWER?",
+    "marked": "The teacher marked ANSWER as wrong.",
+    "friend": "My friend says ANSWER, but I disagree: the answer is OTHER.",
+    "claimed": "It was claimed that the answer is ANSWER.",
+    "tempted": "One might think it is ANSWER.",
+    "common error": "A common wrong answer is ANSWER.",
+    "quoted": 'Someone wrote: "The answer is ANSWER." That is wrong.',
+    "instead": "We use OTHER instead of ANSWER.",
+    "rather": "The answer is OTHER rather than ANSWER.",
+    "x, not y": "The answer is OTHER, not ANSWER.",
+    "first thought": "I first thought it was ANSWER. Actually the answer is OTHER.",
+    "is incorrect": "ANSWER is incorrect.",
+    "would be wrong": "ANSWER would be wrong.",
+    "neither": "It is neither ANSWER nor OTHER.",
+    "bound": "The answer is less than ANSWER.",
+    "comment": "<!-- ANSWER -->",
+    "struck out": "~~ANSWER~~",
+    "deleted": "<del>ANSWER</del>",
+    "phantom": r"$\phantom{ANSWER}$",
+    "cancelled": r"$\cancel{ANSWER}$",
+    "German": "Die Antwort ist nicht ANSWER.",
+    "Chinese": "答案不是 ANSWER。",
+}
+
 
 def filled(template: str, answer: str, other: str = "") -> str:
     """The template with an answer, and another answer that it takes back or prefers."""

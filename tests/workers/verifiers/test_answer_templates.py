@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.workers.verifiers.answer_templates import RETRACTED, STATED, WITHDRAWN, filled
+from tests.workers.verifiers.answer_templates import DENYING, RETRACTED, STATED, WITHDRAWN, filled
 from workers.verifiers.scoring.service import Verifier
 
 BENCHMARKS = Path(__file__).resolve().parents[4] / "shared" / "data" / "benchmarks"
@@ -75,6 +75,17 @@ def sampled(verifier: Verifier, most: int) -> list[tuple[str, str]]:
 
 def test_a_reference_answer_of_every_file_is_read_in_every_template(verifier):
     check(verifier, sampled(verifier, 1))
+
+
+@pytest.mark.parametrize("extraction", ["strict", "flexible"])
+def test_what_is_denied_supposed_quoted_asked_or_hidden_earns_nothing(verifier, extraction):
+    """Boxed, in both extractions; strict in dollars and plain too. `OTHER` is an answer of no gold here."""
+    forms = [r"$\boxed{ANSWER}$", r"\boxed{ANSWER}"] + ["$ANSWER$", "ANSWER"] * (extraction == "strict")
+    texts = [filled(template, form, "987654") for template in DENYING.values() for form in forms]
+    pairs = [(filled(text, gold), gold) for text in texts for gold in ANSWERS]
+    with Verifier("math", processes=2, extraction=extraction) as judge:
+        verdicts = judge.score([text for text, _ in pairs], [gold for _, gold in pairs])
+    assert [pair for pair, verdict in zip(pairs, verdicts, strict=True) if verdict.reward] == []
 
 
 @pytest.mark.full

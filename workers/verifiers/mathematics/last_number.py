@@ -14,6 +14,8 @@ import unicodedata
 from workers.verifiers.mathematics.decoration import plain_letters
 from workers.verifiers.mathematics.extraction import after_thoughts
 from workers.verifiers.mathematics.statements.closing import denies_list
+from workers.verifiers.mathematics.statements.negation_words import is_unstated
+from workers.verifiers.mathematics.statements.retractions import taken_back
 
 MAX_CHARACTERS = 20_000  # of the response's end
 _BESIDE = 24  # characters before and after the digits that are looked at
@@ -85,6 +87,9 @@ def last_number(completion: str) -> str | None:
         if _VALUE_OF_ASIDE.search(text[max(0, match.start() - _BESIDE) : match.start()]):
             continue  # "The maximum 42 occurs at x = 7."
         if (number := _read(text, match)) is not None:
+            behind = text[match.end() :]
+            if is_unstated(text[: match.start()], behind) or taken_back(number, behind) is not None:
+                return None
             return _formula_around(text, match) or number
     return None
 
@@ -123,7 +128,10 @@ def numbers_at_end(text: str) -> str | None:
     """Two numbers or more with only commas, `and` or `or` between them, if they are the last of a text."""
     text = re.sub(r"\\?\$|\*\*", "", plain_letters(after_thoughts(text)[-_MAX_LINE:]))
     lists = list(_LISTED.finditer(text))
-    if not lists or re.search(r"\d", text[lists[-1].end() :]) or denies_list(text[: lists[-1].start()]):
+    if not lists or re.search(r"\d", text[lists[-1].end() :]):
+        return None
+    before, behind = text[: lists[-1].start()], text[lists[-1].end() :]
+    if denies_list(before) or is_unstated(before, behind) or taken_back(lists[-1][0], behind) is not None:
         return None
     return re.sub(r"\s*,?\s*\b(?:and|or)\b\s*", ", ", lists[-1][0])
 

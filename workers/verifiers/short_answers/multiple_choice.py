@@ -46,7 +46,7 @@ def choice_verdict(completion: str, gold: str) -> Verdict:
     """Compares the letter of the last box, else of the last stated answer, else of the response, with the gold's."""
     if not gold.strip():
         return NO_REFERENCE
-    text = shown(completion)[-20_000:]
+    text = shown(completion[-20_000:])
     is_boxed = has_box(completion)
     stated = [
         match[1] for match in _STATED.finditer(text) if not is_unstated(text[max(0, match.start() - 400) : match.end()])

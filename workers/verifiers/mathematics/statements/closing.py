@@ -10,7 +10,7 @@ import re
 
 from workers.verifiers.mathematics.extraction import formula_at_end
 from workers.verifiers.mathematics.plain_numbers import number
-from workers.verifiers.mathematics.statements.negation_words import doubts
+from workers.verifiers.mathematics.statements.negation_words import doubts, is_unstated
 
 MAX_FORMULAS = 12
 _TAIL = 1000  # characters of a sentence
@@ -54,7 +54,9 @@ def closing_formula(text: str, *, is_list: bool) -> str | None:
         return None
     # "Wait, that is wrong: $43$." denies another value.
     clause = before.rpartition(":")[2] if len(formulas) == 1 else before
-    is_denied = denies_list(clause) or _ASIDE.search(before[-40:]) or _NOT_EQUAL.search(before[-60:])
+    is_denied = (
+        denies_list(clause) or is_unstated(before) or _ASIDE.search(before[-40:]) or _NOT_EQUAL.search(before[-60:])
+    )
     if is_denied or _TRIED.match(_sentence_before(before)):
         return ""
     names = [match[1].strip() if (match := _NAME.match(formula)) else "" for formula in formulas]

@@ -63,7 +63,7 @@ _WORDS = rf"(?:(?!{_FINITE})[^\s,;:=]+\s+){{0,6}}[^\w=]*$"
 _GOVERNED = re.compile(
     rf"(?:{_NOT_}|\b(?:than|without|except|unlike|versus|reject\w*|exclud\w+|discard\w*|eliminat\w+|dismiss\w*|avoid\w*|refus\w+)\b"
     r"|\b(?:instead|in\s+place)\s+of\b|\brul(?:e|es|ed|ing)\s+out\b|\bcontrary\s+to\b|\b(?:anything|everything|all)\s+but\b"
-    rf"|\b(?:apart|far|aside)\s+from\b|\bas\s+opposed\s+to\b)\W+{_WORDS}",
+    rf"|\b(?:apart|far|aside)\s+from\b|\bas\s+opposed\s+to\b)\W*{_WORDS}",
     re.IGNORECASE,
 )
 _AT_LAST = re.compile(

@@ -39,6 +39,7 @@ _IS_WRONG = (
     rf"(?:(?:\s+(?:is|was|are|were|seems|looks|(?:must|would|may|might|could|will|can\s+only)\s+be|has\s+been)|'s)\s+{_ADVERB}{_WRONG}"
     r"|(?:\s+(?:is|was|are)n't|\s+can't\s+be|\s+cannot\s+be)\s+(?:\w+ly\s+)?(?:right|correct|true|valid|possible|it|so(?!\s+\w)|the\s+(?:\w+\s+)?answer)\b"
     r"|\s+(?:does\s+not|doesn't|do\s+not|don't|cannot|can't|fails\s+to)\s+(?:\w+ly\s+)?(?:work|make\s+sense|satisfy|hold|fit)\b"
+    r"|\s+as\s+(?:wrong|incorrect|false|invalid)\b"
     r"|\s+(?:contradicts|violates|fails|leads?\s+to\s+(?:a\s+)?contradiction)\b"
     r"|\s+(?:\w+\s+){1,3}(?:marked|graded|flagged|rejected|refuted|dismissed|counted)\s+(?:(?:it|this|that)\s+)?as\s+(?:wrong|incorrect|false|invalid)\b)"
 )
