@@ -1415,6 +1415,7 @@ declare namespace Api {
     notes: string;
     origin: Record<string, unknown>;
     network_functions: string[];
+    learned_nothing: string;
     spec: Record<string, unknown>;
     last_seq: number;
     status_changes: StatusChangeAnswer[];

@@ -55,8 +55,8 @@ VERBS = {
     "show": Verb(
         "GET /runs/{run_id}",
         example="show swan",
-        fields="name id page=url state archived=archived_at reason step total_steps algorithm variant seed sweep "
-        "retry_of cloned_from place_in_queue host=worker_host "
+        fields="name id page=url state archived=archived_at reason step total_steps learned_nothing algorithm variant "
+        "seed sweep retry_of cloned_from place_in_queue host=worker_host "
         "created=created_at started=started_at finished=finished_at tags notes",
     ),
     "stop": Verb("POST /runs/{run_id}/stop", example="stop swan", is_once=True),

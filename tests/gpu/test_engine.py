@@ -125,7 +125,8 @@ def test_twenty_cycles_of_sleep_and_waking_leave_no_memory_behind(engine_and_pol
         change_weights(policy, (-1) ** cycle)
         begun = time.monotonic()
         engine.take_weights()
-        differences.append(logp_difference(engine, policy, prompt, 32))  # wakes, takes the weights, samples, sleeps
+        # It wakes, takes the weights, samples and sleeps.
+        differences.append(logp_difference(engine, policy, prompt, 32).mean)
         seconds.append(time.monotonic() - begun)
         torch.cuda.empty_cache()
         free.append(torch.cuda.mem_get_info()[0])

@@ -5,6 +5,7 @@ It answers the trainer (`AgentInterface`) in text and numbers.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from array import array
@@ -89,6 +90,7 @@ class LocalAgent:
         self._own: dict[tuple[int, int], Inputs | str] = {}
         self._scoring_differences: list[float] = []
         self._importance_weights: list[float] = []
+        self._largest_difference = 0.0  # of a token of the step's rollouts, between engine and trainer
 
     def describe(self) -> dict[str, Any]:
         """The agent in numbers: for the log, and to estimate a checkpoint's size."""
@@ -216,7 +218,7 @@ class LocalAgent:
         """G rollouts of each question, scored by this agent's own trainer weights. Error: RolloutsMissing."""
         with self.policy.at_work():
             self._prompts, self._own = [], {}
-            self._scoring_differences, self._importance_weights = [], []
+            self._scoring_differences, self._importance_weights, self._largest_difference = [], [], 0.0
             samples, staleness = self._rollouts(step, questions)
             generated = self._record_rollouts(questions, samples)
             return replace(generated, staleness=None if self._sampler is None else staleness)
@@ -247,6 +249,10 @@ class LocalAgent:
             scored = self._score([(prompts[row // per_prompt], ids) for row, ids in enumerate(token_ids)])
             means = [*map(_mean, scored, train_masks)]
             self._scoring_differences += [abs(a - b) for a, b in zip(sampled_means, means, strict=True)]
+            # An engine's log-probabilities are those of the tokens that top-p and top-k leave.
+            if self.engine.has_own_weights and self._sampling.top_p == 1 and not self._sampling.top_k:
+                pairs = zip(itertools.chain(*sampled), itertools.chain(*scored), strict=True)
+                self._largest_difference = max(self._largest_difference, *(abs(a - b) for a, b in pairs), 0.0)
         weights = self._weigh(sampled_means, means)
         by_token = self.spec.algorithm.needs_token_logps
         responses: list[list[Response]] = [[] for _ in questions]
@@ -409,8 +415,9 @@ class LocalAgent:
             self.engine.take_weights()
             if self.engine.has_own_weights:
                 limit = self.spec.rollout.max_completion_length
-                difference = logp_difference(self.engine, self.policy, self._prompts[0], limit)
-                report.engine_logp_difference = max(self.ranks.gather(difference))
+                each = self.ranks.gather(logp_difference(self.engine, self.policy, self._prompts[0], limit))
+                report.engine_logp_difference = max(one.mean for one in each)
+                report.largest_logp_difference = max(self._largest_difference, *(one.largest for one in each))
             return report
 
     def measure_alignment(self, rows: Sequence[LearnerRow]) -> dict[int, float | None]:

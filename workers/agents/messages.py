@@ -99,6 +99,7 @@ class UpdateReport:
 
     alignment: by source, the cosine of its gradient with the learner's own; None if either is 0, empty if it was
     not measured.  engine_logp_difference: see rollouts/engine.py; None if the trainer itself samples.
+    largest_logp_difference: of a token, on that response and on the step's own rollouts.
     importance_weights: of own rollouts.  notes: for the log.
     """
 
@@ -113,5 +114,6 @@ class UpdateReport:
     sampling_logp_differences: list[float] = field(default_factory=list)
     importance_weights: list[float] = field(default_factory=list)
     engine_logp_difference: float | None = None
+    largest_logp_difference: float | None = None
     alignment: dict[int, float | None] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)

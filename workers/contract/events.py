@@ -55,7 +55,10 @@ class Started(Body):
 
 
 class Progress(Body):
-    """A finished step. Counts are totals of the run so far; memory is the trainer process's, in bytes."""
+    """A finished step. Counts are totals of the run so far; memory is the trainer process's, in bytes.
+
+    steps_without_weight: by agent, how many steps in a row, up to this one, no rollout had weight; those above 0.
+    """
 
     type: Literal["progress"] = "progress"
     step: int
@@ -67,6 +70,9 @@ class Progress(Body):
     phase_s: dict[str, float] = {}
     resident_bytes: int | None = None
     device_peak_bytes: int | None = None
+    steps_without_weight: dict[
+        str, int
+    ] = {}  # by agent: steps in a row, up to this one, in which no rollout had weight
 
 
 class Metrics(Body):

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from importlib.util import find_spec
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import torch
 
@@ -152,9 +152,19 @@ def _keeps_decoder(policy: Policy, spec: RunSpec, device: torch.device) -> bool:
     return keeps_decoder(spec, shape, policy.dtype.itemsize, gpu_bytes)
 
 
+class LogpDifference(NamedTuple):
+    """Over tokens, of |log p by the engine - log p by the trainer|, in nats."""
+
+    mean: float
+    largest: float
+
+
 @torch.no_grad()
-def logp_difference(engine: RolloutEngine, policy: Policy, prompt: Sequence[int], max_new_tokens: int) -> float:
-    """Mean over the tokens of one greedy response of |log p by the engine - log p by the trainer|, in nats."""
+def logp_difference(
+    engine: RolloutEngine, policy: Policy, prompt: Sequence[int], max_new_tokens: int
+) -> LogpDifference:
+    """The difference on the tokens of one greedy response."""
     [rollout] = engine.sample(SampleRequest([prompt], [0], [0], 0.0, min(max_new_tokens, CHECKED_TOKENS), 1))
     logps, _ = policy.token_logps([prompt], [rollout.token_ids], temperature=1.0)  # (1, T)
-    return (logps[0].cpu() - torch.tensor(rollout.logps)).abs().mean().item()
+    differences = (logps[0].cpu() - torch.tensor(rollout.logps)).abs()  # (T,)
+    return LogpDifference(differences.mean().item(), differences.max().item())

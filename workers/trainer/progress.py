@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from workers.agents.interface import Placement
-from workers.agents.messages import GeneratedRollouts
+from workers.agents.messages import GeneratedRollouts, UpdateReport
 from workers.contract import events
 from workers.contract.memory.machine import ResolvedSettings
 from workers.contract.repository import ROOT
+from workers.contract.spec import teaching
 from workers.contract.spec.reward_function import NETWORK_KEY
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
@@ -40,6 +41,7 @@ class ProgressReporter:
         self.total_steps, self.spool, self.stop = spec.training.steps, spool, stop
         self.rollouts_generated = 0
         self.tokens_generated = 0
+        self.steps_without_weight: dict[str, int] = {}  # by agent, in a row
         self.elapsed_before_s = 0.0
         self.started_at = time.monotonic()
         self.phase_s: dict[str, float] = defaultdict(float)  # of the present step
@@ -97,6 +99,16 @@ class ProgressReporter:
         self.rollouts_generated += len(responses)
         self.tokens_generated += sum(response.num_tokens for response in responses)
 
+    def count_weights(self, step: int, names: Sequence[str], reports: Sequence[UpdateReport], log: LogFunction) -> None:
+        """Note the learners for which no rollout had weight, and log who has learned nothing for long, or at all."""
+        for name, report in zip(names, reports, strict=True):
+            has_weight = any(result.gradient_flows for results in report.results for result in results)
+            count = 0 if has_weight else self.steps_without_weight.get(name, 0) + 1
+            self.steps_without_weight[name] = count
+            if count == teaching.LONG_WITHOUT_WEIGHT or (count and step == self.total_steps):
+                of_run = "in any step so far" if count == step else f"in the last {count:,} steps"
+                log("warning", f"{name}: no rollout had weight {of_run}: it has learned nothing from them")
+
     def record_step(self, step: int) -> None:
         """The step has ended."""
         self._record_totals(step, time.monotonic() - self.step_started_at)
@@ -126,6 +138,7 @@ class ProgressReporter:
                 phase_s={name: round(value, 4) for name, value in self.phase_s.items()},
                 resident_bytes=resident_bytes,
                 device_peak_bytes=device_peak_bytes,
+                steps_without_weight={name: count for name, count in self.steps_without_weight.items() if count},
             )
         )
 
@@ -134,12 +147,14 @@ class ProgressReporter:
             "rollouts_generated": self.rollouts_generated,
             "tokens_generated": self.tokens_generated,
             "elapsed_s": self.elapsed_s,
+            "steps_without_weight": self.steps_without_weight,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.rollouts_generated = state["rollouts_generated"]
         self.tokens_generated = state["tokens_generated"]
         self.elapsed_before_s = state["elapsed_s"]
+        self.steps_without_weight = dict(state.get("steps_without_weight", {}))
 
 
 def code_versions() -> dict[str, str]:

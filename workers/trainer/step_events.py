@@ -136,6 +136,7 @@ def agent_metrics(record: StepRecord, agent: int) -> events.Metrics:
         ratios |= _turn_ratios(responses)
     if report.engine_logp_difference is not None:
         values["engine_logp_difference"] = report.engine_logp_difference
+        values["engine_logp_difference/max"] = report.largest_logp_difference
     if (staleness := record.generated[agent].staleness) is not None:
         values["staleness"] = float(staleness)
     if weights := report.importance_weights:

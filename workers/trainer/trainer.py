@@ -152,6 +152,7 @@ class Trainer:
         self.step += 1
         self.moment = "between steps"
         self.progress.count(step.sampled.generated)
+        self.progress.count_weights(self.step, [agent.name for agent in self.agents], step.reports, self.log)
         return self.record_of(step)
 
     def record_of(self, step: OpenStep) -> StepRecord:

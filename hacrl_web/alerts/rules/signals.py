@@ -21,6 +21,7 @@ SPLIT_WINDOW = 10
 PLATEAU_WINDOW = 30
 SOLVED = 0.9
 NEAR_CAP = 0.9
+ROUNDING = 1e-6  # of a sum of shares of tokens
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,18 @@ def peer_share(step: StepMetrics, facts: Facts, agent: str) -> float | None:
 def uniform_share(step: StepMetrics, facts: Facts, agent: str) -> float | None:
     """Share of prompts on which all rewards are equal; the rewards of all agents if rollouts are shared."""
     return step.share("frac_reward_zero_std_joint" if facts.shares else "frac_reward_zero_std", agent)
+
+
+def has_weight(step: StepMetrics, facts: Facts, agent: str) -> float | None:
+    """1 if the gradient of any rollout flowed in this step, an own one or a peer's; else 0."""
+    ratios = step.metrics.get((agent, ""), {}).get("ratios", {})
+    own = [list(map(number_or_none, ratios.get(f"clip_ratio/{side}_mean") or (None, None))) for side in ("low", "high")]
+    (low, count), (high, _) = own
+    if low is None or high is None or count is None:
+        return None
+    from_peers = [step.ratio("used_frac", agent, source) for source in others(facts, agent)]
+    used = count - low - high + sum(parts[0] for parts in from_peers if parts)
+    return float(used > ROUNDING)
 
 
 def unscorable_share(step: StepMetrics, facts: Facts, agent: str) -> float | None:

@@ -155,6 +155,26 @@ RULES = (
         source=f"the quantity: GRPO's group advantage; {OURS}",
     ),
     Rule(
+        kind="no_weight",
+        title="Nothing learned",
+        help="Whether any rollout of a step had weight for the agent, its own or a peer's: 0 or 1. Without weight all "
+        "advantages were 0, or the clip removed every gradient.",
+        scope="agent",
+        metric="clip_ratio/low_mean, clip_ratio/high_mean, used_frac",
+        chart="reward",
+        read=_of_agent(signals.has_weight),
+        raise_at=0.0,
+        raise_after=10,
+        clear_at=1.0,
+        clear_after=2,
+        is_low=True,
+        sentence="No rollout of the last 10 steps had weight for {agent}: it has learned nothing from them.",
+        advice="If its rewards are all 0, the questions are too hard for it so far; it may still hit on an answer, but "
+        "easier questions, more rollouts per prompt or a higher temperature help. If they are all alike otherwise, "
+        "check the reward: a function that compares completions sees one at a time.",
+        remedy=remedies.more_rollouts,
+    ),
+    Rule(
         kind="entropy_collapse",
         title="Entropy collapse",
         help="Entropy per token as a share of its start (median of the first 5 steps).",
@@ -283,6 +303,26 @@ RULES = (
         "correction truncate reduces the effect of the difference.",
         remedy=remedies.trainer_as_engine,
         source=f"the check: design of the engines; {OURS}",
+    ),
+    Rule(
+        kind="engine_outlier",
+        title="A token differs in the engine",
+        help="Largest difference between the log-probabilities of rollout engine and trainer for one token of a step. "
+        "The mean over tokens hides it.",
+        scope="agent",
+        metric="engine_logp_difference/max",
+        chart="engine-difference",
+        read=_value("engine_logp_difference/max"),
+        raise_at=1.0,
+        raise_after=2,
+        clear_at=0.5,
+        clear_after=3,
+        applies=lambda facts: facts.has_engine,
+        sentence="A token of {agent} has log-probabilities in its rollout engine and in the trainer that are "
+        "{value:.2f} nats apart.",
+        advice="Compare with the rollout engine transformers. In bfloat16, try the precision float32. The importance "
+        "correction truncate reduces the effect of the difference.",
+        remedy=remedies.trainer_as_engine,
     ),
 )
 BY_KIND = {rule.kind: rule for rule in RULES}

@@ -12,7 +12,7 @@ from hacrl_web.insight.collaboration.collaboration import peers_share
 from hacrl_web.insight.collaboration.step_summary import recorded_steps, summary_of
 from hacrl_web.insight.overview.overview import same_but_seed
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.run.results import polyline_points
+from hacrl_web.runs.run.results import learned_nothing, polyline_points
 from hacrl_web.runs.telemetry.scores import accuracies
 from hacrl_web.web.statistics import MeanInterval, mean_interval
 from workers.contract.spec.algorithm import BASELINE
@@ -54,11 +54,15 @@ class AgentResult:
 
 @dataclass(frozen=True)
 class Results:
-    """gain: over GSPO at `step`, of the mean over agents, by seed; None without a GSPO run to compare with."""
+    """gain: over GSPO at `step`, of the mean over agents, by seed; None without a GSPO run to compare with.
+
+    warning: which agents have learned nothing, in words; empty in a replay.
+    """
 
     agents: list[AgentResult]
     step: int | None
     gain: MeanInterval | None
+    warning: str
 
 
 def results(run: Run, at: int | None = None) -> Results:
@@ -82,7 +86,8 @@ def results(run: Run, at: int | None = None) -> Results:
     ]
     whole = [step for step in scores if len(scores[step]) == len(agents)]
     step = max(whole, default=None)
-    return Results(agents, step, None if step is None else gain_over_gspo(run, scores, step))
+    gain = None if step is None else gain_over_gspo(run, scores, step)
+    return Results(agents, step, gain, learned_nothing(run) if at is None else "")
 
 
 def scores_with_parent(run: Run) -> dict[int, dict[str, float]]:

@@ -15,6 +15,7 @@ from hacrl_web.runs.models import Run
 from hacrl_web.runs.models.answers import RunRow, run_summary_row
 from hacrl_web.runs.models.requests import change_reason, visible_run
 from hacrl_web.runs.run.labels import labels_of, set_labels
+from hacrl_web.runs.run.results import learned_nothing
 from hacrl_web.runs.worker import queue
 from hacrl_web.runs.worker.queue import place_in_queue
 from hacrl_web.web.errors import FieldErrors
@@ -42,11 +43,13 @@ class RunAnswer(PlacedRun):
     """spec: the settings, as in docs/settings.md.  origin: of an imported run, who imported it when; else empty.
 
     network_functions: reward functions that could use the network, so that the run cannot be repeated exactly.
+    learned_nothing: the agents for which no rollout had weight for many steps, or in the whole run; else empty.
     """
 
     notes: str
     origin: dict[str, Any]
     network_functions: list[str]
+    learned_nothing: str
     spec: dict[str, Any]
     last_seq: int
     status_changes: list[StatusChangeAnswer]
@@ -61,6 +64,7 @@ def detail(run: Run) -> dict[str, Any]:
         "notes": run.notes,
         "origin": run.origin,
         "network_functions": run.network_functions,
+        "learned_nothing": learned_nothing(run),
         "spec": run.spec,
         "last_seq": run.last_seq,
         "status_changes": list(changes),

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.telemetry.scores import curves
+from workers.contract.spec.teaching import LONG_WITHOUT_WEIGHT
 
 SPARK_WIDTH, SPARK_HEIGHT = 64, 24  # of the SVG that holds a sparkline
 
@@ -23,6 +24,17 @@ def with_results(runs: Sequence[Run], now: datetime) -> Sequence[Run]:
         run.sparkline = polyline_points(curve)
         run.took_s = ((run.finished_at or now) - run.started_at).total_seconds() if run.started_at else None
     return runs
+
+
+def learned_nothing(run: Run) -> str:
+    """Which agents have learned nothing for many steps, or by the end of the run; empty if none."""
+    parts = []
+    for name, count in (run.progress.get("steps_without_weight") or {}).items():
+        in_all = count >= run.step - run.start_step
+        if count >= LONG_WITHOUT_WEIGHT or (in_all and count and run.is_terminal):
+            steps = f"any of {count:,} steps" if in_all else f"the last {count:,} steps"
+            parts.append(f"{name}: no rollout had weight in {steps}, so it has learned nothing from them.")
+    return " ".join(parts)
 
 
 def polyline_points(points: Sequence[tuple[int, float]]) -> str:

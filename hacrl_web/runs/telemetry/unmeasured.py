@@ -21,6 +21,7 @@ def unmeasured(run: Run, spec: RunSpec, engine: str) -> list[str]:
         "omega": rule.uses_omega,
         "gradient_alignment": 0 < interval <= spec.training.steps,
         "engine_logp_difference": engine != "transformers",
+        "engine_logp_difference/max": engine != "transformers",
         "curriculum/resting_frac": run.spec.get("training", {}).get("curriculum_rest", 0) > 0,  # of earlier versions
         "overlong_penalty/mean": spec.overlong.cache > 0,
         **dict.fromkeys(OF_TURNS, spec.rollout.environment != "none"),

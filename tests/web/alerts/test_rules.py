@@ -99,6 +99,17 @@ CASES: dict[str, tuple] = {
     ),
     "1 / 49 is more than .02": ("off_diagonal", [taught(48, 1)] * 6, []),
     "zero variance looks at all agents": ("zero_variance", [uniform(9, 2)] * 9, []),
+    # Used rows: 0 own and 0 of B in ten steps; one of B's is enough, in two steps.
+    "no rollout had weight in ten steps": (
+        *("no_weight", [taught(0, 0)] * 10 + [taught(0, 1)] * 2),
+        [(10, "A", "", True, 0.0), (12, "A", "", False, 1.0)],
+    ),
+    "no evaluated row is no weight either": (
+        *("no_weight", [own(ratios={"clip_ratio/low_mean": (0, 0), "clip_ratio/high_mean": (0, 0)})] * 10),
+        [(10, "A", "", True, 0.0)],
+        ALONE,
+    ),
+    "nine steps and one with weight": ("no_weight", ([taught(0, 0)] * 9 + [taught(1, 0)]) * 3, []),
     "all of them are uniform": ("zero_variance", [uniform(9, 9)] * 5, [(5, "A", "", True, 0.9)]),
     "where nothing is shared at the agent's own": (
         *("zero_variance", [uniform(9, 2)] * 5, [(5, "A", "", True, 0.9)]),
@@ -131,6 +142,12 @@ CASES: dict[str, tuple] = {
     "no room to blow up": ("length_blow_up", lengths(*[80] * 5, *[100] * 9), []),
     "engine after two steps, cleared after three": (
         *("engine_mismatch", DIFFERENCES, [(4, "A", "", True, 0.3), (8, "A", "", False, 0.01)]),
+        replace(FACTS, has_engine=True),
+    ),
+    # The mean may be small: one token counts.
+    "the largest difference of a token": (
+        *("engine_outlier", [own(**{"engine_logp_difference/max": x}) for x in (1.0, 0.9, 1.2, 1.1, 0.5, 0.5, 0.4)]),
+        [(4, "A", "", True, 1.1), (7, "A", "", False, 0.4)],
         replace(FACTS, has_engine=True),
     ),
     "the trainer itself samples": ("engine_mismatch", DIFFERENCES, []),

@@ -183,13 +183,14 @@ def test_an_empty_prompt_is_refused(bench: Bench) -> None:
 
 def test_new_weights_are_seen_once_they_are_taken(bench: Bench) -> None:
     prompt = bench.policy.encode_prompt(PROMPTS[1])
-    assert logp_difference(bench.engine, bench.policy, prompt, MAX_NEW_TOKENS) < 1e-4
+    difference = logp_difference(bench.engine, bench.policy, prompt, MAX_NEW_TOKENS)
+    assert 0 <= difference.mean <= difference.largest < 1e-4
     for seed in (1, 2):  # twice: whatever the first update changed in the engine, the second finds its way
         bench.change_weights(seed)
         if bench.engine.has_own_weights:
-            assert logp_difference(bench.engine, bench.policy, prompt, MAX_NEW_TOKENS) > 0.1
+            assert logp_difference(bench.engine, bench.policy, prompt, MAX_NEW_TOKENS).mean > 0.1
         bench.engine.take_weights()
-        assert logp_difference(bench.engine, bench.policy, prompt, MAX_NEW_TOKENS) < 1e-4
+        assert logp_difference(bench.engine, bench.policy, prompt, MAX_NEW_TOKENS).largest < 1e-4
 
 
 def test_tied_output_embeddings_follow_the_input_embeddings(bench: Bench) -> None:

@@ -18,6 +18,7 @@ GROUP_RULES = (AlgorithmSpec.learner_advantages, SharingSpec.learner_advantages)
 SMALL_WEIGHT = 1e-4  # of weights with standard deviation .02, 99.6 % are larger
 # An update moves a weight by the learning rate at most; one below half a unit in the last place changes nothing.
 FLOAT32_HALF_UNIT, BFLOAT16_HALF_UNIT = 2.0**-25, 2.0**-9
+LONG_WITHOUT_WEIGHT = 10  # steps; an agent for which no rollout had weight for so long is named
 GREEDY_TEMPERATURE = 0.02  # a token that is one nat behind has less than 2e-22 of the probability
 
 

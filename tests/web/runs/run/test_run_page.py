@@ -41,6 +41,28 @@ def test_run_page_draws_pairs_where_rollouts_are_shared_and_warns_where_the_pape
 
 
 @pytest.mark.parametrize(
+    ("state", "step", "without", "told"),
+    [
+        # Ten steps in a row are said at once, fewer only where they were the whole run and it has ended.
+        ("running", 30, {"A": 10}, "A: no rollout had weight in the last 10 steps, so it has learned nothing"),
+        ("running", 30, {"A": 9}, ""),
+        ("running", 3, {"A": 3}, ""),
+        ("completed", 3, {"B": 3}, "B: no rollout had weight in any of 3 steps, so it has learned nothing"),
+        ("completed", 3, {"B": 2}, ""),
+        ("completed", 3, {}, ""),
+    ],
+)
+def test_run_that_has_learned_nothing_says_so(web, user, state, step, without, told):
+    run = factories.make_run(user)
+    run.state, run.step, run.progress = state, step, {"steps_without_weight": without}
+    run.save()
+    answer = web.get(f"/api/v1/runs/{run.pk}").json()["learned_nothing"]
+    assert answer.startswith(told)
+    assert bool(answer) is bool(told)
+    assert ("no rollout had weight" in text_of(web.get(run.get_absolute_url()))) is bool(told)
+
+
+@pytest.mark.parametrize(
     ("changes", "unmeasured"),
     [
         ({"algorithm": {"name": "hacpo"}, "telemetry": {"alignment_interval": 5}}, []),
@@ -65,7 +87,8 @@ def test_run_page_has_no_chart_of_what_the_run_does_not_measure_or_use(web, user
     # The trainer itself samples, so there is nothing to compare; no resting prompts, no penalty for length, no tool.
     of_turns = ["turns/mean", "tool_calls/mean", "tool_calls/failed_frac"]
     of_training = ["curriculum/resting_frac", "overlong_penalty/mean"]
-    assert told == [*unmeasured, "engine_logp_difference", *of_training, *of_turns]
+    of_engine = ["engine_logp_difference", "engine_logp_difference/max"]
+    assert told == [*unmeasured, *of_engine, *of_training, *of_turns]
 
 
 def test_run_page_has_the_charts_of_an_engine_that_samples_of_a_penalty_and_of_turns(web, user):
