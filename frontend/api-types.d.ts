@@ -14,6 +14,7 @@ declare namespace Api {
     serve: string;
     proposed: string;
     has_adapter: boolean;
+    precision: string;
     repository: string;
   }
   interface AgentIn {

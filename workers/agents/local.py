@@ -47,6 +47,7 @@ from workers.rollouts.engine import logp_difference, make_engine, truncated_weig
 from workers.rollouts.sampler import Sample, SampleRequest
 from workers.rollouts.transcript import Transcript, TranscriptSampler
 
+COMPARED_ROLLOUTS = 4  # with which an export is compared
 MAX_ROLL_BACKS = 3  # in a run, by agent
 TRUNCATED = "truncated"  # drop reason of a cut rollout, with mask_truncated_completions
 
@@ -454,8 +455,9 @@ class LocalAgent:
 
     def save(self, folder: Path) -> None:
         """An ordinary Hugging Face model folder, written by the first rank."""
+        rollouts = itertools.islice((own for own in self._own.values() if isinstance(own, Inputs)), COMPARED_ROLLOUTS)
         with self.policy.at_work():
-            self.policy.save(folder)
+            self.policy.save(folder, [(own.prompt, own.response) for own in rollouts])
 
     def save_state(self, stem: Path) -> None:
         """What resuming needs beside the model folder: `stem`.safetensors and `stem`.json.

@@ -19,6 +19,12 @@ from typing import Any
 FOLDER_NAME = "checkpoints"
 MANIFEST_NAME = "manifest.json"
 _STEP_FOLDER = re.compile(r"step-(\d{6,})", re.ASCII)
+PRECISION_FILE = "precision.json"  # in an agent's folder whose weights bfloat16 would round: see model/export.py
+
+
+def needs_float32(location: str) -> bool:
+    """Whether a model's folder holds the float32 sum of bfloat16 weights and a LoRA update."""
+    return (Path(location) / PRECISION_FILE).is_file()
 
 
 class DamagedCheckpoint(ValueError):

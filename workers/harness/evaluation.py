@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from workers.contract import events
+from workers.contract.checkpoint_manifest import needs_float32
 from workers.contract.spec.agent import AgentSpec
 from workers.contract.spec.harness import TASKS_VARIABLE, HarnessSpec
 from workers.contract.spec.run import RunSpec
@@ -99,12 +100,13 @@ class HarnessEvaluation:
         """For the command. It neither trusts remote code nor confirms unsafe code. Errors: HarnessFailed, OSError."""
         harness, location = self.harness, model_folder(agent)
         dtype, prompt_format = self.spec.compute.dtype, harness.prompt_format
+        rounds = self.has_gpu and not needs_float32(location)  # else bfloat16 is another model
         is_chat = has_chat_prompts(location, agent.prompt_format if prompt_format == "agent" else prompt_format)
         return {
             "model": "hf",
             "model_args": {
                 "pretrained": location,
-                "dtype": dtype if dtype != "auto" else "bfloat16" if self.has_gpu else "float32",
+                "dtype": dtype if dtype != "auto" else "bfloat16" if rounds else "float32",
                 "use_safetensors": True,
                 "add_bos_token": False if is_chat else None,  # a chat template writes its own first token
                 "chat_template_args": dict(agent.template_arguments),

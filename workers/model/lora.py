@@ -79,12 +79,21 @@ def _whole(linear: Any) -> Tensor:
 
 
 @torch.no_grad()
-def merge_into(start: Any, model: Any, adapter: Matrices) -> None:
-    """Add the adapter of `model` to the weights of `start`, its starting model without adapters."""
+def merge_into(start: Any, model: Any, adapter: Matrices) -> float | None:
+    """Add the adapter of `model` to the weights of `start`, its starting model without adapters, in float32.
+
+    Returns the share of the weights that this changes which bfloat16 would keep apart from their start; None if none
+    changes.
+    """
+    num_changed = num_surviving = 0
     for name, (a, b) in adapter.items():
         layer, weight = model.get_submodule(name), start.get_submodule(name).weight
-        delta = (b @ a).float() * layer.scaling[ADAPTER]  # (out, in)
-        weight.copy_(weight.float() + (delta.T if layer.fan_in_fan_out else delta).to(weight.device))
+        delta = (b.float() @ a.float()) * layer.scaling[ADAPTER]  # (out, in)
+        total = weight + (delta.T if layer.fan_in_fan_out else delta).to(weight.device)
+        num_changed += int((total != weight).sum())
+        num_surviving += int((total.bfloat16() != weight.bfloat16()).sum())
+        weight.copy_(total)
+    return num_surviving / num_changed if num_changed else None
 
 
 def save_adapter(folder: Path, agent: AgentSpec, adapter: Matrices) -> None:

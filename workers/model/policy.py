@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from workers.contract.checkpoint_manifest import needs_float32
 from workers.contract.spec.agent import AgentSpec
 from workers.contract.spec.run import RunSpec
-from workers.model import chunked_logprobs, lora, sharding
+from workers.model import chunked_logprobs, export, lora, sharding
 from workers.model.loading import CPU, choose_dtype, load_model, load_tokenizer, recompute_layers
 from workers.model.optimizer import PolicyOptimizer
 from workers.model.process_group import ALONE, Ranks, Round, Value
@@ -42,6 +43,8 @@ class Policy:
         self.temperature = spec.rollout_of(agent).temperature
         self._samples_itself = spec.rollout.engine != "vllm" and not spec.rollout.samples_ahead
         self.dtype = choose_dtype(spec, device)  # of its computations
+        if spec.is_evaluation_only and spec.compute.dtype == "auto" and needs_float32(agent.model):
+            self.dtype = torch.float32
         self.uses_lora = agent.lora_rank > 0 and not spec.is_evaluation_only
         # With LoRA a checkpoint's folder holds the merged weights; resuming needs the starting ones.
         starts_here = folder is None or self.uses_lora
@@ -252,13 +255,14 @@ class Policy:
         if logps.requires_grad:
             self.optimizer.backward(logps.sum() * 0.0)
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: Path, rows: export.Rows = ()) -> None:
         """An ordinary Hugging Face model folder that loads without any of our code; the first rank writes it.
 
-        With LoRA its weights are the merged ones, and the folder `adapter` in it has the matrices in PEFT's format.
+        With LoRA its weights are the merged ones in float32, and the folder `adapter` in it has the matrices in PEFT's
+        format. rows: recent rollouts, with which the loss of a bfloat16 copy is measured (export.py).
         """
         if self.uses_lora:
-            self._save_merged(folder)
+            self._save_merged(folder, rows)
             return
         model = sharding.whole_model(self.model, self.dtype) if self.ranks.is_sharded else self.model
         if self.ranks.is_first:
@@ -271,11 +275,13 @@ class Policy:
         if self.ranks.is_first:
             lora.save_adapter(folder, self.agent, adapter)
 
-    def _save_merged(self, folder: Path) -> None:
+    def _save_merged(self, folder: Path, rows: export.Rows) -> None:
         adapter = lora.matrices(self.model)
         if self.ranks.is_first:
-            model = self._load_start(self.dtype, CPU)
-            lora.merge_into(model, self.model, adapter)
+            model = self._load_start(self.dtype, CPU).float()  # the weights beside which the adapter was trained
+            surviving = lora.merge_into(model, self.model, adapter)
             model.save_pretrained(folder)
             self.tokenizer.save_pretrained(folder)
             lora.save_adapter(folder / lora.ADAPTER_FOLDER, self.agent, adapter)
+            if self.dtype == torch.bfloat16:  # one rank alone cannot compute with a shard
+                export.write_precision(folder, self, model, surviving, () if self.ranks.is_sharded else rows)

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from hacrl_web.insight.checkpoints.model_card import serve_command
+from hacrl_web.insight.checkpoints.model_card import precision_of, precision_text, serve_command
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.storage.run_files import files_removal
 from hacrl_web.runs.telemetry.scores import accuracies
@@ -27,6 +27,7 @@ class AgentFolder:
     """One agent of a checkpoint. serve: the command with which vLLM serves it.  proposed: a name for a model of it.
 
     has_adapter: whether LoRA matrices are beside the merged weights.  repository: a name for one on the hub.
+    precision: how far a bfloat16 copy is from the agent, in words; empty where it is equal.
     """
 
     __pydantic_config__ = EVERY_FIELD
@@ -38,6 +39,7 @@ class AgentFolder:
     serve: str
     proposed: str = ""
     has_adapter: bool = False
+    precision: str = ""
     repository: str = ""
 
 
@@ -116,10 +118,13 @@ def _summary(run: Run, manifest: Manifest, scores: dict[str, float], *, reads: b
         files = manifest.files_of(name)
         size = sum(int(entry["size"]) for entry in files.values())
         folder = str(manifest.path / manifest.folders[name])
-        serve = serve_command(folder, name)
+        precision = precision_of(Path(folder))
+        serve = serve_command(folder, name, in_float32=bool(precision))
         has_adapter = any(one.startswith("adapter/") for one in files)
         place = places.get(name, 0)
-        agents.append(AgentFolder(name, place, len(files), size, scores.get(name), serve, has_adapter=has_adapter))
+        row = AgentFolder(name, place, len(files), size, scores.get(name), serve, has_adapter=has_adapter)
+        row.precision = precision_text(precision)
+        agents.append(row)
     checked, damage = ("verified" if reads else "sizes match"), ""
     try:
         manifest.check_bytes() if reads else manifest.check_sizes()

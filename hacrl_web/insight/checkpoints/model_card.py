@@ -20,6 +20,7 @@ from hacrl_web.insight.settings_diff import effective, non_default_paths
 from hacrl_web.runs.models import Run
 from hacrl_web.web.dotted_paths import flat
 from hacrl_web.web.streaming import file_slug
+from workers.contract.checkpoint_manifest import PRECISION_FILE
 from workers.contract.spec.run import dump_yaml
 from workers.contract.verifier_kinds import score_word
 
@@ -35,9 +36,35 @@ _LEFT_OUT = re.compile(
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~$&])")
 
 
-def serve_command(folder: str, agent: str) -> str:
-    """The command with which vLLM serves an agent's folder."""
-    return shlex.join(["vllm", "serve", folder, "--served-model-name", file_slug(agent) or "agent"])
+def serve_command(folder: str, agent: str, *, in_float32: bool = False) -> str:
+    """The command with which vLLM serves an agent's folder. in_float32: vLLM would round its weights otherwise."""
+    dtype = ["--dtype", "float32"] if in_float32 else []
+    return shlex.join(["vllm", "serve", folder, "--served-model-name", file_slug(agent) or "agent", *dtype])
+
+
+def precision_of(folder: Path) -> dict[str, Any]:
+    """What the trainer measured of an agent's folder (model/export.py); empty where bfloat16 changes nothing."""
+    try:
+        values = json.loads((folder / PRECISION_FILE).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return values if isinstance(values, dict) else {}
+
+
+def precision_text(values: Mapping[str, Any]) -> str:
+    """How far a bfloat16 copy of the folder is from the agent that was trained, in words; empty where it is equal."""
+    if not values:
+        return ""
+    surviving, nats = values.get("surviving_in_bfloat16"), values.get("nats") or {}
+    lost = [] if surviving is None else [f"{surviving:.1%} of the updated weights would differ from their start"]
+    if nats.get("bfloat16") is not None and nats.get("float32") is not None:
+        off = f"log-probabilities of {values.get('tokens')} sampled tokens would be off by {nats['bfloat16']:.3g} nats "
+        lost.append(f"{off}a token (as it is: {nats['float32']:.3g})")
+    return (
+        "The weights are float32: a LoRA update beside bfloat16 weights is lost where their sum is rounded. "
+        + (f"In bfloat16 {' and '.join(lost)}. " if lost else "")
+        + "Load the folder in float32, or the base model in bfloat16 with the folder adapter."
+    )
 
 
 def wilson_interval(correct: int, count: int) -> tuple[float, float]:
@@ -48,8 +75,13 @@ def wilson_interval(correct: int, count: int) -> tuple[float, float]:
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
-def model_card(run: Run, agent: str, step: int, folder: str, place: str = "") -> str:
-    """README.md of an agent at a step, whose files are in `folder`. place: where vLLM finds them, if not there."""
+def model_card(
+    run: Run, agent: str, step: int, folder: str, place: str = "", precision: Mapping[str, Any] | None = None
+) -> str:
+    """README.md of an agent at a step, whose files are in `folder`. place: where vLLM finds them, if not there.
+
+    precision: precision_of its files.
+    """
     spec = effective(run)
     agents = [one for one in spec.get("agents", []) if isinstance(one, dict)]
     own: dict[str, Any] = next((one for one in agents if one.get("name") == agent), {})
@@ -72,7 +104,8 @@ def model_card(run: Run, agent: str, step: int, folder: str, place: str = "") ->
         _table(["setting", "value"], _settings(run, spec)),
         "## Use",
         f"The folder loads with `AutoModelForCausalLM.from_pretrained`; vLLM serves it:\n\n"
-        f"```\n{serve_command(place or f'./{folder}', agent)}\n```",
+        f"```\n{serve_command(place or f'./{folder}', agent, in_float32=bool(precision))}\n```",
+        *filter(None, [precision_text(precision or {})]),
         f"`sha256sum -c {SUMS_NAME}` checks the files.",
         "## Licence",
         f"These weights are derived from {_text(_public(base))}: the licence of that model applies to them, and its "

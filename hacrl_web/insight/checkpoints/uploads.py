@@ -22,7 +22,14 @@ from typing import Any, Literal
 from hacrl_web.accounts.audit.audit_log import note_change
 from hacrl_web.accounts.models import Role, User
 from hacrl_web.accounts.roles.projects import require
-from hacrl_web.insight.checkpoints.model_card import FILE_NAME, SUMS_NAME, model_card, sums_of, texts_without_paths
+from hacrl_web.insight.checkpoints.model_card import (
+    FILE_NAME,
+    SUMS_NAME,
+    model_card,
+    precision_of,
+    sums_of,
+    texts_without_paths,
+)
 from hacrl_web.ops.disk_space import check_room
 from hacrl_web.registry.hub_tokens.service import usable_hub_token
 from hacrl_web.runs.models import Run
@@ -88,7 +95,7 @@ def start_upload(
     with reading_files(run) as lock:  # keeps retention from the files to the upload's end
         source = manifest.path / manifest.folders[agent]
         texts = texts_without_paths(source, files)
-        texts[FILE_NAME] = model_card(run, agent, manifest.step, repo.rpartition("/")[2], place=repo)
+        texts[FILE_NAME] = model_card(run, agent, manifest.step, repo.rpartition("/")[2], repo, precision_of(source))
         sent = {name: entry for name, entry in files.items() if name not in texts}
         texts[SUMS_NAME] = sums_of({name: str(entry["sha256"]) for name, entry in sent.items()}, texts)
         request = {

@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
 from hacrl_web.insight.checkpoints import ask_agents, checkpoints, reuse, uploads
-from hacrl_web.insight.checkpoints.model_card import FILE_NAME, SUMS_NAME, model_card, sums_of
+from hacrl_web.insight.checkpoints.model_card import FILE_NAME, SUMS_NAME, model_card, precision_of, sums_of
 from hacrl_web.insight.checkpoints.zip_stream import zip_of_agent
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.run.header import header, run_or_404
@@ -89,8 +89,8 @@ def archive_of(request: HttpRequest, run: Run, step: int, place: int) -> Streami
     """An agent's folder with a model card. Error: FieldErrors."""
     manifest, name = checkpoints.checkpoint_and_agent(run, step, place)
     folder = checkpoints.agent_slug(name, run.algorithm, f"seed {run.seed}", f"step {step}")
-    files = manifest.files_of(name)
-    texts = {} if FILE_NAME in files else {FILE_NAME: model_card(run, name, step, folder)}
+    files, precision = manifest.files_of(name), precision_of(manifest.path / manifest.folders[name])
+    texts = {} if FILE_NAME in files else {FILE_NAME: model_card(run, name, step, folder, precision=precision)}
     texts[SUMS_NAME] = sums_of({one: str(entry["sha256"]) for one, entry in files.items()}, texts)
     pieces = pieces_while_reading(run, zip_of_agent(manifest, name, folder, texts))
     return download_pieces(request, pieces, f"{folder}.zip", "application/zip")

@@ -7,7 +7,7 @@ choose which code it runs, nor whom it asks.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 
 from pydantic import ValidationError
@@ -24,11 +24,13 @@ from hacrl_web.runs.worker.hosts import any_has
 from hacrl_web.web.errors import FieldError, RequestFix, plain_errors
 from workers.contract.settings import label_of
 from workers.contract.spec.compute import INSTALL_RAY
+from workers.contract.spec.reward_function import compares_completions
 from workers.contract.spec.rewards import terms_of_text
 from workers.contract.spec.rollout import INSTALL_VLLM, RolloutSpec
 from workers.contract.spec.run import SECTIONS, RunSpec
 
 REWARDS = "rewards.terms"
+ONE_AT_A_TIME = "function_sees_one_completion"  # the code of a caution
 KINDS: dict[str, type[Judge] | type[RewardFunction]] = {"function": RewardFunction, "judge": Judge}  # by setting
 
 
@@ -55,6 +57,8 @@ def check_spec(request: Mapping[str, Any], rows: RequestRows, errors: list[Field
         return None
     if request.get("draft") is not True:  # the cautions of a draft are confirmed when it is queued
         errors += [FieldError(c.code, c.message, c.field) for c in spec.cautions() if c.code not in rows.confirmed]
+        if ONE_AT_A_TIME not in rows.confirmed:
+            errors += _ranking_functions(spec)
     try:
         text(spec.name, len(spec.name))  # a name of spaces without width could not be seen or clicked
     except ValueProblem as problem:
@@ -70,6 +74,20 @@ def check_spec(request: Mapping[str, Any], rows: RequestRows, errors: list[Field
                 errors += too_long_prompts(spec, rows.agents, row, needed)
     errors += too_large(spec, rows.agents)
     return spec
+
+
+def _ranking_functions(spec: RunSpec) -> list[FieldError]:
+    """A caution about the first reward function of training that compares completions; none if nothing is trained."""
+    paths = [] if spec.is_evaluation_only else spec.function_paths
+    for path in (Path(one) for one in paths if Path(one).is_file()):
+        if compares_completions(path.read_text()):
+            message = (
+                f"The reward function {path.stem} seems to compare the completions of a call (ranks, a mean, the "
+                "longest), and each call has one completion: its reward may always be the same. Give each completion a "
+                "reward of its own."
+            )
+            return [FieldError(ONE_AT_A_TIME, message, REWARDS)]
+    return []
 
 
 def data_values(benchmark: Benchmark) -> dict[str, Any]:

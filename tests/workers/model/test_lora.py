@@ -11,7 +11,9 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from tests.support.marks import in_full
-from tests.support.workers.tiny import make_spec, records, train
+from tests.support.workers.tiny import make_agent, make_spec, records, train
+from workers.contract.checkpoint_manifest import needs_float32
+from workers.model.loading import load_model
 from workers.model.policy import Policy
 
 PROMPTS, RESPONSES = [[2, 3], [5]], [[4, 5, 1], [6, 7]]
@@ -92,6 +94,35 @@ def test_export_is_an_ordinary_model_with_the_adapter_merged_and_beside_it(tmp_p
     assert config["base_model_name_or_path"] == pair[0]["model"]
     projections = ["down_proj", "gate_proj", "k_proj", "o_proj", "q_proj", "up_proj", "v_proj"]
     assert config["target_modules"] == projections  # in this order: the same weights are the same files
+
+
+@pytest.mark.parametrize("is_tied", [True, *in_full(False)])
+def test_bfloat16_lora_is_exported_as_it_was_trained_and_says_what_bfloat16_would_lose(tmp_path, is_tied):
+    """The trainer computes in bfloat16, so its own log-probabilities are some .01 off those of its weights."""
+    start = make_agent(tmp_path / "start", "qwen3", seed=1, tie_word_embeddings=is_tied)
+    agents = [{"name": "Qwen", "model": str(start), "lora_rank": 4, "learning_rate": 2e-5}]
+    trainer = train(make_spec(tmp_path, agents, compute={"dtype": "bfloat16"}), tmp_path / "run")
+    (folder,) = (tmp_path / "run" / "checkpoints" / "step-000003" / "agents").iterdir()
+    small = policy_of(trainer)
+    exported = load_model(str(folder), None, torch.float32, torch.device("cpu"))  # as Ask and evaluations load it
+    base = load_model(str(start), None, torch.bfloat16, torch.device("cpu")).float()
+    adapted = PeftModel.from_pretrained(base, str(folder / "adapter")).get_base_model()
+    merged, by_adapter, trained = (
+        small.token_logps(PROMPTS, RESPONSES, model=model)[0] for model in (exported, adapted, None)
+    )
+    torch.testing.assert_close(merged, by_adapter, rtol=0, atol=1e-5)
+    torch.testing.assert_close(merged, trained, rtol=0, atol=0.05)
+    # Updates of 2e-5 beside weights of .2, whose units in bfloat16 are 2^-10 to 2^-11: most of it is lost.
+    values = json.loads((folder / "precision.json").read_text())
+    assert 0 < values["surviving_in_bfloat16"] < 0.5
+    assert 0 < values["nats"]["float32"] < 0.05
+    assert values["nats"]["bfloat16"] > 0
+    assert values["tokens"] > 0
+    # Who evaluates the folder on a GPU with dtype auto computes in float32 too; a float32 run writes no such file.
+    evaluated = make_spec(tmp_path, [{"name": "Q", "model": str(folder)}], training={"steps": 0})
+    assert Policy(evaluated.agents[0], evaluated, torch.device("cpu")).dtype == torch.float32
+    assert needs_float32(str(folder))
+    assert not needs_float32(str(start))
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", *in_full("float32")])

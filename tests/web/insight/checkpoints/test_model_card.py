@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 
 import pytest
 import yaml
 
-from hacrl_web.insight.checkpoints.model_card import model_card, serve_command, wilson_interval
+from hacrl_web.insight.checkpoints.model_card import model_card, precision_of, serve_command, wilson_interval
 from hacrl_web.runs.models import Run
 from tests.support.web.factories import make_user
 from tests.support.web.insight_help import claimed, evaluation, store
@@ -47,6 +48,18 @@ def test_card_has_the_evaluation_of_its_agent_and_step_with_its_interval(run):
     [row] = rows(model_card(run, "B", 10, "folder"), "Evaluation")
     assert row == ["b", "accuracy, avg@1", "–", "0.750", "0.657 to 0.825", "100"]
     assert "was not evaluated at step 5" in model_card(run, "A", 5, "folder")
+
+
+def test_card_says_how_far_a_bfloat16_copy_is_from_the_agent(run, tmp_path):
+    assert "bfloat16" not in model_card(run, "A", 10, "folder", precision=precision_of(tmp_path))
+    measured = {"surviving_in_bfloat16": 0.18, "nats": {"float32": 0.004, "bfloat16": 0.123}, "tokens": 96}
+    (tmp_path / "precision.json").write_text(json.dumps(measured))
+    card = model_card(run, "A", 10, "folder", precision=precision_of(tmp_path))
+    assert "In bfloat16 18.0% of the updated weights would differ from their start" in card
+    assert "of 96 sampled tokens would be off by 0.123 nats a token (as it is: 0.004)" in card
+    assert "--dtype float32" in card
+    (tmp_path / "precision.json").write_text("[1")  # a damaged file is no error of the download
+    assert precision_of(tmp_path) == {}
 
 
 def test_mean_reward_and_several_samples_have_no_interval(run):
