@@ -32,7 +32,7 @@ router = Router(tags=["runs"])
 
 
 class Sections(TypedDict, total=False):
-    """Each section holds its settings."""
+    """The sections of RunSpec that a request may have, each with its settings by name."""
 
     algorithm: dict[str, Any]
     rewards: dict[str, Any]
