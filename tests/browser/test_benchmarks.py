@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.support.browser.steps import add_benchmark, make_group, register_model
+from tests.support.browser.steps import add_benchmark, make_group, open_cards, register_model
 
 
 def test_csv_is_uploaded_mapped_previewed_and_tried(page: Page, tmp_path: Path) -> None:
@@ -90,6 +90,8 @@ def test_ready_prompt_fills_in_its_texts_and_the_new_run_form_shows_what_agents_
     expect(page.get_by_role("heading", level=1)).to_have_text("Words")
 
     page.goto("/runs/new")
+    open_cards(page)
+    page.get_by_label("Agent group").select_option("")
     page.get_by_role("link", name="Show what each agent reads").click()
     expect(page.locator("#prompts")).to_contain_text("Choose an agent group and a benchmark first.")
     page.get_by_label("Agent group").select_option(label="Two families")

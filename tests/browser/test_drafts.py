@@ -26,6 +26,7 @@ def test_draft_is_saved_edited_and_queued(world: World, world_page: Page) -> Non
     like = world.launch("complete")
     page.goto(f"/runs/{like}/clone")
     page.locator("#id-name").fill("kept")
+    page.locator("#step-how > summary").click()
     page.locator("#id-algorithm-delta").fill("0.7")
     press(page, "Save draft")
     expect(page.locator(".run-header .state")).to_have_attribute("data-state", "draft")
@@ -49,6 +50,7 @@ def test_command_is_copied_without_leaving_the_form(world: World, world_page: Pa
     page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=world.url)
     page.goto(f"/runs/{world.launch('complete')}/clone")
     page.locator("#id-name").fill("to be copied")
+    page.locator("#form-menu > summary").click()
     press(page, "Copy command")
     expect(page.locator("#command-said")).to_have_text("Copied.")
     copied = page.evaluate("navigator.clipboard.readText()")
@@ -58,6 +60,7 @@ def test_command_is_copied_without_leaving_the_form(world: World, world_page: Pa
     assert yaml.safe_load(text.removesuffix("EOF\n"))["name"] == "to be copied"
     assert page.url.partition("?")[0].endswith("/runs/new")
     assert axe.findings(page, axe.source(), "form with a command") == []
+    page.locator("#step-how > summary").click()
     page.locator("#id-training-steps").fill("-1")
     expect(page.locator("#command")).to_be_hidden()
     press(page, "Copy command")

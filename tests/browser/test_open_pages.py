@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.support.browser.axe import findings, source
-from tests.support.browser.steps import fill_run, queue, visit
+from tests.support.browser.steps import fill_run, open_cards, queue, visit
 
 DEMO_PRESET = "The demo's settings (small models on a CPU)"
 
@@ -37,27 +37,32 @@ def test_text_is_set_in_the_font_that_is_installed_with_the_product(page: Page, 
 
 def test_preset_brings_its_confirmation_and_typing_over_it_takes_it_back(page: Page, registered) -> None:
     page.goto("/runs/new")
-    page.get_by_label("Preset").select_option(label=DEMO_PRESET)  # delta .8
+    open_cards(page)
+    page.locator("[data-preset=demo]").click()  # delta .8
     field = page.locator("[data-field='algorithm.delta']")
     expect(field.locator("input.input")).to_have_value("0.8")
-    expect(field).to_contain_text("delta 0.8: confirmed by the preset")
-    expect(page.locator("#warnings")).not_to_contain_text("asked to confirm")
+    expect(field).to_contain_text("0.8 is unusual; this preset needs it.")
+    expect(page.locator("#warnings")).not_to_contain_text("lower bound")
     field.locator("input.input").fill(".80")
-    expect(field).to_contain_text("delta 0.8: confirmed by the preset")
+    expect(field).to_contain_text("0.8 is unusual; this preset needs it.")
     field.locator("input.input").fill("0.9")
-    expect(field).not_to_contain_text("confirmed by the preset")
-    expect(page.locator("#warnings")).to_contain_text("asked to confirm")
-    page.get_by_label("Preset").select_option(label="Paper: Qwen3-4B-Base + Llama3.2-3B-Instruct")  # delta .2
-    expect(field.get_by_role("checkbox")).to_have_count(0)
+    expect(field).not_to_contain_text("this preset needs it")
+    expect(page.locator("#warnings")).to_contain_text("the lower bound becomes 0.1")
+    page.get_by_role("button", name="Use 0.9 anyway").click()
+    expect(field).to_contain_text("0.9 is confirmed.")
+    expect(page.locator("#warnings")).not_to_contain_text("lower bound")
+    page.get_by_label("Further presets").select_option(label="Paper: Qwen3-4B-Base + Llama3.2-3B-Instruct")  # delta .2
+    expect(field.locator("[name=confirm]")).to_have_count(0)
 
 
 def test_side_card_warns_of_a_context_as_soon_as_the_group_is_chosen(page: Page, registered) -> None:
     page.goto("/runs/new")
+    open_cards(page)
     page.get_by_label("Agent group").select_option(label="Two families")  # 64 tokens; the paper's default is 5120
     warnings = page.locator("#warnings")
     expect(warnings).to_contain_text("has room for 64.")
     warnings.get_by_role("button", name=f"Use the preset “{DEMO_PRESET}”").click()
-    expect(page.get_by_label("Preset").locator("option:checked")).to_have_text(DEMO_PRESET)
+    expect(page.locator("[data-preset=demo]")).to_have_attribute("aria-pressed", "true")
     expect(warnings).not_to_contain_text("has room for")
 
 

@@ -10,6 +10,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from tests.faults.world import World
 from tests.support.browser.board_files import check_files
+from tests.support.browser.steps import open_cards
 
 pytestmark = pytest.mark.full
 # The page of a sweep is fetched anew when its last run has ended; between the two there is no page at all.
@@ -31,18 +32,17 @@ def launch_a_sweep(page: Page) -> None:
     """Six variants with two seeds each, through the form, which counts them and says what cannot be queued."""
     page.goto("/runs/new")
     expect(page.get_by_label("Seeds", exact=True)).to_be_hidden()
-    page.get_by_label(re.compile("Launch a sweep")).check()
+    page.get_by_label("Sweep", exact=True).check()
+    open_cards(page)
     expect(page.get_by_label("Seeds", exact=True)).to_be_visible()
     expect(page.get_by_label("Seed", exact=True)).to_be_hidden()
     page.get_by_label(re.compile("Signed sharing")).uncheck()
     page.get_by_label(re.compile("GSPOx2")).check()
-    page.get_by_text("Ablations of HACPO").first.click()
     page.get_by_label(re.compile("No omega on gradients")).check()
-    page.get_by_text("Grid or search: several values").click()
     fill(page, name="complete pace=0.05", seeds="0, 1")
     steps = {"training.steps": 30, "training.train_batch_size": 4, "training.mini_batch_size": 4}
     fill(page, **steps, **{"grid.alpha": "1, 3"})
-    cost = page.locator("#cost")
+    cost = page.get_by_label("Cost and differences")
     # (hacpo, hacpo no_omega) x 2 alphas, gspo, gspox2: 6 variants x 2 seeds
     expect(cost.locator("[data-show='runs']")).to_have_text("12")
     # 2 agents x 4 prompts x 8 rollouts x 30 steps x 2 seeds x (5 + 2, for GSPOx2 takes twice as many)
@@ -110,8 +110,8 @@ def test_run_is_ablated_by_its_button(world: World, page: Page) -> None:
     page.goto(f"/runs/{run_id}")
     page.get_by_label("More actions").click()
     page.get_by_role("link", name="New ablation sweep").click()
-    expect(page.get_by_label(re.compile("Launch a sweep"))).to_be_checked()
+    expect(page.get_by_label("Sweep", exact=True)).to_be_checked()
     expect(page.locator("[name='ablations']:checked")).to_have_count(6)
     expect(page.get_by_label("Seeds", exact=True)).to_have_value("4, 5, 6")
-    expect(page.locator("#cost [data-show='runs']")).to_have_text("21")
+    expect(page.locator("[data-show='runs']")).to_have_text("21")
     world.end(run_id)

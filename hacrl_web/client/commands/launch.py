@@ -74,7 +74,7 @@ def launch(
                 return _print_cost(client, request, json)
             answer = client.launch(request, key=key)
         except ApiError as error:
-            raise launch_file.located(error) from None
+            raise _with_confirmations(launch_file.located(error)) from None
         if json:
             print_json(answer)
         else:
@@ -84,6 +84,17 @@ def launch(
         if watch and not is_sweep(request):
             watching.watch_run(client, answer["id"])
     return None
+
+
+def _with_confirmations(error: ApiError) -> ApiError:
+    """The same refusal, with the options that confirm its cautions."""
+    from workers.contract.spec.run import CAUTIONS  # it takes a while, and most launches need it not
+
+    codes = dict.fromkeys(one["code"] for one in error.errors if one["code"] in CAUTIONS)
+    if not codes:
+        return error
+    words = " ".join(f"--confirm {code}" for code in codes)
+    return ApiError(error.status, [*error.errors, {"message": f"To launch it all the same: {words}", "field": None}])
 
 
 def _print_cost(client: Client, request: dict[str, Any], json: bool) -> None:

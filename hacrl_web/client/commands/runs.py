@@ -55,7 +55,9 @@ def runs(
         print(*(UUID(run["id"]) for run in rows), sep="\n", end="\n" if rows else "")
     else:
         heads = ["id", "name", "algorithm", "state", "step", "seed", "tags"]
-        print_rows(rows, json, heads, _cells, empty=f"No run yet: {HACRL} launch FILE.")
+        is_filtered = any(value for value in filters.values())
+        empty = f"No run is like this: {HACRL} runs shows all." if is_filtered else f"No run yet: {HACRL} launch FILE."
+        print_rows(rows, json, heads, _cells, empty=empty)
 
 
 def _cells(run: dict[str, Any]) -> list[Any]:

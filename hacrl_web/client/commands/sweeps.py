@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Annotated, Any
 
 import typer
@@ -37,7 +38,12 @@ def show_sweep(sweep: SweepName, json: AsJson = False) -> None:
 
 def _show_search(detail: dict[str, Any]) -> None:
     search = detail["search"]
-    counts = ", ".join(f"{count} {name}" for name, count in search["counts"].items())
+    runs = {run["id"]: run["state"] for run in detail["runs"]}
+    # A trial is under way from its draw to its end; its run tells whether it still waits.
+    states = [
+        runs.get(one["run"], one["state"]) if one["state"] == "running" else one["state"] for one in search["trials"]
+    ]
+    counts = ", ".join(f"{count} {name}" for name, count in Counter(states).items())
     why = f" ({search['reason']})" if search["reason"] else ""
     line(f"{detail['name']} ({detail['id']}): {search['state']}{why}; {counts or 'no trial yet'}")
     names = list(detail["request"]["search"]["parameters"])
@@ -45,11 +51,11 @@ def _show_search(detail: dict[str, Any]) -> None:
         [
             f"{trial['number']}{' best' if trial['number'] == search['best'] else ''}",
             (trial["run"] or "")[:8],
-            trial["state"],
+            state,
             "" if trial["value"] is None else f"{trial['value']:.3f}",
             *(_value_text(trial["parameters"][name]) for name in names),
         ]
-        for trial in search["trials"]
+        for trial, state in zip(search["trials"], states, strict=True)
     )
     table(["trial", "run", "state", "objective", *names], rows, empty="It has no trials yet.")
 

@@ -18,10 +18,11 @@ from hacrl_web.runs.variants.search_settings import SearchSettings
 from hacrl_web.runs.variants.varied import value_text
 from hacrl_web.web.errors import FieldError
 from workers.algorithms.registry import algorithms, settings_schema
+from workers.contract.number_format import format_learning_rate
 from workers.contract.settings import label_of
 from workers.contract.spec.algorithm import DEFAULT, RECOMMENDED, upgraded
 from workers.contract.spec.rewards import text_of_terms
-from workers.contract.spec.run import RunSpec
+from workers.contract.spec.run import CAUTIONS, RunSpec
 
 # Sections of RunSpec on the form, in its order; agents and data come from the chosen group and benchmark.
 SECTIONS = {
@@ -34,21 +35,12 @@ SECTIONS = {
     "compute": "Compute",
     "telemetry": "Telemetry",
 }
-# Settings that most runs choose, in the third step of the form. The others are under "All settings".
+# Settings that most runs choose, beside the algorithm; the last three are the first settings of rules of their own.
+# The others are under "More".
 COMMON = (
-    *("algorithm.alpha", "algorithm.delta", "algorithm.delta_step", "algorithm.floor"),
-    *("training.steps", "training.train_batch_size", "training.mini_batch_size", "training.num_iterations"),
-    *("training.learning_rate", "training.lora_rank"),
-    *("rollout.num_generations", "rollout.temperature", "rollout.max_prompt_length", "rollout.max_completion_length"),
-    *("evaluation.eval_interval", "compute.device"),
+    *("training.steps", "training.train_batch_size", "rollout.num_generations", "training.learning_rate"),
+    *("algorithm.delta", "algorithm.floor", "algorithm.sapo_temperature_pos"),
 )
-# Codes of RunSpec.cautions(), with their fields.
-CAUTIONS = {
-    "delta_above_half": "algorithm.delta",
-    "last_bound_reaches_one": "algorithm.delta_step",
-    "audit_decides_little": "algorithm.audit_share",
-    "lora_learning_rate": "training.learning_rate",
-}
 TOP_LEVEL = ("name", "group", "benchmark", "agents", "seed", "cloned_from")
 TERMS = "rewards.terms"
 SET_PREFIX = "training.benchmarks."  # of the fields with the weights of further training sets, each with an id
@@ -59,7 +51,7 @@ SWITCH = {None: "auto", True: "true", False: "false"}  # the choices of a switch
 GRID_PREFIX = "grid."
 SEARCH_PREFIX = "search."
 SEARCH_CONTROLS: dict[str, dict[str, Any]] = {
-    "method": {"choices": ["grid", "random", "optuna"], "default": "grid"},
+    "method": {"default": "random"},
     "agent": {"kind": "choice"},  # choices: the agents of the groups
 }
 PARAMETERS = "search.parameters."  # the form has the ranges of a search in the fields of the grid
@@ -87,6 +79,7 @@ class FormField:
     )  # conditions on other settings, see workers.contract.settings
     default: Any = None
     value: Any = None
+    start: Any = None  # its value in the run that is cloned, else its default
     errors: list[str] = field(default_factory=list)
     cautions: list[FieldError] = field(default_factory=list)
 
@@ -100,13 +93,11 @@ class FormField:
         return SECTIONS.get(self.path.partition(".")[0], "") if "." in self.path else ""
 
     @property
-    def default_text(self) -> str:
-        """The default as a control holds it."""
-        if self.choices == list(SWITCH.values()):
-            return SWITCH[self.default]
-        if isinstance(self.default, bool):
-            return str(self.default).lower()
-        return "" if self.default in (None, [], ()) else str(self.default)
+    def start_text(self) -> str:
+        """The value from which differences are shown, as a control holds it."""
+        return (
+            str(self.start).lower() if isinstance(self.start, bool) else "" if self.start is None else str(self.start)
+        )
 
     @property
     def needs_json(self) -> str:
@@ -116,6 +107,9 @@ class FormField:
     @property
     def is_true(self) -> bool:
         return str(self.value).lower() in ("true", "on", "1")
+
+
+Problem = tuple[FormField | None, FieldError]  # an error or caution, and its control
 
 
 @dataclass
@@ -208,11 +202,11 @@ def is_run_setting(path: str) -> bool:
 
 
 def draw(
-    values: Mapping[str, Any], errors: Iterable[FieldError]
-) -> tuple[dict[str, FormField], list[FormField], list[FormSection], list[FieldError]]:
-    """The controls with `values` ({dotted path: text}) and errors.
+    values: Mapping[str, Any], errors: Iterable[FieldError], cloned: Mapping[str, Any]
+) -> tuple[dict[str, FormField], list[FormField], list[FormSection], list[Problem]]:
+    """The controls with `values` ({dotted path: text}) and errors. cloned: the values of the run that is cloned.
 
-    Returns (top-level fields by name, common settings, sections of the others, errors without a control).
+    Returns (top-level fields by name, common settings, sections of the others, problems).
     """
     top = {key: _form_field(key, _schema()["properties"][key]) for key in ("name", "seed")}
     top |= {key: FormField(key, key.capitalize()) for key in ("group", "benchmark", "agents", *LISTS, "seeds")}
@@ -230,14 +224,24 @@ def draw(
                 section.fields.append(control)
         sections.append(section)
     for path, control in every.items():
-        control.value = None if path in LISTS else values.get(path, control.default)
-        if control.choices == list(SWITCH.values()):
-            control.value = SWITCH.get(control.value, control.value)
-        if isinstance(control.value, list | tuple):  # texts, as RunSpec reads them
-            control.value = json.dumps(control.value, ensure_ascii=False) if control.value else ""
+        if path not in LISTS:
+            control.value = _control_text(control, values.get(path, control.default))
+        control.start = _control_text(control, cloned.get(path, control.default))
     top |= {"algorithm": every["algorithm.name"], "benchmarks": every["evaluation.benchmarks"]}
     top["training_sets"] = every["training.benchmarks"]
     return top, [every[path] for path in COMMON], sections, _place(every, errors)
+
+
+def _control_text(control: FormField, value: Any) -> Any:
+    """A value as its control holds it: lists as texts that RunSpec reads, 0.0004 as 4e-4."""
+    if control.choices == list(SWITCH.values()):
+        return SWITCH.get(value, value)
+    if isinstance(value, list | tuple):
+        return json.dumps(value, ensure_ascii=False) if value else ""
+    if isinstance(value, float):
+        text = format_learning_rate(value)
+        return text if float(text) == value else repr(value)
+    return value
 
 
 def _grid_field(path: str) -> FormField:
@@ -249,25 +253,27 @@ def _grid_field(path: str) -> FormField:
     return replace(setting, label=f"Values of {label}", kind="text", default=None, needs=[])
 
 
-def _place(every: Mapping[str, FormField], errors: Iterable[FieldError]) -> list[FieldError]:
-    """Put each error and caution beside its control; returns those that have none."""
-    unplaced_errors = []
+def _place(every: Mapping[str, FormField], errors: Iterable[FieldError]) -> list[Problem]:
+    """Put each error and caution beside its control, if it has one."""
+    problems: list[Problem] = []
     for error in errors:
         # The error of an entry of a list is that of the list.
         path = re.sub(r"^agents\..*|\.\d+$", lambda part: "agents" if part[0][0] == "a" else "", error.field or "")
         path = SET_PREFIX[:-1] if path.startswith(SET_PREFIX) else path
+        path = TERMS if path.startswith(TERMS) else path
         path = path.replace(PARAMETERS, GRID_PREFIX) if path != PARAMETERS[:-1] else "search.method"
         if path.startswith(GRID_PREFIX) and path not in every:
             message = f"{path.removeprefix(GRID_PREFIX)}: {error.message}"
             path, error = FURTHER_GRID, replace(error, message=message)
         control = every.get(path) or _mentioned(every, error)
+        problems.append((control, error))
         if control is None:
-            unplaced_errors.append(error)
-        elif error.code in CAUTIONS:
+            continue
+        if error.code in CAUTIONS:
             control.cautions.append(error)
         elif error.message not in control.errors:
             control.errors.append(error.message)
-    return unplaced_errors
+    return problems
 
 
 def _mentioned(every: Mapping[str, FormField], error: FieldError) -> FormField | None:
@@ -299,7 +305,7 @@ def _values_of_sections(settings: Mapping[str, Any]) -> dict[str, Any]:
 def values_of_sweep(request: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a sweep's request, as the form sends them: {dotted path: value}."""
     values: dict[str, Any] = {key: request[key] for key in ("name", "group", "benchmark", "algorithms", "ablations")}
-    values |= {"compare": True, "seeds": ", ".join(map(str, request["seeds"]))}
+    values |= {"compare": "search" if "search" in request else "1", "seeds": ", ".join(map(str, request["seeds"]))}
     values["agents"] = text_of_changes(request.get("agents") or {})
     search = request.get("search", {})
     parameters = search.get("parameters", {})
@@ -309,6 +315,8 @@ def values_of_sweep(request: Mapping[str, Any]) -> dict[str, Any]:
     values |= {GRID_PREFIX + name: text for name, text in texts.items() if name in GRID}
     values[FURTHER_GRID] = "\n".join(f"{name} = {text}" for name, text in texts.items() if name not in GRID)
     values |= _values_of_sections(request)
+    if values["compare"] == "search":  # of one algorithm on one seed
+        values |= {"algorithm.name": request["algorithms"][0], "seed": request["seeds"][0]}
     if "evaluation.benchmarks" in values:
         values["evaluation.benchmarks"] = [{"benchmark": pk} for pk in values["evaluation.benchmarks"]]
     return values

@@ -126,9 +126,9 @@ def extra_rollouts_of(spec: RunSpec) -> int:
     return spec.training.steps * len(spec.agents) * spec.rollout.max_extra_prompts * spec.num_generations
 
 
-def _seconds_per_rollout(user: User, group: AgentGroup, benchmark: Benchmark) -> dict[str, list[float]]:
+def _seconds_per_rollout(user: User, group: AgentGroup, benchmark: Benchmark, **like: Any) -> dict[str, list[float]]:
     """Of completed runs, by algorithm, with their evaluations and checkpoints."""
-    completed = Run.objects.visible_to(user).filter(group=group, benchmark=benchmark, state=State.COMPLETED)
+    completed = Run.objects.visible_to(user).filter(group=group, benchmark=benchmark, state=State.COMPLETED, **like)
     newest = completed.exclude(data_folder=GENERATED).order_by("-finished_at")[:MAX_MEASURED]
     by_algorithm: dict[str, list[float]] = {}
     for algorithm, progress in newest.values_list("algorithm", "progress"):
@@ -136,6 +136,14 @@ def _seconds_per_rollout(user: User, group: AgentGroup, benchmark: Benchmark) ->
         if seconds > 0 and rollouts > 0:
             by_algorithm.setdefault(algorithm, []).append(seconds / rollouts)
     return by_algorithm
+
+
+def seconds_like(user: User, group: AgentGroup, benchmark: Benchmark, spec: RunSpec) -> float | None:
+    """The time of a run by those that were measured with answers as long; None where there was none."""
+    length = spec.rollout.max_completion_length
+    paces = _seconds_per_rollout(user, group, benchmark, spec__rollout__max_completion_length=length)
+    every = paces.get(spec.algorithm.name) or [pace for of_algorithm in paces.values() for pace in of_algorithm]
+    return rollouts_of(spec) * median(every) if every else None
 
 
 def _basis(paces: list[float], specs: Sequence[RunSpec], measured: set[str]) -> str:

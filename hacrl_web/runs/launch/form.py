@@ -51,6 +51,7 @@ from hacrl_web.runs.launch.create import MAX_NAME
 from hacrl_web.runs.launch.launch import change_draft, launch, launch_sweep
 from hacrl_web.runs.launch.plan import named_request, plan_of
 from hacrl_web.runs.launch.presets import presets
+from hacrl_web.runs.launch.tiles import TILES
 from hacrl_web.runs.models import Run, State, Sweep
 from hacrl_web.runs.run.header import can_ablate
 from hacrl_web.runs.storage.stored_spec import stored_spec
@@ -76,7 +77,7 @@ class NewRunQuery(PageQuery):
     sweep: RowId | None = None
     clone: UUID | None = None
     ablate: Literal["", "1"] = ""
-    compare: Literal["", "1"] = ""
+    compare: Literal["", "1", "search"] = ""  # a run, a sweep or a search
     group: RowId | None = None
     benchmark: RowId | None = None
     agents: Text = ""  # changes of a clone's agents, as the form's field has them
@@ -102,8 +103,7 @@ class RunForm:
     def posted(cls, user: User, post: QueryDict) -> Self:
         """The form that was sent."""
         lists = {key: post.getlist(key) for key in LISTS}
-        compare = {"compare": bool(post.get("compare")), "confirmed": _confirmed(post)}
-        return cls(user, post.dict() | lists | compare, post)
+        return cls(user, post.dict() | lists | {"compare": _mode(post), "confirmed": _confirmed(post)}, post)
 
     @cached_property
     def request(self) -> dict[str, Any]:
@@ -112,9 +112,13 @@ class RunForm:
         request = _parsed(self.post)
         if self.kind is Run:
             return {key: value for key, value in request.items() if key not in SWEEP_KEYS}
+        seeds = split_list(self.post.get("seeds", ""))
+        algorithm = request.get("algorithm", {}).pop("name", None)
+        if self.values["compare"] == "search":  # of the one algorithm on the one seed that a run would have
+            seeds = [request["seed"]] if "seed" in request else []
+            request |= {"algorithms": [algorithm] if algorithm else [], "ablations": []}
         request = {key: value for key, value in request.items() if key not in ("seed", "cloned_from")}
-        request.get("algorithm", {}).pop("name", None)
-        return {"algorithms": []} | request | {"seeds": split_list(self.post.get("seeds", ""))}
+        return {"algorithms": []} | request | {"seeds": seeds}
 
     @property
     def unconfirmed(self) -> dict[str, Any]:
@@ -170,10 +174,9 @@ class RunForm:
         weights, missing_sets = _weights(values, benchmarks)
         further, missing = _further(values.get(EVALUATIONS) or (), benchmarks)
         errors = [*self.errors, *missing_sets, *missing]
-        fields, common, sections, unplaced_errors = draw(values, errors)
-        for key, rows in (("group", groups), ("benchmark", benchmarks)):
-            if fields[key].value is None and len(rows) == 1:
-                fields[key].value = rows[0].pk
+        cloned = Run.objects.visible_to(self.user).filter(pk=uuid_or_none(values.get("cloned_from"))).first()
+        fields, common, sections, problems = draw(values, errors, _values_of_run(cloned) if cloned else {})
+        _choose_rows(self.user, fields, groups, benchmarks)
         judge = fields["search.agent"]
         names = [agent.name for group in groups for agent in group.agents.all()]
         judge.choices = list(dict.fromkeys(["", *names, judge.value or ""]))
@@ -184,23 +187,24 @@ class RunForm:
             "sections": sections,
             "num_settings": sum(len(section.fields) for section in sections),
             "has_errors_in_all": any(section.has_errors for section in sections),
-            "unplaced_errors": unplaced_errors,
-            "num_errors": len(errors),
+            "has_errors_in_how": any(one.errors or one.cautions for one in (fields["algorithm"], *common)),
+            "problems": problems,
             "groups": groups,
             "agent_settings": AGENT_FIELDS,
             "benchmarks": benchmarks,
             "further": further,
             "training_sets": weights,
             "has_training_sets": any(weight not in (None, "") for _, weight in weights),
-            "compare": self.kind is Sweep,
+            "compare": values["compare"],
+            "tiles": TILES.items(),
             **_sweep_controls(fields, values),
             "confirmed": values.get("confirmed", []),
-            "clone_of": values.get("clone_of"),
+            "cloned": cloned,
             "cloned_from": values.get("cloned_from", ""),
             "draft": uuid_or_none(values.get("draft")),
             "draft_sweep": whole_number(values.get("draft_sweep", ""), MAX_ID),
             "cost": self.cost,
-            "presets": offered,
+            "further_presets": [row for row in offered if row["name"] not in TILES],
             "refused_algorithms": [(Path(path).name, reason) for path, reason in refused_files().items()],
             "form_data": {
                 "presets": offered,
@@ -230,7 +234,7 @@ def _first_values(user: User, address: QueryDict) -> dict[str, Any]:
     """The values of an address: those of the draft to edit, of the run to clone or ablate, or the defaults."""
     query = NewRunQuery.read(address)
     visible = Run.objects.visible_to(user)
-    values: dict[str, Any] = {"seeds": "0, 1, 2", "compare": bool(query.compare)}
+    values: dict[str, Any] = {"seeds": "0, 1, 2", "compare": query.compare}
     if query.compare:
         values["name"] = "sweep"
     if (draft := visible.filter(pk=query.draft, state=State.DRAFT).first()) is not None:
@@ -244,7 +248,6 @@ def _first_values(user: User, address: QueryDict) -> dict[str, Any]:
         values |= _values_of_run(run) | {
             "agents": _changed_agents(run, query.agents),
             "name": run.name.removesuffix(CLONE)[: MAX_NAME - len(CLONE)] + CLONE,
-            "clone_of": run.name,
             "cloned_from": run.pk,
             "confirmed": [one for one in before if one.field not in replaced],
             **replaced,
@@ -279,7 +282,7 @@ def _ablation_of(run: Run) -> dict[str, Any]:
     idle = idle_ablations(rule.name, rule.model_dump())
     return {
         "name": f"Ablation of {run.name}"[:MAX_NAME],
-        "compare": True,
+        "compare": "1",
         "algorithms": [rule.name],
         "ablations": [one.key for one in rule.ablations if one.key not in idle],
         "seeds": ", ".join(str(run.seed + number) for number in range(ABLATION_SEEDS)),
@@ -304,12 +307,17 @@ def _confirmed(post: QueryDict) -> list[Confirmation]:
         if code not in CAUTIONS:
             continue
         path = grid_path(CAUTIONS[code])
-        grid_text = str(post.get(path, "")) if post.get("compare") else ""
+        grid_text = str(post.get(path, "")) if _mode(post) else ""
         # It replaces the setting's one value.
         of_grid = CAUTIONS[code].removeprefix("algorithm.") in (name for name, _, _ in varied_lines(path, grid_text))
         if is_same_value(grid_text if of_grid else str(post.get(CAUTIONS[code], "")), value):
             confirmations.append(Confirmation(code, value[:MAX_LIST_TEXT], of_grid))
     return confirmations
+
+
+def _mode(post: QueryDict) -> str:
+    """What the form makes: a run (empty), a sweep, a search."""
+    return "search" if (mode := post.get("compare", "")) == "search" else "1" if mode else ""
 
 
 def _take_varied(request: dict[str, Any], path: str, text: str, *, searches: bool) -> list[FieldError]:
@@ -333,8 +341,7 @@ def _parsed(post: QueryDict) -> dict[str, Any]:
     if "evaluation.benchmarks" in post:
         request["evaluation"] = {"benchmarks": post.getlist("evaluation.benchmarks")}
     request["confirm"] = [one.code for one in _confirmed(post)]
-    searches = bool(post.get("compare")) and post.get("search.method", "grid") != "grid"
-    if searches:
+    if searches := _mode(post) == "search":
         request["search"] = {"parameters": {}}
     errors = []
     for path in post:
@@ -362,7 +369,7 @@ def _parsed(post: QueryDict) -> dict[str, Any]:
             errors.append(FieldError("unknown_field", f"There is no setting {short_path!r}.", short_path))
     if errors:
         raise FieldErrors(errors)
-    _leave_out_idle(request, compares=bool(post.get("compare")))
+    _leave_out_idle(request, compares=_mode(post) == "1")
     return request
 
 
@@ -388,6 +395,17 @@ def _choices(user: User, group: Any) -> tuple[QuerySet[AgentGroup], QuerySet[Ben
         groups = visible.filter(project=project)
         benchmarks = Benchmark.objects.visible_to(user).filter(project=project)
     return groups.prefetch_related("agents__model"), benchmarks
+
+
+def _choose_rows(
+    user: User, fields: Mapping[str, FormField], groups: QuerySet[AgentGroup], benchmarks: QuerySet[Benchmark]
+) -> None:
+    """A new form begins with the only group and benchmark, or with those of the newest run."""
+    newest = Run.objects.visible_to(user).filter(group__in=groups, benchmark__in=benchmarks).order_by("-created_at")
+    last = newest.values("group", "benchmark").first() or {}
+    for key, rows in (("group", groups), ("benchmark", benchmarks)):
+        if fields[key].value is None:
+            fields[key].value = rows[0].pk if len(rows) == 1 else last.get(key)
 
 
 def _further(ticked: Sequence[Any], benchmarks: QuerySet[Benchmark]) -> tuple[list[dict[str, Any]], list[FieldError]]:
@@ -447,8 +465,8 @@ def _sweep_controls(fields: Mapping[str, FormField], values: Mapping[str, Any]) 
         "ablations": [(ablation, key in removed) for key, (_, ablation) in ablations().items()],
         "grid": grid,
         "search": search,
-        "is_grid_open": any(field.value or field.errors for field in [*grid, fields[FURTHER_GRID]])
-        or search[0].value != "grid",
+        "is_grid_open": values["compare"] == "search"
+        or any(field.value or field.errors for field in [*grid, fields[FURTHER_GRID]]),
         "is_ablation_open": bool(removed or fields["ablations"].errors),
         "max_runs": MAX_SWEEP_RUNS,
     }

@@ -36,7 +36,7 @@ def recommended(agents: Sequence[Agent], benchmark: Benchmark | None = None) -> 
     if not agents or not machines:
         return None
     name, machine = max(machines.items(), key=lambda item: (max(item[1].gpus, default=0), item[1].memory))
-    row = _demo() if _are_tiny(agents) else _fitting(agents, machine)
+    row = _demo() if are_tiny(agents) else _fitting(agents, machine)
     if row is None:
         return None
     values, limits = _limited(row["values"], agents, benchmark)
@@ -44,7 +44,7 @@ def recommended(agents: Sequence[Agent], benchmark: Benchmark | None = None) -> 
     return Recommendation(row["label"], ", ".join([reason, *limits]) + ".", values, row["confirm"])
 
 
-def _are_tiny(agents: Sequence[Agent]) -> bool:
+def are_tiny(agents: Sequence[Agent]) -> bool:
     return all(0 < (agent.model.num_parameters or 0) < TINY_PARAMETERS for agent in agents)
 
 
@@ -79,7 +79,7 @@ def _limited(
 ) -> tuple[dict[str, Any], list[str]]:
     """The values within the shortest context and the number of questions, and what was lowered, in words."""
     values, limits = dict(values), []
-    context, total = _shortest_context(agents), values[PROMPT] + values[COMPLETION]
+    context, total = shortest_context(agents), values[PROMPT] + values[COMPLETION]
     if context and total > context:
         values[PROMPT] = max(1, values[PROMPT] * context // total)
         values[COMPLETION] = max(1, context - values[PROMPT])
@@ -94,7 +94,7 @@ def _limited(
     return values, limits
 
 
-def _shortest_context(agents: Sequence[Agent]) -> int:
+def shortest_context(agents: Sequence[Agent]) -> int:
     """0 where no model has a known limit."""
     return min((agent.model.context_length for agent in agents if agent.model.context_length), default=0)
 

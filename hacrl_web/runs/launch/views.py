@@ -21,8 +21,8 @@ from hacrl_web.runs.launch.again import retry
 from hacrl_web.runs.launch.cost import estimate
 from hacrl_web.runs.launch.form import NewRunQuery, RunForm, settings_in_address
 from hacrl_web.runs.launch.launch import queue_draft
-from hacrl_web.runs.launch.presets import memory_of_presets
 from hacrl_web.runs.launch.recommendation import recommended
+from hacrl_web.runs.launch.tiles import tiles
 from hacrl_web.runs.models import Run, State, Sweep
 from hacrl_web.runs.models.requests import visible_run
 from hacrl_web.web.errors import FieldErrors
@@ -128,8 +128,9 @@ def run_preset_memory(request: HttpRequest) -> JsonResponse:
     """
     group = _visible_or_none(AgentGroup, request, "group")
     agents = list(group.agents.select_related("model")) if group else []
-    best = recommended(agents, _visible_or_none(Benchmark, request, "benchmark"))
-    rows = [asdict(one) for one in memory_of_presets(agents)]
+    benchmark = _visible_or_none(Benchmark, request, "benchmark")
+    best = recommended(agents, benchmark)
+    rows = tiles(request.user, group, benchmark, agents) if group and agents else []
     return JsonResponse({"presets": rows, "recommended": asdict(best) if best else None})
 
 

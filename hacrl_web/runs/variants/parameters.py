@@ -73,7 +73,7 @@ def parameters_of(request: Any, errors: list[FieldError]) -> dict[str, Parameter
     """
     path = "search.parameters"
     if not isinstance(request, Mapping) or not request:
-        message = "Give at least one setting with a range or values, such as training.learning_rate: 1e-6..1e-4 log."
+        message = "Search: give at least one setting a range or values, such as training.learning_rate: 1e-6..1e-4 log."
         errors.append(FieldError("missing", message, path))
         return {}
     if len(request) > MAX_PARAMETERS:

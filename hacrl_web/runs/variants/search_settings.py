@@ -28,7 +28,7 @@ class SearchSettings(BaseModel):
 
     method: Literal["random", "optuna"] = setting(
         label="How to choose values",
-        help="grid: every combination. random: trials drawn from ranges. optuna: trials suggested by what earlier ones "
+        help="random: trials drawn from ranges. optuna: trials suggested by what earlier ones "
         "reached (TPE). A search tries one algorithm on one seed and maximizes held-out accuracy.",
         source="design",
     )

@@ -30,6 +30,7 @@ def test_file_is_launched_once_for_each_key(hacrl, user, tmp_path, suffix):
     cost = said_json(hacrl("launch", str(file), "--dry-run", "--json"))
     assert (cost["runs"], Run.objects.count()) == (1, 0)
     first = said_json(hacrl("launch", str(file), "--key", "k1", "--json"))
+    assert "No run is like this" in hacrl("runs", "--state", "failed")
     assert said_json(hacrl("launch", str(file), "--key", "k1", "--json")) == first
     assert "used for another request" in hacrl("launch", str(file), "--key", "k1", "--seed", "9", status=1)
     run = Run.objects.get()
@@ -172,3 +173,11 @@ def test_requests_of_a_run_launch_it_again(hacrl, user, tmp_path):
 def test_yaml_reads_an_exponent_as_a_number(monkeypatch):
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(b"a: 1e-6\nb: 12\nc: e-6\nd: 1.5\n")))
     assert launch_file.read_launch_file("-").values == {"a": 1e-6, "b": 12, "c": "e-6", "d": 1.5}
+
+
+@pytest.mark.parametrize("option", [[], ["--dry-run"]])
+def test_refusal_of_a_caution_names_the_option_that_confirms_it(hacrl, user, tmp_path, option):
+    file = tmp_path / "run.json"
+    file.write_text(json.dumps(launch_request(user, algorithm={"name": "hacpo", "delta": 0.8})))
+    assert "--confirm delta_above_half" in hacrl("launch", str(file), *option, status=1)
+    hacrl("launch", str(file), *option, "--confirm", "delta_above_half")

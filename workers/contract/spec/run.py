@@ -44,6 +44,14 @@ CONFIRMED = "confirm"  # in a file to launch: the cautions that its user has con
 # Words that every YAML reader takes for text; the dumper itself quotes words such as null and yes.
 _PLAIN_TEXT = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
+# Codes of `RunSpec.cautions`, with their fields.
+CAUTIONS = {
+    "delta_above_half": "algorithm.delta",
+    "last_bound_reaches_one": "algorithm.delta_step",
+    "audit_decides_little": "algorithm.audit_share",
+    "lora_learning_rate": "training.learning_rate",
+}
+
 
 class RunSpec(SettingsSection):
     """All settings of a run."""

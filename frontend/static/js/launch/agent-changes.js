@@ -1,4 +1,4 @@
-/** The field "Agents in this run": its lines as settings by agent, and the controls that write a line. */
+/** What differs for single agents in this run: lines of a field that is sent, and the controls that write them. */
 
 import { make, must } from "../lib/format.js";
 
@@ -58,27 +58,24 @@ export function changeAgent(agent, settings) {
   field.dispatchEvent(new Event("input", { bubbles: true }));
 }
 
-/** The button that writes what was picked into the agent's line. */
-export function offerAgentSettings() {
-  const box = must("#agent-setting");
-  const [agent, setting] = /** @type {HTMLSelectElement[]} */ ([...box.querySelectorAll("select")]);
-  const value = /** @type {HTMLInputElement} */ (must("#agent-setting input"));
-  const add = () => {
-    if (value.value.trim() === "") value.focus();
-    else changeAgent(agent.value, { [setting.value]: value.value.trim() });
-  };
-  must("#agent-setting button").addEventListener("click", add);
-  value.addEventListener("keydown", (event) => {
-    if (event.key !== "Enter") return;
-    event.preventDefault(); // it would queue the run
-    add();
-  });
+let edited = "";
+
+/** Opens the settings of one agent, or closes them. @param {string} agent */
+export function editAgent(agent) {
+  edited = edited === agent ? "" : agent;
+  showAgent(edited ? [edited] : []);
+  /** @type {HTMLElement | null} */ (edited ? must("#agent-editor").querySelector("input") : null)?.focus();
 }
 
-/** @param {string[]} names the agents of the chosen group */
-export function offerAgents(names) {
-  const choice = /** @type {HTMLSelectElement} */ (must("#agent-setting select"));
-  must("#agent-setting").hidden = names.length === 0;
-  if (names.join("\n") === [...choice.options].map((one) => one.value).join("\n")) return;
-  choice.replaceChildren(...names.map((name) => make("option", "", name)));
+/** The settings of the agent that is edited, as its line has them. @param {string[]} names the agents of the group */
+export function showAgent(names) {
+  const box = must("#agent-editor");
+  box.hidden = !names.includes(edited);
+  must("#agent-editor legend").textContent = `Override for ${edited}`;
+  const own = agentChanges(agentsField().value).get(edited) ?? {};
+  for (const input of /** @type {NodeListOf<HTMLInputElement>} */ (box.querySelectorAll("[data-agent-setting]"))) {
+    const value = own[input.dataset.agentSetting ?? ""];
+    if (input !== document.activeElement) input.value = value === undefined ? "" : String(value);
+    input.onchange = () => changeAgent(edited, { [input.dataset.agentSetting ?? ""]: input.value.trim() || undefined });
+  }
 }

@@ -62,9 +62,7 @@ function showCost(cost) {
 function showFailing(number, isPart) {
   const line = must("#cost-failing");
   line.hidden = number === 0;
-  const link = make("a", "", number === 1 ? "1 check fails" : `${count(number)} checks fail`);
-  link.href = "#step-check";
-  line.replaceChildren(link, isPart ? ": the numbers here are what the other settings would cost." : ", so the cost is not known yet.");
+  line.textContent = isPart ? `Estimate ignores ${number === 1 ? "1 problem" : `${count(number)} problems`}.` : "No estimate until the problems below are solved.";
 }
 
 /** @param {FieldError[]} errors each leads to its field */
@@ -93,6 +91,6 @@ export function showErrors(errors) {
  * @param {string} text
  */
 function show(name, text) {
-  const element = must(`#cost [data-show="${name}"], p[data-show="${name}"]`);
+  const element = must(`[data-show="${name}"]`);
   if (element.textContent !== text) element.textContent = text;
 }

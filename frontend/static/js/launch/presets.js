@@ -1,9 +1,9 @@
-/** Beside the presets of the new-run form: what is recommended for the chosen group, and what presets of machines need. */
+/** The presets of the new-run form: tiles, each with whether it fits the chosen group, how long it takes, and the recommended one. */
 
-import { make, must } from "../lib/format.js";
+import { duration, make, must } from "../lib/format.js";
 
 /**
- * @typedef {{label: string, text: string, fits: boolean}} PresetMemory
+ * @typedef {{name: string, misfit: string, text: string, seconds: number | null}} Tile
  * @typedef {{label: string, reason: string, values: Record<string, string | number | boolean>,
  *   confirm: {field: string, value: string, text: string}[]}} Recommendation
  */
@@ -11,19 +11,26 @@ import { make, must } from "../lib/format.js";
 let shown = "";
 
 /**
- * Requests both where another group or benchmark is chosen.
+ * Requests what the tiles say where another group or benchmark is chosen.
  * @param {string} group its id, or nothing
  * @param {string} benchmark its id, or nothing
  * @param {(best: Recommendation) => void} use
  */
-export function showRecommended(group, benchmark, use) {
+export function showTiles(group, benchmark, use) {
   const query = new URLSearchParams({ group, benchmark }).toString();
   if (query === shown) return;
   shown = query;
-  if (group === "") {
-    fill([]);
-    offer(null, use);
-  } else void request(query, use);
+  void request(query, use);
+}
+
+/** @returns {HTMLButtonElement[]} */
+function buttons() {
+  return [...must("#tiles").querySelectorAll("button")];
+}
+
+/** @param {string} name of the preset that the settings have; empty: of none */
+export function pressTile(name) {
+  for (const tile of buttons()) tile.setAttribute("aria-pressed", String(tile.dataset.preset === name));
 }
 
 /**
@@ -32,14 +39,21 @@ export function showRecommended(group, benchmark, use) {
  */
 async function request(query, use) {
   try {
-    const answer = await fetch(`${must("#preset-memory").dataset.url}?${query}`);
+    const answer = await fetch(`${must("#tiles").dataset.url}?${query}`);
     const body = answer.ok ? await answer.json() : {};
     if (query !== shown) return;
-    fill(body.presets ?? []);
+    for (const tile of buttons()) fill(tile, (body.presets ?? []).find((/** @type {Tile} */ one) => one.name === tile.dataset.preset));
     offer(body.recommended ?? null, use);
   } catch {
     shown = ""; // no connection: the next change asks again
   }
+}
+
+/** @param {HTMLButtonElement} tile @param {Tile | undefined} row */
+function fill(tile, row) {
+  const words = row ? [row.misfit || "fits", row.misfit ? "" : row.text, row.seconds === null ? "" : `about ${duration(row.seconds)}`] : [];
+  must("span", tile).textContent = words.filter(Boolean).join(", ");
+  tile.classList.toggle("does-not-fit", Boolean(row?.misfit));
 }
 
 /**
@@ -47,22 +61,7 @@ async function request(query, use) {
  * @param {(best: Recommendation) => void} use
  */
 function offer(best, use) {
-  const box = must("#recommended");
-  box.hidden = best === null;
+  must("#recommended").hidden = best === null;
   must("#recommended p").textContent = best?.reason ?? "";
   must("#recommended button").onclick = () => best && use(best);
-}
-
-/** @param {PresetMemory[]} presets */
-function fill(presets) {
-  const box = must("#preset-memory");
-  box.hidden = presets.length === 0;
-  const lines = presets.map(({ label, text, fits }) => {
-    const line = make("li");
-    line.append(make("strong", "", label), ": ");
-    if (!fits) line.append(make("span", "does-not-fit", "does not fit."), " ");
-    line.append(text);
-    return line;
-  });
-  must("#preset-memory ul").replaceChildren(...lines);
 }

@@ -1,6 +1,6 @@
 /** Settings of the new-run form: those that do not act, the differences to the defaults, and the search among them. */
 
-import { learningRate, make, must } from "../lib/format.js";
+import { make, must } from "../lib/format.js";
 import { agentChanges, agentsField, changeAgent } from "./agent-changes.js";
 import { settingText } from "./summary.js";
 
@@ -76,13 +76,13 @@ function reason(form, { path }) {
  * @param {() => void} refresh
  */
 export function showDifferences(form, refresh) {
-  const all = fields(form, "[data-default]").filter((field) => !/^(grid|search)\./.test(field.dataset.field ?? ""));
+  const all = fields(form, "[data-start]").filter((field) => !/^(grid|search)\./.test(field.dataset.field ?? ""));
   const labels = all.map(labelOf);
   const lines = all
     .filter((field) => !field.hidden && !field.classList.contains("field-idle"))
     .flatMap((field) => {
       const control = controlOf(field);
-      const standard = field.dataset.default ?? "";
+      const standard = field.dataset.start ?? "";
       return control && !isSame(textOf(control), standard) ? [difference(fullLabel(field, labels), control, standard, refresh)] : [];
     });
   for (const [agent, settings] of agentChanges(agentsField().value)) lines.push(...Object.keys(settings).map((name) => agentDifference(agent, name, settings[name])));
@@ -106,10 +106,12 @@ function isSame(text, other) {
 function difference(label, control, standard, refresh) {
   const line = make("li");
   const words = make("span");
-  words.append(make("strong", "", label), ` ${textOf(control) || "empty"} `, make("span", "quiet", `(default ${written(standard)})`));
+  const before = spoken(control, standard);
+  const word = must("#differences").dataset.cloned === undefined ? "default" : "was";
+  words.append(make("strong", "", label), ` ${spoken(control, textOf(control))} `, make("span", "quiet", `(${word} ${before})`));
   const button = make("button", "button button-small", "Reset");
   button.type = "button";
-  button.setAttribute("aria-label", `Reset ${label} to ${written(standard)}`);
+  button.setAttribute("aria-label", `Reset ${label} to ${before}`);
   button.addEventListener("click", () => {
     if (control instanceof HTMLInputElement && control.type === "checkbox") control.checked = standard === "true";
     else control.value = standard;
@@ -137,12 +139,13 @@ function agentDifference(agent, name, value) {
   return line;
 }
 
-/** @param {string} text a default: 1e-06 as the form writes it */
-function written(text) {
-  return text === "" ? "empty" : Number.isNaN(Number(text)) ? text : learningRate(Number(text));
+/** A value in words; of a group or a benchmark, its name. @param {HTMLInputElement | HTMLSelectElement} control @param {string} value */
+function spoken(control, value) {
+  const option = control instanceof HTMLSelectElement ? [...control.options].find((one) => one.value === value) : undefined;
+  return option?.dataset.name ?? option?.text.trim() ?? (value || "empty");
 }
 
-/** The search box of "All settings": by label, name and description. */
+/** The search box under "More": by label, name and description, also among the settings above it. */
 export function offerSearch() {
   const box = must("#settings-search");
   box.hidden = false;
@@ -156,7 +159,7 @@ export function offerSearch() {
 /** @param {string} words */
 function filter(words) {
   let count = 0;
-  for (const section of fields(must("#all-settings"), "[data-settings-section]")) {
+  for (const section of fields(must("#step-how"), ".how-fields, [data-settings-section]")) {
     let matches = 0;
     for (const field of fields(section, "[data-field]")) {
       const text = `${field.dataset.field} ${field.textContent}`.toLowerCase();

@@ -7,16 +7,17 @@ import { count, learningRate } from "../lib/format.js";
 /**
  * @typedef {{name: string, agents: {name: string, lora_rank: number, learning_rate: number | null}[]}} Group
  * @param {{group: Group | undefined, benchmark: string, changes: Changes, algorithms: string[], variants: number,
- *   seeds: number, compares: boolean, value: (name: string) => string}} form
+ *   seeds: number, trials: number, compares: boolean, value: (name: string) => string}} form
  */
-export function summary({ group, benchmark, changes, algorithms, variants, seeds, compares, value }) {
+export function summary({ group, benchmark, changes, algorithms, variants, seeds, trials, compares, value }) {
   if (!group || !benchmark) return `Choose ${[group ? "" : "an agent group", benchmark ? "" : "a benchmark"].filter(Boolean).join(" and ")}.`;
   const names = group.agents.map((agent) => agent.name);
   const agents = listed(names);
   const steps = Number(value("training.steps"));
   if (steps === 0) return `${agents} ${names.length === 1 ? "is" : "are"} evaluated on “${benchmark}”; nothing is trained.`;
   const verb = names.length === 1 ? "learns" : "learn";
-  const method = compares ? sweep(algorithms, variants, seeds) : `with ${algorithms[0] ?? "an algorithm"}`;
+  const alone = `with ${algorithms[0] ?? "an algorithm"}`;
+  const method = trials ? `${alone} in a search of ${counted(String(trials), "trial")}` : compares ? sweep(algorithms, variants, seeds) : alone;
   const extra = Number(value("rollout.max_extra_prompts"));
   const more = extra ? ` (at most ${extra} more in place of those without a signal)` : "";
   const batch = `${counted(value("training.train_batch_size"), "prompt")}${more} × ${counted(value("rollout.num_generations"), "rollout")} for each agent`;
@@ -63,7 +64,8 @@ function listed(names) {
 
 /** @param {string} text */
 function rate(text) {
-  return text.trim() && Number.isFinite(Number(text)) ? learningRate(Number(text)) : "?";
+  const number = Number(text);
+  return Number.isNaN(number) ? text : text.trim() && Number.isFinite(number) ? learningRate(number) : "?"; // a range is a text
 }
 
 /** @param {(name: string) => string} value */
@@ -75,5 +77,6 @@ function evaluations(value) {
 /** @param {string} text @param {string} noun */
 function counted(text, noun) {
   const number = Number(text);
-  return text.trim() === "" || Number.isNaN(number) ? `? ${noun}s` : `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
+  if (Number.isNaN(number)) return `${text.trim()} ${noun}s`; // values or a range that the runs vary
+  return text.trim() === "" ? `? ${noun}s` : `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
 }

@@ -189,16 +189,18 @@ def test_clone_of_a_run_of_version_2_keeps_the_defaults_of_that_version(web, use
     old["compute"]["gradient_checkpointing"] = False
     Run.objects.filter(pk=run.pk).update(spec=old)
     page = web.get(reverse("runs:run_clone", args=[run.pk]), follow=True)
-    assert 'value="1.0"' in field_of(page, "training.lora_learning_rate_factor")
+    assert 'value="1"' in field_of(page, "training.lora_learning_rate_factor")
     assert '<option value="false" selected>' in field_of(page, "compute.gradient_checkpointing")
 
 
 def test_presets_of_machines_are_estimated_for_a_group_that_the_user_may_see(web, user, form):
     address = reverse("runs:run_preset_memory")
-    assert web.get(address, {"group": form["group"]}).json() == {
-        "presets": [],
-        "recommended": None,
-    }  # models without sizes
+    answer = web.get(address, {"group": form["group"]}).json()  # models without sizes
+    assert answer["recommended"] is None
+    tiles = {one["name"]: one for one in answer["presets"]}
+    assert set(tiles) == {"demo", "laptop", "gpu-24gb", "gpu-80gb", "paper-8x80gb"}
+    assert {one["text"] for one in tiles.values()} == {""}
+    assert {one["seconds"] for one in tiles.values()} == {None}
     assert web.get(address, {"group": "x"}).json() == {"presets": [], "recommended": None}
 
 

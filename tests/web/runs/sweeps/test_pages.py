@@ -167,7 +167,7 @@ def test_estimate_says_what_is_wrong_and_does_not_ask_about_cautions(web, form):
 
 def test_form_without_javascript_shows_the_estimate_and_queues_nothing(web, form):
     html = text_of(web.post(reverse("runs:run_cost"), form))
-    assert '<dd data-show="runs">4</dd>' in html
+    assert '<span data-show="runs">4</span>' in html
     assert '<dd data-show="rollouts">1,280</dd>' in html
     assert "nothing is known of the time" in html
     assert 'name="compare" value="1" checked' in html

@@ -333,7 +333,8 @@ def test_page_and_api_show_the_trials_to_members_alone(client, user, sweep):
 
 def test_form_sends_a_search_and_shows_its_errors_beside_the_ranges(client, user):
     client.force_login(user)
-    form = sweep_form(user, algorithms="hacpo", seeds="1") | {
+    form = sweep_form(user, algorithms="gspo", seeds="1") | {
+        "compare": "search",
         "search.method": "random",
         "search.trials": "3",
         "search.at_once": "1",
@@ -347,11 +348,13 @@ def test_form_sends_a_search_and_shows_its_errors_beside_the_ranges(client, user
     page = bad.content.decode()
     assert "A range begins with its lower number. You gave 1e-4..1e-6." in page
     assert 'value="1e-4..1e-6"' in page
-    grid = client.post("/runs/new", form | {"search.method": "grid"})
+    grid = client.post("/runs/new", form | {"compare": "1", "algorithms": "hacpo"})
     assert "A range needs a search" in grid.content.decode()
     done = client.post("/runs/new", form | {"grid.training.learning_rate": "1e-6..1e-4 log"})
     assert done.status_code == 302, done.content.decode()[:2000]
     sweep = Sweep.objects.get()
+    # Of the run's algorithm and seed: those of a sweep are not read.
+    assert (sweep.request["algorithms"], sweep.request["seeds"]) == ([form["algorithm.name"]], [int(form["seed"])])
     assert sweep.request["search"] == {
         "method": "random",
         "trials": 3,
@@ -454,6 +457,6 @@ def test_terminal_launches_a_search_and_shows_its_trials(hacrl, user, tmp_path):
     end(open_trials(sweep)[0], value=0.625)
     tick(sweep)
     text = hacrl("sweeps", "show", str(sweep.pk))
-    assert "searching; 1 running, 1 completed" in text
+    assert "searching; 1 completed, 1 queued" in text  # the second trial waits for a worker
     assert "0 best" in text
     assert "0.625" in text
