@@ -202,10 +202,24 @@ class Client:
     # Runs
 
     def launch(self, request: Mapping[str, Any], *, key: str = "") -> dict[str, Any]:
-        """Launch a run, or a sweep (`algorithms` or `seeds`): once, even where its answer is lost."""
+        """Launch a run, or a sweep (`algorithms` or `seeds`): once, even where its answer is lost.
+
+        Group and benchmark by id or name. Error: ApiError.
+        """
         path = "/sweeps" if is_sweep(request) else "/runs"
-        answer: dict[str, Any] = self.post(path, dict(request), key=key or uuid.uuid4().hex)
+        body = dict(request)
+        for field in ("group", "benchmark"):
+            if isinstance(name := body.get(field), str) and not name.isdecimal():
+                body[field] = self._id_of(field, name)
+        answer: dict[str, Any] = self.post(path, body, key=key or uuid.uuid4().hex)
         return answer
+
+    def _id_of(self, field: str, name: str) -> int:
+        rows = [row["id"] for row in self.pages(f"/{field}s") if row["name"] == name]
+        if len(rows) != 1:
+            message = f"There {'are several' if rows else 'is no'} {field}{'s' if rows else ''} named {name!r}."
+            raise ApiError(404, [{"code": "not_found", "message": message, "field": field}])
+        return int(rows[0])
 
     def frame(self, run: str, after: int = 0) -> dict[str, Any]:
         """The next events of a run after a cursor, with its `status`, as browsers receive them."""
@@ -244,10 +258,24 @@ class Client:
             time.sleep(poll_s)
 
     def follow(
-        self, run: str, after: int = 0, *, on_outage: Callable[[Exception], None] | None = None
+        self,
+        run: str,
+        after: int = 0,
+        *,
+        on_outage: Callable[[Exception], None] | None = None,
+        on_status: Callable[[str], None] | None = None,
     ) -> Iterator[dict[str, Any]]:
-        """Every event of a run until the run has ended; restarts of the installation lose none."""
+        """Every event of a run until the run has ended; restarts of the installation lose none.
+
+        `on_status` is called with each new state and its reason: what a run waits for, or why it ended.
+        """
+        last = ""
         for frame in self.frames(run, after, on_outage=on_outage):
+            state, reason = frame["status"]["state"], frame["status"].get("reason")
+            text = f"{state}: {reason}" if reason else str(state)
+            if on_status and text != last:
+                on_status(text)
+            last = text
             yield from frame["events"]
 
 
