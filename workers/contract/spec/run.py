@@ -50,6 +50,10 @@ CAUTIONS = {
     "last_bound_reaches_one": "algorithm.delta_step",
     "audit_decides_little": "algorithm.audit_share",
     "lora_learning_rate": "training.learning_rate",
+    "one_token_answers": "rollout.max_completion_length",
+    "greedy_rollouts": "rollout.temperature",
+    "warmup_beyond_run": "training.warmup_steps",
+    "learning_rate_vanishes": "training.learning_rate",
 }
 
 

@@ -75,6 +75,13 @@ def test_delta_above_one_half_asks_for_confirmation_beside_its_field(web, form):
     assert Run.objects.get().spec["algorithm"]["delta"] == 0.8
 
 
+def test_warm_up_beyond_the_run_is_confirmed_beside_its_field(web, form):
+    values = {**form, "training.warmup_steps": "50"}
+    shown = field_of(web.post(reverse("runs:run_create"), values), "training.warmup_steps")
+    assert 'name="confirm" value="warmup_beyond_run=50"' in shown
+    assert web.post(reverse("runs:run_create"), {**values, "confirm": "warmup_beyond_run=50"}).status_code == 302
+
+
 def test_audit_that_decides_little_is_asked_about_beside_its_field(web, form):
     Benchmark.objects.filter(pk=form["benchmark"]).update(verifier="regex")
     values = {**form, "algorithm.audit_share": "0.1"}
