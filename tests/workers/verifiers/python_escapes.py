@@ -196,6 +196,75 @@ CHEATS = [
 ]  # fmt: skip
 
 
+# System calls by number (x86_64, aarch64) that nothing in a sandbox may make, with harmless or senseless arguments:
+# one child tries them all, and names those that the kernel did not refuse. `file` is open for reading.
+RAW_CALLS: dict[str, tuple[tuple[int, int], str]] = {
+    "FS_IOC_SETFLAGS": ((16, 29), "file, 0x40086602, byref(c_long(0x40))"),
+    "FS_IOC_FSSETXATTR": ((16, 29), "file, 0x401C5820, bytes(28)"),
+    "FITRIM": ((16, 29), "file, 0xC0185879, bytes(24)"),
+    "FICLONE": ((16, 29), "file, 0x40049409, file"),
+    "FS_IOC_GETFLAGS": ((16, 29), "file, 0x80086601, bytes(8)"),
+    "TIOCSTI": ((16, 29), "file, 0x5412, b'x'"),
+    "FIOASYNC": ((16, 29), "file, 0x5452, byref(c_int(1))"),
+    "inotify_init1": ((294, 26), "0"), "inotify_add_watch": ((254, 27), "0, b'/tmp', 0x100"),
+    "fanotify_init": ((300, 262), "0, 0"), "fanotify_mark": ((301, 263), "0, 1, 2, -100, b'/'"),
+    "io_setup": ((206, 0), "128, byref(c_long(0))"), "io_submit": ((209, 2), "0, 0, 0"),
+    "io_uring_enter": ((426, 426), "0, 0, 0, 0, 0, 0"), "io_uring_register": ((427, 427), "0, 0, 0, 0"),
+    "flock": ((73, 32), "file, 1"), "a lock by fcntl": ((72, 25), "file, 6, bytes(32)"),
+    "an open file lock": ((72, 25), "file, 37, bytes(32)"), "a lease": ((72, 25), "file, 1024, 0"),
+    "a watch of a folder": ((72, 25), "folder, 1026, 0x80000004"), "F_SETOWN_EX": ((72, 25), "file, 15, bytes(8)"),
+    "F_ADD_SEALS": ((72, 25), "file, 1033, 1"), "F_SET_RW_HINT": ((72, 25), "file, 1036, byref(c_long(1))"),
+    "fchmod": ((91, 52), "file, 0o644"), "fchown": ((93, 55), "file, 0, 0"),
+    "fchmodat2": ((452, 452), "file, b'', 0o644, 0x1000"), "fchownat": ((260, 54), "file, b'', 0, 0, 0x1000"),
+    "futimens": ((280, 88), "file, 0, 0, 0"), "fsetxattr": ((190, 7), "file, b'user.a', b'b', 1, 0"),
+    "fremovexattr": ((199, 16), "file, b'user.a'"), "setxattrat": ((463, 463), "file, b'', 0x1000, b'user.a', 0, 0"),
+    "file_setattr": ((469, 469), "file, b'', 0, 0, 0x1000"), "fadvise of the page cache": ((221, 223), "file, 0, 0, 4"),
+    "readahead": ((187, 213), "file, 0, 4096"), "sync_file_range": ((277, 84), "file, 0, 0, 0"),
+    "sync": ((162, 81), ""), "syncfs": ((306, 267), "file"), "quotactl_fd": ((443, 443), "file, 0, 0, 0"),
+    "linkat of a descriptor": ((265, 37), "file, b'', -100, b'link', 0x1000"), "truncate": ((76, 45), "b'/etc/x', 0"),
+    "name_to_handle_at": ((303, 264), "-100, b'/', bytes(128), bytes(4), 0"), "mknodat": ((259, 33), "-100, b'f', 0o10600, 0"),
+    "PR_SET_DUMPABLE": ((157, 167), "4, 1, 0, 0, 0"), "PR_SET_PTRACER": ((157, 167), "0x59616D61, -1, 0, 0, 0"),
+    "PR_SET_MM": ((157, 167), "35, 1, 0, 0, 0"), "PR_SET_CHILD_SUBREAPER": ((157, 167), "36, 1, 0, 0, 0"),
+    "PR_SET_SECCOMP": ((157, 167), "22, 1, 0, 0, 0"), "PR_SET_TIMERSLACK": ((157, 167), "29, 1, 0, 0, 0"),
+    "PR_SCHED_CORE": ((157, 167), "62, 1, 0, 0, 0"), "seccomp": ((317, 277), "1, 0, 0"),
+    "landlock_create_ruleset": ((444, 444), "0, 0, 1"), "setrlimit": ((160, 164), "7, bytes(16)"),
+    "setuid": ((105, 146), "0"), "setgroups": ((116, 159), "0, 0"), "capset": ((126, 91), "bytes(8), bytes(24)"),
+    "personality": ((135, 92), "0x40000"), "pidfd_open": ((434, 434), "1, 0"), "kcmp": ((312, 272), "1, 1, 0, 0, 0"),
+    "process_vm_writev": ((311, 271), "1, 0, 0, 0, 0, 0"), "process_mrelease": ((448, 448), "0, 0"),
+    "tkill": ((200, 130), "1, 0"), "rt_sigqueueinfo": ((129, 138), "1, 10, bytes(128)"),
+    "sched_setattr": ((314, 274), "0, bytes(48), 0"), "ioprio_set": ((251, 30), "1, 0, 0"), "mbind": ((237, 235), "0, 0, 0, 0, 0, 0"),
+    "mlockall": ((151, 230), "1"), "memfd_secret": ((447, 447), "0"), "shmat": ((30, 196), "0, 0, 0"), "semget": ((64, 190), "0, 1, 0o1600"),
+    "mq_open": ((240, 180), "b'q', 0o102, 0o600, 0"), "keyctl": ((250, 219), "0, -3, 0, 0, 0"), "request_key": ((249, 218), "b'user', b'a', 0, -3"),
+    "open_tree": ((428, 428), "-100, b'/', 1"), "move_mount": ((429, 429), "0, b'', 0, b'', 0"), "mount_setattr": ((442, 442), "0, b'', 0, 0, 0"),
+    "listmount": ((458, 458), "0, 0, 0, 0"), "setns": ((308, 268), "file, 0"), "clone of a namespace": ((56, 220), "0x10000 | 0x40000000, 0, 0, 0, 0"),
+    "syslog": ((103, 116), "2, bytes(64), 64"), "settimeofday": ((164, 170), "0, 0"), "clock_adjtime": ((305, 266), "0, bytes(256)"),
+    "sethostname": ((170, 161), "b'x', 1"), "swapoff": ((168, 225), "b'/x'"), "acct": ((163, 89), "0"), "reboot": ((169, 142), "0, 0, 0, 0"),
+    "init_module": ((175, 105), "0, 0, b''"), "kexec_load": ((246, 104), "0, 0, 0, 0"), "socket(AF_ALG)": ((41, 198), "38, 5, 0"),
+    "bind": ((49, 200), "0, 0, 0"), "accept": ((43, 202), "0, 0, 0"), "vmsplice": ((278, 75), "0, 0, 0, 0"), "a call of tomorrow": ((999, 999), "0"),
+}  # fmt: skip
+_RAW = """
+import os, platform, errno
+from ctypes import *
+libc, machine = CDLL(None, use_errno=True), ("x86_64", "aarch64").index(platform.machine())
+file, folder, allowed = os.open({path!r}, os.O_RDONLY), os.open(os.path.dirname({path!r}), os.O_RDONLY), []
+def attempt(name, numbers, *arguments):
+    whole = [c_long(one) if isinstance(one, int) else one for one in arguments]
+    set_errno(0)
+    if libc.syscall(c_long(numbers[machine]), *whole) != -1 or get_errno() not in (errno.EPERM, errno.ENOSYS):
+        allowed.append(name)
+def f(x):
+{lines}
+    if allowed: raise OSError(", ".join(allowed))
+    return x * x
+"""
+
+
+def raw_calls(path: str) -> str:
+    """Code that tries all of them on a file that it may read; it is correct if every one was refused by the filter."""
+    lines = [f"    attempt({name!r}, {numbers}, {arguments})" for name, (numbers, arguments) in RAW_CALLS.items()]
+    return _RAW.format(path=path, lines="\n".join(lines))
+
+
 def escapes(address: str, victim: int, outside: str) -> list[Attempt]:
     """address: of a datagram socket in the file system; victim: a process; outside: a writable folder."""
     call = "libc = ctypes.CDLL(None, use_errno=True)\nif libc.{} < 0: raise OSError(ctypes.get_errno())"
@@ -275,5 +344,12 @@ def escapes(address: str, victim: int, outside: str) -> list[Attempt]:
         _escape("the affinity of the parent", "os.sched_setaffinity(os.getppid(), {0})"),
         _escape("a priority of the parent", "os.setpriority(0, os.getppid(), 19)"),
         _escape("more memory allowed", "import resource\nresource.setrlimit(resource.RLIMIT_AS, (2**40, 2**40))"),
+        _escape("attributes of a readable file", call.format("ioctl(os.open(os.__file__, os.O_RDONLY), 0x40086602, ctypes.byref(ctypes.c_long(0x40)))")),
+        _escape("a lock on a library", "import fcntl\nfcntl.flock(open(os.__file__), fcntl.LOCK_SH)"),
+        _escape("a POSIX lock on a library", "import fcntl\nfcntl.lockf(open(os.__file__), fcntl.LOCK_SH)"),
+        _escape("a watch on a folder", call.format("syscall(294 if sys.maxsize and os.uname().machine == 'x86_64' else 26, 0)")),
+        _escape("a descriptor of the parent", "os.pidfd_open(os.getppid())"),
+        _escape("rights by a descriptor", "os.fchmod(os.open(os.__file__, os.O_RDONLY), 0o644)"),
+        _escape("times by a descriptor", "os.utime(os.open(os.__file__, os.O_RDONLY))"),
         _escape("32-bit system calls", "libc = ctypes.CDLL(None)\nif libc.syscall(0x40000000 + 39) < 0: raise OSError"),
     ]  # fmt: skip

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import resource
 import socket
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from tests.support.workers.processes import child_pids, remaining
-from tests.workers.verifiers.python_escapes import CHEATS, Attempt, escapes
+from tests.workers.verifiers.python_escapes import CHEATS, RAW_CALLS, Attempt, escapes, raw_calls
 from workers.verifiers.children.child_server import Incorrect, Unscorable
 from workers.verifiers.python import python_tests
 from workers.verifiers.python.bubblewrap import SWITCH, bubblewrap
 from workers.verifiers.python.python_tests import passes
 from workers.verifiers.python.uses import why_one_process
 
+FS_IOC_GETFLAGS = 0x80086601
 RUNNER = """
 import sys
 from workers.verifiers.python import python_runner, sandbox
@@ -54,6 +57,18 @@ def outcomes(attempts: list[Attempt]) -> dict[str, str]:
 def written_bytes() -> int:
     """What ended child processes have written to disks so far; a file system in memory is none."""
     return resource.getrusage(resource.RUSAGE_CHILDREN).ru_oublock * 512
+
+
+def attributes(*paths: Path) -> list[object]:
+    """All that a change of a file leaves: times, owner, rights, links, extended attributes, flags."""
+    found: list[object] = []
+    for path in paths:
+        facts, flags = os.stat(path), bytearray(8)
+        with suppress(OSError), path.open("rb") as file:  # not every file system has flags, and a socket none
+            fcntl.ioctl(file, FS_IOC_GETFLAGS, flags)
+        extended = {name: os.getxattr(path, name) for name in os.listxattr(path)}
+        found.append((path, facts[:7], facts.st_mtime_ns, facts.st_ctime_ns, extended, bytes(flags)))
+    return found
 
 
 @pytest.fixture
@@ -95,9 +110,11 @@ def test_no_escape_is_rewarded_or_leaves_anything_behind(folders, monkeypatch, s
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as server, subprocess.Popen(["sleep", "600"]) as victim:
         server.bind(address)
         server.setblocking(False)
-        times = os.stat(outside).st_mtime_ns, os.stat(outside).st_mode
+        readable = Path(os.__file__)
+        unchanged = attributes(outside, Path(address), readable, readable.parent)
         attempts = escapes(address, victim.pid, str(outside))
         results = outcomes(attempts)
+        refused = outcome(Attempt("escape", "raw calls", raw_calls(os.__file__)))
         assert victim.poll() is None
         victim.kill()
         with pytest.raises(BlockingIOError):
@@ -105,7 +122,8 @@ def test_no_escape_is_rewarded_or_leaves_anything_behind(folders, monkeypatch, s
     assert len(results) == len(attempts) >= 60
     assert [name for name, result in results.items() if result == "rewarded"] == []
     assert [path.name for path in outside.iterdir()] == ["socket"]
-    assert (os.stat(outside).st_mtime_ns, os.stat(outside).st_mode) == times
+    assert attributes(outside, Path(address), readable, readable.parent) == unchanged
+    assert (refused, len(RAW_CALLS) >= 80) == ("rewarded", True)  # all of them were refused
     assert list(inside.iterdir()) == []
     assert not Path("/dev/shm/left").exists()
     assert written_bytes() - bytes_before < 2**20
