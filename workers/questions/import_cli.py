@@ -16,7 +16,7 @@ import hashlib
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -137,8 +137,8 @@ def make_canonical(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tried_references(folder: Path, column: str, progress: ImportProgress) -> dict[str, Any]:
-    """Try an empty solution against each reference answer: {num_tried, num_questions, sandbox, unavailable,
-    num_one_process, one_process (why the first of them needs it)}.
+    """Try degenerate solutions against each reference answer: {num_tried, num_questions, sandbox, unavailable,
+    num_one_process, one_process (why the first of them needs it), num_rewarded, rewarded (what the first rewards)}.
 
     Error: BenchmarkError that names the question whose tests reward it.
     """
@@ -154,12 +154,22 @@ def _tried_references(folder: Path, column: str, progress: ImportProgress) -> di
     together = in_one_process([row["answer"] for row in rows])
     return {
         "num_one_process": len(together),
-        "one_process": f"those of question {rows[together[0][0]]['id']!r} {together[0][1]}" if together else "",
+        "one_process": _first(rows, together),
+        "num_rewarded": len(trial.rewarded),
+        "rewarded": _first(rows, trial.rewarded, "reward code that returns"),
         "num_tried": trial.num_tried,
         "num_questions": len(rows),
         "sandbox": sandbox_name() if not trial.unavailable else "",
         "unavailable": trial.unavailable,
     }
+
+
+def _first(rows: list[dict[str, Any]], places: Sequence[tuple[int, str]], before: str = "") -> str:
+    """What is said of the first of some references; empty if there is none."""
+    if not places:
+        return ""
+    place, text = places[0]
+    return " ".join(filter(None, ["those of question", repr(rows[place]["id"]), before, text]))
 
 
 def _reporter(progress: ImportProgress, what: str, sources: list[Source]) -> Callable[[Source, int], None]:

@@ -79,6 +79,21 @@ def test_an_import_counts_the_tests_that_a_response_could_fake(tmp_path):
     assert trials["one_process"] == "those of question '1' use objects of the class Account"
 
 
+def test_an_import_names_the_degenerate_solutions_that_tests_reward(tmp_path):
+    tests = [
+        "assert f(2) == 4",
+        "assert not f(2) > 5 and not f(2) < 3",
+        "for one in f(2): assert one == 4\nassert True",
+    ]
+    tests += ["e = [5]\nassert f(e) == e", "a = Account(3)\nassert a.is_open", "assert f(2).equals(4)"]
+    rows = [{"question": str(n), "answer": one, "id": str(n)} for n, one in enumerate(tests)]
+    trials = import_rows(tmp_path, rows, QuestionMapping(id="id"))["trials"]
+    assert (trials["num_rewarded"], trials["rewarded"]) == (5, "those of question '1' reward code that returns NaN")
+    found = [*reference_check.try_references(tests, 60)][-1].rewarded
+    names = ["NaN", "[], '', an empty array", "its argument, cleared", *["an object that equals everything"] * 2]
+    assert found == tuple(enumerate(names, start=1))
+
+
 def test_a_list_that_is_no_list_of_tests_is_refused():
     with pytest.raises(QuestionFileError, match="tests are text, or a list of texts"):
         guess(list(MBPP_ROW), [MBPP_ROW]).question_of(MBPP_ROW | {"test_list": [1], "task_id": "2"})

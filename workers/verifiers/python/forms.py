@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workers.verifiers.python.reference import without_stubs
+from workers.verifiers.python.shapes import shape_helpers, with_shapes
 
 GUARD = "_hacrl_unit"
 NOT_USED = "its tests did not use the code"
@@ -108,7 +109,7 @@ class Tests:
     def __init__(self, tree: ast.Module) -> None:
         """tree: is changed."""
         guards = _Guards()
-        tree = ast.fix_missing_locations(guards.visit(tree))
+        tree = with_shapes(guards.visit(tree))
         self._code = compile(tree, "tests", "exec", dont_inherit=True)
         self._num_units = guards.num_units
         sys.modules.setdefault("tests", type(sys)("tests"))
@@ -119,7 +120,7 @@ class Tests:
         Errors: any that a test raises; NotRun.
         """
         units = _Units(is_lenient=False)
-        own = {**space, "__name__": "tests", GUARD: units.guard}
+        own = {**space, **shape_helpers(), "__name__": "tests", GUARD: units.guard}
         exec(self._code, own)
         for thing, name in tests_in(own):
             run_test(thing, name)
@@ -138,7 +139,7 @@ class Tests:
 
     def _held(self, space: dict[str, Any]) -> set[int]:
         units = _Units(is_lenient=True)
-        own = {**space, "__name__": "tests", GUARD: units.guard}
+        own = {**space, **shape_helpers(), "__name__": "tests", GUARD: units.guard}
         with suppress(Exception):  # of the top of the file: the units before it are noted
             exec(self._code, own)
             for thing, name in tests_in(own):

@@ -14,16 +14,18 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from workers.verifiers.python.code_connection import CodeConnection
 from workers.verifiers.python.code_process import serve_code
+from workers.verifiers.python.degenerate import degenerate_solutions
 from workers.verifiers.python.event_loop import use_pipes
 from workers.verifiers.python.fences import parses
 from workers.verifiers.python.forms import NOT_USED, run_helpers
 from workers.verifiers.python.sandbox import CPU_SECONDS, SandboxUnavailable, confine, has_own_folder
-from workers.verifiers.python.uses import why_one_process, with_methods
+from workers.verifiers.python.uses import code_names, why_one_process, with_methods
 from workers.verifiers.python.verdict import reason, verdict_of
 
 SPARE_S = 0.1  # for the report, within the time limit
@@ -38,6 +40,8 @@ def verdict(connection: CodeConnection, request: dict[str, str], code_process: i
         result = _judged(connection, request["prefix"], request["tests"], request.get("credit", "all"))
     except BaseException as error:
         result = {"failed": reason(error)}
+    if request.get("credit") == "trial" and "failed" in result and not connection.breach:
+        return result | {"rewarded": [*rewarded_answers(connection, request["prefix"], request["tests"])]}
     if connection.breach:  # also where a test caught the error
         return _ending(connection.breach, code_process)
     if connection.classes and "failed" in result:
@@ -57,6 +61,20 @@ def _judged(connection: CodeConnection, prefix: str, tests: str, credit: str) ->
         result.pop("held", None)
         return {"unscorable": NOT_USED} if result.get("passed") else result
     return result
+
+
+def rewarded_answers(connection: CodeConnection, prefix: str, tests: str) -> Iterator[str]:
+    """Names of the degenerate solutions that pass the tests, as far as the time allows."""
+    for name, code in degenerate_solutions(code_names(prefix, tests)):
+        try:
+            connection.ask("run", code, "answer")
+            result = _judged(connection, prefix, tests, "all")
+        except BaseException:  # of the connection too, which then has ended
+            result = {}
+        if connection.breach:
+            return
+        if result.get("passed"):
+            yield name
 
 
 def _checked(result: Any) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from workers.contract.repository import ROOT
 from workers.verifiers.children.child_server import Incorrect, Unscorable, serve_verifier, write_refusal
 from workers.verifiers.python import python_runner
 from workers.verifiers.python.bubblewrap import bubblewrap
+from workers.verifiers.python.degenerate import REWARDED, TRIAL
 from workers.verifiers.python.fences import solution_code
 from workers.verifiers.python.reference import split_reference
 from workers.verifiers.python.sandbox import CPU_SECONDS, child_environment
@@ -35,6 +36,7 @@ MAX_CHARACTERS = 100_000
 MAX_REPORT_BYTES = 4096
 RUNNER = ("-m", python_runner.__name__)  # imported here too, so that Python stores its compiled modules
 GRACE_S = 0.2  # for ending the process after the time limit and reporting it
+_CREDITS = {"python": "all", "python_partial": "partial", TRIAL: "trial"}
 NO_CODE = Verdict(0.0, "no closed block of Python code")
 TOO_LONG = Verdict(0.0, f"code longer than {MAX_CHARACTERS} characters")
 
@@ -68,12 +70,12 @@ def passes(
     tests: str, code: str, *, seconds: int, hash_seed: str = "0", kind: str = "python"
 ) -> bool | tuple[float, str]:
     """True if the code passes the tests, a reference answer; of kind python_partial else the share of its assertions
-    that hold, below 1, with the reason.
+    that hold, below 1, with the reason; of kind TRIAL 0 with the degenerate solutions that pass.
 
     Errors: Incorrect, Unscorable (time ran out, or nothing can run).
     """
     prefix, tests = split_reference(tests)
-    credit = "partial" if kind == "python_partial" else "all"
+    credit = _CREDITS[kind]
     ending = _run({"prefix": prefix, "code": code, "tests": tests, "credit": credit}, seconds, hash_seed)
     report = ending.report
     if report.get("passed") is True and ending.status == 0:
@@ -89,6 +91,8 @@ def passes(
     if ending.status == -signal.SIGKILL or "killed" in report:  # from outside: the sandbox allows no signals
         raise Unscorable("its process was killed")
     failed = str(report.get("failed", "the tests ended before their end"))[:300]
+    if report.get("rewarded") and ending.status == 0:
+        return 0.0, REWARDED + ", ".join(report["rewarded"])
     if credit == "partial" and ending.status == 0 and "held" in report:
         num_held, num_units = report["held"]
         if 0 < num_held <= num_units and num_units > 1:  # all may hold where the tests fail between them

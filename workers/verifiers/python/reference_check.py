@@ -1,4 +1,7 @@
-"""Whether reference answers test anything: an empty solution is tried against each when a benchmark is imported."""
+"""Whether reference answers test anything: degenerate solutions are tried against each when a benchmark is imported.
+
+One that an empty solution passes is refused; the others are named, because plain values may well be the right answer.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from workers.verifiers.children.child_client import VerifierError
+from workers.verifiers.python.degenerate import REWARDED, TRIAL
 from workers.verifiers.python.forms import NOT_USED
 from workers.verifiers.python.python_tests import unclear_tests
 from workers.verifiers.python.reference import split_reference
@@ -23,17 +27,19 @@ CHUNK = 32  # references between two reports
 @dataclass(frozen=True)
 class ReferenceTrial:
     """How many references have been tried, and why the last one is refused, or empty. unavailable: why none can be
-    tried on this machine, or empty."""
+    tried on this machine, or empty. rewarded: the places of those that reward a degenerate solution, and its names."""
 
     num_tried: int
     refusal: str = ""
     unavailable: str = ""
+    rewarded: tuple[tuple[int, str], ...] = ()
 
 
 def try_references(references: Sequence[str], limit_s: float) -> Iterator[ReferenceTrial]:
     """Reports after every few references, until one is refused or the time is over."""
     end_s = time.monotonic() + limit_s
-    with Verifier("python", processes=min(MAX_PROCESSES, os.cpu_count() or 1)) as verifier:
+    rewarded: list[tuple[int, str]] = []
+    with Verifier(TRIAL, processes=min(MAX_PROCESSES, os.cpu_count() or 1)) as verifier:
         for start in range(0, len(references), CHUNK):
             chunk = references[start : start + CHUNK]
             try:
@@ -48,10 +54,12 @@ def try_references(references: Sequence[str], limit_s: float) -> Iterator[Refere
                 is_interrupted = verdict.is_timeout or verdict == DIED or verdict.reason.endswith("was killed")
                 if not refusal and verdict.reward is None and not is_interrupted:
                     refusal = verdict.reason.removeprefix("unscorable: ")
+                if verdict.reason.startswith(REWARDED):
+                    rewarded.append((start + number, verdict.reason.removeprefix(REWARDED)))
                 if refusal:
                     yield ReferenceTrial(start + number, refusal)
                     return
-            yield ReferenceTrial(start + len(chunk))
+            yield ReferenceTrial(start + len(chunk), rewarded=tuple(rewarded))
             if time.monotonic() > end_s:
                 return
 

@@ -52,6 +52,16 @@ def why_one_process(prefix: str, tests: str) -> str:
     return next(_Uses(with_methods(ast.parse(tests)), ast.parse(without_stubs(prefix)).body).reasons(), "")
 
 
+def code_names(prefix: str, tests: str) -> set[str]:
+    """What the tests use and nobody defines but the code. Errors: SyntaxError, ValueError."""
+    tree = ast.parse(tests)
+    uses = _Uses(tree, ast.parse(without_stubs(prefix)).body)
+    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    bound = {node.id for node in names if not isinstance(node.ctx, ast.Load)}
+    bound |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    return {node.id for node in names} - bound - uses.known
+
+
 class _Methods(ast.NodeTransformer):
     def __init__(self, tree: ast.Module) -> None:
         assigned = [node for node in ast.walk(tree) if isinstance(node, ast.Assign) and _is_solution(node.value)]
@@ -85,12 +95,12 @@ class _Uses:
         self._own = {node.name for node in defined}
         self._classes = {node.name for node in defined if isinstance(node, ast.ClassDef) and not _is_special(node)}
         # Whatever else is called by its name is the code's, or may be, as the parameter of HumanEval's `check`.
-        self._known = self._own | modules_used(tree) | {*vars(builtins)} | _imported([*self._nodes, *before])
+        self.known = self._own | modules_used(tree) | {*vars(builtins)} | _imported([*self._nodes, *before])
         assigned = [node for node in self._nodes if isinstance(node, ast.Assign) and self._is_call(node.value)]
         self._results = {_text(target) for node in assigned for target in node.targets} - {""}
 
     def _is_call(self, node: ast.AST | None) -> bool:
-        return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id not in self._known
+        return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id not in self.known
 
     def reasons(self) -> Iterator[str]:
         for node in self._nodes:
@@ -118,7 +128,7 @@ class _Uses:
             yield f"make objects of the class {name}"
         is_compared = isinstance(parent, ast.Call) and _called(parent) in ("isinstance", "issubclass")
         is_class = is_compared or isinstance(parent, ast.Attribute | ast.ClassDef)
-        if is_class and name not in self._known and name[0].isupper():
+        if is_class and name not in self.known and name[0].isupper():
             yield f"use the class {name}"
 
     def _of_result(self, name: str, node: ast.Call, parent: ast.AST) -> Iterator[str]:

@@ -17,6 +17,7 @@ from workers.verifiers.instructions.verdict import instructions_verdict, unclear
 from workers.verifiers.mathematics.answers import clean, decide, is_other_unit, read_answer, read_beside
 from workers.verifiers.mathematics.extraction import MAX_ANSWER_CHARACTERS, after_thoughts, final_answer
 from workers.verifiers.mathematics.reading import answer_in
+from workers.verifiers.python.degenerate import TRIAL, TrialKind
 from workers.verifiers.python.python_tests import python_verdict, unclear_tests
 from workers.verifiers.scoring.verdicts import (
     CORRECT,
@@ -50,7 +51,7 @@ class Kind:
     arguments: tuple[str, ...] = ()
 
 
-def kind_of(name: VerifierKind, tolerance: float, extraction: ResponseExtraction = "strict") -> Kind:
+def kind_of(name: VerifierKind | TrialKind, tolerance: float, extraction: ResponseExtraction = "strict") -> Kind:
     """The rules of a kind. tolerance: relative, of `numeric` only; extraction: of `math` and `numeric`."""
     numeric = partial(numeric_verdict, tolerance=tolerance, extraction=extraction)
     math = partial(math_verdict, extraction=extraction)
@@ -67,6 +68,7 @@ def kind_of(name: VerifierKind, tolerance: float, extraction: ResponseExtraction
         "instructions": Kind(instructions_verdict, unclear_instructions),
         "python": Kind(python_verdict, unclear_tests, PYTHON_TESTS, ("python", "0")),
         "python_partial": Kind(python_verdict, unclear_tests, PYTHON_TESTS, ("python_partial", "0")),
+        TRIAL: Kind(python_verdict, unclear_tests, PYTHON_TESTS, (TRIAL, "0")),
     }
     if name not in kinds:
         raise KeyError(f"the verifier {name} has no rules of its own")

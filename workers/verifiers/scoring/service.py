@@ -31,6 +31,7 @@ from workers.contract.verifier_kinds import (
     VerifierKind,
 )
 from workers.verifiers.children.child_client import VerifierProcess
+from workers.verifiers.python.degenerate import TrialKind
 from workers.verifiers.scoring.kinds import kind_of
 from workers.verifiers.scoring.verdicts import DIED, Query, Verdict
 
@@ -43,7 +44,7 @@ class Verifier(AbstractContextManager["Verifier"]):
 
     def __init__(
         self,
-        kind: VerifierKind,
+        kind: VerifierKind | TrialKind,
         processes: int = 1,
         tolerance: float = DEFAULT_TOLERANCE,
         extraction: ResponseExtraction = "strict",
