@@ -36,7 +36,7 @@ from workers.questions.files import MAX_COLUMNS, BenchmarkError, Source
 from workers.questions.hub_files import fetch
 from workers.questions.overlap import KnownQuestions, count_overlap
 from workers.verifiers.python.bubblewrap import sandbox_name
-from workers.verifiers.python.reference_check import ReferenceTrial, in_one_process, try_references
+from workers.verifiers.python.degenerate.reference_check import ReferenceTrial, in_one_process, try_references
 
 PREVIEW_ROWS = 100  # whose columns are offered
 SHOWN_ROWS = 5

@@ -11,7 +11,7 @@ from workers.questions import import_cli
 from workers.questions.columns import QuestionMapping, guess
 from workers.questions.files import BenchmarkError, QuestionFileError
 from workers.verifiers.children.child_client import VerifierError
-from workers.verifiers.python import reference_check
+from workers.verifiers.python.degenerate import reference_check
 from workers.verifiers.python.python_tests import passes
 
 MBPP_ROW = MBPP | {"task_id": 2, "code": ADD, "challenge_test_list": []}

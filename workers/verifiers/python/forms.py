@@ -13,8 +13,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from workers.verifiers.python.degenerate.shapes import shape_helpers, with_shapes
 from workers.verifiers.python.reference import without_stubs
-from workers.verifiers.python.shapes import shape_helpers, with_shapes
 
 GUARD = "_hacrl_unit"
 NOT_USED = "its tests did not use the code"

@@ -20,7 +20,7 @@ from typing import Any
 
 from workers.verifiers.python.code_connection import CodeConnection
 from workers.verifiers.python.code_process import serve_code
-from workers.verifiers.python.degenerate import degenerate_solutions
+from workers.verifiers.python.degenerate.solutions import degenerate_solutions
 from workers.verifiers.python.event_loop import use_pipes
 from workers.verifiers.python.fences import parses
 from workers.verifiers.python.forms import NOT_USED, run_helpers

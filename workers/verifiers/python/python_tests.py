@@ -26,7 +26,7 @@ from workers.contract.repository import ROOT
 from workers.verifiers.children.child_server import Incorrect, Unscorable, serve_verifier, write_refusal
 from workers.verifiers.python import python_runner
 from workers.verifiers.python.bubblewrap import bubblewrap
-from workers.verifiers.python.degenerate import REWARDED, TRIAL
+from workers.verifiers.python.degenerate.solutions import REWARDED, TRIAL
 from workers.verifiers.python.fences import solution_code
 from workers.verifiers.python.reference import split_reference
 from workers.verifiers.python.sandbox import CPU_SECONDS, child_environment

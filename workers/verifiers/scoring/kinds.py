@@ -17,7 +17,7 @@ from workers.verifiers.instructions.verdict import instructions_verdict, unclear
 from workers.verifiers.mathematics.answers import clean, decide, is_other_unit, read_answer, read_beside
 from workers.verifiers.mathematics.extraction import MAX_ANSWER_CHARACTERS, after_thoughts, final_answer
 from workers.verifiers.mathematics.reading import answer_in
-from workers.verifiers.python.degenerate import TRIAL, TrialKind
+from workers.verifiers.python.degenerate.solutions import TRIAL, TrialKind
 from workers.verifiers.python.python_tests import python_verdict, unclear_tests
 from workers.verifiers.scoring.verdicts import (
     CORRECT,

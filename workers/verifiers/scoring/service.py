@@ -31,7 +31,7 @@ from workers.contract.verifier_kinds import (
     VerifierKind,
 )
 from workers.verifiers.children.child_client import VerifierProcess
-from workers.verifiers.python.degenerate import TrialKind
+from workers.verifiers.python.degenerate.solutions import TrialKind
 from workers.verifiers.scoring.kinds import kind_of
 from workers.verifiers.scoring.verdicts import DIED, Query, Verdict
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from workers.verifiers.children.child_client import VerifierError
-from workers.verifiers.python.degenerate import REWARDED, TRIAL
+from workers.verifiers.python.degenerate.solutions import REWARDED, TRIAL
 from workers.verifiers.python.forms import NOT_USED
 from workers.verifiers.python.python_tests import unclear_tests
 from workers.verifiers.python.reference import split_reference
