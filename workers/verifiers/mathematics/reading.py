@@ -19,7 +19,7 @@ from workers.verifiers.mathematics.last_number import last_number, numbers_at_en
 from workers.verifiers.mathematics.statements.closing import closing_formula, without_aside
 from workers.verifiers.mathematics.statements.negation_words import is_unstated
 from workers.verifiers.mathematics.statements.retractions import taken_back
-from workers.verifiers.mathematics.units import counted
+from workers.verifiers.mathematics.units import counted_number
 
 _MOST_RETRACTIONS = 8
 
@@ -50,7 +50,7 @@ def answer_in(completion: str, extraction: ResponseExtraction, *, is_list: bool 
             is_empty = not statement.answer.strip() and not has_box(text)
             if is_empty and extraction == "flexible":
                 return last_number(text)
-            return statement.answer if statement.start >= 0 else counted(statement.answer)
+            return statement.answer if statement.start >= 0 else counted_number(statement.answer)
         text = text[statement.end + place :]
     return None
 

@@ -65,7 +65,7 @@ _NOT_COUNTED = re.compile(
 )
 
 
-def counted(text: str) -> str:
+def counted_number(text: str) -> str:
     """The number of a stated answer with words for what it counts, or a unit of it: `20 cups of feed` is `20 cups`.
 
     The text as it is where a word could make another number of it.
