@@ -221,4 +221,16 @@ def _summary(client: Client, verb: Verb, answer: Any, typed: Mapping[str, Any]) 
     if "id" not in answer:
         return f"Done: {' '.join(typed[name] for name in (*_of_path(verb.path), *verb.arguments.split()))}"
     version = f", version {answer['version']}" if "version" in answer else ""
-    return f"{kind.replace('_', ' ').capitalize()} {answer['id']}: {answer['name']}{version}"
+    made = f"{kind.replace('_', ' ').capitalize()} {answer['id']}: {answer['name']}{version}"
+    return "\n".join([made, *_import_lines(answer.get("facts") or {})])
+
+
+def _import_lines(facts: Mapping[str, Any]) -> list[str]:
+    """How a benchmark's file was read: its columns, notes, and the rows that are left out."""
+    if "mapping" not in facts:
+        return []
+    columns = [f"{part} {name}" for part, name in facts["mapping"].items() if name and name != "as_is"]
+    left_out = facts.get("left_out") or {"num": 0, "rows": []}
+    rows = [f"  {row['place']}: {row['reason']}" for row in left_out["rows"]]
+    head = [f"Rows left out: {left_out['num']}"] if rows else []
+    return [f"Columns: {', '.join(columns)}", *facts.get("notes", []), *head, *rows]

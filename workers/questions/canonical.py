@@ -21,6 +21,7 @@ from workers.questions.dataset import EarlierQuestions, Question, hash64
 from workers.questions.files import MAX_LINE_BYTES, MAX_QUESTIONS, BenchmarkError, QuestionFileError, Source
 
 LINES_PER_INDEX = 50
+MAX_ODD = 20  # rows that are left out and shown
 MAX_SLICES = 200  # subjects, or difficulties, that are counted by name
 OTHER_SLICES = "others"
 
@@ -32,6 +33,8 @@ class CanonicalSet:
     num_questions: int = 0
     num_repeated: int = 0
     num_overlapping: int = 0
+    num_odd: int = 0
+    odd: list[dict[str, str]] = field(default_factory=list)  # the first rows that are left out: place, reason
     subjects: Counter[str] = field(default_factory=Counter)
     difficulties: Counter[str] = field(default_factory=Counter)
     keys: dict[int, int] = field(default_factory=dict)
@@ -54,20 +57,31 @@ def write_canonical(
 ) -> CanonicalSet:
     """Write the questions of `sources` in their order, without repeated ones and those whose key is in `excluded`.
 
+    Rows that cannot be used are left out and counted, unless most are so: then the first is the error.
     file_hash: of hashlib, updated with every byte written. Error: BenchmarkError.
     """
     earlier = EarlierQuestions()
     result = CanonicalSet(keys=earlier.keys)
     index = array("Q")
     offset = 0
+    # Of Parquet: options may be in columns of any of several names.
+    columns = () if mapping.extraction == "options" else mapping.columns
     with open(path, "xb") as out:
         for source in sources:
-            for number, record in source.rows(mapping.columns):
+
+            def leave_out(number: int, error: QuestionFileError, source: Source = source) -> None:
+                result.num_odd += 1
+                if len(result.odd) < MAX_ODD:
+                    place = f"{source.name}, {source.row_word} {number}"
+                    result.odd.append({"place": place, "reason": str(error)})
+
+            for number, record in source.rows(columns, leave_out):
                 report(source, number)
                 try:
                     line = _line(mapping.question_of(record), number, earlier, result, excluded)
                 except QuestionFileError as error:
-                    raise BenchmarkError(f"{source.name}, {source.row_word} {number}: {error}") from None
+                    leave_out(number, error)
+                    continue
                 if not line:
                     continue
                 if result.num_questions % LINES_PER_INDEX == 1:
@@ -77,6 +91,9 @@ def write_canonical(
                 out.write(line)
                 file_hash.update(line)
                 offset += len(line)
+    if result.num_odd > result.num_questions + result.num_repeated + result.num_overlapping:
+        more = f" (and {result.num_odd - 1:,} more such rows)" if result.num_odd > 1 else ""
+        raise BenchmarkError(f"{result.odd[0]['place']}: {result.odd[0]['reason']}{more}")
     if not result.num_questions and not result.num_overlapping:
         raise BenchmarkError(f"{sources[0].name}: no questions in it")
     path.with_suffix(".index").write_bytes(index.tobytes())

@@ -6,14 +6,17 @@ The second step of a benchmark's import, between a file's rows (`workers.questio
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from workers.contract.verifier_kinds import CODE_KINDS
 from workers.questions.dataset import Question, derived_id, id_of, optional_text, text_of
-from workers.questions.files import QuestionFileError, kind_name
-from workers.questions.options import INCORRECT_COLUMNS, OPTION_COLUMNS, option_question
+from workers.questions.files import QuestionFileError, is_messages, kind_name, role_of, text_of_message
+from workers.questions.options import INCORRECT_COLUMNS, OPTION_COLUMNS, has_options, is_option_column, option_question
 from workers.verifiers.instructions.reference import (
     ARGUMENT_COLUMN,
     ID_COLUMN,
@@ -26,19 +29,40 @@ from workers.verifiers.short_answers.countdown import countdown_question, unclea
 
 Extraction = Literal["as_is", "hashes", "boxed", "tests", "options", "countdown", "instructions"]
 MAX_SLICE_LENGTH = 200  # characters of a subject or a difficulty
-MAX_BOX_LENGTH = 50  # characters; a longer cell with a box is a whole solution
-# Column names of common data sets, the most certain first.
+JOIN = " + "  # between the names of columns whose texts are one question, such as `instruction + input`
+# Column names of common data sets in small letters, the most certain first.
 USUAL_NAMES = {
-    "question": ("question", "problem", "prompt", "query", "input", "instruction", "text"),
-    "answer": ("answer", "final_answer", "gold", "target", "expected_answer", "expected", "solution", "output"),
-    "subject": ("subject", "type", "category", "topic", "subfield"),
+    "question": (
+        *("question", "problem", "prompt", "query", f"instruction{JOIN}input", "input", "instruction", "text"),
+        *("question_text", "question_stem", "problem_statement", "messages", "conversations"),
+    ),
+    "answer": (
+        *("reward_model.ground_truth", "answer", "final_answer", "ground_truth", "gold", "target", "expected_answer"),
+        *("expected", "reference_answer", "gold_answer", "correct_answer", "ideal", "label", "solution", "output"),
+        *("answer.value", "answer.text", "answers.text", "answers", "response", "completion"),
+        *("messages.assistant", "conversations.assistant", "completion.assistant", "prompt.assistant"),
+    ),
+    "subject": ("subject", "type", "category", "topic", "subfield", "problem_type", "data_source"),
     "difficulty": ("difficulty", "level"),
     "id": ("id", "unique_id", "question_id", "problem_id", "uuid", "task_id"),
 }
+ASSISTANT = ".assistant"  # ends the name of the last message of a conversation
 # The column of the tests in HumanEval and MBPP, each with another column by which the data set is known.
 _TEST_COLUMNS = {"test": "entry_point", "test_list": "code"}
 # The answer in data sets with options: the most certain first.
-_OPTION_ANSWERS = ("answerKey", "Correct Answer", "answer")
+_OPTION_ANSWERS = ("answerKey", "Correct Answer", "correct_answer", "answer", "Answer", "correct", "cop", "label")
+# The verifiers that read the answers of a format.
+FORMAT_KINDS: dict[str, tuple[str, ...]] = {
+    "tests": CODE_KINDS,
+    "options": ("choice",),
+    "countdown": ("countdown",),
+    "instructions": ("instructions",),
+}
+# A cell that looks like a whole solution, where a reference answer is expected.
+MAX_ANSWER_CHARACTERS = 100
+MAX_ANSWER_WORDS = 12
+MARKS: dict[Extraction, tuple[str, ...]] = {"hashes": ("####",), "boxed": ("\\boxed", "\\fbox")}
+SHOWN_NAMES = 12  # of columns in a sentence
 _THOUSANDS = re.compile(r"-?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 
 
@@ -58,12 +82,14 @@ class QuestionMapping:
         beside = {"tests": TEST_COLUMNS, "options": OPTION_COLUMNS, "instructions": INSTRUCTION_COLUMNS}.get(
             self.extraction, ()
         )
-        named = (self.question, self.answer, self.subject, self.difficulty, self.id, *beside)
+        named = (*self.question.split(JOIN), self.answer, self.subject, self.difficulty, self.id, *beside)
         return list(dict.fromkeys(name for name in named if name))
 
     def question_of(self, record: Mapping[str, Any]) -> Question:
         """The question of a row. Error: QuestionFileError."""
         row = dict(record)
+        if self.question not in row and JOIN in self.question:
+            row[self.question] = _joined(row, self.question)
         if isinstance(row.get(self.question), list) and self.extraction != "countdown":
             row[self.question] = _question_of_messages(row[self.question], self.question)
         try:
@@ -77,6 +103,8 @@ class QuestionMapping:
             if len(answers) > 1:
                 raise QuestionFileError(f"{self.answer!r} is a list of several answers: keep one")
             row[self.answer] = answers[0]
+        if self.answer.endswith("ground_truth"):
+            row[self.answer] = _only_item(row.get(self.answer))
         question = text_of(row, self.question)
         return Question(
             id=(id_of(row, self.id) if self.id else "") or derived_id(question),
@@ -87,17 +115,37 @@ class QuestionMapping:
         )
 
 
-def _question_of_messages(messages: list[Any], column: str) -> str:
-    """The text of a prompt in TRL's form: the user's message, after the system's. Error: QuestionFileError."""
-    parts = [
-        (message.get("role"), message.get("content")) if isinstance(message, Mapping) else (None, None)
-        for message in messages
-    ]
-    texts = [text for _, text in parts if isinstance(text, str)]
-    if [role for role, _ in parts] not in (["user"], ["system", "user"]) or len(texts) < len(parts):
-        text = "is a list, but not of one message of a user, which one of the system may precede"
-        raise QuestionFileError(f"{column!r} {text}")
+def _joined(row: Mapping[str, Any], names: str) -> str:
+    """The texts of several columns as one question; the first is needed, the others may be empty."""
+    first, *others = names.split(JOIN)
+    texts = [text_of(dict(row), first), *(optional_text(dict(row), name) for name in others)]
     return "\n\n".join(text.strip() for text in texts if text.strip())
+
+
+def _only_item(value: Any) -> Any:
+    """The text in a JSON list of one, as some reference answers are written: `["4"]`."""
+    if isinstance(value, str) and value.startswith('["'):
+        with suppress(ValueError, RecursionError):
+            items = json.loads(value)
+            return items[0] if len(items) == 1 and isinstance(items[0], str) else value
+    return value
+
+
+def _question_of_messages(messages: list[Any], column: str) -> str:
+    """The text of a conversation with one question: the user's message, after the system's; an answer that follows it
+    is left out. Error: QuestionFileError."""
+    if not is_messages(messages):
+        text = "is a list, but not of messages such as {'role': 'user', 'content': 'What is 2+2?'}"
+        raise QuestionFileError(f"{column!r} {text}")
+    roles = [role_of(message) for message in messages]
+    asked = messages[:-1] if roles[-1] == "assistant" else messages
+    if roles[: len(asked)] not in (["user"], ["system", "user"]):
+        text = "is a list, but not of one message of a user, which one of the system may precede"
+        raise QuestionFileError(f"{column!r} {text}: its roles are {', '.join(roles)[:80]}")
+    texts = [text_of_message(message) for message in asked]
+    if None in texts:
+        raise QuestionFileError(f"{column!r} has a part that is no text, such as a picture")
+    return "\n\n".join(text.strip() for text in texts if text and text.strip())
 
 
 def _countdown(row: Mapping[str, Any], numbers: str, target: str) -> tuple[str, str]:
@@ -155,25 +203,154 @@ def extracted(text: str, how: Extraction, column: str = "answer") -> str:
     return answer
 
 
-def guess(columns: Sequence[str], records: Iterable[Mapping[str, Any]]) -> QuestionMapping:
-    """The most likely mapping, by the columns' names and a few rows; empty for a column that has no match."""
+# The guess
+
+
+@dataclass(frozen=True)
+class Guess:
+    """The most likely mapping; a part is empty where no column fits.
+
+    notes: sentences about what is left out or looks wrong.  missing: by part, why no column is guessed.
+    """
+
+    mapping: QuestionMapping
+    notes: list[str]
+    missing: dict[str, str]
+
+
+def guess(
+    columns: Sequence[str], records: Sequence[Mapping[str, Any]], given: Mapping[str, str] | None = None
+) -> Guess:
+    """What the columns mean, by their names and by most of some rows: one odd row changes nothing.
+
+    given: parts of the mapping that the user has chosen, and `verifier`.
+    """
+    given = given or {}
     by_name = {name.strip().lower().replace(" ", "_"): name for name in reversed(columns)}
-    by_part = {part: next((by_name[n] for n in names if n in by_name), "") for part, names in USUAL_NAMES.items()}
-    cells = [value for record in records if isinstance(value := record.get(by_part["answer"]), str)]
-    extraction: Extraction = "as_is"
+    if "instruction" in by_name and "input" in by_name:
+        by_name[f"instruction{JOIN}input"] = f"{by_name['instruction']}{JOIN}{by_name['input']}"
+    candidates = {part: [by_name[one] for one in names if one in by_name] for part, names in USUAL_NAMES.items()}
+    usable = {part: [name for name in names if _is_usable(part, name, records)] for part, names in candidates.items()}
+    own = {part: next(iter(names), "") for part, names in usable.items()}
+    answers = [one for one in usable["answer"] if one != own["question"]]
+    short = [one for one in answers if _marked(_cells(one, records)) or not _are_solutions(_cells(one, records))]
+    own["answer"] = next((one for one in [*short, *answers] if one in short or not one.endswith(ASSISTANT)), "")
+    parts = {**own, **_format(columns, records, own, given)}
+    parts |= {name: value for name, value in given.items() if name != "verifier"}
+    mapping = QuestionMapping(**parts)
+    if "extraction" not in parts:
+        mapping = replace(mapping, extraction=_marked(_cells(mapping.answer, records)) or "as_is")
+    return Guess(mapping, notes_on(mapping, columns, records), _missing(mapping, columns, answers))
+
+
+def notes_on(mapping: QuestionMapping, columns: Sequence[str], records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Sentences about what a mapping leaves out, and answers that look like no reference answers."""
+    notes = []
+    cells = _cells(mapping.answer, records)
+    if mapping.extraction == "as_is" and cells:
+        solutions = [cell for cell in cells if _is_solution(cell)]
+        if len(solutions) * 10 >= len(cells):
+            text = f"{len(solutions)} of the first {len(cells)} reference answers in {mapping.answer!r} look like whole"
+            notes.append(f"{text} solutions, which few responses will equal: choose another column or answer format.")
+    used = {*mapping.columns, mapping.question}
+    is_used = is_option_column if mapping.extraction == "options" else lambda _: False
+    left_out = [n for n in columns if n not in used and not is_used(n) and _is_text(n, records)]
+    if left_out:
+        notes.append(f"Columns of text that are left out: {_listed(left_out)}.")
+    return notes
+
+
+def _missing(mapping: QuestionMapping, columns: Sequence[str], answers: Sequence[str]) -> dict[str, str]:
+    """By part the sentence that says why no column was guessed."""
+    here = f"the columns here are {_listed(columns)}"
+    missing = {} if mapping.question else {"question": f"No column is known to hold the question: {here}."}
+    if not mapping.answer and answers:
+        text = f"{answers[0]!r}, the last message of the assistant, is a whole response and no reference answer"
+        missing["answer"] = f"{text}: {here}."
+    elif not mapping.answer and {"chosen", "rejected"} <= set(columns):
+        missing["answer"] = f"Pairs of a chosen and a rejected response have no reference answer: {here}."
+    elif not mapping.answer:
+        missing["answer"] = f"No column is known to hold the reference answer: {here}."
+    return missing
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - SHOWN_NAMES} more" if len(names) > SHOWN_NAMES else ""
+    return ", ".join(names[:SHOWN_NAMES]) + more
+
+
+def _format(
+    columns: Sequence[str], records: Sequence[Mapping[str, Any]], own: Mapping[str, str], given: Mapping[str, str]
+) -> dict[str, Any]:
+    """The format of a data set with columns of its own; empty for another, and where the user has chosen otherwise."""
+    parts = _known_format(columns, records, own)
+    if not parts:
+        return {}
+    extraction, answer = parts["extraction"], given.get("answer")
+    is_other = given.get("extraction", extraction) != extraction or (
+        extraction != "options" and answer not in (None, parts["answer"])
+    )
+    return {} if is_other or given.get("verifier") not in (None, *FORMAT_KINDS[extraction]) else parts
+
+
+def _known_format(
+    columns: Sequence[str], records: Sequence[Mapping[str, Any]], own: Mapping[str, str]
+) -> dict[str, Any]:
     if ID_COLUMN in columns and ARGUMENT_COLUMN in columns:
-        return QuestionMapping(**by_part | {"answer": ID_COLUMN}, extraction="instructions")
+        return {"answer": ID_COLUMN, "extraction": "instructions"}
     if "nums" in columns and "target" in columns:
-        return QuestionMapping(**by_part | {"question": "nums", "answer": "target"}, extraction="countdown")
-    if any(name in columns for name in OPTION_COLUMNS):
-        correct = next((name for name in _OPTION_ANSWERS if name in columns), by_part["answer"])
-        own = {"answer": correct, "question": "Question" if INCORRECT_COLUMNS[0] in columns else by_part["question"]}
-        return QuestionMapping(**by_part | own, extraction="options")
+        return {"question": "nums", "answer": "target", "extraction": "countdown"}
+    if any(has_options(record) for record in records):
+        answers = [name for name in _OPTION_ANSWERS if name in columns and _is_usable("answer", name, records)]
+        question = "Question" if INCORRECT_COLUMNS[0] in columns else own["question"]
+        return {"answer": next(iter(answers), own["answer"]), "question": question, "extraction": "options"}
     for column, beside in _TEST_COLUMNS.items():
         if column in columns and beside in columns:
-            return QuestionMapping(**by_part | {"answer": column}, extraction="tests")
-    if cells and all("####" in cell for cell in cells):
-        extraction = "hashes"
-    elif cells and all("\\boxed" in cell and len(cell) > MAX_BOX_LENGTH for cell in cells):
-        extraction = "boxed"
-    return QuestionMapping(**by_part, extraction=extraction)
+            return {"answer": column, "extraction": "tests"}
+    return {}
+
+
+def _is_usable(part: str, name: str, records: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether most rows have a value of the part's kind there; of subjects and difficulties, any."""
+    values = [record.get(name.split(JOIN)[0]) for record in records]
+    texts = [text for value in values if isinstance(value, str | int | float) and (text := str(value).strip())]
+    if part in ("subject", "difficulty"):
+        return (
+            bool(texts)
+            and all(isinstance(one, str | int | None) for one in values)
+            and max(map(len, texts)) <= MAX_SLICE_LENGTH
+        )
+    if part == "id":
+        return len(set(texts)) == len(values) and max(map(len, texts), default=0) <= MAX_SLICE_LENGTH
+    lists = [value for value in values if isinstance(value, list) and (is_messages(value) or part == "answer")]
+    return 2 * (len(texts) + len(lists)) > len(values)
+
+
+def _cells(name: str, records: Sequence[Mapping[str, Any]]) -> list[str]:
+    values = [record.get(name) for record in records]
+    items = [value[0] if isinstance(value, list) and value else value for value in values]
+    return [cell for cell in items if isinstance(cell, str) and cell.strip()]
+
+
+def _marked(cells: Sequence[str]) -> Extraction | None:
+    """The marks that at least half of the cells have around their answer."""
+    for extraction, marks in MARKS.items():
+        if cells and 2 * sum(any(mark in cell for mark in marks) for cell in cells) >= len(cells):
+            return extraction
+    return None
+
+
+def _is_solution(cell: str) -> bool:
+    text = cell.strip()
+    return len(text) > MAX_ANSWER_CHARACTERS or "\n" in text or len(text.split()) > MAX_ANSWER_WORDS
+
+
+def _are_solutions(cells: Sequence[str]) -> bool:
+    return 2 * sum(map(_is_solution, cells)) >= max(len(cells), 1)
+
+
+def _is_text(name: str, records: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether most of a column's values are words, not numbers or lists."""
+    values = [value for record in records if (value := record.get(name)) not in (None, "")]
+    words = [value for value in values if isinstance(value, str) and re.search(r"[^\W\d_]", value)]
+    return 2 * len(words) > len(values)

@@ -3,7 +3,8 @@
 `python -m workers.questions.import_cli` reads one JSON object with a `verb` from stdin and prints one JSON object,
 `{"error": text}` if the files are refused.
 
-look     {files: [{path, name}]}: the columns, the first rows, and a guess of the columns' meaning
+look     {files: [{path, name}], given}: the columns, the first rows, and a guess of the columns' meaning, with what the
+         user has chosen (`given`), sentences about it, and why a column is not guessed
 import   {train, held_out: [{path, name}], mapping, verifier, held_out_fraction, folder, progress}: canonical files and
          counts; of the verifier python, reference answers that reward anything are refused
 fetch    {dataset, revision} or {place, roots}, and {train, held_out: [patterns], folder, most_bytes, progress}: files
@@ -30,10 +31,11 @@ from workers.contract.spec.data import (
 )
 from workers.contract.verifier_kinds import CODE_KINDS
 from workers.hub.client import use_token
-from workers.questions.canonical import CanonicalSet, canonical_texts, write_canonical
-from workers.questions.columns import QuestionMapping, guess
-from workers.questions.files import MAX_COLUMNS, BenchmarkError, Source
+from workers.questions.canonical import MAX_ODD, CanonicalSet, canonical_texts, write_canonical
+from workers.questions.columns import JOIN, QuestionMapping, guess, notes_on
+from workers.questions.files import MAX_COLUMNS, BenchmarkError, QuestionFileError, Source
 from workers.questions.hub_files import fetch
+from workers.questions.options import check_places
 from workers.questions.overlap import KnownQuestions, count_overlap
 from workers.verifiers.python.bubblewrap import sandbox_name
 from workers.verifiers.python.degenerate.reference_check import ReferenceTrial, in_one_process, try_references
@@ -43,6 +45,7 @@ SHOWN_ROWS = 5
 SHOWN_CHARACTERS = 2000
 MAX_SHOWN_COLUMNS = 50
 SAMPLE_ROWS = 5
+SHOWN_KEYS = 400  # characters of the names in an error
 REPORT_EVERY_S = 0.3
 TRIALS_LIMIT_S = 400.0  # for trying reference answers, within the time of the whole import
 
@@ -64,30 +67,75 @@ class ImportProgress:
 def look(request: dict[str, Any]) -> dict[str, Any]:
     """Columns, first rows and a guess for the first file. Error: BenchmarkError if any file is unsuitable."""
     sources = _sources(request["files"])
-    records = [record for _, record in islice(sources[0].rows(), PREVIEW_ROWS)]
-    if not records:
-        raise BenchmarkError(f"{sources[0].name}: no questions in it")
-    columns = list(dict.fromkeys(chain.from_iterable(records)))
-    if len(columns) > MAX_COLUMNS:
-        many = f"{len(columns)} columns in its first {PREVIEW_ROWS} rows, {MAX_COLUMNS} at most"
-        raise BenchmarkError(f"{sources[0].name}: {many}: remove some")
-    longest = max(map(len, columns), default=0)
-    if longest > MAX_COLUMN_NAME:
-        text = f"a column's name has {longest} characters, {MAX_COLUMN_NAME} at most: shorten it"
-        raise BenchmarkError(f"{sources[0].name}: {text}")
-    guessed = guess(columns, records)
-    columns_in_order = list(dict.fromkeys([*guessed.columns, *columns]))[:MAX_SHOWN_COLUMNS]
+    records, columns = _first_rows(sources[0])
+    guessed = guess(columns, records, request.get("given"))
+    joined = guessed.mapping.question
+    columns += [joined] if joined and joined not in columns else []
+    columns_in_order = list(dict.fromkeys([joined, *guessed.mapping.columns, *columns]))[:MAX_SHOWN_COLUMNS]
     return {
         "kind": sources[0].kind,
         "columns": columns,
         "shown": [name for name in columns if name in columns_in_order],
-        "rows": [{name: _preview(record.get(name)) for name in columns_in_order} for record in records[:SHOWN_ROWS]],
-        "guess": vars(guessed),
+        "rows": [_shown_row(record, columns_in_order) for record in records[:SHOWN_ROWS]],
+        "guess": vars(guessed.mapping),
+        "notes": guessed.notes,
+        "missing": guessed.missing,
     }
 
 
+def _first_rows(source: Source) -> tuple[list[dict[str, Any]], list[str]]:
+    """The first rows, and the names of what they hold, dotted in nested objects. Error: BenchmarkError."""
+    odd: list[BenchmarkError] = []
+
+    def leave_out(number: int, error: QuestionFileError) -> None:
+        odd.append(BenchmarkError(f"{source.name}, {source.row_word} {number}: {error}"))
+
+    records = [record for _, record in islice(source.rows(odd=leave_out), PREVIEW_ROWS)]
+    if not records:
+        raise odd[0] if odd else BenchmarkError(f"{source.name}: no questions in it")
+    columns = list(dict.fromkeys(chain.from_iterable(records)))
+    # An object is chosen by what it holds.
+    columns = [name for name in columns if not all(isinstance(one.get(name), dict | None) for one in records)]
+    names = [name for name in columns if "." not in name]
+    if len(names) > MAX_COLUMNS:
+        many = f"{len(names)} columns in its first {PREVIEW_ROWS} rows, {MAX_COLUMNS} at most"
+        raise BenchmarkError(f"{source.name}: {many}: remove some")
+    longest = max(map(len, columns), default=0)
+    if longest > MAX_COLUMN_NAME:
+        text = f"a column's name has {longest} characters, {MAX_COLUMN_NAME} at most: shorten it"
+        raise BenchmarkError(f"{source.name}: {text}")
+    return records, columns[:MAX_COLUMNS]
+
+
+def _shown_row(record: dict[str, Any], columns: list[str]) -> dict[str, str]:
+    joined = {name: [record.get(part) for part in name.split(JOIN)] for name in columns if name not in record}
+    texts = {name: "\n\n".join(str(one) for one in parts if one) for name, parts in joined.items()}
+    return {name: texts.get(name) or _preview(record.get(name)) for name in columns}
+
+
+def _checked_columns(source: Source, mapping: QuestionMapping) -> list[str]:
+    """Notes on the mapping of a file's columns.
+
+    Error: BenchmarkError, if no row has the columns of question and answer, or the answers count options from 1.
+    """
+    records, columns = _first_rows(source)
+    for name in (*mapping.question.split(JOIN), mapping.answer):
+        if not any(name in record for record in records):
+            keys = ", ".join(sorted(columns))[:SHOWN_KEYS]
+            where = f"{source.name}, {source.row_word} 1"
+            raise BenchmarkError(f"{where}: no key {name!r} (keys here: {keys or 'none'})")
+    if mapping.extraction == "options":
+        try:
+            check_places(records, mapping.answer)
+        except QuestionFileError as error:
+            raise BenchmarkError(f"{source.name}: {error}") from None
+    return notes_on(mapping, columns, records)
+
+
 def _preview(value: Any) -> str:
-    text = "" if value is None else value if isinstance(value, str) else json.dumps(value, default=str)
+    text = (
+        "" if value is None else value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
+    )
     return text[:SHOWN_CHARACTERS]
 
 
@@ -106,11 +154,13 @@ def make_canonical(request: dict[str, Any]) -> dict[str, Any]:
     if request.get("held_out"):
         try:
             held_out = _sources(request["held_out"])
+            _checked_columns(held_out[0], mapping)
             report = _reporter(progress, "held-out questions", held_out)
             rest = write_canonical(held_out, mapping, folder / CANONICAL_HELD_OUT_FILE, digest, report=report)
         except BenchmarkError as error:
             error.is_held_out = True
             raise
+    notes = _checked_columns(train[0], mapping)
     report = _reporter(progress, "questions", train)
     main = write_canonical(train, mapping, folder / CANONICAL_TRAIN_FILE, digest, excluded=rest.keys, report=report)
     if not main.num_questions:
@@ -124,6 +174,8 @@ def make_canonical(request: dict[str, Any]) -> dict[str, Any]:
     return {
         "num_repeated": main.num_repeated + rest.num_repeated,
         "num_overlapping": main.num_overlapping,
+        "notes": notes,
+        "left_out": {"num": main.num_odd + rest.num_odd, "rows": (rest.odd + main.odd)[:MAX_ODD]},
         "subjects": dict(sorted((main.subjects + rest.subjects).items())),
         "difficulties": dict(sorted((main.difficulties + rest.difficulties).items())),
         "num_train": main.num_questions + rest.num_questions - num_held_out,

@@ -24,28 +24,28 @@ router = Router(tags=["benchmarks"])
 
 
 class BenchmarkIn(Schema):
-    """Fields beside the files. Only the question's and the answer's columns must exist.
+    """Fields beside the files. What is left out is guessed from the columns, as on the page.
 
     reward_function, judge: of the verifier of that kind, its name or id.
     ready_prompt: a key of GET /benchmarks/ready-prompts, in place of prompt_template and system_prompt.
     """
 
     name: str
-    question_field: str = "question"
-    answer_field: str = "answer"
-    answer_extraction: str = "as_is"
-    subject_field: str = "subject"
-    difficulty_field: str = "difficulty"
-    id_field: str = "id"
-    verifier: str = "math"
-    tolerance: str = ""
-    ready_prompt: str = ""
-    prompt_template: str = "{question}"
-    system_prompt: str = ""
-    held_out_fraction: str = "0.1"
-    extraction: str = "strict"
-    reward_function: str = ""
-    judge: str = ""
+    question_field: str | None = None
+    answer_field: str | None = None
+    answer_extraction: str | None = None
+    subject_field: str | None = None
+    difficulty_field: str | None = None
+    id_field: str | None = None
+    verifier: str | None = None
+    tolerance: str | None = None
+    ready_prompt: str | None = None
+    prompt_template: str | None = None
+    system_prompt: str | None = None
+    held_out_fraction: str | None = None
+    extraction: str | None = None
+    reward_function: str | None = None
+    judge: str | None = None
 
 
 class OptionsIn(StrictBody):
@@ -90,7 +90,11 @@ class FetchIn(BenchmarkCopyIn):
 
 
 class BenchmarkOut(ModelSchema):
-    """audit: what the reward audit compares its rewards with.  edit_of: the id of the version before."""
+    """audit: what the reward audit compares its rewards with.  edit_of: the id of the version before.
+
+    facts: of its files: `mapping`, the columns that were chosen or guessed; `notes`, sentences about the guess;
+    `left_out`, how many rows could not be used, and the places and reasons of the first.
+    """
 
     model_config = EVERY_FIELD
     system_prompt: str
@@ -220,7 +224,7 @@ def fetch_benchmark(request: HttpRequest, payload: FetchIn) -> Any:
     if payload.kind not in ("hub", "local"):
         raise FieldErrors.single("not_a_choice", "Choose one of: hub, local.", "kind")
     place = payload.dict(include={"kind", "location", "revision"})
-    staged = service.stage_from(request.user, **place)
+    staged = service.stage_from(request.user, **place, chosen=payload.dict())
     return _create_from(request, staged, payload.dict(exclude=set(place)))
 
 

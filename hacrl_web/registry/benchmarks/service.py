@@ -29,7 +29,8 @@ from hacrl_web.registry.rewards.service import chosen_source
 from hacrl_web.web.errors import FieldError, FieldErrors
 from workers.contract.settings import MAX_TEMPLATE
 from workers.contract.spec.data import CANONICAL_HELD_OUT_FILE, CANONICAL_TRAIN_FILE, MAX_COLUMN_NAME
-from workers.contract.verifier_kinds import CODE_KINDS, RESPONSE_EXTRACTIONS, not_flexible
+from workers.contract.verifier_kinds import RESPONSE_EXTRACTIONS, not_flexible
+from workers.questions.columns import FORMAT_KINDS
 
 MAX_HELD_OUT_FRACTION = 0.9
 EXTRACTIONS = {
@@ -41,20 +42,28 @@ EXTRACTIONS = {
     "countdown": "numbers and a target in Countdown's columns",
     "instructions": "instructions in IFEval's columns",
 }
-# The verifier and the ready prompt of the formats that only one verifier reads.
-FORMATS = {
-    "tests": ("python", "code"),
-    "options": ("choice", "choice"),
-    "countdown": ("countdown", "countdown"),
-    "instructions": ("instructions", "bare"),
-}
-COUNTED = ("num_repeated", "num_overlapping", "subjects", "difficulties", "near", "held_out_limit", "trials")
+# The ready prompt of the formats that have verifiers of their own, of which the first is proposed.
+FORMAT_PROMPTS = {"tests": "code", "options": "choice", "countdown": "countdown", "instructions": "bare"}
+COUNTED = (
+    "num_repeated",
+    "num_overlapping",
+    "left_out",
+    "subjects",
+    "difficulties",
+    "near",
+    "held_out_limit",
+    "trials",
+)
 QUESTION = "{question}"
 # What a copy begins with, by the fields of the form.
 OWN_OPTIONS = {name: name for name in ("verifier", "extraction", "held_out_fraction", "tolerance")}
 OWN_OPTIONS |= {"reward_function": "reward_function_id", "judge": "judge_id"}
+CANONICAL = {f"{part}_field": part for part in ("question", "answer", "subject", "difficulty", "id")}
+CANONICAL |= {"answer_extraction": "as_is"}  # what the stored files have
 _DEFAULTS = {"prompt_template": QUESTION, "system_prompt": ""}
 COLUMNS = ("question", "answer", "subject", "difficulty", "id")
+# The parts of a guess and the fields in which a request may choose them.
+GUESSED = {part: f"{part}_field" for part in COLUMNS} | {"extraction": "answer_extraction", "verifier": "verifier"}
 
 
 # From the user's files to staged files
@@ -90,9 +99,14 @@ def stage_built_in(owner: User, key: object, location: str = "") -> Staged:
     return _stage_fetched(owner, entry.dataset, "", "hub", "built_in", entry)
 
 
-def stage_from(owner: User, *, kind: str, location: str, revision: str = "") -> Staged:
-    """A data set of the hub (kind "hub"), or a local file or folder ("local"). Error: FieldErrors."""
-    return _stage_fetched(owner, location, revision, kind, "location", None)
+def stage_from(
+    owner: User, *, kind: str, location: str, revision: str = "", chosen: Mapping[str, Any] | None = None
+) -> Staged:
+    """A data set of the hub (kind "hub"), or a local file or folder ("local"). Error: FieldErrors.
+
+    chosen: fields of the form that the user has given; the others are guessed to fit them.
+    """
+    return _stage_fetched(owner, location, revision, kind, "location", None, chosen)
 
 
 def stage_copy(owner: User, benchmark: Benchmark) -> Staged:
@@ -104,7 +118,7 @@ def stage_copy(owner: User, benchmark: Benchmark) -> Staged:
         staged.name = f"{benchmark.name[: values.MAX_NAME - len(values.COPY)]}{values.COPY}"
         staged.is_evaluation_only = bool(benchmark.facts.get("is_evaluation_only"))
         staged.edit_of = benchmark.pk
-        _inspect(staged, "benchmark", "benchmark")
+        _inspect(staged, "benchmark", "benchmark", chosen=CANONICAL)
         own = {name: getattr(benchmark, column) for name, column in OWN_OPTIONS.items()}
         staged.found["own"] = {name: "" if value is None else value for name, value in own.items()}
         staged.found |= {"prompt_template": benchmark.prompt_template, "system_prompt": benchmark.system_prompt}
@@ -112,7 +126,15 @@ def stage_copy(owner: User, benchmark: Benchmark) -> Staged:
     return staged
 
 
-def _stage_fetched(owner: User, location: str, revision: str, kind: str, field: str, entry: BuiltIn | None) -> Staged:
+def _stage_fetched(
+    owner: User,
+    location: str,
+    revision: str,
+    kind: str,
+    field: str,
+    entry: BuiltIn | None,
+    chosen: Mapping[str, Any] | None = None,
+) -> Staged:
     if kind == "hub":
         request: dict[str, Any] = {
             "dataset": locations.checked_hub_id(location),
@@ -132,16 +154,24 @@ def _stage_fetched(owner: User, location: str, revision: str, kind: str, field: 
         staged.source = f"{request['dataset']} at {answer['commit']}" if kind == "hub" else Path(request["place"]).name
         staged.name = (entry.name if entry else Path(location).stem)[: values.MAX_NAME]
         staged.is_evaluation_only = bool(entry and entry.is_evaluation_only)
-        _inspect(staged, field, field, entry)
+        _inspect(staged, field, field, entry, chosen)
     return staged
 
 
-def _inspect(staged: Staged, field: str, held_out_field: str, entry: BuiltIn | None = None) -> None:
-    """Read the columns and first rows of the files. Error: FieldErrors at the field of the file."""
-    staged.found = child_requests.ask_importer({"verb": "look", "files": staged.train}, field)
+def _inspect(
+    staged: Staged,
+    field: str,
+    held_out_field: str,
+    entry: BuiltIn | None = None,
+    chosen: Mapping[str, Any] | None = None,
+) -> None:
+    """Read the columns and first rows of the files, and guess what is not chosen. Error: FieldErrors at the file."""
+    given = {part: value for part, field in GUESSED.items() if (value := (chosen or {}).get(field))}
+    staged.found = child_requests.ask_importer({"verb": "look", "files": staged.train, "given": given}, field)
     if entry and set(entry.mapping.values()) <= {*staged.found["columns"], *EXTRACTIONS}:
         none = dict.fromkeys(COLUMNS, "") | {"extraction": "as_is"}
         staged.found["guess"] = none | {"id": staged.found["guess"]["id"]} | entry.mapping
+        staged.found |= {"missing": {}, "notes": []}
     if entry:
         staged.found |= {"prompt_template": entry.prompt_template, "system_prompt": entry.system_prompt}
         staged.found |= {"verifier": entry.verifier, "licence": entry.licence, "held_out_share": entry.held_out_share}
@@ -156,18 +186,30 @@ def _inspect(staged: Staged, field: str, held_out_field: str, entry: BuiltIn | N
 def create_benchmark(
     owner: User, *, file: UploadedFile | None, held_out_file: UploadedFile | None = None, **fields: Any
 ) -> Benchmark:
-    """Upload, map and check in one call. Errors: FieldErrors; then neither row nor file is left."""
+    """Upload, map and check in one call; what is left out is guessed. Errors: FieldErrors; then nothing is left."""
+    given = {name: value for name, value in fields.items() if value is not None}
     errors: list[FieldError] = []
+    columns = mapping = None
     try:
-        columns, mapping = checked_options(owner, fields, bool(held_out_file))
+        columns, mapping = checked_options(owner, _with_format(given), bool(held_out_file))
     except FieldErrors as refused:
         errors = refused.errors
     if file is None:
         errors.append(FieldError("missing", "Choose a file: JSONL, CSV or Parquet.", "file"))
-    if errors or file is None:
+    if errors or file is None or columns is None or mapping is None:
         raise FieldErrors(errors)
     with _uploaded(owner, file, held_out_file) as staged:
+        if not {"question_field", "answer_field", "answer_extraction"} <= set(given):
+            _inspect(staged, "file", "held_out_file", chosen=given)
+            suggestions = with_suggestions(staged, given)
+            columns, mapping = checked_options(owner, suggestions, bool(held_out_file))
         return _create(owner, staged, columns, mapping, is_upload=True)
+
+
+def _with_format(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The fields, and the verifier that reads the chosen answer format."""
+    readers = FORMAT_KINDS.get(str(fields.get("answer_extraction")), ())
+    return {"verifier": readers[0], **fields} if readers else fields
 
 
 def create_from_staged(owner: User, staged: Staged, fields: Mapping[str, Any]) -> Benchmark:
@@ -180,7 +222,8 @@ def create_from_staged(owner: User, staged: Staged, fields: Mapping[str, Any]) -
 def suggested(staged: Staged) -> dict[str, Any]:
     """The initial values of the mapping form, and the defaults of the API."""
     guess = staged.found["guess"]
-    verifier, ready = FORMATS.get(guess["extraction"], ("math", ""))
+    verifier = FORMAT_KINDS.get(guess["extraction"], ("math",))[0]
+    ready = FORMAT_PROMPTS.get(guess["extraction"], "")
     usual = BY_READY_KEY[ready].prompt_template if ready else QUESTION
     template, system = staged.found.get("prompt_template", usual), staged.found.get("system_prompt", "")
     return {f"{part}_field": guess[part] for part in COLUMNS} | {
@@ -200,7 +243,11 @@ def suggested(staged: Staged) -> dict[str, Any]:
 def with_suggestions(staged: Staged, settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings, and what is suggested for those left out; a ready prompt writes both texts."""
     left_out = ["prompt_template", "system_prompt"] if "ready_prompt" in settings else ["ready_prompt"]
+    settings = _with_format(settings)
     values = suggested(staged)
+    for part, message in staged.found["missing"].items():
+        if not settings.get(f"{part}_field", values[f"{part}_field"]):
+            raise FieldErrors.single("no_column", message, f"{part}_field")
     if settings.get("verifier", values["verifier"]) != values["verifier"]:  # what gave its rewards was of that verifier
         left_out += ["reward_function", "judge"]
     return {name: value for name, value in values.items() if name not in left_out} | dict(settings)
@@ -221,8 +268,8 @@ def checked_options(
     )
     verifier = checker.take("verifier", values.choice, fields.get("verifier", "math"), VERIFIERS)
     tolerance = None
-    readers = CODE_KINDS if extraction == "tests" else FORMATS.get(extraction or "", ("",))[:1]
-    if extraction in FORMATS and verifier and verifier not in readers:
+    readers = FORMAT_KINDS.get(extraction or "", ())
+    if readers and verifier and verifier not in readers:
         named_format = "Tests are" if extraction == "tests" else f"The answer format {extraction} is"
         message = f"{named_format} for the verifier {' or '.join(readers)}: choose both or neither."
         checker.add("answer_extraction", "not_a_choice", message)

@@ -29,7 +29,7 @@ def import_rows(folder, rows, mapping):
     ("row", "question", "answer"), [(HUMANEVAL, "prompt", "test"), (MBPP_ROW, "text", "test_list")]
 )
 def test_humaneval_and_mbpp_are_recognized_and_imported(tmp_path, row, question, answer):
-    mapping = guess(list(row), [row])
+    mapping = guess(list(row), [row]).mapping
     assert mapping == QuestionMapping(question, answer, id="task_id", extraction="tests")
     result = import_rows(tmp_path, [row], mapping)
     assert (result["trials"]["num_tried"], result["trials"]["num_questions"]) == (1, 1)
@@ -37,7 +37,7 @@ def test_humaneval_and_mbpp_are_recognized_and_imported(tmp_path, row, question,
 
 
 def test_the_question_of_mbpp_shows_the_first_test_alone(tmp_path):
-    question = guess(list(MBPP_ROW), [MBPP_ROW]).question_of(MBPP_ROW | {"task_id": "2"})
+    question = guess(list(MBPP_ROW), [MBPP_ROW]).mapping.question_of(MBPP_ROW | {"task_id": "2"})
     assert question.question.endswith("this test, and others:\nassert add(2, 3) == 5")
     assert passes(question.answer, ADD, seconds=10)
 
@@ -96,4 +96,4 @@ def test_an_import_names_the_degenerate_solutions_that_tests_reward(tmp_path):
 
 def test_a_list_that_is_no_list_of_tests_is_refused():
     with pytest.raises(QuestionFileError, match="tests are text, or a list of texts"):
-        guess(list(MBPP_ROW), [MBPP_ROW]).question_of(MBPP_ROW | {"test_list": [1], "task_id": "2"})
+        guess(list(MBPP_ROW), [MBPP_ROW]).mapping.question_of(MBPP_ROW | {"test_list": [1], "task_id": "2"})

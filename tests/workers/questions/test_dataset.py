@@ -51,7 +51,7 @@ def test_difficulty_is_kept_and_the_template_stands_around_the_question(tmp_path
 
 def test_broken_line_is_named_with_its_column(tmp_path):
     message = error_of(tmp_path / "q.jsonl", *numbered(4), '{"question": "x"; "answer": 1}')
-    assert message == "q.jsonl, line 5: not JSON (column 17)"
+    assert message == "q.jsonl, line 5: not JSON (column 17: expecting ',' delimiter)"
 
 
 @pytest.mark.parametrize(

@@ -91,13 +91,13 @@ def test_equal_options_of_gpqa_are_refused():
     [(ARC, "question", "answerKey"), (MMLU, "question", "answer"), (GPQA, "Question", "Correct Answer")],
 )
 def test_columns_of_such_data_sets_are_recognized(row, question, answer):
-    mapping = guess(list(row), [row])
+    mapping = guess(list(row), [row]).mapping
     assert (mapping.question, mapping.answer, mapping.extraction) == (question, answer, OPTIONS)
 
 
 def test_countdown_rows_become_a_task():
     row = {"nums": ["44", "19", "35"], "target": "98"}
-    mapping = guess(list(row), [row])
+    mapping = guess(list(row), [row]).mapping
     question = mapping.question_of(row)
     assert question.answer == "44 19 35 = 98"
     assert question.question.startswith("Using the numbers 44, 19, 35, write an expression that equals 98.")

@@ -146,7 +146,7 @@ def test_columns_of_ifeval_are_recognized_and_become_the_reference():
         "instruction_id_list": ["punctuation:no_comma", "length_constraints:number_words"],
         "kwargs": [{"num_words": None}, {"num_words": 300.0, "relation": "at least", "keyword": None}],
     }
-    mapping = guess(list(row), [row])
+    mapping = guess(list(row), [row]).mapping
     assert (mapping.question, mapping.extraction) == ("prompt", "instructions")
     question = mapping.question_of(row)
     numbers = {"num_words": 300, "relation": "at least"}

@@ -1,0 +1,199 @@
+"""Files as the field has them: twelve data sets, imported by upload, `fetch`, API and command line without naming a
+column, give the same questions and answers; an odd row leaves the others as they are."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+
+from hacrl_web.registry.models import Benchmark
+from tests.support.web.page_text import text_of
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("forked_children")]
+USER = [{"role": "user", "content": "What is 2+2?"}]
+# By data set: its rows in its own columns, and the first question and answer that they give.
+ROWS: dict[str, tuple[list[Any], tuple[str, str]]] = {
+    "verl": (
+        [{"data_source": "sums", "prompt": USER, "ability": "math",
+          "reward_model": {"style": "rule", "ground_truth": "4"}, "extra_info": {"index": 7, "split": "train"}}],
+        ("What is 2+2?", "4"),
+    ),
+    "skywork": ([{"prompt": USER, "reward_model": {"ground_truth": '["4"]'}}], ("What is 2+2?", "4")),
+    "dapo": (
+        [{"prompt": "What is 2+2?", "solution": "4", "data_source": "dapo", "source_prompt": USER,
+          "reward_model": {"ground_truth": "4", "style": "rule"}, "extra_info": {"index": "9"}}],
+        ("What is 2+2?", "4"),
+    ),
+    "parts": (
+        [{"prompt": [{"role": "developer", "content": "Be brief."},
+                     {"role": "user", "content": [{"type": "text", "text": "What is "},
+                                                  {"type": "text", "text": "2+2?"}]}], "answer": "4"}],
+        ("Be brief.\n\nWhat is 2+2?", "4"),
+    ),
+    "messages": ([{"messages": [*USER, {"role": "assistant", "content": "4"}]}], ("What is 2+2?", "4")),
+    "sharegpt": (
+        [{"conversations": [{"from": "human", "value": "What is 2+2?"}, {"from": "gpt", "value": "so\n#### 1,204"}]}],
+        ("What is 2+2?", "1204"),
+    ),
+    "deepscaler": ([{"problem": "What is 2+2?", "answer": "4", "solution": "Two and two."}], ("What is 2+2?", "4")),
+    "open-r1": (
+        [{"problem": "What is 2+2?", "solution": "Add.\n4", "answer": "4", "problem_type": "Algebra", "uuid": "u1",
+          "generations": ["<think>", "b"], "messages": [*USER, {"role": "assistant", "content": "4"}]}],
+        ("What is 2+2?", "4"),
+    ),
+    "numina": ([{"source": "s", "problem": "What is 2+2?", "solution": "So $\\boxed{4}$."}], ("What is 2+2?", "4")),
+    "alpaca": ([{"instruction": "Add.", "input": "2 and 2", "output": "4"}], ("Add.\n\n2 and 2", "4")),
+    "aime": ([{"ID": "2024-I-1", "Problem": "What is 2+2?", "Solution": "Add\nthem", "Answer": 4}],
+             ("What is 2+2?", "4")),
+    "mmlu": ([{"question": "2+2?", "subject": "sums", "choices": ["3", "4"], "answer": 1}],
+             ("2+2?\n\nA. 3\nB. 4", "B")),
+    "list": ([{"question": "2+2?", "answer": 5.00}], ("2+2?", "5.0")),
+}  # fmt: skip
+LINES = {name: "\n".join(json.dumps(row) for row in rows) for name, (rows, _) in ROWS.items()}
+FILES = {name: (f"{name}.jsonl", text.encode()) for name, text in LINES.items()}
+FILES["list"] = ("list.json", b'{"version": 1, "data": [\n {"question": "2+2?", "answer": 5.0}\n]}')
+FILES["mmlu.csv"] = ("mmlu.csv", b"Question,A,B,Answer\n2+2?,3,4,B\n")
+FILES["sheet"] = ("sheet.csv", "\ufeffsep=;\rquestion;answer\r2+2?;3,50\r".encode())
+FILES["tsv"] = ("sums.tsv", b'question\tanswer\nA 5" pipe\t007\n"one\t2\n')
+EXPECTED = {name: pair for name, (_, pair) in ROWS.items()}
+EXPECTED |= {"mmlu.csv": ("2+2?\n\nA. 3\nB. 4", "B"), "sheet": ("2+2?", "3,50"), "tsv": ('A 5" pipe', "007")}
+
+
+def imported(benchmark: Benchmark) -> list[tuple[str, str]]:
+    rows = [json.loads(line) for line in Path(benchmark.train_path).read_text().splitlines()]
+    return [(row["question"], row["answer"]) for row in rows]
+
+
+def by_page(web, name: str, content: bytes, folder: Path) -> None:
+    address = web.post("/benchmarks/new", {"file": SimpleUploadedFile(name, content)})["Location"]
+    form = web.get(address).context["form"]
+    answer = web.post(address, {field: form[field].value() or "" for field in form.fields} | {"held_out_fraction": "0"})
+    assert answer.status_code == 302, text_of(answer)
+
+
+def by_fetch(web, name: str, content: bytes, folder: Path) -> None:
+    (folder / name).write_bytes(content)
+    body = {"kind": "local", "location": str(folder / name), "held_out_fraction": 0}
+    answer = web.post("/api/v1/benchmarks/fetch", body, content_type="application/json")
+    assert answer.status_code == 201, answer.json()
+
+
+def by_api(web, name: str, content: bytes, folder: Path, **fields: str) -> Any:
+    """The command line sends the same request: its fields that are not typed are left out."""
+    body = {"name": "api", "held_out_fraction": "0", "file": SimpleUploadedFile(name, content), **fields}
+    answer = web.post("/api/v1/benchmarks", body)
+    assert answer.status_code == 201, answer.json()
+    return answer.json()
+
+
+@pytest.fixture
+def place(settings, tmp_path) -> Path:
+    settings.MODEL_ROOTS, settings.BENCHMARKS_DIR = [tmp_path / "copies"], tmp_path / "benchmarks"
+    (tmp_path / "copies").mkdir()
+    return tmp_path / "copies"
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_data_set_is_imported_without_naming_a_column(web, user, place, name):
+    for way in (by_api,) if name not in ("verl", "alpaca", "mmlu", "sheet") else (by_page, by_fetch, by_api):
+        way(web, *FILES[name], place)
+    found = [imported(benchmark)[0] for benchmark in Benchmark.objects.all()]
+    assert found == [EXPECTED[name]] * len(found)
+
+
+def test_nested_columns_of_parquet_are_those_of_json_lines(web, user, place):
+    pyarrow = pytest.importorskip("pyarrow", reason="pip install pyarrow")
+    from pyarrow import parquet
+
+    for name in ("verl", "skywork", "mmlu", "messages", "aime"):
+        written = io.BytesIO()
+        parquet.write_table(pyarrow.Table.from_pylist(ROWS[name][0]), written)
+        made = by_api(web, f"{name}.parquet", written.getvalue(), place, name=name)
+        assert imported(Benchmark.objects.get(pk=made["id"])) == [EXPECTED[name]]
+    written = io.BytesIO()
+    column = pyarrow.array([0.1, 27.0, 1e-7], pyarrow.float32())
+    parquet.write_table(pyarrow.table({"question": ["a", "b", "c"], "answer": column}), written)
+    made = by_api(web, "floats.parquet", written.getvalue(), place, name="floats")
+    assert [answer for _, answer in imported(Benchmark.objects.get(pk=made["id"]))] == ["0.1", "27", "1e-07"]
+
+
+GOOD = [{"question": f"{n}+1=", "answer": f"so #### {n + 1}"} for n in range(99)]
+MATH = [{"problem": f"{n}+1=", "solution": f"so $\\boxed{{{n + 1}}}$"} for n in range(99)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "odd", "said"),
+    [
+        (GOOD, {"question": "odd", "answer": "no marks"}, "line 51: 'answer' has no ####"),
+        (MATH, {"problem": "odd", "solution": "no box"}, "line 51: 'solution' has no \\boxed{}"),
+        (GOOD, "{'question': 'odd'}", "line 51: not JSON (column 2: it has single quotes, as Python writes it)"),
+        (GOOD, '{"question": "odd", "answer": NaN}', "line 51: NaN is not a JSON number"),
+        (GOOD, '{"question": "odd", "question": "2"}', "line 51: key 'question' appears twice: remove one"),
+        (GOOD, '{"question": "odd", "answer": ' + "[" * 9000 + "]" * 9000 + "}", "line 51: nested too deeply"),
+        (GOOD, {"question": "0+1=", "answer": "#### 7"}, "line 51: repeats the question of line 1 with another answer"),
+        (GOOD, {"question": ["odd"], "answer": "#### 1"}, "line 51: 'question' is a list, but not of messages"),
+        (GOOD, "[1]", "line 51: must be a JSON object, not a list"),
+    ],
+)
+def test_odd_row_among_a_hundred_is_named_and_changes_no_other(web, user, place, rows, odd, said):
+    lines = [json.dumps(row) for row in rows]
+    lines.insert(50, odd if isinstance(odd, str) else json.dumps(odd))
+    made = by_api(web, "sums.jsonl", "\n".join(lines).encode(), place)
+    assert made["facts"]["left_out"]["num"] == 1
+    assert f"sums.jsonl, {said}" in "{place}: {reason}".format(**made["facts"]["left_out"]["rows"][0])
+    assert imported(Benchmark.objects.get()) == [(f"{n}+1=", str(n + 1)) for n in range(99)]
+    assert said[:8] in text_of(web.get(Benchmark.objects.get().get_absolute_url()))
+
+
+def test_quote_that_is_never_closed_spoils_its_own_line(web, user, place):
+    lines = [f"{n}+1=,{n + 1}" for n in range(99)]
+    lines.insert(50, '"odd,1')
+    made = by_api(web, "sums.csv", "\n".join(["question,answer", *lines]).encode(), place)
+    assert [row["place"] for row in made["facts"]["left_out"]["rows"]] == ["sums.csv, line 52"]
+    assert len(imported(Benchmark.objects.get())) == 99
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        (
+            {"prompt": "Hi", "chosen": "a", "rejected": "b"},
+            "Pairs of a chosen and a rejected response have no reference",
+        ),
+        (
+            {"messages": [*USER, {"role": "assistant", "content": "Let me think. " * 20}]},
+            "'messages.assistant', the last message of the assistant, is a whole response",
+        ),
+        ({"foo": "Hi", "answer": "4"}, "No column is known to hold the question: the columns here are foo, answer"),
+        ({"question": "Which?", "choices": ["a", "b"], "answer": 2}, "seems to count options from 1"),
+        ({"messages": [*USER, *USER], "answer": "4"}, "its roles are user, user"),
+        ({"prompt": [{"role": "user", "content": [{"type": "image_url"}]}], "answer": "4"}, "such as a picture"),
+    ],
+)
+def test_what_cannot_be_imported_is_said_in_a_sentence(web, user, place, row, said):
+    file = SimpleUploadedFile("rows.jsonl", json.dumps(row).encode())
+    answer = web.post("/api/v1/benchmarks", {"name": "rows", "file": file})
+    assert answer.status_code == 422
+    assert said in " ".join(error["message"] for error in answer.json()["errors"])
+
+
+def test_whole_solutions_and_columns_that_are_left_out_are_noted(web, user, place):
+    row = {"question": "2+2?", "answer": "We add two and two,\nwhich makes four.", "hint": "Use your fingers."}
+    made = by_api(web, "rows.jsonl", json.dumps(row).encode(), place)
+    solutions, left_out = made["facts"]["notes"]
+    assert solutions.startswith("1 of the first 1 reference answers in 'answer' look like whole solutions")
+    assert left_out == "Columns of text that are left out: hint."
+    assert left_out in text_of(web.get(Benchmark.objects.get().get_absolute_url()))
+
+
+@pytest.mark.parametrize("written", ["007", "5.00", "3,5", "123456789012345678901234567890", "1e400", "-0.10"])
+def test_numbers_keep_their_written_form(web, user, place, written):
+    plain = written if written not in ("007", "3,5") else json.dumps(written)
+    by_api(web, "n.jsonl", f'{{"question": "n?", "answer": {plain}}}'.encode(), place)
+    by_api(web, "n.csv", f'question;answer\nn?;"{written}"\n'.encode(), place, name="csv")
+    assert {imported(benchmark)[0][1] for benchmark in Benchmark.objects.all()} == {written}
