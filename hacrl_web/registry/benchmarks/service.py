@@ -48,6 +48,7 @@ COUNTED = (
     "num_repeated",
     "num_overlapping",
     "left_out",
+    "notes",
     "subjects",
     "difficulties",
     "near",

@@ -32,7 +32,13 @@ from hacrl_web.web.errors import FieldErrors, plain_errors
 from hacrl_web.web.stored_secrets import SecretUnreadable, decrypt, encrypt
 from workers.contract.allowed_address import AddressRefused, AllowList
 from workers.contract.spec.judge import ALLOW_VARIABLE, JudgeSettings
-from workers.contract.spec.reward_function import NETWORK_VARIABLE, FunctionFile, FunctionFileError, check_new_source
+from workers.contract.spec.reward_function import (
+    BOM,
+    NETWORK_VARIABLE,
+    FunctionFile,
+    FunctionFileError,
+    check_new_source,
+)
 from workers.contract.spec.rewards import REWARD_NAME
 
 MAX_RESPONSE = 100_000
@@ -169,7 +175,7 @@ def _is_storable(text: str) -> bool:
 def _source(value: object) -> str:
     if not isinstance(value, str) or not value.strip():
         raise values.ValueProblem("missing", "Write the function.")
-    text = value.replace("\r\n", "\n").rstrip() + "\n"
+    text = value.removeprefix(BOM).replace("\r\n", "\n").rstrip() + "\n"
     if not _is_storable(text):
         raise values.ValueProblem(*BAD_CHARACTER)
     try:

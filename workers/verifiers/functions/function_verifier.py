@@ -68,12 +68,15 @@ class _FunctionProcess:
             max_reply_bytes=MAX_REPLY_BYTES, stderr=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
 
-    def ask(self, case: Case) -> dict[str, Any]:
-        """{reward, reason, parts} or {failed}. Errors: _CallLost, VerifierError (no sandbox here)."""
+    def ask(self, case: Case | None) -> dict[str, Any]:
+        """{reward, reason, parts} or {failed}; without a case {ready} or {failed}.
+
+        Errors: _CallLost, VerifierError (no sandbox here).
+        """
         if self._lines.pid is None:
             self.start()
         late = f"did not return in {self._time_limit_s:g} s"
-        return self._reply(lambda: self._lines.ask(case.to_json(), self._time_limit_s), late)
+        return self._reply(lambda: self._lines.ask(case.to_json() if case else {}, self._time_limit_s), late)
 
     def start(self) -> None:
         """A new process that has loaded the file. Errors: _CallLost, RewardFunctionError, VerifierError."""
@@ -179,10 +182,14 @@ class FunctionVerifier(AbstractContextManager["FunctionVerifier"]):
         return verdicts
 
     def check_loads(self) -> None:
-        """Errors: RewardFunctionError, if the file does not load; VerifierError, if nothing can run here."""
+        """Errors: RewardFunctionError, if the file does not load, or if it compares the responses of a group, which it
+        never sees together; VerifierError, if nothing can run here."""
         child = self._free.get()
         try:
             child.start()
+            reply = child.ask(None)
+            if "failed" in reply:
+                raise RewardFunctionError(reply["failed"])
         except RewardFunctionError as error:
             raise self._error(str(error), None) from None
         except _CallLost as lost:

@@ -16,17 +16,26 @@ from typing import Any
 
 from workers.contract.spec.judge import JudgeFile, JudgeSettings
 from workers.contract.spec.reward_function import FunctionFile, check_source
+from workers.verifiers.children.child_client import VerifierError
 from workers.verifiers.functions.function_verifier import Case, FunctionVerifier
 from workers.verifiers.judges.judge_verifier import JudgeVerifier, judge_key
 from workers.verifiers.scoring.verdicts import Verdict
 from workers.verifiers.try_out.try_answer import answer_stdin
 
+OF_RUNS = ", then resume the run"  # ends a verifier's remedy; here is no run
 CALL_LIMIT_S = 5.0  # of a function
 REQUEST_LIMIT_S = 60.0  # of a judge, however long its own limit is
 
 
 def try_reward(request: dict[str, Any]) -> dict[str, Any]:
     """The results as JSON. Errors: VerifierError, ValueError, KeyError."""
+    try:
+        return _tried(request)
+    except VerifierError as error:
+        raise VerifierError(str(error).removesuffix(OF_RUNS)) from None
+
+
+def _tried(request: dict[str, Any]) -> dict[str, Any]:
     cases = [Case(**case) for case in request["cases"]]
     if "source" in request:
         check_source(request["source"])
