@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from django.conf import settings
+from django.core.cache import cache
 from django.db import transaction
 from django.utils import timezone
 from django.views.decorators.debug import sensitive_variables
@@ -43,6 +44,7 @@ from workers.contract.spec.rewards import REWARD_NAME
 
 MAX_RESPONSE = 100_000
 TRIED_QUESTIONS = 5
+PROBLEM_KEPT_S = 3600
 NO_ANSWER = "I do not know."
 BAD_CHARACTER = ("bad_character", "NUL and unpaired surrogates are not allowed.")
 
@@ -292,11 +294,30 @@ def rewards_on(row: Judge | RewardFunction, benchmark: Benchmark) -> list[dict[s
         for one in questions
         for text in (f"\\boxed{{{one.get('answer', '')}}}", NO_ANSWER)
     ]
-    results = _ask(row, cases, "benchmark")["results"] if cases else []
+    results = _ask(row, cases, "benchmark")["results"]
     return [
         {"question": one.get("question"), "answer": one.get("answer"), "correct": right, "none": nothing}
         for one, right, nothing in zip(questions, results[::2], results[1::2], strict=True)
     ]
+
+
+def problem_on(row: RewardFunction, benchmark: Benchmark) -> str:
+    """Why a run on the benchmark would pause at its first step; empty if nothing is known against it.
+
+    Asked once in PROBLEM_KEPT_S of a version and a benchmark: a launch form asks at every change.
+    """
+    key = f"reward-problem-{row.sha256}-{benchmark.pk}"
+    problem: str | None = cache.get(key)
+    if problem is None:
+        try:
+            rewards_on(row, benchmark)
+            problem = ""
+        except FieldErrors as refused:
+            if refused.errors[0].code != f"{row.verifier}_failed":  # too busy to tell
+                return ""
+            problem = refused.text
+        cache.set(key, problem, PROBLEM_KEPT_S)
+    return problem
 
 
 def _case(question: str, answer: str, response: str, of_question: Mapping[str, Any]) -> dict[str, Any]:

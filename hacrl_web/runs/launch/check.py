@@ -16,7 +16,7 @@ from hacrl_web.registry.agent_groups.agent_settings import agent_values
 from hacrl_web.registry.base.values import ValueProblem, text
 from hacrl_web.registry.benchmarks.training_sets import same_questions, too_few_questions, with_training_sets
 from hacrl_web.registry.models import Agent, AgentGroup, Benchmark, Judge, RewardFunction
-from hacrl_web.registry.rewards.service import named_rows, write_file
+from hacrl_web.registry.rewards.service import named_rows, problem_on, write_file
 from hacrl_web.runs.launch.fit.memory_fit import too_large
 from hacrl_web.runs.launch.fit.prompt_fit import too_long_prompts
 from hacrl_web.runs.launch.rows import VERSION, RequestRows
@@ -73,6 +73,8 @@ def check_spec(request: Mapping[str, Any], rows: RequestRows, errors: list[Field
             for row, needed in zip(every, spec.prompts_of_sets, strict=True):
                 errors += too_long_prompts(spec, rows.agents, row, needed)
     errors += too_large(spec, rows.agents)
+    if not errors and benchmark and rows.group:
+        errors += _failing_functions(spec, rows.group, benchmark)
     return spec
 
 
@@ -88,6 +90,16 @@ def _ranking_functions(spec: RunSpec) -> list[FieldError]:
             )
             return [FieldError(ONE_AT_A_TIME, message, REWARDS)]
     return []
+
+
+def _failing_functions(spec: RunSpec, group: AgentGroup, benchmark: Benchmark) -> list[FieldError]:
+    """Errors for reward functions that already fail on the first questions."""
+    names = sorted({PurePath(term.function).stem for term in spec.rewards.terms if term.function})
+    functions = [(REWARDS, row) for row in named_rows(RewardFunction, names, group.project).values()]
+    if benchmark.reward_function:
+        functions.append(("benchmark", benchmark.reward_function))
+    problems = [(field, problem_on(row, benchmark)) for field, row in functions]
+    return [FieldError("reward_fails", f"Before the run: {problem}", field) for field, problem in problems if problem]
 
 
 def data_values(benchmark: Benchmark) -> dict[str, Any]:

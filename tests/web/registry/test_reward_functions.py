@@ -84,6 +84,13 @@ def test_api_registers_changes_tries_and_deletes(web, user):
         ("Steps", STEPS, "Use small letters, digits and _"),
         ("../x", STEPS, "Use small letters, digits and _"),
         ("steps", "x = 1", "It defines no function"),
+        ("steps", "def score(a, b): return 1", "It defines score(a, b), but no function `reward`"),
+        ("steps", STEPS.replace("0.25", "-1"), "It returns -1 in line 2, but a reward is a number from 0 to 1"),
+        (
+            "steps",
+            "def f(completions, **kw):\n    return [1 / len(completions)] * len(completions)\n",
+            "each response is rewarded alone",
+        ),
         ("steps", "def reward(:", "No Python"),
         ("steps", "import nowhere_to_be_found\n" + STEPS, "ModuleNotFoundError in line 1"),
         ("steps", "NETWORK = 'mlp'\n" + STEPS, "NETWORK must be True or False (line 1)"),
@@ -194,6 +201,23 @@ def test_run_names_a_function_and_trains_with_its_file(web, user, function):
     assert Path(term["function"]).read_text() == STEPS
     again = web.get(f"/api/v1/runs/{Run.objects.get().pk}/request").json()
     assert again["rewards"]["terms"][0]["function"] == "steps"
+
+
+def test_run_that_would_pause_at_its_first_step_is_not_queued(web, user, function):
+    """The function was registered, and fails on the questions: a range that only a call shows."""
+    update_source(user, function, STEPS.replace("return", "bonus = 2 * len(answer)\n    return bonus or"))
+    request = factories.launch_request(user, name="paid")
+    request["rewards"] = {"terms": "function steps = 0.5"}
+    benchmark = Benchmark.objects.get(pk=request["benchmark"])
+    benchmark.sample = [{"question": "1+1=", "answer": "2"}]
+    benchmark.save()
+    answer = web.post("/api/v1/runs", request, content_type="application/json")
+    assert answer.status_code == 422
+    [error] = answer.json()["errors"]
+    assert (error["code"], error["field"]) == ("reward_fails", "rewards.terms")
+    assert "it returned 2: a reward is a number from 0 to 1" in error["message"]
+    assert "resume the run" not in error["message"]
+    assert not Run.objects.exists()
 
 
 def test_function_of_another_project_is_not_there(web, user):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.contract.spec.reward_function import FunctionFile, FunctionFileError, check_source
+from workers.contract.spec.reward_function import FunctionFile, FunctionFileError, check_new_source, check_source
 from workers.questions.columns import QuestionMapping
 from workers.questions.files import QuestionFileError
 from workers.verifiers.functions.function_process import BadResult, checked_result
@@ -64,7 +64,7 @@ FAILURES = {
     "huge": ("return 1e9", r"it returned 1e\+09: a reward is a number from 0 to 1"),
     "negative": ("return -0.5", "it returned -0.5"),
     "text": ("return '1'", "it returned str, not a number"),
-    "no key": ("return {'score': 1}", 'without the key "reward"'),
+    "no key": ("return {'points': 1}", 'without the key "reward" or "score"'),
     "exit": ("raise SystemExit", "SystemExit in line 2"),
     "end": ("import os; os._exit(0)", "ended its process; it has 1024 MiB of memory, 2 times"),
     "fork": ("import os; os.fork()", "PermissionError in line 2"),
@@ -120,7 +120,7 @@ def test_nothing_is_left_behind():
         ("x = 1", "it defines no function"),
         ("def reward(:", r"no Python: .* \(line 1\)"),
         ("def reward(question, answer, **fields): return 1", None),
-        ("def reward(question, answer): return 1", "reward takes no response"),
+        ("def reward(question, answer): return 1", "takes no response"),
         ("def reward(question, answer, response): return 1", r"takes no \*\*fields"),
         ("#" * 200_001, "longer than"),
     ],
@@ -221,10 +221,10 @@ def test_function_of_trl_that_returns_no_list_of_one_reward_is_named(body, reaso
 @pytest.mark.parametrize(
     ("source", "reason"),
     [
-        (TRL + TRL.replace("accuracy", "other"), "several functions take completions, accuracy, other"),
+        (TRL + TRL.replace("accuracy", "other"), "several functions take completions or solution_str, accuracy, other"),
         (TRL.replace("ground_truth", "num_tests"), "it needs 'num_tests', which a question does not have"),
         (TRL.replace(", **kwargs", ""), r"it takes no \*\*kwargs"),
-        ("def other(responses):\n    return []", "it defines no function"),
+        ("def other(responses):\n    return []", r"it defines other\(responses\), but no function `reward`"),
     ],
 )
 def test_function_of_trl_that_could_not_be_called_is_refused(source, reason):
@@ -238,6 +238,66 @@ def test_prompt_of_messages_is_a_question():
     assert mapping.question_of({"prompt": [user], "answer": "2"}).question == "1+1="
     assert mapping.question_of({"prompt": [system, user], "answer": "2"}).question == "Be brief.\n\n1+1="
     assistant = {"role": "assistant", "content": "2"}
-    for messages in ([], [system], [user, assistant], ["1+1="], [{"role": "user", "content": 3}]):
-        with pytest.raises(QuestionFileError, match="is a list, but not of one message of a user"):
+    assert mapping.question_of({"prompt": [user, assistant], "answer": "2"}).question == "1+1="
+    for messages in ([], [system], [user, user], ["1+1="], [{"role": "user", "content": 3}]):
+        with pytest.raises(QuestionFileError, match=r"is a list, but not of|a part that is no text"):
             mapping.question_of({"prompt": messages, "answer": "2"})
+
+
+VERL = "def compute_score(data_source, solution_str, ground_truth, extra_info=None):\n    return "
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        VERL + "float(solution_str == ground_truth)",
+        VERL + "{'score': solution_str == ground_truth, 'acc': True, 'pred': solution_str}",
+        VERL.replace("def", "async def") + "1.0 if extra_info['question'] == '1+1=' and solution_str == '2' else 0.0",
+        "compute_score = lambda solution_str, ground_truth: float(solution_str == ground_truth)",
+        "reward = lambda question, answer, response, **fields: float(response == answer)",
+        "\ufeffdef reward(question, answer, response, **fields):\n    return response == answer",
+        "def f(completions, answer, **kwargs):\n    return [c[0].get('content') == a for c, a in zip(completions, answer)]",
+    ],
+)
+def test_functions_of_the_field_run_as_they_are(source, tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(source, encoding="utf-8")
+    with FunctionVerifier(FunctionFile.read(path)) as verifier:
+        verifier.check_loads()
+        assert [verdict.reward for verdict in verifier.score_cases(CASES)] == [1.0, 0.0, 0.0]
+
+
+def test_function_of_trl_that_returns_nothing_leaves_the_response_unscored():
+    assert [one.reward for one in scores("def f(completions, **kwargs):\n    return None")] == [None] * 3
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("def f(completions, **kwargs):\n    n = len(completions)\n    return [k / max(1, n - 1) for k in range(n)]",
+         "which is not supported: each response is rewarded alone"),
+        ("def f(completions, **kwargs):\n    best = max(map(len, completions))\n"
+         "    return [len(c) / max(1, best) for c in completions]", "each response is rewarded alone"),
+        ("def f(completions, **kwargs):\n    return [1 / len(set(completions)) for _ in completions]", "rewarded alone"),
+        ("import torch\n" + HEAD + "return 1", r"torch is not available|No module named 'torch'"),
+    ],
+)  # fmt: skip
+def test_what_a_function_cannot_be_is_known_before_a_run(source, reason):
+    with FunctionVerifier(FunctionFile("mine", source)) as verifier:
+        with pytest.raises(RewardFunctionError, match=reason):
+            verifier.check_loads()
+
+
+@pytest.mark.parametrize(
+    ("body", "number"),
+    [("return -1", "-1"), ("return 1.0 if answer in response else -0.5", "-0.5"), ("return {'reward': 2.0}", "2")],
+)
+def test_reward_out_of_range_that_a_file_states_is_refused_when_it_is_saved(body, number):
+    with pytest.raises(FunctionFileError, match=f"it returns {number} in line 2, but a reward is a number from 0 to 1"):
+        check_new_source(HEAD + body)
+    check_source(HEAD + body)  # one that was registered before is read as it was
+
+
+def test_numbers_that_are_no_rewards_are_not_taken_for_them():
+    inner = "def length(text):\n        return -1\n    scale = lambda x: 2.0\n    return scale(1) / 4 + response.find('x', -5)"
+    check_new_source(HEAD + inner)

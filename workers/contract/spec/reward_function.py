@@ -103,7 +103,7 @@ def check_source(text: str) -> None:
     names = _names(convention.node)
     missing = [name for name in REQUIRED if name not in names]
     if missing and not arguments.kwarg:
-        has = f"reward({', '.join(sorted(names))}) takes no {missing[0]}"
+        has = f"reward({', '.join(names)}) takes no {missing[0]}"
         raise FunctionFileError(f"{has}: {WANTED}")
     if not arguments.kwarg:
         raise FunctionFileError("reward takes no **fields: it is called with id, subject and difficulty too")
@@ -169,7 +169,7 @@ def _convention(tree: ast.Module) -> _Convention:
         names = ", ".join(sorted(by_name))
         raise FunctionFileError(f"several functions take {COMPLETIONS} or {SOLUTION}, {names}: name one `reward`")
     if not by_name:
-        here = "; ".join(f"{name}({', '.join(sorted(_names(node)))})" for name, node in functions)[:200]
+        here = "; ".join(f"{name}({', '.join(_names(node))})" for name, node in functions)[:200]
         what = f"defines {here}, but no function `reward`" if here else "defines no function"
         raise FunctionFileError(f"it {what}: {WANTED}, or one in TRL's form ({COMPLETIONS}) or verl's ({SOLUTION})")
     [(name, node)] = by_name.items()
@@ -191,8 +191,8 @@ def _form_of(node: Node) -> Form:
     return "lists" if COMPLETIONS in names else "verl" if SOLUTION in names else "fields"
 
 
-def _names(node: Node) -> set[str]:
-    return {argument.arg for argument in [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]}
+def _names(node: Node) -> list[str]:
+    return [argument.arg for argument in [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]]
 
 
 def _stated_rewards(node: Node) -> Iterator[tuple[float, int]]:
