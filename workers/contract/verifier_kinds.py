@@ -33,6 +33,13 @@ RESPONSE_EXTRACTIONS: dict[ResponseExtraction, str] = {
     "flexible": "a box or a stated answer, else the last number",
 }
 CODE_KINDS: tuple[VerifierKind, ...] = ("python", "python_partial")  # they run the code of responses
+# The verifiers that read the answers of a question file's format (workers.questions.columns).
+FORMAT_KINDS: dict[str, tuple[VerifierKind, ...]] = {
+    "tests": CODE_KINDS,
+    "options": ("choice",),
+    "countdown": ("countdown",),
+    "instructions": ("instructions",),
+}
 FILE_KINDS: tuple[VerifierKind, ...] = ("function", "judge")  # a file has their rules
 JUDGED = "judge"  # the kind whose rewards are a model's opinion
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from workers.contract.verifier_kinds import CODE_KINDS
+from workers.contract.verifier_kinds import FORMAT_KINDS
 from workers.questions.dataset import Question, derived_id, id_of, optional_text, text_of
 from workers.questions.files import QuestionFileError, is_messages, kind_name, role_of, text_of_message
 from workers.questions.options import INCORRECT_COLUMNS, OPTION_COLUMNS, has_options, is_option_column, option_question
@@ -51,13 +51,6 @@ ASSISTANT = ".assistant"  # ends the name of the last message of a conversation
 _TEST_COLUMNS = {"test": "entry_point", "test_list": "code"}
 # The answer in data sets with options: the most certain first.
 _OPTION_ANSWERS = ("answerKey", "Correct Answer", "correct_answer", "answer", "Answer", "correct", "cop", "label")
-# The verifiers that read the answers of a format.
-FORMAT_KINDS: dict[str, tuple[str, ...]] = {
-    "tests": CODE_KINDS,
-    "options": ("choice",),
-    "countdown": ("countdown",),
-    "instructions": ("instructions",),
-}
 # A cell that looks like a whole solution, where a reference answer is expected.
 MAX_ANSWER_CHARACTERS = 100
 MAX_ANSWER_WORDS = 12

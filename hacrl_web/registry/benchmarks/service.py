@@ -29,8 +29,7 @@ from hacrl_web.registry.rewards.service import chosen_source
 from hacrl_web.web.errors import FieldError, FieldErrors
 from workers.contract.settings import MAX_TEMPLATE
 from workers.contract.spec.data import CANONICAL_HELD_OUT_FILE, CANONICAL_TRAIN_FILE, MAX_COLUMN_NAME
-from workers.contract.verifier_kinds import RESPONSE_EXTRACTIONS, not_flexible
-from workers.questions.columns import FORMAT_KINDS
+from workers.contract.verifier_kinds import FORMAT_KINDS, RESPONSE_EXTRACTIONS, not_flexible
 
 MAX_HELD_OUT_FRACTION = 0.9
 EXTRACTIONS = {

@@ -256,7 +256,7 @@ VERL = "def compute_score(data_source, solution_str, ground_truth, extra_info=No
         "compute_score = lambda solution_str, ground_truth: float(solution_str == ground_truth)",
         "reward = lambda question, answer, response, **fields: float(response == answer)",
         "\ufeffdef reward(question, answer, response, **fields):\n    return response == answer",
-        "def f(completions, answer, **kwargs):\n    return [c[0].get('content') == a for c, a in zip(completions, answer)]",
+        "def f(completions, answer, **kw):\n    return [c[0].get('content') == a for c, a in zip(completions, answer)]",
     ],
 )
 def test_functions_of_the_field_run_as_they_are(source, tmp_path):
@@ -278,14 +278,16 @@ def test_function_of_trl_that_returns_nothing_leaves_the_response_unscored():
          "which is not supported: each response is rewarded alone"),
         ("def f(completions, **kwargs):\n    best = max(map(len, completions))\n"
          "    return [len(c) / max(1, best) for c in completions]", "each response is rewarded alone"),
-        ("def f(completions, **kwargs):\n    return [1 / len(set(completions)) for _ in completions]", "rewarded alone"),
+        ("def f(completions, **kwargs):\n    return [1 / len(completions) for _ in completions]", "rewarded alone"),
         ("import torch\n" + HEAD + "return 1", r"torch is not available|No module named 'torch'"),
     ],
 )  # fmt: skip
 def test_what_a_function_cannot_be_is_known_before_a_run(source, reason):
-    with FunctionVerifier(FunctionFile("mine", source)) as verifier:
-        with pytest.raises(RewardFunctionError, match=reason):
-            verifier.check_loads()
+    with (
+        FunctionVerifier(FunctionFile("mine", source)) as verifier,
+        pytest.raises(RewardFunctionError, match=reason),
+    ):
+        verifier.check_loads()
 
 
 @pytest.mark.parametrize(
@@ -299,5 +301,5 @@ def test_reward_out_of_range_that_a_file_states_is_refused_when_it_is_saved(body
 
 
 def test_numbers_that_are_no_rewards_are_not_taken_for_them():
-    inner = "def length(text):\n        return -1\n    scale = lambda x: 2.0\n    return scale(1) / 4 + response.find('x', -5)"
+    inner = "def length(text):\n        return -1\n    scale = lambda x: 2.0\n    return scale(1) / 4 + len('x')"
     check_new_source(HEAD + inner)
