@@ -3,6 +3,8 @@
 Unknown query parameters and unknown keys of a body are refused.
 """
 
+import codecs
+import json
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -235,4 +237,27 @@ def refusal_answer(request: HttpRequest, exception: HttpError) -> HttpResponse:
         return field_errors(request, exception.__cause__)
     code = {403: "csrf_failed", 429: "too_many_requests"}.get(exception.status_code, "bad_request")
     message = {"csrf_failed": CSRF_REFUSED, "bad_request": NOT_JSON}.get(code, str(exception))
+    if code == "bad_request" and (reason := _why_unreadable(request)):
+        message = f"{NOT_JSON} {reason}"
     return _answer(request, [FieldError(code, message, None)], exception.status_code)
+
+
+def _why_unreadable(request: HttpRequest) -> str:
+    """Why a body is no JSON, as a sentence; empty if that is not known."""
+    try:
+        body = request.body
+    except (RawPostDataException, OSError):
+        return ""
+    if body.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or body[:2].count(0) == 1:
+        return "This one is UTF-16."
+    if body.startswith(codecs.BOM_UTF8):
+        return "This one begins with a byte order mark: leave it out."
+    try:
+        json.loads(body.decode())
+    except UnicodeDecodeError as error:
+        return f"Byte {error.start + 1} is not UTF-8."
+    except RecursionError:
+        return "This one is nested too deeply."
+    except ValueError as error:
+        return f"{error}."
+    return ""

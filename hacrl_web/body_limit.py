@@ -1,4 +1,7 @@
-"""Refuses a request body that is too large while it is received; Django under ASGI would first write it to disk."""
+"""Refuses a request body that is too large while it is received, and a form whose length is not said.
+
+Django under ASGI would first write the body to disk, and reads no field of a form of unknown length.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +32,13 @@ UPLOAD_PATHS = {
     "/runs/import": MAX_BUNDLE_REQUEST_BYTES,
     "/api/v1/bundles": MAX_BUNDLE_REQUEST_BYTES,
 }
+
+NO_LENGTH = FieldErrors.single(
+    "no_length",
+    "This form came without its length (Transfer-Encoding: chunked): send Content-Length, or let the proxy buffer "
+    "uploads.",
+    status=411,
+)
 
 Scope = dict[str, Any]
 
@@ -63,7 +73,11 @@ class LimitBody:
             return
         is_upload = scope["path"] in UPLOAD_PATHS and scope["method"] == "POST"
         most = UPLOAD_PATHS[scope["path"]] if is_upload and await self.may_upload(scope) else MAX_BYTES
-        content_length = dict(scope["headers"]).get(b"content-length", b"")
+        headers = dict(scope["headers"])
+        content_length = headers.get(b"content-length", b"")
+        if not content_length and headers.get(b"content-type", b"").lower().startswith(b"multipart/"):
+            await _refuse(scope, send, NO_LENGTH)
+            return
         if content_length.isdigit() and int(content_length[:20]) > most:
             await _refuse(scope, send, _too_large(most))
             return

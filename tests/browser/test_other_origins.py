@@ -63,7 +63,7 @@ def test_form_of_another_origin_changes_nothing(
         with stranger.expect_navigation() as answer:
             stranger.evaluate(FORM, [server.url + path, fields])
         assert (answer.value.url, answer.value.status) == (server.url + path, 403)
-        expect(stranger.get_by_role("heading", level=1)).to_have_text("This form has expired")
+        expect(stranger.get_by_role("heading", level=1)).to_have_text("This form came from another address")
     labels = stranger.request.get(f"{server.url}/api/v1{hostile_run}/labels")
     assert labels.status == 200  # still logged in
     assert labels.json()["notes"] == MARKUP

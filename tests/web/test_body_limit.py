@@ -74,6 +74,17 @@ async def test_announced_length_is_not_believed(length):
     assert (await ask("/models/new", 10, [(b"content-length", length)]))[0] == 200
 
 
+@pytest.mark.parametrize("path", ["/benchmarks/new", "/api/v1/benchmarks", "/models/new"])
+async def test_form_without_a_length_is_refused_as_such(path):
+    """Django would read no field of it, and name the first one as missing."""
+    headers = [(b"content-type", b"multipart/form-data; boundary=B"), (b"transfer-encoding", b"chunked")]
+    status, body, taken = await ask(path, 100, headers)
+    assert (status, taken) == (411, 0)
+    assert b"Transfer-Encoding: chunked" in body
+    assert (await ask(path, 100, [headers[0], (b"content-length", b"100")]))[0] == 200
+    assert (await ask(path, 100, [(b"content-type", b"application/json"), headers[1]]))[0] == 200
+
+
 async def test_visitor_sends_no_files():
     status, _, taken = await ask("/benchmarks/new", 520 * 2**20, may_upload=nobody)
     assert status == 413

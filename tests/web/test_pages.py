@@ -169,6 +169,18 @@ def test_form_without_its_csrf_token_is_refused_with_the_reason(user):
     assert "This form has expired" in text_of(response)
 
 
+@pytest.mark.parametrize("origin", ["null", "http://testserver:81", "https://elsewhere.example"])
+def test_form_of_another_origin_is_not_called_expired(user, origin):
+    from django.test import Client
+
+    strict = Client(enforce_csrf_checks=True)
+    strict.force_login(user)
+    response = strict.post(reverse("runs:run_create"), {"name": "x"}, HTTP_ORIGIN=origin)
+    assert response.status_code == 403
+    assert "This form came from another address" in text_of(response)
+    assert "expired" not in text_of(response)
+
+
 def test_number_in_the_header_is_what_its_link_shows(web, user):
     for state in ("queued", "starting", "running", "running", "paused"):
         Run.objects.filter(pk=factories.make_run(user).pk).update(state=state)
