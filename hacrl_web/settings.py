@@ -265,6 +265,7 @@ SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_NAME = "hacrl_session"
 CSRF_COOKIE_NAME = "hacrl_csrf"
+CSRF_FAILURE_VIEW = "hacrl_web.web.middleware.csrf_failure"
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
 DATA_UPLOAD_MAX_MEMORY_SIZE = 5 * 2**20

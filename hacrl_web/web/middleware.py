@@ -139,6 +139,11 @@ def handler400(request: HttpRequest, exception: Exception) -> HttpResponse:
     return _api_error("bad_request", "This request cannot be read.", 400) if is_api else bad_request(request, exception)
 
 
+def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
+    """The page of a refused form. reason: Django's, by which another origin is known from an old token."""
+    return render(request, "403_csrf.html", {"reason": reason}, status=403)
+
+
 def handler404(request: HttpRequest, exception: Exception) -> HttpResponse:
     is_api = request.path_info.startswith(API_PREFIX)
     return _api_error("not_found", "There is no such address.", 404) if is_api else page_not_found(request, exception)
