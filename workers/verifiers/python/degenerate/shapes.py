@@ -171,7 +171,8 @@ def _fits_all(name: str, value: Any, other: Any) -> bool:
     if isinstance(other, int | float):
         others.append(other + 1.5)
     elif isinstance(other, str | list | tuple):
-        others.append(other + type(other)("?"))
+        longer: Any = type(other)("?")
+        others.append(other + longer)
     try:
         return any(bool(_BY_NAME[name](value, one)) is (name == "eq") for one in others)
     except Exception:  # of its own methods: the comparison itself will raise it
