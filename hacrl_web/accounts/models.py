@@ -54,7 +54,7 @@ class User(AbstractUser):
 
     @cached_property
     def own_memberships(self) -> list[Membership]:
-        """Memberships that allow changes come first, then older ones. They are read once for each user object."""
+        """The user's memberships, read once: those that allow changes first, then the older ones."""
         memberships = self.memberships.select_related("project").order_by("pk")
         return sorted(memberships, key=lambda one: one.role == Role.VIEWER)
 
@@ -258,14 +258,14 @@ class LoginTry(models.Model):
 
 class ApiTokenQuerySet(AuditedQuerySet["ApiToken"]):
     def visible_to(self, user: User) -> ApiTokenQuerySet:
-        """The user's own only, for staff too."""
+        """The user's own tokens; staff see no others either."""
         return self.filter(owner=user) if user.is_authenticated else self.none()
 
     def usable(self) -> ApiTokenQuerySet:
         return self.filter(revoked_at=None, expires_at__gt=timezone.now())
 
     def revoke(self) -> int:
-        """Revoke those that are not revoked yet; returns their number."""
+        """Revoke the tokens that are not revoked yet; returns their number."""
         return self.filter(revoked_at=None).update(revoked_at=timezone.now())
 
 

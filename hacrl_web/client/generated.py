@@ -189,7 +189,7 @@ def _pairs(client: Client, verb: Verb, answer: Any) -> list[tuple[str, Any]]:
 
 
 def _columns(text: str) -> list[tuple[str, str]]:
-    """Heads with the names of their values, dotted in nested objects."""
+    """The heads of a table, with the names of their values, dotted in nested objects."""
     return [(column.split("=")[0], column.split("=")[-1]) for column in text.split()]
 
 

@@ -225,7 +225,7 @@ class MirrorFollower:
 
 
 class MirrorFollowers:
-    """The job of the watcher: each tick starts and ends followers, so that each mirror has one with its settings.
+    """Keeps one follower, with the present settings, for each mirror: the watcher calls `tick`.
 
     A destination that does not answer holds a place of others for one try only: then its mirror shares SILENT_AT_ONCE
     places with other silent ones, until it has taken something.

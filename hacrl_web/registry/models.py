@@ -80,7 +80,7 @@ class RegistryRow(ProjectRow):
 
 
 class VersionQuerySet(ProjectRowQuerySet[RowT]):
-    """Rows that are edited as copies."""
+    """Rows of which an edit is a newer copy."""
 
     def newest_versions(self) -> VersionQuerySet[RowT]:
         """The rows that have no newer version."""

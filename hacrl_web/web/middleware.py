@@ -84,7 +84,7 @@ class WrongVerb(Middleware):
 
 
 class RefusalPages(Middleware):
-    """Exceptions of views as answers: refusals, objects that were just deleted, and a busy database."""
+    """Answers exceptions of views: refusals, objects that were just deleted, and a busy database."""
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         if full := disk_error(exception):

@@ -96,7 +96,7 @@ class World:
         return Response(text, text, "length" if is_cut else "stop", num_tokens, num_tokens, mean_logp), reward
 
     def log_ratio(self, learner: int, source: int) -> float:
-        """log s of one rollout of `source`: mostly below 0, for the text is not the learner's."""
+        """log s of one rollout of `source`: mostly below 0, as the text is not the learner's own."""
         apart = 1 - self.closeness[learner][source]
         return self.chance.gauss(-0.05 - 0.75 * apart, 0.06 + 0.2 * apart)
 

@@ -54,7 +54,7 @@ def client_of(provider: OidcProvider) -> DjangoOAuth2App:
 
 
 def make_client(provider: OidcProvider, metadata: dict[str, Any]) -> DjangoOAuth2App:
-    """metadata: as `_metadata` returns it."""
+    """Make the client of a provider. metadata: as `_metadata` returns it."""
     options = {
         "scope": provider.scopes,
         "code_challenge_method": "S256",

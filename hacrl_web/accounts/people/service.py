@@ -98,7 +98,7 @@ def remove_member(member: Membership) -> None:
 
 
 def _withdraw_invitations(member: Membership) -> None:
-    """Invitations by a former admin end."""
+    """End the invitations by a former admin."""
     Invitation.objects.open().filter(project=member.project, inviter=member.user_id).delete()
 
 

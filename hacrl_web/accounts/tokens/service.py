@@ -104,7 +104,7 @@ def bearer(header: str) -> str | None:
 
 
 def find_token(text: str) -> ApiToken:
-    """The token of this text. Error: FieldErrors (401); only for an existing token does it give details."""
+    """The token of this text. Error: FieldErrors (401); it gives details for an existing token alone."""
     if not is_well_formed(text):
         raise _not_accepted("malformed", "This is not an API token: it is incomplete or mistyped.")
     digest = hash_token(text)

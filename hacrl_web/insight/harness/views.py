@@ -106,7 +106,7 @@ def _launch(user: User, fields: dict[str, Any]) -> Run:
 
 
 def _seconds(hours: str) -> int | str:
-    """Empty: the default. Error: FieldErrors."""
+    """The seconds that a form sends; empty is the default. Error: FieldErrors."""
     if not hours:
         return ""
     try:

@@ -66,7 +66,7 @@ class Results:
 
 
 def results(run: Run, at: int | None = None) -> Results:
-    """What the run has reached so far, or had by the end of step `at`; below 0: before its first evaluation."""
+    """The results of a run so far, or by the end of step `at`; below 0: before its first evaluation."""
     scores = scores_with_parent(run)
     steps = recorded_steps(run)
     if at is not None:

@@ -280,7 +280,7 @@ def has_same_seeds(table: BoardTable, top: BoardGroup, other: BoardGroup) -> boo
 
 
 def _over(table: BoardTable, top: BoardGroup, other: BoardGroup) -> list[tuple[MeanInterval, str]]:
-    """The difference of `top` to the other row, and it in words with how certain it is; none if not comparable."""
+    """The difference of `top` to another row, and its words with how certain it is; none if not comparable."""
     if (gap := difference(table, top, other)) is None:
         return []
     width = f" ± {number_format.format_score(gap.half_width)}" if gap.half_width else ""

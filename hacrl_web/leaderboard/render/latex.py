@@ -63,7 +63,7 @@ def latex(table: BoardTable, section: paper.PaperSection | None, address: str) -
 
 
 def _tabular(kinds: Sequence[str], heads: Sequence[str], blocks: Sequence[Sequence[str]]) -> Iterator[str]:
-    """A head stands over all columns of its numbers; a line is above each block of rows."""
+    """The table: a head spans the columns of its numbers, and a line is above each block of rows."""
     over = [rf"\multicolumn{{{1 + (k == MEASURED)}}}{{c}}{{{head}}}" for k, head in zip(kinds, heads, strict=True)]
     yield rf"\begin{{tabular}}{{ll{''.join(kinds)}}}"
     yield r"\toprule"

@@ -119,7 +119,7 @@ def preview_of(project: Project, days: RetentionDays) -> ExpiryPreview:
 
 
 def upkeep() -> Callable[[], int]:
-    """What the dispatcher calls at each of its rounds."""
+    """The acts that the dispatcher calls in each of its rounds."""
     return RetentionUpkeep().tick
 
 
