@@ -21,7 +21,7 @@ from workers.agents.interface import AgentInterface
 from workers.agents.placement import introduction, place
 from workers.algorithms.base.capability import CapabilityTracker
 from workers.contract import events
-from workers.contract.checkpoint_manifest import DamagedCheckpoint
+from workers.contract.checkpoint_manifest import DamagedCheckpoint, needs_float32
 from workers.contract.memory.machine import ResolvedSettings, with_settings
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
@@ -214,8 +214,11 @@ class Trainer:
             self.log("warning", self.progress.spool.damage, "damaged file")
         for problem in problems:
             self.log("warning", f"checkpoint not used: {problem}", "damaged file")
-        for agent in self.agents:
+        for agent, of_spec in zip(self.agents, self.spec.agents, strict=True):
             self.log("info", introduction(agent))
+            if agent.describe()["dtype"] == "bfloat16" and needs_float32(of_spec.model):
+                what = "its folder's weights are float32 sums with a LoRA update, and are rounded to bfloat16 here"
+                self.log("warning", f"{agent.name}: {what}, so it is another model than the one trained")
         return {} if resumable is None else resumable.trainer
 
     def prepare_questions(self, splits: Sequence[Split]) -> list[list[Question]]:

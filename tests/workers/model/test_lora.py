@@ -123,6 +123,10 @@ def test_bfloat16_lora_is_exported_as_it_was_trained_and_says_what_bfloat16_woul
     assert Policy(evaluated.agents[0], evaluated, torch.device("cpu")).dtype == torch.float32
     assert needs_float32(str(folder))
     assert not needs_float32(str(start))
+    agents, compute = [{"name": "Q", "model": str(folder)}], {"dtype": "bfloat16"}
+    rounded = make_spec(tmp_path, agents, training={"steps": 0}, compute=compute)
+    train(rounded, tmp_path / "rounded")
+    assert any("rounded to bfloat16 here" in log["message"] for log in records(tmp_path / "rounded", "log"))
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", *in_full("float32")])
