@@ -471,6 +471,19 @@ def test_port_in_use_is_refused_with_its_owner() -> None:
     assert f"--port {port + 1}" in str(refusal.value)
 
 
+def test_port_of_another_installation_is_refused_with_its_address(tmp_path: Path) -> None:
+    (tmp_path / "up.json").write_text(json.dumps({"url": "http://127.0.0.1:8000"}))
+    code = "import socket, sys; l = socket.create_server(('127.0.0.1', 0)); print(l.getsockname()[1], flush=True); "
+    code += "sys.stdin.read()"
+    command, environment = [sys.executable, "-c", code, "hacrl_web.asgi"], os.environ | {"HACRL_DATA": str(tmp_path)}
+    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as web:
+        assert web.stdout
+        port = int(web.stdout.readline())
+        with pytest.raises(preflight.StartRefused, match=r"by HACRL Web of .* which runs at http://127\.0\.0\.1:8000 "):
+            preflight.check_port("127.0.0.1", port)
+        web.communicate("")
+
+
 @pytest.mark.parametrize("port", [70_000, -1])
 def test_impossible_port_is_refused(port: int) -> None:
     with pytest.raises(preflight.StartRefused, match="is not a port"):

@@ -120,13 +120,22 @@ def write_state(data: Path, state: dict[str, Any]) -> None:
 
 
 def port_owner(port: int) -> str:
-    """ " by process 7 (python -m http.server)"; empty if the process cannot be read."""
+    """Who listens there: " by process 7 (python -m http.server)"; empty if the process cannot be read.
+
+    Of an installation: " by HACRL Web of FOLDER, which runs at URL (pid 7; ./hacrl down ends it)".
+    """
     try:
         import psutil
 
         for connection in psutil.net_connections("tcp"):
             if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port and connection.pid:
-                command = " ".join(psutil.Process(connection.pid).cmdline())
+                process = psutil.Process(connection.pid)
+                command = " ".join(process.cmdline())
+                if "hacrl_web" in command and (data := process.environ().get("HACRL_DATA")):
+                    url = read_state(Path(data)).get("url") or f"port {port}"
+                    return (
+                        f" by HACRL Web of {data}, which runs at {url} (pid {connection.pid}; `./hacrl down` ends it)"
+                    )
                 return f" by process {connection.pid} ({command[:120]})"
     except Exception:  # psutil is not installed yet, or may not read other processes
         return ""
