@@ -200,21 +200,21 @@ declare namespace Api {
   }
   interface BenchmarkIn {
     name: string;
-    question_field?: string;
-    answer_field?: string;
-    answer_extraction?: string;
-    subject_field?: string;
-    difficulty_field?: string;
-    id_field?: string;
-    verifier?: string;
-    tolerance?: string;
-    ready_prompt?: string;
-    prompt_template?: string;
-    system_prompt?: string;
-    held_out_fraction?: string;
-    extraction?: string;
-    reward_function?: string;
-    judge?: string;
+    question_field?: string | null;
+    answer_field?: string | null;
+    answer_extraction?: string | null;
+    subject_field?: string | null;
+    difficulty_field?: string | null;
+    id_field?: string | null;
+    verifier?: string | null;
+    tolerance?: string | null;
+    ready_prompt?: string | null;
+    prompt_template?: string | null;
+    system_prompt?: string | null;
+    held_out_fraction?: string | null;
+    extraction?: string | null;
+    reward_function?: string | null;
+    judge?: string | null;
   }
   interface BenchmarkOut {
     system_prompt: string;
