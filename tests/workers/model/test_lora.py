@@ -96,6 +96,16 @@ def test_export_is_an_ordinary_model_with_the_adapter_merged_and_beside_it(tmp_p
     assert config["target_modules"] == projections  # in this order: the same weights are the same files
 
 
+def test_bfloat16_run_of_all_weights_exports_what_sampled(tmp_path, pair):
+    """Its float32 masters are rounded to the weights that sample, and these are the folder's, bit for bit."""
+    trainer = train(make_spec(tmp_path, pair[:1], compute={"dtype": "bfloat16"}), tmp_path / "run")
+    (folder,) = (tmp_path / "run" / "checkpoints" / "step-000003" / "agents").iterdir()
+    exported = load_model(str(folder), None, torch.bfloat16, torch.device("cpu")).state_dict()
+    sampled = policy_of(trainer).model.state_dict()
+    assert all(torch.equal(exported[name], sampled[name]) for name in sampled)
+    assert not needs_float32(str(folder))
+
+
 @pytest.mark.parametrize("is_tied", [True, *in_full(False)])
 def test_bfloat16_lora_is_exported_as_it_was_trained_and_says_what_bfloat16_would_lose(tmp_path, is_tied):
     """The trainer computes in bfloat16, so its own log-probabilities are some .01 off those of its weights."""
