@@ -6,6 +6,7 @@ Standard library only; every step is linear in the text.
 from __future__ import annotations
 
 import re
+from collections import deque
 from functools import partial
 from itertools import islice
 from operator import itemgetter
@@ -56,7 +57,6 @@ _HIDDEN = re.compile(
     re.DOTALL | re.MULTILINE | re.IGNORECASE,
 )
 _STRUCK = re.compile(r"\\(?:[hv]?phantom|[bx]?cancel|sout|st)\s*(?=\{)")
-_STRUCK_NAMES = ("phantom", "cancel", "sout", "\\st")
 _CHAT_END = re.compile(
     r"(?:<[|｜][^<>|｜]{1,40}[|｜]>|</s>|<end_of_turn>|<eos>|\[/?INST\])(?=\s*(?:$|<|\[/?INST))", re.IGNORECASE
 )
@@ -111,11 +111,7 @@ def shown(text: str) -> str:
     """A text without what no reader sees as its answer: comments, invisible and struck-out text, ends of a chat."""
     if "<" in text or "~~" in text or "%" in text or "INST]" in text:
         text = _CHAT_END.sub("", _HIDDEN.sub("", text))
-    while (
-        any(name in text for name in _STRUCK_NAMES)
-        and (match := _STRUCK.search(text))
-        and (content := braced(text, match.end())) is not None
-    ):
+    while (match := _STRUCK.search(text)) and (content := braced(text, match.end())) is not None:
         text = text[: match.start()] + text[match.end() + len(content) + 2 :]
     return text
 
@@ -134,10 +130,10 @@ def final_answer(completion: str) -> str | None:
 
 def last_box(text: str) -> Statement | None:
     """The content of the last box; None if it is not closed, or if there is none."""
-    boxes = list(_BOX.finditer(text))
-    content = braced(text, boxes[-1].end()) if boxes else None
+    box = next(iter(deque(_BOX.finditer(text), maxlen=1)), None)
+    content = braced(text, box.end()) if box else None
     return (
-        None if content is None else Statement(content, _end_of_box(text, boxes[-1].end(), content), boxes[-1].start())
+        Statement(content, _end_of_box(text, box.end(), content), box.start()) if box and content is not None else None
     )
 
 
@@ -158,7 +154,7 @@ def joined_boxes(completion: str, *, is_list: bool) -> str | None:
     """
     contents: list[str] = []
     end = -1
-    for box in _BOX.finditer(completion) if len(_BOX.findall(completion)) > 1 else ():
+    for box in _BOX.finditer(completion) if completion.count("box") > 1 else ():
         content = braced(completion, box.end())
         if content is None:
             return None
@@ -167,10 +163,12 @@ def joined_boxes(completion: str, *, is_list: bool) -> str | None:
             contents = []
         contents.append(content)
         end = _end_of_box(completion, box.end(), content)
+    if len(contents) < 2:
+        return None
     values = {number(content) for content in contents}
     if not is_list and len(values) == 1 and None not in values:
         return None  # `\boxed{\frac12} or \boxed{0.5}`
-    return ", ".join(contents) if len(contents) > 1 else None
+    return ", ".join(contents)
 
 
 def declared_answer(completion: str) -> str | None:

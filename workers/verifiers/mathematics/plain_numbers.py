@@ -32,9 +32,11 @@ def without_spaces(text: str) -> str:
 @lru_cache(maxsize=4096)
 def number(text: str) -> Fraction | None:
     """The exact value of a cleaned text that is a plain number: integer, decimal, fraction, power of ten, percent."""
-    text = without_spaces(text)
-    if len(text) > 200:
+    if len(text) > 200 and len(text := without_spaces(text)) > 200:
         return None
+    if text.isascii() and text.isdecimal():
+        return Fraction(int(text))
+    text = without_spaces(text)
     sign = 1
     while text[:1] in ("+", "-") and text[1:2] not in ("+", "-"):
         sign, text = (-sign if text[0] == "-" else sign), text[1:]
