@@ -24,14 +24,13 @@ from workers.contract.settings import UNPRINTABLE, Count, SettingsSection, setti
 from workers.contract.spec import teaching
 from workers.contract.spec.agent import AgentSpec
 from workers.contract.spec.algorithm import AnyAlgorithm, field_path, refuse_left, upgraded
-from workers.contract.spec.checkpoint import CheckpointSpec
+from workers.contract.spec.checkpoint import CheckpointSpec, TelemetrySpec
 from workers.contract.spec.compute import ComputeSpec
 from workers.contract.spec.data import DataSpec, EvaluationSpec
 from workers.contract.spec.environments import PAYING
 from workers.contract.spec.harness import HarnessSpec
 from workers.contract.spec.rewards import RewardsSpec
 from workers.contract.spec.rollout import VLLM_LORA_RANKS, RolloutSpec
-from workers.contract.spec.telemetry import TelemetrySpec
 from workers.contract.spec.training import TrainingSpec
 from workers.contract.verifier_kinds import AUDIT_METHODS, GRADED_KINDS
 
