@@ -21,6 +21,7 @@ from safetensors.torch import load_file, save_file
 from workers import heartbeat
 from workers.agents.ahead import Ahead, AheadSampler, take_weights
 from workers.agents.messages import (
+    UNREADABLE,
     FinalAnswer,
     GeneratedRollouts,
     LearnerRow,
@@ -36,16 +37,19 @@ from workers.contract.spec.data import EvaluationSpec
 from workers.contract.spec.environments import Turn
 from workers.contract.spec.rollout import RolloutSpec
 from workers.contract.spec.run import RunSpec
+from workers.contract.text_difference import TextDifference
 from workers.environments.registry import open_environment
 from workers.model.loading import choose_device
 from workers.model.memory import LOWER_LENGTH, OutOfMemory, halving, used_bytes
 from workers.model.policy import Policy
 from workers.model.process_group import ALONE, Ranks, Round, RoundsDone
+from workers.model.template_marks import MarkInText
+from workers.model.text_difference import whole_characters
 from workers.questions.dataset import Question
 from workers.randomness import derived_key
 from workers.rollouts.engine import logp_difference, make_engine, truncated_weight
 from workers.rollouts.sampler import Sample, SampleRequest
-from workers.rollouts.transcript import Transcript, TranscriptSampler
+from workers.rollouts.transcript import SampledTurn, Transcript, TranscriptSampler
 
 COMPARED_ROLLOUTS = 4  # with which an export is compared
 MAX_ROLL_BACKS = 3  # in a run, by agent
@@ -88,6 +92,7 @@ class LocalAgent:
         self._notes: list[str] = []  # for the log
         self._encoded: dict[tuple[str, str], Sequence[int]] = {}  # by system message and prompt
         self._prompts: list[Sequence[int]] = []
+        self._openings: list[str] = []  # by prompt: what of a thought it holds
         self._own: dict[tuple[int, int], Inputs | str] = {}
         self._scoring_differences: list[float] = []
         self._importance_weights: list[float] = []
@@ -105,8 +110,14 @@ class LocalAgent:
         }
 
     def prompt_lengths(self, questions: Sequence[Question]) -> list[int]:
-        """The number of tokens of each question's prompt."""
-        return [len(self._encode(question)) for question in questions]
+        """The number of tokens of each question's prompt; UNREADABLE: its words cannot be kept apart from marks."""
+        lengths = []
+        for question in questions:
+            try:
+                lengths.append(len(self._encode(question)))
+            except MarkInText:
+                lengths.append(UNREADABLE)
+        return lengths
 
     def _encode(self, question: Question) -> Sequence[int]:
         key = (self._system(question), question.prompt)
@@ -218,7 +229,7 @@ class LocalAgent:
     def generate(self, step: int, questions: Sequence[Question]) -> GeneratedRollouts:
         """G rollouts of each question, scored by this agent's own trainer weights. Error: RolloutsMissing."""
         with self.policy.at_work():
-            self._prompts, self._own = [], {}
+            self._prompts, self._openings, self._own = [], [], {}
             self._scoring_differences, self._importance_weights, self._largest_difference = [], [], 0.0
             samples, staleness = self._rollouts(step, questions)
             generated = self._record_rollouts(questions, samples)
@@ -233,6 +244,7 @@ class LocalAgent:
         """Forget the step's other prompts; that with the number prompts[i] has the number i from here on."""
         per_prompt = range(self.spec.num_generations)
         self._prompts = [self._prompts[prompt] for prompt in prompts]
+        self._openings = [self._openings[prompt] for prompt in prompts]
         self._own = {
             (place, number): self._own[prompt, number] for place, prompt in enumerate(prompts) for number in per_prompt
         }
@@ -241,6 +253,7 @@ class LocalAgent:
         """Keep the rollouts of further prompts of the step, scored by the trainer's weights."""
         per_prompt, first = self.spec.num_generations, len(self._prompts)
         prompts = [self._encode(question) for question in questions]
+        openings = [self.policy.opening(question.prompt) for question in questions]
         token_ids = [self._response_ids(row) for row in samples]
         sampled = [row.logps[: len(ids)] for row, ids in zip(samples, token_ids, strict=True)]
         train_masks = [self._train_mask(row, len(ids)) for row, ids in zip(samples, token_ids, strict=True)]
@@ -264,8 +277,9 @@ class LocalAgent:
             own = Inputs(prompts[prompt], ids, mean, length, old_logps, weights[index], train_mask=train_masks[index])
             is_masked = self.spec.algorithm.mask_truncated_completions and not row.finished
             self._own[first + prompt, number] = TRUNCATED if is_masked else own if length else "empty"
-            responses[prompt].append(self._response(row, length, mean))
+            responses[prompt].append(self._response(row, length, mean, openings[prompt]))
         self._prompts += prompts
+        self._openings += openings
         entropy = (sum(row.entropy for row in samples), float(sum(row.num_sampled for row in samples)))
         return GeneratedRollouts(responses, entropy, notes=tuple(self.take_notes()))
 
@@ -291,42 +305,56 @@ class LocalAgent:
         strips_eos = self.spec.algorithm.eos == "strip"
         return row.train_mask(strips_eos=strips_eos)[:length] if isinstance(row, Transcript) else []
 
-    def _decoded(self, row: Sample) -> str:
+    def _opening(self, row: Sample, of_prompt: str) -> str:
+        """What of a thought stands before the response, or before the last turn."""
+        return row.turns[-1].opening if isinstance(row, Transcript) else of_prompt
+
+    def _sampled_text(self, row: Sample) -> str:
         """The response, or the last turn, without the EOS."""
         if isinstance(row, Transcript):
-            return row.turns[-1].text
+            return row.turns[-1].text.removeprefix(row.turns[-1].opening)
         return self.policy.decode(row.token_ids[:-1] if row.has_eos else row.token_ids)
 
-    def _text(self, row: Sample) -> str:
-        """The response without the EOS, up to a stop string: what the verifier reads."""
-        text = self._decoded(row)
+    def _text(self, row: Sample, opening: str = "") -> str:
+        """What the verifier reads: the response without the EOS, up to a stop string, after what opened its thought."""
+        text = self._sampled_text(row)
         ends = [place for stop in self.spec.rollout.stop if (place := text.find(stop)) >= 0]
-        return text[: min(ends)] if row.has_stop and ends else text
+        return self._opening(row, opening) + (text[: min(ends)] if row.has_stop and ends else text)
 
     def _turns(self, row: Sample) -> tuple[Turn, ...]:
-        is_literal = self.spec.algorithm.eos == "literal"
-        return tuple(
-            Turn(
-                turn.role,
-                self.policy.decode(turn.token_ids, literal=True) if is_literal and turn.is_own else turn.text,
-                turn.has_eos,
-                turn.is_failed,
-            )
-            for turn in (row.turns if isinstance(row, Transcript) else ())
-        )
+        """The turns as text. An own turn is cut at the last whole character, and then has no EOS."""
+        return tuple(self._turn(turn) for turn in (row.turns if isinstance(row, Transcript) else ()))
 
-    def _response(self, row: Sample, length: int, mean_logp: float) -> Response:
+    def _turn(self, turn: SampledTurn) -> Turn:
+        text = turn.text
+        if turn.is_own and self.spec.algorithm.eos == "literal":
+            text = turn.opening + self.policy.decode(turn.token_ids, literal=True)
+        is_broken = turn.is_own and self._difference(turn.token_ids, has_eos=turn.has_eos) == "characters"
+        text = whole_characters(text) if is_broken else text
+        return Turn(turn.role, text, turn.has_eos and not is_broken, turn.is_failed, turn.opening)
+
+    def _difference(self, token_ids: Sequence[int], *, has_eos: bool) -> TextDifference:
+        return self.policy.text_difference(token_ids[:-1] if has_eos else token_ids)
+
+    def _response(self, row: Sample, length: int, mean_logp: float, opening: str = "") -> Response:
         is_literal = self.spec.algorithm.eos == "literal"
+        turns = [turn for turn in row.turns if turn.is_own] if isinstance(row, Transcript) else [row]
+        causes = [self._difference(turn.token_ids, has_eos=turn.has_eos) for turn in turns]
+        difference = next(filter(None, causes), "")
+        shared_text = self.policy.decode(row.token_ids, literal=True) if is_literal else self._sampled_text(row)
+        shared_text = self._opening(row, opening) + shared_text
         return Response(
-            text=self._text(row),
-            shared_text=self.policy.decode(row.token_ids, literal=True) if is_literal else self._decoded(row),
+            text=self._text(row, opening),
+            shared_text=whole_characters(shared_text) if difference == "characters" else shared_text,
             finish_reason="stop" if row.finished else "length",
             num_tokens=row.num_sampled,
             length=length,
             mean_logp=mean_logp,
-            has_eos=row.has_eos,
+            has_eos=row.has_eos and difference != "characters",
             turns=self._turns(row),
             reward=row.reward if isinstance(row, Transcript) else None,
+            opening=self._opening(row, opening),
+            difference=difference,
         )
 
     @torch.no_grad()
@@ -365,7 +393,9 @@ class LocalAgent:
         if self.spec.algorithm.mask_truncated_completions and row.response.finish_reason == "length":
             return TRUNCATED
         assert self.spec.sharing is not None
-        tokens = retokenize(self.policy, row.response, self.spec.sharing, self.spec.rollout.max_completion_length)
+        limit = self.spec.rollout.max_completion_length
+        opening = self._openings[row.prompt]
+        tokens = retokenize(self.policy, row.response, self.spec.sharing, limit, opening)
         if isinstance(tokens, str):
             return tokens
         prompt = self._prompts[row.prompt]
@@ -431,7 +461,11 @@ class LocalAgent:
         with self.policy.at_work():
             samples = self._sample("evaluation", step, questions, num_samples, self.spec.evaluation)
             return [
-                FinalAnswer(self._text(row), row.reward if isinstance(row, Transcript) else None) for row in samples
+                FinalAnswer(
+                    self._text(row, self.policy.opening(questions[place // num_samples].prompt)),
+                    row.reward if isinstance(row, Transcript) else None,
+                )
+                for place, row in enumerate(samples)
             ]
 
     def take_notes(self) -> list[str]:

@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from workers.contract.spec.environments import Turn
+from workers.contract.text_difference import TextDifference
+
+UNREADABLE = -1  # as a number of tokens: an agent cannot read the question
 
 
 @dataclass(frozen=True)
@@ -18,7 +21,9 @@ class Response:
 
     num_tokens counts all sampled tokens; `length` those in mean_logp (without the EOS if it is stripped).  turns: of a
     rollout with an environment, whose `text` is the last one's; num_tokens and length are of the agent's own tokens.
-    reward: the environment's; None: the verifier decides.
+    reward: the environment's; None: the verifier decides.  opening: the beginning of text and shared_text that was not
+    sampled: the prompt holds it, for the chat template opened a thought.  difference: why the text is not what was
+    sampled, if it is not; peers get it up to the last whole character.
     """
 
     text: str
@@ -30,6 +35,8 @@ class Response:
     has_eos: bool = True  # if the reason is stop
     turns: tuple[Turn, ...] = ()
     reward: float | None = None
+    opening: str = ""
+    difference: TextDifference = ""
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
 from workers.harness.command import HarnessFailed, call_harness, python_of_harness
 from workers.harness.results import harness_results
+from workers.harness.tokenizer import tokenizer_arguments
 from workers.trainer.stop_signals import Paused, StopFlag
 
 FOLDER = "harness"
@@ -92,11 +93,11 @@ class HarnessEvaluation:
             events.Log(message=f"{agent.name}: lm-evaluation-harness begins; its output is among that of the trainer")
         )
         limit_s = float(self.harness.time_limit_s)
-        answer = call_harness(self._settings(agent), folder, time_limit_s=limit_s, check=self._check)
+        answer = call_harness(self._settings(agent, folder), folder, time_limit_s=limit_s, check=self._check)
         self.spool.emit(*harness_results(answer, agent.name))
         (folder / DONE).touch()
 
-    def _settings(self, agent: AgentSpec) -> dict[str, Any]:
+    def _settings(self, agent: AgentSpec, folder: Path) -> dict[str, Any]:
         """For the command. It neither trusts remote code nor confirms unsafe code. Errors: HarnessFailed, OSError."""
         harness, location = self.harness, model_folder(agent)
         dtype, prompt_format = self.spec.compute.dtype, harness.prompt_format
@@ -108,7 +109,7 @@ class HarnessEvaluation:
                 "pretrained": location,
                 "dtype": dtype if dtype != "auto" else "bfloat16" if rounds else "float32",
                 "use_safetensors": True,
-                "add_bos_token": False if is_chat else None,  # a chat template writes its own first token
+                **tokenizer_arguments(agent, location, folder / "tokenizer", is_chat=is_chat),
                 "chat_template_args": dict(agent.template_arguments),
             },
             "tasks": list(harness.tasks),

@@ -29,7 +29,8 @@ def answer(request: dict[str, Any], agent_request: dict[str, Any]) -> dict[str, 
     import torch
 
     from workers.model.loading import load_model, load_tokenizer
-    from workers.model.prompts import encode_question, eos_ids
+    from workers.model.prompts import encode_question, eos_ids, textless_ids, thought_opening
+    from workers.model.thoughts import thought_marks
     from workers.randomness import derived_key
     from workers.rollouts.sampler import SampleRequest, sample
 
@@ -43,13 +44,18 @@ def answer(request: dict[str, Any], agent_request: dict[str, Any]) -> dict[str, 
     prompt = encode_question(tokenizer, agent, question, stops, request["system"])
     if not prompt:
         raise ValueError("its tokenizer finds no token in this question")
-    room = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    config = model.config.get_text_config()
+    room = getattr(config, "max_position_embeddings", None)
     if room and len(prompt) >= room:
         raise ValueError(f"the question has {len(prompt):,} tokens; the model's context has {room:,}")
     limit = min(request["max_new_tokens"], room - len(prompt)) if room else request["max_new_tokens"]
     key = derived_key("ask", request["seed"], agent.stable_seed, request["question"])
-    [rollout] = sample(model, SampleRequest([prompt], [0], [key], request["temperature"], limit, 1), stops)
-    text = str(tokenizer.decode(rollout.token_ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))
+    textless = textless_ids(tokenizer, config.vocab_size, stops)
+    asked = SampleRequest([prompt], [0], [key], request["temperature"], limit, 1, textless=textless)
+    [rollout] = sample(model, asked, stops)
+    # As the agent's rollouts are read: with the thought that the prompt has opened, and without the EOS.
+    ids = rollout.token_ids[:-1] if rollout.finished else rollout.token_ids
+    text = thought_opening(tokenizer, agent, question) + thought_marks(tokenizer).decode(ids)
     return {
         "agent": agent.name,
         "text": text,

@@ -22,7 +22,14 @@ from workers.contract.spec.agent import AgentSpec
 from workers.hub.client import PICKLES, ModelUnfit, fetch_small_files, weight_facts
 from workers.hub.safetensors_header import DamagedHeader, WeightFiles
 from workers.model.call_limits import is_panic
-from workers.model.prompts import has_thinking_switch, takes_system
+from workers.model.prompts import (
+    LARGER_TOKENIZER,
+    NO_BOS,
+    adds_bos,
+    has_thinking_switch,
+    takes_system,
+    thought_opening,
+)
 
 MAX_ENTRIES = 10_000
 MAX_JSON_BYTES = 50_000_000
@@ -281,7 +288,7 @@ def _check_tokenizer(report: Report) -> str:
         _check_encodes(tokenizer, text)
     rows, pieces = report.facts["vocab_size"], len(tokenizer)
     if rows is not None and pieces > rows:
-        raise ModelUnfit(f"The tokenizer has {pieces:,} tokens but the model only {rows:,}: use the model's tokenizer.")
+        raise ModelUnfit(LARGER_TOKENIZER.format(f"{pieces:,}", f"{rows:,}"))
     generation = report.folder / "generation_config.json"
     stops = _read_json(generation) if generation.is_file() else {}
     stops = stops.get("eos_token_id") if isinstance(stops, dict) else None
@@ -335,7 +342,18 @@ def _check_chat_template(report: Report) -> str:
         with contextlib.suppress(Exception):  # it may refuse a question; the run that asks it says so
             _prompt(report.tokenizer, text)
     report.facts["takes_system"] = takes_system(report.tokenizer, AgentSpec(name="-", model="-"))
+    reader = AgentSpec(name="-", model="-")
+    by_thinking: dict[str, Any] = {"auto": {}}
+    if report.facts["has_thinking_switch"]:
+        by_thinking |= {"on": {"thinking": "on"}, "off": {"thinking": "off"}}
+    report.facts["opens_thought"] = [
+        name for name, own in by_thinking.items() if thought_opening(report.tokenizer, reader.model_copy(update=own))
+    ]
     detail = "Yes: questions are asked through it."
+    if adds_bos(report.tokenizer, reader):
+        detail += " " + NO_BOS.format(report.tokenizer.bos_token)
+    if report.facts["opens_thought"]:
+        detail += " It opens a thought at the end of the prompt."
     if not report.facts["takes_system"]:
         detail += " It takes no system message: a benchmark's system prompt is put before the question."
     return detail

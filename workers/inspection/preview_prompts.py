@@ -23,11 +23,22 @@ from pydantic import ValidationError
 
 from workers.contract.spec.agent import AgentSpec
 from workers.hub.client import ModelUnfit, fetch_small_files, use_token
-from workers.model.prompts import check_format, encode_question, eos_ids, takes_system, uses_chat
+from workers.model.prompts import (
+    NO_BOS,
+    adds_bos,
+    check_format,
+    encode_question,
+    eos_ids,
+    takes_system,
+    thought_opening,
+    uses_chat,
+)
+from workers.model.template_marks import MarkInText, marks_of
 from workers.questions.dataset import Question
 
 INCOMPLETE = "\ufffd"  # what decoding writes for a part of a character
 NO_TEMPLATE = "The tokenizer has no chat template: the prompt is plain text."
+OPENS_THOUGHT = "The prompt opens a thought: the answer begins within it."
 NO_SYSTEM = "The chat template takes no system message: the system prompt is put before the question."
 
 
@@ -38,6 +49,10 @@ def preview(question: Question, agent: AgentSpec) -> dict[str, Any]:
     notes = [] if tokenizer.chat_template else [NO_TEMPLATE]
     if question.system and uses_chat(tokenizer, agent) and not takes_system(tokenizer, agent):
         notes.append(NO_SYSTEM)
+    if adds_bos(tokenizer, agent):
+        notes.append(NO_BOS.format(tokenizer.bos_token))
+    if thought_opening(tokenizer, agent, question.prompt):
+        notes.append(OPENS_THOUGHT)
     return {
         "agent": agent.name,
         "text": _decoded(tokenizer, ids),
@@ -85,7 +100,7 @@ def _configs(folder: Path) -> SimpleNamespace:
 
 def token_pieces(tokenizer: Any, ids: list[int]) -> list[dict[str, Any]]:
     """The text of each token; tokens that are parts of one character are one piece. Joined: the text of all ids."""
-    special = {*tokenizer.all_special_ids, *tokenizer.added_tokens_decoder}  # also <think>, which is text to its model
+    special = {*marks_of(tokenizer).ids.values()}  # also <think>, which is text to its model
     result: list[dict[str, Any]] = []
     before: list[int] = []  # some tokenizers write the space between two words only where both are decoded
     pending: list[int] = []
@@ -125,11 +140,18 @@ def prompt_lengths(request: dict[str, Any]) -> list[list[int]]:
     num_short = 0
     for text in request["questions"]:
         question = Question("", text, "", template=request["template"], system=request["system"])
-        lengths.append([len(prompt_ids(question, agent)) for agent in agents])
+        lengths.append([_num_tokens(question, agent, request["limit"] + 1) for agent in agents])
         num_short += max(lengths[-1]) <= request["limit"]
         if num_short == request["enough"]:
             break
     return lengths
+
+
+def _num_tokens(question: Question, agent: AgentSpec, if_unreadable: int) -> int:
+    try:
+        return len(prompt_ids(question, agent))
+    except MarkInText:  # a run leaves it out as it does with what is too long
+        return if_unreadable
 
 
 def main() -> int:

@@ -16,6 +16,7 @@ from torch.nn import functional
 from workers.contract.checkpoint_manifest import needs_float32
 from workers.contract.spec.agent import AgentSpec
 from workers.contract.spec.run import RunSpec
+from workers.contract.text_difference import TextDifference
 from workers.model import chunked_logprobs, export, lora, sharding
 from workers.model.loading import CPU, choose_dtype, load_model, load_tokenizer, recompute_layers
 from workers.model.optimizer import PolicyOptimizer
@@ -23,12 +24,19 @@ from workers.model.process_group import ALONE, Ranks, Round, Value
 from workers.model.prompts import (
     TurnMarks,
     check_format,
+    check_sizes,
     encode_question,
     eos_ids,
+    textless_ids,
+    thought_opening,
     tokenizer_limit,
     turn_eos,
     turn_marks,
+    uses_chat,
 )
+from workers.model.template_marks import marks_of
+from workers.model.text_difference import text_difference
+from workers.model.thoughts import thought_marks
 from workers.randomness import derived_key
 
 
@@ -82,10 +90,15 @@ class Policy:
 
     def _read_tokenizer(self, location: str) -> None:
         """Set how a prompt is written and how a response ends. Error: ValueError."""
+        rows = self.model.config.get_text_config().vocab_size
+        check_sizes(self.tokenizer, rows)
         self.eos_ids = eos_ids(self.tokenizer, self.model)
+        self.textless = textless_ids(self.tokenizer, rows, self.eos_ids)
         check_format(self.tokenizer, self.agent, location)
         self.turn_eos = turn_eos(self.tokenizer, self.agent, self.eos_ids)
         self._marks: dict[str, TurnMarks] = {}  # by role
+        # Of a chat it is the same for every question.
+        self._opening = thought_opening(self.tokenizer, self.agent) if uses_chat(self.tokenizer, self.agent) else None
 
     @property
     def _models(self) -> list[Any]:
@@ -159,26 +172,59 @@ class Policy:
         """The ids of a question in the agent's own prompt format, after a system message if there is one."""
         return encode_question(self.tokenizer, self.agent, question, self.eos_ids, system)
 
+    def opening(self, question: str) -> str:
+        """What of a thought the prompt of a question holds, before the response begins."""
+        if self._opening is None:
+            return thought_opening(self.tokenizer, self.agent, question)
+        return self._opening
+
     def decode(self, token_ids: Sequence[int], *, literal: bool = False) -> str:
-        """The text of a response, without special tokens unless `literal`."""
-        return str(
-            self.tokenizer.decode(token_ids, skip_special_tokens=not literal, clean_up_tokenization_spaces=False)
-        )
+        """The text of a response, without special tokens unless `literal`. Thoughts stand in <think> and </think>."""
+        if not literal:
+            return thought_marks(self.tokenizer).decode(token_ids)
+        return str(self.tokenizer.decode(token_ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
     def encode_response(self, text: str, *, literal: bool = False) -> list[int]:
-        """The ids of a response text. Unless `literal`, text that looks like a special token stays text."""
+        """The ids of a response text. Unless `literal`, text that looks like a special token stays text.
+
+        <think> and </think> become the marks of the model's family.
+        """
         with tokenizer_limit(self.agent, text):
-            encoded = self.tokenizer(text, add_special_tokens=False, split_special_tokens=not literal, verbose=False)
+            if literal:
+                return list(self.tokenizer(text, add_special_tokens=False, verbose=False).input_ids)
+            ids: list[int] = []
+            for run in thought_marks(self.tokenizer).runs(text):
+                ids += self._text_ids(run) if isinstance(run, str) else run
+        return ids
+
+    def _text_ids(self, text: str) -> list[int]:
+        encoded = self.tokenizer(text, add_special_tokens=False, split_special_tokens=True, verbose=False)
         return list(encoded.input_ids)
+
+    def text_difference(self, token_ids: Sequence[int]) -> TextDifference:
+        """Why the text of sampled tokens, without their EOS, does not lead back to them; empty if it does."""
+        return text_difference(self.tokenizer, token_ids)
 
     def environment_ids(self, text: str, role: Literal["tool", "user"], *, has_eos: bool) -> list[int]:
         """The ids of an environment's turn, up to the agent's next one. has_eos: the turn before it ended with one.
 
-        Text that looks like a special token stays text. Error: ValueError if the chat template has no such turn.
+        Words of marks stay text. Error: ValueError if the chat template has no such turn.
         """
+        return self._marks_of(role).around(self.encode_text(text), self.eos_ids, has_eos=has_eos)
+
+    def encode_text(self, text: str) -> list[int]:
+        """The ids of an environment's text, in which no words are a mark of the chat template."""
+        with tokenizer_limit(self.agent, text):
+            return marks_of(self.tokenizer).encode_text(text)
+
+    def opening_after(self, role: Literal["tool", "user"]) -> str:
+        """What of a thought stands before the agent's turn that follows an environment's."""
+        return self._marks_of(role).opening
+
+    def _marks_of(self, role: Literal["tool", "user"]) -> TurnMarks:
         if role not in self._marks:
             self._marks[role] = turn_marks(self.tokenizer, self.agent, role)
-        return self._marks[role].around(self.encode_response(text), self.eos_ids, has_eos=has_eos)
+        return self._marks[role]
 
     def token_logps(
         self,

@@ -9,7 +9,11 @@ from typing import Any, Literal
 
 from workers.contract.spec.agent import THINKING_ARGUMENT, AgentSpec
 from workers.model.call_limits import memory_limit, time_limit
+from workers.model.template_marks import MarkInText, marks_of
+from workers.model.thoughts import thought_marks
 
+LARGER_TOKENIZER = "The tokenizer has {} tokens but the model only {}: use the model's tokenizer."
+NO_BOS = "The chat template does not write {}, with which this tokenizer begins a text: one is put before the prompt."
 MAX_PROMPT_CHARACTERS = 20_000_000  # of a rendered chat template; its tokens take a hundred times the memory
 
 
@@ -18,18 +22,55 @@ def encode_question(
 ) -> list[int]:
     """The ids of a question in an agent's own prompt format, after a system message if there is one.
 
-    Without a chat template, and where it takes no system message, that is the text before the question.
+    Without a chat template, and where it takes no system message, that is the text before the question. The words of
+    marks are text in the question and the system message, and in all that stands within a turn of a chat; without
+    chat the agent's own prompt template is the template. Errors: ValueError, if the template fails; MarkInText.
     """
-    text = agent.prompt_template.replace("{question}", question)
+    marks = marks_of(tokenizer)
     if uses_chat(tokenizer, agent):
+        text = agent.prompt_template.replace("{question}", question)
         if system and takes_system(tokenizer, agent):
-            return _chat_ids(tokenizer, agent, [("system", system), ("user", text)])
-        return _chat_ids(tokenizer, agent, [("user", _joined(system, text))])
-    text = _joined(system, text)
-    with tokenizer_limit(agent, text):
-        ids = list(tokenizer(text).input_ids)
+            ids = _chat_ids(tokenizer, agent, [("system", system), ("user", text)])
+        else:
+            ids = _chat_ids(tokenizer, agent, [("user", _joined(system, text))])
+    else:
+        guarded = marks.guard(system, question)
+        text = _joined(guarded.texts[0], agent.prompt_template.replace("{question}", guarded.texts[1]))
+        with tokenizer_limit(agent, text):
+            ids = guarded.encode(text, add_special_tokens=True)
+    if marks.bos is not None:  # exactly one, whether the template writes it or not
+        start = next((place for place, token in enumerate(ids) if token != marks.bos), len(ids))
+        ids = [marks.bos, *ids[start:]]
     # Some tokenizers close every text with an EOS, which would end the response before it starts.
-    return ids[:-1] if len(ids) > 1 and ids[-1] in stops else ids
+    is_closed = not uses_chat(tokenizer, agent) and len(ids) > 1 and ids[-1] in stops
+    return ids[:-1] if is_closed else ids
+
+
+def adds_bos(tokenizer: Any, agent: AgentSpec) -> bool:
+    """Whether the chat template leaves out what the tokenizer puts before every text, so that it is added."""
+    bos = marks_of(tokenizer).bos
+    if bos is None or not uses_chat(tokenizer, agent):
+        return False
+    text = _rendered(tokenizer, agent, [("user", "1")])
+    return list(tokenizer(text, add_special_tokens=False).input_ids)[:1] != [bos]
+
+
+def thought_opening(tokenizer: Any, agent: AgentSpec, question: str = "") -> str:
+    """What of a thought the prompt already holds where the response begins, as in `<think>` and a line end; or empty.
+
+    question: needed without a chat template, where a benchmark's own prompt may open a thought.
+    """
+    marks = thought_marks(tokenizer)
+    if not uses_chat(tokenizer, agent):
+        text = agent.prompt_template.replace("{question}", question)
+        is_open = text.rstrip().endswith(marks.opening)
+        return marks.opened_at_end(text if is_open else agent.prompt_template.rpartition("{question}")[2])
+    word = "forty-two"
+    try:
+        text = _rendered(tokenizer, agent, [("user", word)])
+    except Exception:  # said with the question that it fails at
+        return ""
+    return marks.opened_at_end(text.rpartition(word)[2])
 
 
 def _joined(system: str, text: str) -> str:
@@ -37,11 +78,14 @@ def _joined(system: str, text: str) -> str:
 
 
 def _chat_ids(tokenizer: Any, agent: AgentSpec, turns: Sequence[tuple[str, str]]) -> list[int]:
-    """The ids of turns (role, content), up to where the answer begins. Error: ValueError, if the template fails."""
+    """The ids of turns (role, content), up to where the answer begins. Errors: as encode_question."""
+    guarded = marks_of(tokenizer).guard(*(content for _, content in turns))
     try:
-        text = _rendered(tokenizer, agent, turns)
+        text = _rendered(tokenizer, agent, [(role, one) for (role, _), one in zip(turns, guarded.texts, strict=True)])
         with tokenizer_limit(agent, turns[-1][1]):
-            return list(tokenizer(text, add_special_tokens=False).input_ids)
+            return guarded.encode(text)
+    except MarkInText:
+        raise
     except Exception as error:  # a template may raise anything
         raise ValueError(
             f"the chat template of agent {agent.name!r} fails ({type(error).__name__}: {str(error)[:200]}) at "
@@ -115,6 +159,18 @@ def _leaves_question_out(tokenizer: Any, agent: AgentSpec) -> bool:
     return question not in text.casefold()
 
 
+def check_sizes(tokenizer: Any, rows: int) -> None:
+    """Check that the model has a row for each token. Error: ValueError."""
+    if len(tokenizer) > rows:
+        raise ValueError(LARGER_TOKENIZER.format(f"{len(tokenizer):,}", f"{rows:,}"))
+
+
+def textless_ids(tokenizer: Any, rows: int, stops: Sequence[int]) -> tuple[int, ...]:
+    """The ids of a model, whose vocabulary may be rounded up, that the tokenizer has no text for, without the stops."""
+    known = {*tokenizer.get_vocab().values(), *tokenizer.added_tokens_decoder, *stops}
+    return tuple(one for one in range(rows) if one not in known)
+
+
 def eos_ids(tokenizer: Any, model: Any) -> list[int]:
     """All ids that end a response: generation config, model config and tokenizer together."""
     ids: list[int] = []
@@ -153,10 +209,12 @@ class TurnMarks:
     """The ids around an environment's text, between two turns of an agent.
 
     before: from the EOS of the agent's turn, if its chat template writes one.  after: up to its next turn.
+    opening: what of a thought `after` opens.
     """
 
     before: list[int]
     after: list[int]
+    opening: str = ""
 
     def around(self, text_ids: Sequence[int], stops: Sequence[int], *, has_eos: bool) -> list[int]:
         """An environment's turn. has_eos: the agent's turn ended with an EOS, which is not repeated."""
@@ -179,7 +237,8 @@ def turn_marks(tokenizer: Any, agent: AgentSpec, role: Literal["tool", "user"]) 
             "it: set rollout.environment to none, or the agent's prompt_format to plain"
         )
     # In the template's own marks, what looks like a special token is one.
-    return TurnMarks(*(list(tokenizer(text, add_special_tokens=False).input_ids) for text in texts))
+    before, after = (list(tokenizer(text, add_special_tokens=False).input_ids) for text in texts)
+    return TurnMarks(before, after, thought_marks(tokenizer).opened_at_end(texts[1]))
 
 
 def _chat_marks(tokenizer: Any, agent: AgentSpec, role: str) -> list[str]:

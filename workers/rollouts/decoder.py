@@ -64,6 +64,7 @@ class GraphKey(NamedTuple):
     top_p: float
     top_k: int
     stops: tuple[int, ...]
+    textless: tuple[int, ...]
     has_head: bool
 
 
@@ -82,6 +83,7 @@ def graph_key(model: Any, request: SampleRequest, eos_ids: Sequence[int], head: 
         top_p=request.top_p,
         top_k=request.top_k,
         stops=tuple(sorted(eos_ids)),
+        textless=request.textless,
         has_head=head is not None,
     )
 
@@ -268,7 +270,7 @@ class _Steps:
             tuple(states.new_zeros(rows, states.shape[1], size.places, states.shape[3]) for states in pair)
             for pair in ((layer.keys, layer.values) for layer in prompts.cache.layers)
         ]
-        self._buffers = Buffers(rows, prompts.logits.shape[-1], device)
+        self._buffers = Buffers(rows, prompts.logits.shape[-1], device, request.textless)
         self._place = torch.arange(size.places, device=device)  # (L,)
         self._stops = torch.tensor(key.stops, dtype=torch.long, device=device)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import Literal, NamedTuple, Protocol
 
@@ -87,6 +88,7 @@ class TransformersEngine:
 
     def sample(self, request: SampleRequest) -> list[Sample]:
         policy = self.policy
+        request = replace(request, textless=policy.textless)
         arguments = (policy.model, request, policy.eos_ids, policy.decode, policy.output_layer)
         is_suited = policy.model.device.type == "cuda" and request.longest >= FEWEST_TOKENS
         if self._obstacle or not (self.way == "static" or (self.way == "auto" and is_suited)):

@@ -59,6 +59,7 @@ class SampleRequest:
     temperature 0 is greedy (log-probabilities then at temperature 1).  batch_size: sequences at once, if the engine
     does not decide that itself.  top_p, top_k: see RolloutSpec; they do not change log-probabilities and entropy.
     stop: texts that end a response.  limits: most tokens of each row, if they differ; at most max_new_tokens.
+    textless: ids that are never sampled, for no tokenizer has a text for them; log-probabilities are as with them.
     Error: ValueError if a prompt is empty.
     """
 
@@ -72,6 +73,7 @@ class SampleRequest:
     top_k: int = 0
     stop: Sequence[str] = ()
     limits: Sequence[int] = ()
+    textless: tuple[int, ...] = ()
 
     @property
     def longest(self) -> int:
@@ -261,7 +263,7 @@ class _Batch:
         self.logits = prompts.logits[row]  # (r, V)
         if head is not None:  # it writes the next ones over them
             self.logits = self.logits.to(head.dtype)
-        self.buffers = Buffers(len(rows), self.logits.shape[-1], model.device)
+        self.buffers = Buffers(len(rows), self.logits.shape[-1], model.device, request.textless)
         self.position = prompts.lengths[row]  # (r,)
         self.width = prompts.width
         self.mask: Tensor | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import torch
@@ -29,8 +30,11 @@ class Buffers:
     Fresh memory for each token would take as long as its softmax.
     """
 
-    def __init__(self, num_rows: int, size: int, device: torch.device) -> None:
+    def __init__(self, num_rows: int, size: int, device: torch.device, textless: Sequence[int] = ()) -> None:
+        """textless: ids that are never chosen."""
         self.logps, self.probabilities = torch.empty(2, num_rows, size, device=device)
+        ids = [one for one in textless if one < size]
+        self.textless = torch.tensor(ids, device=device) if ids else None
 
 
 def choose_tokens(
@@ -46,11 +50,17 @@ def choose_tokens(
     scaled = logits if temperature in (0, 1) else torch.div(logits, temperature, out=probabilities)
     torch.log_softmax(scaled, dim=-1, out=logps)
     torch.exp(logps, out=probabilities)
+    textless = buffers.textless
     if temperature == 0:
-        token = logits.argmax(dim=-1)
+        token = (logits if textless is None else logits.index_fill(1, textless, -torch.inf)).argmax(dim=-1)
     else:
         place = _place if logits.shape[-1] <= SMALL_VOCABULARY else _place_by_blocks
+        if textless is not None:
+            hidden = probabilities[:, textless]
+            probabilities.index_fill_(1, textless, 0.0)
         token = place(likeliest(probabilities, request.top_p, request.top_k, ranked), noise)
+        if textless is not None:
+            probabilities.index_copy_(1, textless, hidden)
     logp = logps.gather(1, token[:, None])[:, 0]
     # -p log p with 0 where p is 0; special.entr would take every logarithm again.
     entropy = -logps.clamp_(min=-1e30).mul_(probabilities).sum(dim=-1)

@@ -26,13 +26,17 @@ Draw = Callable[[Sequence[Sequence[int]], Sequence[int], Sequence[int], Sequence
 
 @dataclass(frozen=True)
 class SampledTurn:
-    """A turn of the agent, or its environment's with the ids of the chat template around it. text: without both."""
+    """A turn of the agent, or its environment's with the ids of the chat template around it. text: without both.
+
+    opening: the beginning of the text that was not sampled, for the template opened a thought before the turn.
+    """
 
     role: Role
     text: str
     token_ids: Sequence[int]
     has_eos: bool = False
     is_failed: bool = False
+    opening: str = ""
 
     @property
     def is_own(self) -> bool:
@@ -70,9 +74,10 @@ class Transcript(Sample):
 
 @dataclass
 class _OpenTranscript:
-    """A transcript while it is sampled."""
+    """A transcript while it is sampled. opening: what of a thought stands before its next turn."""
 
     prompt: Sequence[int]
+    opening: str = ""
     turns: list[SampledTurn] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
     is_cut: bool = False
@@ -113,7 +118,7 @@ class TranscriptSampler:
         """
         is_first, limit = self._ranks.is_first, self._rollout.max_completion_length
         episodes = [self._environment.reset(questions[row]) for row in rows] if is_first else []
-        transcripts = [_OpenTranscript(prompts[row]) for row in rows]
+        transcripts = [_OpenTranscript(prompts[row], self._policy.opening(questions[row].prompt)) for row in rows]
         alive = [*range(len(rows))]
         for turn in range(self._rollout.max_turns):
             keys = [key_of(row, turn) for row in alive]
@@ -125,7 +130,7 @@ class TranscriptSampler:
                 samples = draw(contexts, range(len(alive)), keys, room)
             for row, sample in zip(alive, samples, strict=True):
                 transcripts[row].samples.append(sample)
-                transcripts[row].turns.append(self._own_turn(sample))
+                transcripts[row].turns.append(self._own_turn(sample, transcripts[row].opening))
             observations = self._observe(episodes, [(row, transcripts[row].turns[-1].text) for row in alive])
             is_last = turn + 1 == self._rollout.max_turns
             alive = [
@@ -138,9 +143,10 @@ class TranscriptSampler:
         rewards = self._ask(lambda: self._environment.rewards(episodes))
         return [one.closed(reward) for one, reward in zip(transcripts, rewards, strict=True)]
 
-    def _own_turn(self, sample: Sample) -> SampledTurn:
+    def _own_turn(self, sample: Sample, opening: str) -> SampledTurn:
         ids = sample.token_ids[:-1] if sample.has_eos else sample.token_ids
-        return SampledTurn("assistant", self._policy.decode(ids), sample.token_ids, sample.has_eos)
+        text = opening + self._policy.decode(ids)
+        return SampledTurn("assistant", text, sample.token_ids, sample.has_eos, opening=opening)
 
     def _observe(self, episodes: Sequence[Episode], turns: Sequence[tuple[int, str]]) -> list[Observation | None]:
         """The environment's answers to turns (row, text)."""
@@ -168,12 +174,13 @@ class TranscriptSampler:
         one.is_cut = is_last or len(one.ids) + len(turn.token_ids) >= limit
         if not one.is_cut:
             one.turns.append(turn)
+            one.opening = self._policy.opening_after(observation.role)
         return not one.is_cut
 
     def _answer(self, observation: Observation, *, has_eos: bool) -> SampledTurn:
         """The environment's turn, its text cut to max_observation_length tokens."""
         text = observation.clean_text
-        ids = self._policy.encode_response(text)
+        ids = self._policy.encode_text(text)
         if len(ids) > self._rollout.max_observation_length:  # other agents read what this one does
             text = self._policy.decode(ids[: self._rollout.max_observation_length]).rstrip("\ufffd")
         whole = self._policy.environment_ids(text, observation.role, has_eos=has_eos)

@@ -86,6 +86,8 @@ class VllmEngine:
             top_k=request.top_k,
             stop=request.stop,
             limits=request.limits,
+            textless=self._policy.textless,
+            num_rows=size,
         )
         outputs = self._run_command("generate", command) if request.rows else []
         self.sleep()

@@ -35,6 +35,7 @@ CPU_ENVIRONMENT = {
     "TORCHDYNAMO_DISABLE": "1",
 }
 ADAPTER_NAME = "policy"
+HIDDEN_BIAS = -1e4  # of a logit: at every temperature its probability is 0. SamplingParams itself has no limit of it
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class EngineSettings:
 class GenerateCommand:
     """The argument of `generate`: prompts as token ids, and for each row its prompt's index and its seed.
 
-    limits: most tokens of each row, if they differ.
+    limits: most tokens of each row, if they differ.  textless: ids that are never sampled, of num_rows in all.
     """
 
     prompts: Sequence[Sequence[int]]
@@ -75,6 +76,8 @@ class GenerateCommand:
     top_k: int = 0
     stop: Sequence[str] = ()
     limits: Sequence[int] = ()
+    textless: Sequence[int] = ()
+    num_rows: int = 0
 
 
 def tensors_of(folder: Path) -> Iterator[tuple[str, Any]]:
@@ -191,6 +194,11 @@ def sampling_arguments(command: GenerateCommand) -> dict[str, Any]:
     }
     if command.temperature > 0:
         arguments |= {"top_p": command.top_p, "top_k": command.top_k}
+    hidden = {*command.textless}
+    if 0 < len(hidden) <= command.num_rows - len(hidden):
+        arguments["logit_bias"] = dict.fromkeys(sorted(hidden), HIDDEN_BIAS)
+    elif hidden:
+        arguments["allowed_token_ids"] = [one for one in range(command.num_rows) if one not in hidden]
     return arguments | ({"stop": list(command.stop)} if command.stop else {})
 
 

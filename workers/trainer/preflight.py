@@ -13,6 +13,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from workers.agents.interface import AgentInterface
+from workers.agents.messages import UNREADABLE
 from workers.algorithms.base.tensors import ROW_STATS, MicroBatch
 from workers.contract.memory.footprint import Shape, shape_of
 from workers.contract.memory.machine import Machine, ResolvedSettings, resolved_settings, with_settings
@@ -25,6 +26,7 @@ from workers.model.loading import choose_device
 from workers.questions.dataset import Question, Split, evaluated_questions
 from workers.trainer.progress import LogFunction
 
+MAX_NAMED = 5  # questions in a message
 CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container; "max" or absent: none
 
 
@@ -216,9 +218,17 @@ def _short_enough(
     """The questions whose prompt is not empty and at most max_prompt_length tokens long, for every agent."""
     limit, lengths = spec.rollout.max_prompt_length, [agent.prompt_lengths(questions) for agent in agents]
     fitting = [question for index, question in enumerate(questions) if all(0 < own[index] <= limit for own in lengths)]
-    left_out = len(questions) - len(fitting)
+    unreadable = [index for index in range(len(questions)) if any(own[index] == UNREADABLE for own in lengths)]
+    left_out = len(questions) - len(fitting) - len(unreadable)
     counts = f"{format_count(len(fitting))} {what}, {format_count(left_out)} left out as too long"
     log("warning" if left_out else "info", counts)
+    if unreadable:
+        names = ", ".join(questions[index].id for index in unreadable[:MAX_NAMED])
+        log(
+            "warning",
+            f"{format_count(len(unreadable))} {what} left out: an agent's tokenizer reads words of them as special "
+            f"pieces, and cannot write them as text: {names}",
+        )
     return fitting
 
 

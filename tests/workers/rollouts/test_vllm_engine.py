@@ -121,7 +121,9 @@ def test_samples_carry_tokens_log_probabilities_and_an_estimate_of_the_entropy(t
         ([4, 1], [-0.5, -0.25], True, 0.75)
     ] * 2  # 1 is <eos>; .5 + .25
     [(_, command)] = connection.commands
-    assert command == GenerateCommand([[2, 3]], [0, 0], [2**63 - 1, 1], 0.5, 3, [1])  # seeds are 63 bits of the keys
+    assert command == GenerateCommand(
+        [[2, 3]], [0, 0], [2**63 - 1, 1], 0.5, 3, [1], num_rows=18
+    )  # seeds are 63 bits of the keys
 
 
 def test_on_a_cpu_new_weights_go_over_at_once_as_copies(tmp_path, connection):

@@ -107,6 +107,15 @@ class SharingSpec(AlgorithmSpec):
         source="design: tokenizers and text",
     )
 
+    peer_thoughts: Literal["keep", "leave_out"] = setting(
+        "keep",
+        label="Thoughts of peers",
+        help="A shared rollout with a thought, for a learner whose own chat template opens none. keep: the learner "
+        "reads what opened the thought, and trains on the rest; leave_out: it trains on what follows the thought, and "
+        "not on rollouts whose thought is unfinished.",
+        source="design: tokenizers and text",
+    )
+
     @property
     def shares_rollouts(self) -> bool:
         return self.sharing

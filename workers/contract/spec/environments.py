@@ -19,10 +19,11 @@ Role = Literal["assistant", "tool", "user"]
 @dataclass(frozen=True)
 class Turn:
     """A turn of a rollout as text. has_eos: the agent ended it with an EOS.  is_failed: a tool's answer is that it
-    could not do what it was called for.
+    could not do what it was called for.  opening: the beginning of the text that is the chat template's, a thought.
     """
 
     role: Role
     text: str
     has_eos: bool = False
     is_failed: bool = False
+    opening: str = ""
