@@ -32,12 +32,12 @@ from workers.agents.messages import (
 from workers.agents.multi_process import RankedAgent
 from workers.agents.retokenize import retokenize
 from workers.agents.updates import Inputs, RowInputs, measure_alignment, run_updates
+from workers.contract.events import TextDifference
 from workers.contract.spec.agent import AgentSpec
 from workers.contract.spec.data import EvaluationSpec
 from workers.contract.spec.environments import Turn
 from workers.contract.spec.rollout import RolloutSpec
 from workers.contract.spec.run import RunSpec
-from workers.contract.text_difference import TextDifference
 from workers.environments.registry import open_environment
 from workers.model.loading import choose_device
 from workers.model.memory import LOWER_LENGTH, OutOfMemory, halving, used_bytes

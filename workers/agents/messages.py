@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from workers.contract.events import TextDifference
 from workers.contract.spec.environments import Turn
-from workers.contract.text_difference import TextDifference
 
 UNREADABLE = -1  # as a number of tokens: an agent cannot read the question
 

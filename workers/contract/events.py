@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import zlib
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict
 from pydantic_core import PydanticSerializationError
@@ -28,6 +28,11 @@ CORRECT, INCORRECT, UNSCORABLE, PARTIAL = "1", "0", "-", "~"  # of one sample; P
 Level = Literal["info", "warning", "error"]
 # Trouble that a run met and dealt with; shown in the list of events as well as in the log.
 Incident = Literal["not finite", "out of memory", "disk", "verifier", "damaged file", "no rollouts", "engine"]
+
+# Why the text of a rollout is not what was sampled. characters: bytes that are no whole character, as where it was cut;
+# special: special tokens, which have no text; space: the decoder drops a space at the beginning; other.
+TextDifference = Literal["", "characters", "special", "space", "other"]
+TEXT_DIFFERENCES: tuple[str, ...] = get_args(TextDifference)[1:]
 
 
 class Body(BaseModel):

@@ -14,9 +14,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from workers.contract.checkpoint_manifest import needs_float32
+from workers.contract.events import TextDifference
 from workers.contract.spec.agent import AgentSpec
 from workers.contract.spec.run import RunSpec
-from workers.contract.text_difference import TextDifference
 from workers.model import chunked_logprobs, export, lora, sharding
 from workers.model.loading import CPU, choose_dtype, load_model, load_tokenizer, recompute_layers
 from workers.model.optimizer import PolicyOptimizer

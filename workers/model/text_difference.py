@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from workers.contract.text_difference import TextDifference
-from workers.model.thoughts import plain_text, thought_marks
+from workers.contract.events import TextDifference
+from workers.model.thoughts import sampled_text, thought_marks
 
 BROKEN = "\ufffd"  # what decoding writes for bytes that are no character
 
@@ -19,7 +19,7 @@ def text_difference(tokenizer: Any, token_ids: Sequence[int]) -> TextDifference:
     thoughts = {token for mark in thought_marks(tokenizer).ids for token in mark}
     special = {place for place, token in tokenizer.added_tokens_decoder.items() if token.special} - thoughts
     ids = [token for token in token_ids if token not in thoughts]
-    text = plain_text(tokenizer, ids)
+    text = sampled_text(tokenizer, ids)
     again = tokenizer(text, add_special_tokens=False, split_special_tokens=True, verbose=False).input_ids
     if list(again) == ids:
         return ""
@@ -28,10 +28,10 @@ def text_difference(tokenizer: Any, token_ids: Sequence[int]) -> TextDifference:
     if special.intersection(ids):
         return "special"
     before = tokenizer("1", add_special_tokens=False).input_ids
-    within = plain_text(tokenizer, [*before, *ids]).removeprefix(plain_text(tokenizer, before))
+    within = sampled_text(tokenizer, [*before, *ids]).removeprefix(sampled_text(tokenizer, before))
     if within != text and within.lstrip() == text.lstrip():
         return "space"
-    return "" if plain_text(tokenizer, again) in (text, _normalized(tokenizer, text)) else "other"
+    return "" if sampled_text(tokenizer, again) in (text, _normalized(tokenizer, text)) else "other"
 
 
 def whole_characters(text: str) -> str:

@@ -51,18 +51,18 @@ class ThoughtMarks:
     def decode(self, token_ids: Sequence[int]) -> str:
         """The text of a response without special tokens, with thoughts between <think> and </think>."""
         if not self.ids:
-            text = plain_text(self.tokenizer, token_ids)
+            text = sampled_text(self.tokenizer, token_ids)
             return text.replace(self.opening, OPENING).replace(self.closing, CLOSING) if self._has_other_words else text
         parts, start, place = [], 0, 0
         while place < len(token_ids):
             for mark, words in zip(self.ids, (OPENING, CLOSING), strict=True):
                 if [*token_ids[place : place + len(mark)]] == mark:
-                    parts += [plain_text(self.tokenizer, token_ids[start:place]), words]
+                    parts += [sampled_text(self.tokenizer, token_ids[start:place]), words]
                     start = place = place + len(mark)
                     break
             else:
                 place += 1
-        return "".join([*parts, plain_text(self.tokenizer, token_ids[start:])])
+        return "".join([*parts, sampled_text(self.tokenizer, token_ids[start:])])
 
     @property
     def _has_other_words(self) -> bool:
@@ -87,7 +87,7 @@ class ThoughtMarks:
         return OPENING + rest if start >= 0 and self.closing not in rest else ""
 
 
-def plain_text(tokenizer: Any, token_ids: Sequence[int]) -> str:
+def sampled_text(tokenizer: Any, token_ids: Sequence[int]) -> str:
     """The text of ids without special tokens."""
     return str(tokenizer.decode(token_ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))
 

@@ -102,6 +102,8 @@ def agent_metrics(record: StepRecord, agent: int) -> events.Metrics:
         "verifier/timeout": float(scores.timeouts[agent]),
         "skipped_updates": float(report.skipped_updates),
     }
+    for cause in events.TEXT_DIFFERENCES:
+        values[f"text_difference/{cause}"] = float(sum(response.difference == cause for response in responses))
     ratios = {
         "reward/mean": (scores.rewards[agent][scored].double().sum().item(), float(scored.sum())),
         "frac_reward_zero_std": _share(_uniform(record, [agent])),
