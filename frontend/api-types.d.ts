@@ -78,6 +78,7 @@ declare namespace Api {
     verified: number;
     verified_tokens: number;
     correct: number;
+    text_differences: Record<string, number>;
   }
   interface AlertAnswer {
     source: string;

@@ -10,7 +10,7 @@ from django.shortcuts import get_object_or_404
 from ninja import Query, Router
 from typing_extensions import TypedDict
 
-from hacrl_web.insight.collaboration.collaboration import sentences, so_far, view
+from hacrl_web.insight.collaboration.collaboration import add_text_differences, sentences, so_far, view
 from hacrl_web.insight.collaboration.ratio_histogram import clipping, window_steps
 from hacrl_web.insight.collaboration.step_summary import recorded_steps, run_summary, summary_of
 from hacrl_web.insight.collaboration.timeline import timeline
@@ -73,12 +73,15 @@ class CollaborationAnswer(StepsAnswer):
 
 
 class AgentSums(TypedDict):
+    """text_differences: by cause, rollouts of all steps whose text is not what was sampled (docs/metrics.md)."""
+
     name: str
     rollouts: int
     tokens: int
     verified: int
     verified_tokens: int
     correct: int
+    text_differences: dict[str, int]
 
 
 class PairSumsAnswer(TypedDict):
@@ -225,7 +228,7 @@ def get_step(request: HttpRequest, run_id: UUID, step: Step) -> Any:
     """One step by ordered pair: outcomes of the source's rollouts, their weight, rescued and avoided prompts."""
     run, spec = _run(request, run_id)
     picture = view(spec, summary_of(run, _recorded(run, step), step), step)
-    return {"step": step, **picture, "sentences": sentences(spec, picture)}
+    return {"step": step, **add_text_differences(run, picture, {step}), "sentences": sentences(spec, picture)}
 
 
 @router.get(
@@ -236,7 +239,7 @@ def get_whole_run(request: HttpRequest, run_id: UUID) -> Any:
     run, spec = _run(request, run_id)
     steps = recorded_steps(run)
     summary, done = run_summary(run, steps, BUDGET_S)
-    return {"done": done, "of": len(steps), **view(spec, summary)}
+    return {"done": done, "of": len(steps), **add_text_differences(run, view(spec, summary), steps)}
 
 
 @router.get(

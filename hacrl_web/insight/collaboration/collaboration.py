@@ -6,13 +6,15 @@ Shares of |weight| are within one learner: weights of different learners move di
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from hacrl_web.insight.collaboration.step_summary import OUTCOMES, Summary, summary_of
 from hacrl_web.runs.models import Run
+from hacrl_web.runs.telemetry.metric_series import read_series
 from hacrl_web.runs.telemetry.scores import accuracies
 from workers.algorithms.base.spec import CAPABILITY_FLOOR
+from workers.contract.events import TEXT_DIFFERENCES
 from workers.contract.spec.run import RunSpec
 
 TRAP_AT = 0.8  # share of a source's encouraging answers below the band; from here on an alert is raised too
@@ -46,6 +48,19 @@ def view(spec: RunSpec, summary: Summary, step: int | None = None) -> dict[str, 
         "agents": [{"name": name, **counts} for name, counts in zip(names, generated, strict=True)],
         "pairs": pairs,
     }
+
+
+def add_text_differences(run: Run, picture: dict[str, Any], steps: Collection[int]) -> dict[str, Any]:
+    """A view whose agents have the numbers of rollouts, by cause, whose text is not what was sampled in these steps."""
+    prefix = "text_difference/"
+    for agent in picture["agents"]:
+        agent["text_differences"] = dict.fromkeys(TEXT_DIFFERENCES, 0)
+    by_name = {agent["name"]: agent["text_differences"] for agent in picture["agents"]}
+    for line in read_series(run, {prefix + cause for cause in TEXT_DIFFERENCES}):
+        count = sum(value for step, value in line.points() if step in steps)
+        if line.agent in by_name:
+            by_name[line.agent][line.metric.removeprefix(prefix)] = round(count)
+    return picture
 
 
 def _pair(summary: Summary, learner: str, source: str) -> dict[str, Any]:

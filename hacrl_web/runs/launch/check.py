@@ -20,6 +20,7 @@ from hacrl_web.registry.rewards.service import named_rows, problem_on, write_fil
 from hacrl_web.runs.launch.fit.memory_fit import too_large
 from hacrl_web.runs.launch.fit.prompt_fit import too_long_prompts
 from hacrl_web.runs.launch.rows import VERSION, RequestRows
+from hacrl_web.runs.run.cautions import cautions_of
 from hacrl_web.runs.worker.hosts import any_has
 from hacrl_web.web.errors import FieldError, RequestFix, plain_errors
 from workers.contract.settings import label_of
@@ -56,7 +57,8 @@ def check_spec(request: Mapping[str, Any], rows: RequestRows, errors: list[Field
         errors += plain_errors(error)
         return None
     if request.get("draft") is not True:  # the cautions of a draft are confirmed when it is queued
-        errors += [FieldError(c.code, c.message, c.field) for c in spec.cautions() if c.code not in rows.confirmed]
+        cautions = cautions_of(spec, [agent.model for agent in rows.agents])
+        errors += [FieldError(c.code, c.message, c.field) for c in cautions if c.code not in rows.confirmed]
         if ONE_AT_A_TIME not in rows.confirmed:
             errors += _ranking_functions(spec)
     try:

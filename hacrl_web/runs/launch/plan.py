@@ -17,6 +17,7 @@ from hacrl_web.runs.launch.check import ONE_AT_A_TIME, check_spec, with_reward_n
 from hacrl_web.runs.launch.presets import with_preset
 from hacrl_web.runs.launch.rows import KEYS, RequestRows, find_rows, with_further_changes
 from hacrl_web.runs.models import Run, Sweep
+from hacrl_web.runs.run.cautions import cautions_of
 from hacrl_web.runs.storage.stored_spec import stored_spec
 from hacrl_web.runs.variants.grid import Variant
 from hacrl_web.runs.variants.parts import (
@@ -86,7 +87,8 @@ class LaunchPlan:
     @property
     def cautions(self) -> list[FieldError]:
         """Those of all its runs, each once: they are confirmed when a draft is queued."""
-        cautions = {caution.code: caution for spec in self.checked for caution in spec.cautions()}
+        models = [agent.model for agent in self.rows.agents]
+        cautions = {caution.code: caution for spec in self.checked for caution in cautions_of(spec, models)}
         return [FieldError(caution.code, caution.message, caution.field) for caution in cautions.values()]
 
     def require_teaching(self) -> None:

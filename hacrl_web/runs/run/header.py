@@ -10,6 +10,7 @@ from django.shortcuts import get_object_or_404
 
 from hacrl_web.runs.models import Run, State
 from hacrl_web.runs.models.quotas import waiting_reason
+from hacrl_web.runs.run.cautions import cautions_of_run
 from hacrl_web.runs.storage.stored_spec import stored_spec
 from hacrl_web.runs.telemetry.resumption import under_way
 from hacrl_web.runs.worker.queue import place_in_queue
@@ -50,7 +51,7 @@ def header(run: Run) -> dict[str, Any]:
 def _open_cautions(draft: Run) -> list[FieldError]:
     """The cautions to confirm when it is queued; none if this version cannot read the settings."""
     try:
-        cautions = stored_spec(draft).cautions()
+        cautions = cautions_of_run(draft, stored_spec(draft))
     except FieldErrors:
         return []
     return [FieldError(caution.code, caution.message, caution.field) for caution in cautions]

@@ -43,7 +43,7 @@ CONFIRMED = "confirm"  # in a file to launch: the cautions that its user has con
 # Words that every YAML reader takes for text; the dumper itself quotes words such as null and yes.
 _PLAIN_TEXT = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
-# Codes of `RunSpec.cautions`, with their fields.
+# Codes of cautions, with their fields. `thoughts_differ` is of what a run's models do together.
 CAUTIONS = {
     "delta_above_half": "algorithm.delta",
     "last_bound_reaches_one": "algorithm.delta_step",
@@ -53,6 +53,7 @@ CAUTIONS = {
     "greedy_rollouts": "rollout.temperature",
     "warmup_beyond_run": "training.warmup_steps",
     "learning_rate_vanishes": "training.learning_rate",
+    "thoughts_differ": "algorithm.peer_thoughts",
 }
 
 

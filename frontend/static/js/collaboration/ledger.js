@@ -95,6 +95,27 @@ export function drawLedger(table, view, unit, learner) {
     return row;
   });
   fill(table, columns, rows);
+  drawTextDifferences(view);
+}
+
+/** Causes for which the text that rewards and peers read is not what was sampled. */
+const CAUSES = /** @type {Record<string, string>} */ ({
+  characters: "bytes that are no whole character, such as a cut one; peers get the text before them",
+  special: "special tokens, which have no text",
+  space: "a space at the beginning that the tokenizer drops",
+  other: "a text that the tokenizer encodes to another one",
+});
+
+/** @param {SumsView} view */
+function drawTextDifferences(view) {
+  const lines = view.agents.flatMap((agent, place) => Object.entries(agent.text_differences ?? {}).filter(([, number]) => number).map(([cause, number]) => {
+    const line = make("li");
+    line.append(chip(view, place), ` ${count(number)}: ${CAUSES[cause] ?? cause}`);
+    return line;
+  }));
+  const list = document.getElementById("text-differences");
+  list?.querySelector("ul")?.replaceChildren(...lines);
+  if (list) list.hidden = !lines.length;
 }
 
 /**

@@ -122,6 +122,18 @@ def test_each_rollout_has_one_outcome_in_counts_and_tokens(world):
     assert [agent[name] for name in names] == [5, 21, 4, 16, 2]
 
 
+def test_text_that_was_not_sampled_is_counted_by_cause_in_a_step_and_in_the_run(web, world):
+    records = []
+    for seq, step, count in ((900_001, 1, 3.0), (900_002, 2, 5.0)):  # step 2 has no recorded rollouts
+        body = factories.metrics(step, "A", **{"text_difference/characters": count, "text_difference/special": 0.0})
+        records.append({**body.model_dump(), "seq": seq, "attempt": 1, "time": 1.0, "type": "metrics"})
+    insert(world.pk, records)
+    for place in ("step?step=1", "run"):
+        first, second = web.get(f"/api/v1/runs/{world.pk}/collaboration/{place}").json()["agents"]
+        assert first["text_differences"] == {"characters": 3, "special": 0, "space": 0, "other": 0}
+        assert not any(second["text_differences"].values())
+
+
 def test_rescued_and_avoided_prompts_are_counted(world):
     picture = picture_of(world)
     # On p A is all wrong and B once right, but that one is clipped; on q A is all right and B's mistake is dropped.

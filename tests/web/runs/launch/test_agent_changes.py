@@ -33,6 +33,25 @@ def test_run_has_the_changes_and_the_group_stays_as_it_is():
     assert "agents" in _COMPARED  # boards compare by what was used
 
 
+def test_pair_of_which_one_prompt_opens_a_thought_is_cautioned_until_it_is_confirmed():
+    owner = make_user()
+    request = launch_request(owner)
+    first, second = (agent.model for agent in AgentGroup.objects.get(pk=request["group"]).agents.all())
+    first.facts |= {"opens_thought": ["auto", "on"]}
+    first.save()
+    second.facts |= {"opens_thought": []}
+    second.save()
+    with pytest.raises(LaunchError, match="opens a thought before each answer") as refused:
+        launch(owner, request)
+    assert [(one.code, one.field) for one in refused.value.errors] == [("thoughts_differ", "algorithm.peer_thoughts")]
+    run = launch(owner, request | {"confirm": ["thoughts_differ"]})
+    assert request_of(owner, run)["confirm"] == ["thoughts_differ"]
+    launch(owner, request | {"agents": {"A": {"prompt_format": "plain"}}})
+    second.facts = {}
+    second.save()
+    launch(owner, request)  # of a model that was inspected before, nothing is known
+
+
 def test_null_is_the_run_s_default_in_place_of_the_group_s():
     owner = make_user()
     request = launch_request(owner, agents={"A": {"learning_rate": None, "lora_rank": ""}})
