@@ -394,4 +394,6 @@ def test_questions_too_long_for_any_agent_are_left_out_and_counted(tmp_path, pai
 def test_messages_hold_no_token_ids():
     # Agents exchange text, how it ended, rewards and one mean log-probability per rollout, nothing else.
     numbers = {"num_tokens", "length", "mean_logp", "reward"}
-    assert set(Response.__dataclass_fields__) == numbers | {"text", "shared_text", "finish_reason", "has_eos", "turns"}
+    assert set(Response.__dataclass_fields__) == numbers | {
+        *("text", "shared_text", "finish_reason", "has_eos", "turns", "opening", "difference")
+    }

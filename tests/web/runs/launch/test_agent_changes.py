@@ -47,7 +47,7 @@ def test_pair_of_which_one_prompt_opens_a_thought_is_cautioned_until_it_is_confi
     run = launch(owner, request | {"confirm": ["thoughts_differ"]})
     assert request_of(owner, run)["confirm"] == ["thoughts_differ"]
     launch(owner, request | {"agents": {"A": {"prompt_format": "plain"}}})
-    second.facts = {}
+    del second.facts["opens_thought"]
     second.save()
     launch(owner, request)  # of a model that was inspected before, nothing is known
 
