@@ -7,7 +7,7 @@ choose which code it runs, nor whom it asks.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Any
 
 from pydantic import ValidationError
@@ -25,13 +25,11 @@ from hacrl_web.runs.worker.hosts import any_has
 from hacrl_web.web.errors import FieldError, RequestFix, plain_errors
 from workers.contract.settings import label_of
 from workers.contract.spec.compute import INSTALL_RAY
-from workers.contract.spec.reward_function import compares_completions
 from workers.contract.spec.rewards import terms_of_text
 from workers.contract.spec.rollout import INSTALL_VLLM, RolloutSpec
 from workers.contract.spec.run import SECTIONS, RunSpec
 
 REWARDS = "rewards.terms"
-ONE_AT_A_TIME = "function_sees_one_completion"  # the code of a caution
 KINDS: dict[str, type[Judge] | type[RewardFunction]] = {"function": RewardFunction, "judge": Judge}  # by setting
 
 
@@ -59,8 +57,6 @@ def check_spec(request: Mapping[str, Any], rows: RequestRows, errors: list[Field
     if request.get("draft") is not True:  # the cautions of a draft are confirmed when it is queued
         cautions = cautions_of(spec, [agent.model for agent in rows.agents])
         errors += [FieldError(c.code, c.message, c.field) for c in cautions if c.code not in rows.confirmed]
-        if ONE_AT_A_TIME not in rows.confirmed:
-            errors += _ranking_functions(spec)
     try:
         text(spec.name, len(spec.name))  # a name of spaces without width could not be seen or clicked
     except ValueProblem as problem:
@@ -78,20 +74,6 @@ def check_spec(request: Mapping[str, Any], rows: RequestRows, errors: list[Field
     if not errors and benchmark and rows.group:
         errors += _failing_functions(spec, rows.group, benchmark)
     return spec
-
-
-def _ranking_functions(spec: RunSpec) -> list[FieldError]:
-    """A caution about the first reward function of training that compares completions; none if nothing is trained."""
-    paths = [] if spec.is_evaluation_only else spec.function_paths
-    for path in (Path(one) for one in paths if Path(one).is_file()):
-        if compares_completions(path.read_text()):
-            message = (
-                f"The reward function {path.stem} seems to compare the completions of a call (ranks, a mean, the "
-                "longest), and each call has one completion: its reward may always be the same. Give each completion a "
-                "reward of its own."
-            )
-            return [FieldError(ONE_AT_A_TIME, message, REWARDS)]
-    return []
 
 
 def _failing_functions(spec: RunSpec, group: AgentGroup, benchmark: Benchmark) -> list[FieldError]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from hacrl_web.accounts.models import User
 from hacrl_web.registry.agent_groups.agent_changes import Changes
 from hacrl_web.registry.benchmarks.training_sets import as_requested
-from hacrl_web.runs.launch.check import ONE_AT_A_TIME, check_spec, with_reward_names
+from hacrl_web.runs.launch.check import check_spec, with_reward_names
 from hacrl_web.runs.launch.presets import with_preset
 from hacrl_web.runs.launch.rows import KEYS, RequestRows, find_rows, with_further_changes
 from hacrl_web.runs.models import Run, Sweep
@@ -254,7 +254,7 @@ def _normalized(parts: SweepParts, runs: list[PlannedRun], rows: RequestRows) ->
             changed["training"]["benchmarks"], [one.benchmark for one in sets]
         )
     group, benchmark = rows.pair
-    cautions = {ONE_AT_A_TIME, *(caution.code for run in runs for caution in run.spec.cautions())}  # others: nothing
+    cautions = {caution.code for run in runs for caution in run.spec.cautions()}  # others: nothing
     return {
         "name": first.name,
         "group": group.pk,

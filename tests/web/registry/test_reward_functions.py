@@ -12,7 +12,6 @@ from django.urls import reverse
 from hacrl_web.registry.models import Benchmark, RewardFunction
 from hacrl_web.registry.rewards.service import register_source, update_source
 from hacrl_web.runs.launch.check import data_values
-from hacrl_web.runs.launch.plan import plan_of
 from hacrl_web.runs.models import Run
 from hacrl_web.web.errors import FieldErrors
 from tests.support.web import factories
@@ -125,18 +124,6 @@ def test_only_those_may_register_code_whom_the_operator_lets(settings, client, u
         if role != "viewer":  # who may be an admin elsewhere
             assert client.get(path).status_code == 200
         assert answer.status_code in ((201, 403) if role in may else (403,))
-
-
-def test_run_with_a_function_that_ranks_is_confirmed(user, function):
-    """It has TRL's form, and each call has one completion."""
-    update_source(user, function, "def f(completions, **kw):\n return [1 / max(len(c) for c in completions)]\n")
-    request = factories.launch_request(user, rewards={"terms": "function steps = 1"})
-    with pytest.raises(FieldErrors) as refused:
-        plan_of(user, request, Run)
-    assert [error.code for error in refused.value.errors] == ["function_sees_one_completion"]
-    assert plan_of(user, request | {"confirm": ["function_sees_one_completion"]}, Run).specs[0].rewards.terms
-    update_source(user, function, STEPS)
-    assert plan_of(user, request, Run).specs[0].rewards.terms
 
 
 NETWORK = "NETWORK = True\n" + STEPS

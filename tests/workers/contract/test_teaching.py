@@ -2,7 +2,6 @@
 
 import pytest
 
-from workers.contract.spec.reward_function import compares_completions
 from workers.contract.spec.run import RunSpec
 
 ONE, TWO = ["a"], ["a", "b"]
@@ -73,29 +72,3 @@ def test_settings_by_which_no_rollout_can_have_weight_are_void(agents, sections,
 def test_settings_with_which_little_can_be_learned_are_confirmed(sections, code):
     found = [caution.code for caution in spec(ONE, algorithm=ALONE, **sections).cautions()]
     assert found == ([code] if code else [])
-
-
-RANKS = """def f(completions, **kwargs):
-    order = sorted(range(len(completions)), key=lambda i: len(completions[i]))
-    return [order.index(i) / max(1, len(completions) - 1) for i in range(len(completions))]
-"""
-
-
-@pytest.mark.parametrize(
-    ("body", "expected"),
-    [
-        ("return [1 / max(len(c) for c in completions)]", True),
-        ("s = [len(c) for c in completions]; m = sum(s) / 2; return [x - m for x in s]", True),
-        ("n = Counter(completions); return [1 / n[c] for c in completions]", True),
-        ("return [max(0.0, 1 - len(c) / 100) for c in completions]", False),
-        ("return [float(a in c) for c, a in zip(completions, kw['answer'])]", False),
-        ("assert completions; return [0.5] * len(completions)", False),
-    ],
-)
-def test_function_that_compares_completions_is_recognised(body, expected):
-    """Each call has one completion, so ranks, means and counts over them say nothing."""
-    assert compares_completions(f"def f(completions, **kw): {body}\n") is expected
-    assert compares_completions(RANKS)
-    loop = "o = []\n for c in completions:\n  o.append(len(c))\n return [x / max(o) for x in o]"
-    assert compares_completions(f"def f(completions, **kw):\n {loop}\n")
-    assert not compares_completions("def reward(question, answer, response, **f): return max(response.count('a'), 1)\n")

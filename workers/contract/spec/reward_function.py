@@ -236,67 +236,6 @@ def _check_needed(arguments: ast.arguments, known: Sequence[str]) -> None:
             raise FunctionFileError(f"it needs {argument.arg!r}, which a question does not have: {', '.join(known)}")
 
 
-# Calls that compare the values of a list, by the last part of their name.
-_COMPARING = frozenset(
-    (
-        *("sorted", "sort", "max", "min", "sum", "mean", "fmean", "median", "std", "stdev", "pstdev", "var", "set"),
-        *("Counter", "index", "count", "argsort", "argmax", "rank", "rankdata", "zscore", "softmax"),
-    )
-)
-
-
-def compares_completions(text: str) -> bool:
-    """Whether the function of a checked source seems to compare the completions of a call: ranks, means, the longest.
-
-    A call has one completion, for which such a comparison says nothing.
-    """
-    convention = _convention(ast.parse(text))
-    if convention.form != "lists":
-        return False
-    lists = {COMPLETIONS}  # names of lists with an entry for each completion
-    for _ in range(3):  # lists made of lists
-        for node in ast.walk(convention.node):
-            if isinstance(node, ast.Assign) and _is_list_of(node.value, lists):
-                lists |= {target.id for target in node.targets if isinstance(target, ast.Name)}
-            elif isinstance(node, ast.For) and _mentions(node.iter, lists):
-                lists |= {
-                    call.func.value.id
-                    for call in ast.walk(node)
-                    if isinstance(call, ast.Call)
-                    and isinstance(call.func, ast.Attribute)
-                    and call.func.attr == "append"
-                    and isinstance(call.func.value, ast.Name)
-                }
-    return any(_compares(node, lists) for node in ast.walk(convention.node))
-
-
-def _is_list_of(value: ast.expr, lists: set[str]) -> bool:
-    if isinstance(value, ast.ListComp | ast.GeneratorExp):
-        return _mentions(value.generators[0].iter, lists)
-    if isinstance(value, ast.Call):  # list(completions), np.array(scores)
-        return any(isinstance(argument, ast.Name) and argument.id in lists for argument in value.args)
-    return isinstance(value, ast.Name) and value.id in lists
-
-
-def _mentions(node: ast.AST, lists: set[str]) -> bool:
-    """Whether a list is used as a whole: not one of its entries."""
-    if isinstance(node, ast.Subscript):
-        return False
-    if isinstance(node, ast.Name):
-        return node.id in lists
-    return any(_mentions(child, lists) for child in ast.iter_child_nodes(node))
-
-
-def _compares(node: ast.AST, lists: set[str]) -> bool:
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
-        return _mentions(node.right, lists)  # by the number of completions, or their sum
-    if not isinstance(node, ast.Call):
-        return False
-    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-    owner = [node.func.value] if isinstance(node.func, ast.Attribute) else []
-    return name in _COMPARING and any(_mentions(one, lists) for one in (*owner, *node.args))
-
-
 def called_function(text: str) -> tuple[str, Form, bool]:
     """Of a checked source: the name of its function, its form, and whether prompts and completions are lists of
     messages, as a look at `["content"]` or `.get("content")` shows."""
