@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal
 from workers import heartbeat
 from workers.agents.messages import AgentLost
 from workers.contract import events, trainer_process
+from workers.contract.spec import teaching
 from workers.contract.spec.judge import JudgeFileError
 from workers.contract.spec.reward_function import FunctionFileError
 from workers.contract.spec.run import InvalidSettings, RunSpec
@@ -70,7 +71,7 @@ def prepare(spec: RunSpec, run_dir: Path, attempt: int | None, *, has_lease: boo
         elif not is_supervised:
             trainer_process.lock_run_dir(run_dir)
             # The cautions of a launched run were confirmed in the form.
-            for caution in spec.cautions():
+            for caution in teaching.cautions_of(spec):
                 print(f"python -m workers: {caution.message}", file=sys.stderr)
         own = run_dir / trainer_process.SPEC_NAME
         if own.exists() and RunSpec.from_file(own) != spec:

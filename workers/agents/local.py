@@ -340,7 +340,7 @@ class LocalAgent:
         is_literal = self.spec.algorithm.eos == "literal"
         turns = [turn for turn in row.turns if turn.is_own] if isinstance(row, Transcript) else [row]
         causes = [self._difference(turn.token_ids, has_eos=turn.has_eos) for turn in turns]
-        difference = next(filter(None, causes), "")
+        difference: TextDifference = next(filter(None, causes), "")
         shared_text = self.policy.decode(row.token_ids, literal=True) if is_literal else self._sampled_text(row)
         shared_text = self._opening(row, opening) + shared_text
         return Response(

@@ -68,8 +68,9 @@ def _renamed(tokenizer: Any, agent: AgentSpec) -> Any:
         template = template.replace(words, names[words])
     renamed.chat_template = template
     messages = [{"role": role, "content": content} for role, content in _PROBE]
+    arguments: dict[str, Any] = {**agent.template_arguments}
     texts = [
-        one.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, **agent.template_arguments)
+        one.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, **arguments)
         for one in (tokenizer, renamed)
     ]
     ids = [one(text, add_special_tokens=False).input_ids for one, text in zip((tokenizer, renamed), texts, strict=True)]

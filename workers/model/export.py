@@ -7,25 +7,29 @@ were. So the folder holds the sum in float32, and a file beside it says how far 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from workers.contract.checkpoint_manifest import PRECISION_FILE
 from workers.model.memory import is_out_of_memory
 
-if TYPE_CHECKING:
-    from workers.model.policy import Policy
-
 MOST_TOKENS = 64  # of each response that is compared
 Rows = Sequence[tuple[Sequence[int], Sequence[int]]]  # token ids of a prompt and of its response
 
 
 @torch.no_grad()
-def write_precision(folder: Path, policy: Policy, merged: Any, surviving: float | None, rows: Rows) -> None:
-    """Write the file. merged: the exported model, float32, on the CPU; afterwards it is bfloat16.
+def write_precision(
+    folder: Path,
+    token_logps: Callable[..., Any],
+    device: torch.device,
+    merged: Any,
+    surviving: float | None,
+    rows: Rows,
+) -> None:
+    """Write the file. token_logps: as `Policy.token_logps`; merged: the exported model, float32, afterwards bfloat16.
 
     surviving: share of the weights changed by the update that differ from their start in bfloat16 too.
     rows: of recent rollouts; none: no log-probability is compared.
@@ -35,10 +39,10 @@ def write_precision(folder: Path, policy: Policy, merged: Any, surviving: float 
     nats: dict[str, float | None] = {"float32": None, "bfloat16": None}
     try:
         if rows:
-            trained, mask = policy.token_logps(prompts, responses, temperature=1.0)  # (b, T) each
+            trained, mask = token_logps(prompts, responses, temperature=1.0)  # (b, T) each
             for name, dtype in (("float32", torch.float32), ("bfloat16", torch.bfloat16)):
-                model = merged.to(dtype).to(policy.device)
-                exported, _ = policy.token_logps(prompts, responses, model=model, temperature=1.0)  # (b, T)
+                model = merged.to(dtype).to(device)
+                exported, _ = token_logps(prompts, responses, model=model, temperature=1.0)  # (b, T)
                 nats[name] = (exported - trained).abs()[mask].mean().item()
     except Exception as error:
         if not is_out_of_memory(error):

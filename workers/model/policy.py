@@ -330,4 +330,5 @@ class Policy:
             self.tokenizer.save_pretrained(folder)
             lora.save_adapter(folder / lora.ADAPTER_FOLDER, self.agent, adapter)
             if self.dtype == torch.bfloat16:  # one rank alone cannot compute with a shard
-                export.write_precision(folder, self, model, surviving, () if self.ranks.is_sharded else rows)
+                rows = () if self.ranks.is_sharded else rows
+                export.write_precision(folder, self.token_logps, self.device, model, surviving, rows)

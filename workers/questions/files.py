@@ -380,7 +380,8 @@ def text_of_message(message: dict[str, Any]) -> str | None:
     content = message["content"] if "content" in message else message.get("value")
     if isinstance(content, list):
         parts = [one.get("text") if isinstance(one, dict) else one for one in content]
-        content = "".join(parts) if parts and all(isinstance(one, str) for one in parts) else None
+        texts = [one for one in parts if isinstance(one, str)]
+        content = "".join(texts) if texts and len(texts) == len(parts) else None
     return content if isinstance(content, str) else None
 
 

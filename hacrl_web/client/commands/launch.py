@@ -88,9 +88,8 @@ def launch(
 
 def _with_confirmations(error: ApiError) -> ApiError:
     """The same refusal, with the options that confirm its cautions."""
-    from workers.contract.spec.run import CAUTIONS  # it takes a while, and most launches need it not
-
-    codes = dict.fromkeys(one["code"] for one in error.errors if one["code"] in CAUTIONS)
+    fixes = [(one["code"], fix) for one in error.errors for fix in one.get("fixes", ())]
+    codes = dict.fromkeys(code for code, fix in fixes if "confirm" in fix["request"])
     if not codes:
         return error
     words = " ".join(f"--confirm {code}" for code in codes)

@@ -18,6 +18,7 @@ from hacrl_web.insight.what_if.sums import Pairs, check_recorded, hypothetical, 
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.storage.stored_spec import recorded_spec
 from hacrl_web.web.errors import FieldErrors, plain_errors
+from workers.contract.spec import teaching
 from workers.contract.spec.run import RunSpec
 
 NO_WEIGHT = (
@@ -72,7 +73,7 @@ def what_if_answer(
         "bounds": [_bounds(one) for one in (spec, other)],
         "cautions": [
             *([NO_WEIGHT] if rows.steps and not any(pair.weight for pair in before.values()) else []),
-            *(caution.message for caution in other.cautions() if caution not in spec.cautions()),
+            *(one.message for one in teaching.cautions_of(other) if one not in teaching.cautions_of(spec)),
         ],
         "check": rows.check if checks else None,
         "clone": _clone_query(spec, other),

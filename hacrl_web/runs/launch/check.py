@@ -27,7 +27,7 @@ from workers.contract.settings import label_of
 from workers.contract.spec.compute import INSTALL_RAY
 from workers.contract.spec.rewards import terms_of_text
 from workers.contract.spec.rollout import INSTALL_VLLM, RolloutSpec
-from workers.contract.spec.run import SECTIONS, RunSpec
+from workers.contract.spec.run import CONFIRMED, SECTIONS, RunSpec
 
 REWARDS = "rewards.terms"
 KINDS: dict[str, type[Judge] | type[RewardFunction]] = {"function": RewardFunction, "judge": Judge}  # by setting
@@ -56,7 +56,10 @@ def check_spec(request: Mapping[str, Any], rows: RequestRows, errors: list[Field
         return None
     if request.get("draft") is not True:  # the cautions of a draft are confirmed when it is queued
         cautions = cautions_of(spec, [agent.model for agent in rows.agents])
-        errors += [FieldError(c.code, c.message, c.field) for c in cautions if c.code not in rows.confirmed]
+        for one in cautions:
+            if one.code not in rows.confirmed:
+                fix = RequestFix("Confirm it", {CONFIRMED: sorted({*rows.confirmed, one.code})})
+                errors.append(FieldError(one.code, one.message, one.field, (fix,)))
     try:
         text(spec.name, len(spec.name))  # a name of spaces without width could not be seen or clicked
     except ValueProblem as problem:

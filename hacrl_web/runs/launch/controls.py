@@ -20,6 +20,7 @@ from hacrl_web.web.errors import FieldError
 from workers.algorithms.registry import algorithms, settings_schema
 from workers.contract.number_format import format_learning_rate
 from workers.contract.settings import label_of
+from workers.contract.spec import teaching
 from workers.contract.spec.algorithm import DEFAULT, RECOMMENDED, upgraded
 from workers.contract.spec.rewards import text_of_terms
 from workers.contract.spec.run import CAUTIONS, RunSpec
@@ -350,7 +351,7 @@ def grid_path(path: str) -> str:
 def confirmed_by(spec: RunSpec) -> list[Confirmation]:
     """The cautions that were confirmed when this spec was launched."""
     values = values_of(spec.model_dump(mode="json"))
-    codes = [caution.code for caution in spec.cautions()]
+    codes = [caution.code for caution in teaching.cautions_of(spec)]
     return [Confirmation(code, str(values[CAUTIONS[code]])) for code in codes if code in CAUTIONS]
 
 

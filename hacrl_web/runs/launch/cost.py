@@ -19,6 +19,7 @@ from hacrl_web.runs.launch.fit.memory_fit import memory_needed
 from hacrl_web.runs.launch.plan import checked_run, plan_of
 from hacrl_web.runs.models import GENERATED, Run, State, Sweep, TelemetryEvent
 from hacrl_web.web.errors import FieldError
+from workers.contract.spec import teaching
 from workers.contract.spec.run import RunSpec
 
 MAX_MEASURED = 50  # newest completed runs
@@ -111,7 +112,7 @@ def cost_of(user: User, specs: Sequence[RunSpec], group: AgentGroup, benchmark: 
 
 def _void_everywhere(specs: Sequence[RunSpec]) -> list[str]:
     """The settings that act in none of these runs."""
-    by_run = [spec.void_settings() for spec in specs]
+    by_run = [teaching.blockers(spec) | spec.void_settings() for spec in specs]
     return [f"{path}: {why}." for path, why in by_run[0].items() if all(path in one for one in by_run)]
 
 

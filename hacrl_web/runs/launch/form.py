@@ -61,6 +61,7 @@ from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.page_query import MAX_ID, PageQuery, RowId, Text, uuid_or_none, whole_number
 from workers.algorithms.registry import algorithms, refused_files, settings_schema
 from workers.contract.settings import MAX_TEMPLATE
+from workers.contract.spec import teaching
 from workers.contract.spec.algorithm import BASELINE, DEFAULT, LEFT_CODE, RECOMMENDED, left_settings
 from workers.contract.spec.run import CONFIRMED, dump_yaml
 
@@ -158,7 +159,9 @@ class RunForm:
         if self.kind is Sweep:
             return dump_yaml(named_request(plan_of(self.user, self.request, Sweep)))
         (spec,) = plan_of(self.user, self.unconfirmed, Run).specs
-        codes = sorted({one.code for one in spec.cautions()} & {one.code for one in self.values["confirmed"]})
+        codes = sorted(
+            {one.code for one in teaching.cautions_of(spec)} & {one.code for one in self.values["confirmed"]}
+        )
         return spec.to_yaml() + (dump_yaml({CONFIRMED: codes}) if codes else "")
 
     def partial_cost(self) -> Cost | None:

@@ -93,7 +93,7 @@ class LaunchPlan:
 
     def require_teaching(self) -> None:
         """Error: LaunchError, if no rollout of one of its runs can have weight; every reason once."""
-        errors = {}
+        errors: dict[tuple[str, str], FieldError] = {}
         for run in self.probes or self.runs:
             for path, why in teaching.blockers(run.spec).items():
                 of_run = f"{run.label}: {why}." if run.label else f"{why[0].upper()}{why[1:]}."
@@ -254,7 +254,7 @@ def _normalized(parts: SweepParts, runs: list[PlannedRun], rows: RequestRows) ->
             changed["training"]["benchmarks"], [one.benchmark for one in sets]
         )
     group, benchmark = rows.pair
-    cautions = {caution.code for run in runs for caution in run.spec.cautions()}  # others: nothing
+    cautions = {caution.code for run in runs for caution in teaching.cautions_of(run.spec)}  # others: nothing
     return {
         "name": first.name,
         "group": group.pk,

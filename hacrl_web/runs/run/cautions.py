@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.runs.models import Run
+from workers.contract.spec import teaching
 from workers.contract.spec.run import Caution, RunSpec
 
 THOUGHTS_DIFFER = "thoughts_differ"
@@ -13,7 +14,7 @@ THOUGHTS_DIFFER = "thoughts_differ"
 
 def cautions_of(spec: RunSpec, models: Iterable[LanguageModel]) -> list[Caution]:
     """models: those of the agents, as they are registered. Of a model that was inspected before nothing is known."""
-    return [*spec.cautions(), *_differing_thoughts(spec, {model.location: model for model in models})]
+    return [*teaching.cautions_of(spec), *_differing_thoughts(spec, {model.location: model for model in models})]
 
 
 def cautions_of_run(run: Run, spec: RunSpec) -> list[Caution]:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from workers.contract.spec import teaching
 from workers.contract.spec.run import RunSpec
 
 ONE, TWO = ["a"], ["a", "b"]
@@ -49,8 +50,9 @@ def rollout(**settings):
     ],
 )
 def test_settings_by_which_no_rollout_can_have_weight_are_void(agents, sections, path, told):
-    void = spec(agents, **sections).void_settings()
-    blockers = {name.rpartition(".")[2]: why for name, why in void.items() if "nothing is learned" in why}
+    void = teaching.blockers(spec(agents, **sections))
+    blockers = {name.rpartition(".")[2]: why for name, why in void.items()}
+    assert all("nothing is learned" in why for why in blockers.values())
     assert list(blockers) == ([path] if path else [])
     assert told in blockers.get(path, "")
 
@@ -70,5 +72,5 @@ def test_settings_by_which_no_rollout_can_have_weight_are_void(agents, sections,
     ],
 )
 def test_settings_with_which_little_can_be_learned_are_confirmed(sections, code):
-    found = [caution.code for caution in spec(ONE, algorithm=ALONE, **sections).cautions()]
+    found = [caution.code for caution in teaching.cautions_of(spec(ONE, algorithm=ALONE, **sections))]
     assert found == ([code] if code else [])

@@ -24,6 +24,7 @@ from workers.contract.demo_recipe import (
     TRAIN_FILE,
     demo_settings,
 )
+from workers.contract.spec import teaching
 from workers.contract.spec.algorithm import RECOMMENDED
 from workers.contract.spec.run import RunSpec
 from workers.demo.cache import is_valid
@@ -102,7 +103,7 @@ def test_settings_are_valid_and_differ_by_the_rule_only(tmp_path):
 
 
 def test_request_confirms_exactly_the_cautions_that_the_demo_raises(tmp_path):
-    cautions = {caution.code for name in ALGORITHMS for caution in spec_of(tmp_path, name).cautions()}
+    cautions = {caution.code for name in ALGORITHMS for caution in teaching.cautions_of(spec_of(tmp_path, name))}
     assert cautions == set(CONFIRM)
 
 

@@ -15,6 +15,7 @@ import pytest
 from tests.support.workers.processes import forked as forked
 from tests.support.workers.processes import run_trainer
 from tests.support.workers.tiny import make_pair, make_spec, records
+from workers.contract.spec import teaching
 from workers.contract.spec.run import RunSpec
 from workers.contract.trainer_process import RunDirBusy, lease_path, lock_run_dir, start_trainer
 
@@ -56,7 +57,9 @@ def wait_for(run_dir: Path, kind: str, process: subprocess.Popen[bytes]) -> None
 def test_run_completes_and_a_second_call_resumes_it(tmp_path, spec):
     done = run(spec, tmp_path / "run")
     assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr.splitlines() == [f"python -m workers: {caution.message}" for caution in spec.cautions()]
+    assert done.stderr.splitlines() == [
+        f"python -m workers: {caution.message}" for caution in teaching.cautions_of(spec)
+    ]
     assert RunSpec.from_file(tmp_path / "run" / "spec.json") == spec
     assert (
         records(tmp_path / "run", "finished")[0] | {"step": 2, "outcome": "completed"}

@@ -21,7 +21,6 @@ from workers.algorithms.base.spec import AlgorithmSpec
 from workers.algorithms.hacpo import Hacpo
 from workers.contract.advantages import OverlongPenalty
 from workers.contract.settings import UNPRINTABLE, Count, SettingsSection, setting, void_because
-from workers.contract.spec import teaching
 from workers.contract.spec.agent import AgentSpec
 from workers.contract.spec.algorithm import AnyAlgorithm, field_path, refuse_left, upgraded
 from workers.contract.spec.checkpoint import CheckpointSpec, TelemetrySpec
@@ -43,7 +42,7 @@ CONFIRMED = "confirm"  # in a file to launch: the cautions that its user has con
 # Words that every YAML reader takes for text; the dumper itself quotes words such as null and yes.
 _PLAIN_TEXT = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
-# Codes of cautions, with their fields. `thoughts_differ` is of what a run's models do together.
+# Codes of all cautions, with their fields. `thoughts_differ` is of what a run's models do together.
 CAUTIONS = {
     "delta_above_half": "algorithm.delta",
     "last_bound_reaches_one": "algorithm.delta_step",
@@ -290,11 +289,8 @@ class RunSpec(SettingsSection):
         )
 
     def void_settings(self) -> dict[str, str]:
-        """Settings by which no rollout can have weight, and those that differ from their default and do not act.
-
-        The path of each, with the reason in words.
-        """
-        result = teaching.blockers(self)
+        """Settings that differ from their default and do not act: the path of each, with the reason in words."""
+        result = {}
         for section in SECTIONS:
             part: SettingsSection = getattr(self, section)
             cls, fields = type(part), type(part).model_fields
@@ -318,11 +314,10 @@ class RunSpec(SettingsSection):
         return getattr(getattr(self, section) if section else part, name, None)
 
     def cautions(self) -> list[Caution]:
-        """Settings that are allowed but probably a mistake; a request confirms each by its code."""
+        """Settings that are allowed but probably a mistake; `teaching.cautions_of` has those that hardly teach too."""
         result = []
         if self.sharing and self.sharing.audit_share > 0 and (message := self._audit_limit()):
             result.append(Caution(code="audit_decides_little", field="algorithm.audit_share", message=message))
-        result += [Caution(code=code, field=path, message=text) for code, path, text in teaching.cautions(self)]
         if not self.is_evaluation_only:
             result += self._lora_cautions()
         if len(self.agents) > 1 and not self.is_evaluation_only:

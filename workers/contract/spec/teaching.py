@@ -6,13 +6,10 @@ The first are refused at launch; the second are cautions, because somebody may w
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from workers.algorithms.base.sharing import SharingSpec
 from workers.algorithms.base.spec import AlgorithmSpec
-
-if TYPE_CHECKING:
-    from workers.contract.spec.run import RunSpec
+from workers.contract.spec.run import Caution, RunSpec
 
 GROUP_RULES = (AlgorithmSpec.learner_advantages, SharingSpec.learner_advantages)  # advantage 0 in a group of one
 SMALL_WEIGHT = 1e-4  # of weights with standard deviation .02, 99.6 % are larger
@@ -57,7 +54,13 @@ def blockers(spec: RunSpec) -> dict[str, str]:
     return result
 
 
-def cautions(spec: RunSpec) -> Iterator[tuple[str, str, str]]:
+def cautions_of(spec: RunSpec) -> list[Caution]:
+    """Settings that a request confirms: probably a mistake, or such that little can be learned."""
+    hardly = [Caution(code=code, field=path, message=text) for code, path, text in _hardly_teaches(spec)]
+    return [*spec.cautions(), *hardly]
+
+
+def _hardly_teaches(spec: RunSpec) -> Iterator[tuple[str, str, str]]:
     """Settings with which little can be learned: code, path and message."""
     if spec.is_evaluation_only or blockers(spec):
         return

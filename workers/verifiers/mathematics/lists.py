@@ -53,10 +53,10 @@ def same_list(gold: str, answer: str, is_equal: Callable[[str, str], bool]) -> b
         return False
     rest = list(answers)
     for one in golds:
-        match = next((other for other in rest if is_equal(one, other)), None)
-        if match is None:
+        equal = next((other for other in rest if is_equal(one, other)), None)
+        if equal is None:
             return False
-        rest.remove(match)
+        rest.remove(equal)
     return True
 
 

@@ -53,7 +53,7 @@ def choice_verdict(completion: str, gold: str) -> Verdict:
     ]
     if stated and not is_boxed:
         # "It is (B). (A) is too small." states B.
-        phrase: str | None = re.split(r"\.\s|\.$|。", stated[-1])[0]
+        phrase = re.split(r"\.\s|\.$|。", stated[-1])[0]
     else:
         phrase = answer_in(completion, "strict") or ("" if is_boxed else text.strip())
         if not phrase:

@@ -11,7 +11,7 @@ import ast
 import builtins
 import operator
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 _CALLED, _COMPARED, _ZIPPED = "_hacrl_called", "_hacrl_compared", "_hacrl_zipped"
@@ -40,7 +40,7 @@ class _Comparisons(ast.NodeTransformer):
         nodes = [*ast.walk(tree)]
         imported = [one for node in nodes if isinstance(node, ast.Import | ast.ImportFrom) for one in node.names]
         self._own = {(one.asname or one.name).partition(".")[0] for one in imported} | {*vars(builtins)}
-        aliases = {one.asname for one in imported if one.name in _FUNCTIONS}
+        aliases = {one.asname for one in imported if one.asname and one.name in _FUNCTIONS}
         aliases |= {name for node in nodes if isinstance(node, ast.Assign) for name in _other_names(node)}
         self._functions = _FUNCTIONS | aliases
         # Names that only get what the tests state themselves, found from below: each may rest on the ones before.
@@ -63,7 +63,7 @@ class _Comparisons(ast.NodeTransformer):
         has_own_keywords = all(self._is_own(one.value) for one in node.keywords)
         self.generic_visit(node)
         if name in self._functions and not (all(is_own) and has_own_keywords):
-            return ast.Call(_name(_CALLED), [node.func, ast.Constant(tuple(is_own[:2])), *node.args], node.keywords)
+            return ast.Call(_name(_CALLED), [node.func, _constants(is_own[:2]), *node.args], node.keywords)
         if name == "zip" and isinstance(node.func, ast.Name) and is_own.count(False) == 1 and len(is_own) > 1:
             return ast.Call(_name(_ZIPPED), [ast.Constant(is_own.index(False)), *node.args], node.keywords)
         return node
@@ -86,7 +86,11 @@ class _Comparisons(ast.NodeTransformer):
 
     def _operation(self, sign: ast.AST, left: ast.expr, right: ast.expr, is_own: tuple[bool, ...]) -> ast.Call:
         name = _OPERATORS[type(sign)].__name__
-        return ast.Call(_name(_COMPARED), [ast.Constant(name), ast.Constant(is_own), left, right], [])
+        return ast.Call(_name(_COMPARED), [ast.Constant(name), _constants(is_own), left, right], [])
+
+
+def _constants(values: Sequence[bool]) -> ast.Tuple:
+    return ast.Tuple([ast.Constant(value) for value in values], ast.Load())
 
 
 def _name(text: str) -> ast.Name:
@@ -135,7 +139,7 @@ def _called(function: Callable[..., Any], is_own: tuple[bool, ...], *args: Any, 
         kwargs[name] for name in ("a", "b", "a1", "a2", "actual", "desired", "expected", "x", "y") if name in kwargs
     ]
     both = [*args, *options][:2]
-    if len(both) == 2 and not _fit(*both, (*is_own, False, False)):
+    if len(both) == 2 and not _fit(both[0], both[1], (*is_own, False, False)):
         raise AssertionError(_difference(*both))
     return function(*args, **kwargs)
 
