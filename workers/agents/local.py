@@ -393,12 +393,12 @@ class LocalAgent:
         if self.spec.algorithm.mask_truncated_completions and row.response.finish_reason == "length":
             return TRUNCATED
         assert self.spec.sharing is not None
-        limit = self.spec.rollout.max_completion_length
-        opening = self._openings[row.prompt]
-        tokens = retokenize(self.policy, row.response, self.spec.sharing, limit, opening)
+        rollout, prompt, opening = self.spec.rollout, self._prompts[row.prompt], self._openings[row.prompt]
+        spare = max(0, rollout.max_prompt_length - len(prompt))
+        limit = rollout.max_completion_length
+        tokens = retokenize(self.policy, row.response, self.spec.sharing, limit, opening, spare)
         if isinstance(tokens, str):
             return tokens
-        prompt = self._prompts[row.prompt]
         return Inputs(
             prompt, tokens.token_ids, row.response.mean_logp, row.response.length, train_mask=tokens.train_mask
         )

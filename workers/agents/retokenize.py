@@ -27,17 +27,19 @@ class LearnerTokens:
 
 
 def retokenize(
-    policy: Policy, response: Response, sharing: SharingSpec, max_length: int, opening: str = ""
+    policy: Policy, response: Response, sharing: SharingSpec, max_length: int, opening: str = "", spare: int = 0
 ) -> LearnerTokens | str:
     """A shared rollout in the learner's tokens, or the reason why it is dropped. Error: ResponseTooLong.
 
-    opening: what of a thought the learner's own prompt holds.
+    opening: what of a thought the learner's own prompt holds. spare: tokens by which that prompt is shorter than the
+    longest allowed; what is given before the source's first token may take them, as it was part of the source's prompt.
     """
     has_eos = response.finish_reason == "stop" and response.has_eos
     turns = response.turns or [Turn("assistant", response.shared_text, has_eos, opening=response.opening)]
     tokens = _in_tokens(policy, turns, sharing, opening)
     if tokens is None:
         return UNFINISHED
+    max_length += min(spare, next((place for place, trains in enumerate(tokens.train_mask) if trains), 0))
     if len(tokens.token_ids) > max_length:
         if sharing.overflow == "error":
             raise ResponseTooLong(

@@ -122,6 +122,15 @@ def test_thoughts_of_peers_are_kept_or_left_out_as_the_setting_says(agents, text
     assert taught(agents[learner], response, peer_thoughts="leave_out") == left_out
 
 
+def test_opening_that_a_peer_is_given_takes_the_room_that_its_prompt_leaves(agents):
+    """A rollout at its limit is not dropped for 8 tokens that its source had in the prompt."""
+    learner, response = agents["plain"], response_of(agents["opens"], "x" * 100, finished=False)
+    sharing = learner.spec.sharing.model_copy(update={"overflow": "drop"})
+    tokens = [retokenize(learner.policy, response, sharing, 100, "", spare) for spare in (7, 8, 50)]
+    assert tokens[0] == "overflow"
+    assert [(len(one.token_ids), sum(one.train_mask)) for one in tokens[1:]] == [(108, 100)] * 2
+
+
 def test_verifier_format_rewards_and_evaluation_read_the_thought_whoever_opened_it(agents):
     inner = "a</think><answer>4</answer>"
     opened, written = response_of(agents["opens"], inner), response_of(agents["plain"], "<think>" + inner)
