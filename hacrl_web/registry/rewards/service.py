@@ -294,7 +294,7 @@ def rewards_on(row: Judge | RewardFunction, benchmark: Benchmark) -> list[dict[s
         for one in questions
         for text in (f"\\boxed{{{one.get('answer', '')}}}", NO_ANSWER)
     ]
-    results = _ask(row, cases, "benchmark")["results"]
+    results = _ask(row, cases, "benchmark")["results"] if cases else []
     return [
         {"question": one.get("question"), "answer": one.get("answer"), "correct": right, "none": nothing}
         for one, right, nothing in zip(questions, results[::2], results[1::2], strict=True)

@@ -179,7 +179,8 @@ class RunForm:
         errors = [*self.errors, *missing_sets, *missing]
         cloned = Run.objects.visible_to(self.user).filter(pk=uuid_or_none(values.get("cloned_from"))).first()
         fields, common, sections, problems = draw(values, errors, _values_of_run(cloned) if cloned else {})
-        _choose_rows(self.user, fields, groups, benchmarks)
+        if not (cloned or values.get("draft")):  # whose group may be gone: another one is the user's to choose
+            _choose_rows(self.user, fields, groups, benchmarks)
         judge = fields["search.agent"]
         names = [agent.name for group in groups for agent in group.agents.all()]
         judge.choices = list(dict.fromkeys(["", *names, judge.value or ""]))

@@ -7,11 +7,9 @@ import functools
 import gzip
 import itertools
 import json
-import re
 import shutil
 import stat
 from pathlib import Path
-from types import SimpleNamespace
 
 import httpx2
 import pytest
@@ -29,7 +27,7 @@ from hacrl_web.runs.models import Run, State, TelemetryEvent, Worker
 from hacrl_web.runs.telemetry.shipper import Shipper
 from tests.support.web.factories import make_run, metrics, write_spool
 from tests.support.web.live import Server
-from workers.contract.events import Log, Metrics
+from workers.contract.events import Log
 
 ROOT = Path(__file__).resolve().parents[3]
 HOSTILE = "\x1b]0;owned\x07\x1b[31mred\u202e"
@@ -456,19 +454,6 @@ def test_token_goes_to_no_other_host_whatever_the_path(path, tmp_path):
     list(client.pages(path))
     client.save(path, tmp_path / "file")
     assert hosts == ["hacrl.test"] * 4
-
-
-def test_python_of_the_readme_prints_the_reward(monkeypatch, capsys):
-    text = (Path(__file__).resolve().parents[3] / "README.md").read_text()
-    (code,) = re.findall(r"```python\n(.+?)```", text, re.DOTALL)
-    metrics = Metrics(step=1, agent="A", values={"loss": 0.5}, ratios={"reward/mean": (3.0, 4.0)})
-    record = json.loads(metrics.model_dump_json())
-    event = {name: record.pop(name) for name in ("type", "step", "agent")} | {"source": "", "payload": record}
-    monkeypatch.setattr("hacrl_web.client.login.find_login", lambda: SimpleNamespace(url="http://127.0.0.1", token="t"))
-    monkeypatch.setattr(Client, "launch", lambda self, request: {"id": "run"})
-    monkeypatch.setattr(Client, "follow", lambda self, run: iter([event]))
-    exec(code, {})
-    assert capsys.readouterr().out == "1 A 0.75\n"
 
 
 def test_watch_writes_numbers_and_times_as_pages_do(capsys):

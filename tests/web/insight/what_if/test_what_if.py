@@ -318,7 +318,7 @@ def test_clone_opens_the_form_with_these_values_and_asks_about_a_delta_that_nobo
     values = {f.path: f.value for f in settings}
     assert (values["algorithm.alpha"], values["algorithm.delta"]) == ("2.0", "0.8")
     assert (values["algorithm.capability_window"], values["algorithm.cross_clip_gradient"]) == ("3", "keep")
-    assert values["algorithm.delta_step"] == 0.025
+    assert values["algorithm.delta_step"] == "0.025"
     assert form.context["confirmed"] == []
 
 
