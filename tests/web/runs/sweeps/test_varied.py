@@ -154,4 +154,4 @@ def test_line_that_is_refused_is_named_beside_the_lines(web, form, text, words):
     assert answer.status_code == 422
     assert words in field_of(answer, "varied").replace("&#x27;", "'")
     assert text.splitlines()[0] in field_of(answer, "varied")
-    assert answer.context["unplaced_errors"] == []
+    assert all(control is not None for control, _ in answer.context["problems"])

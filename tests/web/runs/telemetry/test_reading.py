@@ -230,7 +230,11 @@ def test_page_of_the_api_needs_a_login_and_nothing_from_elsewhere(client, user):
 
 
 def test_python_of_the_documentation_works(hacrl, user, monkeypatch, tmp_path):
-    stored(make_run(user, name="swan"), metrics(1, capability=0.5))
+    made = make_run(user, name="swan")
+    stored(made, metrics(1, capability=0.5))
+    for row, name in ((made.group, "Qwen3 100k + Llama 250k"), (made.benchmark, "Order of operations")):
+        row.name = name
+        row.save()
     # The run of the example is never claimed here.
     events = [{"type": "metrics", "source": "", "step": 1, "agent": "A", "payload": {"values": {"reward/mean": 0.5}}}]
     monkeypatch.setattr(hacrl.client, "follow", lambda run: iter(events))
