@@ -20,7 +20,7 @@ from hacrl_web.registry.rewards.service import named_rows, problem_on, write_fil
 from hacrl_web.runs.launch.fit.memory_fit import too_large
 from hacrl_web.runs.launch.fit.prompt_fit import too_long_prompts
 from hacrl_web.runs.launch.rows import VERSION, RequestRows
-from hacrl_web.runs.run.cautions import cautions_of
+from hacrl_web.runs.run.cautions import launch_cautions
 from hacrl_web.runs.worker.hosts import any_has
 from hacrl_web.web.errors import FieldError, RequestFix, plain_errors
 from workers.contract.settings import label_of
@@ -55,7 +55,7 @@ def check_spec(request: Mapping[str, Any], rows: RequestRows, errors: list[Field
         errors += plain_errors(error)
         return None
     if request.get("draft") is not True:  # the cautions of a draft are confirmed when it is queued
-        cautions = cautions_of(spec, [agent.model for agent in rows.agents])
+        cautions = launch_cautions(spec, [agent.model for agent in rows.agents])
         for one in cautions:
             if one.code not in rows.confirmed:
                 fix = RequestFix("Confirm it", {CONFIRMED: sorted({*rows.confirmed, one.code})})

@@ -17,7 +17,7 @@ from hacrl_web.runs.launch.check import check_spec, with_reward_names
 from hacrl_web.runs.launch.presets import with_preset
 from hacrl_web.runs.launch.rows import KEYS, RequestRows, find_rows, with_further_changes
 from hacrl_web.runs.models import Run, Sweep
-from hacrl_web.runs.run.cautions import cautions_of
+from hacrl_web.runs.run.cautions import launch_cautions
 from hacrl_web.runs.storage.stored_spec import stored_spec
 from hacrl_web.runs.variants.grid import Variant
 from hacrl_web.runs.variants.parts import (
@@ -88,7 +88,7 @@ class LaunchPlan:
     def cautions(self) -> list[FieldError]:
         """Those of all its runs, each once: they are confirmed when a draft is queued."""
         models = [agent.model for agent in self.rows.agents]
-        cautions = {caution.code: caution for spec in self.checked for caution in cautions_of(spec, models)}
+        cautions = {caution.code: caution for spec in self.checked for caution in launch_cautions(spec, models)}
         return [FieldError(caution.code, caution.message, caution.field) for caution in cautions.values()]
 
     def require_teaching(self) -> None:

@@ -12,7 +12,7 @@ from workers.contract.spec.run import Caution, RunSpec
 THOUGHTS_DIFFER = "thoughts_differ"
 
 
-def cautions_of(spec: RunSpec, models: Iterable[LanguageModel]) -> list[Caution]:
+def launch_cautions(spec: RunSpec, models: Iterable[LanguageModel]) -> list[Caution]:
     """models: those of the agents, as they are registered. Of a model that was inspected before nothing is known."""
     return [*teaching.cautions_of(spec), *_differing_thoughts(spec, {model.location: model for model in models})]
 
@@ -20,7 +20,7 @@ def cautions_of(spec: RunSpec, models: Iterable[LanguageModel]) -> list[Caution]
 def cautions_of_run(run: Run, spec: RunSpec) -> list[Caution]:
     """Those of a run that exists."""
     locations = [agent.model for agent in spec.agents]
-    return cautions_of(spec, LanguageModel.objects.filter(project=run.project_id, location__in=locations))
+    return launch_cautions(spec, LanguageModel.objects.filter(project=run.project_id, location__in=locations))
 
 
 def _differing_thoughts(spec: RunSpec, models: dict[str, LanguageModel]) -> list[Caution]:
