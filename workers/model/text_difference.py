@@ -17,7 +17,6 @@ def text_difference(tokenizer: Any, token_ids: Sequence[int]) -> TextDifference:
     Another division of the same text into tokens is no difference, nor is the tokenizer's own normal form.
     """
     thoughts = {token for mark in thought_marks(tokenizer).ids for token in mark}
-    special = {place for place, token in tokenizer.added_tokens_decoder.items() if token.special} - thoughts
     ids = [token for token in token_ids if token not in thoughts]
     text = sampled_text(tokenizer, ids)
     again = tokenizer(text, add_special_tokens=False, split_special_tokens=True, verbose=False).input_ids
@@ -25,7 +24,8 @@ def text_difference(tokenizer: Any, token_ids: Sequence[int]) -> TextDifference:
         return ""
     if BROKEN in text:
         return "characters"
-    if special.intersection(ids):
+    added = tokenizer.added_tokens_decoder  # made anew at each look
+    if any(added[token].special for token in ids if token in added):
         return "special"
     before = tokenizer("1", add_special_tokens=False).input_ids
     within = sampled_text(tokenizer, [*before, *ids]).removeprefix(sampled_text(tokenizer, before))
