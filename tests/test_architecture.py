@@ -341,7 +341,7 @@ LINE_BUDGETS: dict[str, int] = {
     "workers/model": 2100,
     "workers/questions": 1850,
     "workers/rollouts": 1950,
-    "workers/trainer": 3_200,
+    "workers/trainer": 3_250,
     "workers/verifiers": 8600,
 }
 

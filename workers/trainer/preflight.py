@@ -16,7 +16,7 @@ from workers.agents.interface import AgentInterface
 from workers.agents.messages import UNREADABLE
 from workers.algorithms.base.tensors import ROW_STATS, MicroBatch
 from workers.contract.memory.footprint import Shape, shape_of
-from workers.contract.memory.machine import Machine, ResolvedSettings, resolved_settings, with_settings
+from workers.contract.memory.machine import Machine, ResolvedSettings, chosen_engine, resolved_settings, with_settings
 from workers.contract.memory.plan import fitted, shortfall
 from workers.contract.number_format import format_count
 from workers.contract.spec import teaching
@@ -112,6 +112,14 @@ def resolved_here(spec: RunSpec, models: Sequence[PreTrainedModel]) -> ResolvedS
         spec = fitted(spec, shapes, free)
     values["rollout"]["rollout_batch_size"] = spec.rollout.rollout_batch_size
     return values | {"training": {"tokens_per_micro_batch": spec.training.tokens_per_micro_batch}}
+
+
+def engine_reason(spec: RunSpec, models: Sequence[PreTrainedModel]) -> str:
+    """Why `rollout.engine: auto` is what it is here; empty without a GPU, and where the user chose. models: empty."""
+    machine = this_machine(spec)
+    if not machine.gpus or spec.rollout.engine != "auto":
+        return ""
+    return "rollout.engine auto is {}: {}".format(*chosen_engine(spec, [_num_parameters(m) for m in models], machine))
 
 
 def empty_model(location: str, revision: str | None) -> PreTrainedModel:

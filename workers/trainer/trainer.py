@@ -33,6 +33,7 @@ from workers.trainer.preflight import (
     check_algorithm,
     check_memory,
     empty_models,
+    engine_reason,
     evaluated_questions_that_fit,
     questions_that_fit,
     resolved_here,
@@ -187,12 +188,13 @@ class Trainer:
         if problems and resumable is None and self.progress.spool.attempt == 1:
             raise DamagedCheckpoint(f"the checkpoint to resume from: {problems[0]}")
         names = [agent.name for agent in self.spec.agents]
+        reason = ""
         folders = None if resumable is None else [resumable.folders[name] for name in names]
         if resumable is None:
             check_algorithm(self.spec)
             models = empty_models(self.spec)
             check_memory(self.spec, models)
-            self.resolved = resolved_here(self.spec, models)
+            self.resolved, reason = resolved_here(self.spec, models), engine_reason(self.spec, models)
         else:  # the same batches, so the same sums
             self.resolved = resumable.trainer.get("settled") or resumable.trainer.get("batches", {})
         placement = place(with_settings(self.spec, self.resolved), self.checkpoints.run_dir, folders)
@@ -206,6 +208,8 @@ class Trainer:
         verifier = verifier_label(self.spec.data)
         labels = network_labels(self.spec)
         self.progress.record_started(self.step, names, placement, verifier, self.resolved, labels)
+        if reason:
+            self.log("info", reason)
         for label in labels:
             self.log("warning", f"{label} may use the network: its rewards cannot be repeated exactly")
         for label in self.evaluations.terms.labels:

@@ -38,9 +38,13 @@ def test_a_run_that_starts_asks_the_machine(tmp_path, monkeypatch):
     gpus = Machine(gpus=(80 * 2**30,) * 2, memory=2**40, has_vllm=True)
     monkeypatch.setattr(preflight, "this_machine", lambda spec: gpus)
     monkeypatch.setattr("torch.cuda.mem_get_info", lambda index: (80 * 2**30, 80 * 2**30))
-    spec = make_spec(tmp_path, make_pair(tmp_path))
-    values = preflight.resolved_here(spec, preflight.empty_models(spec))
+    spec = make_spec(tmp_path, make_pair(tmp_path), rollout={"max_completion_length": 1025}, training={"steps": 10})
+    models = preflight.empty_models(spec)
+    values = preflight.resolved_here(spec, models)
     assert values["rollout"]["engine"] == "vllm"
+    assert preflight.engine_reason(spec, models) == (
+        "rollout.engine auto is vllm: models or responses are large and the weights fit"
+    )
     assert values["compute"] == {"agent_devices": "own", "gradient_checkpointing": True, "placement": "processes"}
 
 

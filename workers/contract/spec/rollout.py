@@ -41,8 +41,9 @@ class RolloutSpec(SettingsSection):
         label="Rollout engine",
         help="What generates rollouts. transformers: the trainer itself; vllm: a vLLM engine beside each "
         "process of an agent (faster from tens of millions of parameters; needs to be installed, see docs/gpu.md); "
-        "auto: vllm where the run finds a GPU and vLLM, its agents have one process each and their weights fit into "
-        "gpu_memory_utilization, else transformers.",
+        "auto: vllm where the run finds a GPU and vLLM, it pays (a model above 1.7 billion weights or responses above "
+        "1,024 tokens, at least 10 steps), agents have one process each and their weights fit into "
+        "gpu_memory_utilization; else transformers. The run's log says why.",
         source="design",
     )
     num_generations: Count = setting(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from workers.contract.memory.machine import Machine, resolved_settings, with_settings
+from workers.contract.memory.machine import Machine, chosen_engine, resolved_settings, with_settings
 from workers.contract.spec.run import RunSpec
 
 GIB = 2**30
@@ -57,6 +57,24 @@ def test_vllm_needs_room_for_the_weights_and_one_process_of_each_agent():
     assert values(two, compute={"placement": "ray"}) == ("transformers", "shared", True)
     assert values(GPU, training={"lora_rank": 512})[0] == "vllm"
     assert values(GPU, training={"lora_rank": 513})[0] == "transformers"  # more than vLLM takes
+
+
+def test_engine_is_chosen_by_model_length_and_steps_with_the_reason():
+    def choice(parameters: int, machine: Machine = GPU, **sections: Any) -> tuple[str, str]:
+        return chosen_engine(spec_of(**sections), [10**8, parameters], machine)
+
+    short, long = {"max_completion_length": 1024}, {"max_completion_length": 1025}
+    assert choice(1_700_000_000, rollout=short)[0] == "transformers"
+    assert choice(1_700_000_000, rollout=long)[0] == "vllm"
+    assert choice(1_700_000_001, rollout=short)[0] == "vllm"
+    assert choice(2 * 10**9, training={"steps": 10})[0] == "vllm"
+    assert choice(2 * 10**9, training={"steps": 9}) == (
+        "transformers",
+        "the run has fewer than 10 steps, and vLLM's engines take minutes to start",
+    )
+    assert choice(2 * 10**9, CPU) == ("transformers", "the run has no GPU")
+    without = GPU.model_copy(update={"has_vllm": False})
+    assert choice(2 * 10**9, without)[1] == "vLLM is not installed in its build for GPUs"
 
 
 def test_what_samples_ahead_is_not_vllm():
