@@ -47,7 +47,7 @@ class VllmEngine:
     has_own_weights = True
 
     def __init__(self, policy: Policy, spec: RunSpec, device: torch.device) -> None:
-        """Start an engine with the policy's present weights. Error: EngineFailed, here or at the first command."""
+        """Start the engine's process. Error at the first rollouts or weights: EngineFailed."""
         self._policy, self._ranks = policy, policy.ranks
         self._on_gpu = device.type == "cuda"
         size = 4 * policy.optimizer.num_trained if policy.uses_lora else policy.num_bytes
@@ -65,9 +65,12 @@ class VllmEngine:
         )
         self._process.start()
         theirs.close()
-        self._is_starting = True  # on a CPU while the trainer works on
-        self._is_current, self._is_asleep = not policy.uses_lora, False
-        self.sleep()  # the next agent's engine starts on the same GPU
+        # The processes of all agents import vLLM at the same time. On a GPU each engine begins at its first rollout:
+        # it measures the free memory, so the others sleep, and no trainer is loading its weights.
+        self._is_starting = True
+        self._is_current, self._is_asleep = not policy.uses_lora and not self._on_gpu, False
+        if not self._on_gpu:
+            self._send("start")
 
     def sample(self, request: SampleRequest) -> list[Sample]:
         """See RolloutEngine. vLLM decides how many rows it takes at once, at most rollout_batch_size."""
@@ -97,9 +100,9 @@ class VllmEngine:
         ]
 
     def take_weights(self) -> None:
-        """The policy has new weights: send them now, or on waking if the engine sleeps."""
+        """The policy has new weights: send them now, or on a GPU before the next rollouts."""
         self._is_current = False
-        if not self._is_asleep:
+        if not self._on_gpu:
             self.wake()
 
     def take_notes(self) -> list[str]:
@@ -107,14 +110,15 @@ class VllmEngine:
 
     def sleep(self) -> None:
         """Free the GPU of weights and cache; on a CPU there is nothing to free."""
-        if self._on_gpu and not self._is_asleep:
+        if self._on_gpu and not self._is_asleep and not self._is_starting:
             self._run_command("sleep")
             self._is_asleep, self._is_current = True, self._is_current and self._policy.uses_lora
 
     def wake(self) -> None:
         """Allocate the weights, send them, then allocate the cache: in this order the peak is lowest."""
-        if self._is_asleep:
+        if self._on_gpu:
             torch.cuda.empty_cache()  # what the trainer has freed, torch would keep from the engine
+        if self._is_asleep:
             self._run_command("wake", "weights")
         if not self._is_current:
             self._send_weights()
@@ -158,13 +162,18 @@ class VllmEngine:
     def _run_command(self, name: str, argument: Any = None) -> Any:
         """The engine's answer to a command. Error: EngineFailed."""
         if self._is_starting:
+            if self._on_gpu:
+                self._send("start")
             self._answer()
             self._is_starting = False
             if self._sends_tensors:
                 self._remove_folder()  # no longer needed
+        self._send(name, argument)
+        return self._answer()
+
+    def _send(self, name: str, argument: Any = None) -> None:
         with suppress(BrokenPipeError):  # _answer reports that the process has ended
             self._connection.send((name, argument))
-        return self._answer()
 
     def _answer(self) -> Any:
         try:
@@ -175,7 +184,7 @@ class VllmEngine:
                 if kind == "failed":
                     raise EngineFailed(f"the vLLM engine of {self._policy.agent.name} failed: {value}")
                 heartbeat.send_heartbeat()
-        except EOFError:
+        except (EOFError, ConnectionResetError):
             self._process.join(END_S)
             raise EngineFailed(
                 f"the vLLM engine of {self._policy.agent.name} ended with exit status {self._process.exitcode}: "
@@ -186,7 +195,7 @@ class VllmEngine:
 def _settings(policy: Policy, spec: RunSpec, folder: Path, device: torch.device) -> EngineSettings:
     length = spec.rollout.max_prompt_length + spec.rollout.max_completion_length
     agent = policy.agent
-    # On a GPU it sleeps before its first rollout, and then loses the weights that it had.
+    # On a GPU it gets the weights before its first rollout, and loses them whenever it sleeps.
     has_weights = policy.uses_lora or device.type == "cpu"
     if policy.uses_lora:
         folder = _start_folder(agent)

@@ -12,6 +12,7 @@ import os
 import signal
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -250,7 +251,7 @@ def prepare_environment(settings: EngineSettings) -> None:
 
 
 def serve_engine(connection: Connection, settings: EngineSettings) -> None:
-    """The process: start the engine, then carry out commands until the pipe ends."""
+    """The process: import vLLM, start the engine when told to, then carry out commands until the pipe ends."""
     prepare_environment(settings)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C stops the trainer, which first ends its step
     die_with_trainer(connection.fileno())
@@ -259,8 +260,10 @@ def serve_engine(connection: Connection, settings: EngineSettings) -> None:
     def send_heartbeat() -> None:
         connection.send(("heartbeat", None))
 
+    with suppress(Exception):  # the start reports it
+        import vllm  # noqa: F401 - takes 20 s, in which other agents' engines are imported too
     while True:
-        name, argument = ("start", None) if engine is None else connection.recv()
+        name, argument = connection.recv()
         try:
             if engine is None:
                 engine, result = Engine(settings, send_heartbeat), None

@@ -38,16 +38,22 @@ class Answering:
 
     def __init__(self) -> None:
         self.commands: list[tuple[str, Any]] = []
-        self.answers: list[tuple[str, Any]] = [("done", None)]  # to its start
+        self.answers: list[tuple[str, Any]] = []
+        self.start_answer: tuple[str, Any] = ("done", None)
         self.settings: EngineSettings | None = None
+        self.has_started = False
 
     def start(self, *, args: Any, **_: Any) -> SimpleNamespace:
         self.settings = args[1]
         return SimpleNamespace(start=lambda: None, join=lambda *_: None, kill=lambda: None)
 
     def send(self, command: tuple[str, Any]) -> None:
-        self.commands.append(command)
         name, argument = command
+        if name == "start":
+            self.has_started = True
+            self.answers.append(self.start_answer)
+            return
+        self.commands.append(command)
         result = [([4, 1], [-0.5, -0.25], False) for _ in argument.rows] if name == "generate" else None
         self.answers += [("heartbeat", None), ("done", result)]
 
@@ -141,9 +147,11 @@ def test_on_a_cpu_new_weights_go_over_at_once_as_copies(tmp_path, connection):
 def test_on_a_gpu_the_engine_sleeps_but_for_its_samples_and_wakes_in_order(tmp_path, connection):
     spec, policy = spec_and_policy(tmp_path)
     engine = VllmEngine(policy, spec, torch.device("cuda"))
-    assert names(connection) == ["sleep"]
-    engine.take_weights()  # asleep: they would be discarded
-    assert names(connection) == ["sleep"]
+    engine.take_weights()
+    assert not connection.has_started  # it would measure memory while other agents load their weights
+    sample(engine)
+    assert connection.has_started
+    assert names(connection) == ["take_tensors", "generate", "sleep"]  # it began awake, with random weights
     connection.commands.clear()
     sample(engine)
     expected = ["wake weights", "take_tensors", "wake kv_cache", "generate", "sleep"]
@@ -185,9 +193,8 @@ def test_with_lora_the_engine_has_the_starting_model_and_only_matrices_go_over(t
 def test_with_lora_the_matrices_are_sent_once_however_often_the_engine_sleeps(tmp_path, connection):
     spec, policy = spec_and_policy(tmp_path, lora_rank=2)
     engine = VllmEngine(policy, spec, torch.device("cuda"))
-    connection.commands.clear()
     sample(engine)
-    assert names(connection) == ["wake weights", "take_adapter", "wake kv_cache", "generate", "sleep"]
+    assert names(connection) == ["take_adapter", "generate", "sleep"]
     connection.commands.clear()
     sample(engine)  # vLLM kept the starting model and the matrices in the machine's memory
     assert names(connection) == ["wake weights", "wake kv_cache", "generate", "sleep"]
@@ -243,7 +250,7 @@ def test_work_of_the_engine_is_a_sign_of_life(tmp_path, connection, monkeypatch)
 
 def test_an_error_in_the_engine_is_raised(tmp_path, connection):
     spec, policy = spec_and_policy(tmp_path)
-    connection.answers[:] = [("failed", "ValueError: no room")]
+    connection.start_answer = ("failed", "ValueError: no room")
     engine = VllmEngine(policy, spec, CPU)
     with pytest.raises(EngineFailed, match="the vLLM engine of Qwen failed: ValueError: no room"):
         sample(engine)
