@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -39,7 +41,7 @@ from workers.contract.demo_recipe import (
     TRAIN_FILE,
     DemoRecipe,
 )
-from workers.contract.spec.algorithm import DEFAULT
+from workers.contract.spec.algorithm import BASELINE, DEFAULT
 
 
 def folder(recipe: DemoRecipe) -> Path:
@@ -83,9 +85,10 @@ def register(user: User, recipe: DemoRecipe, folder: Path) -> tuple[AgentGroup, 
         if group is None or _is_unchanged(group):
             break
     if group is None:
+        new = {place: name + suffix for place, name in recipe.agents.items()}
         agents = [
-            {"model": _model(user, folder / place, name + suffix).pk, "name": name, **recipe.agent_settings}
-            for place, name in recipe.agents.items()
+            {"model": model.pk, "name": recipe.agents[place], **recipe.agent_settings}
+            for place, model in _models(user, folder, new).items()
         ]
         group = groups.create_group(user, name=group_name + suffix, agents=agents)
     options = {**recipe.benchmark, "name": recipe.benchmark["name"] + suffix}
@@ -102,9 +105,17 @@ def _is_unchanged(group: AgentGroup) -> bool:
     return True
 
 
-def _model(user: User, folder: Path, name: str) -> LanguageModel:
-    model = LanguageModel.objects.filter(owner=user, name=name).first()
-    return model or models.register_model(user, location=str(folder), name=name)
+def _models(user: User, folder: Path, names: dict[str, str]) -> dict[str, LanguageModel]:
+    """The registered model of each place in the folder; new ones are inspected at the same time, seconds each."""
+    known = {model.name: model for model in LanguageModel.objects.filter(owner=user, name__in=names.values())}
+    new = [place for place, name in names.items() if name not in known]
+    with ThreadPoolExecutor() as pool:
+        answers = list(pool.map(lambda place: models.read_model_facts(str(folder / place), ""), new))
+    for place, answer in zip(new, answers, strict=True):
+        known[names[place]] = models.register_model(
+            user, location=str(folder / place), name=names[place], inspected=answer
+        )
+    return {place: known[name] for place, name in names.items()}
 
 
 def _benchmark(user: User, folder: Path, options: dict[str, Any]) -> Benchmark:
@@ -151,6 +162,7 @@ def _launch(user: User, recipe: DemoRecipe, request: dict[str, Any], *, is_new: 
     return launch_sweep(user, request | {"name": next(name for name in names if name not in taken)})
 
 
+SAY_EVERY_S = 15.0
 FROM_CACHE = "Looking for its two models in the cache."
 
 
@@ -168,27 +180,43 @@ def make_and_launch(
     *,
     is_new: bool,
     check: Callable[[], None] = lambda: None,
+    say: Callable[[str], object] = lambda text: None,
 ) -> Sweep:
-    """The demo's sweep. check: is called while models are made; what it raises ends that. Error: DemoFailed."""
+    """The demo's sweep. check: is called while models are made; what it raises ends that. Error: DemoFailed.
+
+    say: is told what is done now.
+    """
     with preparing(FROM_CACHE if folder(recipe).exists() else recipe.activity) as show:
 
+        def tell(text: str, **place: int) -> None:
+            show(text, **place)
+            say(text)
+
+        told_at = time.monotonic()
+
         def report(percent: int) -> None:
+            nonlocal told_at
             check()
-            show(f"{recipe.activity} {percent} % done.", percent=percent)
+            is_due = time.monotonic() - told_at > SAY_EVERY_S
+            told_at = time.monotonic() if is_due else told_at
+            (tell if is_due else show)(f"{recipe.activity} {percent} % done.", percent=percent)
 
         try:
+            if not folder(recipe).exists():
+                say(recipe.activity)
             made = make_agents(recipe, report, source)
-            show("Checking and registering its models and questions.", phase=1)
+            tell("Checking and registering its models and questions.", phase=1)
             group, benchmark = register(user, recipe, made)
             settings = recipe.settings(recipe.algorithms[0], engine)
             used = {key for name in algorithms for key in own_settings(name, ALGORITHM_SETTINGS)}
             settings["algorithm"] = {key: value for key, value in ALGORITHM_SETTINGS.items() if key in used}
+            say("Queueing its runs.")
             request = {
                 "name": recipe.name,
                 "group": group.pk,
                 "benchmark": benchmark.pk,
-                # HACPO first: its page is worth watching while the others wait.
-                "algorithms": sorted(algorithms, key=DEFAULT.__ne__),
+                # HACPO and GSPO first: together they answer whether sharing helps.
+                "algorithms": sorted(algorithms, key=lambda name: [DEFAULT, BASELINE, name].index(name)),
                 "seeds": list(seeds),
                 "confirm": list(CONFIRM),
                 **settings,

@@ -1,7 +1,8 @@
-"""The outcome of a demo in numbers, with HACPO's paired differences."""
+"""How far a demo is, and its outcome: in words, and in numbers with HACPO's paired differences."""
 
 from __future__ import annotations
 
+from statistics import fmean
 from typing import Any
 
 from hacrl_web.leaderboard.board.boards import Board, sweep_board
@@ -9,8 +10,10 @@ from hacrl_web.leaderboard.board.cells import paired
 from hacrl_web.leaderboard.board.results import FINAL, START, RunResult, run_results
 from hacrl_web.leaderboard.board.rows import BoardRow
 from hacrl_web.leaderboard.render.exports import estimate_as_dict
-from hacrl_web.runs.models import Sweep
+from hacrl_web.runs.models import HELD, State, Sweep
+from hacrl_web.runs.sweeps.state import state_of
 from hacrl_web.web.statistics import MeanInterval
+from workers.contract import number_format
 from workers.contract.spec.algorithm import BASELINE, DEFAULT
 
 RISE = "start"
@@ -64,3 +67,40 @@ def _run_numbers(result: RunResult) -> dict[str, Any]:
         "tokens": result.tokens,
         "training_seconds": result.training_seconds,
     }
+
+
+def progress_line(sweep: Sweep) -> str:
+    """`  27 of 200 steps: hacpo 24/40, accuracy 0.531; gspo 3/40, accuracy 0.182; 3 wait; about 2 min 05 s left`."""
+    state = state_of(sweep)
+    parts = []
+    for run in state.in_state(*HELD):
+        parts.append(f"{run.algorithm} {f'{run.step}/{run.total_steps}' if run.step else 'starts'}")
+        parts[-1] += f", accuracy {number_format.format_score(run.score)}" if run.score is not None else ""
+    if waiting := len(state.in_state(State.QUEUED)):
+        parts.append(f"{waiting} wait")
+    if state.eta_s is not None:
+        parts.append(f"about {number_format.format_duration(state.eta_s)} left")
+    figures = state.progress()
+    return f"  {figures['steps']} of {figures['total_steps']} steps: {'; '.join(parts)}"
+
+
+def outcome_lines(sweep: Sweep) -> list[str]:
+    """The difference of HACPO to GSPO, if both have ended; then the score of every rule and what has not completed."""
+    board = sweep_board(sweep)
+    benchmark = next((row.run.spec["data"]["benchmark"] for row in board.with_results), "")
+    scores = {row.algorithm: fmean(values.values()) for row in board.with_results if (values := _scores(row))}
+    scores = dict(sorted(scores.items(), key=lambda item: -item[1]))
+    words = {name: number_format.format_score(score) for name, score in scores.items()}
+    lines = []
+    if gap := paired_differences(board).get(f"{DEFAULT} - {BASELINE}"):
+        width = gap.half_width
+        certainty = "one seed: no interval" if width is None else f"± {width:.3f}, 95 %, {gap.count} seeds"
+        difference = f"{number_format.format_signed_score(gap.mean)} ({certainty})"
+        lines.append(
+            f"Sharing (hacpo) minus no sharing (gspo): {difference}, held-out accuracy {words[DEFAULT]} and "
+            f"{words[BASELINE]} on {benchmark}."
+        )
+    counts = [f"{count} {state}" for state, count in state_of(sweep).counts.items() if state != State.COMPLETED]
+    ranked = ", ".join(f"{name} {score}" for name, score in words.items())
+    lines.append("; ".join(filter(None, [f"All rules: {ranked}" if ranked else "", *counts])) + ".")
+    return lines

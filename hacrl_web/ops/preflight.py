@@ -286,8 +286,8 @@ def note_migrated(data: Path) -> None:
 # ---- the processes --------------------------------------------------------------------------------------------------
 
 
-def command(role: str, host: str = "0.0.0.0", port: int = 8000) -> list[str]:  # noqa: S104 - for containers; `up` passes its host
-    """The command line of one process. host, port: address of the web."""
+def command(role: str, host: str = "0.0.0.0", port: int = 8000, at_once: int = 1) -> list[str]:  # noqa: S104 - for containers; `up` passes its host
+    """The command line of one process. host, port: address of the web.  at_once: runs that the worker trains."""
     # X-Forwarded-For from any client would evade the login throttle, so only the named proxies are trusted.
     proxies = os.environ.get("HACRL_PROXY_ADDRESSES", "").replace(" ", "")
     forwarded = ("--proxy-headers", "--forwarded-allow-ips", proxies) if proxies else ("--no-proxy-headers",)
@@ -298,7 +298,7 @@ def command(role: str, host: str = "0.0.0.0", port: int = 8000) -> list[str]:  #
             *("--timeout-graceful-shutdown", "3", "--ws-max-size", "65536"),
         ],
         "worker": [
-            *("-m", "celery", "-A", "hacrl_web.celery", "--quiet", "worker", "--pool", "prefork", "-c", "1"),
+            *("-m", "celery", "-A", "hacrl_web.celery", "--quiet", "worker", "--pool", "prefork", "-c", str(at_once)),
             *("--loglevel", "INFO", "--without-gossip", "--without-mingle"),
         ],
         "dispatcher": ["manage.py", "dispatch"],

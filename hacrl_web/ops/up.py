@@ -42,8 +42,11 @@ def say(text: str) -> None:
 class Up:
     """A running product: data folder, processes, address."""
 
-    def __init__(self, data: Path, host: str, port: int, announce: Callable[[str], None] = print) -> None:
+    def __init__(
+        self, data: Path, host: str, port: int, announce: Callable[[str], None] = print, at_once: int = 1
+    ) -> None:
         self.data, self.host, self.port, self.announce = data, host, port, announce
+        self.at_once = at_once  # runs that the worker trains at the same time
         preflight.make_data_folder(data)
         self.lock = preflight.take_lock(data)  # until this process ends
         self.public = preflight.check_public_bind(host)
@@ -77,7 +80,7 @@ class Up:
         self._migrate()
         web = self._add("web", command("web", self.host, self.port))
         link = self._single("login_link", stdout=subprocess.PIPE)
-        self._add("worker", command("worker")).grace_s = WORKER_GRACE_S
+        self._add("worker", command("worker", at_once=self.at_once)).grace_s = WORKER_GRACE_S
         self._add("dispatcher", command("dispatcher"))
         self._add("watcher", command("watcher"))
         self.write_state()
@@ -310,7 +313,9 @@ def serve(options: argparse.Namespace) -> int:
     data = preflight.data_folder("var/demo" if is_demo else "var")
     port = options.port if options.port is not None else 0 if once else 8000
     port = port or preflight.free_port(options.host)
-    up = Up(data, options.host, port, say if once else lambda line: print(line, flush=True))
+    is_tiny = is_demo and options.pretrained is None and options.engine != "vllm"  # its runs take one thread each
+    announce = say if once else lambda line: print(line, flush=True)
+    up = Up(data, options.host, port, announce, at_once=min(2, os.cpu_count() or 1) if is_tiny else 1)
     try:
         if not up.start():
             return 130

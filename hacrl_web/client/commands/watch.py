@@ -179,4 +179,5 @@ def _print_line(one: dict[str, Any], json: bool) -> None:
     if json:
         print(json_module.dumps(one), flush=True)
     else:
-        line(f"{one['at']} {one['level']:7} {one['text']}")
+        at = datetime.fromisoformat(one["at"]).astimezone(UTC)  # the server writes one kind of line with `Z`
+        line(f"{at:%Y-%m-%d %H:%M:%S}Z {one['level']:7} {one['text']}")

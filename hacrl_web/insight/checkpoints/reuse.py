@@ -30,7 +30,7 @@ from hacrl_web.registry.models import LanguageModel
 from hacrl_web.runs.launch.again import cannot_repeat, hold_rows_of
 from hacrl_web.runs.launch.create import create_run
 from hacrl_web.runs.launch.plan import LaunchError
-from hacrl_web.runs.models import Run
+from hacrl_web.runs.models import Run, State, Trial
 from hacrl_web.runs.storage.run_files import reading_files
 from hacrl_web.runs.worker.hosts import data_folder_id
 from hacrl_web.web.errors import FieldErrors, plain_errors
@@ -116,7 +116,8 @@ def promote_checkpoint(user: User, run: Run, manifest: Manifest, agent: str, nam
 def launch_extension(user: User, run: Run, manifest: Manifest, steps: int) -> Run:
     """Queue a run that continues from the checkpoint for `steps` more. Error: FieldErrors, and nothing is written.
 
-    Its folder begins with the whole checkpoint, which its trainer loads as after a restart.
+    Its folder begins with the whole checkpoint, which its trainer loads as after a restart. One that goes to the end
+    that a failed or stopped run did not reach takes that run's place in its sweep, as a retry does.
     """
     require(user, run.project, Role.MEMBER)
     spec = _extended_spec(run, manifest.step, steps)
@@ -124,12 +125,17 @@ def launch_extension(user: User, run: Run, manifest: Manifest, steps: int) -> Ru
     folder = Path(settings.RUNS_DIR).resolve() / str(run_id)
     further = {"id": run_id, "project": run.project, "cloned_from": run, "data_folder": data_folder_id()}
     further |= {"start_step": manifest.step, "step": manifest.step, "agent_changes": run.agent_changes}
+    is_its_end = run.state in (State.FAILED, State.STOPPED) and spec.training.steps == run.total_steps
+    further |= {"sweep": run.sweep, "variant": run.variant, "retry_of": run} if is_its_end else {}
     with reading_files(run), removed_on_error(folder):
         for name in (*manifest.files, MANIFEST_NAME):  # the trainer checks every byte
             link(manifest.path / name, folder / FOLDER_NAME / manifest.path.name / name)
         with transaction.atomic():
             hold_rows_of(run)
-            return create_run(user, spec, run.group, run.benchmark, **further)
+            new = create_run(user, spec, run.group, run.benchmark, **further)
+            if is_its_end:
+                Trial.objects.follow_retry(run, new)
+            return new
 
 
 def _extended_spec(run: Run, step: int, steps: int) -> RunSpec:

@@ -65,7 +65,7 @@ def ending_of(run: Run) -> Ending | None:
     checkpoint = sound[0] if sound else None
     change = run.status_changes.filter(to_state=run.state).order_by("-pk").first()
     return Ending(
-        headline=_headline(run, reason),
+        headline=_headline(run, reason, change.from_state if change else ""),
         reason=_what(reason),
         at=change.at if change else run.finished_at,
         step=run.step,
@@ -87,9 +87,12 @@ def _needs_card(run: Run) -> bool:
     return run.state in (State.FAILED, State.STOPPED, State.LOST)
 
 
-def _headline(run: Run, reason: str) -> str:
-    """What happened and at which step, in one sentence."""
-    place = f"at step {run.step:,}" if run.step > run.start_step else "before the first step"
+def _headline(run: Run, reason: str, from_state: str) -> str:
+    """What happened and at which step, in one sentence. from_state: of the change that ended or interrupted it."""
+    has_trained = run.step > run.start_step
+    place = f"at step {run.step:,}" if has_trained else "before the first step"
+    if from_state == State.STARTING and has_trained:  # the steps are of an earlier attempt
+        place = f"while it started again after step {run.step:,}"
     if run.state == State.STOPPED:
         return f"Stopped {place}."
     many = _AGAIN.match(reason)

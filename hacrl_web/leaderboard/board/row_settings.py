@@ -41,7 +41,8 @@ def all_settings(run: Run) -> dict[str, Any]:
         weights = own + [(one["benchmark"], one["weight"]) for one in sets]
         spec = spec | {"training": spec["training"] | {"benchmarks": _shares(weights), "benchmark_weight": 1.0}}
     settings = {path: value for section in _COMPARED for path, value in flat(spec.get(section), section)}
-    return settings | ({_START_STEP: run.start_step} if run.start_step else {})
+    # A continuation in the place of a run that did not end has all its steps: its checkpoint counts the earlier ones.
+    return settings | ({_START_STEP: run.start_step} if run.start_step and run.retry_of_id is None else {})
 
 
 def _shares(weights: Sequence[tuple[str, float]]) -> str:

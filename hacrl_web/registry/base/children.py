@@ -205,4 +205,6 @@ def _environment() -> dict[str, str]:
         for name, value in os.environ.items()
         if name in PASSED_ON or name.startswith(PASSED_ON_PREFIXES) or name.lower() in PASSED_ON_PROXIES
     }
-    return variables | {"PYTHONPATH": str(settings.BASE_DIR), "PYTHONSAFEPATH": "1", "TOKENIZERS_PARALLELISM": "false"}
+    variables |= {"PYTHONPATH": str(settings.BASE_DIR), "PYTHONSAFEPATH": "1", "TOKENIZERS_PARALLELISM": "false"}
+    # Tokenizers are read without torch; transformers would say so on the terminal.
+    return variables | {"TRANSFORMERS_NO_ADVISORY_WARNINGS": "1"}

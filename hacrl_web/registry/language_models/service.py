@@ -32,6 +32,9 @@ class ModelRefused(FieldErrors):
         self.checks = checks
 
 
+Inspected = tuple[list[dict[str, Any]], dict[str, Any]]
+
+
 def register_model(
     owner: User,
     *,
@@ -41,10 +44,12 @@ def register_model(
     name: str = "",
     provenance: Mapping[str, Any] | None = None,
     project: Project | None = None,
+    inspected: Inspected | None = None,
 ) -> LanguageModel:
     """Inspect a model and write its row. Errors: FieldErrors, ModelRefused; then nothing is written.
 
     provenance: of a model that a run has trained.  project: None for the owner's current one.
+    inspected: the answer of read_model_facts, where it was asked already.
     """
     checker = values.Checker()
     checker.take("kind", values.choice, kind, LanguageModel.Kind.values)
@@ -56,7 +61,7 @@ def register_model(
     require(owner, project, Role.MEMBER)
     values.check_name_is_free(LanguageModel, project, row_name)
     token = usable_hub_token(owner, project) if kind == "hub" else ""
-    checks, facts = read_model_facts(place, version, token)
+    checks, facts = inspected or read_model_facts(place, version, token)
     if kind == "local":
         facts["folder_fingerprint"] = locations.folder_fingerprint(Path(place))
     elif re.fullmatch("[0-9a-f]{40}", str(facts.get("commit"))):
@@ -82,7 +87,7 @@ def _checked_location(kind: str, location: object) -> str:
     return locations.checked_hub_id(location) if kind == "hub" else str(locations.checked_folder(location))
 
 
-def read_model_facts(location: str, revision: str, hub_token: str = "") -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def read_model_facts(location: str, revision: str, hub_token: str = "") -> Inspected:
     """The checks, all passed, and the facts. Errors: FieldErrors, ModelRefused."""
     options = [*TOKEN_OPTION[: bool(hub_token)], "model", location, *([f"--revision={revision}"] if revision else [])]
     answer = INSPECTOR.ask(*options, at="location", hub_token=hub_token)

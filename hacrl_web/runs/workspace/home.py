@@ -86,9 +86,10 @@ def _first_steps(user: User) -> list[dict[str, Any]]:
 
 
 def _waiting_for_user(runs: RunQuerySet) -> Iterable[Run]:
-    """Runs that failed lately and were not tried again, paused runs and drafts; the newest of each state."""
+    """Runs that failed lately and were neither tried again nor continued, paused runs, drafts; the newest of each."""
     since = timezone.now() - FAILURES_SHOWN_FOR
     failed = runs.filter(state=State.FAILED, finished_at__gte=since, retries=None)
+    failed = failed.exclude(clones__start_step__gt=0)
     checkpoints = TelemetryEvent.objects.filter(run=OuterRef("pk"), type="checkpoint", run__files_removed_at=None)
     failed = failed.annotate(has_checkpoint=Exists(checkpoints))
     for some in (failed.order_by("-finished_at"), runs.filter(state=State.PAUSED), runs.filter(state=State.DRAFT)):

@@ -7,6 +7,7 @@ import functools
 import gzip
 import itertools
 import json
+import re
 import shutil
 import stat
 from pathlib import Path
@@ -228,6 +229,8 @@ def test_logs_say_how_each_attempt_ended(hacrl, user):
         "line",
         "run failed: killed by SIGKILL",
     ]
+    times = [line.split(" ", 2)[1] for line in hacrl("logs", "swan").splitlines()]
+    assert all(re.fullmatch(r"\d\d:\d\d:\d\dZ", time) for time in times)  # one clock for both kinds of line
     assert hacrl("logs", "swan", "--level", "error").splitlines()[0].endswith("run failed: killed by SIGKILL")
     assert "SIGKILL" not in hacrl("logs", "swan", "--search", "line")
 

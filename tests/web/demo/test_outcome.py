@@ -9,7 +9,7 @@ from django.core.management.base import CommandError
 
 from hacrl_web.demo import launch
 from hacrl_web.demo.management.commands.demo import algorithms_of, seeds_of
-from hacrl_web.demo.outcome import demo_summary
+from hacrl_web.demo.outcome import demo_summary, outcome_lines, progress_line
 from hacrl_web.runs.models import Run, Sweep
 from tests.support.web.factories import make_benchmark, make_group
 from tests.support.web.leaderboard_help import by_name, finish, finished_sweep, sweep_of
@@ -72,7 +72,7 @@ def made_demo(monkeypatch, user):
 def test_command_launches_the_named_algorithms_on_each_seed(made_demo, capsys):
     call_command("demo", seeds="2", algorithms="gspo,naive_source,gspox2,hacpo")
     runs = Run.objects.order_by("created_at").values_list("algorithm", "seed")
-    each = ["hacpo", "gspo", "naive_source", "gspox2"]  # HACPO first: its page is worth watching while the others wait
+    each = ["hacpo", "gspo", "naive_source", "gspox2"]  # the two that answer whether sharing helps come first
     assert list(runs) == [(name, seed) for seed in (0, 1) for name in each]
     assert capsys.readouterr().out.strip() == Run.objects.first().sweep.get_absolute_url()
     assert {run.spec["algorithm"].get("delta") for run in Run.objects.all()} == {0.8, None}
@@ -126,15 +126,45 @@ def test_command_refuses_an_algorithm_that_there_is_not(made_demo):
     assert not Run.objects.exists()
 
 
-def test_terminal_is_told_of_the_end_in_one_line(user, settings, capsys):
+def test_result_on_the_terminal_is_two_lines_the_difference_to_gspo_first(user, settings, capsys):
     settings.PUBLIC_URL = "http://demo.example.org"
-    sweep = finished_sweep(user, {"gspo": (0.4,), "hacpo": (0.6,)})
+    sweep = finished_sweep(user, {"gspo": (0.4,), "naive_source": (0.7,), "hacpo": (0.6,)})
     call_command("demo", follow=sweep.pk)
     benchmark = sweep.runs.first().spec["data"]["benchmark"]
-    said = f"2 completed. hacpo is highest with 0.600 on {benchmark}: +0.200 (one seed: no interval) over gspo (0.400),"
-    said += " with equal rollouts."
-    line = f"The demo's runs have ended: {said} http://demo.example.org{sweep.get_absolute_url()}"
-    assert capsys.readouterr().err.splitlines() == [line]
+    first = "Sharing (hacpo) minus no sharing (gspo): +0.200 (one seed: no interval), held-out accuracy 0.600 and 0.400"
+    assert capsys.readouterr().err.splitlines() == [
+        f"{first} on {benchmark}.",
+        "All rules: naive_source 0.700, hacpo 0.600, gspo 0.400.",
+        f"The demo's page: http://demo.example.org{sweep.get_absolute_url()}",
+    ]
+
+
+def test_result_has_an_interval_where_there_are_seeds_and_names_what_has_not_completed(user):
+    sweep = finished_sweep(user, FINALS)
+    Run.objects.filter(algorithm="gspox2", seed=2).update(state="failed")
+    first, second = outcome_lines(sweep)
+    assert "+0.220 (± 0.050, 95 %, 3 seeds)" in first
+    assert second.endswith("; 1 failed.")
+
+
+def test_line_of_progress_has_step_accuracy_and_time_left(user):
+    sweep = sweep_of(user, ["hacpo", "gspo", "gspox2"], [0])
+    runs = by_name(sweep)
+    Run.objects.filter(pk=runs["hacpo", 0].pk).update(
+        state="running", step=10, total_steps=40, score=0.531, progress={"elapsed_s": 20, "eta_s": 60}
+    )
+    Run.objects.filter(pk=runs["gspo", 0].pk).update(state="starting", total_steps=40)
+    Run.objects.filter(pk=runs["gspox2", 0].pk).update(total_steps=40)
+    # Left: 60 s of one, and 40 steps of 2 s of each other: 220 s with two at a time.
+    line = "  10 of 120 steps: hacpo 10/40, accuracy 0.531; gspo starts; 1 wait; about 1 min 50 s left"
+    assert progress_line(sweep) == line
+
+
+def test_terminal_is_told_what_is_prepared_and_that_the_runs_are_queued(made_demo, capsys):
+    call_command("demo", algorithms="hacpo,gspo")
+    said = capsys.readouterr().err.splitlines()
+    assert said[0] == TINY.promise
+    assert said[-2:] == ["Checking and registering its models and questions.", "Queueing its runs."]
 
 
 def test_page_hears_how_far_the_demos_models_are(settings, tmp_path, monkeypatch):

@@ -6,8 +6,8 @@ It writes rows only: the web, worker and dispatcher of a running `up` do the res
 from __future__ import annotations
 
 import json
+import math
 import time
-from collections import Counter
 from typing import Any
 
 from django.conf import settings
@@ -17,16 +17,12 @@ from django.urls import reverse
 from hacrl_web.accounts.models import first_user
 from hacrl_web.demo import launch as demo
 from hacrl_web.demo.launch import DemoFailed, make_and_launch
-from hacrl_web.demo.outcome import demo_summary
-from hacrl_web.leaderboard.board.boards import sweep_board
-from hacrl_web.leaderboard.board.selection import BoardSelection
-from hacrl_web.leaderboard.board.table import headline, make_table
+from hacrl_web.demo.outcome import demo_summary, outcome_lines, progress_line
 from hacrl_web.runs.models import TERMINAL, State, Sweep
 from workers.contract.demo_recipe import ALGORITHMS, ENGINES, PRETRAINED, PRETRAINED_MODEL, TINY
 
-LOOK_EVERY_S = 0.5
-REPORT_EVERY_S = 5.0
-FOLLOW_EVERY_S = 2.0
+LOOK_EVERY_S = 1.0
+REPORT_EVERY_S = 15.0
 
 
 class Command(BaseCommand):
@@ -51,7 +47,7 @@ class Command(BaseCommand):
             help="two agents made from this pretrained model: hub id, folder or package (default: %(const)s)",
         )
         parser.add_argument("--engine", choices=ENGINES, default=ENGINES[0], help="what generates the rollouts")
-        parser.add_argument("--follow", type=int, metavar="SWEEP", help="say in one line how a demo's runs have ended")
+        parser.add_argument("--follow", type=int, metavar="SWEEP", help="say how far a demo's runs are, until they end")
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["follow"] is not None:
@@ -66,11 +62,13 @@ class Command(BaseCommand):
         earlier = demo.demo_sweeps(user, recipe).filter(runs__state__in=_OPEN)  # shown instead of a second one
         sweep = None if options["once"] else earlier.first()
         if sweep is None:
+            if recipe.promise:
+                self.stderr.write(recipe.promise)
             is_new = options["once"]  # what it prints is measured by its own runs
-            if not demo.folder(recipe).exists():
-                self.stderr.write(f"{recipe.activity} Its runs start after that.")
             try:
-                sweep = make_and_launch(user, recipe, source, seeds, algorithms, options["engine"], is_new=is_new)
+                sweep = make_and_launch(
+                    user, recipe, source, seeds, algorithms, options["engine"], is_new=is_new, say=self.stderr.write
+                )
             except DemoFailed as failure:
                 raise CommandError(str(failure)) from None
             if not sweep.runs.filter(state__in=_OPEN).exists():
@@ -80,8 +78,7 @@ class Command(BaseCommand):
         if not options["once"]:
             self.stdout.write(reverse("runs:sweep_detail", args=[sweep.pk]))
             return
-        self._wait(sweep)
-        self.stderr.write(outcome_sentence(sweep))
+        self._follow(sweep)
         if options["json"]:
             self.stdout.write(json.dumps(demo_summary(sweep)))
         failed = [run for run in sweep.runs.order_by("created_at") if run.state != State.COMPLETED]
@@ -89,30 +86,18 @@ class Command(BaseCommand):
             raise CommandError("; ".join(f"{run.name} {run.state}: {run.reason}" for run in failed))
 
     def _follow(self, sweep: Sweep) -> None:
-        """Print one closing line in the terminal, while the user watches the demo in the browser."""
-        while any(run.state not in _ENDED for run in sweep.runs.all()):
-            time.sleep(FOLLOW_EVERY_S)
-        states = Counter(sweep.runs.values_list("state", flat=True))
-        sentence = outcome_sentence(sweep) if states[State.COMPLETED] else ""
-        counts = ", ".join(f"{number} {state}" for state, number in states.items())
-        address = f"{settings.PUBLIC_URL or ''}{sweep.get_absolute_url()}"
-        self.stderr.write(" ".join(filter(None, ["The demo's runs have ended:", f"{counts}.", sentence, address])))
-
-    def _wait(self, sweep: Sweep) -> None:
-        reported_at = 0.0
-        while True:
-            runs = list(sweep.runs.order_by("created_at"))
-            has_ended = all(run.state in _ENDED for run in runs)
-            if time.monotonic() - reported_at > REPORT_EVERY_S or has_ended:
-                reported_at = time.monotonic()
-                self.stderr.write("  ".join(f"{r.algorithm}/{r.seed} {r.state} {r.step}/{r.total_steps}" for r in runs))
-            if has_ended:
-                return
+        """Say how far the runs are, every REPORT_EVERY_S and at the first step; and once all have ended, the result."""
+        reported_at, has_stepped = -math.inf, False
+        while steps := [run.step for run in sweep.runs.all() if run.state not in _ENDED]:
+            is_first = not has_stepped and any(steps)
+            if is_first or time.monotonic() - reported_at >= REPORT_EVERY_S:
+                reported_at, has_stepped = time.monotonic(), has_stepped or is_first
+                self.stderr.write(progress_line(sweep))
             time.sleep(LOOK_EVERY_S)
-
-
-def outcome_sentence(sweep: Sweep) -> str:
-    return headline(make_table(sweep_board(sweep), BoardSelection()))
+        for line in outcome_lines(sweep):
+            self.stderr.write(line)
+        if settings.PUBLIC_URL:
+            self.stderr.write(f"The demo's page: {settings.PUBLIC_URL}{sweep.get_absolute_url()}")
 
 
 def seeds_of(text: str) -> list[int]:

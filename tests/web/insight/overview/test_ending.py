@@ -7,7 +7,9 @@ from django.utils import timezone
 
 from hacrl_web.alerts.models import ENDED, Alert
 from hacrl_web.insight.overview.ending import ending_of
-from hacrl_web.runs.models import Run, State
+from hacrl_web.leaderboard.board.row_settings import all_settings
+from hacrl_web.runs.models import Run, State, Sweep
+from hacrl_web.runs.sweeps.state import state_of
 from tests.support.web.factories import make_member, make_run
 from tests.support.web.insight_help import add_checkpoint, claimed
 from tests.support.web.page_text import text_of
@@ -51,6 +53,53 @@ def test_run_killed_four_times_says_what_when_why_and_goes_on_from_its_checkpoin
     web.post(f"/runs/{run.pk}/checkpoints/extend", {"step": 3, "steps": 2})
     child = Run.objects.get(cloned_from=run)
     assert (child.start_step, child.spec["training"]["steps"]) == (3, 5)
+
+
+def test_trainer_killed_while_it_starts_again_is_not_dated_to_the_last_step(run):
+    kill(run)
+    Run.objects.filter(pk=run.pk).update(state=State.STARTING, attempt=2)
+    run.refresh_from_db()
+    kill(run)
+    assert ending_of(run).headline == "The trainer was killed (SIGKILL) while it started again after step 4."
+
+
+def test_continued_run_takes_the_place_of_the_failed_one_on_home_in_its_sweep_and_on_the_board(run, owner, web):
+    sweep = Sweep.objects.create(owner=owner, project=run.project, name="both")
+    Run.objects.filter(pk=run.pk).update(sweep=sweep, variant="hacpo", interruptions=3)
+    run.refresh_from_db()
+    kill(run)
+    assert "Needs your attention" in text_of(web.get("/"))
+    web.post(f"/runs/{run.pk}/checkpoints/extend", {"step": 3, "steps": 2})
+    child = run.retries.get()
+    assert (child.sweep, child.variant) == (sweep, "hacpo")
+    assert "Needs your attention" not in text_of(web.get("/"))
+    assert state_of(sweep).counts == {"queued": 1}
+    assert "training.start_step" not in all_settings(child)
+    page = web.get(child.get_absolute_url()).content.decode()
+    assert "Continued from" in page
+    assert "Retry of" not in page
+
+
+def test_run_continued_beyond_its_end_is_a_run_of_its_own_and_the_failed_one_needs_nobody(run, web):
+    Run.objects.filter(pk=run.pk).update(interruptions=3)
+    run.refresh_from_db()
+    kill(run)
+    web.post(f"/runs/{run.pk}/checkpoints/extend", {"step": 3, "steps": 9})
+    child = Run.objects.get(cloned_from=run)
+    assert child.retry_of is None
+    assert all_settings(child)["training.start_step"] == 3
+    assert "Needs your attention" not in text_of(web.get("/"))
+
+
+def test_failed_run_has_one_primary_button_and_delete_stands_last_in_its_menu(run, web):
+    assert run.transition_to(State.FAILED, reason="ValueError: odd")
+    page = web.get(run.get_absolute_url()).content.decode()
+    header, rest = page.split('<details class="menu run-menu">')
+    assert rest.split('aria-label="How it ended"')[1].split("</section>")[0].count("button-primary") == 1
+    shown = header.split('<div class="run-primary"')[1]
+    assert "button-primary" not in shown.split('id="continue"')[1]
+    menu = rest.split("</header>")[0]
+    assert menu.rindex("Delete…") > max(menu.rindex(act) for act in ("Archive…", "Retry…", "Export…"))
 
 
 def test_interrupted_run_says_that_it_continues_by_itself(run, web):
