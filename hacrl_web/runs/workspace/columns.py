@@ -15,6 +15,7 @@ from hacrl_web.runs.models import Run, RunQuerySet
 from hacrl_web.runs.telemetry.scores import score_benchmark, score_word
 from hacrl_web.runs.workspace.query import WorkspaceQuery, is_setting
 from hacrl_web.web.dotted_paths import flat
+from workers.contract.spec.algorithm import BASELINE
 
 MAX_COLUMNS = 24
 MAX_OFFERED = 60  # settings
@@ -37,6 +38,7 @@ COLUMNS = {
     for column in (
         RunColumn("state", "State", F("state")),
         RunColumn("score", "Score", F("score")),
+        RunColumn("gain", f"vs {BASELINE.upper()}", is_number=True),
         RunColumn("progress", "Progress", F("step")),
         RunColumn("duration", "Time", TOOK, is_number=True),
         RunColumn("algorithm", "Algorithm", F("algorithm")),
@@ -50,8 +52,8 @@ COLUMNS = {
     )
 }
 NAME = RunColumn("name", "Run", Lower("name"))
-DEFAULT = ("state", "progress", "score", "duration", "algorithm", "seed", "agents", "benchmark", "created")
-BESIDE_PANELS = ("score", "state", "algorithm", "seed")  # as many as half of a page holds
+DEFAULT = ("state", "progress", "score", "gain", "duration", "algorithm", "seed", "agents", "benchmark", "created")
+BESIDE_PANELS = ("state", "score", "gain", "duration")  # as many as half of a page holds
 # What a first click on a heading asks for: the best, longest or newest first, but names from A on.
 DESCENDING_FIRST = ("score", "duration", "created", "finished", "progress")
 ABSENT = object()
@@ -80,14 +82,14 @@ def chosen_columns(query: WorkspaceQuery) -> list[RunColumn]:
 def sorted_runs(runs: RunQuerySet, sort: str) -> RunQuerySet:
     """The runs sorted by a column, those without a value last; equal ones, and all without a sort, newest first."""
     column = run_column(sort.removeprefix("-"))
-    if column is None:
+    if column is None or column.order is None:
         return runs
     order = OrderBy(column.order, descending=sort.startswith("-"), nulls_last=True)
     return runs.order_by(order, "-created_at", "-pk")
 
 
 def heading(column: RunColumn, query: WorkspaceQuery, runs: Sequence[Run]) -> dict[str, Any]:
-    """What a heading shows: the query that sorts by it or turns the order round, and its present order.
+    """What a heading shows: the query that sorts by it or turns the order round, if any, and its present order.
 
     runs: the listed ones, for what their held-out scores are called, and on which benchmark they are.
     """
@@ -98,7 +100,7 @@ def heading(column: RunColumn, query: WorkspaceQuery, runs: Sequence[Run]) -> di
     label, below = column.label, ""
     if name == "score":
         label, below = score_word(runs).capitalize(), f"on {score_benchmark(runs) or 'its own benchmark'}"
-    link = query.encode(sort=next_order)
+    link = query.encode(sort=next_order) if column.order is not None else None
     return {"label": label, "below": below, "is_number": column.is_number, "order": order, "query": link}
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from hacrl_web.runs.models import Run
+from hacrl_web.runs.models import Run, State
 from hacrl_web.runs.workspace.columns import ABSENT, setting_of
 from hacrl_web.runs.workspace.query import WorkspaceQuery, is_setting
 from hacrl_web.web.statistics import MeanInterval, mean_interval
+from workers.contract.spec.algorithm import BASELINE
 
 NUM_SOLID = 6  # --run-0 to --run-5 of site.css
 NUM_COLOURS = 2 * NUM_SOLID  # the same colours once more, dashed
@@ -53,6 +55,36 @@ class RunGroup:
     @property
     def ids(self) -> str:
         return " ".join(str(run.pk) for run in self.runs)
+
+
+def with_gains(runs: Sequence[Run]) -> Sequence[Run]:
+    """The runs with `gain`: a completed run's score less that of its sweep's baseline of the same seed, in one query.
+
+    None without one such baseline: a sweep over the baseline's own settings has several.
+    """
+    baselines: dict[tuple[int | None, int], dict[str, float]] = {}
+    rows = Run.objects.filter(sweep__in={run.sweep_id for run in runs} - {None}, algorithm=BASELINE)
+    rows = rows.filter(state=State.COMPLETED, score__isnull=False).order_by("created_at")
+    for sweep, seed, variant, score in rows.values_list("sweep", "seed", "variant", "score"):
+        baselines.setdefault((sweep, seed), {})[variant] = score
+    for run in runs:
+        scores = list(baselines.get((run.sweep_id, run.seed), {}).values())
+        is_measured = run.state == State.COMPLETED and run.score is not None and run.algorithm != BASELINE
+        run.gain = run.score - scores[0] if is_measured and len(scores) == 1 else None
+    return runs
+
+
+def with_short_names(runs: Sequence[Run]) -> Sequence[Run]:
+    """The runs with `prefix`, the words with which all listed names of its sweep begin, and `rest` of the name."""
+    names: dict[int | None, list[str]] = {}
+    for run in runs:
+        names.setdefault(run.sweep_id, []).append(run.name)
+    for run in runs:
+        several = names[run.sweep_id] if run.sweep_id and len(names[run.sweep_id]) > 1 else []
+        common = os.path.commonprefix(several)  # noqa: RUF071 - of texts, not of paths
+        length = max(common.rfind(mark) for mark in " -_/·") + 1
+        run.prefix, run.rest = (run.name[:length], run.name[length:]) if run.name[length:] else ("", run.name)
+    return runs
 
 
 def single_rows(runs: Sequence[Run]) -> list[RunGroup]:

@@ -42,7 +42,8 @@ def run_list(request: HttpRequest) -> HttpResponse:
     listed = run_columns.sorted_runs(in_state(matches, query.state), query.sort)
     num_listed = sum(counts[state] for state in states_of(query.state))
     page = page_of(request, listed, run_rows.MAX_GROUPED if keys else PAGE_SIZE, num_listed)
-    page.object_list = with_results(_with_related(page.object_list), timezone.now())
+    listed_runs = with_results(_with_related(page.object_list), timezone.now())
+    page.object_list = run_rows.with_short_names(run_rows.with_gains(listed_runs))
     rows = run_rows.grouped(page.object_list, keys, query.sort) if keys else run_rows.single_rows(page.object_list)
     visible_keys = set(run_rows.coloured(rows, query))
     context = {

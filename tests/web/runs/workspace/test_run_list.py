@@ -8,10 +8,11 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from hacrl_web.runs.models import Run, Worker
+from hacrl_web.runs.models import Run, Sweep, Worker
 from hacrl_web.runs.telemetry.scores import CURVE_EVENTS, curves
 from hacrl_web.runs.telemetry.shipper import Shipper
 from hacrl_web.runs.templatetags.formats import amount
+from hacrl_web.runs.workspace.rows import with_gains, with_short_names
 from tests.support.web.factories import make_run, make_user, write_spool
 from workers.contract.events import Evaluation
 
@@ -43,7 +44,7 @@ def owner(client):
 
 
 def names(page: str) -> list[str]:
-    return re.findall(r'<th scope="row" class="name"><a[^>]*>([^<]+)</a>', page)
+    return re.findall(r'<th scope="row" class="name">(?:<div class="run-line">)?<a[^>]*>([^<]+)</a>', page)
 
 
 def test_score_is_the_mean_of_the_newest_evaluation_of_all_agents(owner):
@@ -147,3 +148,40 @@ def test_pages_of_models_and_groups_list_their_newest_runs(client, owner):
         assert "0.300 → " in page
     run.delete()
     assert "Newest runs" not in client.get(model.get_absolute_url()).content.decode()
+
+
+def in_sweep(owner, **scores: float) -> dict[str, Run]:
+    """Completed runs of one sweep by algorithm, with these scores."""
+    made = {name: make_run(owner, name=f"both rule {name}") for name in scores}
+    sweep = Sweep.objects.create(owner=owner, project=next(iter(made.values())).project, name="both")
+    runs = {}
+    for name, score in scores.items():
+        run = made[name]
+        Run.objects.filter(pk=run.pk).update(
+            sweep=sweep, algorithm=name.partition("_")[0], variant=name, state="completed", score=score
+        )
+        runs[name] = Run.objects.get(pk=run.pk)
+    return runs
+
+
+def test_list_shows_the_difference_to_the_baseline_of_the_same_sweep_and_seed(client, owner):
+    runs = in_sweep(owner, gspo=0.46, hacpo=0.66)
+    alone = make_run(owner, name="alone")
+    rows = {str(run.pk): run for run in with_gains([*runs.values(), alone])}
+    assert rows[str(runs["hacpo"].pk)].gain == pytest.approx(0.2)
+    assert (rows[str(runs["gspo"].pk)].gain, rows[str(alone.pk)].gain) == (None, None)
+    page = client.get("/runs/?sort=gain").content.decode()
+    assert "vs GSPO" in page
+    assert "+0.200" in page
+
+
+def test_run_of_a_sweep_with_two_baselines_has_no_difference(owner):
+    runs = in_sweep(owner, gspo_low=0.4, gspo_high=0.5, hacpo=0.66)
+    assert [run.gain for run in with_gains(list(runs.values()))] == [None, None, None]
+
+
+def test_names_of_a_sweep_are_listed_without_what_they_begin_with(owner):
+    short = with_short_names([*in_sweep(owner, gspo=0.4, hacpo=0.6).values(), make_run(owner, name="both of us")])
+    assert [(run.prefix, run.rest) for run in short] == [
+        ("both rule ", "gspo"), ("both rule ", "hacpo"), ("", "both of us"),
+    ]  # fmt: skip

@@ -33,7 +33,7 @@ def visible(page: str) -> list[str]:
 def test_columns_are_those_of_the_address_and_settings_are_columns_too(client, owner):
     for rate in (0.5, 0.25):
         make_run(owner, algorithm={"name": "hacpo", "delta": rate})
-    assert heads(text_of(client.get("/runs/"))) == ["Run", "Accuracy", "State", "Algorithm", "Seed"]
+    assert heads(text_of(client.get("/runs/"))) == ["Run", "State", "Accuracy", "Time"]
     page = text_of(client.get("/runs/?columns=seed,algorithm.delta,nonsense,a..b,state"))
     assert heads(page) == ["Run", "Seed", "algorithm.delta", "State"]
     assert re.findall(r'data-label="algorithm.delta">([^<]+)<', page) == ["0.25", "0.5"]
