@@ -16,6 +16,7 @@ app_name = "insight"
 
 urlpatterns = [
     path("runs/<uuid:run_id>/collaboration", collaboration_views.run_collaboration, name="collaboration"),
+    path("runs/<uuid:run_id>/lesson", collaboration_views.run_lesson, name="run_lesson"),
     path("runs/<uuid:run_id>/rollouts", rollout_views.run_rollouts, name="run_rollouts"),
     path("runs/<uuid:run_id>/what-if", what_if_views.run_what_if, name="run_what_if"),
     path("runs/<uuid:run_id>/config", run_tab_views.run_config, name="run_config"),

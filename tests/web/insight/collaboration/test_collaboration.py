@@ -19,6 +19,7 @@ from hacrl_web.runs.models import Contribution, RolloutSample, Run, TelemetryEve
 from hacrl_web.runs.storage.stored_spec import readable_spec
 from hacrl_web.runs.telemetry.tables import insert
 from tests.support.web import factories
+from tests.support.web.page_text import text_of
 from workers.algorithms.registry import own_settings
 from workers.contract.spec.run import RunSpec
 
@@ -453,3 +454,13 @@ def test_run_of_an_earlier_version_has_the_lowest_and_the_highest_omega_of_a_ste
     spec = readable_spec(run.spec)
     pair = pair_of(view(spec, step_summary.summary_of(run, step_summary.recorded_steps(run), 1), 1), 0, 1)
     assert (pair["omega_low"], pair["omega"], pair["clamped"]) == (0.75, 2.0, False)
+
+
+def test_lesson_of_the_newest_step_has_reward_ribbon_and_a_sentence(web, world, make_run):
+    page = text_of(web.get(f"/runs/{world.pk}/lesson"))
+    # B: |weights| 1.5 of its own, 0.25 from A: 0.25 / 1.75.
+    assert "14 % from peers" in page
+    assert 'x="14.29" width="85.71"' in page
+    assert "Step 1" in page
+    assert "B" in page.split('<p class="lesson">')[1]
+    assert web.get(f"/runs/{make_run(world.owner).pk}/lesson").content == b""

@@ -50,13 +50,15 @@ def test_live_run_is_a_card_with_curve_progress_eta_and_pause(web, user):
     assert answer.url == "/"
 
 
-def test_newest_result_is_a_sentence_where_nothing_is_live(web, user):
+def test_newest_result_is_a_sentence_that_stays_beside_live_runs(web, user):
     with_scores(finished_sweep(user, {"hacpo": [0.7], "gspo": [0.4]}))
     text = plain(home(web))
     assert "hacpo +0.300 over gspo on benchmark" in text
     assert "One seed: no interval." in text
-    factories.make_training_run(user)
-    assert "Newest result" not in home(web)
+    live = put(factories.make_training_run(user), "running")
+    html = home(web)
+    assert "Newest result" in html
+    assert f'hx-get="/runs/{live.pk}/lesson" hx-trigger="load, every 10s"' in html
 
 
 def test_sentence_has_the_interval_of_several_seeds_and_the_podium_the_best_three(web, user):
