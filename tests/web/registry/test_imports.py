@@ -3,18 +3,25 @@ column, give the same questions and answers; an odd row leaves the others as the
 
 from __future__ import annotations
 
+import contextlib
+import csv
 import io
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 
+from hacrl_web.registry.base.children import IMPORTER, ChildResult
 from hacrl_web.registry.models import Benchmark
+from tests.support.marks import in_full
 from tests.support.web.page_text import text_of
+from tests.web.client.test_client import hacrl as hacrl  # its fixture
+from workers.questions import import_cli
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("forked_children")]
+pytestmark = pytest.mark.django_db
 USER = [{"role": "user", "content": "What is 2+2?"}]
 # By data set: its rows in its own columns, and the first question and answer that they give.
 ROWS: dict[str, tuple[list[Any], tuple[str, str]]] = {
@@ -54,14 +61,51 @@ ROWS: dict[str, tuple[list[Any], tuple[str, str]]] = {
              ("2+2?\n\nA. 3\nB. 4", "B")),
     "list": ([{"question": "2+2?", "answer": 5.00}], ("2+2?", "5.0")),
 }  # fmt: skip
-LINES = {name: "\n".join(json.dumps(row) for row in rows) for name, (rows, _) in ROWS.items()}
-FILES = {name: (f"{name}.jsonl", text.encode()) for name, text in LINES.items()}
-FILES["list"] = ("list.json", b'{"version": 1, "data": [\n {"question": "2+2?", "answer": 5.0}\n]}')
-FILES["mmlu.csv"] = ("mmlu.csv", b"Question,A,B,Answer\n2+2?,3,4,B\n")
-FILES["sheet"] = ("sheet.csv", "\ufeffsep=;\rquestion;answer\r2+2?;3,50\r".encode())
-FILES["tsv"] = ("sums.tsv", b'question\tanswer\nA 5" pipe\t007\n"one\t2\n')
 EXPECTED = {name: pair for name, (_, pair) in ROWS.items()}
-EXPECTED |= {"mmlu.csv": ("2+2?\n\nA. 3\nB. 4", "B"), "sheet": ("2+2?", "3,50"), "tsv": ('A 5" pipe', "007")}
+# Files as other programs write them.
+OTHERS = {
+    "list.json": (b'{"version": 1, "data": [\n {"question": "2+2?", "answer": 5.0}\n]}', ("2+2?", "5.0")),
+    "mmlu.csv": (b"Question,A,B,Answer\n2+2?,3,4,B\n", ("2+2?\n\nA. 3\nB. 4", "B")),
+    "sheet.csv": ("\ufeffsep=;\rquestion;answer\r2+2?;3,50\r".encode(), ("2+2?", "3,50")),
+    "sums.tsv": (b'question\tanswer\nA 5" pipe\t007\n"one\t2\n', ('A 5" pipe', "007")),
+}
+FLAT = [name for name, (rows, _) in ROWS.items() if not any(isinstance(one, dict | list) for one in rows[0].values())]
+FORMS = [(name, form) for form in ("jsonl", "json") for name in ROWS]
+FORMS += [(name, "parquet") for name in ROWS if name != "parts"]  # a column of Parquet has one type
+FORMS += [(name, form) for form in ("csv", "tsv") for name in [*FLAT, "mmlu"]]
+
+
+def written(rows: list[Any], form: str) -> bytes:
+    """A file of these rows."""
+    if form == "jsonl":
+        return "\n".join(map(json.dumps, rows)).encode()
+    if form == "json":
+        return json.dumps(rows, indent=1).encode()
+    if form == "parquet":
+        pyarrow = pytest.importorskip("pyarrow", reason="pip install pyarrow")
+        from pyarrow import parquet
+
+        binary = io.BytesIO()
+        parquet.write_table(pyarrow.Table.from_pylist(rows), binary)
+        return binary.getvalue()
+    text = io.StringIO()
+    table = csv.writer(text, delimiter="," if form == "csv" else "\t")
+    table.writerow(rows[0])
+    table.writerows([json.dumps(one) if isinstance(one, list) else one for one in row.values()] for row in rows)
+    return text.getvalue().encode()
+
+
+@pytest.fixture(autouse=True)
+def _importer_in_this_process(monkeypatch):
+    """Its process and limits have tests of their own; half a second of each import is its start."""
+
+    def run(arguments, stdin, memory_bytes):
+        monkeypatch.setattr(sys, "stdin", io.StringIO(stdin.decode()))
+        with contextlib.redirect_stdout(io.StringIO()) as output:
+            status = import_cli.main()
+        return ChildResult(output.getvalue().encode(), status, is_late=False)
+
+    monkeypatch.setattr(IMPORTER, "run", run)
 
 
 def imported(benchmark: Benchmark) -> list[tuple[str, str]]:
@@ -69,57 +113,100 @@ def imported(benchmark: Benchmark) -> list[tuple[str, str]]:
     return [(row["question"], row["answer"]) for row in rows]
 
 
-def by_page(web, name: str, content: bytes, folder: Path) -> None:
-    address = web.post("/benchmarks/new", {"file": SimpleUploadedFile(name, content)})["Location"]
+def by_page(web, hacrl, file: Path) -> None:
+    upload = SimpleUploadedFile(file.name, file.read_bytes())
+    address = web.post("/benchmarks/new", {"file": upload})["Location"]
     form = web.get(address).context["form"]
-    answer = web.post(address, {field: form[field].value() or "" for field in form.fields} | {"held_out_fraction": "0"})
+    values = {field: form[field].value() or "" for field in form.fields}
+    answer = web.post(address, values | {"name": "page", "held_out_fraction": "0"})
     assert answer.status_code == 302, text_of(answer)
 
 
-def by_fetch(web, name: str, content: bytes, folder: Path) -> None:
-    (folder / name).write_bytes(content)
-    body = {"kind": "local", "location": str(folder / name), "name": "fetched", "held_out_fraction": 0}
+def by_fetch(web, hacrl, file: Path) -> None:
+    body = {"kind": "local", "location": str(file), "name": "fetch", "held_out_fraction": 0}
     answer = web.post("/api/v1/benchmarks/fetch", body, content_type="application/json")
     assert answer.status_code == 201, answer.json()
 
 
-def by_api(web, filename: str, content: bytes, folder: Path, **fields: str) -> Any:
-    """The command line sends the same request: its fields that are not typed are left out."""
-    body = {"name": "api", "held_out_fraction": "0", "file": SimpleUploadedFile(filename, content), **fields}
-    answer = web.post("/api/v1/benchmarks", body)
+def by_api(web, hacrl, file: Path, name: str = "api") -> Any:
+    upload = SimpleUploadedFile(file.name, file.read_bytes())
+    answer = web.post("/api/v1/benchmarks", {"name": name, "held_out_fraction": "0", "file": upload})
     assert answer.status_code == 201, answer.json()
     return answer.json()
+
+
+def by_command(web, hacrl, file: Path) -> None:
+    hacrl("benchmarks", "add", str(file), "--name", "command", "--set", "held_out_fraction=0")
+
+
+# The command is the first: after a request of Django's test client another server would close the test's connection.
+WAYS = (by_command, by_page, by_fetch, by_api)
 
 
 @pytest.fixture
 def place(settings, tmp_path) -> Path:
     settings.MODEL_ROOTS, settings.BENCHMARKS_DIR = [tmp_path / "copies"], tmp_path / "benchmarks"
+    settings.ALLOWED_HOSTS = ["testserver", "hacrl.test"]
     (tmp_path / "copies").mkdir()
     return tmp_path / "copies"
 
 
-@pytest.mark.parametrize("name", EXPECTED)
-def test_data_set_is_imported_without_naming_a_column(web, user, place, name):
-    for way in (by_api,) if name not in ("verl", "alpaca", "mmlu", "sheet") else (by_page, by_fetch, by_api):
-        way(web, *FILES[name], place)
-    found = [imported(benchmark)[0] for benchmark in Benchmark.objects.all()]
-    assert found == [EXPECTED[name]] * len(found)
+def uploaded(web, place: Path, name: str, content: bytes, called: str = "api") -> Any:
+    (place / name).write_bytes(content)
+    return by_api(web, None, place / name, called)
 
 
-def test_nested_columns_of_parquet_are_those_of_json_lines(web, user, place):
+@pytest.mark.parametrize("name", [*ROWS, *OTHERS])
+def test_data_set_is_the_same_by_every_way_without_naming_a_column(web, hacrl, place, name):
+    content, expected = OTHERS[name] if name in OTHERS else (written(ROWS[name][0], "jsonl"), EXPECTED[name])
+    file = place / (name if name in OTHERS else f"{name}.jsonl")
+    file.write_bytes(content)
+    for way in WAYS:
+        way(web, hacrl, file)
+    assert [imported(benchmark)[0] for benchmark in Benchmark.objects.all()] == [expected] * len(WAYS)
+
+
+@pytest.mark.parametrize(("name", "form"), FORMS)
+def test_data_set_is_the_same_in_every_form(web, user, place, name, form):
+    uploaded(web, place, f"{name}.{form}", written(ROWS[name][0], form))
+    [(question, answer)] = imported(Benchmark.objects.get())
+    assert question == EXPECTED[name][0]
+    # 5.00 is a number, which Python's writers and Parquet write in their own ways.
+    assert answer == ("5" if (name, form) == ("list", "parquet") else EXPECTED[name][1])
+
+
+BROKEN = ('{"question": "odd", ', '{"question": "odd"} {}', "{}", '"odd"')
+
+
+@pytest.mark.parametrize(("name", "broken", "way"), [
+    *((name, BROKEN[0], by_api) for name in ROWS),
+    *(("verl", BROKEN[0], way) for way in (by_page, by_fetch, by_command)),
+    *in_full(*((name, broken, by_api) for name in ROWS for broken in BROKEN[1:])),
+    *in_full(*((name, BROKEN[0], way) for name in ROWS for way in WAYS if way != by_api and name != "verl")),
+])  # fmt: skip
+def test_broken_row_among_a_hundred_changes_no_other(web, hacrl, place, name, broken, way):
+    def numbered(text: str, number: int) -> str:
+        return text.replace("2+2?", f"{number}+2?").replace("2 and 2", f"{number} and 2")
+
+    [row], (question, answer) = ROWS[name]
+    lines = [numbered(json.dumps(row), number) for number in range(99)]
+    lines.insert(50, broken)
+    (place / f"{name}.jsonl").write_text("\n".join(lines))
+    way(web, hacrl, place / f"{name}.jsonl")
+    benchmark = Benchmark.objects.get()
+    assert imported(benchmark) == [(numbered(question, number), answer) for number in range(99)]
+    assert [row["place"] for row in benchmark.facts["left_out"]["rows"]] == [f"{name}.jsonl, line 51"]
+
+
+def test_floats_of_parquet_are_written_in_their_own_precision(web, user, place):
     pyarrow = pytest.importorskip("pyarrow", reason="pip install pyarrow")
     from pyarrow import parquet
 
-    for name in ("verl", "skywork", "mmlu", "messages", "aime"):
-        written = io.BytesIO()
-        parquet.write_table(pyarrow.Table.from_pylist(ROWS[name][0]), written)
-        made = by_api(web, f"{name}.parquet", written.getvalue(), place, name=name)
-        assert imported(Benchmark.objects.get(pk=made["id"])) == [EXPECTED[name]]
-    written = io.BytesIO()
+    binary = io.BytesIO()
     column = pyarrow.array([0.1, 27.0, 1e-7], pyarrow.float32())
-    parquet.write_table(pyarrow.table({"question": ["a", "b", "c"], "answer": column}), written)
-    made = by_api(web, "floats.parquet", written.getvalue(), place, name="floats")
-    assert [answer for _, answer in imported(Benchmark.objects.get(pk=made["id"]))] == ["0.1", "27", "1e-07"]
+    parquet.write_table(pyarrow.table({"question": ["a", "b", "c"], "answer": column}), binary)
+    uploaded(web, place, "floats.parquet", binary.getvalue())
+    assert [answer for _, answer in imported(Benchmark.objects.get())] == ["0.1", "27", "1e-07"]
 
 
 GOOD = [{"question": f"{n}+1=", "answer": f"so #### {n + 1}"} for n in range(99)]
@@ -143,7 +230,7 @@ MATH = [{"problem": f"{n}+1=", "solution": f"so $\\boxed{{{n + 1}}}$"} for n in 
 def test_odd_row_among_a_hundred_is_named_and_changes_no_other(web, user, place, rows, odd, said):
     lines = [json.dumps(row) for row in rows]
     lines.insert(50, odd if isinstance(odd, str) else json.dumps(odd))
-    made = by_api(web, "sums.jsonl", "\n".join(lines).encode(), place)
+    made = uploaded(web, place, "sums.jsonl", "\n".join(lines).encode())
     assert made["facts"]["left_out"]["num"] == 1
     assert f"sums.jsonl, {said}" in "{place}: {reason}".format(**made["facts"]["left_out"]["rows"][0])
     assert imported(Benchmark.objects.get()) == [(f"{n}+1=", str(n + 1)) for n in range(99)]
@@ -153,7 +240,7 @@ def test_odd_row_among_a_hundred_is_named_and_changes_no_other(web, user, place,
 def test_quote_that_is_never_closed_spoils_its_own_line(web, user, place):
     lines = [f"{n}+1=,{n + 1}" for n in range(99)]
     lines.insert(50, '"odd,1')
-    made = by_api(web, "sums.csv", "\n".join(["question,answer", *lines]).encode(), place)
+    made = uploaded(web, place, "sums.csv", "\n".join(["question,answer", *lines]).encode())
     assert [row["place"] for row in made["facts"]["left_out"]["rows"]] == ["sums.csv, line 52"]
     assert len(imported(Benchmark.objects.get())) == 99
 
@@ -184,16 +271,16 @@ def test_what_cannot_be_imported_is_said_in_a_sentence(web, user, place, row, sa
 
 def test_whole_solutions_and_columns_that_are_left_out_are_noted(web, user, place):
     row = {"question": "2+2?", "answer": "We add two and two,\nwhich makes four.", "hint": "Use your fingers."}
-    made = by_api(web, "rows.jsonl", json.dumps(row).encode(), place)
+    made = uploaded(web, place, "rows.jsonl", json.dumps(row).encode())
     solutions, left_out = made["facts"]["notes"]
     assert solutions.startswith("1 of the first 1 reference answers in 'answer' look like whole solutions")
     assert left_out == "Columns of text that are left out: hint."
     assert left_out in text_of(web.get(Benchmark.objects.get().get_absolute_url()))
 
 
-@pytest.mark.parametrize("written", ["007", "5.00", "3,5", "123456789012345678901234567890", "1e400", "-0.10"])
-def test_numbers_keep_their_written_form(web, user, place, written):
-    plain = written if written not in ("007", "3,5") else json.dumps(written)
-    by_api(web, "n.jsonl", f'{{"question": "n?", "answer": {plain}}}'.encode(), place)
-    by_api(web, "n.csv", f'question;answer\nn?;"{written}"\n'.encode(), place, name="csv")
-    assert {imported(benchmark)[0][1] for benchmark in Benchmark.objects.all()} == {written}
+@pytest.mark.parametrize("number", ["007", "5.00", "3,5", "123456789012345678901234567890", "1e400", "-0.10"])
+def test_numbers_keep_their_written_form(web, user, place, number):
+    plain = number if number not in ("007", "3,5") else json.dumps(number)
+    uploaded(web, place, "n.jsonl", f'{{"question": "n?", "answer": {plain}}}'.encode())
+    uploaded(web, place, "n.csv", f'question;answer\nn?;"{number}"\n'.encode(), "csv")
+    assert {imported(benchmark)[0][1] for benchmark in Benchmark.objects.all()} == {number}
