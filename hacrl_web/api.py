@@ -49,7 +49,7 @@ from hacrl_web.runs.telemetry.api import router as telemetry_router
 from hacrl_web.runs.worker.api import router as hosts_router
 from hacrl_web.runs.workspace.api import router as workspace_router
 from hacrl_web.web.errors import FieldError, FieldErrors, half_character, plain_message
-from hacrl_web.web.middleware import gone_error
+from hacrl_web.web.middleware import gone_error, is_elsewhere
 
 View = Callable[..., HttpResponse]
 WINDOW_S = 60
@@ -57,11 +57,27 @@ NOT_JSON = "The body cannot be read: send one JSON object, in UTF-8."
 CSRF_REFUSED = "With a browser's session, send the CSRF token of our pages (X-CSRFToken); scripts send an API token."
 
 
+ELSEWHERE = (
+    "The header Origin or Referer names another address than this request went to: use the address of the pages, port "
+    "included, or an API token; a proxy passes Host and X-Forwarded-Proto on."
+)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object. Error: FieldErrors if it has a key twice, of which a parser would silently take one."""
+    data = dict(pairs)
+    if len(data) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)[:80]
+        raise FieldErrors.single("repeated_key", f"The key {twice!r} appears twice in one object: remove one.")
+    return data
+
+
 class TextParser(Parser):
-    """JSON whose texts a database can store; ninja answers 400 with the error as its cause."""
+    """JSON with each key once and texts that a database can store; ninja answers with the error as its cause."""
 
     def parse_body(self, request: HttpRequest) -> Any:
-        data = super().parse_body(request)
+        data = json.loads(request.body, object_pairs_hook=_object)
         if (path := half_character(data)) is not None:
             text = "Must be valid Unicode, and must not contain half of a character (a lone surrogate)."
             raise FieldErrors.single("bad_character", text, path or None)
@@ -236,7 +252,8 @@ def refusal_answer(request: HttpRequest, exception: HttpError) -> HttpResponse:
     if isinstance(exception.__cause__, FieldErrors):
         return field_errors(request, exception.__cause__)
     code = {403: "csrf_failed", 429: "too_many_requests"}.get(exception.status_code, "bad_request")
-    message = {"csrf_failed": CSRF_REFUSED, "bad_request": NOT_JSON}.get(code, str(exception))
+    refused = ELSEWHERE if is_elsewhere(request) else CSRF_REFUSED
+    message = {"csrf_failed": refused, "bad_request": NOT_JSON}.get(code, str(exception))
     if code == "bad_request" and (reason := _why_unreadable(request)):
         message = f"{NOT_JSON} {reason}"
     return _answer(request, [FieldError(code, message, None)], exception.status_code)
@@ -258,6 +275,8 @@ def _why_unreadable(request: HttpRequest) -> str:
         return f"Byte {error.start + 1} is not UTF-8."
     except RecursionError:
         return "This one is nested too deeply."
-    except ValueError as error:
+    except json.JSONDecodeError as error:
         return f"{error}."
+    except ValueError:  # Python's limit on the digits of a whole number
+        return "One of its numbers has too many digits."
     return ""

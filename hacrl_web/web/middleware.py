@@ -19,6 +19,7 @@ from hacrl_web.web.errors import API_PREFIX, FieldErrors
 logger = logging.getLogger(__name__)
 OPERATIONS_PREFIX = "/api/v1/"
 FORM = "application/x-www-form-urlencoded"
+CSRF_REASON = "hacrl.csrf_reason"  # in META
 BUSY = (OperationalError, InterfaceError)
 
 
@@ -140,8 +141,15 @@ def handler400(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
-    """The page of a refused form. reason: Django's, by which another origin is known from an old token."""
-    return render(request, "403_csrf.html", {"reason": reason}, status=403)
+    """The page of a refused form, not shown to the API, which answers itself. reason: Django's, by which another origin
+    is known from an old token; META keeps it for the API."""
+    request.META[CSRF_REASON] = reason
+    return render(request, "403_csrf.html", {"is_elsewhere": is_elsewhere(request)}, status=403)
+
+
+def is_elsewhere(request: HttpRequest) -> bool:
+    """Whether a request without a valid CSRF token was refused because another address sent it."""
+    return request.META.get(CSRF_REASON, "").startswith(("Origin checking", "Referer checking"))
 
 
 def handler404(request: HttpRequest, exception: Exception) -> HttpResponse:

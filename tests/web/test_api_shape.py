@@ -26,6 +26,41 @@ def test_form_data_in_place_of_json_has_its_own_error(client, user, path):
     assert error_of(response)["code"] in ("unsupported_media_type", "bad_request")
 
 
+@pytest.mark.parametrize(
+    ("origin", "said"),
+    [
+        (None, "send the CSRF token"),
+        ("null", "names another address"),
+        ("http://testserver:81", "port included"),
+        ("https://testserver", "names another address"),
+    ],
+)
+def test_request_of_another_origin_is_told_from_one_without_a_token(client, user, origin, said):
+    client.force_login(user)
+    client.handler.enforce_csrf_checks = True
+    headers = {"Origin": origin} if origin else {}
+    response = client.post("/api/v1/runs", {}, content_type="application/json", headers=headers)
+    assert response.status_code == 403
+    assert said in error_of(response)["message"]
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "said"),
+    [
+        ('{"seed": NaN}', "seed", "Must be a finite number. You gave nan."),
+        ('{"training": {"learning_rate": -Infinity}}', "training.learning_rate", "Must be a finite number."),
+        ('{"name": "a", "name": "b"}', None, "The key 'name' appears twice in one object: remove one."),
+        ('{"training": {"steps": 1, "steps": 2}}', None, "The key 'steps' appears twice in one object"),
+        (f'{{"seed": {"9" * 5000}}}', None, "One of its numbers has too many digits."),
+        ("[1]", None, "Must be an object with settings."),
+    ],
+)
+def test_valid_json_is_not_called_unreadable_for_another_fault(client, user, body, field, said):
+    client.force_login(user)
+    answer = client.post("/api/v1/runs", body, content_type="application/json").json()
+    assert [error for error in answer["errors"] if error["field"] == field and said in error["message"]]
+
+
 def test_unknown_address_is_an_error_in_json(client, user):
     client.force_login(user)
     response = client.get("/api/v1/nothing")
