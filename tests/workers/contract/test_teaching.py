@@ -37,6 +37,10 @@ def rollout(**settings):
         (TWO, {"algorithm": ALONE, "rollout": rollout(top_k=1)}, "top_k", "the same"),
         (TWO, {"algorithm": ALONE, "rollout": rollout(), "agent": {"top_k": 1}}, "top_k", "the same"),
         (TWO, {"algorithm": {"name": "signed"}, "rollout": rollout(top_k=1)}, None, ""),
+        # A nucleus of one token, whatever the vocabulary.
+        (TWO, {"algorithm": ALONE, "rollout": rollout(top_p=1e-7)}, "top_p", "the same"),
+        (TWO, {"algorithm": ALONE, "rollout": rollout(top_p=2e-7)}, None, ""),
+        (TWO, {"algorithm": {"name": "signed"}, "rollout": rollout(top_p=1e-7)}, None, ""),
         # No completion is longer than 64 tokens, so the reward of its length is always 1.
         (ONE, {"rewards": {"verifier_weight": 0, "terms": [LENGTH]}, "rollout": rollout()}, "terms", "equal"),
         (ONE, {"rewards": {"verifier_weight": 1, "terms": [LENGTH]}, "rollout": rollout()}, None, ""),
@@ -63,6 +67,8 @@ def test_settings_by_which_no_rollout_can_have_weight_are_void(agents, sections,
         ({"rollout": rollout(max_completion_length=1)}, "one_token_answers"),
         ({"rollout": rollout(temperature=0.019)}, "greedy_rollouts"),
         ({"rollout": rollout(temperature=0.02)}, None),
+        ({"rollout": rollout(top_p=0.049)}, "narrow_nucleus"),
+        ({"rollout": rollout(top_p=0.05)}, None),
         ({"training": {"steps": 4, "warmup_steps": 5}}, "warmup_beyond_run"),
         ({"training": {"steps": 4, "warmup_steps": 4}}, None),  # the last step has the peak
         # 58 steps of 2 updates at 1e-9 move a weight by 1.2e-7; half a unit of 1e-4 in bfloat16 is 2e-7.
@@ -74,3 +80,24 @@ def test_settings_by_which_no_rollout_can_have_weight_are_void(agents, sections,
 def test_settings_with_which_little_can_be_learned_are_confirmed(sections, code):
     found = [caution.code for caution in teaching.cautions_of(spec(ONE, algorithm=ALONE, **sections))]
     assert found == ([code] if code else [])
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "field"),
+    [
+        ({"name": "signed", "cross_weight": 0}, "cross_weight"),
+        ({"name": "hacpo", "cross_weight": 0}, "cross_weight"),
+        ({"name": "signed"}, None),
+        # The lower bound is 1 - .01 + .025 m, so 1 at every update of shared rollouts: m is 1 and more there.
+        ({"name": "hacpo", "delta": 0.01}, "delta_step"),
+        ({"name": "hacpo", "delta": 0.01, "cross_clip_gradient": "keep"}, None),
+        ({"name": "hacpo", "delta": 0.03}, None),  # .995 at m = 1
+        ({"name": "hacpo", "delta": 0.01, "sharing": False}, None),
+    ],
+)
+def test_sharing_that_gives_no_shared_rollout_weight_is_confirmed(algorithm, field):
+    batch = {"train_batch_size": 4, "mini_batch_size": 4}
+    cautions = teaching.cautions_of(spec(TWO, algorithm=algorithm, training=batch))
+    assert [one.field for one in cautions if one.code == "no_shared_weight"] == (
+        [f"algorithm.{field}"] if field else []
+    )

@@ -50,6 +50,8 @@ CAUTIONS = {
     "lora_learning_rate": "training.learning_rate",
     "one_token_answers": "rollout.max_completion_length",
     "greedy_rollouts": "rollout.temperature",
+    "narrow_nucleus": "rollout.top_p",
+    "no_shared_weight": "algorithm.cross_weight",
     "warmup_beyond_run": "training.warmup_steps",
     "learning_rate_vanishes": "training.learning_rate",
     "thoughts_differ": "algorithm.peer_thoughts",

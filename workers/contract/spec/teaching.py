@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
+from workers.algorithms.base.gated import GatedSpec
 from workers.algorithms.base.sharing import SharingSpec
 from workers.algorithms.base.spec import AlgorithmSpec
 from workers.contract.spec.run import Caution, RunSpec
@@ -16,6 +19,8 @@ SMALL_WEIGHT = 1e-4  # of weights with standard deviation .02, 99.6 % are larger
 # An update moves a weight by the learning rate at most; one below half a unit in the last place changes nothing.
 FLOAT32_HALF_UNIT, BFLOAT16_HALF_UNIT = 2.0**-25, 2.0**-9
 LONG_WITHOUT_WEIGHT = 10  # steps; an agent for which no rollout had weight for so long is named
+NO_NUCLEUS = 1e-7  # the most probable of ten million tokens has more
+SMALL_NUCLEUS = 0.05
 GREEDY_TEMPERATURE = 0.02  # a token that is one nat behind has less than 2e-22 of the probability
 
 
@@ -32,10 +37,11 @@ def blockers(spec: RunSpec) -> dict[str, str]:
                 "with one rollout a prompt its reward is its own baseline, so every advantage is 0 and nothing is "
                 f"learned: set 2 or more{peers}"
             )
-        elif all(spec.rollout_of(agent).top_k == 1 for agent in spec.agents):
-            result["rollout.top_k"] = (
+        elif all(one.top_k == 1 or one.top_p <= NO_NUCLEUS for one in map(spec.rollout_of, spec.agents)):
+            is_top_k = spec.rollout_of(spec.agents[0]).top_k == 1
+            result["rollout.top_k" if is_top_k else "rollout.top_p"] = (
                 "with the most probable token alone all rollouts of a prompt are the same, so every advantage is 0 and "
-                "nothing is learned: set 0, or 2 or more"
+                f"nothing is learned: set {'0, or 2 or more' if is_top_k else '0.9 to 1'}"
             )
     paid = [term for term in rewards.terms if term.weight]
     longest = rollout.max_completion_length
@@ -52,6 +58,18 @@ def blockers(spec: RunSpec) -> dict[str, str]:
             "try 1e-6"
         )
     return result
+
+
+def _passes(rule: GatedSpec, spec: RunSpec) -> bool:
+    """Whether a shared rollout has weight at any ratio, sign of its advantage, and update of a step."""
+    s = np.append(np.geomspace(1 / 16, 16, 64), (1 - 1e-6, 1 + 1e-6))  # 1 itself is the ratio of equal models alone
+    updates = range(spec.updates_per_block, spec.last_update + 1)
+    terms = (
+        rule.shared_weights(s, np.full_like(s, sign), 1.0, m, np)
+        for m in updates[:: max(1, len(updates) // 64)]
+        for sign in (1, -1)
+    )
+    return any(((one.weight != 0) & one.flows).any() for one in terms)
 
 
 def cautions_of(spec: RunSpec) -> list[Caution]:
@@ -71,7 +89,22 @@ def _hardly_teaches(spec: RunSpec) -> Iterator[tuple[str, str, str]]:
             "Raise max_completion_length, unless you want that."
         )
         yield "one_token_answers", "rollout.max_completion_length", message
-    greedy = [agent.name for agent in spec.agents if spec.rollout_of(agent).temperature < GREEDY_TEMPERATURE]
+    how = {agent.name: spec.rollout_of(agent) for agent in spec.agents}
+    narrow = [name for name, one in how.items() if one.top_p < SMALL_NUCLEUS]
+    if narrow and spec.num_generations > 1:
+        message = (
+            f"With top_p below {SMALL_NUCLEUS:g} {narrow[0]} nearly always samples its most probable token, so its "
+            "rollouts of a prompt are the same and their advantages 0: 0.9 to 1 is usual."
+        )
+        yield "narrow_nucleus", "rollout.top_p", message
+    if spec.num_blocks > 1 and isinstance(rule := spec.rule, GatedSpec) and not _passes(rule, spec):
+        weight = rule.cross_weight == 0
+        message = (
+            f"No shared rollout teaches: {'cross_weight is 0' if weight else 'the gate is 0 at every ratio'}. Agents "
+            f"share their baseline alone: {'raise it' if weight else 'lower delta_step'}, or set sharing to false."
+        )
+        yield "no_shared_weight", f"algorithm.{'cross_weight' if weight else 'delta_step'}", message
+    greedy = [name for name, one in how.items() if one.temperature < GREEDY_TEMPERATURE]
     if greedy and spec.num_generations > 1:
         message = (
             f"At a temperature below {GREEDY_TEMPERATURE:g} the rollouts of {greedy[0]} for a prompt are nearly always "
