@@ -39,6 +39,7 @@ urlpatterns = [
     path("benchmarks/new/fetch", benchmarks.benchmark_fetch, name="benchmark_fetch"),
     path("benchmarks/new/progress", benchmarks.benchmark_progress, name="benchmark_progress"),
     path("benchmarks/new/<str:staged>", benchmarks.benchmark_map, name="benchmark_map"),
+    path("benchmarks/new/<str:staged>/preview", benchmarks.benchmark_preview, name="benchmark_preview"),
     path("benchmarks/new/<str:staged>/discard", benchmarks.benchmark_discard, name="benchmark_discard"),
     path("benchmarks/<int:pk>", benchmarks.benchmark_detail, name="benchmark_detail"),
     path("benchmarks/<int:pk>/copy", benchmarks.benchmark_copy, name="benchmark_copy"),

@@ -27,6 +27,7 @@ from hacrl_web.mirrors.models import Mirror
 from hacrl_web.registry.agent_groups.model_pairs import SAME_MODEL
 from hacrl_web.registry.base.children import (
     HUB_ACCOUNT,
+    IMPORTER,
     JUDGE,
     PREVIEWER,
     REWARD_FUNCTION,
@@ -141,6 +142,7 @@ def children(monkeypatch) -> None:
     monkeypatch.setattr(REWARD_FUNCTION, "run", lambda *_: ChildResult(rewards, 0, False))
     judged = b'{"version": "0", "results": [{"reward": 0.5, "reason": "", "parts": {}, "seconds": 0, "cost": 0}]}'
     monkeypatch.setattr(JUDGE, "run", lambda *_: ChildResult(judged, 0, False))
+    monkeypatch.setattr(IMPORTER, "run", lambda *_: ChildResult(b"{}", 0, False))
     monkeypatch.setattr(HUB_ACCOUNT, "run", lambda *_: ChildResult(b'{"name": "ada"}', 0, False))
     monkeypatch.setattr(PREVIEWER, "run", lambda *_: ChildResult(b'{"agents": [{}, {}]}', 0, False))
     monkeypatch.setattr("hacrl_web.insight.checkpoints.uploads.usable_hub_token", lambda *_: "hf_0123456789")
@@ -184,6 +186,8 @@ def use(client: Any, route: str, mine: SimpleNamespace) -> Any:
     if route.startswith("api/") and route.endswith(("/promote", "/ask", "/extend", "/push")):
         name = {"name": f"script of {client.session['_auth_user_id']}"} if route.endswith("/promote") else {}
         return client.post(address(route, mine), BODIES[route] | name, content_type="application/json")
+    if route.endswith("<str:staged>/preview"):
+        return client.post(address(route, mine), {"answer_extraction": "as_is"})
     if route == f"api/v1/{MIRRORS}":
         body = BODIES[route] | {"name": f"mirror {Mirror.objects.count()}"}
         return client.post(address(route, mine), body, content_type="application/json")

@@ -204,6 +204,7 @@ EXCEPTIONS = {
     "docs:page": "text for people",
     "docs:search": "text for people",
     "registry:benchmark_progress": "the API's answer is the end of the import",
+    "registry:benchmark_preview": "the API's answer has what was guessed and left out, and a refusal stores nothing",
     "registry:benchmark_discard": "the API keeps no files between requests",
     "api_docs": "describes the API",
 }

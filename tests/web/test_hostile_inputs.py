@@ -17,11 +17,13 @@ from typing import Any
 import pytest
 from django.apps import apps
 from django.contrib.sessions.models import Session
+from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from typer.testing import CliRunner
 
 from hacrl_web.accounts.models import LoginTry
 from hacrl_web.client import main
+from hacrl_web.registry.benchmarks.uploads import stage
 from tests.support.web.factories import launch_request, make_run
 from tests.support.web.hostile_inputs import (
     AUTHORIZATIONS,
@@ -45,6 +47,7 @@ from tests.support.web.live import server as server
 from tests.support.web.live import tab as tab
 from tests.support.web.registry_help import PASSED, answer_inspections
 from tests.web.client.test_client import hacrl as hacrl
+from workers.questions.columns import QuestionMapping
 
 pytestmark = pytest.mark.django_db
 LIMIT_S = 2.0  # of processor time, with that of child processes; the design says 1 s
@@ -54,7 +57,10 @@ SAID = re.compile(r'class="(?:field-error|alert alert-error)"[^>]*>(.*?)</(?:div
 OF_FOLDERS = r"Allowed folders|control character|must not contain|longer than|cannot be read|folder|needed|link"
 OF_NAMES = r"characters|needed|required|not be empty|Must be text|no visible character|valid Unicode"
 OF_SETTINGS = r"Must |no setting|too large|is needed|is required|is a delta of|thing to look at"
-OF_BODIES = r"send one JSON object|can be read|Give |Must be|needed|required|no setting|Content-Type|Choose "
+OF_BODIES = (
+    r"send one JSON object|can be read|Give |Must be|needed|required|no setting|Content-Type|Choose |"
+    r"appears twice in one object"
+)
 OF_QUERIES = r"no query parameter|not a cursor of this list|Must (be|have) "
 OF_WEBHOOKS = r"list of hosts|have the form https://host/path|may not contain|not allowed|at most 500"
 OF_LOGINS = r"Wrong user name or password|required|not allowed|at most"
@@ -254,6 +260,40 @@ def test_judges(models, tries):
     for name in NAMES:
         named = {"name": name, "settings": {"kind": "model", "model": "/nowhere"}}
         tries.api("judges", named, f"{OF_NAMES}|small letters|string", "name")
+
+
+def test_columns_of_an_import(user, tries):
+    """At the preview, the form, the API's two ways; the files stay for another choice, and no child is asked."""
+    staged = stage(user)
+    columns = ["question", "answer"]
+    staged.found = {"columns": columns, "shown": columns, "rows": [], "guess": vars(QuestionMapping())}
+    staged.note()
+    address = f"/benchmarks/new/{staged.token}"
+    fields = {"name": "swan", "answer_extraction": "as_is"}
+    parts = ("question", "answer", "subject", "difficulty", "id")
+    for part, name in ((part, name) for part in parts for name in NAMES):
+        body = {**fields, f"{part}_field": name}
+        if not isinstance(name, str):  # fetch alone has JSON
+            if name is not None:
+                tries.api(
+                    "benchmarks/fetch", {"kind": "local", "location": "/", **body}, "Must be text", f"{part}_field"
+                )
+            continue
+        if name == "\ud800" or (not name and part not in columns):  # no form has half a character; no such column
+            continue
+        tries.form(address, body, OF_NAMES + "|Control", f"{part}_field")
+        file = SimpleUploadedFile("swan.jsonl", b"{}")
+        for path, more in ((f"{address}/preview", {}), ("/api/v1/benchmarks", {"file": file})):
+            answer = tries.client.post(path, body | more)
+            errors = answer.json()["errors"]
+            told = (path, body, errors)
+            assert answer.status_code == 422, told
+            assert f"{part}_field" in [error["field"] for error in errors], told
+            tries.heard(" ".join(error["message"] for error in errors), OF_NAMES + "|Control", told)
+    for way in ("", "magic", "as_is\0", "__class__"):
+        answer = tries.client.post(f"{address}/preview", {"answer_extraction": way})
+        assert [error["field"] for error in answer.json()["errors"]] == ["answer_extraction"]
+    assert staged.folder.is_dir()
 
 
 def test_verbs_hosts_and_tokens(run, tries):

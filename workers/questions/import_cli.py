@@ -5,6 +5,8 @@
 
 look     {files: [{path, name}], given}: the columns, the first rows, and a guess of the columns' meaning, with what the
          user has chosen (`given`), sentences about it, and why a column is not guessed
+preview  {files: [{path, name}], mapping}: question and answer of the first row that these columns give, how many of the
+         first rows cannot be used and why the first of them, and notes
 import   {train, held_out: [{path, name}], mapping, verifier, held_out_fraction, folder, progress}: canonical files and
          counts; of the verifier python, reference answers that reward anything are refused
 fetch    {dataset, revision} or {place, roots}, and {train, held_out: [patterns], folder, most_bytes, progress}: files
@@ -130,6 +132,23 @@ def _checked_columns(source: Source, mapping: QuestionMapping) -> list[str]:
         except QuestionFileError as error:
             raise BenchmarkError(f"{source.name}: {error}") from None
     return notes_on(mapping, columns, records)
+
+
+def preview_rows(request: dict[str, Any]) -> dict[str, Any]:
+    """What the first rows become. Error: BenchmarkError, if most of them cannot be used."""
+    source, mapping = _sources(request["files"])[0], QuestionMapping(**request["mapping"])
+    notes = _checked_columns(source, mapping)
+    questions, odd = [], []
+    for number, record in islice(source.rows(odd=lambda number, error: odd.append((number, error))), PREVIEW_ROWS):
+        try:
+            questions.append(mapping.question_of(record))
+        except QuestionFileError as error:
+            odd.append((number, error))
+    places = [f"{source.name}, {source.row_word} {number}: {error}" for number, error in odd[:1]]
+    if places and len(odd) > len(questions):
+        raise BenchmarkError(f"{places[0]}{f' (and {len(odd) - 1} more such rows)' if len(odd) > 1 else ''}")
+    shown = {name: getattr(questions[0], name)[:SHOWN_CHARACTERS] for name in ("question", "answer")}
+    return {**shown, "num_odd": len(odd), "num_rows": len(odd) + len(questions), "odd": places, "notes": notes}
 
 
 def _preview(value: Any) -> str:
@@ -264,7 +283,7 @@ def fetch_files(request: dict[str, Any]) -> dict[str, Any]:
     return fetch(request, ImportProgress(request.get("progress")).report)
 
 
-VERBS = {"look": look, "import": make_canonical, "fetch": fetch_files}
+VERBS = {"look": look, "preview": preview_rows, "import": make_canonical, "fetch": fetch_files}
 
 
 def main() -> int:

@@ -262,7 +262,7 @@ def checked_options(
     """
     checker = values.Checker()
     named = checker.take("name", values.name, fields.get("name", ""))
-    columns = {part: _column(checker, part, fields) for part in COLUMNS}
+    columns = _checked_mapping(checker, fields)
     extraction = checker.take(
         "answer_extraction", values.choice, fields.get("answer_extraction", "as_is"), list(EXTRACTIONS)
     )
@@ -291,8 +291,6 @@ def checked_options(
     fraction = checker.take("held_out_fraction", values.bounded_number, share, least=0, most=MAX_HELD_OUT_FRACTION)
     if named is not None:
         checker.take("name", values.check_name_is_free, Benchmark, project_of_new(owner), named)
-    if columns["question"] and columns["question"] == columns["answer"]:
-        checker.add("answer_field", "same_key", "The question and the answer need two different columns.")
     named, verifier, template, system, fraction, extraction, reading = checker.finish(
         named, verifier, template, system, fraction, extraction, reading
     )
@@ -300,6 +298,13 @@ def checked_options(
     own |= {"prompt_template": template, "system_prompt": system, "reward_function": function, "judge": judge}
     own["held_out_fraction"] = 0.0 if has_held_out_file else fraction
     return own, columns | {"extraction": extraction}
+
+
+def _checked_mapping(checker: values.Checker, fields: Mapping[str, Any]) -> dict[str, str]:
+    columns = {part: _column(checker, part, fields) for part in COLUMNS}
+    if columns["question"] and columns["question"] == columns["answer"]:
+        checker.add("answer_field", "same_key", "The question and the answer need two different columns.")
+    return columns
 
 
 def _column(checker: values.Checker, part: str, fields: Mapping[str, Any]) -> str:
@@ -389,6 +394,25 @@ def _read(
     }
     if is_upload:
         return child_requests.ask_importer(request, "file", "held_out_file")
+    return _ask_at_columns(request)
+
+
+def previewed(staged: Staged, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """What the first rows become with these columns: `question`, `answer`, `num_odd` of `num_rows`, the first `odd`
+    one, `notes`. Error: FieldErrors at the column that cannot be."""
+    checker = values.Checker()
+    columns = _checked_mapping(checker, fields)
+    extraction = checker.take("answer_extraction", values.choice, fields.get("answer_extraction"), list(EXTRACTIONS))
+    checker.finish(extraction)
+    with uploads.still_there(staged):
+        return _ask_at_columns(
+            {"verb": "preview", "files": staged.train, "mapping": columns | {"extraction": extraction}}
+        )
+
+
+def _ask_at_columns(request: dict[str, Any]) -> dict[str, Any]:
+    """The importer's answer. Error: FieldErrors at the column that the message names."""
+    mapping = request["mapping"]
     try:
         return child_requests.ask_importer(request, "question_field")
     except FieldErrors as refused:

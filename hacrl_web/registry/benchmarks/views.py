@@ -105,6 +105,15 @@ def benchmark_map(request: HttpRequest, staged: str) -> HttpResponse:
     )
 
 
+@require_POST
+def benchmark_preview(request: HttpRequest, staged: str) -> JsonResponse:
+    """The first question as the chosen columns give it, or why they cannot; nothing is stored."""
+    try:
+        return JsonResponse(service.previewed(_staged_or_404(request, staged), request.POST.dict()))
+    except FieldErrors as refused:
+        return JsonResponse(refused.as_body(), status=refused.status)
+
+
 def _map_page(request: HttpRequest, staged: Staged, form: MappingForm, status: int = 200) -> HttpResponse:
     columns = staged.found["shown"]
     rows = [[row.get(name, "") for name in columns] for row in staged.found["rows"]]

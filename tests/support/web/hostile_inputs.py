@@ -83,6 +83,9 @@ SETTINGS: dict[str, list[Any]] = {
     "rollout.temperature": [-1, "nan", "hot"],
     "algorithm.delta": [0.9, -1, "x", "inf"],
     "algorithm.name": ["", "ppo", "__class__", "../hacpo", 1, None],
+    "algorithm.peer_thoughts": ["", "drop", 1, None, "__class__", ["keep"]],
+    "algorithm.cross_weight": [-1, 11, "nan", "1,5"],
+    "rollout.top_p": [0, -1, 1.1, "nan"],
     "training.no_such_setting": [1],
     "compute.trust_remote_code": [True],
     "agents": [[{"model": "/etc/passwd"}]],
@@ -94,6 +97,7 @@ SETTINGS: dict[str, list[Any]] = {
 BODIES = [
     b"[]", b'"x"', b"null", b"7", b"{", b"", b"\xff\xfe", b'{"name": NaN}', b'{"name": Infinity}', b"{" * 50_000,
     b"[" * 50_000 + b"]" * 50_000, b'{"seed": ' + b"7" * 5000 + b"}", b"\x00",
+    b'{"name": "a", "name": "b"}', b'{"x": {"__proto__": 1, "__proto__": 2}}',
     b'{"__proto__": {"x": 1}}', b'{"name": "\\ud800"}',
 ]  # fmt: skip
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import html
 import io
 import json
 import sys
@@ -276,6 +277,36 @@ def test_whole_solutions_and_columns_that_are_left_out_are_noted(web, user, plac
     assert solutions.startswith("1 of the first 1 reference answers in 'answer' look like whole solutions")
     assert left_out == "Columns of text that are left out: hint."
     assert left_out in text_of(web.get(Benchmark.objects.get().get_absolute_url()))
+
+
+@pytest.mark.parametrize(
+    ("chosen", "field", "said"),
+    [
+        ({"answer_field": "question"}, "answer_field", "need two different columns"),
+        ({"answer_extraction": "boxed"}, "answer_field", "sums.jsonl, line 1: 'answer' has no \\boxed{}"),
+        ({"question_field": "hint"}, "question_field", "'hint' is a list, but not of messages"),
+        ({"answer_field": "hint"}, "answer_field", "'hint' is a list of several answers: keep one"),
+        ({"subject_field": "hint"}, "subject_field", "'hint' must be text or a number, not a list"),
+        ({"answer_field": ""}, "answer_field", "This field is required"),
+        ({"question_field": "gone"}, "question_field", "no key 'gone'"),
+        ({"answer_extraction": "magic"}, "answer_extraction", "Choose one of"),
+    ],
+)
+def test_preview_says_at_the_column_why_it_cannot_be_and_the_file_stays(web, user, place, chosen, field, said):
+    rows = [{"question": f"{n}+1=", "answer": f"so #### {n + 1}", "hint": ["a", "b"]} for n in range(9)]
+    upload = SimpleUploadedFile("sums.jsonl", "\n".join(map(json.dumps, [*rows, {"question": "odd"}])).encode())
+    address = web.post("/benchmarks/new", {"file": upload})["Location"]
+    form = web.get(address).context["form"]
+    values = {name: form[name].value() or "" for name in form.fields}
+    refused = web.post(f"{address}/preview", values | chosen)
+    assert refused.status_code == 422
+    assert [(one["field"], said in one["message"]) for one in refused.json()["errors"]] == [(field, True)]
+    # The same is said when it is sent, and then other columns are chosen.
+    assert said in html.unescape(text_of(web.post(address, values | chosen)))
+    found = web.post(f"{address}/preview", values).json()
+    assert (found["question"], found["answer"], found["num_odd"], found["num_rows"]) == ("0+1=", "1", 1, 10)
+    assert found["odd"] == ["sums.jsonl, line 10: no key 'answer' (keys here: question)"]
+    assert web.post(address, values).status_code == 302
 
 
 @pytest.mark.parametrize("number", ["007", "5.00", "3,5", "123456789012345678901234567890", "1e400", "-0.10"])
