@@ -196,7 +196,9 @@ class RunForm:
             "groups": groups,
             "agent_settings": AGENT_FIELDS,
             "benchmarks": benchmarks,
-            "further": further,
+            "further": [
+                one | {"is_own": str(one["benchmark"].pk) == str(fields["benchmark"].value)} for one in further
+            ],
             "training_sets": weights,
             "has_training_sets": any(weight not in (None, "") for _, weight in weights),
             "compare": values["compare"],

@@ -65,6 +65,8 @@ def test_results_of_a_replay_are_those_of_its_step(web, of_sweep):
     Run.objects.filter(pk=run.pk).update(state="completed")
     assert "Replay" in text_of(web.get(run.get_absolute_url()))
     begun = text_of(web.get(f"{run.get_absolute_url()}?replay=5"))
+    assert '<label class="hero-scrubber small" hidden>' in begun  # the replay has a slider of its own
+    assert '<label class="hero-scrubber small">' in text_of(web.get(run.get_absolute_url()))
     assert "End replay" in begun
     assert ">0.900<" not in begun
     assert ">0.800<" in text_of(web.get(f"{run.get_absolute_url()}?replay=5&at=4"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -100,3 +101,10 @@ def test_nothing_is_repeated_on_a_deleted_benchmark(user, words, request_with):
             again()
         assert [one.message for one in refused.value.errors] == [told]
     assert not Run.objects.filter(state=State.QUEUED).exists()
+
+
+def test_chosen_benchmark_is_not_among_the_further_ones(web, words, request_with):
+    page = web.get(f"/runs/new?group={request_with['group']}&benchmark={words.pk}").content.decode()
+    boxes = re.findall(r'<div class="choice"( hidden)?>\s*<input[^>]*evaluation-benchmarks-(\d+)"', page)
+    assert len(boxes) == 2
+    assert [pk for hidden, pk in boxes if hidden] == [str(words.pk)]
