@@ -29,7 +29,14 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test asks the hub
 
 TRAINING = {"trainer", "demo", "tools", "model", "rollouts", "agents"}  # folders of tests
-LONG = ("tests/browser", "tests/faults", *(f"tests/workers/{name}" for name in TRAINING), "tests/tools")
+LONG = (
+    *("tests/browser", "tests/faults", *(f"tests/workers/{name}" for name in TRAINING), "tests/tools"),
+    # Of processes of their own, servers and charts: nearly half of the processor time of what is not of a database.
+    *("tests/workers/harness", "tests/workers/inspection", "tests/web/ops", "web/test_busy_database.py"),
+    *("tests/test_helm_chart.py", "tests/test_helm_product.py", "verifiers/test_python_escapes.py"),
+    *("verifiers/test_repeated_judgements.py", "verifiers/test_function_network.py", "telemetry/test_fast_paths.py"),
+    *("questions/test_hub_files.py", "questions/test_code_benchmarks.py"),
+)
 LONGEST = ("test_postgresql.py", "browser", "faults", "agents", "test_upgrade.py", "test_access.py", "trainer", "demo")
 OF_ALL_ITS_TESTS = re.compile(r"^pytestmark = .*(django_db|slow)", re.MULTILINE)
 WITH_A_PRODUCT = ("tests/browser/", "tests/faults/")  # started once for all of them, which takes 20 s of a processor

@@ -190,6 +190,7 @@ def test_long_answer_that_is_no_unit_after_all_holds_the_trainer_up_for_no_time(
     assert time.process_time() - begin < 1
 
 
+@pytest.mark.integration
 def test_catastrophic_expression_is_unscorable_in_time_and_the_next_answer_is_scored(verifiers):
     found = verifiers["regex"].score(["\\boxed{" + "a" * 40 + "}", "\\boxed{aab}"], ["(a+)+b", "(a+)+b"])
     assert found[0] == Verdict(None, "unscorable: no verdict in 3 s", True)
