@@ -41,8 +41,9 @@ def write_precision(
         if rows:
             trained, mask = token_logps(prompts, responses, temperature=1.0)  # (b, T) each
             for name, dtype in (("float32", torch.float32), ("bfloat16", torch.bfloat16)):
-                model = merged.to(dtype).to(device)
-                exported, _ = token_logps(prompts, responses, model=model, temperature=1.0)  # (b, T)
+                for weight in merged.to(device).parameters():  # buffers, such as angles of positions, stay float32
+                    weight.data = weight.data.to(dtype)
+                exported, _ = token_logps(prompts, responses, model=merged, temperature=1.0)  # (b, T)
                 nats[name] = (exported - trained).abs()[mask].mean().item()
     except Exception as error:
         if not is_out_of_memory(error):

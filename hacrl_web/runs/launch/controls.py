@@ -13,6 +13,8 @@ from functools import cache
 from typing import Any
 
 from hacrl_web.registry.agent_groups.agent_changes import text_of_changes
+from hacrl_web.runs.models import Run
+from hacrl_web.runs.run.cautions import cautions_of_run
 from hacrl_web.runs.variants.grid import GRID
 from hacrl_web.runs.variants.search_settings import SearchSettings
 from hacrl_web.runs.variants.varied import value_text
@@ -20,7 +22,6 @@ from hacrl_web.web.errors import FieldError
 from workers.algorithms.registry import algorithms, settings_schema
 from workers.contract.number_format import format_learning_rate
 from workers.contract.settings import label_of
-from workers.contract.spec import teaching
 from workers.contract.spec.algorithm import DEFAULT, RECOMMENDED, upgraded
 from workers.contract.spec.rewards import text_of_terms
 from workers.contract.spec.run import CAUTIONS, RunSpec
@@ -348,10 +349,10 @@ def grid_path(path: str) -> str:
     return GRID_PREFIX + name if name in GRID else FURTHER_GRID
 
 
-def confirmed_by(spec: RunSpec) -> list[Confirmation]:
-    """The cautions that were confirmed when this spec was launched."""
+def confirmed_by(run: Run, spec: RunSpec) -> list[Confirmation]:
+    """The cautions that were confirmed when this run was launched."""
     values = values_of(spec.model_dump(mode="json"))
-    codes = [caution.code for caution in teaching.cautions_of(spec)]
+    codes = [caution.code for caution in cautions_of_run(run, spec)]
     return [Confirmation(code, str(values[CAUTIONS[code]])) for code in codes if code in CAUTIONS]
 
 

@@ -250,7 +250,7 @@ def _first_values(user: User, address: QueryDict) -> dict[str, Any]:
     if (run := visible.filter(pk=query.clone).first()) is not None:
         replaced = settings_in_address(address)
         # A replaced value is not confirmed, and neither is a draft.
-        before = [] if run.state == State.DRAFT or left_settings(run.spec) else confirmed_by(stored_spec(run))
+        before = [] if run.state == State.DRAFT or left_settings(run.spec) else confirmed_by(run, stored_spec(run))
         values |= _values_of_run(run) | {
             "agents": _changed_agents(run, query.agents),
             "name": run.name.removesuffix(CLONE)[: MAX_NAME - len(CLONE)] + CLONE,

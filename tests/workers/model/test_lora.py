@@ -10,9 +10,13 @@ from peft import PeftModel
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
+from hacrl_web.insight.checkpoints import model_card
 from tests.support.marks import in_full
 from tests.support.workers.tiny import make_agent, make_spec, records, train
 from workers.contract.checkpoint_manifest import needs_float32
+from workers.inspection import ask
+from workers.model import loading
+from workers.model.export import write_precision
 from workers.model.loading import load_model
 from workers.model.policy import Policy
 
@@ -167,3 +171,48 @@ def test_rank_and_scale_act(tmp_path, pair):
         ends.append(policy_of(trainer).token_logps(PROMPTS, RESPONSES)[0])
     assert not torch.equal(ends[0], ends[1])
     assert not torch.equal(ends[0], ends[2])
+
+
+def test_evaluation_ask_harness_adapter_and_folder_are_the_bfloat16_model_that_was_trained(tmp_path, monkeypatch):
+    """Their log-probabilities of the tokens that the trainer compared at its export; the model card prints them."""
+    start = make_agent(tmp_path / "start", "qwen3", seed=1)
+    agents = [{"name": "Q", "model": str(start), "lora_rank": 4, "learning_rate": 1e-3}]
+    compared = []
+
+    def recorded(*arguments):
+        compared.append(arguments[-1])
+        write_precision(*arguments)
+
+    monkeypatch.setattr("workers.model.export.write_precision", recorded)
+    trainer = train(make_spec(tmp_path, agents, compute={"dtype": "bfloat16"}), tmp_path / "run")
+    (folder,) = (tmp_path / "run" / "checkpoints" / "step-000003" / "agents").iterdir()
+    prompts, responses = zip(*compared[-1], strict=True)
+    cpu, small = torch.device("cpu"), policy_of(trainer)
+
+    def logps(model, policy=small):
+        values, mask = policy.token_logps(prompts, responses, model=model, temperature=1.0)
+        return values[mask]
+
+    def off(model) -> float:
+        return (logps(model) - logps(None)).abs().mean().item()
+
+    evaluated = make_spec(tmp_path, [{"name": "Q", "model": str(folder)}], training={"steps": 0})
+    evaluation = logps(None, Policy(evaluated.agents[0], evaluated, cpu))
+    asked = []
+    load = loading.load_model
+    monkeypatch.setattr(loading, "load_model", lambda *arguments: asked.append(load(*arguments)) or asked[-1])
+    question = {"template": "{question}", "question": "1+2=", "system": "", "seed": 0, "temperature": 0.0}
+    ask.answer(question | {"max_new_tokens": 2}, {"folder": str(folder), "name": "Q"})
+    harness = AutoModelForCausalLM.from_pretrained(folder, dtype="float32")  # test_harness holds that it asks so
+    base = load(str(start), None, torch.bfloat16, cpu).float()
+    adapted = PeftModel.from_pretrained(base, str(folder / "adapter")).get_base_model()
+    for model in (asked[0], harness, adapted):
+        torch.testing.assert_close(logps(model), evaluation, rtol=0, atol=1e-5)
+    nats = json.loads((folder / "precision.json").read_text())["nats"]
+    merged = {name: load(str(folder), None, getattr(torch, name), cpu) for name in ("float32", "bfloat16")}
+    assert {name: off(model) for name, model in merged.items()} == pytest.approx(nats, rel=1e-3)
+    # Computing in bfloat16 is .008 off; the update moves log-probabilities by .08.
+    moved = off(load(str(start), None, torch.float32, cpu))  # PEFT changed `base`
+    assert nats["float32"] < 0.2 * moved
+    printed = model_card.precision_text(model_card.precision_of(folder))
+    assert f"off by {nats['bfloat16']:.3g} nats a token (as it is: {nats['float32']:.3g})" in printed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from django.urls import reverse
 
 from hacrl_web.leaderboard.board.row_settings import _COMPARED
 from hacrl_web.registry.agent_groups.agent_changes import changes_of_text, text_of_changes
@@ -33,7 +34,7 @@ def test_run_has_the_changes_and_the_group_stays_as_it_is():
     assert "agents" in _COMPARED  # boards compare by what was used
 
 
-def test_pair_of_which_one_prompt_opens_a_thought_is_cautioned_until_it_is_confirmed():
+def test_pair_of_which_one_prompt_opens_a_thought_is_cautioned_until_it_is_confirmed(client):
     owner = make_user()
     request = launch_request(owner)
     first, second = (agent.model for agent in AgentGroup.objects.get(pk=request["group"]).agents.all())
@@ -46,6 +47,9 @@ def test_pair_of_which_one_prompt_opens_a_thought_is_cautioned_until_it_is_confi
     assert [(one.code, one.field) for one in refused.value.errors] == [("thoughts_differ", "algorithm.peer_thoughts")]
     run = launch(owner, request | {"confirm": ["thoughts_differ"]})
     assert request_of(owner, run)["confirm"] == ["thoughts_differ"]
+    client.force_login(owner)
+    cloned = client.get(reverse("runs:run_create"), {"clone": run.pk}).content.decode()
+    assert 'name="confirm" value="thoughts_differ=keep"' in cloned  # it was given once
     launch(owner, request | {"agents": {"A": {"prompt_format": "plain"}}})
     del second.facts["opens_thought"]
     second.save()
