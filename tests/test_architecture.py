@@ -331,7 +331,7 @@ LINE_BUDGETS: dict[str, int] = {
     "workers": 350,
     "workers/agents": 2200,
     "workers/algorithms": 2_050,
-    "workers/contract": 5300,
+    "workers/contract": 5320,
     "workers/demo": 850,
     "workers/environments": 450,
     "workers/harness": 550,
