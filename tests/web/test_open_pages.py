@@ -149,49 +149,39 @@ def test_damaged_state_of_the_demo_is_ignored(settings, content):
         assert preparation() is None
 
 
-async def test_csv_is_streamed_without_a_warning_where_the_server_is_asynchronous(async_client, transactional_db):
+async def test_csv_and_log_are_streamed_without_a_warning_where_the_server_is_asynchronous(
+    async_client, transactional_db
+):
     from asgiref.sync import sync_to_async
 
     def start() -> Run:
         run = factories.make_run()
+        common = {"run": run, "attempt": 1, "time": 0}
         rows = [
-            TelemetryEvent(run=run, seq=seq, attempt=1, type="metrics", step=seq, agent="A", time=0, payload={
+            TelemetryEvent(**common, seq=seq, type="metrics", step=seq, agent="A", payload={
                 "values": {"kl": seq / 8}, "ratios": {}})
             for seq in range(1, 1201)
         ]  # fmt: skip
-        TelemetryEvent.objects.bulk_create(rows)
+        log = TelemetryEvent(**common, seq=1201, type="log", payload={"message": "a line"})
+        TelemetryEvent.objects.bulk_create([*rows, log])
         return run
 
     run = await sync_to_async(start)()
     await async_client.aforce_login(run.owner)
+    texts = []
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        response = await async_client.get(reverse("runs:metrics_csv", args=[run.pk]))
-        text = b"".join([chunk async for chunk in response.streaming_content]).decode()
-    lines = text.splitlines()
+        for name in ("metrics_csv", "log_download"):
+            response = await async_client.get(reverse(f"runs:{name}", args=[run.pk]))
+            texts.append(b"".join([chunk async for chunk in response.streaming_content]).decode())
+    lines = texts[0].splitlines()
     assert (len(lines), lines[0], lines[1], lines[-1]) == (
         1201,
         "step,agent,source,metric,value",
         "1,A,,kl,0.125",
         "1200,A,,kl,150.0",
     )
-
-
-async def test_log_is_streamed_without_a_warning_too(async_client, transactional_db):
-    from asgiref.sync import sync_to_async
-
-    def start() -> Run:
-        run = factories.make_run()
-        TelemetryEvent.objects.create(run=run, seq=1, attempt=1, type="log", time=0, payload={"message": "a line"})
-        return run
-
-    run = await sync_to_async(start)()
-    await async_client.aforce_login(run.owner)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        response = await async_client.get(reverse("runs:log_download", args=[run.pk]))
-        text = b"".join([chunk async for chunk in response.streaming_content]).decode()
-    assert text.startswith("1970-01-01T00:00:00.000+00:00 info    attempt 1: a line\n")
+    assert texts[1].startswith("1970-01-01T00:00:00.000+00:00 info    attempt 1: a line\n")
 
 
 def test_each_error_has_a_page_of_ours(client, user, monkeypatch):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from tests.support.marks import in_full
+from tests.support.waiting import wait_until
 from tests.support.workers.processes import forked as forked
 from tests.support.workers.tiny import HashVerifier, make_pair, make_spec, records, train
 from tests.workers.trainer.test_evaluation import AsksAt
@@ -72,7 +71,7 @@ def test_pause_whose_checkpoint_cannot_be_written_names_where_the_run_resumes(tm
 
 
 @pytest.mark.slow
-def test_process_pauses_at_the_signal_and_resumes(tmp_path):
+def test_process_writes_its_stacks_at_one_signal_and_at_another_pauses_to_resume(tmp_path):
     spec = make_spec(tmp_path, make_pair(tmp_path), training={"steps": 100_000}, evaluation={"eval_interval": 0})
     run_dir = tmp_path / "run"
     run_dir.mkdir()
@@ -81,6 +80,8 @@ def test_process_pauses_at_the_signal_and_resumes(tmp_path):
     try:
         wait_for(run_dir, "progress", process.process)
         assert (run_dir / HEARTBEAT_NAME).exists()
+        process.dump_stacks()
+        assert wait_until(lambda: "most recent call first" in (run_dir / LOG_NAME).read_text())
         process.request_pause()
         assert process.process.wait(60) == 0
     finally:
@@ -94,24 +95,6 @@ def test_process_pauses_at_the_signal_and_resumes(tmp_path):
     finally:
         again.kill()
     assert records(run_dir, "started")[-1]["step"] == finished["step"]
-
-
-@pytest.mark.slow
-def test_process_writes_its_stacks_at_the_signal(tmp_path):
-    spec = make_spec(tmp_path, make_pair(tmp_path), training={"steps": 100_000}, evaluation={"eval_interval": 0})
-    run_dir = tmp_path / "run"
-    run_dir.mkdir()
-    (run_dir / "spec.json").write_text(spec.to_json())
-    process = start_trainer(run_dir, 1, environment=ENVIRONMENT)
-    try:
-        wait_for(run_dir, "started", process.process)
-        process.dump_stacks()
-        deadline = time.monotonic() + 60
-        while "most recent call first" not in (run_dir / LOG_NAME).read_text() and time.monotonic() < deadline:
-            time.sleep(0.05)
-    finally:
-        process.kill()
-    assert "most recent call first" in (run_dir / LOG_NAME).read_text()
 
 
 def wait_for_attempt(run_dir, attempt, process) -> None:
