@@ -22,7 +22,7 @@ from workers.verifiers.scoring.verdicts import CORRECT, NO_ANSWER, NO_NUMBER, TO
 from workers.verifiers.scoring.voting import Vote, stated_answer, vote
 
 # By kind and version: what it says about the examples of docs/verifiers.md. New rules raise the kind's version.
-DIGESTS = {"math/9 flexible": "dc9ee59a9acd3a7c", "numeric/7 flexible": "dc9ee59a9acd3a7c"}
+DIGESTS = {"math/10 flexible": "e7c1750a36a7f804", "numeric/8 flexible": "e7c1750a36a7f804"}
 SENTENCES = ("so she has {} apples left", "The total is {}.", "7 - 2 = {}", "**{}**", "Then there are {}!", "so ({})")
 
 
@@ -160,3 +160,16 @@ def test_command_line_scores_with_an_extraction(tmp_path, capsys):
     for options, reward in (([], 0.0), (["--extraction", "flexible"], 1.0)):
         assert main([str(path), *options]) == 0
         assert json.loads(capsys.readouterr().out)["reward"] == reward
+
+
+@pytest.mark.parametrize(
+    ("response", "answer"),
+    [
+        *((text, None) for text in ("It isn't $x^2-7x+1$.", r"5\text{ cm} is incorrect.", "42 kg is not the answer.")),
+        ("It isn't 41, so it is 42.", "42"),
+        ("The total is 42 cm, which is not too long.", "42"),
+        ("Then there are $n-1$ of them", "n-1"),
+    ],
+)
+def test_denial_before_a_formula_or_behind_a_unit_is_one_of_the_number(response, answer):
+    assert answer_in(response, "flexible") == answer

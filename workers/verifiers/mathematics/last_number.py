@@ -68,6 +68,10 @@ _LISTED = re.compile(rf"{_LISTED_NUMBER}(?:(?:\s?,\s?(?:(?:and|or)\s)?|\s(?:and|
 _RELATION_OR_WORDS = re.compile(
     r"[=<>~,]|\\(?:[lg]eq?|neq?|in|text|equiv|approx)(?![a-zA-Z])|[a-zA-Z]{2,} [a-zA-Z]{2,}"
 )
+# What a number counts, before what its sentence says of it: `5 cm is incorrect`.
+_COUNTED_BEHIND = re.compile(
+    r"\s?(?:\\(?:text|mathrm|textrm)\s?\{[^{}]{1,20}\}|[a-zA-Z]{1,20})(?=[\s$*]{1,9}(?:is|are|was|were|isn't|aren't|can(?:not|'t)|as)\b)"
+)
 _ZEROS = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
 
 
@@ -87,10 +91,12 @@ def last_number(completion: str) -> str | None:
         if _VALUE_OF_ASIDE.search(text[max(0, match.start() - _BESIDE) : match.start()]):
             continue  # "The maximum 42 occurs at x = 7."
         if (number := _read(text, match)) is not None:
+            start, formula = _formula_around(text, match) or (match.start(), number)
             behind = text[match.end() :]
-            if is_unstated(text[: match.start()], behind) or taken_back(number, behind) is not None:
-                return None
-            return _formula_around(text, match) or number
+            unit = _COUNTED_BEHIND.match(behind)
+            rest = behind[unit.end() :] if unit else behind
+            is_denied = any(is_unstated(text[:place], behind) for place in {start, match.start()})
+            return None if is_denied or taken_back(number, rest) is not None else formula
     return None
 
 
@@ -113,15 +119,16 @@ def _bold_number(text: str) -> str | None:
     return None
 
 
-def _formula_around(text: str, match: re.Match[str]) -> str | None:
-    """The formula in dollars around a number if it has letters and no equality: `$n-1$` for the 1."""
+def _formula_around(text: str, match: re.Match[str]) -> tuple[int, str] | None:
+    """Where the formula in dollars around a number begins, and the formula, if it has letters and no equality: `$n-1$`
+    for the 1."""
     end = text.find("$", match.end(), match.end() + _MAX_LINE)
     start = text.rfind("$", max(0, match.start() - _MAX_LINE), match.start())
     if start < 0 or end < 0 or "\n\n" in text[start:end]:
         return None
     formula = text[start + 1 : end].strip()
     has_letters = re.search(r"(?<![\\a-zA-Z])[a-zA-Z](?![a-zA-Z])", formula)
-    return formula if has_letters and not _RELATION_OR_WORDS.search(formula) else None
+    return (start, formula) if has_letters and not _RELATION_OR_WORDS.search(formula) else None
 
 
 def numbers_at_end(text: str) -> str | None:
