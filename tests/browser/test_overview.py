@@ -361,3 +361,26 @@ def test_phone_width_needs_no_sideways_scroll(page: Page, runs) -> None:
     page.set_viewport_size({"width": 390, "height": 800})
     show(page, runs["seeds"][0], "?smooth=0.5&x=elapsed&band=ci")
     assert page.evaluate("document.documentElement.scrollWidth") == 390
+
+
+def test_step_of_the_scrubber_is_in_the_address_and_an_address_typed_by_hand_shows_it(page: Page, runs) -> None:
+    page.goto(f"/runs/{runs['seeds'][0]}?step=12")
+    expect(page.locator("#hero")).to_have_attribute("data-step", "12")
+    expect(page.locator("[data-influential-step]")).to_have_text("12")
+    page.locator("#hero-range").press("ArrowRight")
+    expect(page).to_have_url(re.compile(r"\?step=\d+$"))
+    page.locator("#hero-range").press("End")
+    expect(page).not_to_have_url(re.compile("step="))  # the end of the run, which a live run moves on
+
+
+def test_the_baseline_is_drawn_faint_until_a_reader_takes_it_away(page: Page, server) -> None:
+    run = server.generated_run("--runs", "3", "--steps", "8", "--seed", "41", "--questions", "0")
+    page.goto(run)
+    expect(page.locator("#answer")).to_contain_text(re.compile("with, .* without"))
+    note = page.locator("[data-chart='accuracy'] .chart-note")
+    expect(note).to_contain_text("gspo")
+    page.get_by_role("button", name=re.compile("^Remove the overlay")).click()
+    expect(note).to_have_text("")
+    expect(page).to_have_url(re.compile("overlay=none"))
+    page.reload()
+    expect(page.get_by_role("button", name=re.compile(r"^\+ Baseline"))).to_be_visible()

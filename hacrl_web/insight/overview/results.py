@@ -17,6 +17,8 @@ from hacrl_web.runs.telemetry.scores import accuracies
 from hacrl_web.web.statistics import MeanInterval, mean_interval
 from workers.contract.spec.algorithm import BASELINE
 
+MAX_BASELINES = 200  # the newest, which are compared with the run
+LEAST_DIFFERENCE = 0.0005  # of an accuracy: what three decimals show
 Scores = Mapping[int, Mapping[str, float]]  # step -> agent -> held-out accuracy
 
 
@@ -56,13 +58,29 @@ class AgentResult:
 class Results:
     """gain: over GSPO at `step`, of the mean over agents, by seed; None without a GSPO run to compare with.
 
-    warning: which agents have learned nothing, in words; empty in a replay.
+    mean, baseline: of those seeds' accuracies with this run's algorithm and with GSPO; None without a gain.
+    has_baseline: the run's GSPO run exists, evaluated or not.  warning: which agents have learned nothing, in words;
+    empty in a replay.
     """
 
     agents: list[AgentResult]
     step: int | None
     gain: MeanInterval | None
+    mean: float | None
+    baseline: float | None
+    has_baseline: bool
     warning: str
+
+    @property
+    def verdict(self) -> str:
+        """Whether sharing helped, as far as the compared seeds tell; empty without a gain."""
+        if self.gain is None:
+            return ""
+        if abs(self.gain.mean) < LEAST_DIFFERENCE:
+            return "Sharing changed nothing"
+        if self.gain.count > 1 and not self.gain.is_clear:
+            return "Not clear whether sharing helped"
+        return "Sharing helped" if self.gain.mean > 0 else "Sharing hurt"
 
 
 def results(run: Run, at: int | None = None) -> Results:
@@ -86,8 +104,17 @@ def results(run: Run, at: int | None = None) -> Results:
     ]
     whole = [step for step in scores if len(scores[step]) == len(agents)]
     step = max(whole, default=None)
-    gain = None if step is None else gain_over_gspo(run, scores, step)
-    return Results(agents, step, gain, learned_nothing(run) if at is None else "")
+    by_seed = baselines_by_seed(run)
+    pairs = [] if step is None else _beside_gspo(run, by_seed, scores, step)
+    return Results(
+        agents,
+        step,
+        gain=mean_interval([own - gspo for own, gspo in pairs], scale=1.0),
+        mean=fmean(own for own, _ in pairs) if pairs else None,
+        baseline=fmean(gspo for _, gspo in pairs) if pairs else None,
+        has_baseline=run.seed in by_seed,
+        warning=learned_nothing(run) if at is None else "",
+    )
 
 
 def scores_with_parent(run: Run) -> dict[int, dict[str, float]]:
@@ -99,31 +126,36 @@ def scores_with_parent(run: Run) -> dict[int, dict[str, float]]:
     return {step: scores for step, scores in accuracies(parent).items() if step <= run.start_step} | own
 
 
-def gain_over_gspo(run: Run, scores: Scores, step: int) -> MeanInterval | None:
-    """The mean over agents of the accuracy at a step, minus that of the GSPO run of the same sweep and seed.
+def _beside_gspo(run: Run, by_seed: Mapping[int, Run], scores: Scores, step: int) -> list[tuple[float, float]]:
+    """Mean over agents of the accuracy at a step, of this run's settings and of their GSPO run: a pair for each seed.
 
-    Over the seeds of this run's settings for which both runs are evaluated at the step. None for GSPO itself, and
-    without such a pair. scores: the run's own.
+    Over the seeds of which both runs are evaluated at the step.  scores: the run's own.
     """
-    by_seed = baselines_by_seed(run)
-    differences = []
+    pairs = []
     for own in same_but_seed(run) if by_seed else []:
         if own.seed not in by_seed:
             continue
         ours = scores if own.pk == run.pk else accuracies(own)
         theirs = accuracies(by_seed[own.seed])
         if len(ours.get(step, ())) == len(theirs.get(step, ())) == len(run.agent_names):
-            differences.append(fmean(ours[step].values()) - fmean(theirs[step].values()))
-    return mean_interval(differences, scale=1.0)
+            pairs.append((fmean(ours[step].values()), fmean(theirs[step].values())))
+    return pairs
 
 
 def baselines_by_seed(run: Run) -> dict[int, Run]:
-    """The newest GSPO run of each seed in the run's sweep, with its other settings; empty for GSPO itself."""
-    if run.sweep_id is None or run.algorithm == BASELINE:
+    """The newest GSPO run of each seed with the run's other settings; empty for GSPO itself.
+
+    Of the run's sweep; of a run outside of sweeps, any of its project, as a clone with another algorithm is.
+    """
+    if run.algorithm == BASELINE or (run.sweep_id is None and run.project_id is None):
         return {}
-    baselines = Run.objects.filter(sweep_id=run.sweep_id, algorithm=BASELINE).order_by("created_at", "pk")
+    if run.sweep_id is not None:
+        near = Run.objects.filter(sweep_id=run.sweep_id)
+    else:
+        near = Run.objects.filter(project_id=run.project_id, group_id=run.group_id, benchmark_id=run.benchmark_id)
+    baselines = near.filter(algorithm=BASELINE).order_by("-created_at", "-pk")[:MAX_BASELINES]
     settings = _apart_from_algorithm(run)
-    return {one.seed: one for one in baselines if _apart_from_algorithm(one) == settings}
+    return {one.seed: one for one in reversed(baselines) if _apart_from_algorithm(one) == settings}
 
 
 def _apart_from_algorithm(run: Run) -> dict[str, Any]:

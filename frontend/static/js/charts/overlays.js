@@ -24,6 +24,9 @@ export class Overlays {
     this.suggestions = readJson("overlay-data");
     /** In the order of the address. @type {Map<string, Ghost & {buckets: Buckets}>} */
     this.byRun = new Map();
+    const baseline = this.suggestions.find(({ relation }) => relation === "baseline");
+    const { view } = charts;
+    if (baseline && !view.isAlone && !view.overlays.length) view.overlays.push(baseline.id);
     this.#setUpSearch();
     this.#showChips();
     for (const id of this.charts.view.overlays) this.#fetch(id);
@@ -53,6 +56,7 @@ export class Overlays {
   remove(id) {
     const { view } = this.charts;
     view.overlays = view.overlays.filter((one) => one !== id);
+    view.isAlone = !view.overlays.length && this.suggestions.some(({ relation }) => relation === "baseline");
     const ghost = this.byRun.get(id);
     if (ghost) ghost.buckets.isClosed = true;
     this.byRun.delete(id);

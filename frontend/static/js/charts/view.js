@@ -2,7 +2,7 @@
 
 /**
  * @typedef {{first: number | null, last: number | null, smooth: number, x: string, band: string, log: Set<string>, full: string, picture: string,
- *   sign: import("./series.js").Sign, panels: string | null, overlays: string[]}} ChartView overlays: ids of the runs behind this one; panels: their layout, null for the project's; sign: of the advantages that the heat map counts;
+ *   sign: import("./series.js").Sign, panels: string | null, overlays: string[], isAlone: boolean}} ChartView overlays: ids of the runs behind this one;  isAlone: the reader wants not even the baseline there; panels: their layout, null for the project's; sign: of the advantages that the heat map counts;
  *   picture: the large chart; empty for the one that has points.  first, last: the zoom, in steps; null if the whole run is shown.
  */
 
@@ -41,6 +41,7 @@ export function readView(query) {
     picture: parameters.get("picture") ?? "",
     panels: parameters.get("panels"),
     overlays: (parameters.get("overlay") ?? "").split(",").filter((id) => RUN_ID.test(id)).slice(0, MOST_OVERLAYS),
+    isAlone: parameters.get("overlay") === "none",
     sign: SIGNS.find((name) => name === parameters.get("sign")) ?? "positive",
   };
 }
@@ -61,7 +62,7 @@ export function writeView(view, query) {
     log: [...view.log].sort().join(","),
     full: view.full,
     picture: view.picture,
-    overlay: view.overlays.join(","),
+    overlay: view.overlays.join(",") || (view.isAlone ? "none" : ""),
     sign: view.sign === "positive" ? "" : view.sign,
   };
   // An empty layout in the address is the one that every project begins with.

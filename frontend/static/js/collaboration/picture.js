@@ -164,9 +164,9 @@ function capabilityOf(view, place) {
 function sourceBox(agent, place, capability, at) {
   const group = boxAt(0, at.y, at.width, at.height, place, agent.name, at.isNarrow);
   const [correctAnswers, verified] = [count(agent.correct), count(agent.verified)];
-  const correct = at.isNarrow ? `${correctAnswers}/${verified} ✓` : `${correctAnswers} of ${verified} correct`;
+  const correct = at.isNarrow ? `${correctAnswers}/${verified} correct` : `${correctAnswers} of ${verified} correct`;
   group.append(shape("text", { x: 12, y: at.y + 38, class: "box-text" }, correct));
-  if (capability !== null && at.height > 80) group.append(shape("text", { x: 12, y: at.y + 56, class: "box-text" }, at.isNarrow ? `P ${score(capability)}` : `capability P = ${score(capability)}`));
+  if (capability !== null && at.height > 80) group.append(shape("text", { x: 12, y: at.y + 56, class: "box-text" }, at.isNarrow ? `capability ${score(capability)}` : `capability P = ${score(capability)}`));
   group.append(shape("title", {}, `${agent.name}: ${agent.rollouts} rollouts, ${agent.verified} verified, ${agent.correct} correct`));
   return group;
 }
@@ -218,8 +218,12 @@ const jName = (index) => [shape("tspan", { class: "italic" }, "J"), shape("tspan
  */
 function jText(x, y, index, value, from, isNarrow) {
   const text = shape("text", { x, y, class: "box-text" });
+  if (isNarrow) {
+    text.append(shape("tspan", { class: "strong" }, value), shape("tspan", {}, from === "own" ? " own" : ` from ${from}`));
+    return text;
+  }
   text.append(...jName(index), shape("tspan", { dy: -3, class: "strong" }, ` ${value}`));
-  if (!isNarrow) text.append(shape("tspan", {}, ` from ${from}`));
+  text.append(shape("tspan", {}, ` from ${from}`));
   return text;
 }
 

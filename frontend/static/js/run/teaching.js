@@ -31,7 +31,7 @@ export class Teaching {
     this.attempt = 0;
     this.ended = false;
     /** The scrubber's step; null at the end of the run, which a live run moves on. @type {number | null} */
-    this.pinned = null;
+    this.pinned = stepInAddress();
     /** @type {number | null} */
     this.hovered = null;
     /** @type {Map<number, Api.StepAnswer>} */
@@ -81,6 +81,10 @@ export class Teaching {
     const place = Number(this.range.value);
     this.pinned = place === this.steps.length - 1 ? null : this.steps[place];
     this.charts.pointAt(this.steps[place]);
+    const query = new URLSearchParams(location.search);
+    if (this.pinned === null) query.delete("step");
+    else query.set("step", String(this.pinned));
+    history.replaceState(history.state, "", `${location.pathname}${query.size ? `?${query}` : ""}${location.hash}`);
     this.#show();
   }
 
@@ -126,4 +130,10 @@ export class Teaching {
     const sentence = must("#hero-sentence", this.root);
     sentence.textContent = this.shown.sentences[0]?.text ?? "";
   }
+}
+
+/** The step that the address names; null without one. */
+function stepInAddress() {
+  const text = new URLSearchParams(location.search).get("step") ?? "";
+  return /^\d{1,9}$/.test(text) ? Number(text) : null;
 }

@@ -26,7 +26,7 @@ def test_parent_retried_run_and_baseline_of_the_sweep_are_offered(web, user):
             *(("baseline", "gspo", 1), ("other seed", "gspo", 2)),
         )
     )
-    assert relations(run, user) == {}
+    assert relations(run, user) == {"baseline": "baseline"}  # outside of a sweep, any of the project
     sweep = Sweep.objects.create(owner=user, name="All")
     Run.objects.filter(pk__in=[run.pk, baseline.pk, other_seed.pk]).update(sweep=sweep)
     Run.objects.filter(pk=run.pk).update(cloned_from=parent, start_step=3, retry_of=other_seed)

@@ -97,3 +97,36 @@ def test_results_of_a_continued_run_begin_with_its_parents_up_to_the_checkpoint(
     Run.objects.filter(pk=run.pk).update(start_step=0)  # a copy of its settings alone
     run.refresh_from_db()
     assert results(run).agents[0].points == ((4, 0.5),)
+
+
+def test_first_line_says_whether_sharing_helped_or_what_to_queue_to_know(web, of_sweep):
+    run = of_sweep("hacpo", 0, evaluated(0, 0.1, 0.3), evaluated(4, 0.8, 0.6))
+    page = text_of(web.get(run.get_absolute_url()))
+    assert "Unknown:</strong> no GSPO run" in page
+    assert f"{run.pk}/clone?algorithm.name=gspo" in page
+    baseline = of_sweep("gspo", 0)
+    page = text_of(web.get(run.get_absolute_url()))
+    assert "Unknown so far" in page
+    assert "clone?algorithm.name" not in page
+    store(baseline, *evaluated(4, 0.5, 0.3))
+    page = re.sub(r"<[^>]+>", " ", text_of(web.get(run.get_absolute_url())))
+    page = " ".join(page.split())
+    # (0.8 + 0.6) / 2 with, (0.5 + 0.3) / 2 without
+    assert "Sharing helped: 0.700 with, 0.400 without" in page
+    assert "+0.300, one seed" in page
+    of_sweep("hacpo", 1, evaluated(4, 0.5, 0.5))
+    of_sweep("gspo", 1, evaluated(4, 0.6, 0.6))
+    # +0.3 and -0.1 over two seeds: the interval holds zero
+    assert results(run).verdict == "Not clear whether sharing helped"
+    assert 'id="answer"' not in text_of(web.get(baseline.get_absolute_url()))
+    equal = of_sweep("hacpo", 2, evaluated(4, 0.4, 0.4), training={"steps": 7})
+    of_sweep("gspo", 2, evaluated(4, 0.4, 0.4), training={"steps": 7})
+    assert results(equal).verdict == "Sharing changed nothing"
+
+
+def test_gspo_run_that_is_queued_from_a_clone_is_a_baseline_without_a_sweep(user):
+    request = factories.launch_request(user)
+    run, gspo = (factories.make_run(user, **request | {"algorithm": name}) for name in ("hacpo", "gspo"))
+    store(run, *evaluated(4, 0.8, 0.6))
+    store(gspo, *evaluated(4, 0.5, 0.7))
+    assert results(run).gain.mean == pytest.approx(0.1)
