@@ -326,7 +326,7 @@ LINE_BUDGETS: dict[str, int] = {
     "hacrl_web/ops": 1_900,
     "hacrl_web/registry": 5_750,
     "hacrl_web/reports": 800,
-    "hacrl_web/runs": 15_150,
+    "hacrl_web/runs": 15_200,
     "hacrl_web/web": 1_150,
     "workers": 350,
     "workers/agents": 2_200,

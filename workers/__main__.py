@@ -22,7 +22,7 @@ from workers.contract.spec import teaching
 from workers.contract.spec.judge import JudgeFileError
 from workers.contract.spec.reward_function import FunctionFileError
 from workers.contract.spec.run import InvalidSettings, RunSpec
-from workers.contract.spool import SPOOL_NAME, SpoolWriter, read_spool
+from workers.contract.spool import DISK_FULL, SPOOL_NAME, SpoolWriter, read_spool
 from workers.environments.base import EnvironmentFailed
 from workers.harness.command import HarnessFailed
 from workers.harness.evaluation import HarnessEvaluation
@@ -140,13 +140,24 @@ def run(spec: RunSpec, run_dir: Path, attempt: int) -> int:
     except AgentLost as lost:  # nothing can be saved without it
         outcome, reason = "interrupted", str(lost)
     except Exception as error:
-        traceback.print_exc()
-        outcome, reason = "failed", f"{type(error).__name__}: {error}"
+        with contextlib.suppress(OSError):  # the log is on the disk that may be full
+            traceback.print_exc()
+        is_full = isinstance(error, OSError) and error.errno in DISK_FULL
+        outcome, reason = ("paused", f"disk: {error}") if is_full else ("failed", f"{type(error).__name__}: {error}")
     if spool is None:
         print(f"python -m workers: cannot write {run_dir / SPOOL_NAME}: {reason}", file=sys.stderr)
         return 1
-    spool.emit(events.Finished(step=step, outcome=outcome, reason=reason))
-    spool.close()
+    try:
+        spool.emit(events.Finished(step=step, outcome=outcome, reason=reason))
+        spool.close()
+    except OSError as error:
+        if error.errno not in DISK_FULL:
+            raise
+        with contextlib.suppress(OSError):
+            print(
+                f"python -m workers: {run_dir} is full, so its end is not recorded: {outcome} {reason}", file=sys.stderr
+            )
+        return trainer_process.DISK_FULL_STATUS
     return 1 if outcome in ("interrupted", "failed") else 0
 
 
@@ -177,4 +188,7 @@ def run_harness(spec: RunSpec, run_dir: Path, spool: SpoolWriter, stop: StopFlag
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    status = main()
+    if status == trainer_process.DISK_FULL_STATUS:  # at its end Python writes what its streams hold, on the same disk
+        os._exit(status)
+    sys.exit(status)

@@ -35,6 +35,7 @@ from workers.contract.events import PAUSE_REQUESTED, Body, Checkpoint, Finished,
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
 from workers.contract.trainer_process import (
+    DISK_FULL_STATUS,
     LEASE_OPTION,
     PAUSE_SIGNAL,
     die_with_supervisor,
@@ -46,7 +47,7 @@ from workers.trainer.checkpoints import newest_checkpoint, save_checkpoint
 __all__ = ["rollouts"]
 MODES = (
     *("crash", "crash-once", "dies", "killed", "memory", "deaf", "hang", "nan", "fail", "silent", "orphan", "flood"),
-    *("verifier", "slow", "load", "lost-agent"),
+    *("verifier", "slow", "load", "lost-agent", "disk"),
 )
 LEDGER_NAME = "emitted.txt"
 MEMORY_LIMIT = 512 * 2**20
@@ -123,7 +124,8 @@ class FakeTrainer:
         self.spool = WitnessedSpool(self.run_dir, self.attempt, self.spec.telemetry.spool_quota_mib * 2**20)
         self._load()
         self._train()
-        status = 0 if self.mode == "silent" else self._conclude()
+        silent = {"silent": 0, "disk": DISK_FULL_STATUS}
+        status = silent[self.mode] if self.mode in silent else self._conclude()
         self.spool.close()
         return status
 

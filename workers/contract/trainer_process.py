@@ -36,6 +36,7 @@ LEASE_S = 30.0  # a trainer lives so long without a sign of its supervisor: belo
 MARGIN_S = 10.0  # for a trainer to see its lease end, and to be killed
 BEAT_S = 2.0
 LOOK_S = 0.25
+DISK_FULL_STATUS = 74  # exit status of a trainer that could not write its last events: it can resume from a checkpoint
 LEASE_OPTION = "--lease"  # of a trainer behind a prefix
 MARK_VARIABLE = "HACRL_TRAINER_MARK"  # of a trainer and all processes that it starts
 SPEC_NAME = "spec.json"

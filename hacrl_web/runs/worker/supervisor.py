@@ -35,8 +35,16 @@ from hacrl_web.web.errors import FieldErrors
 from workers.contract.events import PAUSE_REQUESTED, Log
 from workers.contract.spool import SPOOL_NAME, SpoolWriter
 from workers.contract.trainer_log import last_output
-from workers.contract.trainer_process import SPEC_NAME, RunDirBusy, TrainerProcess, lock_run_dir, start_trainer
+from workers.contract.trainer_process import (
+    DISK_FULL_STATUS,
+    SPEC_NAME,
+    RunDirBusy,
+    TrainerProcess,
+    lock_run_dir,
+    start_trainer,
+)
 
+DISK_FULL_REASON = "disk: it was full when the trainer ended; make room, then resume from the newest checkpoint"
 HEARTBEAT_S = 2.0
 DESIRE_S = 0.5  # how often the desired state is read
 IDLE_S = 0.1  # pause when the spool has nothing new
@@ -346,6 +354,8 @@ class RunSupervisor:
             self._interrupt("its worker was killed")
         elif outcome == "stopped":
             self._interrupt("the trainer was stopped from outside this product")
+        elif status == DISK_FULL_STATUS:
+            self._end(State.PAUSED, DISK_FULL_REASON)
         else:
             how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
             self._interrupt(f"the trainer {how} and reported no outcome")

@@ -198,6 +198,13 @@ def test_exit_without_an_outcome_is_no_completion():
     assert "and reported no outcome" in run.reason
 
 
+def test_trainer_that_could_not_write_its_end_on_a_full_disk_is_paused_and_no_interruption():
+    run = make_run(name="disk")
+    trained(run)
+    assert (run.state, run.interruptions) == ("paused", 0)
+    assert run.reason.startswith("disk: it was full when the trainer ended; make room, then resume")
+
+
 def test_stop_while_running_ends_the_trainer_by_its_own_word():
     run = make_run(training={"steps": 100_000, "train_batch_size": 4, "mini_batch_size": 4})
     trained(run, lambda: is_running(run), lambda: Run.objects.get(pk=run.pk).request_stop("by ada"))
