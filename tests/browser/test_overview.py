@@ -363,8 +363,8 @@ def test_phone_width_needs_no_sideways_scroll(page: Page, runs) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") == 390
 
 
-def test_step_of_the_scrubber_is_in_the_address_and_an_address_typed_by_hand_shows_it(page: Page, runs) -> None:
-    page.goto(f"/runs/{runs['seeds'][0]}?step=12")
+def test_step_of_the_scrubber_is_in_the_address_and_an_address_typed_by_hand_shows_it(page: Page, server) -> None:
+    page.goto(server.generated_run("--runs", "1", "--steps", "20", "--seed", "43", "--questions", "8") + "?step=12")
     expect(page.locator("#hero")).to_have_attribute("data-step", "12")
     expect(page.locator("[data-influential-step]")).to_have_text("12")
     page.locator("#hero-range").press("ArrowRight")

@@ -22,7 +22,7 @@ def made(context: Any, server: Server) -> None:
 
 
 @pytest.mark.parametrize("path", ["/runs/", *in_full("/models/", "/groups/", "/benchmarks/")])
-def test_phone_shows_a_list_as_cards(page: Page, made: None, path: str) -> None:
+def test_phone_shows_a_list_as_cards(page: Page, made: None, runs, hostile_run: str, boards, path: str) -> None:
     page.set_viewport_size(PHONE)
     page.goto(path)
     row = page.locator(".table-cards tbody tr").first

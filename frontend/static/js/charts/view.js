@@ -2,7 +2,7 @@
 
 /**
  * @typedef {{first: number | null, last: number | null, smooth: number, x: string, band: string, log: Set<string>, full: string, picture: string,
- *   sign: import("./series.js").Sign, panels: string | null, overlays: string[], isAlone: boolean}} ChartView overlays: ids of the runs behind this one;  isAlone: the reader wants not even the baseline there; panels: their layout, null for the project's; sign: of the advantages that the heat map counts;
+ *   sign: import("./series.js").Sign, panels: string | null, overlays: string[], isAlone: boolean}} ChartView overlays: ids of the runs behind this one; isAlone: not even the baseline; panels: their layout, null for the project's; sign: of the advantages that the heat map counts;
  *   picture: the large chart; empty for the one that has points.  first, last: the zoom, in steps; null if the whole run is shown.
  */
 
