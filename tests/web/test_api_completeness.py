@@ -151,6 +151,7 @@ PAGES = {
         *("GET /runs/{run_id}/rollouts", "GET /runs/{run_id}/rollout-text", "GET /runs/{run_id}/contributions"),
     ),
     "insight:run_what_if": ("GET /runs/{run_id}/what-if",),
+    "insight:run_lesson": ("GET /runs/{run_id}/collaboration",),  # its sentences
     "insight:run_config": ("GET /runs/{run_id}/config",),
     "insight:run_yaml": ("GET /runs/{run_id}/config.yaml",),
     "insight:run_events": ("GET /runs/{run_id}/timeline", "GET /runs/{run_id}/events"),
