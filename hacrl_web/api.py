@@ -65,11 +65,11 @@ ELSEWHERE = (
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """A JSON object. Error: FieldErrors if it has a key twice, of which a parser would silently take one."""
-    data = dict(pairs)
-    if len(data) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)[:80]
-        raise FieldErrors.single("repeated_key", f"The key {twice!r} appears twice in one object: remove one.")
+    data: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in data:
+            raise FieldErrors.single("repeated_key", f"The key {name[:80]!r} appears twice in one object: remove one.")
+        data[name] = value
     return data
 
 

@@ -152,7 +152,7 @@ def test_overview_answers_without_scrolling(page: Page, runs, size: tuple[int, i
     if size[0] == 390:
         assert glance["top"] + glance["height"] < 844
         return
-    assert glance["top"] <= 296  # 36 of them are the line that says whether sharing helped
+    assert glance["top"] <= 260
     assert glance["width"] >= 560
     assert glance["height"] >= 300
     assert glance["graphWidth"] >= 560

@@ -153,6 +153,7 @@ def baselines_by_seed(run: Run) -> dict[int, Run]:
         near = Run.objects.filter(sweep_id=run.sweep_id)
     else:
         near = Run.objects.filter(project_id=run.project_id, group_id=run.group_id, benchmark_id=run.benchmark_id)
+        near = near.filter(seed=run.seed)  # it is compared alone
     baselines = near.filter(algorithm=BASELINE).order_by("-created_at", "-pk")[:MAX_BASELINES]
     settings = _apart_from_algorithm(run)
     return {one.seed: one for one in reversed(baselines) if _apart_from_algorithm(one) == settings}

@@ -297,7 +297,6 @@ function refresh() {
   line("compare", mode() === "grid" ? `${labels.join(", ")} on seeds ${seeds().join(", ")}` : [...own].map(([name, text]) => `${name.split(".").at(-1)} ${text}`).join(", "));
   for (const box of /** @type {NodeListOf<HTMLInputElement>} */ (form.querySelectorAll('[name="evaluation.benchmarks"]'))) {
     box.disabled = box.value === control("benchmark")?.value; // every run is evaluated on its own benchmark
-    /** @type {HTMLElement} */ (box.parentElement).hidden = box.disabled;
     /** @type {HTMLElement} */ (box.closest(".choice")).hidden = box.disabled;
   }
   requestCost(form, group() !== undefined && (control("benchmark")?.value ?? "") !== "");
