@@ -1732,6 +1732,7 @@ declare namespace Api {
     parts?: Record<string, number>;
     cost?: number;
     version?: string;
+    sandbox?: string;
   }
   interface TryIn {
     question?: string;

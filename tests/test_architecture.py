@@ -324,7 +324,7 @@ LINE_BUDGETS: dict[str, int] = {
     "hacrl_web/leaderboard": 2_750,
     "hacrl_web/mirrors": 1_400,
     "hacrl_web/ops": 1_900,
-    "hacrl_web/registry": 5_750,
+    "hacrl_web/registry": 5_755,
     "hacrl_web/reports": 800,
     "hacrl_web/runs": 15_200,
     "hacrl_web/web": 1_150,

@@ -61,12 +61,15 @@ class ProgressReporter:
         verifier: str,
         settled: ResolvedSettings,
         network_labels: Sequence[str],
+        sandbox: str,
     ) -> None:
         """The agents are loaded. settled: what the run's settings leave to the machine; network_labels: of reward
-        functions that may use the network."""
+        functions that may use the network; sandbox: of these functions and of responses' code."""
         details = code_versions() | {"verifier": verifier}
         if network_labels:
             details[NETWORK_KEY] = ", ".join(network_labels)
+        if sandbox:
+            details["sandbox"] = sandbox
         self.spool.emit(
             events.Started(
                 step=step,

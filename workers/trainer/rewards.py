@@ -21,6 +21,7 @@ from workers.verifiers.functions.function_verifier import Case, FunctionVerifier
 from workers.verifiers.instructions.formats import boxed_reward, language_reward, length_reward, tags_reward
 from workers.verifiers.instructions.language import LIBRARY, is_available
 from workers.verifiers.judges.judge_verifier import JudgeVerifier, judge_key
+from workers.verifiers.python.bubblewrap import sandbox_name
 from workers.verifiers.scoring.repeated_judgements import (
     OTHER_HASH_SEED,
     SecondOpinion,
@@ -142,6 +143,12 @@ def _repeated(kind: str, function: str, judge: str, rewards: RewardsSpec, judges
 def network_labels(spec: RunSpec) -> list[str]:
     """The functions of a run that may use the network, with their versions. Errors: FunctionFileError."""
     return sorted({file.label for file in map(function_file, spec.function_paths) if file.uses_network})
+
+
+def sandbox_label(spec: RunSpec) -> str:
+    """What fences a run's reward functions and the code of responses on this host; empty if it has neither."""
+    kinds = {data.verifier for data in (*spec.training_data, *spec.evaluation.benchmarks)}
+    return sandbox_name() if spec.function_paths or kinds & {*CODE_KINDS} else ""
 
 
 def verifier_label(data: DataSpec) -> str:

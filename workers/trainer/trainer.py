@@ -40,7 +40,14 @@ from workers.trainer.preflight import (
 )
 from workers.trainer.progress import ProgressReporter
 from workers.trainer.prompt_sampling import PromptSampler, SampledStep
-from workers.trainer.rewards import AnyVerifier, Judges, network_labels, open_set_verifiers, verifier_label
+from workers.trainer.rewards import (
+    AnyVerifier,
+    Judges,
+    network_labels,
+    open_set_verifiers,
+    sandbox_label,
+    verifier_label,
+)
 from workers.trainer.step_events import StepRecord, step_events
 from workers.trainer.step_hooks import OpenStep, hooks_of
 from workers.trainer.stop_signals import Paused, StopFlag
@@ -207,7 +214,8 @@ class Trainer:
             self.load_state_dict(resumable.step, resumable.trainer)
         verifier = verifier_label(self.spec.data)
         labels = network_labels(self.spec)
-        self.progress.record_started(self.step, names, placement, verifier, self.resolved, labels)
+        fence = sandbox_label(self.spec)
+        self.progress.record_started(self.step, names, placement, verifier, self.resolved, labels, fence)
         if reason:
             self.log("info", reason)
         for label in labels:

@@ -59,7 +59,7 @@ class TryIn(StrictBody):
 
 class TriedReward(Schema):
     """reward: 0 to 1, null unscorable.  parts: further numbers of a function.  cost: in the currency of a judge's
-    prices.  version: of one response, the row's."""
+    prices.  version: of one response, the row's.  sandbox: what fenced a function."""
 
     reward: float | None
     reason: str
@@ -67,6 +67,7 @@ class TriedReward(Schema):
     parts: dict[str, float] = {}
     cost: float = 0.0
     version: str = ""
+    sandbox: str = ""
 
 
 class TriedQuestion(Schema):

@@ -46,6 +46,7 @@ MAX_RESPONSE = 100_000
 TRIED_QUESTIONS = 5
 PROBLEM_KEPT_S = 3600
 NO_ANSWER = "I do not know."
+SANDBOX_KEY = "reward-function-sandbox"  # in the cache: what fenced the last function that ran on the web server
 BAD_CHARACTER = ("bad_character", "NUL and unpaired surrogates are not allowed.")
 
 SourceT = TypeVar("SourceT", Judge, RewardFunction)
@@ -277,13 +278,13 @@ def chosen_source(kind: type[SourceT], project: Project, verifier: str | None, n
 
 
 def reward_of(row: Judge | RewardFunction, *, question: object, gold: object, response: object) -> dict[str, Any]:
-    """{reward (None: unscorable), reason, parts, seconds, version} of one response. Error: FieldErrors."""
+    """{reward (None: unscorable), reason, parts, seconds, version, sandbox} of one response. Error: FieldErrors."""
     checker = values.Checker()
     texts = {"question": question, "gold": gold, "response": response}
     taken = [checker.take(name, values.lines, value, MAX_RESPONSE) for name, value in texts.items()]
     asked, answer, text = checker.finish(*taken)
     reply = _ask(row, [_case(asked, answer, text, {"id": "try"})], "response")
-    return reply["results"][0] | {"version": reply["version"]}
+    return reply["results"][0] | {key: reply[key] for key in ("version", "sandbox") if key in reply}
 
 
 def rewards_on(row: Judge | RewardFunction, benchmark: Benchmark) -> list[dict[str, Any]]:
@@ -334,4 +335,6 @@ def _ask(row: Judge | RewardFunction, cases: list[dict[str, Any]], at: str) -> d
         answer = REWARD_FUNCTION.ask(at=at, request={"name": row.name, "source": row.text, "cases": cases})
     if answer.get("error"):
         raise FieldErrors.single(f"{row.verifier}_failed", str(answer["error"]), at)
+    if sandbox := answer.get("sandbox"):
+        cache.set(SANDBOX_KEY, sandbox, None)
     return answer

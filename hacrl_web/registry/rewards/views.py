@@ -10,6 +10,7 @@ from typing import Any, get_args
 
 from django.conf import settings
 from django.contrib import messages
+from django.core.cache import cache
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.debug import sensitive_post_parameters
@@ -125,6 +126,7 @@ def _page(request: HttpRequest, row: Judge | RewardFunction, status: int = 200, 
         "benchmarks": Benchmark.objects.filter(project=row.project_id)[:MAX_BENCHMARKS],
         "texts": {"question": "", "gold": "", "response": ""},
         "may_author": service.may_author(request.user, kind, row.project),
+        "sandbox": cache.get(service.SANDBOX_KEY),
     }
     return _render(request, kind, "detail", context | _form(kind, getattr(row, row.content)) | more, status)
 

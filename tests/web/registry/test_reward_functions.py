@@ -39,7 +39,9 @@ def test_page_registers_shows_and_tries_a_function(web, user):
     row = RewardFunction.objects.get()
     assert (page.status_code, page["Location"]) == (302, row.get_absolute_url())
     assert row.path.read_text() == STEPS
-    assert row.version in text_of(web.get(row.get_absolute_url()))
+    shown = text_of(web.get(row.get_absolute_url()))
+    assert row.version in shown
+    assert re.search(r"here behind (Bubblewrap, )?Landlock and seccomp", shown)  # it was loaded when it was registered
     answer = {"question": "1+1=", "gold": "2", "response": "it is 2"}
     html = text_of(web.post(reverse("registry:function_try", args=[row.pk]), answer))
     assert re.search(r"<dt>Reward</dt><dd><strong>[^/]*>0\.500?<", html)
@@ -73,6 +75,7 @@ def test_api_registers_changes_tries_and_deletes(web, user):
     ]
     tried = web.post(f"{path}/try", {"gold": "2", "response": "3"}, content_type="application/json").json()
     assert (tried["reward"], tried["version"]) == (0.0, changed["version"])
+    assert tried["sandbox"].endswith("Landlock and seccomp")
     assert web.delete(path).status_code == 204
     assert not RewardFunction.objects.exists()
 

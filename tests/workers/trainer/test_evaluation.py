@@ -377,3 +377,4 @@ def test_started_tells_the_versions(tmp_path, pair):
     (started,) = records(tmp_path / "run", "started")
     assert started["versions"]["verifier"] == kind_label("exact")
     assert "hacrl" in started["versions"]
+    assert "sandbox" not in started["versions"]  # it runs no code of others

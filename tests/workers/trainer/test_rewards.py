@@ -50,6 +50,8 @@ def test_function_as_the_verifier_gives_graded_rewards_and_its_version(tmp_path)
         assert metrics["values"]["capability"] == pytest.approx(mean)  # Eq. (9): the mean reward
         assert metrics["ratios"]["reward/mean"][0] == pytest.approx(mean * len(of_agent))
     label = function_file(spec.data.reward_function).label
+    (started,) = records(tmp_path / "run", "started")
+    assert started["versions"]["sandbox"].endswith("Landlock and seccomp")
     assert {one["verifier"] for one in records(tmp_path / "run", "evaluation")} == {label}
 
 

@@ -70,7 +70,7 @@ FAILURES = {
     "fork": ("import os; os.fork()", "PermissionError in line 2"),
     "program": ("import subprocess; subprocess.run(['true'])", "PermissionError in line 2"),
     "socket": ("import socket; socket.create_connection(('127.0.0.1', 80))", "PermissionError in line 2"),
-    "file": ("open('/etc/passwd').read()", "PermissionError in line 2"),
+    "file": ("open('/etc/passwd').read()", "(PermissionError|FileNotFoundError) in line 2"),
     "kill": ("import os; os.kill(os.getppid(), 9)", "PermissionError in line 2"),
     "memory": ("return len(bytearray(4 * 2**30))", "MemoryError in line 2"),
     "recursion": ("return reward(question, answer, response, **fields)", "RecursionError in line 2"),
@@ -104,14 +104,11 @@ def test_module_that_does_not_load_is_named():
         scores("import nowhere_to_be_found\n" + HEAD + "return 1")
 
 
-def test_nothing_is_left_behind():
-    def leftovers() -> set[str]:
-        return {name for name in os.listdir(tempfile.gettempdir()) if name.startswith("hacrl-reward-")}
-
-    before = leftovers()
+def test_nothing_is_left_behind(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     body = "try: open('note', 'w').write('x')\n    except OSError: pass\n    return 0.5"
     assert [v.reward for v in scores(HEAD + body)] == [0.5] * 3
-    assert leftovers() <= before
+    assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -49,12 +49,14 @@ class LineProcess:
         """None while there is no process."""
         return self._process.pid if self._process else None
 
-    def start(self, environment: Mapping[str, str], limit_s: float, first: object = None) -> dict[str, Any]:
-        """Its first line, after `first` was sent. Error: ProcessLost."""
+    def start(
+        self, environment: Mapping[str, str], limit_s: float, first: object = None, within: Sequence[str] = ()
+    ) -> dict[str, Any]:
+        """Its first line, after `first` was sent. within: how a command that runs it begins. Error: ProcessLost."""
         self.close()
         self._buffer = b""
         options: dict[str, Any] = {"cwd": ROOT, "env": environment, **self._options}
-        command = [sys.executable, *self._arguments]
+        command = [*within, sys.executable, *self._arguments]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **options)
         return self._read(limit_s) if first is None else self.ask(first, limit_s)
 

@@ -1,9 +1,9 @@
 """The process that runs a reward function; `workers.verifiers.functions.function_verifier` starts it.
 
-It reads `{source, folder, memory_bytes, has_network}` from the first line of stdin, enters the sandbox of responses'
-code (workers.verifiers.python.sandbox), loads the source, and writes `{"ready"}`. Then it replies to each line of
-keyword arguments with `{"result"}` or `{"failed"}`, until stdin ends. An empty object asks whether the function
-compares the responses of a group. It lives for many calls, so that libraries are
+It reads `{source, folder, memory_bytes, has_network, is_inner}` from the first line of stdin, enters the sandbox of
+responses' code (workers.verifiers.python.sandbox; is_inner: Bubblewrap is around it), loads the source, and writes
+`{"ready"}`. Then it replies to each line of keyword arguments with `{"result"}` or `{"failed"}`, until stdin ends. An
+empty object asks whether the function compares the responses of a group. It lives for many calls, so that libraries are
 loaded once; its parent keeps the time limit of each call and kills it.
 """
 
@@ -193,10 +193,11 @@ def main() -> None:
     folder = Path(first["folder"])
     sys.path.pop(0)  # the project's own folder
     use_pipes()
-    has_quota = has_own_folder(folder, has_network=first["has_network"])
+    has_network, is_inner = first["has_network"], first["is_inner"]
+    has_quota = has_own_folder(folder, has_network=has_network) or is_inner
     os.chdir(folder)
     try:
-        confine(folder, has_quota, first["memory_bytes"], cpu_seconds=None, has_network=first["has_network"])
+        confine(folder, has_quota, first["memory_bytes"], None, is_inner=is_inner, has_network=has_network)
     except (SandboxUnavailable, OSError, ValueError) as error:
         reply({"refused": str(error)})
         return

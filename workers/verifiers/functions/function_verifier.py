@@ -25,6 +25,7 @@ from workers.verifiers.children.child_client import VerifierError
 from workers.verifiers.children.line_process import LineProcess, ProcessLost
 from workers.verifiers.functions import function_process
 from workers.verifiers.functions.function_process import MAX_PARTS
+from workers.verifiers.python.bubblewrap import bubblewrap
 from workers.verifiers.python.sandbox import child_environment
 from workers.verifiers.scoring.verdicts import Verdict
 
@@ -33,6 +34,7 @@ MEMORY_MIB = 1024
 START_LIMIT_S = 60.0
 TRIES = 2
 MAX_REPLY_BYTES = 65_536
+PROGRAM = ("-m", function_process.__name__)
 
 
 class RewardFunctionError(VerifierError):
@@ -64,7 +66,7 @@ class _FunctionProcess:
         self._hash_seed = hash_seed
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._lines = LineProcess(
-            "-s", "-B", "-m", function_process.__name__,
+            "-s", "-B", *PROGRAM,
             max_reply_bytes=MAX_REPLY_BYTES, stderr=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
 
@@ -89,15 +91,17 @@ class _FunctionProcess:
         self.close()
         self._folder = tempfile.TemporaryDirectory(prefix="hacrl-reward-", ignore_cleanup_errors=True)
         folder = self._folder.name
+        outer = bubblewrap(folder, has_network=has_network)
         environment = child_environment(folder, str(self._hash_seed))
         first = {
             "source": self._file.text,
             "folder": folder,
             "memory_bytes": self._memory_mib * 2**20,
             "has_network": has_network,
+            "is_inner": bool(outer),
         }
         late = f"its file did not load in {START_LIMIT_S:g} s"
-        greeting = self._reply(lambda: self._lines.start(environment, START_LIMIT_S, first), late)
+        greeting = self._reply(lambda: self._lines.start(environment, START_LIMIT_S, first, outer), late)
         if "refused" in greeting:
             self.close()
             raise VerifierError(f"reward functions cannot run here: {greeting['refused']}")

@@ -15,30 +15,32 @@ import tempfile
 from pathlib import Path
 
 from workers.contract.repository import ROOT
-from workers.verifiers.python.sandbox import FOLDER_BYTES, READABLE
+from workers.verifiers.python.sandbox import FOLDER_BYTES, READABLE, READABLE_NETWORK
 
 SWITCH = "HACRL_BUBBLEWRAP"  # an environment variable: 0 leaves it out
 TRIAL_LIMIT_S = 20
 
 
-def bubblewrap(folder: str) -> list[str]:
+def bubblewrap(folder: str, *, has_network: bool = False) -> list[str]:
     """The beginning of a command that runs in it, with `folder` writable; empty if it is not installed, does not work
     here, or is switched off."""
     program = shutil.which("bwrap") if sys.platform == "linux" and os.environ.get(SWITCH) != "0" else None
-    return _command(program, folder) if program and _works(program) else []
+    return _command(program, folder, has_network) if program and _works(program) else []
 
 
 def sandbox_name() -> str:
-    """What code of responses runs in on this machine."""
+    """What code of responses and reward functions run in on this machine."""
     return "Bubblewrap, Landlock and seccomp" if bubblewrap("/tmp") else "Landlock and seccomp"  # noqa: S108
 
 
-def _command(program: str, folder: str) -> list[str]:
-    places = dict.fromkeys([*READABLE, sys.base_prefix, sys.prefix, str(ROOT / "workers")])
+def _command(program: str, folder: str, has_network: bool = False) -> list[str]:
+    more = READABLE_NETWORK if has_network else ()
+    places = dict.fromkeys([*READABLE, *more, sys.base_prefix, sys.prefix, str(ROOT / "workers")])
     binds = [part for place in places if Path(place).exists() for part in ("--ro-bind", place, place)]
     devices = [part for place in ("/dev/null", "/dev/urandom") for part in ("--dev-bind", place, place)]
     size = ["--size", str(FOLDER_BYTES), "--tmpfs", folder]
-    namespaces = [f"--unshare-{kind}" for kind in ("user", "ipc", "pid", "net", "uts", "cgroup-try")]
+    kinds = ("user", "ipc", "pid", "uts", "cgroup-try", *(() if has_network else ("net",)))
+    namespaces = [f"--unshare-{kind}" for kind in kinds]
     user = ["--uid", "65534", "--gid", "65534"]  # in its namespace; a root user there could map no further one
     world = ["--proc", "/proc", "--remount-ro", "/", "--cap-drop", "ALL", "--die-with-parent", "--chdir"]
     return [program, *namespaces, *binds, *devices, *size, *user, *world, str(ROOT)]

@@ -1,9 +1,10 @@
 """The rewards that a function or a judge gives to a few responses: a short child process of the web, and a command.
 
 `python -m workers.verifiers.try_out.try_reward` reads {name, source, cases: [{question, answer, response, fields}]} of
-a function, or {name, settings, key, cases} of a judge, from stdin and prints {version, results: [{reward (null:
-unscorable), reason, parts, seconds, cost}]}, or {error}. With the arguments FILE CASES.jsonl, FILE being a function's
-(.py) or a judge's, it prints a result for each line {"question", "answer", "response"}; other keys are its fields.
+a function, or {name, settings, key, cases} of a judge, from stdin and prints {version, sandbox (of a function),
+results: [{reward (null: unscorable), reason, parts, seconds, cost}]}, or {error}. With the arguments FILE CASES.jsonl,
+FILE being a function's (.py) or a judge's, it prints a result for each line {"question", "answer", "response"}; other
+keys are its fields.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from workers.contract.spec.reward_function import FunctionFile, check_source
 from workers.verifiers.children.child_client import VerifierError
 from workers.verifiers.functions.function_verifier import Case, FunctionVerifier
 from workers.verifiers.judges.judge_verifier import JudgeVerifier, judge_key
+from workers.verifiers.python.bubblewrap import sandbox_name
 from workers.verifiers.scoring.verdicts import Verdict
 from workers.verifiers.try_out.try_answer import answer_stdin
 
@@ -42,7 +44,8 @@ def _tried(request: dict[str, Any]) -> dict[str, Any]:
         function = FunctionFile(request["name"], request["source"])
         with FunctionVerifier(function, time_limit_s=CALL_LIMIT_S) as verifier:
             verifier.check_loads()
-            return {"version": function.version, "results": [_of_function(verifier, case) for case in cases]}
+            results = [_of_function(verifier, case) for case in cases]
+            return {"version": function.version, "sandbox": sandbox_name(), "results": results}
     settings = JudgeSettings.model_validate(request["settings"])
     limits = {"time_limit_s": min(settings.time_limit_s, REQUEST_LIMIT_S), "retries": min(settings.retries, 1)}
     file = JudgeFile(request["name"], settings.model_copy(update=limits))
