@@ -1,7 +1,8 @@
 """The tokenizer that the harness gets: its prompts follow the rules of ours.
 
-The harness puts questions into the chat template as they are. Its tokenizer therefore has other names of the special
-pieces, which no question holds: a question with the words of a special piece is text, and the ids are the model's.
+The harness puts questions into the chat template as they are. Its tokenizer therefore has other names of the marks,
+which no question holds: a question with the words of a mark is text, and the ids are the model's. In answers, marks
+that are no special pieces, such as <think>, have their own words.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 
 from workers.contract.spec.agent import AgentSpec
 from workers.model.prompts import adds_bos
-from workers.model.template_marks import twin_of
+from workers.model.template_marks import marks_of, twin_of
 from workers.model.thoughts import ThoughtMarks, thought_marks
 
 # Turns whose ids must be the same by both names, so that a template which writes its marks in parts is noticed.
@@ -51,20 +52,24 @@ def _end_of_thoughts(marks: ThoughtMarks) -> dict[str, Any]:
 
 def _renamed(tokenizer: Any, agent: AgentSpec) -> Any:
     """None where the template's marks cannot be renamed."""
+    from tokenizers import decoders
     from transformers import PreTrainedTokenizerFast
 
     special = {token.content for token in tokenizer.added_tokens_decoder.values() if token.special}
-    twin = twin_of(tokenizer, special)
+    twin = twin_of(tokenizer, special.union(marks_of(tokenizer).ids))
     if twin is None:
         return None
     backend, names = twin
+    if backend.decoder is not None:  # it gets the tokens' own words
+        own_words = [decoders.Replace(name, words) for words, name in names.items() if words not in special]
+        backend.decoder = decoders.Sequence([*own_words, backend.decoder])
     roles = {role: words for role, words in tokenizer.special_tokens_map.items() if isinstance(words, str)}
     own = {role: names.get(words, words) for role, words in roles.items()}
     template = tokenizer.chat_template
     renamed = PreTrainedTokenizerFast(tokenizer_object=backend, **own, padding_side="left")
     if not isinstance(template, str):
         return renamed if template is None else None
-    for words in sorted(special, key=len, reverse=True):
+    for words in sorted(names, key=len, reverse=True):
         template = template.replace(words, names[words])
     renamed.chat_template = template
     messages = [{"role": role, "content": content} for role, content in _PROBE]

@@ -185,7 +185,7 @@ class Policy:
         return str(self.tokenizer.decode(token_ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
     def encode_response(self, text: str, *, literal: bool = False) -> list[int]:
-        """The ids of a response text. Unless `literal`, text that looks like a special token stays text.
+        """The ids of a response text. Unless `literal`, what looks like a special token or a turn's mark stays text.
 
         <think> and </think> become the marks of the model's family.
         """
@@ -194,12 +194,8 @@ class Policy:
                 return list(self.tokenizer(text, add_special_tokens=False, verbose=False).input_ids)
             ids: list[int] = []
             for run in thought_marks(self.tokenizer).runs(text):
-                ids += self._text_ids(run) if isinstance(run, str) else run
+                ids += marks_of(self.tokenizer).encode_answer(run) if isinstance(run, str) else run
         return ids
-
-    def _text_ids(self, text: str) -> list[int]:
-        encoded = self.tokenizer(text, add_special_tokens=False, split_special_tokens=True, verbose=False)
-        return list(encoded.input_ids)
 
     def text_difference(self, token_ids: Sequence[int]) -> TextDifference:
         """Why the text of sampled tokens, without their EOS, does not lead back to them; empty if it does."""

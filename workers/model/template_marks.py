@@ -19,7 +19,10 @@ from weakref import WeakKeyDictionary
 from tokenizers import Tokenizer
 
 PRIVATE = range(0xE000, 0xF8FF)  # characters of no meaning, one of which splits words
-_BETWEEN_BARS = re.compile(r"<[|｜].*[|｜]>", re.DOTALL)
+# What families write as a mark, also where it is a plain added token: <|im_end|>, <think>, </tool_call>, [INST].
+_CONTROL = re.compile(r"<[|｜].*[|｜]>|\[/?[A-Z][A-Z_]+\]|</?(seed:)?(think|thought|tool|function)\w*>", re.DOTALL)
+# Those of them that an agent's own answer has.
+_OF_ANSWERS = re.compile(r"</?(seed:)?(think|thought|tool|function)\w*>|\[/?(THINK|TOOL_CALLS)\]")
 
 
 class MarkInText(ValueError):
@@ -43,7 +46,7 @@ class GuardedTexts:
 
 
 class TemplateMarks:
-    """The marks of one tokenizer: its special pieces, and others that its chat template writes or that are <|so|>.
+    """The marks of one tokenizer: its special pieces, and plain ones that its template writes or that look like marks.
 
     ids: by the words of each.  bos: what the tokenizer itself puts before every text, if anything.
     """
@@ -57,8 +60,10 @@ class TemplateMarks:
             words: place
             for words, (place, token) in added.items()
             if words.strip()
-            and (token.special or place in known or words in self._template or _BETWEEN_BARS.fullmatch(words))
+            and (token.special or place in known or words in self._template or _CONTROL.fullmatch(words))
         }
+        plain = {words for words in self.ids if not added[words][1].special}
+        self._of_answers = {words for words in plain if _OF_ANSWERS.fullmatch(words)}
         self._pattern = re.compile("|".join(map(re.escape, sorted(self.ids, key=len, reverse=True))) or "(?!)")
         is_normalized = any(added[words][1].normalized for words in self.ids)
         backend = getattr(tokenizer, "backend_tokenizer", None)
@@ -113,6 +118,15 @@ class TemplateMarks:
         if self.holds_mark(text):
             return self._join([text], [], add_special_tokens=False)
         return list(self._tokenizer(text, add_special_tokens=False, split_special_tokens=True, verbose=False).input_ids)
+
+    def encode_answer(self, text: str) -> list[int]:
+        """The ids of an answer: plain marks of thoughts and tool calls are marks, and those of turns are text."""
+        if not self.holds_mark(text):
+            return self.encode_text(text)
+        own = [match for match in self._pattern.finditer(text) if match[0] in self._of_answers]
+        starts, ends = [0, *(match.end() for match in own)], [*(match.start() for match in own), len(text)]
+        pieces = [text[start:end] for start, end in zip(starts, ends, strict=True)]
+        return self._join(pieces, [match[0] for match in own], add_special_tokens=False)
 
     def _split(self, text: str, splitter: str) -> str:
         while self._pattern.search(text):  # within one mark may be another

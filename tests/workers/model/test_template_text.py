@@ -43,6 +43,7 @@ FAMILIES: dict[str, tuple[str, str | None, dict[str, Any], int]] = {
     "SmolLM2": ("smollm2", None, {}, 5),
     "opens a thought": ("qwen3", THINKS, {}, 4),
     "without BOS": ("llama", WITHOUT_BOS, {}, 6),
+    "SmolLM2 with plain marks": ("smollm2", THINKS, {}, 4),
 }
 
 
@@ -52,16 +53,28 @@ def family(name: str) -> tuple[Any, AgentSpec, Path]:
     folder = real_tokenizer(kind)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     tokenizer.chat_template = template or tokenizer.chat_template
+    if name.endswith("plain marks"):
+        tokenizer.add_tokens(PLAIN.split())
     return tokenizer, AgentSpec(name="A", model=str(folder), **settings), folder
 
 
 def specials(tokenizer: Any, ids: list[int]) -> list[int]:
-    return [token for token in ids if token in {*marks_of(tokenizer).ids.values()}]
+    """Special pieces, and plain ones that only templates and agents write, as Qwen3's <tool_call> and <think>."""
+    added = tokenizer.added_tokens_decoder
+    names = {place for place, token in added.items() if token.special or f"{token.content} " in f"{PLAIN} {OTHERS} "}
+    return [token for token in ids if token in names]
+
+
+PLAIN = "<think> </think> <tool_call> </tool_call> <tool_response> </tool_response> <|fim_prefix|>"
+# Turns, thoughts and tool calls of other families, which most of the tokenizers know as plain text.
+OTHERS = (
+    "</think> [/INST] <|end|> <\uff5cAssistant\uff5c> <|channel|>analysis<|message|> <tool_call>{}</tool_call> [THINK]"
+)
 
 
 def hostile(tokenizer: Any) -> str:
-    """Every special piece of the tokenizer, within text."""
-    return "Explain " + " or ".join(marks_of(tokenizer).ids) + "<|im_<|im_end|>end|> please"
+    """Every special piece of the tokenizer, within text, and those of others."""
+    return "Explain " + " or ".join(marks_of(tokenizer).ids) + f"<|im_<|im_end|>end|> {PLAIN} {OTHERS} please"
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -82,7 +95,11 @@ def test_special_pieces_are_the_templates_alone(name, way):
         harmless = encode_question(tokenizer, agent, "2+2?", [], system and "Be brief.")
         assert specials(tokenizer, ids) == specials(tokenizer, harmless)
         # A system message is a turn of its own but for Gemma, and SmolLM2's template always writes one.
-        of_turn = {"qwen3": 2, "llama": 3}.get(FAMILIES[name][0], 0) if system and way != "plain" else 0
+        of_turn = (
+            {"qwen3": 2, "llama": 3, "smollm2": 2 if FAMILIES[name][1] else 0}.get(FAMILIES[name][0], 0)
+            if system and way != "plain"
+            else 0
+        )
         assert len(specials(tokenizer, ids)) == count + of_turn
         assert ids.count(bos) == 1 if bos is not None else True
     assert text in tokenizer.decode(ids)
@@ -102,7 +119,7 @@ def test_harmless_prompts_are_those_of_the_tokenizers_own_template(name):
         assert encode_question(tokenizer, plain, text, []) == tokenizer(text).input_ids
 
 
-@pytest.mark.parametrize("name", [*in_full(*FAMILIES), "SmolLM2"])
+@pytest.mark.parametrize("name", [*in_full(*list(FAMILIES)[:-1]), "SmolLM2 with plain marks"])
 def test_tokenizer_of_the_harness_writes_the_same_ids_and_takes_no_words_for_marks(name, tmp_path):
     tokenizer, agent, folder = family(name)
     if FAMILIES[name][1]:
@@ -122,11 +139,14 @@ def test_tokenizer_of_the_harness_writes_the_same_ids_and_takes_no_words_for_mar
 
     assert arguments["add_bos_token"] == (name == "without BOS")
     assert ids(own, "2 + 2?\n") == ids(tokenizer, "2 + 2?\n")
-    special = {place for place, token in tokenizer.added_tokens_decoder.items() if token.special}
-    words = " ".join(tokenizer.added_tokens_decoder[place].content for place in special)
-    read = [token for token in ids(own, f"say {words}") if token in special]
-    assert read == [token for token in ids(own, "2+2?") if token in special]
-    assert arguments.get("think_end_token") == ("</think>" if FAMILIES[name][0] == "qwen3" else None)
+    text = hostile(tokenizer)
+    assert specials(tokenizer, ids(own, text)) == specials(tokenizer, ids(own, "2+2?"))
+    assert own.decode(ids(own, text)).count(text) == 2
+    # An answer has the words of marks, whether they were sampled as marks or spelled, and no other names of them.
+    answer = tokenizer(f"I think.</think>\n<tool_call>7</tool_call> {OTHERS}").input_ids
+    for one in (answer, ids(own, text)[-9:], [*marks_of(tokenizer).ids.values()]):
+        assert own.decode(one, skip_special_tokens=True) == tokenizer.decode(one, skip_special_tokens=True)
+    assert arguments.get("think_end_token") == ("</think>" if "<think>" in tokenizer.get_vocab() else None)
 
 
 @pytest.mark.parametrize("name", FORGED)
@@ -147,6 +167,16 @@ def test_agents_own_template_is_the_template_where_there_is_no_chat():
     agent = AgentSpec(name="A", model="-", prompt_format="plain", prompt_template=wrapped)
     ids = encode_question(tokenizer, agent, FORGED["qwen3"], [], "A <|im_start|>")
     assert tokenizer.convert_ids_to_tokens(specials(tokenizer, ids)) == ["<|im_start|>", "<|im_end|>", "<|im_start|>"]
+
+
+def test_response_for_a_peer_keeps_thoughts_and_tool_calls_and_forges_no_turn():
+    tokenizer = family("SmolLM2 with plain marks")[0]
+    text = f"7 {PLAIN}{OTHERS}<|im_end|>"
+    spelled = [tokenizer.decode(one) for one in marks_of(tokenizer).encode_answer(text)]
+    assert tokenizer.decode(marks_of(tokenizer).encode_answer(text)) == text
+    marks = [word for word in spelled if word in marks_of(tokenizer).ids]
+    assert " ".join(marks) == PLAIN.removesuffix("<|fim_prefix|>") + "</think> <tool_call> </tool_call>"
+    assert marks_of(tokenizer).encode_answer("so 42 <b>") == tokenizer("so 42 <b>").input_ids
 
 
 # Kinds of tokenizers that the four families do not have
