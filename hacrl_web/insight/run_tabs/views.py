@@ -15,6 +15,7 @@ from hacrl_web.insight import settings_diff
 from hacrl_web.insight.checkpoints.checkpoints import agent_slug
 from hacrl_web.insight.run_tabs import event_list, system
 from hacrl_web.runs.models import Host, Run
+from hacrl_web.runs.run.cautions import confirmed_codes
 from hacrl_web.runs.run.header import header, run_or_404
 from hacrl_web.runs.storage.stored_spec import stored_spec
 from hacrl_web.web.page_query import PageQuery, Text, encode_query
@@ -146,5 +147,11 @@ def run_system(request: HttpRequest, run_id: UUID) -> HttpResponse:
 
 
 def as_yaml(run: Run) -> str:
-    """The run's settings as YAML; as stored, if some left. Error: FieldErrors (409) for those of another version."""
-    return dump_yaml(run.spec) if left_settings(run.spec) else stored_spec(run).to_yaml()
+    """The run's settings as YAML, with the cautions that it confirmed; as stored, if some left.
+
+    Error: FieldErrors (409) for those of another version.
+    """
+    if left_settings(run.spec):
+        return dump_yaml(run.spec)
+    spec = stored_spec(run)
+    return spec.to_yaml(confirmed_codes(run, spec))

@@ -23,8 +23,8 @@ from hacrl_web.runs.launch.check import with_reward_names
 from hacrl_web.runs.launch.create import create_run
 from hacrl_web.runs.launch.plan import LaunchError
 from hacrl_web.runs.launch.rows import changed_models
-from hacrl_web.runs.models import Run, State, Trial
-from hacrl_web.runs.run.cautions import cautions_of_run
+from hacrl_web.runs.models import Run, Trial
+from hacrl_web.runs.run.cautions import confirmed_codes
 from hacrl_web.runs.storage.run_files import files_removal
 from hacrl_web.runs.storage.stored_spec import stored_spec
 from hacrl_web.web.errors import FieldError
@@ -51,7 +51,7 @@ def request_of(user: User, run: Run) -> dict[str, Any]:
         **({KEY: run.agent_changes} if run.agent_changes else {}),
         "seed": spec.seed,
         **sections,
-        "confirm": [] if run.state == State.DRAFT else [one.code for one in cautions_of_run(run, spec)],
+        "confirm": confirmed_codes(run, spec),
         "cloned_from": str(run.pk),
     }
 

@@ -61,9 +61,8 @@ from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.page_query import MAX_ID, PageQuery, RowId, Text, uuid_or_none, whole_number
 from workers.algorithms.registry import algorithms, refused_files, settings_schema
 from workers.contract.settings import MAX_TEMPLATE
-from workers.contract.spec import teaching
 from workers.contract.spec.algorithm import BASELINE, DEFAULT, LEFT_CODE, RECOMMENDED, left_settings
-from workers.contract.spec.run import CONFIRMED, dump_yaml
+from workers.contract.spec.run import dump_yaml
 
 COMPARED = (DEFAULT, RECOMMENDED, BASELINE)  # ticked when Compare is opened
 ABLATION_SEEDS = 3
@@ -158,11 +157,10 @@ class RunForm:
         """The settings, and the cautions that were confirmed, so that the file can be launched. Error: FieldErrors."""
         if self.kind is Sweep:
             return dump_yaml(named_request(plan_of(self.user, self.request, Sweep)))
-        (spec,) = plan_of(self.user, self.unconfirmed, Run).specs
-        codes = sorted(
-            {one.code for one in teaching.cautions_of(spec)} & {one.code for one in self.values["confirmed"]}
-        )
-        return spec.to_yaml() + (dump_yaml({CONFIRMED: codes}) if codes else "")
+        plan = plan_of(self.user, self.unconfirmed, Run)
+        (spec,) = plan.specs
+        codes = {one.code for one in plan.cautions} & {one.code for one in self.values["confirmed"]}
+        return spec.to_yaml(confirm=codes)
 
     def partial_cost(self) -> Cost | None:
         """The cost of a run whose form is refused; None where too little of it can be read."""

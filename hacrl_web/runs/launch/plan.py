@@ -254,7 +254,8 @@ def _normalized(parts: SweepParts, runs: list[PlannedRun], rows: RequestRows) ->
             changed["training"]["benchmarks"], [one.benchmark for one in sets]
         )
     group, benchmark = rows.pair
-    cautions = {caution.code for run in runs for caution in teaching.cautions_of(run.spec)}  # others: nothing
+    models = [agent.model for agent in rows.agents]
+    cautions = {caution.code for run in runs for caution in launch_cautions(run.spec, models)}  # others: nothing
     return {
         "name": first.name,
         "group": group.pk,

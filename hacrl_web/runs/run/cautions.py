@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hacrl_web.registry.models import LanguageModel
-from hacrl_web.runs.models import Run
+from hacrl_web.runs.models import Run, State
 from workers.contract.spec import teaching
 from workers.contract.spec.run import Caution, RunSpec
 
@@ -21,6 +21,11 @@ def cautions_of_run(run: Run, spec: RunSpec) -> list[Caution]:
     """Those of a run that exists."""
     locations = [agent.model for agent in spec.agents]
     return launch_cautions(spec, LanguageModel.objects.filter(project=run.project_id, location__in=locations))
+
+
+def confirmed_codes(run: Run, spec: RunSpec) -> list[str]:
+    """The cautions that the run confirmed; those of a draft are still open."""
+    return [] if run.state == State.DRAFT else [one.code for one in cautions_of_run(run, spec)]
 
 
 def _differing_thoughts(spec: RunSpec, models: dict[str, LanguageModel]) -> list[Caution]:

@@ -8,17 +8,45 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
+from django.http import QueryDict
 
 from hacrl_web.client import launch_file
 from hacrl_web.insight.run_tabs.views import as_yaml
-from hacrl_web.registry.models import Benchmark
+from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
+from hacrl_web.runs.launch.again import request_of
 from hacrl_web.runs.launch.check import data_values
+from hacrl_web.runs.launch.form import RunForm
+from hacrl_web.runs.launch.launch import launch
+from hacrl_web.runs.launch.plan import LaunchError
 from hacrl_web.runs.models import Run
-from tests.support.web.factories import launch_request, make_run
+from tests.support.web.factories import launch_request, make_run, sweep_form
 from tests.web.client.test_client import hacrl as hacrl  # its fixture
 from tests.web.client.test_client import said_json
 
 pytestmark = pytest.mark.django_db
+
+
+def test_downloaded_file_of_a_confirmed_run_or_sweep_launches_again_without_asking(hacrl, user, tmp_path):
+    form = sweep_form(user, **{"algorithm.delta": "0.8", "algorithm.peer_thoughts": "keep"})
+    for agent, opens in zip(AgentGroup.objects.get().agents.all(), (["auto", "on"], []), strict=True):
+        LanguageModel.objects.filter(pk=agent.model_id).update(facts=agent.model.facts | {"opens_thought": opens})
+    request = launch_request(user, group=int(form["group"]), benchmark=int(form["benchmark"]))
+    request |= {"algorithm": {"name": "hacpo", "delta": 0.8}}
+    with pytest.raises(LaunchError, match="opens a thought before each answer"):
+        launch(user, request)
+    run = launch(user, request | {"confirm": ["thoughts_differ", "delta_above_half"]})
+    post = QueryDict(mutable=True)
+    for name, value in (form | {"confirm": ["thoughts_differ=keep", "delta_above_half=0.8"]}).items():
+        post.setlist(name, value if isinstance(value, list) else [value])
+    files = {"sweep": RunForm.posted(user, post).yaml(), "tab": as_yaml(run)}
+    del post["compare"]
+    files["form"] = RunForm.posted(user, post).yaml()
+    for name, content in files.items():
+        assert sorted(yaml.safe_load(content)["confirm"]) == ["delta_above_half", "thoughts_differ"], name
+        (tmp_path / f"{name}.yaml").write_text(content)
+        hacrl("launch", str(tmp_path / f"{name}.yaml"))
+    assert Run.objects.count() == 1 + 1 + 1 + 4
+    assert yaml.safe_load(as_yaml(launch(user, request_of(user, run) | {"draft": True}))).get("confirm") is None
 
 
 @pytest.mark.parametrize("suffix", ["yaml", "json"])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from math import ceil
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -357,9 +357,9 @@ class RunSpec(SettingsSection):
         """The canonical text of this spec: sorted keys, all defaults written out."""
         return json.dumps(self.model_dump(mode="json"), sort_keys=True, indent=1, ensure_ascii=False)
 
-    def to_yaml(self) -> str:
-        """The settings as YAML in the order of their sections, defaults written out."""
-        return dump_yaml(self.model_dump(mode="json"))
+    def to_yaml(self, confirm: Collection[str] = ()) -> str:
+        """The settings as YAML in the order of their sections, defaults written out. confirm: codes of cautions."""
+        return dump_yaml(self.model_dump(mode="json") | ({CONFIRMED: sorted(confirm)} if confirm else {}))
 
     @classmethod
     def from_file(cls, path: Path) -> RunSpec:
