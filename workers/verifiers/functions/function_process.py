@@ -194,7 +194,7 @@ def main() -> None:
     sys.path.pop(0)  # the project's own folder
     use_pipes()
     has_network, is_inner = first["has_network"], first["is_inner"]
-    has_quota = has_own_folder(folder, has_network=has_network) or is_inner
+    has_quota = has_own_folder(folder, has_network=has_network)
     os.chdir(folder)
     try:
         confine(folder, has_quota, first["memory_bytes"], None, is_inner=is_inner, has_network=has_network)

@@ -118,7 +118,7 @@ def _ending(breach: str, code_process: int) -> dict[str, Any]:
 def main() -> None:
     folder, deadline, is_inner = Path(sys.argv[1]), float(sys.argv[2]), sys.argv[3] == "outer"
     sys.path.pop(0)  # the project's own folder
-    has_quota = has_own_folder(folder) or is_inner  # the folder that Bubblewrap makes is limited too
+    has_quota = has_own_folder(folder)
     os.chdir(folder)
     use_pipes()
     requests, replies = os.pipe(), os.pipe()

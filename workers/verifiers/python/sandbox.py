@@ -41,7 +41,7 @@ READABLE = ("/usr", "/lib", "/lib64", "/etc/ld.so.cache")  # libraries that a so
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _FILTER = 1, 4, 38, 22, 2
 _SIGKILL = 9
 _CLONE_NEWUSER, _CLONE_NEWNS, _CLONE_NEWNET, _CLONE_NEWIPC = 0x10000000, 0x20000, 0x40000000, 0x8000000
-_MS_NOSUID, _MS_NODEV, _MS_REC, _MS_PRIVATE = 2, 4, 0x4000, 0x40000
+_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_REC, _MS_PRIVATE = 1, 2, 4, 0x4000, 0x40000
 _CAPABILITY_VERSION = 0x20080522
 _READ, _READ_WRITE_V1 = 0b1101, (1 << 13) - 1  # Landlock's rights: execute, read file, read folder; all of version 1
 _REFER, _TRUNCATE = 1 << 13, 1 << 14  # versions 2 and 3
@@ -65,7 +65,8 @@ def child_environment(folder: str, hash_seed: str) -> dict[str, str]:
 
 
 def has_own_folder(folder: Path, *, has_network: bool = False) -> bool:
-    """Put a small file system in memory on `folder`, which goes with this process; False if the kernel refuses it.
+    """Put a small file system in memory on `folder`, which goes with this process, and an empty one on /proc, where a
+    root user could write the kernel's settings; False if the kernel refuses it.
 
     It needs namespaces of our own for users and mounts, which many containers refuse. The network gets one too, without
     `has_network`.
@@ -83,8 +84,10 @@ def has_own_folder(folder: Path, *, has_network: bool = False) -> bool:
         return False
     if libc.mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None) != 0:
         return False
-    size = f"size={FOLDER_BYTES},nr_inodes={FOLDER_FILES},mode=700".encode()
-    return bool(libc.mount(b"tmpfs", str(folder).encode(), b"tmpfs", _MS_NOSUID | _MS_NODEV, size) == 0)
+    size, flags = f"size={FOLDER_BYTES},nr_inodes={FOLDER_FILES},mode=700".encode(), _MS_NOSUID | _MS_NODEV
+    if libc.mount(b"tmpfs", b"/proc", b"tmpfs", flags | _MS_RDONLY, b"size=4k") != 0:
+        return False
+    return bool(libc.mount(b"tmpfs", str(folder).encode(), b"tmpfs", flags, size) == 0)
 
 
 def confine(
@@ -99,7 +102,7 @@ def confine(
     """Restrict this process, which may write to `folder` only, and only with a quota.
 
     cpu_seconds: None for a process of many calls, whose parent keeps the time. is_inner: Bubblewrap is around it, so
-    that Landlock may be missing. has_network: it may connect to addresses of the internet, and serve none. Error:
+    that Landlock may be missing where it has a quota. has_network: it may connect to addresses of the internet, and serve none. Error:
     SandboxUnavailable.
     """
     libc = ctypes.CDLL(None, use_errno=True)
@@ -111,6 +114,7 @@ def confine(
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_MEMLOCK: 0,
         resource.RLIMIT_MSGQUEUE: 0,
+        resource.RLIMIT_SIGPENDING: 64,  # timers too; they count for all processes of a user
     }
     for limit, value in limits.items():
         lower(limit, value)
@@ -123,7 +127,7 @@ def confine(
     try:
         _guard_files(libc, folder if has_quota else None, READABLE_NETWORK if has_network else ())
     except SandboxUnavailable:
-        if not is_inner:
+        if not (is_inner and has_quota):
             raise
     _filter_calls(libc, has_network)
 
