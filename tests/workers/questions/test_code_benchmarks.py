@@ -90,7 +90,12 @@ def test_an_import_names_the_degenerate_solutions_that_tests_reward(tmp_path):
     trials = import_rows(tmp_path, rows, QuestionMapping(id="id"))["trials"]
     assert (trials["num_rewarded"], trials["rewarded"]) == (5, "those of question '1' reward code that returns NaN")
     found = [*reference_check.try_references(tests, 60)][-1].rewarded
-    names = ["NaN", "[], '', an empty array", "its argument, cleared", *["an object that equals everything"] * 2]
+    names = [
+        "NaN",
+        "[], (), {}, set(), '', an empty array",
+        "its argument, cleared",
+        *["an object that equals everything"] * 2,
+    ]
     assert found == tuple(enumerate(names, start=1))
 
 

@@ -107,7 +107,7 @@ def folders(tmp_path, monkeypatch):
 
 def test_no_cheat_is_rewarded(folders):
     results = outcomes(CHEATS)
-    assert len(results) == len(CHEATS) >= 60
+    assert len(results) == len(CHEATS) >= 110
     assert [name for name, result in results.items() if result == "rewarded"] == []
     assert [one.name for one in CHEATS if why_one_process("", one.tests)] == []
 

@@ -102,8 +102,8 @@ def confine(
     """Restrict this process, which may write to `folder` only, and only with a quota.
 
     cpu_seconds: None for a process of many calls, whose parent keeps the time. is_inner: Bubblewrap is around it, so
-    that Landlock may be missing where it has a quota. has_network: it may connect to addresses of the internet, and serve none. Error:
-    SandboxUnavailable.
+    that Landlock may be missing where it has a quota. has_network: it may connect to addresses of the internet, and
+    serve none. Error: SandboxUnavailable.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)

@@ -14,17 +14,24 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-_CALLED, _COMPARED, _ZIPPED = "_hacrl_called", "_hacrl_compared", "_hacrl_zipped"
+_CALLED, _COMPARED, _CONTAINED, _PAIRED = "_hacrl_called", "_hacrl_compared", "_hacrl_contained", "_hacrl_paired"
 _FUNCTIONS = {
     "allclose", "isclose", "array_equiv", "assert_allclose", "assert_almost_equal", "assert_approx_equal",
     "assert_array_almost_equal", "assert_array_almost_equal_nulp", "assert_array_equal", "assert_array_less",
-    "assert_array_max_ulp", "assert_equal", "assert_close",
+    "assert_array_max_ulp", "assert_equal", "assert_close", "assertEqual", "assertIn", "assertListEqual",
+    "assertSequenceEqual", "assertTupleEqual", "assertDictEqual",
+}  # fmt: skip
+# Of a module, or of an object of NumPy or pandas.
+_DIFFERENCES = {"sub", "subtract"}
+_METHODS = _DIFFERENCES | {
+    "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "eq", "ne", "lt", "le", "gt", "ge"
 }  # fmt: skip
 _OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
     ast.GtE: operator.ge, ast.Sub: operator.sub,
 }  # fmt: skip
-_PLAIN = (int, float, complex, str, bytes, bool, type(None), list, tuple, dict, set, frozenset)
+_SINGLE = (int, float, complex, str, bytes, bool, type(None))
+_PLAIN = (*_SINGLE, list, tuple, dict, set, frozenset)
 _BY_NAME = {function.__name__: function for function in _OPERATORS.values()}
 
 
@@ -61,17 +68,27 @@ class _Comparisons(ast.NodeTransformer):
         is_own = [*map(self._is_own, node.args)]
         name = _last_name(node.func)
         has_own_keywords = all(self._is_own(one.value) for one in node.keywords)
+        is_method = isinstance(node.func, ast.Attribute) and name in _METHODS
+        is_own = [not is_method or self._is_own(node.func), *is_own]
+        pairs = _pairs_of(node)
+        is_function = name == "map"
+        others = [place for place, one in enumerate(pairs) if place >= is_function and not self._is_own(one)]
         self.generic_visit(node)
-        if name in self._functions and not (all(is_own) and has_own_keywords):
-            return ast.Call(_name(_CALLED), [node.func, _constants(is_own[:2]), *node.args], node.keywords)
-        if name == "zip" and isinstance(node.func, ast.Name) and is_own.count(False) == 1 and len(is_own) > 1:
-            return ast.Call(_name(_ZIPPED), [ast.Constant(is_own.index(False)), *node.args], node.keywords)
+        if (name in self._functions or is_method) and not (all(is_own) and has_own_keywords):
+            return ast.Call(_name(_CALLED), [node.func, _constants(is_own[:3]), *node.args], node.keywords)
+        if len(others) == 1 and len(pairs) > 1 + is_function:
+            return ast.Call(_name(_PAIRED), [node.func, ast.Constant(others[0]), *_pairs_of(node)], node.keywords)
         return node
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
         is_own = tuple(map(self._is_own, [node.left, *node.comparators]))
         self.generic_visit(node)
-        if len(is_own) > 2 or type(node.ops[0]) not in _OPERATORS or all(is_own):
+        if len(is_own) > 2 or all(is_own):
+            return node
+        if isinstance(node.ops[0], ast.In | ast.NotIn):
+            is_negated = ast.Constant(isinstance(node.ops[0], ast.NotIn))
+            return ast.Call(_name(_CONTAINED), [is_negated, _constants(is_own), node.left, node.comparators[0]], [])
+        if type(node.ops[0]) not in _OPERATORS:
             return node
         return self._operation(node.ops[0], node.left, node.comparators[0], is_own)
 
@@ -110,9 +127,46 @@ def _last_name(node: ast.expr) -> str:
     return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 
 
+def _pairs_of(node: ast.Call) -> list[ast.expr]:
+    """The arguments of zip, or of map with its function; none of another call, or where they cannot be told."""
+    if not isinstance(node.func, ast.Name) or node.func.id not in ("zip", "map"):
+        return []
+    arguments: list[ast.expr] = []
+    for one in node.args:
+        is_listed = isinstance(one, ast.Starred) and isinstance(one.value, ast.List | ast.Tuple)
+        arguments += one.value.elts if is_listed else [one]  # type: ignore[attr-defined]
+    return [] if any(isinstance(one, ast.Starred) for one in arguments) else arguments
+
+
+def _parameters(function: ast.FunctionDef, nodes: list[ast.AST]) -> Iterator[tuple[str, ast.AST | None]]:
+    """The parameters of a function of the tests, and what they get: from its calls, or from pytest's marks."""
+    names = [one.arg for one in function.args.args]
+    uses = [one for one in nodes if isinstance(one, ast.Name) and one.id == function.name]
+    calls = [one for one in nodes if isinstance(one, ast.Call) and one.func in uses]
+    marks = [
+        one for one in function.decorator_list if isinstance(one, ast.Call) and _last_name(one.func) == "parametrize"
+    ]
+    given: list[tuple[str, ast.AST | None]] = []
+    for mark in marks:
+        if len(mark.args) > 1 and isinstance(mark.args[0], ast.Constant):
+            given += [(name.strip(), mark.args[1]) for name in str(mark.args[0].value).split(",")]
+    for call in calls:
+        given += [*zip(names, call.args, strict=False), *((one.arg, one.value) for one in call.keywords if one.arg)]
+    is_seen = len(calls) == len(uses) and not any(isinstance(one, ast.Starred) for call in calls for one in call.args)
+    if is_seen and not function.args.defaults:
+        names = [name for name in names if name not in {one for one, _ in given}]
+    yield from given
+    yield from ((name, None) for name in names)
+
+
 def _assignments(nodes: list[ast.AST]) -> Iterator[tuple[str, ast.AST | None]]:
-    """Names that the tests bind, and to what; None where that is not seen, as of a parameter or a function."""
+    """Names that the tests bind, and to what; None where that is not seen, as of a function."""
+    own = {id(one) for node in nodes if isinstance(node, ast.FunctionDef) for one in node.args.args}
     for node in nodes:
+        if id(node) in own:
+            continue
+        if isinstance(node, ast.FunctionDef):
+            yield from _parameters(node, nodes)
         if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.NamedExpr):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             pairs = [(target, node.value) for target in targets]
@@ -130,18 +184,55 @@ def _assignments(nodes: list[ast.AST]) -> Iterator[tuple[str, ast.AST | None]]:
 
 def shape_helpers() -> dict[str, Any]:
     """What the rewritten tests use."""
-    return {_CALLED: _called, _COMPARED: _compared, _ZIPPED: _zipped}
+    return {_CALLED: _called, _COMPARED: _compared, _CONTAINED: _contained, _PAIRED: _paired}
 
 
 def _called(function: Callable[..., Any], is_own: tuple[bool, ...], *args: Any, **kwargs: Any) -> Any:
-    """A function that compares its first two arguments."""
-    options = [
-        kwargs[name] for name in ("a", "b", "a1", "a2", "actual", "desired", "expected", "x", "y") if name in kwargs
-    ]
-    both = [*args, *options][:2]
-    if len(both) == 2 and not _fit(both[0], both[1], (*is_own, False, False)):
+    """A function that compares its first two arguments, or a method that compares its object with the first one.
+
+    is_own: of the object, and of both arguments.
+    """
+    names = ("a", "b", "a1", "a2", "actual", "desired", "expected", "x", "y", "first", "second", "other")
+    owner = getattr(function, "__self__", None)
+    is_method, name = _is_array(owner), getattr(function, "__name__", "")
+    both = [*([owner] if is_method else ()), *args, *(kwargs[one] for one in names if one in kwargs)][:2]
+    if len(both) < 2 or (name in _METHODS and not any(map(_is_listed, both))):
+        return function(*args, **kwargs)
+    owns = (*is_own, False, False, False)[0 if is_method else 1 :]
+    if name in _DIFFERENCES:
+        return _subtracted(lambda *_: function(*args, **kwargs), owns, *both)
+    others = both[1] if name == "assertIn" and isinstance(both[1], list | tuple) else both[1:]
+    if others and not any(_fit(both[0], other, owns) for other in others):
         raise AssertionError(_difference(*both))
     return function(*args, **kwargs)
+
+
+def _subtracted(subtract: Callable[[Any, Any], Any], is_own: Sequence[bool], left: Any, right: Any) -> Any:
+    """`left - right`, if both have items or none, and for pandas, which leaves out what is missing, as many."""
+    shapes = _shape(left), _shape(right)
+    is_empty = [shape is not None and 0 in shape for shape in shapes]
+    is_pandas = any(type(one).__module__.partition(".")[0] == "pandas" for one in (left, right))
+    if None not in shapes and (
+        is_empty[0] != is_empty[1] or (is_pandas and () not in shapes and shapes[0] != shapes[1])
+    ):
+        raise AssertionError(_difference(left, right))
+    result = subtract(left, right)
+    if is_pandas and is_own[0] != is_own[1]:
+        missing = int(_num_missing(result)), int(_num_missing(left if is_own[0] else right))
+        if missing[0] > missing[1]:
+            raise AssertionError(f"the answer has {missing[0]} missing values")
+    return result
+
+
+def _num_missing(value: Any) -> int:
+    return sys.modules["pandas"].isna(sys.modules["numpy"].asarray(value)).sum()  # type: ignore[no-any-return]
+
+
+def _contained(is_negated: bool, is_own: tuple[bool, bool], left: Any, right: Any) -> bool:
+    """`left in right`, of which an item may be made by pytest.approx."""
+    if isinstance(right, list | tuple) and any(map(_is_approximate, right)):
+        return any(bool(_compared("eq", is_own, left, one)) for one in right) is not is_negated
+    return (left in right) is not is_negated
 
 
 def _compared(name: str, is_own: tuple[bool, bool], left: Any, right: Any) -> Any:
@@ -151,15 +242,11 @@ def _compared(name: str, is_own: tuple[bool, bool], left: Any, right: Any) -> An
         for own, one, other in zip(is_own, (left, right), (right, left), strict=True)
     ):
         return name == "ne"
-    if not (_is_array(left) or _is_array(right) or _is_approximate(left) or _is_approximate(right)):
+    if not (_has_shape(left) or _has_shape(right)):
         return _BY_NAME[name](left, right)
-    shapes = _shape(left), _shape(right)
     if name == "sub":
-        is_empty = [shape is not None and 0 in shape for shape in shapes]
-        fits = is_empty[0] == is_empty[1] or None in shapes
-    else:
-        fits = _fit(left, right, is_own)
-    if fits:
+        return _subtracted(operator.sub, is_own, left, right)
+    if _fit(left, right, is_own):
         return _BY_NAME[name](left, right)
     if name in ("eq", "ne"):
         numpy: Any = sys.modules["numpy"]
@@ -183,21 +270,50 @@ def _fits_all(name: str, value: Any, other: Any) -> bool:
         return False
 
 
-def _zipped(place: int, *args: Any, **kwargs: Any) -> Any:
-    """zip, which does not end early for an answer that is shorter than what it is compared with."""
-    others = [len(one) for one in args[:place] + args[place + 1 :] if isinstance(one, list | tuple | str | dict)]
-    answer = args[place]
-    if others and hasattr(answer, "__len__") and len(answer) < min(others):
-        raise AssertionError(f"an answer of {len(answer)} items is compared with {min(others)}")
-    return zip(*args, **kwargs)  # noqa: B905 - as the tests say
+def _paired(function: Callable[..., Any], place: int, *args: Any, **kwargs: Any) -> Any:
+    """zip or map, which does not end early for an answer with fewer items than what it is compared with."""
+    others = [len(one) for number, one in enumerate(args) if number != place and hasattr(one, "__len__")]
+    if not others:
+        return function(*args, **kwargs)
+    return function(*args[:place], _whole(iter(args[place]), min(others)), *args[place + 1 :], **kwargs)
 
 
-def _fit(left: Any, right: Any, is_own: tuple[bool, ...]) -> bool:
-    """Whether the shapes are equal, or one is a number of the tests' and the other has items."""
+def _whole(answer: Iterator[Any], number: int) -> Iterator[Any]:
+    count = 0
+    for one in answer:
+        count += 1
+        yield one
+    if count < number:
+        raise AssertionError(f"an answer of {count} items is compared with {number}")
+
+
+def _fit(left: Any, right: Any, is_own: Sequence[bool]) -> bool:
+    """Whether the shapes are equal, or one is a number of the tests' and the other has items; so for what they hold."""
+    left, right = (one.expected if _is_approximate(one) else one for one in (left, right))
     shapes = _shape(left), _shape(right)
-    if None in shapes or shapes[0] == shapes[1]:
-        return True
-    return any(is_own[n] and shapes[n] == () and 0 not in shapes[1 - n] for n in (0, 1))  # type: ignore[operator]
+    fits = None in shapes or shapes[0] == shapes[1]
+    if not fits and not any(is_own[n] and shapes[n] == () and 0 not in shapes[1 - n] for n in (0, 1)):  # type: ignore[operator]
+        return False
+    return all(_fit(one, other, is_own) for one, other in _items_of_both(left, right))
+
+
+def _items_of_both(left: Any, right: Any) -> Iterator[tuple[Any, Any]]:
+    if isinstance(left, dict) and isinstance(right, dict):
+        yield from ((left[key], right[key]) for key in left.keys() & right.keys())
+    elif isinstance(left, list | tuple) and isinstance(right, list | tuple) and len(left) == len(right):
+        pairs = zip(left, right, strict=True)
+        yield from (pair for pair in pairs if not all(isinstance(one, _SINGLE) for one in pair))
+
+
+def _has_shape(value: Any) -> bool:
+    """Whether it is an array or made by pytest.approx, or has such an item."""
+    if isinstance(value, list | tuple | dict):
+        return any(map(_has_shape, value.values() if isinstance(value, dict) else value))
+    return not isinstance(value, _SINGLE) and (_is_array(value) or _is_approximate(value))
+
+
+def _is_listed(value: Any) -> bool:
+    return isinstance(value, list | tuple) or _is_array(value)
 
 
 def _shape(value: Any) -> tuple[int, ...] | None:
@@ -209,7 +325,8 @@ def _shape(value: Any) -> tuple[int, ...] | None:
     if numpy is None or not (_is_array(value) or isinstance(value, list | tuple)):
         return None
     try:
-        return tuple(numpy.shape(value))
+        is_mixed = isinstance(value, list | tuple) and numpy.asarray(value).dtype == object
+        return None if is_mixed else tuple(numpy.shape(value))
     except Exception:  # lists of different lengths, or a method of the code's object
         return None
 

@@ -10,6 +10,9 @@ TRIAL: TrialKind = "python_trial"  # the kind of verifier that tries them; no be
 REWARDED = "rewarded: "  # begins the reason of its verdict, before their names
 _VALUES = {
     "[]": "[]",
+    "()": "()",
+    "{}": "{}",
+    "set()": "set()",
     "None": "None",
     "0": "0",
     "''": "''",
