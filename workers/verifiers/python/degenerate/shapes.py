@@ -225,7 +225,7 @@ def _subtracted(subtract: Callable[[Any, Any], Any], is_own: Sequence[bool], lef
 
 
 def _num_missing(value: Any) -> int:
-    return sys.modules["pandas"].isna(sys.modules["numpy"].asarray(value)).sum()  # type: ignore[no-any-return]
+    return sys.modules["pandas"].isna(sys.modules["numpy"].asarray(value)).sum()
 
 
 def _contained(is_negated: bool, is_own: tuple[bool, bool], left: Any, right: Any) -> bool:
