@@ -94,6 +94,7 @@ FEATURES = [
     "hacrl_web.insight.harness",
     "hacrl_web.reports",
     "hacrl_web.runs.limits",
+    "hacrl_web.sharing",
 ]
 INSTALLED_APPS = [
     "django.contrib.auth",

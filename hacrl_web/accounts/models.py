@@ -235,13 +235,16 @@ class LoginTryQuerySet(models.QuerySet["LoginTry"]):
 
         It is recorded before the password is checked, so that simultaneous tries count too.
         """
-        window_start = timezone.now() - LOGIN_WINDOW
-        recent = self.filter(at__gt=window_start)
-        if any(recent.filter(key=key).count() >= limit for key, limit in limits.items()):
+        if self.is_full(limits):
             return []
-        self.filter(at__lt=window_start).delete()
+        self.filter(at__lt=timezone.now() - LOGIN_WINDOW).delete()
         tries = [self.create(key=key) for key in limits]
-        return tries if all(recent.filter(key=key).count() <= limit for key, limit in limits.items()) else []
+        return [] if self.is_full({key: limit + 1 for key, limit in limits.items()}) else tries
+
+    def is_full(self, limits: dict[str, int]) -> bool:
+        """Whether a key has reached its limit within LOGIN_WINDOW."""
+        recent = self.filter(at__gt=timezone.now() - LOGIN_WINDOW)
+        return any(recent.filter(key=key).count() >= limit for key, limit in limits.items())
 
 
 class LoginTry(models.Model):

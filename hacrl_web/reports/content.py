@@ -50,15 +50,18 @@ def excess_of(text: str) -> str:
     return ""
 
 
-def report_parts(report: Report, user: User, hosts: Collection[str]) -> list[ReportPart]:
-    """The report as `user` sees it now. hosts: names under which browsers reach the product, for whole addresses."""
+def report_parts(report: Report, user: User, hosts: Collection[str], *, is_shared: bool = False) -> list[ReportPart]:
+    """The report as `user` sees it now. hosts: names under which browsers reach the product, for whole addresses.
+
+    is_shared: all panels at once, of the report's own project alone.
+    """
     if excess := excess_of(report.text):  # of a text from before there were limits
         return [ReportPart(html=format_html("<p>{}</p><pre class='code' tabindex='0'>{}</pre>", excess, report.text))]
     return [
         ReportPart(html=one)
         if isinstance(one, str)
-        else ReportPart(panel=panel_of(report.project_id, user, one))
-        if one.number <= FIRST_PANELS
+        else ReportPart(panel=panel_of(report.project_id, user, one, is_shared=is_shared))
+        if is_shared or one.number <= FIRST_PANELS
         else ReportPart(later=one)
         for one in _passages(report.text, frozenset(hosts))
     ]

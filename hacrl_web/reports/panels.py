@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-import plotly.graph_objects as go
 from django.http import QueryDict
 from django.template.loader import render_to_string
 from django.urls import Resolver404, ResolverMatch, resolve
@@ -17,10 +16,10 @@ from django.utils.safestring import SafeString
 
 from hacrl_web.accounts.models import User
 from hacrl_web.insight.compare.comparison import ACCURACY
-from hacrl_web.insight.compare.lines import overlaid_lines
+from hacrl_web.insight.compare.lines import agent_lines, overlaid_lines
 from hacrl_web.insight.compare.views import comparison_content
 from hacrl_web.insight.overview.results import results
-from hacrl_web.insight.plotly_figures import as_json, plain_text
+from hacrl_web.insight.plotly_figures import DrawnLine, lines_figure
 from hacrl_web.leaderboard.board.boards import Board, sweep_board
 from hacrl_web.leaderboard.board.selection import board_at, read_selection
 from hacrl_web.leaderboard.board.table import make_table
@@ -70,19 +69,27 @@ def has_panel(address: str) -> bool:
     return match is not None and match.view_name in _PANELS
 
 
-def panel_of(project: int, user: User, place: PanelPlace) -> Panel:
+def panel_of(project: int, user: User, place: PanelPlace, *, is_shared: bool = False) -> Panel:
     """The panel of an address that has one. What the reader may not see is a panel with a problem.
 
-    project: the id of the report's project, whose runs a list shows.
+    project: the id of the report's project, whose runs a list shows.  is_shared: nothing of another project is shown.
     """
     parts = urlsplit(place.address)
     match = _match(parts.path)
     assert match is not None
     content = _PANELS[match.view_name](project, user, match, QueryDict(parts.query), f"panel-{place.number}")
-    if content is None:
+    if content is None or (is_shared and _projects_of(content[2]) != {project}):
         return Panel(place.address, place.name, problem="It shows something that was deleted, or that you may not see.")
     name, template, context = content
     return Panel(place.address, place.title or name, render_to_string(template, context))
+
+
+def _projects_of(context: dict[str, Any]) -> set[int]:
+    """The projects of all runs that a panel shows."""
+    if "board" in context:
+        return set(context["board"].projects)
+    runs = [one["run"] for one in context["comparison"]["runs"]] if "comparison" in context else [context["run"]]
+    return {run.project_id for run in runs}
 
 
 def _match(path: str) -> ResolverMatch | None:
@@ -94,8 +101,6 @@ def _match(path: str) -> ResolverMatch | None:
 
 
 Content = tuple[str, str, dict[str, Any]]  # name, template, its context
-# Label, x, y, and what its colour follows: the place of an agent, or the number of a run.
-DrawnLine = tuple[str, Sequence[float | None], Sequence[float], dict[str, int]]
 
 
 def _run(_: int, user: User, match: ResolverMatch, query: QueryDict, key: str) -> Content | None:
@@ -104,14 +109,9 @@ def _run(_: int, user: User, match: ResolverMatch, query: QueryDict, key: str) -
     if run is None:
         return None
     metric = query.get("full", "").replace("\x00", "")[:200] or ACCURACY
-    lines = overlaid_lines([run], {metric}, agents="each")
-    if not lines and metric != ACCURACY:
-        metric, lines = ACCURACY, overlaid_lines([run], {ACCURACY}, agents="each")
-    places = {name: place for place, name in enumerate(run.agent_names)}
-    drawn = [
-        (line["agent"] or "mean of the pairs", line["x"], line["y"], {"place": places.get(line["agent"], 0)})
-        for line in lines
-    ]
+    drawn = agent_lines(run, metric)
+    if not drawn and metric != ACCURACY:
+        metric, drawn = ACCURACY, agent_lines(run, ACCURACY)
     context = {"run": run, "results": results(run), **_figure(drawn, _metric_name(metric, [run]), key)}
     return run.name, "reports/_run.html", context
 
@@ -174,16 +174,5 @@ def _metric_name(metric: str, runs: Sequence[Run]) -> str:
 
 def _figure(lines: Sequence[DrawnLine], metric: str, key: str) -> dict[str, Any]:
     """The lines over steps; `figure` is None without any."""
-    figure = go.Figure()
-    for label, x, y, colour in lines:
-        figure.add_scatter(x=list(x), y=list(y), mode="lines", name=plain_text(label, 40), meta=colour)
-    axis = {"automargin": True, "fixedrange": True}
-    drawn = as_json(
-        figure,
-        margin={"l": 8, "r": 8, "t": 8, "b": 8},
-        showlegend=len(lines) > 1,
-        legend={"orientation": "h", "y": 1, "yanchor": "bottom"},
-        xaxis=axis | {"title": {"text": "step"}},
-        yaxis=axis | {"title": {"text": plain_text(metric, 60)}},
-    )
-    return {"figure": drawn if lines else None, "figure_id": f"figure-{key}", "metric": metric}
+    figure = lines_figure(lines, metric) if lines else None
+    return {"figure": figure, "figure_id": f"figure-{key}", "metric": metric}

@@ -256,10 +256,12 @@ DELETING = ("api/v1/benchmarks/<int:pk>/delete", RUN_DELETING, SWEEP_DELETING)
 ASKING_TO_DELETE = (
     *(f"{section}/<int:pk>/delete" for section in ("benchmarks", "models", "groups")),
     "reports/<int:report_id>/delete",
+    "share/links/<int:link_id>/revoke",
 )
 MANAGING = "projects/<int:project_id>/"
 MANAGING_API = "api/v1/projects/<int:project_id>/"
 MIRRORS = "projects/<int:project_id>/mirrors"  # members look at them, admins change them
+SHARING = "projects/<int:project_id>/sharing"  # the same
 QUOTA = "projects/<int:project_id>/quota"  # members look at it, staff change it
 RETENTION = "projects/<int:project_id>/retention"  # the same
 TRIALS = "sweeps/<int:sweep_id>/trials"  # of a search, which this sweep is not
@@ -283,7 +285,7 @@ def test_members_and_admins_reach_each_of_them(client, mine, children):
             if PEOPLE in route or route == TRIALS or (role != "owner" and route.startswith(PRIVATE)):
                 reached = (404,)
             asks_to_delete = route in ASKING_TO_DELETE
-            for_viewers = (MIRRORS, f"api/v1/{QUOTA}", f"api/v1/{RETENTION}")
+            for_viewers = (MIRRORS, SHARING, f"api/v1/{QUOTA}", f"api/v1/{RETENTION}")
             manages = route.startswith((MANAGING, MANAGING_API)) and route not in for_viewers
             if role == "member" and (route in DELETING or asks_to_delete or manages):
                 reached = (403,)

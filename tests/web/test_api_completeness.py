@@ -208,6 +208,11 @@ EXCEPTIONS = {
     "registry:benchmark_preview": "the API's answer has what was guessed and left out, and a refusal stores nothing",
     "registry:benchmark_discard": "the API keeps no files between requests",
     "api_docs": "describes the API",
+    "sharing:share": "a person decides to show a page to people without an account",
+    "sharing:file": "a page for people; the API has its numbers",
+    "sharing:revoke": "links are made and revoked by people at their pages",
+    "sharing:project": "links are made and revoked by people at their pages",
+    "sharing:shared": "for whoever has no account, and so no token",
 }
 
 

@@ -39,8 +39,10 @@ def project_of_new(user: User) -> Project:
     return project
 
 
-def role_in(user: User, project: Project) -> str | None:
-    """The user's role in the project; None for a user who is not a member."""
+def role_in(user: User | AnonymousUser, project: Project) -> str | None:
+    """The user's role in the project; None for a visitor, and for a user who is not a member."""
+    if not user.is_authenticated:
+        return None
     if user.is_staff:
         return Role.ADMIN
     return next((one.role for one in user.own_memberships if one.project_id == project.pk), None)

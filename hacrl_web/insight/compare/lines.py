@@ -12,6 +12,7 @@ from typing_extensions import TypedDict
 
 from hacrl_web.insight.downsample import MAX_POINTS, extreme_places
 from hacrl_web.insight.overview.overview import XAxis, positions
+from hacrl_web.insight.plotly_figures import DrawnLine
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.telemetry.metric_series import read_series
 from hacrl_web.web.schemas import Number
@@ -86,6 +87,15 @@ def overlaid_lines(
             line["low"], line["high"] = curve.low, curve.high
         lines.append(line)
     return lines
+
+
+def agent_lines(run: Run, metric: str) -> list[DrawnLine]:
+    """A metric of each agent, or the mean over the pairs, to be drawn in the agents' colours."""
+    places = {name: place for place, name in enumerate(run.agent_names)}
+    return [
+        (line["agent"] or "mean of the pairs", line["x"], line["y"], {"place": places.get(line["agent"], 0)})
+        for line in overlaid_lines([run], {metric}, agents="each")
+    ]
 
 
 def run_values(run: Run, metrics: Collection[str], agents: Agents) -> dict[tuple[str, str], dict[int, float]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -33,6 +33,7 @@ class Board:
     rows: list[BoardRow]
     num_runs: int = 0
     num_left_out: int = 0  # runs older than the newest MAX_RUNS
+    projects: Collection[int] = ()  # of its sweeps and runs
 
     @property
     def sweep(self) -> Sweep | None:
@@ -105,7 +106,8 @@ def sweep_board(*sweeps: Sweep) -> Board:
     runs, num_left_out = _newest(Run.objects.filter(sweep__in=sweeps).exclude(state=State.DRAFT))
     group = runs[0].group if runs and len({run.group_id for run in runs}) == 1 else None
     name = " and ".join(sweep.name for sweep in sweeps)
-    return Board(name, sweeps, group, None, rows(runs), len(runs), num_left_out)
+    projects = {one.project_id for one in (*sweeps, *runs)}
+    return Board(name, sweeps, group, None, rows(runs), len(runs), num_left_out, projects)
 
 
 def alone_board(user: User, group_id: int, benchmark_id: int) -> Board | None:
@@ -115,7 +117,8 @@ def alone_board(user: User, group_id: int, benchmark_id: int) -> Board | None:
     if not runs or runs[0].group is None or runs[0].benchmark is None:
         return None
     name = f"{runs[0].group.name} on {runs[0].benchmark.name}"
-    return Board(name, (), runs[0].group, benchmark_id, rows(runs), len(runs), num_left_out)
+    projects = {run.project_id for run in runs}
+    return Board(name, (), runs[0].group, benchmark_id, rows(runs), len(runs), num_left_out, projects)
 
 
 def board_of(user: User, source: Source) -> Board | None:

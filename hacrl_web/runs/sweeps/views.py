@@ -79,7 +79,7 @@ def _row(sweep: Sweep, runs: list[dict[str, Any]]) -> dict[str, Any]:
 def sweep_detail(request: HttpRequest, sweep_id: int) -> HttpResponse:
     """The runs of a sweep, live; their results are added by the leaderboard's template tag. Of a draft, its plan."""
     sweep = visible_sweep(request, sweep_id)
-    context = _draft_context(request.user, sweep) if sweep.is_draft else _context(sweep)
+    context = _draft_context(request.user, sweep) if sweep.is_draft else sweep_context(sweep)
     return render(request, "runs/sweeps/sweep_detail.html", context)
 
 
@@ -117,11 +117,12 @@ def sweep_queue_draft(request: HttpRequest, sweep_id: int) -> HttpResponse:
 def _refused(request: HttpRequest, sweep: Sweep, field: str, refused: FieldErrors) -> HttpResponse:
     """The page with the refused form open, its value kept, and the errors."""
     typed = {"field": field, "value": request.POST.get(field, ""), "errors": [one.message for one in refused.errors]}
-    context = _context(sweep) | {"refused": typed}
+    context = sweep_context(sweep) | {"refused": typed}
     return render(request, "runs/sweeps/sweep_detail.html", context, status=refused.status)
 
 
-def _context(sweep: Sweep) -> dict[str, Any]:
+def sweep_context(sweep: Sweep) -> dict[str, Any]:
+    """What the page of a launched sweep shows, but for its board."""
     state = state_of(sweep)
     first = sweep.runs.values_list("spec", flat=True).first()
     held = state.in_state(*HELD)

@@ -26,6 +26,7 @@ from hacrl_web.registry.models import Judge, RewardFunction
 from hacrl_web.reports.models import Report
 from hacrl_web.runs.launch.launch import launch_sweep
 from hacrl_web.runs.models import Contribution, RunView
+from hacrl_web.sharing.models import ShareLink
 from tests.support.web.factories import launch_request, make_user
 from tests.support.web.insight_help import add_checkpoint
 from workers.questions.columns import QuestionMapping
@@ -33,7 +34,7 @@ from workers.questions.columns import QuestionMapping
 VERBS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 # Whoever has no login must reach these.
 PUBLIC = {"login", "login/<str:token>", "invitation/<str:token>", "healthz", "readyz"}
-PUBLIC |= {"login/oidc", "login/oidc/callback"}
+PUBLIC |= {"login/oidc", "login/oidc/callback", "shared/<str:token>"}
 WRITING = ("POST", "PUT", "PATCH", "DELETE")
 PARAMETER = re.compile(r"<(?:(\w+):)?(\w+)>")
 # What some operations cannot do without; the others know no such parameter.
@@ -85,6 +86,7 @@ def mine(db, tmp_path) -> SimpleNamespace:
     report = Report.objects.create(owner=owner, project=run.project, title="swan", text=run.get_absolute_url())
     mirror = Mirror.objects.create(owner=owner, project=run.project, name="swan", kind="tensorboard", sends="chosen")
     invitation, _ = Invitation.objects.make(project, "viewer", owner, "swan")
+    link, _ = ShareLink.objects.all().make(owner, project, run.get_absolute_url(), 7, "swan")
     return SimpleNamespace(
         owner=owner,
         project=project,
@@ -100,6 +102,7 @@ def mine(db, tmp_path) -> SimpleNamespace:
         judge=judge,
         mirror=mirror,
         report=report,
+        link=link,
         staged=staged,
         token=make_token(owner, name="swan", scopes=["read"], days=1)[0],
     )
@@ -148,7 +151,7 @@ def address(route: str, mine: SimpleNamespace) -> str:
     values |= {"step": 1, "agent": 0, "staged": mine.staged.token, "project_id": mine.project.pk}
     values |= {"member_id": mine.member.pk, "invitation_id": mine.invitation.pk, "user_id": mine.owner.pk}
     values |= {"slug": "metrics", "kind": "csv", "table": "metrics", "ending": "jsonl"}
-    values |= {"mirror_id": mine.mirror.pk, "report_id": mine.report.pk, "number": 1}
+    values |= {"mirror_id": mine.mirror.pk, "report_id": mine.report.pk, "number": 1, "link_id": mine.link.pk}
     if section in own:
         values["pk"] = own[section].pk
     return "/" + PARAMETER.sub(lambda found: str(values[found[2]]), route)

@@ -52,4 +52,6 @@ def test_core_stands_alone(web, user, fake_trainer):
     assert Run.objects.get().last_seq == run.last_seq
     call_command("makemigrations", "--check")
     tables = connection.introspection.table_names()
-    assert not [name for name in tables if name.startswith(("alerts_", "mirrors_", "reports_", "throw_away"))]
+    assert not [
+        name for name in tables if name.startswith(("alerts_", "mirrors_", "reports_", "sharing_", "throw_away"))
+    ]
