@@ -11,6 +11,15 @@ from playwright.sync_api import Page, expect
 
 from tests.support.browser.steps import add_benchmark, make_group, open_cards, register_model
 
+BORDER = "(one) => getComputedStyle(one).borderTopColor"
+AS_COMPUTED = """(color) => {
+    const one = document.body.appendChild(document.createElement("i"));
+    one.style.color = color;
+    const computed = getComputedStyle(one).color;
+    one.remove();
+    return computed;
+}"""
+
 
 def test_csv_is_uploaded_mapped_previewed_and_tried(page: Page, tmp_path: Path) -> None:
     path = tmp_path / "halves.csv"
@@ -51,6 +60,36 @@ def test_csv_is_uploaded_mapped_previewed_and_tried(page: Page, tmp_path: Path) 
     page.get_by_role("button", name="Verify").click()
     expect(page.locator("#verdict .state")).to_have_text("correct")
     expect(page.locator("#verdict code")).to_have_text("29.5")
+
+
+def test_preview_turns_red_with_row_and_reason_until_other_columns_are_chosen(page: Page, tmp_path: Path) -> None:
+    path = tmp_path / "red.jsonl"
+    good = "".join(f'{{"question": "{n}+1=", "answer": {n + 1}, "note": ["a", "b"]}}\n' for n in range(30))
+    path.write_text(good + '{"question": "odd"}\n')
+    page.goto("/benchmarks/new")
+    page.locator("[name='file']").set_input_files(path)
+    page.get_by_role("button", name="Read the columns").click()
+    preview, said = page.locator("#preview"), page.locator("[data-preview='said']")
+    expect(preview.locator("[data-preview='answer']")).to_have_text("1")
+    expect(preview).to_have_attribute("data-state", "read")
+    expect(said).to_contain_text("1 of the first 31 rows would be left out: red.jsonl, line 31: no key 'answer'")
+    usual = preview.evaluate(BORDER)
+
+    column = page.locator("[name='answer_field']")
+    column.select_option("note")
+    expect(preview).to_have_attribute("data-state", "refused")
+    expect(said.locator(".alert-error")).to_contain_text("red.jsonl, line 1: 'note' is a list")
+    expect(column).to_have_attribute("aria-invalid", "")
+    red = page.evaluate("getComputedStyle(document.documentElement).getPropertyValue('--red').trim()")
+    assert preview.evaluate(BORDER) == page.evaluate(AS_COMPUTED, red) != usual
+
+    column.select_option("answer")
+    expect(preview).to_have_attribute("data-state", "read")
+    expect(said.locator(".alert-error")).to_have_count(0)
+    assert preview.evaluate(BORDER) == usual
+    page.get_by_role("button", name="Check and add").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("red")
+    expect(page.locator("main")).to_contain_text("line 31")
 
 
 def test_pages_work_without_scripts(browser, server, context, tmp_path: Path) -> None:

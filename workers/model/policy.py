@@ -91,7 +91,7 @@ class Policy:
     def _read_tokenizer(self, location: str) -> None:
         """Set how a prompt is written and how a response ends. Error: ValueError."""
         rows = self.model.config.get_text_config().vocab_size
-        check_sizes(self.tokenizer, rows)
+        check_sizes(self.tokenizer, self.agent, rows)
         self.eos_ids = eos_ids(self.tokenizer, self.model)
         self.textless = textless_ids(self.tokenizer, rows, self.eos_ids)
         check_format(self.tokenizer, self.agent, location)

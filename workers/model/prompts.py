@@ -159,10 +159,11 @@ def _leaves_question_out(tokenizer: Any, agent: AgentSpec) -> bool:
     return question not in text.casefold()
 
 
-def check_sizes(tokenizer: Any, rows: int) -> None:
+def check_sizes(tokenizer: Any, agent: AgentSpec, rows: int) -> None:
     """Check that the model has a row for each token. Error: ValueError."""
     if len(tokenizer) > rows:
-        raise ValueError(LARGER_TOKENIZER.format(f"{len(tokenizer):,}", f"{rows:,}"))
+        reason = LARGER_TOKENIZER.format(f"{len(tokenizer):,}", f"{rows:,}")
+        raise ValueError(f"agent {agent.name!r}: {reason}")
 
 
 def textless_ids(tokenizer: Any, rows: int, stops: Sequence[int]) -> tuple[int, ...]:

@@ -17,12 +17,19 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 
 from hacrl_web.registry.base.children import IMPORTER, ChildResult
 from hacrl_web.registry.models import Benchmark
+from hacrl_web.runs.launch.check import data_values
+from hacrl_web.runs.models import Run
+from hacrl_web.runs.telemetry.tables import insert
 from tests.support.marks import in_full
+from tests.support.web.factories import make_run
 from tests.support.web.page_text import text_of
+from tests.support.workers.tiny import make_pair, make_spec, train
 from tests.web.client.test_client import hacrl as hacrl  # its fixture
+from workers.contract.spool import read_records
 from workers.questions import import_cli
 
 pytestmark = pytest.mark.django_db
+ONE_STEP = {"training": {"steps": 1, "train_batch_size": 12, "mini_batch_size": 12}, "evaluation": {"eval_interval": 0}}
 USER = [{"role": "user", "content": "What is 2+2?"}]
 # By data set: its rows in its own columns, and the first question and answer that they give.
 ROWS: dict[str, tuple[list[Any], tuple[str, str]]] = {
@@ -315,3 +322,39 @@ def test_numbers_keep_their_written_form(web, user, place, number):
     uploaded(web, place, "n.jsonl", f'{{"question": "n?", "answer": {plain}}}'.encode())
     uploaded(web, place, "n.csv", f'question;answer\nn?;"{number}"\n'.encode(), "csv")
     assert {imported(benchmark)[0][1] for benchmark in Benchmark.objects.all()} == {number}
+
+
+@pytest.mark.slow
+def test_run_of_a_file_with_odd_rows_names_what_it_leaves_out(web, user, place, settings):
+    settings.MODEL_ROOTS = [*settings.MODEL_ROOTS, Path(settings.MODELS_DIR)]
+    rows: list[Any] = [{"id": f"q{n}", "question": f"{n % 10}+{n // 10}=", "answer": str(n % 3)} for n in range(24)]
+    rows[5] = {"id": "q5", "question": "5+0="}  # left out when it is imported
+    rows[7]["question"] = "7+<eos>="  # a mark that this tokenizer, of single characters, cannot write as text
+    rows[9]["question"] = "9+" * 9 + "="  # 19 tokens
+    made = uploaded(web, place, "sums.jsonl", "\n".join(map(json.dumps, rows)).encode())
+    benchmark = Benchmark.objects.get()
+    assert made["facts"]["left_out"]["rows"] == [
+        {"place": "sums.jsonl, line 6", "reason": "no key 'answer' (keys here: id, question)"}
+    ]
+    assert "sums.jsonl, line 6" in text_of(web.get(benchmark.get_absolute_url()))
+
+    spec = make_spec(place, make_pair(place), data=data_values(benchmark) | {"held_out_fraction": 0.25}, **ONE_STEP)
+    train(spec, place / "run")
+    run = make_run(user)
+    records = [record for _, record in read_records(place / "run" / "events.jsonl")]
+    insert(run.pk, records)
+    Run.objects.filter(pk=run.pk).update(
+        spec=spec.model_dump(mode="json"), state="completed", step=1, last_seq=len(records)
+    )
+    used = {record["prompt_id"] for record in records if record["type"] == "rollout"}
+    log = web.get(f"/api/v1/runs/{run.pk}/log?level=warning").json()
+    page = web.get(f"/api/v1/runs/{run.pk}/history").json()  # what the run's page writes into its log
+    for said in (
+        "1 training questions left out: an agent's tokenizer reads words of them",
+        ": q7",
+        "1 left out as too",
+    ):
+        assert said in json.dumps(log), said
+        assert said in json.dumps(page), said
+    assert len(used) == 12
+    assert used < {f"q{n}" for n in range(24)} - {"q5", "q7", "q9"}

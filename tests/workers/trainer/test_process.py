@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.workers.processes import forked as forked
 from tests.support.workers.processes import run_trainer
-from tests.support.workers.tiny import make_pair, make_spec, records
+from tests.support.workers.tiny import character_tokenizer, make_agent, make_pair, make_spec, records
 from workers.contract.spec import teaching
 from workers.contract.spec.run import RunSpec
 from workers.contract.trainer_process import RunDirBusy, lease_path, lock_run_dir, start_trainer
@@ -82,6 +82,20 @@ def test_failure_is_the_last_event_with_its_reason(tmp_path, spec):
     (finished,) = records(tmp_path / "run", "finished")
     assert finished["outcome"] == "failed"
     assert "missing" in finished["reason"]
+
+
+def test_tokenizer_that_is_larger_than_its_model_is_named_with_its_agent(tmp_path, spec):
+    make_agent(tmp_path / "small", "qwen3")
+    tokenizer = character_tokenizer(("<new>", "<newer>"))
+    rows = len(tokenizer) - 2
+    tokenizer.save_pretrained(tmp_path / "small")
+    broken = spec.model_dump(mode="json")
+    broken["agents"][1]["model"] = str(tmp_path / "small")
+    assert run_trainer(RunSpec.model_validate(broken), tmp_path / "run")[0] == 1
+    (finished,) = records(tmp_path / "run", "finished")
+    told = f"agent 'Llama': The tokenizer has {rows + 2} tokens but the model only {rows}: use the model's tokenizer."
+    assert (finished["outcome"], finished["step"]) == ("failed", 0)
+    assert told in finished["reason"]
 
 
 @pytest.mark.parametrize(
