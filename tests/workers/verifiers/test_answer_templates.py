@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.workers.verifiers.answer_templates import DENYING, RETRACTED, STATED, WITHDRAWN, filled
+from workers.contract.verifier_kinds import ResponseExtraction
 from workers.verifiers.scoring.service import Verifier
 
 BENCHMARKS = Path(__file__).resolve().parents[4] / "shared" / "data" / "benchmarks"
@@ -24,9 +25,12 @@ ANSWERS = (
     r"5\text{ cm}",
     "-1, 2",
     r"\text{east}",
+    "x=5",
+    "0",
+    "(3,4]",
 )
-# A file has answers that no rule can tell from words when they stand in prose without dollars, such as `m`.
-LEAST_SHARE = 0.99
+# One answer of the files is a clause with commas, whose end no rule can tell where it stands in prose.
+LEAST_SHARE = 0.999
 
 
 @pytest.fixture(scope="module")
@@ -77,15 +81,30 @@ def test_a_reference_answer_of_every_file_is_read_in_every_template(verifier):
     check(verifier, sampled(verifier, 1))
 
 
-@pytest.mark.parametrize("extraction", ["strict", "flexible"])
-def test_what_is_denied_supposed_quoted_asked_or_hidden_earns_nothing(verifier, extraction):
-    """Boxed, in both extractions; strict in dollars and plain too. `OTHER` is an answer of no gold here."""
+def rewarded_denials(golds: Iterable[str], extraction: ResponseExtraction) -> list[tuple[str, str]]:
+    """Denied answers that are rewarded: boxed in both extractions, in dollars and plain in strict extraction too."""
     forms = [r"$\boxed{ANSWER}$", r"\boxed{ANSWER}"] + ["$ANSWER$", "ANSWER"] * (extraction == "strict")
-    texts = [filled(template, form, "987654") for template in DENYING.values() for form in forms]
-    pairs = [(filled(text, gold), gold) for text in texts for gold in ANSWERS]
+    texts = [filled(template, form, "987654") for template in DENYING.values() for form in forms]  # no gold is 987654
+    pairs = [(filled(text, gold), gold) for gold in golds for text in texts]
     with Verifier("math", processes=2, extraction=extraction) as judge:
         verdicts = judge.score([text for text, _ in pairs], [gold for _, gold in pairs])
-    assert [pair for pair, verdict in zip(pairs, verdicts, strict=True) if verdict.reward] == []
+    return [pair for pair, verdict in zip(pairs, verdicts, strict=True) if verdict.reward]
+
+
+@pytest.mark.parametrize("extraction", ["strict", "flexible"])
+def test_what_is_denied_supposed_quoted_asked_or_hidden_earns_nothing(extraction):
+    assert rewarded_denials(ANSWERS, extraction) == []
+
+
+@pytest.mark.parametrize("extraction", ["strict", "flexible"])
+def test_a_reference_answer_of_every_file_earns_nothing_where_it_is_denied(verifier, extraction):
+    assert rewarded_denials((gold for gold, _ in sampled(verifier, 2)), extraction) == []
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("extraction", ["strict", "flexible"])
+def test_reference_answers_of_every_file_earn_nothing_where_they_are_denied(verifier, extraction):
+    assert rewarded_denials((gold for gold, _ in sampled(verifier, 10_000)), extraction) == []
 
 
 @pytest.mark.full

@@ -221,7 +221,8 @@ def _content(text: str, place: int) -> tuple[str, int]:
         place, answer = place + match.end(), answer[match.end() :]
     end = place + len(answer)
     answer = _FOREIGN_END.sub("", answer.strip("* \t\r")).rstrip("!").strip("*` \t\r")
-    return answer.removesuffix("]") if "[" not in answer else answer, end
+    is_open = answer.endswith("]") and "[" not in answer and answer.count("(") == answer.count(")")  # not `(3,4]`
+    return answer.removesuffix("]") if is_open else answer, end
 
 
 def _clause(sentence: str) -> re.Match[str] | None:

@@ -60,7 +60,7 @@ _NOT_COUNTED = re.compile(
     r"|remainder|half|halves|\w+ths?|thirds?|quarters?|if|when|unless|is|are|was|were|be|to|from|at|too|wrong\w*|incorrect\w*|false|percent\w*|cent"
     r"|divided|multiplied|raised|choose|base|doubled|halved|negative|infinity|wait|maybe|perhaps|approximately|about|otherwise"
     r"|pi|root|degrees?|dozens?|hundreds?|thousands?|millions?|billions?|trillions?|twice|thrice|per|each|modulo|inf|nan|either"
-    r"|instead|rather|without|except|actually|i|e|x|y|n)\b",
+    r"|instead|rather|without|except|actually|[b-z])\b",
     re.IGNORECASE,
 )
 

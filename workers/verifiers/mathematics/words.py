@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from workers.verifiers.mathematics.statements.negation_words import is_unstated
+
 _TEXT = re.compile(r"\\text\s*\{([^{}]*)\}")
 _TEXT_WITH_WORD = re.compile(r"\\text\s*\{[^{}]*[a-zA-Z]{2}[^{}]*\}")
 
@@ -21,6 +23,8 @@ _CLOSING = re.compile(
     r"\s*\\text\s*\{\s*(?:is|are)\s+(?:the|my|our)\s+(?:(?:final|correct)\s+)?(?:answer|solution)s?\.?\s*\}$"
 )
 _NAME_OF_VALUE = re.compile(r"^(?:\\text\s*\{[^{}=]*\}|[A-Za-z][A-Za-z ]{2,30})\s*=\s*(?=[^=<>]*\d[^=<>]*$)")
+# `at most x = 5` names no value.
+_BOUND = re.compile(r"\b(?:at|below|above|under|over|near|between|up|within|beyond|exceeds?)\b", re.IGNORECASE)
 
 # Between values; `\text{ to }` between numbers is a ratio.
 _OR = re.compile(
@@ -67,6 +71,7 @@ _GEOMETRY = re.compile(
 )
 _REVERSIBLE = ("angle", "measuredangle", "overline", "overleftrightarrow", "bar")
 _LONG_RUN = 4  # letters; shorter ones may be a product, as in 2ab
+_DENIALS = ("no", "not", "non", "nor", "at", "most", "than")  # never a product: `not 0`, `at most x=5`
 
 
 def without_phrases(text: str) -> str:
@@ -77,7 +82,8 @@ def without_phrases(text: str) -> str:
             rest = "\\text{" + rest  # \text{Answer: 42}
         text = rest.strip()
     text = _OPTION.sub(r"\1", _CLOSING.sub("", text))
-    return _NAME_OF_VALUE.sub("", text)
+    name = _NAME_OF_VALUE.match(text)
+    return text[name.end() :] if name and not (_BOUND.search(name[0]) or is_unstated(name[0].rstrip("= ") + " ")) else text
 
 
 def plain_connectives(text: str) -> str:
@@ -133,7 +139,8 @@ def _is_text(text: str) -> bool:
     if "\\" in text:
         text = _COMMAND.sub(" ", text)
     return any(
-        len(run) >= _LONG_RUN and run not in _FUNCTIONS and not _is_coefficients(run) for run in _RUN.findall(text)
+        run in _DENIALS or (len(run) >= _LONG_RUN and run not in _FUNCTIONS and not _is_coefficients(run))
+        for run in _RUN.findall(text)
     )
 
 
