@@ -60,10 +60,10 @@ _MATH = "mathematically equal to the answer in the last box, or else to the one 
 _PARTIAL = "partial credit: the share of the assertions in the reference answer's tests that hold"
 _JSON = "partial credit: the share of a JSON object's fields that are as the reference answer says"
 RULES: dict[VerifierKind, Rules] = {
-    "math": Rules(10, _MATH, "stated", is_flexible=True),
+    "math": Rules(11, _MATH, "stated", is_flexible=True),
     "exact": Rules(3, "the same text", "whole"),
-    "choice": Rules(4, "multiple choice: the same letter, A to J", "whole"),
-    "numeric": Rules(8, "the same number within a relative tolerance", "stated", is_flexible=True),
+    "choice": Rules(5, "multiple choice: the same letter, A to J", "whole"),
+    "numeric": Rules(9, "the same number within a relative tolerance", "stated", is_flexible=True),
     "regex": Rules(4, "the reference answer is a regular expression for the whole answer", "whole"),
     "python": Rules(5, "the reference answer is Python tests for the code in the response"),
     "python_partial": Rules(4, _PARTIAL, is_graded=True),

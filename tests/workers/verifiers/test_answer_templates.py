@@ -82,8 +82,8 @@ def test_a_reference_answer_of_every_file_is_read_in_every_template(verifier):
 
 
 def rewarded_denials(golds: Iterable[str], extraction: ResponseExtraction) -> list[tuple[str, str]]:
-    """Denied answers that are rewarded: boxed in both extractions, in dollars and plain in strict extraction too."""
-    forms = [r"$\boxed{ANSWER}$", r"\boxed{ANSWER}"] + ["$ANSWER$", "ANSWER"] * (extraction == "strict")
+    """Denied answers that are rewarded, of those in a box, in dollars and plain."""
+    forms = (r"$\boxed{ANSWER}$", r"\boxed{ANSWER}", "$ANSWER$", "ANSWER")
     texts = [filled(template, form, "987654") for template in DENYING.values() for form in forms]  # no gold is 987654
     pairs = [(filled(text, gold), gold) for gold in golds for text in texts]
     with Verifier("math", processes=2, extraction=extraction) as judge:

@@ -28,10 +28,10 @@ CASES = Path(__file__).resolve().parents[2] / "data" / "verifier_cases.jsonl"
 KINDS: tuple[VerifierKind, ...] = tuple(kind for kind in get_args(VerifierKind) if kind not in FILE_KINDS)
 # By kind and version: what its rules say about the examples of docs/verifiers.md, and math about the copied cases.
 DIGESTS = {
-    "math/10": "96973f58cde1b909",
+    "math/11": "0649d827bc0da9ed",
     "exact/3": "350f59d11c76e1dc",
-    "choice/4": "22bcd6429a840920",
-    "numeric/8": "78b615f1035a6c38",
+    "choice/5": "22bcd6429a840920",
+    "numeric/9": "78b615f1035a6c38",
     "regex/4": "f395e3cd7d9c7c5a",
     "python/5": "d45ad9e76bbb13b1",
     "python_partial/4": "6b9fd830365d8c1b",

@@ -43,6 +43,7 @@ _CASE_WORDS = re.compile(r"[,;.]?\s*&?\s*\\text\s*\{\s*,?\s*(?:if|for|when)\b\s*
 _RATIO_NAMES = re.compile(r"[a-zA-Z][\w{} ]*(?::[a-zA-Z ][\w{} ]*)+=\s*(?=[^=:]+:[^=]*$)")
 _FRACTION = re.compile(r"\\frac\{([^{}]*)\}\{([^{}]*)\}")
 _CLOCK = re.compile(r"\d{1,2}:[0-5]\d(?::[0-5]\d)?")
+_SEMICOLONS = re.compile(r"[(\[\]][^;()]+(?:;[^;()]+)+[)\]\[]")  # (1,5;2)
 _PLAIN = re.compile(r"-?\d+(?:\.\d+)?")
 
 
@@ -58,6 +59,8 @@ def read_answer(text: str) -> Answer:
         text = _CASE_WORDS.sub(r"& \1 ", text)
     text, unit = split_unit(in_digits(text))
     text = plain_connectives(_LETTER.sub(r" \1 ", text).strip())
+    if ";" in text and _SEMICOLONS.fullmatch(text):
+        text = re.sub(r"(?<=\d),(?=\d)", ".", text).replace(";", ",")
     return Answer(text.strip().rstrip(".,;").strip(), unit)
 
 
@@ -66,9 +69,8 @@ def read_beside(text: str, gold: Answer) -> Answer:
     answer = read_answer(text)
     if (number(gold.text) is None and not gold.unit) or number(answer.text) is not None:
         return answer
-    if spaced := spaced_unit(answer.text):
-        return Answer(*spaced)
-    return Answer(regrouped(answer.text), answer.unit)
+    text, unit = spaced_unit(answer.text) or (answer.text, answer.unit)
+    return Answer(regrouped(text), unit)
 
 
 def clean(text: str) -> str:

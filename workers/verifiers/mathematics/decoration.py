@@ -105,14 +105,12 @@ def _text_font(match: re.Match[str]) -> str:
 
 def undecorated(text: str) -> str:
     r"""The answer without decoration. Words stay in `\text{...}`; every space left is one blank."""
-    text = _FRACTION.sub(lambda _: "\\frac", plain_letters(text)) + " "
+    text = _FRACTION.sub(lambda _: "\\frac", plain_letters(text)).replace("{,}", ",") + " "
     if "\\" in text or "$" in text:
         text = _COLOURED.sub("", text)
         text = _DOLLAR.sub("", _DROPPED.sub("", _NARROW.sub("", text)))
         text = _CHOOSE.sub(r"\\binom{\1}{\2}", text).replace("\\lbrace", "\\{").replace("\\rbrace", "\\}")
-        text = _ANGLED.sub(
-            lambda match: "(" if match[1] == "l" else ")", text.replace("{,}", ",").replace("\\colon", ":")
-        )
+        text = _ANGLED.sub(lambda match: "(" if match[1] == "l" else ")", text.replace("\\colon", ":"))
         text = _THOUSANDS.sub(lambda match: match[1] + re.sub(r"\D", "", match[2]), text)
     elif "~" in text or " " in text.strip():
         text = _THOUSANDS.sub(lambda match: match[1] + re.sub(r"\D", "", match[2]), text)

@@ -13,6 +13,7 @@ import unicodedata
 
 from workers.verifiers.mathematics.decoration import plain_letters
 from workers.verifiers.mathematics.extraction import after_thoughts
+from workers.verifiers.mathematics.plain_numbers import regrouped
 from workers.verifiers.mathematics.statements.closing import denies_list
 from workers.verifiers.mathematics.statements.negation_words import is_unstated
 from workers.verifiers.mathematics.statements.retractions import taken_back
@@ -20,7 +21,7 @@ from workers.verifiers.mathematics.statements.retractions import taken_back
 MAX_CHARACTERS = 20_000  # of the response's end
 _BESIDE = 24  # characters before and after the digits that are looked at
 
-_FIGURES = r"\d++(?:(?:,|\{,\}|\\,)\d++)*+"
+_FIGURES = r"(?:[1-9]\d{0,2}(?:(?:'\d{3})++(?!\d)|(?:\.\d{3}){2}(?:\.\d{3})*+(?!\.?\d))|\d++(?:(?:,|\{,\}|\\,)\d++)*+)"
 _NUMBER = re.compile(
     rf"""(?: 10\^(?:\{{\s?(?P<power>[+-]?\d{{1,4}})\s?\}}|(?P<bare_power>[+-]?\d{{1,4}}+))
       | (?:(?P<whole>\d++)\ ?)?\\[dtc]?frac\s?(?:\{{(?P<top>\d++)\}}|(?P<top_digit>\d))
@@ -65,13 +66,17 @@ _BOLD = re.compile(
 _STATES = re.compile(r"(?:=|\bis|\bequals?|\btotal\s+of)\s*[$€£]?\s*$")
 _LISTED_NUMBER = r"(?<![\w.\\^{])-?\d{1,20}(?:\.\d{1,20})?(?:/\d{1,20})?(?![\d\w^/%!])"
 _LISTED = re.compile(rf"{_LISTED_NUMBER}(?:(?:\s?,\s?(?:(?:and|or)\s)?|\s(?:and|or)\s){_LISTED_NUMBER})+")
-_RELATION_OR_WORDS = re.compile(
-    r"[=<>~,]|\\(?:[lg]eq?|neq?|in|text|equiv|approx)(?![a-zA-Z])|[a-zA-Z]{2,} [a-zA-Z]{2,}"
-)
+_RELATION_OR_WORDS = re.compile(r"[=~,]|\\(?:neq?|in|text|equiv|approx)(?![a-zA-Z])|[a-zA-Z]{2,} [a-zA-Z]{2,}")
 # What a number counts, before what its sentence says of it: `5 cm is incorrect`.
 _COUNTED_BEHIND = re.compile(
-    r"\s?(?:\\(?:text|mathrm|textrm)\s?\{[^{}]{1,20}\}|[a-zA-Z]{1,20})(?=[\s$*]{1,9}(?:is|are|was|were|isn't|aren't|can(?:not|'t)|as)\b)"
+    r"(?:\s(?!(?:and|so|but|or|because|while|which|that|since|if)\b)[a-zA-Z]{1,20}){1,4}?"
+    r"(?=[\s*]{1,9}(?:is|are|was|were|isn't|aren't|can(?:not|'t)|would|as)\b)"
 )
+# The rest of a value outside of dollars, and the name before one: `30^\circ`, `864 \mbox{ inches}^2`, `x=5`.
+_REST = re.compile(
+    r"(?:\s?\\(?:text|mbox|mathrm|textrm)\s?\{[^{}]{0,40}\}|\s[-+]\s[\w\\{}^]{1,40}|[^\s.,;:!?$*\\]|\\(?!text|m))*+"
+)
+_NAMED = re.compile(r"[a-zA-Z][\w()]{0,9}\s?=\s?[$-]?$")
 _ZEROS = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
 
 
@@ -92,12 +97,23 @@ def last_number(completion: str) -> str | None:
             continue  # "The maximum 42 occurs at x = 7."
         if (number := _read(text, match)) is not None:
             start, formula = _formula_around(text, match) or (match.start(), number)
-            behind = text[match.end() :]
-            unit = _COUNTED_BEHIND.match(behind)
-            rest = behind[unit.end() :] if unit else behind
-            is_denied = any(is_unstated(text[:place], behind) for place in {start, match.start()})
+            named = _NAMED.search(text[max(0, match.start() - _BESIDE) : match.start()])
+            rest = _behind_value(text, match)
+            places = {start, match.start(), match.start() - len(named[0]) if named else start}
+            is_denied = any(is_unstated(text[:place], rest) for place in places)
             return None if is_denied or taken_back(number, rest) is not None else formula
     return None
+
+
+def _behind_value(text: str, match: re.Match[str]) -> str:
+    """What a sentence says behind a number: without the rest of its formula or value, and what it counts."""
+    behind = text[match.end() :]
+    close = behind.find("$", 0, _MAX_LINE)
+    line = text.rfind("\n", 0, match.start())
+    is_formula = close >= 0 and "\n" not in behind[:close] and text.count("$", line, match.start()) % 2
+    rest = behind[close + 1 if is_formula else _REST.match(behind).end() :]  # type: ignore[union-attr]
+    unit = _COUNTED_BEHIND.match(rest)
+    return rest[unit.end() :] if unit else rest
 
 
 def _bold_number(text: str) -> str | None:
@@ -180,7 +196,8 @@ def _written(match: re.Match[str]) -> str:
         return f"{part['mixed']}\\frac{{{part['over']}}}{{{part['under']}}}"
     figures = _SEPARATOR.sub(",", part.get("figures", ""))
     # Groups of three are one number; other numbers with commas are a list, which ends with the last of them.
-    figures = figures.replace(",", "") if _THOUSANDS.fullmatch(figures) else figures.rpartition(",")[2]
+    plain = figures.replace(",", "") if _THOUSANDS.fullmatch(figures) else regrouped(figures)
+    figures = plain if plain.isdigit() else figures.rpartition(",")[2]
     number = figures + part.get("decimals", "")
     if "divisor" in part:
         return f"\\frac{{{number}}}{{{part['divisor']}}}"

@@ -19,8 +19,9 @@ _RATIO = re.compile(r"(\d*)\\frac(?:\{([^{}]*)\}|(\d))(?:\{([^{}]*)\}|(\d))")
 _MIXED = re.compile(r"(\d+) (\d+)/(\d+)")
 _IN_BASE = re.compile(r"\(?(\d+)\)?_(?:\{(\d{1,2})\}|(\d))")
 
-# 1'234'567, 1.234.567 and 12,34,567.
-_OTHER_GROUPS = re.compile(r"-?[1-9](?:\d{0,2}(?:'\d{3})+|\d{0,2}(?:\.\d{3}){2,}|\d?(?:,\d\d)+,\d{3})")
+# 1'234'567, 1.234.567 and 12,34,567; with a comma before decimals: 0,5, 1.234,56 and 2,5\times10^{3}.
+_OTHER_GROUPS = re.compile(r"(-?[1-9](?:\d{0,2}(?:\.\d{3}){2,}(?!\.)|\d{0,2}(?:'\d{3})+|\d?(?:,\d\d)+,\d{3}))(\.\d+)?")
+_DECIMAL_COMMA = re.compile(r"(-?(?:\d+|\d{1,3}(?:[.']\d{3})+)),(\d*[1-9]\d*)(\s?\\?%|\s?\\(?:times|cdot)\s?10\^.+)?")
 _APART = re.compile(r"(?<!\d) | (?!\d)")
 
 
@@ -114,8 +115,12 @@ def in_base(text: str) -> tuple[str, int] | None:
 
 
 def regrouped(text: str) -> str:
-    """An integer with thousands as other countries write them, in digits alone; else the text as it is."""
-    return re.sub(r"[.',]", "", text) if _OTHER_GROUPS.fullmatch(text) else text
+    """A number as other countries write its thousands and decimals, in digits and a point; else the text as it is."""
+    if match := _DECIMAL_COMMA.fullmatch(text):
+        return re.sub(r"[.']", "", match[1]) + f".{match[2]}{match[3] or ''}"
+    if match := _OTHER_GROUPS.fullmatch(text):
+        return re.sub(r"['.,]", "", match[1]) + (match[2] or "")
+    return text
 
 
 def readings(answer: str, gold: str, value: Fraction, gold_value: Fraction) -> list[tuple[Fraction, Fraction]]:

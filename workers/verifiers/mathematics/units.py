@@ -57,7 +57,7 @@ _COUNTED = re.compile(
 # They make another number of it, or another statement.
 _NOT_COUNTED = re.compile(
     r"\b(?:n?or|and|but|not?|none|never|than|more|less|fewer|above|below|over|under|plus|minus|times|squared|cubed|factorial|mod\w*"
-    r"|remainder|half|halves|\w+ths?|thirds?|quarters?|if|when|unless|is|are|was|were|be|to|from|at|too|wrong\w*|incorrect\w*|false|percent\w*|cent"
+    r"|remainder|half|halves|(?:four|fif|six|seven|eigh|nin|ten|eleven|twelf|\w+teen|\w+tie|\w*hundred|\w*thousand|\w+illion)ths?|thirds?|quarters?|if|when|unless|is|are|was|were|be|to|from|at|too|wrong\w*|incorrect\w*|false|percent\w*|cent"
     r"|divided|multiplied|raised|choose|base|doubled|halved|negative|infinity|wait|maybe|perhaps|approximately|about|otherwise"
     r"|pi|root|degrees?|dozens?|hundreds?|thousands?|millions?|billions?|trillions?|twice|thrice|per|each|modulo|inf|nan|either"
     r"|instead|rather|without|except|actually|[b-z])\b",

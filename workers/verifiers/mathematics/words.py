@@ -83,7 +83,9 @@ def without_phrases(text: str) -> str:
         text = rest.strip()
     text = _OPTION.sub(r"\1", _CLOSING.sub("", text))
     name = _NAME_OF_VALUE.match(text)
-    return text[name.end() :] if name and not (_BOUND.search(name[0]) or is_unstated(name[0].rstrip("= ") + " ")) else text
+    return (
+        text[name.end() :] if name and not (_BOUND.search(name[0]) or is_unstated(name[0].rstrip("= ") + " ")) else text
+    )
 
 
 def plain_connectives(text: str) -> str:

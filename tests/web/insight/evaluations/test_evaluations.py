@@ -67,7 +67,7 @@ def answers(step: int, agent: str, marks: list[str], benchmark: str = OWN, respo
             unscorable=len(marks) * count - scored,
             estimates={f"avg@{count}": value, "pass@1": value},
             questions="d1g35t",
-            verifier="math/10",
+            verifier="math/11",
         ),
     ]
 
@@ -104,7 +104,7 @@ def test_scores_are_those_of_the_events_with_formula_verifier_and_questions(clie
     assert (b.last.correct, b.last.asked, b.last.unscorable) == (2, 5, 1)
     assert a.best.step == 0  # the first of equals
     assert '<abbr title="mean over questions of c / n' in text
-    assert "math/10" in text
+    assert "math/11" in text
     assert 'title="SHA-256 d1g35t"' in text
     assert "2 / 5" in text
 
@@ -259,6 +259,6 @@ def test_api_tells_points_by_benchmark_and_agent(client, two):
     assert [one["is_own"] for one in benchmarks] == [True, False]
     points = benchmarks[0]["agents"][0]["points"]
     assert [(point["step"], point["value"], point["verifier"]) for point in points] == [
-        (0, pytest.approx(1 / 6), "math/10"),
-        (10, pytest.approx(2 / 6), "math/10"),
+        (0, pytest.approx(1 / 6), "math/11"),
+        (10, pytest.approx(2 / 6), "math/11"),
     ]

@@ -30,10 +30,12 @@ _NEGATIVE = re.compile(r"\b(?:no|not|none|never|false|impossible|incorrect|wrong
 _NO = re.compile(rf"{_START}(?:no(?=\s*[,.:;!—–-]|\s+(?:wait|it|that|this|the|I)\b)|nope)\b", re.IGNORECASE)
 _ADVERB = r"(?:(?:\w+ly|just|simply|also|indeed|quite|still|so)\s+){0,2}"
 _WRONG = (
-    r"(?:wrong|incorrect|false|mistaken|invalid|impossible|extraneous|nonsense|rejected|refuted|disproved|a\s+(?:mistake|trap|guess)|an\s+error"
+    r"(?:wrong|incorrect|false|mistaken|invalid|impossible|extraneous|nonsense|rejected|refuted|disproved|a\s+(?:mistake|trap|guess|typo)|an\s+error"
+    r"|inconsistent|inaccurate|untrue|bogus|flawed|unacceptable|absurd|ruled\s+out|excluded|far\s+from|nowhere\s+near"
+    r"|(?:way\s+|a\s+(?:bit|little)\s+)?off(?:\s+by|(?=\s*(?:[.!,;]|$)))"
     r"|(?:marked|graded|flagged|counted)\s+(?:as\s+)?(?:wrong|incorrect|false)"
-    r"|too\s+(?:large|small|big|high|low|much|many|few)"
-    r"|not\s+(?:\w+ly\s+)?(?:right|correct|possible|valid|true|it|so(?!\s+\w)|what\s+(?:we|was|is)|accurate|(?:the|my|an?|our)\s+(?:\w+\s+){0,2}(?:answer|solution|result|value)))\b"
+    r"|(?:(?:one|two|\d+)\s+)?too\s+(?:large|small|big|high|low|much|many|few)"
+    r"|not\s+(?:\w+ly\s+|quite\s+|even\s+)?(?:acceptable|allowed|right|correct|possible|valid|true|it|so(?!\s+\w)|what\s+(?:we|was|is)|accurate|(?:the|my|an?|our)\s+(?:\w+\s+){0,2}(?:answer|solution|result|value)))\b"
 )
 _IS_WRONG = (
     rf"(?:(?:\s+(?:is|was|are|were|seems|looks|(?:must|would|may|might|could|will|can\s+only)\s+be|has\s+been)|'s)\s+{_ADVERB}{_WRONG}"
