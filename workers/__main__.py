@@ -53,13 +53,17 @@ def main(arguments: list[str] | None = None) -> int:
     except (RunRefused, InvalidSettings) as refusal:
         print(f"python -m workers: {refusal}", file=sys.stderr)
         return 2
+    except OSError as error:
+        if error.errno not in DISK_FULL:
+            raise
+        return _disk_full(f"cannot use {options.run_dir}: {error}")
     return run(spec, options.run_dir, attempt)
 
 
 def prepare(spec: RunSpec, run_dir: Path, attempt: int | None, *, has_lease: bool = False) -> int:
     """Lock the run directory and write the spec into it; print the spec's cautions.
 
-    Returns the attempt. Errors: RunRefused, InvalidSettings.
+    Returns the attempt. Errors: RunRefused, InvalidSettings, OSError (a full disk).
     """
     is_supervised = trainer_process.DEATH_PIPE_VARIABLE in os.environ  # then the lock was inherited with the pipe
     trainer_process.die_with_supervisor()
@@ -87,6 +91,8 @@ def prepare(spec: RunSpec, run_dir: Path, attempt: int | None, *, has_lease: boo
     except trainer_process.RunDirBusy as error:
         raise RunRefused(str(error)) from None
     except OSError as error:
+        if error.errno in DISK_FULL:
+            raise
         raise RunRefused(f"cannot use {run_dir}: {error.strerror}") from None
     return attempt
 
@@ -145,7 +151,10 @@ def run(spec: RunSpec, run_dir: Path, attempt: int) -> int:
         is_full = isinstance(error, OSError) and error.errno in DISK_FULL
         outcome, reason = ("paused", f"disk: {error}") if is_full else ("failed", f"{type(error).__name__}: {error}")
     if spool is None:
-        print(f"python -m workers: cannot write {run_dir / SPOOL_NAME}: {reason}", file=sys.stderr)
+        told = f"cannot write {run_dir / SPOOL_NAME}: {reason}"
+        if outcome == "paused":
+            return _disk_full(told)
+        print(f"python -m workers: {told}", file=sys.stderr)
         return 1
     try:
         spool.emit(events.Finished(step=step, outcome=outcome, reason=reason))
@@ -153,12 +162,14 @@ def run(spec: RunSpec, run_dir: Path, attempt: int) -> int:
     except OSError as error:
         if error.errno not in DISK_FULL:
             raise
-        with contextlib.suppress(OSError):
-            print(
-                f"python -m workers: {run_dir} is full, so its end is not recorded: {outcome} {reason}", file=sys.stderr
-            )
-        return trainer_process.DISK_FULL_STATUS
+        return _disk_full(f"{run_dir} is full, so its end is not recorded: {outcome} {reason}")
     return 1 if outcome in ("interrupted", "failed") else 0
+
+
+def _disk_full(told: str) -> int:
+    with contextlib.suppress(OSError):  # what is printed goes to the same disk
+        print(f"python -m workers: {told}", file=sys.stderr)
+    return trainer_process.DISK_FULL_STATUS
 
 
 def _fail(spool: SpoolWriter, trainer: Trainer, reason: str) -> None:

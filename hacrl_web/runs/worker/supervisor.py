@@ -33,7 +33,7 @@ from hacrl_web.runs.worker.usage import UsageMeter
 from hacrl_web.runs.worker.watchdog import Watchdog
 from hacrl_web.web.errors import FieldErrors
 from workers.contract.events import PAUSE_REQUESTED, Log
-from workers.contract.spool import SPOOL_NAME, SpoolWriter
+from workers.contract.spool import DISK_FULL, SPOOL_NAME, SpoolWriter
 from workers.contract.trainer_log import last_output
 from workers.contract.trainer_process import (
     DISK_FULL_STATUS,
@@ -44,7 +44,7 @@ from workers.contract.trainer_process import (
     start_trainer,
 )
 
-DISK_FULL_REASON = "disk: it was full when the trainer ended; make room, then resume from the newest checkpoint"
+DISK_FULL_REASON = "disk: it was full when the trainer started or ended; make room, then resume"
 HEARTBEAT_S = 2.0
 DESIRE_S = 0.5  # how often the desired state is read
 IDLE_S = 0.1  # pause when the spool has nothing new
@@ -101,6 +101,9 @@ class RunSupervisor:
             self._retry_on_db_error(lambda: self._requeue(reason))
             return
         except (DownloadFailed, FieldErrors, OSError, ValueError) as error:
+            if isinstance(error, OSError) and error.errno in DISK_FULL:
+                self._retry_on_db_error(lambda: self._end(State.PAUSED, DISK_FULL_REASON))
+                return
             reason = str(error)  # a model, or a key of a judge, that cannot be had
             if not isinstance(error, DownloadFailed | FieldErrors):
                 log.exception("run %s: the trainer could not be started", self.run.pk)

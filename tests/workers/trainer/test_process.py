@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -17,7 +18,7 @@ from tests.support.workers.processes import run_trainer
 from tests.support.workers.tiny import character_tokenizer, make_agent, make_pair, make_spec, records
 from workers.contract.spec import teaching
 from workers.contract.spec.run import RunSpec
-from workers.contract.trainer_process import RunDirBusy, lease_path, lock_run_dir, start_trainer
+from workers.contract.trainer_process import DISK_FULL_STATUS, RunDirBusy, lease_path, lock_run_dir, start_trainer
 
 pytestmark = pytest.mark.usefixtures("forked")
 ROOT = Path(__file__).resolve().parents[3]
@@ -194,6 +195,22 @@ def test_spool_that_cannot_be_opened_is_reported(tmp_path, spec, capsys, monkeyp
     assert process.run(spec, tmp_path, 1) == 1
     last = capsys.readouterr().err.splitlines()[-1]
     assert last.startswith(f"python -m workers: cannot write {tmp_path / 'events.jsonl'}: IsADirectoryError")
+
+
+@pytest.mark.parametrize("place", ["SpoolWriter", "read_spool"])
+def test_trainer_that_starts_on_a_full_disk_says_so_by_its_status(tmp_path, spec, capsys, monkeypatch, place):
+    from workers import __main__ as process
+
+    def refused(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(process.StopFlag, "handle_signals", lambda stop: None)
+    monkeypatch.setattr(process.trainer_process, "dump_stacks_on_signal", lambda: None)
+    monkeypatch.setattr(process, place, refused)
+    path = tmp_path / "spec.json"
+    path.write_text(spec.to_json())
+    assert process.main([str(path), str(tmp_path / "run")]) == DISK_FULL_STATUS
+    assert "No space left on device" in capsys.readouterr().err
 
 
 def test_attempt_after_a_damaged_line_counts_the_sound_ones(tmp_path, spec, monkeypatch):

@@ -1,6 +1,7 @@
 """One run from claim to its end, with a real trainer process that behaves or does not
 (tests/support/fake_trainer.py)."""
 
+import errno
 import json
 import os
 import re
@@ -202,7 +203,18 @@ def test_trainer_that_could_not_write_its_end_on_a_full_disk_is_paused_and_no_in
     run = make_run(name="disk")
     trained(run)
     assert (run.state, run.interruptions) == ("paused", 0)
-    assert run.reason.startswith("disk: it was full when the trainer ended; make room, then resume")
+    assert run.reason == "disk: it was full when the trainer started or ended; make room, then resume"
+
+
+def test_run_whose_folder_cannot_be_written_on_a_full_disk_is_paused_and_no_interruption(monkeypatch):
+    def refused(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(supervisor, "Shipper", refused)
+    run = make_run()
+    trained(run)
+    assert (run.state, run.interruptions) == ("paused", 0)
+    assert run.reason.startswith("disk: it was full when the trainer started")
 
 
 def test_stop_while_running_ends_the_trainer_by_its_own_word():
