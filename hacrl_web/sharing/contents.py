@@ -125,4 +125,4 @@ def _board(user: User, _: ResolverMatch, query: QueryDict, *__: Any) -> Content 
     selection = read_selection(query, board)
     context = board_context(make_table(board, selection), "shared")
     address = f"{reverse('leaderboard:board')}?{selection.query(board)}"
-    return project, board.name, address, "leaderboard/_board.html", context
+    return project, board.name, address, "sharing/board.html", context

@@ -67,6 +67,10 @@ def test_links_and_files_show_pictures_and_ask_for_nothing_else(
         page.get_by_role("link", name="Share…").click()
         page.get_by_label("For whom").fill("a reader")
         page.get_by_role("button", name="Make a link").click()
+        expect(page.get_by_role("button", name="Copy")).to_be_visible()
+        if kind == "run":
+            look(page, "share")
+            page.set_viewport_size({"width": 1440, "height": 900})
         visitor.goto(page.locator("#new-link").inner_text())
         assert len(pictures(visitor)) >= 1, kind
         assert visitor.locator("a, form, button, input, script").count() == 0

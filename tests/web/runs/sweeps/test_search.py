@@ -318,6 +318,10 @@ def test_page_and_api_show_the_trials_to_members_alone(client, user, sweep):
     assert "Best so far" in page
     assert "0.625" in page
     assert "Add seeds" not in page  # a search has one
+    file = client.get(f"/share/file?of=/sweeps/{sweep.pk}").content.decode()  # for people without an account
+    assert "Best so far: <span>trial 0</span>" in file
+    assert file.count('<svg class="chart-picture"') == 3  # over trials, and of each setting
+    assert str(sweep.trials.get(number=0).run_id) not in file
     url = f"/sweeps/{sweep.pk}/trials"
     assert client.get(url).status_code == 200
     assert client.get(url, {"seen": search_view(sweep).version}).status_code == 204
