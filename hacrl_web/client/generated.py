@@ -222,15 +222,31 @@ def _summary(client: Client, verb: Verb, answer: Any, typed: Mapping[str, Any]) 
         return f"Done: {' '.join(typed[name] for name in (*_of_path(verb.path), *verb.arguments.split()))}"
     version = f", version {answer['version']}" if "version" in answer else ""
     made = f"{kind.replace('_', ' ').capitalize()} {answer['id']}: {answer['name']}{version}"
-    return "\n".join([made, *_import_lines(answer.get("facts") or {})])
+    return "\n".join([made, *import_lines(answer.get("facts") or {})])
 
 
-def _import_lines(facts: Mapping[str, Any]) -> list[str]:
-    """How a benchmark's file was read: its columns, notes, and the rows that are left out."""
+def import_lines(facts: Mapping[str, Any]) -> list[str]:
+    """How a benchmark's file was read: its columns, notes, what its tests reward, and the rows that are left out."""
     if "mapping" not in facts:
         return []
     columns = [f"{part} {name}" for part, name in facts["mapping"].items() if name and name != "as_is"]
     left_out = facts.get("left_out") or {"num": 0, "rows": []}
     rows = [f"  {row['place']}: {row['reason']}" for row in left_out["rows"]]
     head = [f"Rows left out: {left_out['num']}"] if rows else []
-    return [f"Columns: {', '.join(columns)}", *facts.get("notes", []), *head, *rows]
+    said = [*facts.get("notes", []), *_trial_lines(facts.get("trials") or {})]
+    return [f"Columns: {', '.join(columns)}", *said, *head, *rows]
+
+
+def _trial_lines(trials: Mapping[str, Any]) -> list[str]:
+    """What the benchmark's page says of tests that degenerate code passes, or a response could fake."""
+    if trials.get("unavailable"):
+        return [f"The tests were not tried, because no code runs there: {trials['unavailable']}"]
+    said = {
+        "rewarded": "reward degenerate code, which a model may learn",
+        "one_process": "run in the process of the response, which could fake their result",
+    }
+    return [
+        f"The tests of {counted(trials[f'num_{name}'], 'question')} {text}: {trials[name]}"
+        for name, text in said.items()
+        if trials.get(f"num_{name}")
+    ]

@@ -6,6 +6,7 @@ import html
 
 import pytest
 
+from hacrl_web.client.generated import import_lines
 from hacrl_web.registry.models import Benchmark
 from tests.support.web.registry_help import field_error, jsonl
 from tests.web.registry.test_benchmark_pages import upload
@@ -51,3 +52,21 @@ def test_tests_that_reward_an_empty_solution_are_refused_beside_their_column(cli
     response = client.post(address, MAPPED | {"verifier": "math"})
     assert "Tests are for the verifier python or python_partial" in field_error(response, "answer_extraction")
     assert not Benchmark.objects.exists()
+
+
+def test_command_line_says_what_the_page_says_of_tests_that_reward_degenerate_code(client, owner):
+    address = upload(
+        client,
+        rows(["assert not add(1, 2) > 5", "assert not add(1, 2) < 3"], ["a = Account(3)", "assert a.balance == 3"]),
+    )
+    assert client.post(address, MAPPED).status_code == 302
+    facts = client.get("/api/v1/benchmarks").json()["items"][0]["facts"]
+    said = [
+        "The tests of 1 question reward degenerate code, which a model may learn: "
+        "those of question '0' reward code that returns NaN",
+        "The tests of 1 question run in the process of the response, which could fake their result: "
+        "those of question '1' use objects of the class Account",
+    ]
+    assert [line for line in import_lines(facts) if line in said] == said
+    nothing_runs = facts | {"trials": {"unavailable": "the kernel has no Landlock"}}
+    assert "no code runs there: the kernel has no Landlock" in "\n".join(import_lines(nothing_runs))
