@@ -44,6 +44,7 @@ _RATIO_NAMES = re.compile(r"[a-zA-Z][\w{} ]*(?::[a-zA-Z ][\w{} ]*)+=\s*(?=[^=:]+
 _FRACTION = re.compile(r"\\frac\{([^{}]*)\}\{([^{}]*)\}")
 _CLOCK = re.compile(r"\d{1,2}:[0-5]\d(?::[0-5]\d)?")
 _SEMICOLONS = re.compile(r"[(\[\]][^;()]+(?:;[^;()]+)+[)\]\[]")  # (1,5;2)
+_BRACKETED = re.compile(r"([(\[])([^()\[\]]*,[^()\[\]]*)([)\]])")
 _PLAIN = re.compile(r"-?\d+(?:\.\d+)?")
 
 
@@ -96,6 +97,17 @@ def decide(answer: str, gold: str) -> bool | None:
             or is_rounding(answer, gold_value)
             or is_rounding(gold, answer_value)
         )
+    if (
+        (one := _BRACKETED.fullmatch(answer))
+        and (other := _BRACKETED.fullmatch(gold))
+        and (one[1], one[3]) == (other[1], other[3])
+    ):
+        pairs = [*zip(*([part.strip() for part in match[2].split(",")] for match in (one, other)), strict=False)]
+        is_plain = one[2].count(",") == other[2].count(",") and all(
+            number(part) is not None for pair in pairs for part in pair
+        )
+        if is_plain:  # of a tuple, as of an interval
+            return all(decide(*pair) for pair in pairs)
     names = [match.end() if (match := _RATIO_NAMES.match(text)) else 0 for text in (answer, gold)]
     if names.count(0) == 1:  # `a:b=2:3` beside `2:3`
         answer, gold = answer[names[0] :], gold[names[1] :]

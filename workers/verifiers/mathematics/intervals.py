@@ -7,6 +7,7 @@ intervals do not touch, however large they are. Runs in verifier children only. 
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -43,6 +44,11 @@ _FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "\\tan": lambda x: _over(iv.sin(_angle(x)), iv.cos(_angle(x))),
 }
 _STARTERS = {"(", "{", "\\frac", "\\sqrt", "\\binom", "\\pi", "\\lfloor", "\\lceil", *_FUNCTIONS}
+# Sums, products and whole powers of numbers and letters that only multiply: no f(x), no e, no i.
+_NAME = re.compile(r"[abcj-zA-DF-HJ-NP-Z](?!\s?\()")
+_POLYNOMIAL = re.compile(
+    rf"(?=.*[a-zA-Z])(?:\d{{1,12}}(?:\.\d{{1,6}})?|{_NAME.pattern}|[-+*() ]|\^(?:\d(?!\d)|\{{\d{{1,2}}\}})){{1,200}}"
+)
 
 
 class _NotAConstant(Exception):
@@ -78,6 +84,21 @@ def same_constant(gold: str, answer: str) -> bool | None:
     size = max(abs(gold_range.a), abs(gold_range.b))
     is_sure = spread <= _SURE_ZERO or (size < _SURE_SIZE and spread <= size * mpf(2) ** -_SURE_BITS)
     return True if is_sure else None
+
+
+def same_polynomial(gold: str, answer: str) -> bool | None:
+    """Whether two cleaned polynomials have the same value at a point that only the two texts tell; None for others.
+
+    Such as agree at it in 180 bits are equal: none can be written to agree, because another text has another point.
+    """
+    if not (_POLYNOMIAL.fullmatch(gold) and _POLYNOMIAL.fullmatch(answer)):
+        return None
+
+    def at_point(match: re.Match[str]) -> str:
+        digest = hashlib.sha256(f"{match[0]}|{gold}|{answer}".encode()).hexdigest()
+        return f"(1.{int(digest[:16], 16):020d})"
+
+    return same_constant(_NAME.sub(at_point, gold), _NAME.sub(at_point, answer))
 
 
 def relative_distance(answer: Any, gold: Any) -> tuple[float, float]:

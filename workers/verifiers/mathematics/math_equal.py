@@ -15,7 +15,7 @@ from typing import Any
 
 from workers.verifiers.children.child_server import serve_verifier
 from workers.verifiers.mathematics.answers import decide
-from workers.verifiers.mathematics.intervals import same_constant
+from workers.verifiers.mathematics.intervals import same_constant, same_polynomial
 from workers.verifiers.mathematics.lists import same_list
 from workers.verifiers.mathematics.plain_numbers import number
 from workers.verifiers.mathematics.ranges import same_range
@@ -138,6 +138,8 @@ def _equal(gold: str, answer: str) -> bool:
         return False  # a set is not an interval or a tuple
     gold, answer = _degrees(_increasing(gold)), _degrees(_increasing(answer))
     decision = same_constant(gold, answer)
+    if decision is None:
+        decision = same_polynomial(gold, answer)
     if decision is not None:
         return decision
     symbols = _distinct_symbols(gold, answer)
