@@ -355,7 +355,7 @@ LINE_BUDGETS: dict[str, int] = {
     "workers/questions": 1_850,
     "workers/rollouts": 2_000,
     "workers/trainer": 3_250,
-    "workers/verifiers": 8_740,
+    "workers/verifiers": 8_775,
 }
 
 

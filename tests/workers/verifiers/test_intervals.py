@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 pytest.importorskip("mpmath", reason="mpmath is missing: pip install -c constraints.txt -e '.[train]'")
 
-from workers.verifiers.mathematics.intervals import enclose, same_constant
+from workers.verifiers.mathematics.answers import decide
+from workers.verifiers.mathematics.intervals import enclose, same_constant, same_polynomial
 
 GIANTS = [
     "9^{(9^{9})}",
@@ -136,3 +137,38 @@ def test_interval_of_a_rational_constant_holds_its_value(tree):
     assert interval is not None
     product = interval * value.denominator  # the value itself is no binary number
     assert product.a <= value.numerator <= product.b
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "is_same"),
+    [
+        ("x^2-2x-15", "(x+3)(x-5)", True),
+        ("x^2-2x-15", "(x+3)(x-4)", False),
+        ("ab", "ba", True),
+        ("x+1", "1+X", False),
+        ("-x^2", "(-x)^2", False),
+        ("x^{40}+1", "x^{40}+2", False),
+        ("x^2+x", "x(x+1)", None),  # f(x) is no product
+        ("x^{12}", "x^12", None),  # TeX raises the 1 alone
+        ("2^x", "2^x", None),
+        ("e+i", "i+e", None),
+        ("5", "5", None),
+    ],
+)
+def test_polynomials_are_compared_without_algebra(gold, answer, is_same):
+    assert same_polynomial(gold, answer) is is_same
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold", "decision"),
+    [
+        ("(1, 2)", "(1,2)", True),
+        ("(0.5,2)", r"(\frac{1}{2},2)", True),
+        ("[1,3)", "[1,2)", False),
+        ("(1,2,3)", "(1,2)", None),
+        ("[1,2]", "(1,2)", None),
+        ("(x,2)", "(1,2)", None),
+    ],
+)
+def test_tuples_and_intervals_of_plain_numbers_are_decided_by_text(answer, gold, decision):
+    assert decide(answer, gold) is decision
