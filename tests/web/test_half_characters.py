@@ -64,6 +64,27 @@ def test_every_form(client, mine):
     assert tried >= 150
 
 
+def test_every_form_with_files_and_every_query_stores_no_half_character(client, mine):
+    """They are read as the sign for an unreadable character, or refused; nothing crashes over them."""
+    client.force_login(mine.owner)
+    client.raise_request_exception = False
+    content = b'--x\r\nContent-Disposition: form-data; name="name"\r\n\r\nswan\xed\xa0\x80\r\n--x--\r\n'
+    query = "?" + "&".join(f"{name}=swan%ED%A0%80" for name in ("q", "name", "tag", "state", "sort", "cursor", "next"))
+    crashed, tried = [], 0
+    for route in routes():
+        place = address(route, mine)
+        answers = [
+            client.generic("POST", place, content, "multipart/form-data; boundary=x"),
+            client.get(place + query),
+            client.get(place, headers={"User-Agent": "swan \udced", "HX-Current-URL": "/runs/%ED%A0%80"}),
+        ]
+        crashed += [(route, one.status_code) for one in answers if one.status_code == 500]
+        tried += len(answers)
+    print(f"{tried} requests")
+    assert crashed == []
+    assert tried >= 600
+
+
 def test_half_of_a_character_is_named_by_its_place():
     places = [
         ({"a": [1, {"b": HALF}]}, "a.1.b"),
