@@ -341,7 +341,7 @@ LINE_BUDGETS: dict[str, int] = {
     "hacrl_web/runs": 15_200,
     "hacrl_web/sharing": 750,
     "hacrl_web/web": 1_150,
-    "workers": 350,
+    "workers": 400,
     "workers/agents": 2_200,
     "workers/algorithms": 2_050,
     "workers/contract": 5_350,

@@ -14,6 +14,7 @@ from workers.contract.spec.agent import AgentSpec
 from workers.model.prompts import adds_bos
 from workers.model.template_marks import marks_of, twin_of
 from workers.model.thoughts import ThoughtMarks, thought_marks
+from workers.tokenizer_files import read_tokenizer
 
 # Turns whose ids must be the same by both names, so that a template which writes its marks in parts is noticed.
 _PROBE = (("user", "6 * 7"), ("assistant", "forty-two"), ("user", "and 6 + 7?"))
@@ -24,11 +25,9 @@ def tokenizer_arguments(agent: AgentSpec, location: str, folder: Path, *, is_cha
 
     Without a tokenizer that can be read here they are those of any model: the harness says what is wrong with it.
     """
-    from transformers import AutoTokenizer
-
     arguments: dict[str, Any] = {"add_bos_token": False if is_chat else None}  # a template writes its own first token
     try:
-        tokenizer: Any = AutoTokenizer.from_pretrained(location, local_files_only=True, trust_remote_code=False)
+        tokenizer = read_tokenizer(location, local_files_only=True)
     except Exception:  # broken files raise all kinds of exceptions here
         return arguments
     if is_chat:

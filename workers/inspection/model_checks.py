@@ -30,6 +30,7 @@ from workers.model.prompts import (
     takes_system,
     thought_opening,
 )
+from workers.tokenizer_files import read_tokenizer
 
 MAX_ENTRIES = 10_000
 MAX_JSON_BYTES = 50_000_000
@@ -269,7 +270,6 @@ def tokenizer_hash(tokenizer: Any) -> str:
 
 
 def _check_tokenizer(report: Report) -> str:
-    from transformers import AutoTokenizer
     from transformers.utils import logging
 
     if not any((report.folder / name).is_file() for name in TOKENIZER_FILES):
@@ -277,7 +277,7 @@ def _check_tokenizer(report: Report) -> str:
         raise ModelUnfit("There is no tokenizer: copy tokenizer.json and tokenizer_config.json into the folder.")
     logging.set_verbosity_error()
     try:
-        tokenizer = AutoTokenizer.from_pretrained(report.folder, local_files_only=True, trust_remote_code=False)
+        tokenizer = read_tokenizer(str(report.folder), local_files_only=True)
     except Exception as error:  # transformers raises all kinds of exceptions here
         raise ModelUnfit(
             f"The tokenizer does not load ({type(error).__name__}: {str(error)[:200]}): "

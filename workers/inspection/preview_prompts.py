@@ -35,6 +35,7 @@ from workers.model.prompts import (
 )
 from workers.model.template_marks import MarkInText, marks_of
 from workers.questions.dataset import Question
+from workers.tokenizer_files import read_tokenizer
 
 INCOMPLETE = "\ufffd"  # what decoding writes for a part of a character
 NO_TEMPLATE = "The tokenizer has no chat template: the prompt is plain text."
@@ -82,9 +83,7 @@ def _stops(folder: str) -> list[int]:
 
 @cache  # agents often share a model
 def _tokenizer(folder: str) -> Any:
-    from transformers import AutoTokenizer
-
-    return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    return read_tokenizer(folder, local_files_only=True)
 
 
 def _configs(folder: Path) -> SimpleNamespace:

@@ -8,12 +8,13 @@ from typing import Any
 
 import torch
 from torch.utils.checkpoint import checkpoint
-from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+from transformers import AutoModelForCausalLM, GenerationConfig
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import logging
 
 from workers.contract.memory.footprint import gpu_of
 from workers.contract.spec.run import RunSpec
+from workers.tokenizer_files import read_tokenizer
 
 CPU = torch.device("cpu")
 
@@ -68,7 +69,7 @@ def load_model(location: str, revision: str | None, dtype: torch.dtype, device: 
 def load_tokenizer(location: str, revision: str | None) -> Any:
     """A tokenizer from a folder or the hub. Errors: OSError; ValueError if its files hold none."""
     try:
-        return AutoTokenizer.from_pretrained(location, revision=revision, trust_remote_code=False)
+        return read_tokenizer(location, revision)
     except OSError:  # it says what is missing, and where
         raise
     except Exception as error:  # broken files raise all kinds of exceptions here

