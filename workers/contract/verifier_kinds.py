@@ -23,6 +23,7 @@ VerifierKind = Literal[
     "rouge",
     "json",
     "instructions",
+    "reasoning_gym",
     "function",
     "judge",
 ]
@@ -72,6 +73,7 @@ RULES: dict[VerifierKind, Rules] = {
     "rouge": Rules(1, "partial credit: ROUGE-L of answer and reference answer", is_graded=True),
     "json": Rules(1, _JSON, is_graded=True),
     "instructions": Rules(1, "every instruction of IFEval's columns is followed"),
+    "reasoning_gym": Rules(1, "the score of the question's generator in reasoning-gym", is_graded=True),
     "function": Rules(1, "a Python function of your own gives the reward, from 0 to 1", is_graded=True),
     "judge": Rules(3, "a language model or a reward model gives the reward, from 0 to 1: not verified", is_graded=True),
 }

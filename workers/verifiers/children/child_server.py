@@ -38,11 +38,14 @@ class Incorrect(Exception):
     """The answer is incorrect; the text says why."""
 
 
-def serve_verifier(is_correct: IsCorrect, memory_bytes: int, seconds: int, grace_s: float = 0.0) -> None:
+def serve_verifier(
+    is_correct: IsCorrect, memory_bytes: int, seconds: int, grace_s: float = 0.0, *, forks_each: bool = False
+) -> None:
     """Reply with is_correct(gold, answer) until stdin ends. It returns None or raises Unscorable if it cannot tell;
     a number from 0 to 1, also with a reason, is partial credit.
 
     grace_s: time on top for an is_correct that keeps the time limit itself and reports it.
+    forks_each: every answer has a fork of its own, which an is_correct may restrict for good.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which may still wait for a reply
     lower(resource.RLIMIT_AS, memory_bytes)
@@ -56,6 +59,8 @@ def serve_verifier(is_correct: IsCorrect, memory_bytes: int, seconds: int, grace
             reply = {"is_correct": None, "reason": f"no verdict in {seconds} s", "is_timeout": True}
         elif not reply:
             reply = {"is_correct": None, "reason": "the verifier process died"}
+        if forks_each and not fork.has_ended:
+            fork.end()
         if fork.has_ended:
             fork = None
         _print(reply)
@@ -96,10 +101,11 @@ class _Fork:
             elif piece := os.read(self._replies, 65536):  # a reply is short and written at once
                 reply = json.loads(piece)
         if not reply:
-            self._end()
+            self.end()
         return reply
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """Kill it."""
         self.has_ended = True
         os.kill(self._pid, signal.SIGKILL)
         os.waitpid(self._pid, 0)

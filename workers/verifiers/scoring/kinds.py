@@ -19,6 +19,7 @@ from workers.verifiers.mathematics.extraction import MAX_ANSWER_CHARACTERS, afte
 from workers.verifiers.mathematics.reading import answer_in
 from workers.verifiers.python.degenerate.solutions import TRIAL, TrialKind
 from workers.verifiers.python.python_tests import python_verdict, unclear_tests
+from workers.verifiers.reasoning_gym.scores import gym_verdict, unclear_entry
 from workers.verifiers.scoring.verdicts import (
     CORRECT,
     INCORRECT,
@@ -66,6 +67,7 @@ def kind_of(name: VerifierKind | TrialKind, tolerance: float, extraction: Respon
         "rouge": Kind(rouge_verdict, unclear_text),
         "json": Kind(json_verdict, unclear_object),
         "instructions": Kind(instructions_verdict, unclear_instructions),
+        "reasoning_gym": Kind(gym_verdict, unclear_entry, "workers.verifiers.reasoning_gym.scores"),
         "python": Kind(python_verdict, unclear_tests, PYTHON_TESTS, ("python", "0")),
         "python_partial": Kind(python_verdict, unclear_tests, PYTHON_TESTS, ("python_partial", "0")),
         TRIAL: Kind(python_verdict, unclear_tests, PYTHON_TESTS, (TRIAL, "0")),

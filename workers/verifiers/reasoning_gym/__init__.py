@@ -1,0 +1,1 @@
+"""Questions that reasoning-gym's generators make, and their scores; the package is installed on demand."""
