@@ -10,7 +10,8 @@ preview  {files: [{path, name}], mapping}: question and answer of the first row 
 import   {train, held_out: [{path, name}], mapping, verifier, held_out_fraction, folder, progress}: canonical files and
          counts; of the verifier python, reference answers that reward anything are refused
 fetch    {dataset, revision} or {place, roots}, and {train, held_out: [patterns], folder, most_bytes, progress}: files
-         from the hub or from a folder (`workers.questions.hub_files`)
+         from the hub or from a folder (`workers.questions.hub_files`); or {generator, folder, progress}: files of a
+         generator's questions (`workers.questions.generated`)
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from workers.hub.client import use_token
 from workers.questions.canonical import MAX_ODD, CanonicalSet, canonical_texts, write_canonical
 from workers.questions.columns import JOIN, QuestionMapping, guess, notes_on
 from workers.questions.files import MAX_COLUMNS, BenchmarkError, QuestionFileError, Source
+from workers.questions.generated import write_questions
 from workers.questions.hub_files import fetch
 from workers.questions.options import check_places
 from workers.questions.overlap import KnownQuestions, count_overlap
@@ -279,8 +281,11 @@ def _sample(path: Path, limit: float) -> list[dict[str, str]]:
 
 
 def fetch_files(request: dict[str, Any]) -> dict[str, Any]:
-    """Copy a data set's files into `folder`."""
-    return fetch(request, ImportProgress(request.get("progress")).report)
+    """Copy a data set's files into `folder`, or make those of a generator."""
+    report = ImportProgress(request.get("progress")).report
+    if "generator" in request:
+        return write_questions(request["generator"], Path(request["folder"]), report)
+    return fetch(request, report)
 
 
 VERBS = {"look": look, "preview": preview_rows, "import": make_canonical, "fetch": fetch_files}

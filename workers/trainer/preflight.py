@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -20,10 +21,11 @@ from workers.contract.memory.machine import Machine, ResolvedSettings, chosen_en
 from workers.contract.memory.plan import fitted, shortfall
 from workers.contract.number_format import format_count
 from workers.contract.spec import teaching
-from workers.contract.spec.data import DataSpec, split_position
+from workers.contract.spec.data import DataSpec, question_key, split_position
 from workers.contract.spec.run import RunSpec
 from workers.model.loading import choose_device
 from workers.questions.dataset import Question, Split, evaluated_questions
+from workers.questions.generated import FreshQuestions
 from workers.trainer.progress import LogFunction
 
 MAX_NAMED = 5  # questions in a message
@@ -178,6 +180,26 @@ def questions_that_fit(
     return sets, held_out
 
 
+def passes_of(
+    spec: RunSpec,
+    agents: Sequence[AgentInterface],
+    sets: Sequence[Sequence[Question]],
+    never_trained: Iterable[Question],
+    log: LogFunction,
+) -> list[FreshQuestions]:
+    """The training sets, of which those of a generator have new questions in every pass but the first."""
+    keys = {question_key(question.question) for question in never_trained}
+    contexts = [agent.describe()["context_length"] for agent in agents]
+    rooms = [context - spec.rollout.max_completion_length for context in contexts if context is not None]
+    limit = min([spec.rollout.max_prompt_length, *rooms])
+
+    def fitting(data: DataSpec) -> Callable[[list[Question]], list[Question]]:
+        return partial(_short_enough, spec, agents, f"new questions of {data.benchmark}", log=log, limit=limit)
+
+    pairs = zip(spec.training_data, sets, strict=True)
+    return [FreshQuestions(data, questions, keys, fitting(data)) for data, questions in pairs]
+
+
 def _check_number(spec: RunSpec, questions: Sequence[Question], of_set: str, needed: int) -> None:
     """Error: ValueError if there are not as many as a batch takes of this set."""
     if not questions:
@@ -221,10 +243,15 @@ def evaluated(spec: RunSpec, questions: list[Question]) -> list[Question]:
 
 
 def _short_enough(
-    spec: RunSpec, agents: Sequence[AgentInterface], what: str, questions: Sequence[Question], log: LogFunction
+    spec: RunSpec,
+    agents: Sequence[AgentInterface],
+    what: str,
+    questions: Sequence[Question],
+    log: LogFunction,
+    limit: int | None = None,
 ) -> list[Question]:
-    """The questions whose prompt is not empty and at most max_prompt_length tokens long, for every agent."""
-    limit, lengths = spec.rollout.max_prompt_length, [agent.prompt_lengths(questions) for agent in agents]
+    """The questions whose prompt is not empty and at most `limit` or max_prompt_length tokens long, for every agent."""
+    limit, lengths = limit or spec.rollout.max_prompt_length, [agent.prompt_lengths(questions) for agent in agents]
     fitting = [question for index, question in enumerate(questions) if all(0 < own[index] <= limit for own in lengths)]
     unreadable = [index for index in range(len(questions)) if any(own[index] == UNREADABLE for own in lengths)]
     left_out = len(questions) - len(fitting) - len(unreadable)

@@ -28,6 +28,7 @@ from workers.contract.advantages import REWARD_MAX
 from workers.contract.spec.rewards import VERIFIER
 from workers.contract.spec.run import RunSpec
 from workers.questions.dataset import Question
+from workers.questions.generated import FreshQuestions
 from workers.randomness import derived_key, permutation
 from workers.trainer.scoring import JudgeTally, Scores
 from workers.trainer.step import batch_of_step, overlong_penalties
@@ -36,13 +37,13 @@ from workers.trainer.trust import Trust
 
 @dataclass
 class SetSampler:
-    """The questions of one training set, in epochs of different orders.
+    """The questions of one training set, in epochs of different orders, and of a generator of different questions.
 
     key: parts of the key of an epoch's order, before its number.  position: in the order of the epoch.
     passed: indices of questions that were in the batch already when their turn came; their turn is in the next batch.
     """
 
-    questions: Sequence[Question]
+    fresh: FreshQuestions
     weight: float
     key: tuple[int | str, ...]
     count: int = 0
@@ -51,6 +52,11 @@ class SetSampler:
     passed: list[int] = field(default_factory=list)
     _order: list[int] = field(default_factory=list)
     _order_of: int = -1  # the epoch
+
+    @property
+    def questions(self) -> Sequence[Question]:
+        """Those of the epoch."""
+        return self.fresh.of_pass(self.epoch)
 
     def take(self, batch: Mapping[str, Question]) -> Question:
         """The next question that is not in the batch; the set must have one."""
@@ -84,14 +90,14 @@ class SetSampler:
 
 
 class PromptSampler:
-    """The prompts of a run's steps. sets: the questions of each training set, the run's own first."""
+    """The prompts of a run's steps. sets: the training sets, the run's own first."""
 
-    def __init__(self, spec: RunSpec, sets: Sequence[Sequence[Question]]) -> None:
-        self.spec, self.sets = spec, sets
+    def __init__(self, spec: RunSpec, sets: Sequence[FreshQuestions]) -> None:
+        self.spec = spec
         names = [one.benchmark for one in spec.training.benchmarks]
         keys = [("prompts", spec.seed), *(("prompts", spec.seed, name) for name in names)]
         triples = zip(sets, spec.training_shares, keys, strict=True)
-        self._draws = [SetSampler(questions, share, key) for questions, share, key in triples]
+        self._draws = [SetSampler(fresh, share, key) for fresh, share, key in triples]
         self._by_name = dict(zip((spec.data.benchmark, *names), self._draws, strict=True))
         # By step: drawn, and not trained yet. A run that stops meanwhile asks them again.
         self._batches: dict[int, list[Question]] = {}
@@ -99,15 +105,20 @@ class PromptSampler:
     @property
     def has_state(self) -> bool:
         """Whether what a step asks depends on the steps before."""
-        return len(self.sets) > 1
+        return len(self._draws) > 1
 
     def batch(self, step: int) -> list[Question]:
         """The prompts of step 0, 1, ...; steps are drawn in their order."""
         if not self.has_state:
-            return batch_of_step(self.spec, step, self.sets[0])
+            return batch_of_step(self.spec, step, self._questions_of(step))
         if step not in self._batches:
             self._batches[step] = self._drawn()
         return self._batches[step]
+
+    def _questions_of(self, step: int) -> Sequence[Question]:
+        """Those of a step's epoch, of a run with one training set."""
+        fresh = self._draws[0].fresh
+        return fresh.of_pass(step // (len(fresh.of_pass(0)) // self.spec.training.train_batch_size))
 
     def _drawn(self) -> list[Question]:
         batch: dict[str, Question] = {}
@@ -129,7 +140,7 @@ class PromptSampler:
         """What dynamic sampling may ask in a step besides its batch, in its order."""
         most = self.spec.rollout.max_extra_prompts
         if not self.has_state or not most:
-            return extra_questions(self.spec, step, batch, self.sets[0])
+            return extra_questions(self.spec, step, batch, self._questions_of(step))
         left_out = {question.id for question in batch}
         waiting = [self._others(draw, step, left_out) for draw in self._draws]
         candidates: list[Question | None] = [next(one, None) for one in waiting]
@@ -162,9 +173,10 @@ class PromptSampler:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """state: of a run with the same training sets and questions."""
-        by_id = {question.id: question for questions in self.sets for question in questions}
         for name, draw in self._by_name.items():
             draw.load_state_dict(state["sets"][name])
+        epochs = [(draw.fresh, number) for draw in self._draws for number in (max(0, draw.epoch - 1), draw.epoch)]
+        by_id = {question.id: question for fresh, number in epochs for question in fresh.of_pass(number)}
         self._batches = {step: [by_id[one] for one in ids] for step, ids in state["batches"]}
 
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -26,6 +27,7 @@ from workers.contract.memory.machine import ResolvedSettings, with_settings
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
 from workers.questions.dataset import Question, Split, split_sets
+from workers.questions.generated import FreshQuestions
 from workers.trainer.agent_team import AgentTeam
 from workers.trainer.checkpoints import CheckpointsFail, CheckpointWriter, newest_checkpoint
 from workers.trainer.evaluation import EvaluationRunner, EvaluationSet
@@ -35,6 +37,7 @@ from workers.trainer.preflight import (
     empty_models,
     engine_reason,
     evaluated_questions_that_fit,
+    passes_of,
     questions_that_fit,
     resolved_here,
 )
@@ -77,7 +80,9 @@ class Trainer:
         self.trust = Trust([agent.name for agent in spec.agents], spec.sharing)
         self.team = AgentTeam(spec, self.progress, self.log)
         self.hooks = hooks_of(self.team, self.evaluations, self.trust, self.tracker)
-        self.prompts = PromptSampler(spec, [[] for _ in spec.training_data])  # with questions once they are read
+        self.prompts = PromptSampler(
+            spec, [FreshQuestions(data, []) for data in spec.training_data]
+        )  # until they are read
         self.resolved: ResolvedSettings = {}  # what the spec leaves to the machine
 
     @property
@@ -92,7 +97,9 @@ class Trainer:
             [] if spec.is_evaluation_only else split_sets(*spec.training_data, evaluated=spec.evaluation.benchmarks)
         )
         state = self.load()
-        self.prompts = PromptSampler(spec, self.prepare_questions(splits))
+        sets = self.prepare_questions(splits)
+        never_trained = chain(*(one.held_out for one in splits), *(one.questions for one in self.evaluations.sets))
+        self.prompts = PromptSampler(spec, passes_of(spec, self.agents, sets, never_trained, self.log))
         if state.get("prompts") and self.prompts.has_state:
             self.prompts.load_state_dict(state["prompts"])
         # Also on resuming: a stop may have come before or during this step's evaluation, which repeats itself exactly.

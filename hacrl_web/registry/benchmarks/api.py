@@ -75,7 +75,9 @@ class BenchmarkCopyIn(OptionsIn):
 
 
 class FetchIn(BenchmarkCopyIn):
-    """`kind`: hub, or local for a file or folder below the model folders. A column that is left out is guessed."""
+    """`kind`: hub; local for a file or folder below the model folders; generator for questions of reasoning-gym, with
+    a `location` such as chain_sum?level=2&seed=7. A column that is left out is guessed.
+    """
 
     kind: str = "hub"
     location: str
@@ -221,8 +223,8 @@ def _create_from(request: HttpRequest, staged: Staged, changes: dict[str, Any]) 
 )
 def fetch_benchmark(request: HttpRequest, payload: FetchIn) -> Any:
     """The three steps of the form in one request: fetch, inspect, create."""
-    if payload.kind not in ("hub", "local"):
-        raise FieldErrors.single("not_a_choice", "Choose one of: hub, local.", "kind")
+    if payload.kind not in (kinds := ("hub", "local", "generator")):
+        raise FieldErrors.single("not_a_choice", f"Choose one of: {', '.join(kinds)}.", "kind")
     place = payload.dict(include={"kind", "location", "revision"})
     staged = service.stage_from(request.user, **place, chosen=payload.dict())
     return _create_from(request, staged, payload.dict(exclude=set(place)))

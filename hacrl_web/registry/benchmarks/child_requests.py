@@ -28,7 +28,7 @@ def ask_importer(request: dict[str, Any], field: str, held_out_field: str = "", 
 
 
 def _needs_libraries(request: dict[str, Any]) -> bool:
-    """Whether the child loads pyarrow or the hub's client."""
+    """Whether the child loads pyarrow, the hub's client or reasoning-gym."""
     files = [*request.get("files", []), *request.get("train", []), *request.get("held_out", [])]
     return request["verb"] == "fetch" or any(_is_parquet(file["path"]) for file in files)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import quote_plus
 
 from django import forms
 
@@ -13,6 +14,7 @@ from hacrl_web.registry.benchmarks.ready_prompts import READY_PROMPTS
 from hacrl_web.registry.benchmarks.service import EXTRACTIONS, MAX_HELD_OUT_FRACTION
 from hacrl_web.registry.benchmarks.uploads import MAX_UPLOAD_BYTES, SUFFIXES
 from hacrl_web.registry.models import VERIFIERS
+from workers.contract.spec.generator import NAMES, Generator
 from workers.contract.verifier_kinds import RESPONSE_EXTRACTIONS
 
 QUESTION_FILES = ",".join(SUFFIXES)
@@ -41,6 +43,30 @@ class SourceForm(ServiceForm):
     kind = choice_field("From", [("hub", "data set of the hub"), ("local", "file or folder on this machine")])
     location = text_field("Location", 1000, "A hub id such as openai/gsm8k, or a path below the model folders.")
     revision = text_field("Revision", 200, "Hub only: branch, tag or commit; empty: the default.", required=False)
+
+
+class GeneratorForm(ServiceForm):
+    """Questions that a generator of reasoning-gym makes."""
+
+    location = choice_field("Generator", [("", "choose a generator"), *((name, name) for name in NAMES)])
+    level = text_field("Level", 3, "0 is the easiest; empty: the generator's own settings.", required=False)
+    seed = text_field("Seed", 10, "Another seed makes other questions.", required=False)
+    train = text_field("Questions of a pass", 6, "Each further pass of a run asks as many new ones.", required=False)
+    held_out = text_field("Held-out questions", 6, "Always the same; never trained on.", required=False)
+    more = text_field("Further settings", 600, "Of this generator, such as min_terms=3&max_terms=5.", required=False)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        default = Generator("")
+        for name, value in (("seed", default.seed), ("train", default.num_train), ("held_out", default.num_held_out)):
+            self.fields[name].widget.attrs["placeholder"] = str(value)
+
+    @property
+    def generator(self) -> str:
+        """As `workers.contract.spec.generator` writes one."""
+        names = ("level", "seed", "train", "held_out")
+        parts = [f"{name}={quote_plus(value)}" for name in names if (value := self.data.get(name, "").strip())]
+        return "?".join(filter(None, (self.data.get("location", ""), "&".join([*parts, self.data.get("more", "")]))))
 
 
 def _prompt(label: str, help_text: str, rows: int) -> forms.CharField:

@@ -58,6 +58,12 @@ READY_PROMPTS = (
         prompt_template="{question}\n\nThink step by step, then put the expression alone within \\boxed{}.",
         verifiers=("countdown",),
     ),
+    ReadyPrompt(
+        key="tags",
+        name="Think, then the answer in <answer>",
+        prompt_template="{question}\n\nThink step by step, then give the final answer alone in <answer> </answer>.",
+        verifiers=("reasoning_gym",),
+    ),
     ReadyPrompt(key="bare", name="The bare question", prompt_template="{question}"),
 )
 BY_READY_KEY = {prompt.key: prompt for prompt in READY_PROMPTS}

@@ -32,6 +32,7 @@ from workers.contract.spec.data import CANONICAL_HELD_OUT_FILE, CANONICAL_TRAIN_
 from workers.contract.verifier_kinds import FORMAT_KINDS, RESPONSE_EXTRACTIONS, not_flexible
 
 MAX_HELD_OUT_FRACTION = 0.9
+GENERATED = "reasoning_gym"  # the verifier of a generator's questions
 EXTRACTIONS = {
     "as_is": "the whole cell",
     "hashes": "what follows the last ####",
@@ -102,11 +103,29 @@ def stage_built_in(owner: User, key: object, location: str = "") -> Staged:
 def stage_from(
     owner: User, *, kind: str, location: str, revision: str = "", chosen: Mapping[str, Any] | None = None
 ) -> Staged:
-    """A data set of the hub (kind "hub"), or a local file or folder ("local"). Error: FieldErrors.
+    """A data set of the hub (kind "hub"), a local file or folder ("local"), or questions that a generator of
+    reasoning-gym makes ("generator": location is its text). Error: FieldErrors.
 
     chosen: fields of the form that the user has given; the others are guessed to fit them.
     """
+    if kind == "generator":
+        return _stage_generated(owner, location)
     return _stage_fetched(owner, location, revision, kind, "location", None, chosen)
+
+
+def _stage_generated(owner: User, text: str) -> Staged:
+    with uploads.staging(owner) as staged:
+        request = {"verb": "fetch", "generator": text, "folder": str(staged.folder)}
+        request |= {"progress": str(staged.folder / uploads.PROGRESS)}
+        answer = child_requests.ask_importer(request, "location")
+        staged.train, staged.held_out = answer["train"], answer["held_out"]
+        staged.source = f"reasoning-gym {answer['commit']}: {answer['generator']}"
+        staged.name = text.partition("?")[0].strip()[: values.MAX_NAME]
+        _inspect(staged, "location", "location", chosen=CANONICAL)
+        staged.found |= {"verifier": GENERATED, "generator": answer["generator"]}
+        staged.found |= {"prompt_template": BY_READY_KEY["tags"].prompt_template}
+        staged.note()
+    return staged
 
 
 def stage_copy(owner: User, benchmark: Benchmark) -> Staged:
@@ -122,6 +141,7 @@ def stage_copy(owner: User, benchmark: Benchmark) -> Staged:
         own = {name: getattr(benchmark, column) for name, column in OWN_OPTIONS.items()}
         staged.found["own"] = {name: "" if value is None else value for name, value in own.items()}
         staged.found |= {"prompt_template": benchmark.prompt_template, "system_prompt": benchmark.system_prompt}
+        staged.found |= {"generator": benchmark.facts.get("generator", "")}
         staged.note()
     return staged
 
@@ -215,6 +235,9 @@ def _with_format(fields: Mapping[str, Any]) -> Mapping[str, Any]:
 def create_from_staged(owner: User, staged: Staged, fields: Mapping[str, Any]) -> Benchmark:
     """Create the benchmark. If it is refused, the staged files stay for another attempt. Error: FieldErrors."""
     columns, mapping = checked_options(owner, fields, bool(staged.held_out))
+    if staged.found.get("generator") and columns["verifier"] != GENERATED:
+        message = f"The answers of a generator are for the verifier {GENERATED}: choose it."
+        raise FieldErrors.single("not_a_choice", message, "verifier")
     with uploads.still_there(staged):
         return _create(owner, staged, columns, mapping, is_upload=False)
 
@@ -371,6 +394,7 @@ def _create(
         row.sample, row.questions_sha, row.source = answer["sample"], answer["sha256"], staged.source[:1000]
         row.facts = {key: answer.get(key) for key in COUNTED} | {"mapping": mapping}
         row.facts |= {"is_evaluation_only": staged.is_evaluation_only, "licence": staged.found.get("licence", "")}
+        row.facts |= {"generator": staged.found.get("generator", "")}
         _keep(row, folder, bool(staged.held_out))
     finally:
         uploads.discard(folder)

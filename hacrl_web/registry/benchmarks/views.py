@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
+from importlib.util import find_spec
 from typing import Any
 
 from django.contrib import messages
@@ -20,12 +21,13 @@ from hacrl_web.registry.base.pages import require_page, versions_page
 from hacrl_web.registry.benchmarks import service, uploads
 from hacrl_web.registry.benchmarks.built_in import BUILT_IN
 from hacrl_web.registry.benchmarks.child_requests import ask_verifier
-from hacrl_web.registry.benchmarks.forms import MappingForm, SourceForm, UploadForm
+from hacrl_web.registry.benchmarks.forms import GeneratorForm, MappingForm, SourceForm, UploadForm
 from hacrl_web.registry.benchmarks.questions import PAGE_SIZE, LineNumber, QuestionFilter, read_page, read_row
 from hacrl_web.registry.benchmarks.ready_prompts import READY_PROMPTS
 from hacrl_web.registry.benchmarks.uploads import Staged
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.web.errors import FieldErrors
+from workers.contract.spec.generator import INSTALL, MODULE
 
 
 @require_safe
@@ -55,12 +57,15 @@ def benchmark_create(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 def benchmark_fetch(request: HttpRequest) -> HttpResponse:
-    """Files that are not uploaded: `built_in`, or `kind`, `location` and `revision`."""
-    form = SourceForm(request.POST)
+    """Files that are not uploaded: `built_in`; the fields of a generator; or `kind`, `location` and `revision`."""
+    generator = GeneratorForm(request.POST) if "more" in request.POST else None
+    form = generator or SourceForm(request.POST)
 
     def stage() -> str:
         if "built_in" in request.POST:
             return _mapping_url(service.stage_built_in(request.user, request.POST["built_in"]))
+        if generator:
+            return _mapping_url(service.stage_from(request.user, kind="generator", location=generator.generator))
         fields = {field: request.POST.get(field, "") for field in form.fields}
         return _mapping_url(service.stage_from(request.user, **fields))
 
@@ -80,7 +85,15 @@ def benchmark_copy(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def _add_page(request: HttpRequest, form: ServiceForm, source: ServiceForm, status: int = 200) -> HttpResponse:
-    context = {"form": form, "source_form": source, "built_in": BUILT_IN, "roots": model_roots()}
+    is_generator = isinstance(source, GeneratorForm)
+    context = {
+        "form": form,
+        "built_in": BUILT_IN,
+        "roots": model_roots(),
+        "missing": None if find_spec(MODULE) else INSTALL,
+    }
+    context |= {"source_form": SourceForm() if is_generator else source}
+    context |= {"generator_form": source if is_generator else GeneratorForm()}
     return render(request, "registry/benchmarks/benchmark_form.html", context, status=status)
 
 

@@ -102,6 +102,7 @@ def data_values(benchmark: Benchmark) -> dict[str, Any]:
         **({} if benchmark.tolerance is None else {"tolerance": benchmark.tolerance}),
         **({"reward_function": str(write_file(benchmark.reward_function))} if benchmark.reward_function else {}),
         **({"judge": str(write_file(benchmark.judge))} if benchmark.judge else {}),
+        **({"generator": benchmark.facts["generator"]} if benchmark.facts.get("generator") else {}),
     }
 
 

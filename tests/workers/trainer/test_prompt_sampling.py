@@ -15,6 +15,7 @@ from workers.agents.local import LocalAgent
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
 from workers.questions.dataset import BenchmarkError, Question, split_sets
+from workers.questions.generated import FreshQuestions
 from workers.trainer.prompt_sampling import PromptSampler
 from workers.trainer.rewards import Judges, open_set_verifiers, open_verifier
 from workers.trainer.step import batch_of_step
@@ -34,6 +35,10 @@ def questions_of(name: str, count: int) -> list[Question]:
     return [Question(f"{name}{number}", f"{name}{number}?", "1", benchmark=name) for number in range(count)]
 
 
+def sampler_of(spec, sets) -> PromptSampler:
+    return PromptSampler(spec, [FreshQuestions(*pair) for pair in zip(spec.training_data, sets, strict=True)])
+
+
 def ids(batch) -> list[str]:
     return [question.id for question in batch]
 
@@ -43,14 +48,14 @@ def ids(batch) -> list[str]:
 
 def test_one_set_is_drawn_as_ever(tmp_path):
     spec, own = spec_of(tmp_path), questions_of("a", 10)
-    draw = PromptSampler(spec, [own])
+    draw = sampler_of(spec, [own])
     assert not draw.has_state
     assert [draw.batch(step) for step in range(6)] == [batch_of_step(spec, step, own) for step in range(6)]
 
 
 def test_every_batch_has_the_shares_of_the_weights(tmp_path):
     spec = spec_of(tmp_path, weights={"b": 1.0}, benchmark_weight=3.0)  # 3 of 4 prompts of the run's own
-    draw = PromptSampler(spec, [questions_of("a", 9), questions_of("b", 5)])
+    draw = sampler_of(spec, [questions_of("a", 9), questions_of("b", 5)])
     for step in range(10):
         batch = draw.batch(step)
         assert Counter(question.benchmark for question in batch) == {"a": 3, "b": 1}
@@ -60,7 +65,7 @@ def test_every_batch_has_the_shares_of_the_weights(tmp_path):
 
 def test_shares_that_no_batch_can_have_hold_over_the_run(tmp_path):
     spec = spec_of(tmp_path, weights={"b": 0.25, "c": 0.05}, benchmark_weight=0.7)
-    draw = PromptSampler(spec, [questions_of(name, 9) for name in "abc"])
+    draw = sampler_of(spec, [questions_of(name, 9) for name in "abc"])
     counts = Counter(question.benchmark for step in range(100) for question in draw.batch(step))
     # 400 prompts: 280, 100 and 20, each to within one.
     assert all(abs(counts[name] - expected) <= 1 for name, expected in {"a": 280, "b": 100, "c": 20}.items())
@@ -68,7 +73,7 @@ def test_shares_that_no_batch_can_have_hold_over_the_run(tmp_path):
 
 def test_each_set_is_asked_in_epochs_and_no_batch_asks_a_question_twice(tmp_path):
     spec = spec_of(tmp_path, weights={"b": 1.0})  # 2 of 4 prompts each
-    draw = PromptSampler(spec, [questions_of("a", 3), questions_of("b", 2)])
+    draw = sampler_of(spec, [questions_of("a", 3), questions_of("b", 2)])
     orders = []
     counts: Counter[str] = Counter()
     for step in range(30):
@@ -92,14 +97,14 @@ def test_draw_depends_on_the_seed_and_continues_from_its_state(tmp_path):
             draw.end_step(step)
         return batches
 
-    whole = drawn(PromptSampler(spec, sets), range(12))
+    whole = drawn(sampler_of(spec, sets), range(12))
     other = spec.model_copy(update={"seed": 4})
-    assert drawn(PromptSampler(other, sets), range(12)) != whole
+    assert drawn(sampler_of(other, sets), range(12)) != whole
     for cut in (1, 5, 8):
-        first = PromptSampler(spec, sets)
+        first = sampler_of(spec, sets)
         drawn(first, range(cut))
         first.batch(cut)  # a run that stops after drawing a batch asks it again
-        second = PromptSampler(spec, sets)
+        second = sampler_of(spec, sets)
         second.load_state_dict(json.loads(json.dumps(first.state_dict())))
         assert drawn(second, range(cut, 12)) == whole[cut:]
 

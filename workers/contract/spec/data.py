@@ -89,6 +89,14 @@ class DataSpec(SettingsSection):
         "", help="judge: the file of its settings, docs/rewards.md.", source="product", max_length=1000
     )
 
+    generator: str = setting(
+        "",
+        help="The generator of reasoning-gym whose questions these are, such as chain_sum?level=2&seed=7: each further "
+        "pass over the training set asks new ones. Empty: the same in every pass.",
+        source="reasoning-gym",
+        max_length=1000,
+    )
+
     @model_validator(mode="after")
     def _has_its_function(self) -> Self:
         if (self.verifier == "function") != bool(self.reward_function):

@@ -10,22 +10,24 @@ from __future__ import annotations
 import json
 import re
 import sys
+from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
+from workers.contract.spec.generator import MISSING, MODULE, GeneratorError, read_generator
 from workers.verifiers.children.child_server import Unscorable, serve_verifier, write_refusal
 from workers.verifiers.mathematics.extraction import after_thoughts, final_answer, has_box, last_statement
 from workers.verifiers.python.sandbox import SandboxUnavailable, confine
-from workers.verifiers.reasoning_gym.generator import MISSING, GeneratorError, data_set, read_generator, score_of
-from workers.verifiers.scoring.verdicts import NO_ANSWER, Query, Verdict
+from workers.verifiers.reasoning_gym.generated_questions import data_set, score_of
+from workers.verifiers.scoring.verdicts import CORRECT, NO_ANSWER, Query, Verdict
 
 MAX_CHARACTERS = 20_000
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
 
 
 def gym_verdict(completion: str, gold: str) -> Verdict | Query:
-    """What to ask the child, or that there is no answer."""
+    """What to ask the child; no answer, or the very one of the question, needs no scorer."""
     text = after_thoughts(completion)[-MAX_CHARACTERS:]
     tagged = _ANSWER.findall(text)
     if tagged:
@@ -35,7 +37,17 @@ def gym_verdict(completion: str, gold: str) -> Verdict | Query:
     else:
         statement = last_statement(text)
         answer = statement.answer if statement else text
-    return (answer.strip(), gold) if answer.strip() else NO_ANSWER
+    answer = answer.strip()
+    if not answer:
+        return NO_ANSWER
+    return CORRECT if answer == _own_answer(gold) else (answer, gold)
+
+
+def _own_answer(gold: str) -> str | None:
+    """None where several answers are right, or the gold is unclear."""
+    with suppress(ValueError, KeyError, TypeError):
+        return json.loads(gold)["answer"]
+    return None
 
 
 def unclear_entry(gold: str) -> str:
@@ -43,7 +55,8 @@ def unclear_entry(gold: str) -> str:
     try:
         entry = json.loads(gold)
         read_generator(entry["generator"])
-        entry["metadata"], entry["answer"]  # noqa: B018 - they are there
+        if not {"answer", "metadata"} <= entry.keys():
+            raise KeyError
     except (ValueError, KeyError, TypeError, AttributeError):
         return "not what a generator of reasoning-gym wrote: add the benchmark as a generator"
     return ""
@@ -63,7 +76,7 @@ def score(gold: str, answer: str, memory_bytes: int) -> tuple[float, str]:
 
 def main(memory_bytes: int, seconds: int) -> None:
     """Serve until stdin ends."""
-    if find_spec("reasoning_gym") is None:
+    if find_spec(MODULE) is None:
         write_refusal(f"{MISSING}.")
         return
     import reasoning_gym  # noqa: F401 - once, before the forks
