@@ -336,7 +336,7 @@ LINE_BUDGETS: dict[str, int] = {
     "hacrl_web/leaderboard": 2_750,
     "hacrl_web/mirrors": 1_400,
     "hacrl_web/ops": 1_900,
-    "hacrl_web/registry": 5_755,
+    "hacrl_web/registry": 5_850,
     "hacrl_web/reports": 800,
     "hacrl_web/runs": 15_200,
     "hacrl_web/sharing": 750,
@@ -344,7 +344,7 @@ LINE_BUDGETS: dict[str, int] = {
     "workers": 400,
     "workers/agents": 2_200,
     "workers/algorithms": 2_050,
-    "workers/contract": 5_350,
+    "workers/contract": 5_500,
     "workers/demo": 850,
     "workers/environments": 450,
     "workers/harness": 550,
@@ -352,10 +352,10 @@ LINE_BUDGETS: dict[str, int] = {
     "workers/inspection": 800,
     "workers/mirrors": 550,
     "workers/model": 2_100,
-    "workers/questions": 1_850,
+    "workers/questions": 2_000,
     "workers/rollouts": 2_000,
-    "workers/trainer": 3_250,
-    "workers/verifiers": 8_775,
+    "workers/trainer": 3_300,
+    "workers/verifiers": 9_000,
 }
 
 

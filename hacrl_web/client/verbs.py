@@ -89,6 +89,12 @@ VERBS = {
         "GET /benchmarks", columns="id name training_questions=num_train held_out=num_held_out verifier"
     ),
     "benchmarks load": Verb("POST /benchmarks/built-in", "built_in", "location", "benchmarks load gsm8k"),
+    "benchmarks fetch": Verb(
+        "POST /benchmarks/fetch",
+        "location",
+        "kind revision name set>",
+        "benchmarks fetch 'chain_sum?level=2&seed=7' --kind generator",
+    ),
     "benchmarks add": Verb(
         "POST /benchmarks",
         "file>file",

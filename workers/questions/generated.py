@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from workers import heartbeat
+from workers.contract.generators.generator import VERSION, Generator, GeneratorError, read_generator
 from workers.contract.spec.data import CANONICAL_HELD_OUT_FILE, CANONICAL_TRAIN_FILE, DataSpec, question_key
-from workers.contract.spec.generator import VERSION, Generator, GeneratorError, read_generator
 from workers.questions.dataset import MAX_ID_LENGTH, Question
 from workers.questions.files import BenchmarkError
 from workers.verifiers.children.line_process import LineProcess, ProcessLost
@@ -25,7 +25,7 @@ from workers.verifiers.reasoning_gym.generated_questions import questions
 TIME_LIMIT_S = 300.0  # for the questions of a benchmark, or of a pass
 
 
-def write_questions(text: str, folder: Path, report: Callable[[str, float, int], None]) -> dict[str, Any]:
+def write_generated(text: str, folder: Path, report: Callable[[str, float, int], None]) -> dict[str, Any]:
     """Both files of a benchmark, as `hub_files.fetch` describes files. Error: BenchmarkError."""
     sides = {}
     try:

@@ -37,7 +37,7 @@ from workers.hub.client import use_token
 from workers.questions.canonical import MAX_ODD, CanonicalSet, canonical_texts, write_canonical
 from workers.questions.columns import JOIN, QuestionMapping, guess, notes_on
 from workers.questions.files import MAX_COLUMNS, BenchmarkError, QuestionFileError, Source
-from workers.questions.generated import write_questions
+from workers.questions.generated import write_generated
 from workers.questions.hub_files import fetch
 from workers.questions.options import check_places
 from workers.questions.overlap import KnownQuestions, count_overlap
@@ -284,7 +284,7 @@ def fetch_files(request: dict[str, Any]) -> dict[str, Any]:
     """Copy a data set's files into `folder`, or make those of a generator."""
     report = ImportProgress(request.get("progress")).report
     if "generator" in request:
-        return write_questions(request["generator"], Path(request["folder"]), report)
+        return write_generated(request["generator"], Path(request["folder"]), report)
     return fetch(request, report)
 
 

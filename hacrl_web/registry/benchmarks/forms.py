@@ -14,7 +14,7 @@ from hacrl_web.registry.benchmarks.ready_prompts import READY_PROMPTS
 from hacrl_web.registry.benchmarks.service import EXTRACTIONS, MAX_HELD_OUT_FRACTION
 from hacrl_web.registry.benchmarks.uploads import MAX_UPLOAD_BYTES, SUFFIXES
 from hacrl_web.registry.models import VERIFIERS
-from workers.contract.spec.generator import NAMES, Generator
+from workers.contract.generators.generator import NAMES, Generator
 from workers.contract.verifier_kinds import RESPONSE_EXTRACTIONS
 
 QUESTION_FILES = ",".join(SUFFIXES)
@@ -63,7 +63,7 @@ class GeneratorForm(ServiceForm):
 
     @property
     def generator(self) -> str:
-        """As `workers.contract.spec.generator` writes one."""
+        """As `workers.contract.generators.generator` writes one."""
         names = ("level", "seed", "train", "held_out")
         parts = [f"{name}={quote_plus(value)}" for name in names if (value := self.data.get(name, "").strip())]
         return "?".join(filter(None, (self.data.get("location", ""), "&".join([*parts, self.data.get("more", "")]))))

@@ -27,7 +27,7 @@ from hacrl_web.registry.benchmarks.ready_prompts import READY_PROMPTS
 from hacrl_web.registry.benchmarks.uploads import Staged
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.web.errors import FieldErrors
-from workers.contract.spec.generator import INSTALL, MODULE
+from workers.contract.generators.generator import INSTALL, MODULE
 
 
 @require_safe

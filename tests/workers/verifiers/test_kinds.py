@@ -24,6 +24,7 @@ from workers.verifiers.short_answers import numeric
 from workers.verifiers.short_answers.multiple_choice import letter
 
 CASES = Path(__file__).resolve().parents[2] / "data" / "verifier_cases.jsonl"
+GENERATORS = Path(__file__).resolve().parents[2] / "support" / "workers" / "generators"  # a stand-in of reasoning-gym
 # The rules of a function are its own: tests/workers/verifiers/test_functions.py.
 KINDS: tuple[VerifierKind, ...] = tuple(kind for kind in get_args(VerifierKind) if kind not in FILE_KINDS)
 # By kind and version: what its rules say about the examples of docs/verifiers.md, and math about the copied cases.
@@ -47,7 +48,9 @@ DIGESTS = {
 def verifiers():
     pytest.importorskip("math_verify", reason="math-verify is missing: pip install -c constraints.txt -e '.[train]'")
     made = {kind: Verifier(kind) for kind in KINDS}
-    yield made
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(GENERATORS))
+        yield made
     for verifier in made.values():
         verifier.close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +12,18 @@ from pathlib import Path
 import pytest
 
 from tests.support.workers.tiny import make_pair, make_spec, records, train
+from workers.contract.generators.generator import (
+    EVALUATING,
+    INSTALL,
+    NAMES,
+    REFUSED,
+    VERSION,
+    GeneratorError,
+    read_generator,
+)
 from workers.contract.spec.data import TrainingBenchmark, question_key
-from workers.contract.spec.generator import INSTALL, GeneratorError, read_generator
 from workers.questions.dataset import BenchmarkError, split_questions
-from workers.questions.generated import FreshQuestions, write_questions
+from workers.questions.generated import FreshQuestions, write_generated
 from workers.trainer.prompt_sampling import PromptSampler
 from workers.verifiers.reasoning_gym import generated_questions, scores
 from workers.verifiers.scoring.service import Verifier
@@ -128,16 +137,16 @@ def test_files_are_fixed_by_the_text_and_hold_out_their_own_questions(stand_in, 
     texts = []
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
-        made = write_questions("chain_sum?seed=5&train=30&held_out=10", tmp_path / name, lambda *report: None)
+        made = write_generated("chain_sum?seed=5&train=30&held_out=10", tmp_path / name, lambda *report: None)
         texts.append([Path(made[side][0]["path"]).read_text() for side in ("train", "held_out")])
     assert texts[0] == texts[1]
     assert [text.count("\n") for text in texts[0]] == [30, 10]
     with pytest.raises(BenchmarkError, match="no setting wrong"):
-        write_questions("chain_sum?wrong=1", tmp_path, lambda *report: None)
+        write_generated("chain_sum?wrong=1", tmp_path, lambda *report: None)
 
 
 def spec_with(tmp_path, text: str, **changes):
-    made = write_questions(text, tmp_path, lambda *report: None)
+    made = write_generated(text, tmp_path, lambda *report: None)
     paths = {"train_path": made["train"][0]["path"], "eval_path": made["held_out"][0]["path"]}
     return make_spec(
         tmp_path, changes.pop("agents", [{"name": "A", "model": "unused"}]), **changes, data=paths | {"generator": text}
@@ -219,3 +228,54 @@ def test_sets_of_one_generator_resume_with_the_batches_that_were_drawn(stand_in,
     for step in range(4, 9):
         assert [(one.id, one.question) for one in resumed.batch(step)] == batches[step]
         resumed.end_step(step)
+
+
+# The package itself
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory):
+    """A folder with the package, as its users install it."""
+    folder = tmp_path_factory.mktemp("reasoning-gym")
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(folder), f"reasoning-gym=={VERSION}"]
+    subprocess.run(command, check=True)
+    return folder
+
+
+@pytest.mark.full
+def test_every_generator_of_the_package_is_offered_or_refused(package, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(package))
+    code = (
+        "import inspect, json, re\n"
+        "from reasoning_gym.factory import DATASETS\n"
+        "runs = re.compile(r'(?<!literal_)\\b(eval|exec|sympify)\\(|parse_expr\\(answer')\n"
+        "texts = {name: inspect.getsource(kind.score_answer) for name, (kind, _) in DATASETS.items()}\n"
+        "print(json.dumps({name: [one.group(0) for one in runs.finditer(text)] for name, text in texts.items()}))\n"
+    )
+    found = json.loads(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout)
+    assert set(found) == {*NAMES, *REFUSED}
+    running = {name for name, calls in found.items() if calls} - {"number_sorting"}  # that runs its own answer
+    assert running == {*EVALUATING}
+
+
+@pytest.mark.full
+@pytest.mark.timeout(600)
+def test_questions_of_every_generator_are_scored(package, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(package))
+    code = (
+        "import json\n"
+        "from workers.contract.generators.generator import NAMES, read_generator\n"
+        "from workers.verifiers.reasoning_gym.generated_questions import questions\n"
+        "print(json.dumps({name: list(questions(read_generator(name), 0, 2)) for name in NAMES}))\n"
+    )
+    made = json.loads(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout)
+    assert set(made) == {*NAMES}
+    golds = [row["answer"] for rows in made.values() for row in rows]
+    right = {gold: json.loads(gold)["answer"] for gold in golds}
+    with Verifier("reasoning_gym") as verifier:
+        for gold, verdict in zip(golds, verifier.score(["I do not know."] * len(golds), golds), strict=True):
+            assert verdict.reward is not None, (gold[:300], verdict)
+            assert verdict.reward < 1, (gold[:300], verdict)
+        known = [gold for gold in golds if right[gold] is not None]
+        quoted = verifier.score([f"So\n<answer>{right[gold]} </answer>" for gold in known], known)
+        assert [gold[:300] for gold, verdict in zip(known, quoted, strict=True) if verdict.reward != 1] == []

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from importlib.util import find_spec
 from itertools import islice
 from typing import Any
 
+from workers.contract.generators.generator import MISSING, MODULE, TRIES, Generator, GeneratorError
 from workers.contract.spec.data import question_key
-from workers.contract.spec.generator import MISSING, MODULE, TRIES, Generator, GeneratorError
 
 _PROBE = "I do not know."
 
@@ -18,8 +20,7 @@ def data_set(generator: Generator, size: int) -> Any:
     """The package's data set of the indices below `size`. Error: GeneratorError."""
     if find_spec(MODULE) is None:
         raise GeneratorError(MISSING)
-    import reasoning_gym
-    from reasoning_gym.factory import CURRICULA, DATASETS
+    from reasoning_gym.factory import CURRICULA, DATASETS, create_dataset
 
     name = generator.name
     try:
@@ -36,7 +37,7 @@ def data_set(generator: Generator, size: int) -> Any:
         if unknown := [key for key in settings if key not in known]:
             own = ", ".join(key for key in known if key not in ("seed", "size"))
             raise GeneratorError(f"{name} has no setting {unknown[0]} (it has: {own or 'none'})")
-        return reasoning_gym.create_dataset(name, **settings)
+        return create_dataset(name, **settings)
     except GeneratorError:
         raise
     except Exception as error:  # of the package's checks
@@ -52,7 +53,8 @@ def questions(generator: Generator, start: int, count: int) -> Iterator[dict[str
     def each() -> Iterator[dict[str, str]]:
         for index in range(start, most):
             try:
-                entry = source[index]
+                with redirect_stdout(sys.stderr):  # some print, and standard output is for replies
+                    entry = source[index]
                 gold = json.dumps(
                     {"answer": entry["answer"], "generator": generator.scorer, "metadata": entry["metadata"]}
                 )
@@ -71,15 +73,16 @@ def questions(generator: Generator, start: int, count: int) -> Iterator[dict[str
 
 def _check_scorer(generator: Generator, source: Any, entry: dict[str, Any]) -> None:
     """Error: GeneratorError, if the scorer rewards any text, or not the answer of its own question."""
-    if score_of(source, _PROBE, entry) >= 1:
+    if generator_score(source, _PROBE, entry) >= 1:
         raise GeneratorError(f"{generator.name} is not offered: its scorer rewards any text")
-    if entry["answer"] is not None and score_of(source, entry["answer"], entry) < 1:
+    if entry["answer"] is not None and generator_score(source, entry["answer"], entry) < 1:
         raise GeneratorError(f"{generator.name} is not offered: its scorer refuses the answer of its own question")
 
 
-def score_of(source: Any, answer: str, entry: dict[str, Any]) -> float:
+def generator_score(source: Any, answer: str, entry: dict[str, Any]) -> float:
     """The scorer's reward, from 0 to 1; 0 where it fails on the answer."""
     try:
-        return min(1.0, max(0.0, float(source.score_answer(answer, entry))))
+        with redirect_stdout(sys.stderr):
+            return min(1.0, max(0.0, float(source.score_answer(answer, entry))))
     except Exception:
         return 0.0

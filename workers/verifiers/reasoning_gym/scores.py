@@ -15,11 +15,11 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
-from workers.contract.spec.generator import MISSING, MODULE, GeneratorError, read_generator
+from workers.contract.generators.generator import MISSING, MODULE, GeneratorError, read_generator
 from workers.verifiers.children.child_server import Unscorable, serve_verifier, write_refusal
 from workers.verifiers.mathematics.extraction import after_thoughts, final_answer, has_box, last_statement
 from workers.verifiers.python.sandbox import SandboxUnavailable, confine
-from workers.verifiers.reasoning_gym.generated_questions import data_set, score_of
+from workers.verifiers.reasoning_gym.generated_questions import data_set, generator_score
 from workers.verifiers.scoring.verdicts import CORRECT, NO_ANSWER, Query, Verdict
 
 MAX_CHARACTERS = 20_000
@@ -62,7 +62,7 @@ def unclear_entry(gold: str) -> str:
     return ""
 
 
-def score(gold: str, answer: str, memory_bytes: int) -> tuple[float, str]:
+def gym_score(gold: str, answer: str, memory_bytes: int) -> tuple[float, str]:
     """The reward and its reason; this process is in the sandbox from then on. Error: Unscorable."""
     entry = json.loads(gold)
     try:
@@ -70,7 +70,7 @@ def score(gold: str, answer: str, memory_bytes: int) -> tuple[float, str]:
         confine(Path("/"), False, memory_bytes, cpu_seconds=None)
     except (GeneratorError, SandboxUnavailable) as error:
         raise Unscorable(str(error)) from None
-    reward = score_of(source, answer, entry)
+    reward = generator_score(source, answer, entry)
     return reward, f"reasoning-gym scores {reward:g}"
 
 
@@ -81,7 +81,7 @@ def main(memory_bytes: int, seconds: int) -> None:
         return
     import reasoning_gym  # noqa: F401 - once, before the forks
 
-    serve_verifier(partial(score, memory_bytes=memory_bytes), memory_bytes, seconds, forks_each=True)
+    serve_verifier(partial(gym_score, memory_bytes=memory_bytes), memory_bytes, seconds, forks_each=True)
 
 
 if __name__ == "__main__":

@@ -68,3 +68,8 @@ class Fails(Sums):
 
 DATASETS = {"chain_sum": (Sums, Config), "coin_flip": (Coin, Config), "gcd": (Runs, Config), "lcm": (Fails, Config)}
 CURRICULA = {"chain_sum": Curriculum}
+
+
+def create_dataset(name, **settings):
+    kind, config = DATASETS[name]
+    return kind(config(**settings))
