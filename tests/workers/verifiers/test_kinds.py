@@ -41,6 +41,7 @@ DIGESTS = {
     "rouge/1": "83409d20ae5ad17b",
     "json/1": "5e2a32226725ad0d",
     "instructions/1": "bc28734aaf2b4465",
+    "reasoning_gym/1": "92e5fa29123c4a25",
 }
 
 
