@@ -18,6 +18,7 @@ STAY = """
     p h1 h2 h3 h4 h5 h6 div span section article header strong em b i s code pre blockquote ul ol li dl dt dd br hr sup
     sub table caption thead tbody tfoot tr th td figure figcaption details summary progress svg polyline
 """
+LEFT_OUT = frozenset(("button", "row-end", "icon"))  # classes of links that act or lead on, and of the sprite's icons
 EMPTY = "br hr col input img link meta use source wbr"
 DROPPED = "script style form button select textarea dialog template iframe object"  # with their content
 ATTRIBUTES = """
@@ -66,8 +67,8 @@ class _Static(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = dict(attrs)
-        is_way = tag == "a" and not {"button", "row-end"}.isdisjoint((given.get("class") or "").split())
-        is_dropped = tag in DROPPED_TAGS or is_way
+        classes = (given.get("class") or "").split()
+        is_dropped = tag in DROPPED_TAGS or (tag in ("a", "svg") and not LEFT_OUT.isdisjoint(classes))
         if tag in EMPTY_TAGS:
             if tag in STAYING and not self.num_dropped:
                 self.pieces.append(f"<{tag}>")

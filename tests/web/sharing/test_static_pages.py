@@ -15,6 +15,7 @@ from hacrl_web.sharing.svg import drawn
     [
         ('<p>See <a href="/runs/1">run</a></p>', "<p>See <span>run</span></p>"),
         ('<a class="button" href="/x">Queue</a>after', "after"),
+        ('<svg class="icon"><use href="#i"></use></svg>done', "done"),
         ("<form><div><p>a</p></div><button>b</button></form>c", "c"),
         ("<script>alert('<p>')</script><style>p{}</style>d", "d"),
         ('<p onclick="x()" hx-get="/x" style="x" data-url="/x" class="y">e</p>', '<p class="y">e</p>'),
