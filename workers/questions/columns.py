@@ -30,10 +30,18 @@ from workers.verifiers.short_answers.countdown import countdown_question, unclea
 Extraction = Literal["as_is", "hashes", "boxed", "tests", "options", "countdown", "instructions"]
 MAX_SLICE_LENGTH = 200  # characters of a subject or a difficulty
 JOIN = " + "  # between the names of columns whose texts are one question, such as `instruction + input`
+# Columns that are a question only together: alpaca, dolly, SVAMP, SQuAD, BoolQ, RACE.
+_TOGETHER = (
+    *(("instruction", "input"), ("instruction", "context"), ("body", "question"), ("context", "question")),
+    *(("passage", "question"), ("article", "question")),
+)
 # Column names of common data sets in small letters, the most certain first.
 USUAL_NAMES = {
     "question": (
-        *("question", "problem", "prompt", "query", f"instruction{JOIN}input", "input", "instruction", "text"),
+        *(f"{first}{JOIN}{second}" for first, second in _TOGETHER if second == "question"),
+        *("question", "problem", "prompt", "query"),
+        *(f"{first}{JOIN}{second}" for first, second in _TOGETHER if second != "question"),
+        *("input", "instruction", "text"),
         *("question_text", "question_stem", "problem_statement", "messages", "conversations"),
     ),
     "answer": (
@@ -220,8 +228,10 @@ def guess(
     """
     given = given or {}
     by_name = {name.strip().lower().replace(" ", "_"): name for name in reversed(columns)}
-    if "instruction" in by_name and "input" in by_name:
-        by_name[f"instruction{JOIN}input"] = f"{by_name['instruction']}{JOIN}{by_name['input']}"
+    for pair in _TOGETHER:
+        own_names = [by_name[one] for one in pair if one in by_name]
+        if len(own_names) == 2 and all(isinstance(row.get(one), str | None) for row in records for one in own_names):
+            by_name[JOIN.join(pair)] = JOIN.join(own_names)
     candidates = {part: [by_name[one] for one in names if one in by_name] for part, names in USUAL_NAMES.items()}
     usable = {part: [name for name in names if _is_usable(part, name, records)] for part, names in candidates.items()}
     own = {part: next(iter(names), "") for part, names in usable.items()}

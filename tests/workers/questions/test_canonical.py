@@ -170,6 +170,26 @@ def test_second_line_is_kept_or_left_out_by_name(tmp_path, second, said):
     assert found["left_out"]["num"] == bool(said)
 
 
+@pytest.mark.parametrize(
+    ("row", "question"),
+    [
+        ({"Body": "87 oranges in 3 bags.", "Question": "How many a bag?", "Answer": 29.0}, "oranges"),  # SVAMP
+        ({"context": "Paris is in France.", "question": "Where?", "answers": {"text": ["France"]}}, "Paris"),  # SQuAD
+        ({"instruction": "When?", "context": "X started in 2000.", "response": "2000"}, "2000"),  # dolly
+        ({"article": "It is red.", "question": "Color?", "options": ["red", "blue"], "answer": "A"}, "It is red."),
+        ({"question": "Where?", "context": {"title": ["a"]}, "answer": "here"}, "Where?"),  # no text, as HotpotQA's
+    ],
+)
+def test_text_that_a_question_stands_on_is_part_of_it(tmp_path, row, question):
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row))
+    files = [{"path": str(tmp_path / "rows.jsonl"), "name": "rows.jsonl"}]
+    looked = import_cli.look({"files": files})
+    shown = import_cli.preview_rows({"files": files, "mapping": looked["guess"]})
+    assert question in shown["question"]
+    assert next(row[one] for one in ("question", "Question", "instruction") if one in row) in shown["question"]
+    assert not [note for note in looked["notes"] if "left out" in note and "title" not in note]
+
+
 PATH = "A path of length ten goes from the lower left corner of a square grid with {} points to the upper right."
 
 
