@@ -165,7 +165,18 @@ def test_command_line_scores_with_an_extraction(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("response", "answer"),
     [
-        *((text, None) for text in ("It isn't $x^2-7x+1$.", r"5\text{ cm} is incorrect.", "42 kg is not the answer.")),
+        *(
+            (text, None)
+            for text in (
+                "It isn't $x^2-7x+1$.",
+                r"5\text{ cm} is incorrect.",
+                "42 kg is not the answer.",
+                "42 red apples are wrong.",
+                "It lies between 41 and 42.",
+                "42 must be discarded.",
+                "It isn't x=5.",
+            )
+        ),
         ("It isn't 41, so it is 42.", "42"),
         ("The total is 42 cm, which is not too long.", "42"),
         ("Then there are $n-1$ of them", "n-1"),

@@ -201,7 +201,7 @@ def _unit_of(tokens: list[str], is_plain: bool) -> Unit | None:
             for part, exponent in _unit_of(_TOKEN.findall(COMPOUND[word]), False).items():  # type: ignore[union-attr]
                 unit[part] = unit.get(part, 0) + exponent
             last = word
-        elif name := _name(piece, is_plain):
+        elif name := _name(piece, is_plain and sign > 0):
             if name in ("°C", "°F"):
                 unit.pop("deg", None)
             unit[name] = unit.get(name, 0) + sign * power

@@ -54,7 +54,7 @@ _SUPPOSED_CLAUSE = re.compile(
     r"\b(?:suppose|assume|assuming|supposing|imagine|pretend|unless|whether|doubt\w*|den(?:y|ies|ied)|disagree\w*|disput\w+|disprov\w+|refut\w+"
     r"|pas|nicht|kein\w*|falsch|não|нет|не)\b|\bif\b(?!\s+(?:\S+\s+){2,}(?:we|you|one|I|it|this)\s+(?:get|obtain|find|have|is|gives)\b)"
     rf"|{_NOT_}\s+(?:\w+\s+){{0,2}}{_OPINION}\b|\b(?:wrong|false|incorrect|untrue|impossible|unlikely|absurd)\s+(?:that|to\s+\w+)\b"
-    r"|不|并非|\b(?:no|non)\s+(?:es|son|puede|è|é)\b|\bcould\s+it\b",
+    r"|不|并非|\b(?:no|non)\s+(?:es|son|puede|è|é)\b|\bcould\s+it\b|\bno\s+(?:way|chance)\s+(?:that\s+)?(?:the|it|this)\b",
     re.IGNORECASE,
 )
 _FINITE = r"(?:is|are|was|were|equals|gives|yields|leaves|becomes|remains|makes|we|it|he|she|they|there|only)\b"
@@ -69,14 +69,15 @@ _GOVERNED = re.compile(
 _AT_LAST = re.compile(
     rf"(?:{_NOT_}|\bno(?!\s*[:,])|\b(?:might\s+be|may\s+be|could\s+be|e\.g\.|for\s+(?:example|instance),?|such\s+as|like"
     r"|in\s+the\s+form(?:at)?(?:\s+of)?|formatted\s+as|as\s+in)|\b(?:answer|result|value|it|sum|total)\s+(?:is|are|must\s+be)\s+"
-    r"(?:\w+\s+)?(?:at\s+(?:least|most)|near|around|between)|\\neq?(?![a-zA-Z])|≠|\\not\s*=|(?<![a-z]{2})[<>])[\s:$*(\\\[{]*$",
+    r"(?:\w+\s+)?(?:at\s+(?:least|most)|near|around|between|twice|double|triple|half(?:\s+of)?)"
+    r"|\b(?:answer|result|value|it|sum|total)\s+exceeds|\bbetween\s+\S{1,20}\s+and|\\neq?(?![a-zA-Z])|≠|\\not\s*=|(?<![a-z]{2})[<>])[\s:$*(\\\[{]*$",
     re.IGNORECASE,
 )
 _ANY_WORD = re.compile(r"[^\W\d_]{2}|[<>≠?]|[不非]")
 _TRIGGER = re.compile(
     r"n['’]t\b|[<>≠?不非]|\\n(?:eq?|ot)\b|e\.g\.|\b(?:no|non|pas|nicht|kein\w*|fals\w*|faux|não|не|нет|not|never|cannot|neither|nor|nobody|none|nothing|than|without|except|unlike|versus|of|out|to|but"
     r"|from|if|like|as|suppos\w*|assum\w*|imagine|pretend|unless|whether|doubt\w*|den\w+|dis\w+|re[fj]\w+|excl\w+|elim\w+|avoid\w*"
-    r"|might|may|could|would|form\w*|example|instance|at|near|around|between|told|\w*ly|by|forget\w*|overlook\w*|negl\w+|wrong|incorrect|false"
+    r"|might|may|could|would|form\w*|example|instance|at|near|around|between|twice|double|triple|half|exceeds|way|chance|told|\w*ly|by|forget\w*|overlook\w*|negl\w+|wrong|incorrect|false"
     rf"|mistaken|erroneous|naive|invalid|tempt\w+|thought|believed|guessed|{_SAYS})\b",
     re.IGNORECASE,
 )

@@ -21,6 +21,7 @@ _SORRY = re.compile(
     rf"{_START}(?:oops|(?:I'm\s+|I\s+am\s+)?sorry(?!\s+(?:for|about|if)\b)|(?:my\s+)?apologies(?!\s+if\b)|my\s+(?:mistake|bad)|correction\b|scratch\s+that|strike\s+that|just\s+kidding"
     r"|never\s?mind|on\s+second\s+thoughts?|I\s+(?:was|am|stand)\s+(?:wrong|mistaken|corrected)|I\s+apologi[sz]e"
     r"|I\s+take\s+(?:that|it)\s+back|ignore\s+(?:that|this|the\s+above)|let\s+me\s+(?:correct|revise|fix|redo|reconsider|rethink))\b"
+    r"|^[\s\"”'’.,]{1,4}(?:said|says|claim(?:s|ed)|wrote|writes|replied)\s+\w"
     rf"|~~|\b(?:I|we)(?:\s+(?:do\s+not|don't|cannot|can't)\s+(?:agree|believe\s+(?:that|this|it|them|him|her))|\s+disagree|\s+doubt\s+(?:that|this|it))\b"
     rf"|\b(?:I|we)(?:'ve|\s+have)?\s+(?:made|overlooked|missed)\s+{_MADE_AN_ERROR}\b"
     rf"|\bthere(?:'s|\s+is|\s+was|\s+must\s+be)\s+{_MADE_AN_ERROR}\b",
@@ -31,7 +32,8 @@ _NO = re.compile(rf"{_START}(?:no(?=\s*[,.:;!—–-]|\s+(?:wait|it|that|this|th
 _ADVERB = r"(?:(?:\w+ly|just|simply|also|indeed|quite|still|so)\s+){0,2}"
 _WRONG = (
     r"(?:wrong|incorrect|false|mistaken|invalid|impossible|extraneous|nonsense|rejected|refuted|disproved|a\s+(?:mistake|trap|guess|typo)|an\s+error"
-    r"|inconsistent|inaccurate|untrue|bogus|flawed|unacceptable|absurd|ruled\s+out|excluded|far\s+from|nowhere\s+near"
+    r"|inconsistent|inaccurate|untrue|bogus|flawed|unacceptable|absurd|ruled\s+out|excluded|discarded|eliminated|dismissed|far\s+from|nowhere\s+near"
+    r"|(?:\w+\s+)?(?:(?:more|less|fewer|greater|smaller|larger)\s+than|twice|double|half)\s+(?:the|our|my)\s+(?:\w+\s+)?(?:answer|result)"
     r"|(?:way\s+|a\s+(?:bit|little)\s+)?off(?:\s+by|(?=\s*(?:[.!,;]|$)))"
     r"|(?:marked|graded|flagged|counted)\s+(?:as\s+)?(?:wrong|incorrect|false)"
     r"|(?:(?:one|two|\d+)\s+)?too\s+(?:large|small|big|high|low|much|many|few)"
