@@ -64,6 +64,7 @@ MAX_ANSWER_CHARACTERS = 100
 MAX_ANSWER_WORDS = 12
 MARKS: dict[Extraction, tuple[str, ...]] = {"hashes": ("####",), "boxed": ("\\boxed", "\\fbox")}
 SHOWN_NAMES = 12  # of columns in a sentence
+_UNIT_IN_BRACKETS = re.compile(r"[-\d.,/]*\d\s*\([^\W\d_]{2,}(?: [^\W\d_]+)*\)")  # ASDiv's `9 (apples)`
 _THOUSANDS = re.compile(r"-?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 
 
@@ -255,6 +256,9 @@ def notes_on(mapping: QuestionMapping, columns: Sequence[str], records: Sequence
         if len(solutions) * 10 >= len(cells):
             text = f"{len(solutions)} of the first {len(cells)} reference answers in {mapping.answer!r} look like whole"
             notes.append(f"{text} solutions, which few responses will equal: choose another column or answer format.")
+        if len(units := [cell for cell in cells if _UNIT_IN_BRACKETS.fullmatch(cell.strip())]) * 10 >= len(cells):
+            text = f"{len(units)} of the first {len(cells)} reference answers have words in brackets behind a number"
+            notes.append(f"{text}, such as {units[0]!r}, which verifiers compare too: write the number alone.")
     used = {*mapping.columns, mapping.question}
     is_used = is_option_column if mapping.extraction == "options" else lambda _: False
     left_out = [n for n in columns if n not in used and not is_used(n) and _is_text(n, records)]

@@ -190,6 +190,13 @@ def test_text_that_a_question_stands_on_is_part_of_it(tmp_path, row, question):
     assert not [note for note in looked["notes"] if "left out" in note and "title" not in note]
 
 
+def test_unit_in_brackets_behind_a_number_is_noted():
+    rows = [{"question": f"{n}?", "answer": f"{n} (apples)" if n % 2 else f"{n}"} for n in range(10)]
+    told = "5 of the first 10 reference answers have words in brackets behind a number, such as '1 (apples)', which"
+    assert [told in note for note in guess(["question", "answer"], rows).notes] == [True]
+    assert guess(["question", "answer"], [{"question": "f", "answer": "2 (x+1)"}]).notes == []
+
+
 PATH = "A path of length ten goes from the lower left corner of a square grid with {} points to the upper right."
 
 
