@@ -349,6 +349,10 @@ def _marked(cells: Sequence[str]) -> Extraction | None:
 
 def _is_solution(cell: str) -> bool:
     text = cell.strip()
+    if text.startswith(("{", "[")):
+        with suppress(ValueError, RecursionError):
+            json.loads(text)
+            return False  # an answer with its parts, as some verifiers read
     return len(text) > MAX_ANSWER_CHARACTERS or "\n" in text or len(text.split()) > MAX_ANSWER_WORDS
 
 

@@ -56,7 +56,7 @@ class GeneratorForm(ServiceForm):
     more = text_field("Further settings", 600, "Of this generator, such as min_terms=3&max_terms=5.", required=False)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+        super().__init__(*args, auto_id="id_generator_%s", **kwargs)  # beside another form with a location
         default = Generator("")
         for name, value in (("seed", default.seed), ("train", default.num_train), ("held_out", default.num_held_out)):
             self.fields[name].widget.attrs["placeholder"] = str(value)

@@ -346,7 +346,8 @@ def _with_ready_prompt(fields: Mapping[str, Any]) -> Mapping[str, Any]:
         return fields
     ready = BY_READY_KEY[values.choice(key, BY_READY_KEY)]
     texts = {"prompt_template": ready.prompt_template, "system_prompt": ready.system_prompt}
-    own = [name for name, text in texts.items() if fields.get(name) not in (None, "", text, _DEFAULTS[name])]
+    given = {name: str(fields.get(name) or "").replace("\r\n", "\n").strip() for name in texts}  # as a form sends it
+    own = [name for name, text in texts.items() if given[name] not in ("", text.strip(), _DEFAULTS[name])]
     if own:
         message = f"The ready prompt {ready.key} has its own {own[0]}: leave yours out, or choose no ready prompt."
         raise values.ValueProblem("own_text", message)

@@ -42,10 +42,12 @@ def test_page_and_api_make_the_same_questions_and_run_with_their_generator(clien
     values = {name: page.context["form"][name].value() or "" for name in page.context["form"].fields}
     assert values["verifier"] == "reasoning_gym"
     assert "<answer>" in values["prompt_template"]
+    values["prompt_template"] = values["prompt_template"].replace("\n", "\r\n")  # as a browser sends it
     made = client.post(answer["Location"], values | {"name": "by page"})
     assert made.status_code == 302, made.content.decode()
     body = fetch(client, name="by API").json()
     assert body["facts"]["generator"] == WRITTEN
+    assert body["facts"]["notes"] == []
     assert (body["num_train"], body["num_held_out"]) == (12, 5)
     by_page, by_api = Benchmark.objects.get(name="by page"), Benchmark.objects.get(name="by API")
     assert by_page.questions_sha == by_api.questions_sha
@@ -72,7 +74,7 @@ def test_what_cannot_be_made_is_refused_at_its_field_and_leaves_nothing(client, 
     assert not Benchmark.objects.exists()
     page = client.post("/benchmarks/new/fetch", {"location": "chain_sum", "seed": "-1", "more": ""})
     assert page.status_code == 422
-    assert "seed must be a whole number" in field_error(page, "location")
+    assert "seed must be a whole number" in field_error(page, "generator_location")
 
 
 def test_page_says_what_to_install(client, ada, monkeypatch):

@@ -23,7 +23,7 @@ from workers.contract.generators.generator import (
 )
 from workers.contract.spec.data import TrainingBenchmark, question_key
 from workers.questions.dataset import BenchmarkError, split_questions
-from workers.questions.generated import FreshQuestions, write_generated
+from workers.questions.generated import FreshQuestions, ask_generator, write_generated
 from workers.trainer.prompt_sampling import PromptSampler
 from workers.verifiers.reasoning_gym import generated_questions, scores
 from workers.verifiers.scoring.service import Verifier
@@ -82,6 +82,7 @@ def test_what_is_no_generator_is_refused_with_its_cause(text, reason):
 
 def test_settings_are_checked_by_the_package(stand_in):
     assert len(entries("chain_sum?level=3", 1)[0]["question"].split("+")) == 5
+    assert entries("chain_sum?level=99", 1) != entries("chain_sum?level=0", 1)
     assert len(entries("chain_sum?level=3&min_terms=2&max_terms=2", 1)[0]["question"].split("+")) == 2
     for text, reason in (
         ("chain_sum?wrong=1", "has no setting wrong \\(it has: min_terms, max_terms\\)"),
@@ -270,6 +271,8 @@ def test_questions_of_every_generator_are_scored(package, monkeypatch):
     )
     made = json.loads(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout)
     assert set(made) == {*NAMES}
+    terms = [len(ask_generator(read_generator(f"chain_sum?level={level}"), 0, 40)[-1]["question"]) for level in (0, 3)]
+    assert terms[0] < terms[1]
     golds = [row["answer"] for rows in made.values() for row in rows]
     right = {gold: json.loads(gold)["answer"] for gold in golds}
     with Verifier("reasoning_gym") as verifier:

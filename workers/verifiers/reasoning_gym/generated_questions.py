@@ -30,7 +30,7 @@ def data_set(generator: Generator, size: int) -> Any:
             raise GeneratorError(f"{name} has no levels: give its settings instead")
         else:
             curriculum = CURRICULA[name]()
-            curriculum.set_global_level(min(generator.level, curriculum.get_max_level()))
+            curriculum.set_global_level(generator.level)  # or the highest that there is
             settings = dict(vars(curriculum.generate_configuration()))
         settings |= generator.settings | {"seed": generator.seed, "size": size}
         known = DATASETS[name][1].__dataclass_fields__

@@ -22,11 +22,8 @@ class Curriculum:
     def __init__(self):
         self.level = 0
 
-    def get_max_level(self):
-        return 3
-
     def set_global_level(self, level):
-        self.level = level
+        self.level = min(level, 3)
 
     def generate_configuration(self):
         return Config(min_terms=2 + self.level, max_terms=2 + self.level)
