@@ -54,7 +54,7 @@ _SUPPOSED_CLAUSE = re.compile(
     r"\b(?:suppose|assume|assuming|supposing|imagine|pretend|unless|whether|doubt\w*|den(?:y|ies|ied)|disagree\w*|disput\w+|disprov\w+|refut\w+"
     r"|pas|nicht|kein\w*|falsch|não|нет|не)\b|\bif\b(?!\s+(?:\S+\s+){2,}(?:we|you|one|I|it|this)\s+(?:get|obtain|find|have|is|gives)\b)"
     rf"|{_NOT_}\s+(?:\w+\s+){{0,2}}{_OPINION}\b|\b(?:wrong|false|incorrect|untrue|impossible|unlikely|absurd)\s+(?:that|to\s+\w+)\b"
-    r"|不|并非|\b(?:no|non)\s+(?:es|son|puede|è|é)\b|\bcould\s+it\b|\bno\s+(?:way|chance)\s+(?:that\s+)?(?:the|it|this)\b",
+    r"|不|并非|\b(?:no|non)\s+(?:es|son|puede|è|é)\b|\bcould\s+it\b|\bby\s+no\s+means\b|\bno\s+(?:way|chance)\s+(?:that\s+)?(?:the|it|this)\b",
     re.IGNORECASE,
 )
 _FINITE = r"(?:is|are|was|were|equals|gives|yields|leaves|becomes|remains|makes|we|it|he|she|they|there|only)\b"

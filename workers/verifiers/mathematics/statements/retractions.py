@@ -34,6 +34,7 @@ _WRONG = (
     r"(?:wrong|incorrect|false|mistaken|invalid|impossible|extraneous|nonsense|rejected|refuted|disproved|a\s+(?:mistake|trap|guess|typo)|an\s+error"
     r"|inconsistent|inaccurate|untrue|bogus|flawed|unacceptable|absurd|ruled\s+out|excluded|discarded|eliminated|dismissed|far\s+from|nowhere\s+near"
     r"|(?:\w+\s+)?(?:(?:more|less|fewer|greater|smaller|larger)\s+than|twice|double|half)\s+(?:the|our|my)\s+(?:\w+\s+)?(?:answer|result)"
+    r"|(?:my|our)\s+(?:old|first|previous|initial|original|earlier)\s+(?:answer|guess|result)"
     r"|(?:way\s+|a\s+(?:bit|little)\s+)?off(?:\s+by|(?=\s*(?:[.!,;]|$)))"
     r"|(?:marked|graded|flagged|counted)\s+(?:as\s+)?(?:wrong|incorrect|false)"
     r"|(?:(?:one|two|\d+)\s+)?too\s+(?:large|small|big|high|low|much|many|few)"
