@@ -174,6 +174,7 @@ def test_command_line_scores_with_an_extraction(tmp_path, capsys):
                 "42 red apples are wrong.",
                 "It lies between 41 and 42.",
                 "42 must be discarded.",
+                r"Is it 8 \%?",
                 "It isn't x=5.",
             )
         ),

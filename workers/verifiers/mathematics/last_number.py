@@ -74,7 +74,7 @@ _COUNTED_BEHIND = re.compile(
 )
 # The rest of a value outside of dollars, and the name before one: `30^\circ`, `864 \mbox{ inches}^2`, `x=5`.
 _REST = re.compile(
-    r"(?:\s?\\(?:text|mbox|mathrm|textrm)\s?\{[^{}]{0,40}\}|\s[-+]\s[\w\\{}^]{1,40}|[^\s.,;:!?$*\\]|\\(?!text|m))*+"
+    r"(?:\s?\\(?:text|mbox|mathrm|textrm)\s?\{[^{}]{0,40}\}|\s[-+]\s[\w\\{}^]{1,40}|\s?\\?%|[^\s.,;:!?$*\\]|\\(?!text|m))*+"
 )
 _NAMED = re.compile(r"[a-zA-Z][\w()]{0,9}\s?=\s?[$-]?$")
 _ZEROS = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
