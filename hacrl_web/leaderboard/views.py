@@ -68,7 +68,13 @@ def board(request: HttpRequest) -> HttpResponse:
     if "sweep" not in request.GET and "group" not in request.GET:
         return redirect("leaderboard:index")
     table = _table(request)
-    context = board_context(table, "board") | {
+    shown = board_context(table, "board")
+    # The picture of differences, or without a baseline that of seeds, stands above the controls.
+    lead, *pictures = shown["pictures"]
+    context = shown | {
+        "lead": lead,
+        "is_led": True,
+        "pictures": pictures,
         "is_sortable": True,
         # Parameters that a form passes on: it has no field for them.
         "passed_on": [

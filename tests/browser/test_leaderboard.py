@@ -24,16 +24,27 @@ def test_files_hold_the_numbers_of_the_page(page: Page, boards: dict[str, str]) 
 
 def test_look_comes_back_with_its_address(page: Page, boards: dict[str, str]) -> None:
     page.goto(boards["several"])
-    page.get_by_label("Baseline", exact=True).select_option("gspox2")
-    page.get_by_label("Cells hold").select_option("difference")
-    page.get_by_label("Cost", exact=True).select_option("tokens")
-    page.get_by_role("button", name="Show").first.click()
-    expect(page).to_have_url(re.compile("baseline=gspox2.*show=difference.*cost=tokens"))
+    for label, value, address in (
+        ("Baseline", "gspox2", "baseline=gspox2"),
+        ("Cells hold", "difference", "baseline=gspox2.*show=difference"),
+        ("Cost", "tokens", "baseline=gspox2.*show=difference.*cost=tokens"),
+    ):
+        page.get_by_label(label, exact=True).select_option(value)  # acts at once
+        expect(page).to_have_url(re.compile(address))
     hacpo = page.locator("tbody[data-algorithm='hacpo']")
     expect(hacpo).to_contain_text("+0.1")
     seen = hacpo.inner_text()
     page.reload()
     assert hacpo.inner_text() == seen
+
+
+def test_sentence_and_picture_stand_in_the_first_600_pixels(page: Page, boards: dict[str, str]) -> None:
+    page.set_viewport_size({"width": 1440, "height": 900})
+    page.goto(boards["several"])
+    expect(page.locator(".board-lead [data-figure][data-drawn]")).to_be_visible()
+    below = page.evaluate("""() => [".board-headline", ".board-lead [data-figure]"].map(
+        (one) => document.querySelector(one).getBoundingClientRect().bottom)""")
+    assert max(below) <= 600, below
 
 
 def test_picture_is_saved_as_png(page: Page, boards: dict[str, str]) -> None:

@@ -46,6 +46,7 @@ class Cell:
     by_seed: BySeed
     score: MeanInterval | None
     difference: MeanInterval | None = None
+    gains: BySeed = field(default_factory=dict)  # the difference of each of those seeds
     mark: str = ""  # best, may be best, or nothing
 
     @property

@@ -177,7 +177,9 @@ def compare_rows(group: BoardGroup, base: BoardRow, columns: Sequence[BoardColum
         for column in columns:
             if is_comparable(group.row, base, column):
                 cell = line.cells[column.key]
-                cell.difference = paired(cell.by_seed, base.by_seed(agents, column.benchmarks, metric))
+                own, others = cell.by_seed, base.by_seed(agents, column.benchmarks, metric)
+                cell.difference = paired(own, others)
+                cell.gains = {seed: own[seed] - others[seed] for seed in own.keys() & others.keys()}
 
 
 def baseline_words(board: Board, baseline: str) -> str:

@@ -63,7 +63,7 @@ def pictures(table: BoardTable) -> list[dict[str, Any]]:
     """Figures with their texts; ids on the page begin with `name`."""
     entries: list[dict[str, Any]] = []
     if (figure := figures.differences(table)) is not None:
-        text = "Mean over common seeds with its 95 % interval; a filled mark has an interval without 0."
+        text = "Mean over common seeds with its 95 % interval, and each seed; a filled mark has an interval without 0."
         entries.append({"name": "gain", "title": f"Difference to {table.baseline}", "text": text, "figure": figure})
     entries += [
         {

@@ -25,6 +25,7 @@ ROW_HEIGHT = 34  # pixels
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "triangle-down")
 LABEL_LETTERS = 48
 BESIDE = 0.04  # of the picture's width: seeds are drawn beside their mean, not under it
+SEED_BELOW = 0.22  # of a row's height, in the picture of differences
 LEGEND_ROW = 20  # pixels; long names are below one another
 
 
@@ -111,6 +112,15 @@ def differences(table: BoardTable) -> dict[str, Any] | None:
         return None
     figure = go.Figure()
     figure.add_vline(x=0, line={"color": OTHER, "width": 1.5, "dash": "dot"})
+    dots = [(place, *dot) for place, (group, _) in enumerate(gains) for dot in table.cell(group).gains.items()]
+    figure.add_scatter(
+        x=[gain for _, _, gain in dots],
+        y=[place - SEED_BELOW for place, _, _ in dots],
+        customdata=[seed for _, seed, _ in dots],
+        mode="markers",
+        marker={"size": 6, "color": OTHER, "symbol": "circle-open"},
+        hovertemplate="seed %{customdata}: %{x:.3f}<extra></extra>",
+    )
     figure.add_scatter(
         x=[gain.mean for _, gain in gains],
         y=list(range(len(gains))),
@@ -133,7 +143,12 @@ def differences(table: BoardTable) -> dict[str, Any] | None:
         "tickvals": list(range(len(gains))), "ticktext": names, "zeroline": False, "automargin": True,
         "range": [-0.6, len(gains) - 0.2],
     }  # fmt: skip
-    plain["layout"]["xaxis"]["range"] = _range_of_labels([gain for _, gain in gains])
+    low, high = _range_of_labels([gain for _, gain in gains])
+    seeds = [gain for _, _, gain in dots]
+    plain["layout"]["xaxis"]["range"] = [
+        min([low, *(1.05 * one for one in seeds)]),
+        max([high, *(1.05 * one for one in seeds)]),
+    ]
     plain["layout"]["height"] = max(180, 100 + ROW_HEIGHT * len(gains))
     return plain
 

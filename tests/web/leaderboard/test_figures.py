@@ -112,3 +112,13 @@ def test_chart_of_differences_has_room_for_the_label_of_its_outermost_mark(user)
     """At the width of a phone half a label is up to 18 % of the axis."""
     table = table_of(finished_sweep(user, {"gspo": (0.4,), "hacpo": (0.6,)}))
     assert figures.differences(table)["layout"]["xaxis"]["range"] == pytest.approx([-0.01, 0.236])
+
+
+def test_chart_of_differences_shows_each_seed_within_its_axis(user):
+    table = table_of(finished_sweep(user, {"gspo": (0.4, 0.5, 0.45, 0.5), "hacpo": (0.5, 0.6, 0.55, 0.4)}))
+    figure = figures.differences(table)
+    dots = figure["data"][0]
+    assert sorted(zip(dots["customdata"], dots["x"], strict=True))[-1][1] == pytest.approx(-0.1)
+    assert len(dots["x"]) == 4
+    low, high = figure["layout"]["xaxis"]["range"]
+    assert low < min(dots["x"]) < max(dots["x"]) < high

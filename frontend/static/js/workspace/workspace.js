@@ -1,5 +1,6 @@
 /** The workspace of runs: the list on the left, and on the right the panels that draw its visible rows over each other. */
 
+import "../lib/at-once.js";
 import { must } from "../lib/format.js";
 import { keepAddresses } from "./address.js";
 import { RunPanels } from "./run-panels.js";
@@ -19,9 +20,6 @@ watchEyes(() => {
   panels?.rowsChanged();
   if (workspace.dataset.tab === "compare" && workspace.dataset.layout !== "table") location.reload(); // the server compares
 });
-for (const choice of document.querySelectorAll("select[data-submits]")) {
-  choice.addEventListener("change", () => /** @type {HTMLSelectElement} */ (choice).form?.requestSubmit());
-}
 // Steps of runs that train come in bursts: lines are read again at most every few seconds.
 document.body.addEventListener("run-changed", () => {
   if (!panels || timer) return;
