@@ -137,6 +137,13 @@ def test_slider_recomputes_and_the_clone_takes_its_values(watched: Page, hostile
     for _ in range(20):
         page.keyboard.press("ArrowRight")
     expect(page.get_by_label("Alpha", exact=True)).to_have_value("2")
+    answer, ribbons = page.locator("#answer"), page.locator("#ribbons")
+    expect(answer).to_have_text(
+        re.compile(r"^With Alpha 2, peers would supply \d+ % of [AB]'s update instead of \d+ %: ")
+    )
+    low = [one.bounding_box() for one in (answer, ribbons)]
+    assert all(box and box["y"] + box["height"] <= 600 for box in low), low
+    expect(ribbons.locator(".ribbon-bar")).to_have_count(4)  # of each learner what was, and what would be
     expect(weight.nth(1)).to_have_text("1.67")  # .875^3 * 1.25 * 2 = 1.6748
     expect(weight.nth(0)).to_have_text("1.91")
     page.get_by_label("Delta", exact=True).fill("0.05")

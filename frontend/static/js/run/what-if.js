@@ -224,6 +224,66 @@ function taughtTable(pairs) {
   return place;
 }
 
+/** Of a learner: the part of its update that came from peers, and the part of their answers that was clipped. */
+class Supply {
+  /** @param {Api.HypotheticalPair[]} pairs @param {number} learner @param {"recorded" | "hypothetical"} side */
+  constructor(pairs, learner, side) {
+    const own = pairs.filter((pair) => pair.learner === learner);
+    const peers = own.filter((pair) => pair.source !== learner).map((pair) => pair[side]);
+    const sum = (/** @type {(one: Numbers) => number} */ of) => peers.reduce((total, one) => total + of(one), 0);
+    this.sources = own.map((pair) => ({ source: pair.source, part: pair[side].share ?? 0 })).sort((one, other) => one.source - other.source);
+    this.peers = own.some((pair) => pair[side].share !== null) ? 100 * sum((one) => one.share ?? 0) : null;
+    this.clipped = percent(sum((one) => one.lower + one.upper), sum((one) => one.evaluated));
+  }
+}
+
+/** @param {number | null} part */
+const whole = (part) => (part === null ? "–" : `${Math.round(part)} %`);
+
+/** The changed settings in words: `With Delta 0.2`. */
+function changedSettings() {
+  const changed = controls.filter((one) => one.name !== "first" && one.name !== "last" && isTouched(one));
+  return changed.map((one) => `${settings.querySelector(`label[for="${one.id}"]`)?.textContent?.trim() ?? one.name} ${one.value}`).join(", ");
+}
+
+/** What the settings would have done, in one sentence: of the learner whose peers' share changes most. @param {Supply[]} before @param {Supply[]} after */
+function sentence(before, after) {
+  const name = (/** @type {number} */ learner) => data.agents[learner];
+  const changes = changedSettings();
+  if (!changes) {
+    const parts = before.map((one, learner) => `${whole(one.peers)} of ${name(learner)}'s update`);
+    return `As recorded, peers supplied ${parts.join(", ")}.`;
+  }
+  const moved = after.map((one, learner) => Math.abs((one.peers ?? 0) - (before[learner]?.peers ?? 0)));
+  const most = moved.indexOf(Math.max(...moved));
+  const [then, now] = [before[most], after[most]];
+  if (!then || !now) return "";
+  const clipped = now.clipped === null ? "" : `: ${whole(now.clipped)} of their answers would be clipped, instead of ${whole(then.clipped)}`;
+  return `With ${changes}, peers would supply ${whole(now.peers)} of ${name(most)}'s update instead of ${whole(then.peers)}${clipped}.`;
+}
+
+/** A learner's update by source, as recorded and as it would be. @param {Supply} before @param {Supply} after @param {number} learner */
+function ribbons(before, after, learner) {
+  const element = make("div", "ribbon-row");
+  const bars = make("div", "ribbon-pair");
+  bars.setAttribute("role", "img");
+  const words = (/** @type {Supply} */ one) => one.sources.map(({ source, part }) => `${data.agents[source]} ${share(part, 1)}`).join(", ");
+  bars.setAttribute("aria-label", `${data.agents[learner]}: recorded ${words(before)}; with these values ${words(after)}`);
+  for (const [supply, kind] of /** @type {[Supply, string][]} */ ([[before, "is-recorded"], [after, ""]])) {
+    const ribbon = make("div", `ribbon-bar ${kind}`);
+    for (const { source, part } of supply.sources) {
+      const piece = make("span");
+      piece.dataset.agent = String(source);
+      piece.style.width = `${100 * part}%`;
+      ribbon.append(piece);
+    }
+    bars.append(ribbon);
+  }
+  const said = make("span", "small", before.peers === after.peers ? `peers ${whole(after.peers)}` : `peers ${whole(before.peers)} → ${whole(after.peers)}`);
+  element.append(chip(learner), bars, said);
+  return element;
+}
+
 /** The band's lower bound over a step's shared updates: one number if it is constant. @param {Api.BoundsAnswer} bounds */
 function bounds({ first, last }) {
   if (first === null || last === null) return "none";
@@ -238,8 +298,11 @@ function draw(answer) {
   const many = answer.is_thinned ? " (evenly spread: all rows of so many steps are too many at once)" : "";
   const [before, after] = answer.bounds ?? [];
   must("#summary").textContent = answer.steps
-    ? `${count(answer.rows)} recorded rows of ${count(answer.steps)} steps, ${count(answer.first)} to ${count(answer.last)}${many}. Lower bound of the band, from the first to the last shared update of a step where it moves: recorded ${bounds(before)}, hypothetical ${bounds(after)}. Computed in ${answer.elapsed_ms} ms.`
+    ? `${count(answer.rows)} recorded rows of ${count(answer.steps)} ${answer.steps === 1 ? "step" : "steps"}, ${count(answer.first)} to ${count(answer.last)}${many}. Lower bound of the band, from the first to the last shared update of a step where it moves: recorded ${bounds(before)}, hypothetical ${bounds(after)}.`
     : "No rollouts are on record for these steps.";
+  const [then, now] = /** @type {const} */ (["recorded", "hypothetical"]).map((side) => data.agents.map((/** @type {string} */ _, /** @type {number} */ learner) => new Supply(pairs, learner, side)));
+  must("#answer").textContent = answer.steps ? sentence(then, now) : "";
+  must("#ribbons").replaceChildren(...now.map((/** @type {Supply} */ one, /** @type {number} */ learner) => ribbons(then[learner], one, learner)));
   must("#cautions").replaceChildren(...answer.cautions.map((/** @type {string} */ text) => make("p", "alert alert-warning", text)));
   must("#taught").replaceChildren(taughtTable(pairs));
   must("#pairs").replaceChildren(...pairs.filter((pair) => pair.learner !== pair.source).map(pairCard));
