@@ -1,6 +1,7 @@
 """Ready prompts, the thinking switch, and the page and API of what each agent reads."""
 
 import json
+from pathlib import Path
 
 import pytest
 import yaml
@@ -20,12 +21,14 @@ JSON = {"content_type": "application/json"}
 MAPPED = {"name": "sums", "verifier": "exact", "held_out_fraction": "0.2"}
 READY = {one.key: one for one in READY_PROMPTS}
 # An answer in the form that each ready prompt asks for, and its reference.
+GENERATORS = Path(__file__).resolve().parents[2] / "support" / "workers" / "generators"  # a stand-in of reasoning-gym
 ANSWERS = {
     "boxed": ("3 + 14 = 17, so the answer is \\boxed{17}.", "17"),
     "numeric": ("3 + 14 = 17. The answer is 17.", "17"),
     "choice": ("(A) is too small. The answer is B.", "B"),
     "countdown": ("3 and 14 make it: \\boxed{3+14=17}", "3 14 = 17"),
     "code": ("```python\ndef f():\n    return 17\n```", "assert f() == 17"),
+    "tags": ("So <answer>17</answer>", '{"answer": "17", "generator": "chain_sum", "metadata": {}}'),
 }
 
 
@@ -39,7 +42,8 @@ def benchmark(client, owner, folder):
 
 
 @pytest.mark.parametrize("key", ANSWERS)
-def test_the_verifiers_of_a_ready_prompt_read_what_it_asks_for(key):
+def test_the_verifiers_of_a_ready_prompt_read_what_it_asks_for(key, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(GENERATORS))
     response, gold = ANSWERS[key]
     for kind in READY[key].verifiers:
         with Verifier(kind) as verifier:
@@ -49,7 +53,7 @@ def test_the_verifiers_of_a_ready_prompt_read_what_it_asks_for(key):
 
 def test_api_lists_ready_prompts_and_each_makes_a_benchmark_with_its_texts(client, owner, folder):
     listed = client.get("/api/v1/benchmarks/ready-prompts").json()
-    assert [one["key"] for one in listed] == ["boxed", "numeric", "choice", "code", "countdown", "bare"]
+    assert [one["key"] for one in listed] == ["boxed", "numeric", "choice", "code", "countdown", "tags", "bare"]
     for one in listed:
         fields = MAPPED | {"name": one["key"], "ready_prompt": one["key"], "file": jsonl()}
         made = client.post("/api/v1/benchmarks", fields).json()
@@ -72,7 +76,11 @@ def test_ready_prompt_of_a_fetched_benchmark_replaces_the_suggested_one(client, 
 @pytest.mark.parametrize(
     ("fields", "field", "message"),
     [
-        ({"ready_prompt": "haiku"}, "ready_prompt", "Choose one of: boxed, numeric, choice, code, countdown, bare."),
+        (
+            {"ready_prompt": "haiku"},
+            "ready_prompt",
+            "Choose one of: boxed, numeric, choice, code, countdown, tags, bare.",
+        ),
         ({"ready_prompt": "boxed", "prompt_template": "Q: {question}"}, "ready_prompt", "has its own prompt_template"),
         ({"prompt_template": "{question} {topic}"}, "prompt_template", "There is no field {topic}, only {question}"),
         ({"prompt_template": "{{question}} {{hint}}"}, "prompt_template", "There is no field {hint}"),
