@@ -333,7 +333,7 @@ LINE_BUDGETS: dict[str, int] = {
     "hacrl_web/demo": 650,
     "hacrl_web/docs": 500,
     "hacrl_web/insight": 10_600,
-    "hacrl_web/leaderboard": 2_750,
+    "hacrl_web/leaderboard": 2_800,
     "hacrl_web/mirrors": 1_400,
     "hacrl_web/ops": 1_900,
     "hacrl_web/registry": 5_850,
