@@ -276,10 +276,10 @@ class Lane:
     def repeated_messages(self) -> None:
         """5"""
         url = f"redis+socket://{self.world.redis.socket}?virtual_host=0"
-        with Celery(broker=url).connection_for_write() as connection:
+        with Celery(broker=url, set_as_current=False).connection_for_write() as connection:
             for run_id in self.world.runs[-5:]:
                 for _ in range(20):
-                    Celery(broker=url).send_task(TASK, args=[str(run_id)], connection=connection)
+                    Celery(broker=url, set_as_current=False).send_task(TASK, args=[str(run_id)], connection=connection)
 
     def redis_restarted(self) -> None:
         """6"""

@@ -186,7 +186,8 @@ def test_hundred_messages_are_one_claim_and_old_ones_are_dropped(world: World, r
     """Fault 5."""
     from celery import Celery
 
-    sender = Celery(broker=world.redis_url.replace("unix://", "redis+socket://").replace("?db=", "?virtual_host="))
+    address = world.redis_url.replace("unix://", "redis+socket://").replace("?db=", "?virtual_host=")
+    sender = Celery(broker=address, set_as_current=False)  # the current app is the product's
     old = world.launch("complete", steps=3)
     world.until_state(old, "completed")
     run_id = world.launch("complete", steps=30)

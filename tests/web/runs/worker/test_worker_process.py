@@ -31,7 +31,7 @@ def test_redis_that_is_frozen_cannot_hold_a_sender_for_ever():
 
 
 def test_worker_consumes_the_messages_for_all_and_those_for_its_own_folder():
-    worker = SimpleNamespace(app=Celery("worker"))
+    worker = SimpleNamespace(app=Celery("worker", set_as_current=False))
     tasks._consume_queue_of_folder(worker)
     assert set(worker.app.amqp.queues.consume_from) == {"celery", f"celery.{data_folder_id()}"}
 
