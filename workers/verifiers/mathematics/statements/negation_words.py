@@ -45,6 +45,7 @@ _QUOTED = re.compile(
     rf"|\b(?:may|might|could|would)\s+(?:\w+\s+)?(?:be\s+tempted|{_SAYS}|guess|expect|answer)\b"
     r"|\b(?:I|we)\s+(?:\w+\s+)?(?:thought|believed|guessed|assumed)\b"
     r"|\b(?:mistaken|wrong|incorrect|erroneous|naive|careless|false)ly\b|\bby\s+mistake\b|(?<!not\s)(?<!n.t\s)\bforget\w*|\bfalsch,\s+dass\b|\bfaux\s+que\b|\bfals\w+\s+(?:que|che)\b|\boverlook\w*|\bneglect\w*"
+    r"|\b(?:common|usual|typical|frequent|classic|easy|popular)\s+(?:mistake|error|misconception|trap|pitfall|slip)s?\s+(?:here\s+)?(?:is|was|are|would\s+be)\b"
     r"|(?<!\bof\s)\b(?:wrong|incorrect|false|mistaken|erroneous|naive|invalid)\s+(?:answer|result|value|solution|guess|conclusion"
     r"|claim|choice|option)\s+(?:is|was|would\s+be|could\s+be|here)\b",
     re.IGNORECASE,
@@ -61,7 +62,8 @@ _FINITE = r"(?:is|are|was|were|equals|gives|yields|leaves|becomes|remains|makes|
 _WORDS = rf"(?:(?!{_FINITE})[^\s,;:=]+\s+){{0,6}}[^\w=]*$"
 # At once before it, with no verb of its own between.
 _GOVERNED = re.compile(
-    rf"(?:{_NOT_}|\b(?:than|without|except|unlike|versus|reject\w*|exclud\w+|discard\w*|eliminat\w+|dismiss\w*|avoid\w*|refus\w+)\b"
+    rf"(?:{_NOT_}|\b(?:than|without|except|unlike|versus|reject\w*|exclud\w+|discard\w*|eliminat\w+|dismiss\w*|avoid\w*|refus\w+"
+    r"|ignored?|disregard\w*|bet\s+against|opposite\s+of)\b"
     r"|\b(?:instead|in\s+place)\s+of\b|\brul(?:e|es|ed|ing)\s+out\b|\bcontrary\s+to\b|\b(?:anything|everything|all)\s+but\b"
     rf"|\b(?:apart|far|aside)\s+from\b|\bas\s+opposed\s+to\b)\W*{_WORDS}",
     re.IGNORECASE,
@@ -78,7 +80,7 @@ _TRIGGER = re.compile(
     r"n['’]t\b|[<>≠?不非]|\\n(?:eq?|ot)\b|e\.g\.|\b(?:no|non|pas|nicht|kein\w*|fals\w*|faux|não|не|нет|not|never|cannot|neither|nor|nobody|none|nothing|than|without|except|unlike|versus|of|out|to|but"
     r"|from|if|like|as|suppos\w*|assum\w*|imagine|pretend|unless|whether|doubt\w*|den\w+|dis\w+|re[fj]\w+|excl\w+|elim\w+|avoid\w*"
     r"|might|may|could|would|form\w*|example|instance|at|near|around|between|twice|double|triple|half|exceeds|way|chance|told|\w*ly|by|forget\w*|overlook\w*|negl\w+|wrong|incorrect|false"
-    rf"|mistaken|erroneous|naive|invalid|tempt\w+|thought|believed|guessed|{_SAYS})\b",
+    rf"|mistaken?|error|misconception|trap|pitfall|slip|ignored?|erroneous|naive|invalid|tempt\w+|thought|believed|guessed|{_SAYS})\b",
     re.IGNORECASE,
 )
 # Behind it: the sentence asks, or says in another language that it is not so.
@@ -86,7 +88,8 @@ _ASKED = re.compile(
     r"^[\s$)*\]}\\]*(?:[a-z][^.!?\n]{0,60})?[?？](?!\W*(?:yes|indeed|correct|right|exactly)\b)", re.IGNORECASE
 )
 _DENIED_BEHIND = re.compile(
-    r"^[\s$)*\]}\\]*(?:ist\s+(?:falsch|nicht)|est\s+faux|n'est\s+pas|(?:es|è|é)\s+(?:incorrect|fals|sbagliat|errad)|是错|不对|不是|では(?:な|あり)|이\s*아니)",
+    r"^[\s$)*\]}\\]*(?:was\s+(?:my|our|his|her|their|an?|the)\s+(?:\w+\s+){0,2}(?:guess|attempt|mistake|error|slip)\b"
+    r"|(?:does|did|do)(?:\s+not|n['’]t)\s+(?:survive|hold|stand|work)\b|ist\s+(?:falsch|nicht)|est\s+faux|n'est\s+pas|(?:es|è|é)\s+(?:incorrect|fals|sbagliat|errad)|是错|不对|不是|では(?:な|あり)|이\s*아니)",
     re.IGNORECASE,
 )
 _FAR = 400  # characters of a sentence

@@ -31,7 +31,7 @@ _NEGATIVE = re.compile(r"\b(?:no|not|none|never|false|impossible|incorrect|wrong
 _NO = re.compile(rf"{_START}(?:no(?=\s*[,.:;!—–-]|\s+(?:wait|it|that|this|the|I)\b)|nope)\b", re.IGNORECASE)
 _ADVERB = r"(?:(?:\w+ly|just|simply|also|indeed|quite|still|so)\s+){0,2}"
 _WRONG = (
-    r"(?:wrong|incorrect|false|mistaken|invalid|impossible|extraneous|nonsense|rejected|refuted|disproved|a\s+(?:mistake|trap|guess|typo)|an\s+error"
+    r"(?:wrong|incorrect|false|mistaken|invalid|impossible|extraneous|nonsense|rejected|refuted|disproved|a\s+(?:mistake|trap|guess|typo|misprint)|an\s+error"
     r"|inconsistent|inaccurate|untrue|bogus|flawed|unacceptable|absurd|ruled\s+out|excluded|discarded|eliminated|dismissed|far\s+from|nowhere\s+near"
     r"|(?:\w+\s+)?(?:(?:more|less|fewer|greater|smaller|larger)\s+than|twice|double|half)\s+(?:the|our|my)\s+(?:\w+\s+)?(?:answer|result)"
     r"|(?:my|our)\s+(?:old|first|previous|initial|original|earlier)\s+(?:answer|guess|result)"
