@@ -382,7 +382,7 @@ def test_database_that_is_away_for_a_while_costs_nothing(monkeypatch):
     run = make_run()
     trained(run)
     assert run.state == "completed"
-    assert len(calls) > 12
+    assert len(calls) >= 12  # away nine times, and the twelfth call arrived: the last one, if it had all that was left
     assert_nothing_left(run)
 
 
