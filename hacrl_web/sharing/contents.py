@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -84,7 +85,7 @@ def _readers() -> dict[str, Reader]:
 
 def _styles() -> SafeString:
     """The style sheets as one text. Fonts are the reader's own."""
-    texts = [_OUTSIDE.sub("", open(find(f"css/{name}.css")).read()) for name in STYLES]  # noqa: SIM115
+    texts = [_OUTSIDE.sub("", Path(str(find(f"css/{name}.css"))).read_text()) for name in STYLES]
     return mark_safe("\n".join(texts))  # noqa: S308 - our own files
 
 

@@ -72,7 +72,8 @@ class FreshQuestions:
         if number not in self._passes:
             new = self._drawn(number) if self._data.generator else self._passes[0]
             # Steps are sampled ahead by less than a pass.
-            self._passes = {0: self._passes[0], number - 1: self._passes.get(number - 1, new), number: new}
+            kept = {old: questions for old, questions in self._passes.items() if old in (0, number - 1)}
+            self._passes = kept | {number: new}
         return self._passes[number]
 
     def _drawn(self, number: int) -> Sequence[Question]:

@@ -251,7 +251,8 @@ def _short_enough(
     limit: int | None = None,
 ) -> list[Question]:
     """The questions whose prompt is not empty and at most `limit` or max_prompt_length tokens long, for every agent."""
-    limit, lengths = limit or spec.rollout.max_prompt_length, [agent.prompt_lengths(questions) for agent in agents]
+    limit = spec.rollout.max_prompt_length if limit is None else limit
+    lengths = [agent.prompt_lengths(questions) for agent in agents]
     fitting = [question for index, question in enumerate(questions) if all(0 < own[index] <= limit for own in lengths)]
     unreadable = [index for index in range(len(questions)) if any(own[index] == UNREADABLE for own in lengths)]
     left_out = len(questions) - len(fitting) - len(unreadable)

@@ -219,7 +219,7 @@ def _create_from(request: HttpRequest, staged: Staged, changes: dict[str, Any]) 
 @router.post(
     "/benchmarks/fetch",
     response={201: BenchmarkOut},
-    summary="Create a benchmark from the hub or a folder",
+    summary="Create a benchmark from the hub, a folder or a generator",
 )
 def fetch_benchmark(request: HttpRequest, payload: FetchIn) -> Any:
     """The three steps of the form in one request: fetch, inspect, create."""

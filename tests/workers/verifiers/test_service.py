@@ -153,6 +153,18 @@ def test_killed_process_is_replaced_and_its_answer_asked_again_next_time(fresh_v
     assert reward(fresh_verifier, "\\boxed{7x+x}", "8x") == 1
 
 
+def test_child_has_its_libraries_before_its_first_question():
+    """Each fork would load them anew, within the seconds of its answer."""
+    pytest.importorskip("math_verify", reason="math-verify is missing: pip install -c constraints.txt -e '.[train]'")
+    code = (
+        "import sys; from workers.verifiers.mathematics import math_equal\n"
+        "math_equal.serve_verifier = lambda *_: print('math_verify' in sys.modules, 'sympy' in sys.modules)\n"
+        "math_equal.main()\n"
+    )
+    said = subprocess.run([sys.executable, "-c", code, "1", "1"], check=True, capture_output=True, text=True)
+    assert said.stdout.split() == ["True", "True"]
+
+
 def test_only_what_could_not_be_scored_is_forgotten(verifier):
     pair = ("x+1", "1+x")
     lost = ("9^{(9^{9})}", "4")

@@ -22,11 +22,7 @@ def test_labelled_responses_are_judged_as_labelled():
     cases = [json.loads(line) for line in CASES.read_text().splitlines()]
     assert len(cases) > 220
     with Verifier("math") as verifier:
-        texts, golds = [case["response"] for case in cases], [case["gold"] for case in cases]
-        found = verifier.score(texts, golds)
-        if any(verdict.is_timeout for verdict in found):  # a child's first questions on a busy machine
-            verifier.forget_unscorable()
-            found = verifier.score(texts, golds)
+        found = verifier.score([case["response"] for case in cases], [case["gold"] for case in cases])
     pairs = zip(cases, found, strict=True)
     assert [case for case, verdict in pairs if verdict.reward != float(case["expected"])] == []
 

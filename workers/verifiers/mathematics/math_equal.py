@@ -180,7 +180,7 @@ def main() -> None:
     """Serve until stdin ends."""
     logging.disable(logging.CRITICAL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # from the start: loading takes seconds
-    is_equal("x+1", "1+x")  # loads the libraries before the first question, which has only seconds
+    _verify("\\sin(x)", "\\cos(x)")  # loads the libraries before the first question, which has only seconds
     serve_verifier(is_equal, int(sys.argv[1]), int(sys.argv[2]))
 
 

@@ -379,10 +379,10 @@ def test_database_that_is_away_for_a_while_costs_nothing(monkeypatch):
         return real(self)
 
     monkeypatch.setattr(shipper.Shipper, "ship", failing)
-    run = make_run()
+    run = make_run(training={"steps": 150, "train_batch_size": 4, "mini_batch_size": 4})  # longer than it is away
     trained(run)
     assert run.state == "completed"
-    assert len(calls) >= 12  # away nine times, and the twelfth call arrived: the last one, if it had all that was left
+    assert len(calls) > 12
     assert_nothing_left(run)
 
 
